@@ -1,0 +1,30 @@
+package cmd
+
+import (
+	"io"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"plantstore/config"
+)
+
+// newLogger returns a logger that writes to w: JSON, an object a line, in
+// production, and columns for people in development. Nothing is sampled: every
+// request has its line.
+func newLogger(cfg *config.Config, w io.Writer) *zap.Logger {
+	level := zap.InfoLevel
+	_ = level.Set(cfg.Log.Level) // config has checked it
+
+	json := cfg.Log.Format == "json" || cfg.Log.Format == "auto" && cfg.Env == config.Production
+	encoding := zap.NewProductionEncoderConfig()
+	encoding.EncodeTime = zapcore.RFC3339NanoTimeEncoder
+	encoding.EncodeDuration = zapcore.StringDurationEncoder
+	encoder := zapcore.NewJSONEncoder
+	if !json {
+		encoding.EncodeTime = zapcore.TimeEncoderOfLayout("15:04:05.000")
+		encoding.EncodeLevel = zapcore.CapitalLevelEncoder
+		encoder = zapcore.NewConsoleEncoder
+	}
+	return zap.New(zapcore.NewCore(encoder(encoding), zapcore.Lock(zapcore.AddSync(w)), level))
+}

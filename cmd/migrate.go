@@ -1,0 +1,85 @@
+package cmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"plantstore/database"
+)
+
+func newMigrate(s *settings) *cobra.Command {
+	migrate := &cobra.Command{
+		Use:   "migrate",
+		Short: "Bring the database's schema up to date, or back",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	add := func(name, short string, action func(context.Context, *database.DB, io.Writer) error) {
+		migrate.AddCommand(&cobra.Command{
+			Use:   name,
+			Short: short,
+			Args:  cobra.NoArgs,
+			RunE:  func(cmd *cobra.Command, _ []string) error { return withDatabase(cmd, s, action) },
+		})
+	}
+	add("up", "Apply every pending migration", migrateUp)
+	add("down", "Undo the migration that was applied last; the data it added is lost", migrateDown)
+	add("status", "List the migrations and when they were applied", migrateStatus)
+	return migrate
+}
+
+func withDatabase(cmd *cobra.Command, s *settings, action func(context.Context, *database.DB, io.Writer) error) (err error) {
+	cfg, err := s.load()
+	if err != nil {
+		return err
+	}
+	db, err := openDatabase(cmd.Context(), cfg, newLogger(cfg, cmd.ErrOrStderr()))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	return action(cmd.Context(), db, cmd.OutOrStdout())
+}
+
+func migrateUp(ctx context.Context, db *database.DB, w io.Writer) error {
+	applied, err := db.Migrate(ctx)
+	if err != nil {
+		return err
+	}
+	for _, m := range applied {
+		_, _ = fmt.Fprintln(w, "applied", m.Name)
+	}
+	if len(applied) == 0 {
+		_, _ = fmt.Fprintln(w, "nothing to apply")
+	}
+	return nil
+}
+
+func migrateDown(ctx context.Context, db *database.DB, w io.Writer) error {
+	undone, err := db.Rollback(ctx)
+	if err != nil {
+		return err
+	}
+	_, _ = fmt.Fprintln(w, "undone", undone.Name)
+	return nil
+}
+
+func migrateStatus(ctx context.Context, db *database.DB, w io.Writer) error {
+	all, err := db.Migrations(ctx)
+	if err != nil {
+		return err
+	}
+	for _, m := range all {
+		applied := "pending"
+		if !m.AppliedAt.IsZero() {
+			applied = m.AppliedAt.UTC().Format(time.RFC3339)
+		}
+		_, _ = fmt.Fprintf(w, "%-20s  %s\n", applied, m.Name)
+	}
+	return nil
+}

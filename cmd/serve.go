@@ -1,0 +1,152 @@
+package cmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+	"go.uber.org/zap"
+
+	"plantstore/config"
+	"plantstore/controllers"
+	"plantstore/database"
+	"plantstore/middleware"
+	"plantstore/models"
+	"plantstore/routes"
+)
+
+func newServe(s *settings) *cobra.Command {
+	return &cobra.Command{
+		Use:   "serve",
+		Short: "Serve the API (the default)",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := s.load()
+			if err != nil {
+				return err
+			}
+			return serve(cmd.Context(), cfg, cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+}
+
+// serve runs the service until ctx ends, and then ends it in good order: it
+// turns unready, finishes the requests that it has begun, and closes the
+// database.
+func serve(ctx context.Context, cfg *config.Config, stdout, stderr io.Writer) (err error) {
+	log := newLogger(cfg, stderr)
+	defer func() { _ = log.Sync() }() // a terminal cannot be synced, and says so
+
+	tokens, devToken, err := tokensOf(cfg)
+	if err != nil {
+		return err
+	}
+	db, err := openDatabase(ctx, cfg, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	if err := prepareSchema(ctx, db, cfg.Database.Migrate, log); err != nil {
+		return err
+	}
+
+	health := controllers.NewHealth(db.Ping)
+	handler := routes.New(routes.Options{
+		Log:          log,
+		Plants:       controllers.NewPlants(models.NewPlantStore(db.DB, cfg.Database.Timeout)),
+		Health:       health,
+		Verify:       middleware.NewStaticTokens(tokens).Verify,
+		MaxBodyBytes: cfg.Server.MaxBodyBytes,
+	})
+	listener, err := net.Listen("tcp", net.JoinHostPort(cfg.Server.Host, strconv.Itoa(cfg.Server.Port)))
+	if err != nil {
+		return fmt.Errorf("server.port (%s): %w", config.Variable("server.port"), err)
+	}
+	server := newServer(cfg, handler, log)
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+
+	log.Info("serving", zap.String("version", version), zap.String("env", cfg.Env), zap.String("address", listener.Addr().String()))
+	if cfg.Env == config.Development {
+		welcome(stdout, listener.Addr().(*net.TCPAddr).Port, devToken)
+	}
+	select {
+	case err := <-served:
+		return fmt.Errorf("serve: %w", err)
+	case <-ctx.Done():
+	}
+	return drain(cfg, server, health, log)
+}
+
+func newServer(cfg *config.Config, handler http.Handler, log *zap.Logger) *http.Server {
+	return &http.Server{
+		Handler:           handler,
+		ReadHeaderTimeout: cfg.Server.ReadHeaderTimeout,
+		ReadTimeout:       cfg.Server.ReadTimeout,
+		WriteTimeout:      cfg.Server.WriteTimeout,
+		IdleTimeout:       cfg.Server.IdleTimeout,
+		MaxHeaderBytes:    cfg.Server.MaxHeaderBytes,
+		ErrorLog:          zap.NewStdLog(log.Named("http")),
+		// OPTIONS * is a path like any other that does not exist.
+		DisableGeneralOptionsHandler: true,
+	}
+}
+
+// drain stops server: unready first, so that load balancers look elsewhere, then
+// deaf to new connections, and silent when the last request has its answer.
+func drain(cfg *config.Config, server *http.Server, health *controllers.Health, log *zap.Logger) error {
+	log.Info("stopping", zap.Duration("delay", cfg.Server.ShutdownDelay), zap.Duration("timeout", cfg.Server.ShutdownTimeout))
+	health.Drain()
+	time.Sleep(cfg.Server.ShutdownDelay)
+	ctx, cancel := context.WithTimeout(context.Background(), cfg.Server.ShutdownTimeout)
+	defer cancel()
+	if err := server.Shutdown(ctx); err != nil {
+		return errors.Join(fmt.Errorf("some requests did not finish within server.shutdown_timeout: %w", err), server.Close())
+	}
+	log.Info("stopped")
+	return nil
+}
+
+func openDatabase(ctx context.Context, cfg *config.Config, log *zap.Logger) (*database.DB, error) {
+	db, err := database.Open(ctx, database.Options{
+		URL:            cfg.Database.URL,
+		MaxConnections: cfg.Database.MaxConnections,
+		Timeout:        cfg.Database.Timeout,
+		StartTimeout:   cfg.Database.StartTimeout,
+		SlowQuery:      cfg.Database.SlowQuery,
+		Logger:         log,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("database.url (%s): %w", config.Variable("database.url"), err)
+	}
+	return db, nil
+}
+
+// prepareSchema brings the schema up to date, or, where that is turned off,
+// makes sure that it is.
+func prepareSchema(ctx context.Context, db *database.DB, migrate bool, log *zap.Logger) error {
+	if migrate {
+		applied, err := db.Migrate(ctx)
+		for _, m := range applied {
+			log.Info("migrated the database", zap.String("migration", m.Name))
+		}
+		return err
+	}
+	all, err := db.Migrations(ctx)
+	if err != nil {
+		return err
+	}
+	for _, m := range all {
+		if m.AppliedAt.IsZero() {
+			return fmt.Errorf("the database lacks migration %s: run plantstore migrate up, or set database.migrate (%s) to true",
+				m.Name, config.Variable("database.migrate"))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,57 @@
+// Package config reads the configuration, once, into one typed and validated
+// value. Nothing else in the program reads the environment, but for the PG*
+// variables of libpq, which fill in what a PostgreSQL URL leaves out.
+package config
+
+import "time"
+
+// Config is everything that can be set. What each key means stands beside its
+// default in configs/config.yaml.
+type Config struct {
+	Env      string   `mapstructure:"env"`
+	Server   Server   `mapstructure:"server"`
+	Database Database `mapstructure:"database"`
+	Auth     Auth     `mapstructure:"auth"`
+	Log      Log      `mapstructure:"log"`
+}
+
+// The values of Config.Env.
+const (
+	Development = "development"
+	Production  = "production"
+)
+
+// Server configures the HTTP server.
+type Server struct {
+	Host              string        `mapstructure:"host"`
+	Port              int           `mapstructure:"port"`
+	ReadHeaderTimeout time.Duration `mapstructure:"read_header_timeout"`
+	ReadTimeout       time.Duration `mapstructure:"read_timeout"`
+	WriteTimeout      time.Duration `mapstructure:"write_timeout"`
+	IdleTimeout       time.Duration `mapstructure:"idle_timeout"`
+	ShutdownDelay     time.Duration `mapstructure:"shutdown_delay"`
+	ShutdownTimeout   time.Duration `mapstructure:"shutdown_timeout"`
+	MaxHeaderBytes    int           `mapstructure:"max_header_bytes"`
+	MaxBodyBytes      int64         `mapstructure:"max_body_bytes"`
+}
+
+// Database configures the store.
+type Database struct {
+	URL            string        `mapstructure:"url"`
+	Migrate        bool          `mapstructure:"migrate"`
+	MaxConnections int           `mapstructure:"max_connections"`
+	Timeout        time.Duration `mapstructure:"timeout"`
+	StartTimeout   time.Duration `mapstructure:"start_timeout"`
+	SlowQuery      time.Duration `mapstructure:"slow_query"`
+}
+
+// Auth configures who may come in.
+type Auth struct {
+	Tokens []string `mapstructure:"tokens"`
+}
+
+// Log configures what is logged, and how.
+type Log struct {
+	Level  string `mapstructure:"level"`
+	Format string `mapstructure:"format"`
+}

@@ -1,0 +1,80 @@
+package config
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// MinTokenLength is the shortest static token that production accepts, in
+// characters.
+const MinTokenLength = 32
+
+// DevTokenPrefix begins every token that a development server makes for itself.
+const DevTokenPrefix = "dev_"
+
+// bearerToken is the form of a bearer token: b64token of RFC 6750, section 2.1.
+var bearerToken = regexp.MustCompile(`^[A-Za-z0-9._~+/-]+=*$`)
+
+// validate reports the first value that cannot work. databaseNamed tells whether
+// anyone has chosen the database.
+func (c *Config) validate(databaseNamed bool) error {
+	production := c.Env == Production
+	for _, rule := range []struct {
+		key   string
+		holds bool
+		must  string
+	}{
+		{"env", c.Env == Development || production, "be development or production"},
+		{"server.port", c.Server.Port >= 0 && c.Server.Port <= 65535, "be from 0 to 65535"},
+		{"server.read_header_timeout", c.Server.ReadHeaderTimeout > 0, "be longer than 0s"},
+		{"server.read_timeout", c.Server.ReadTimeout > 0, "be longer than 0s"},
+		{"server.write_timeout", c.Server.WriteTimeout > 0, "be longer than 0s"},
+		{"server.idle_timeout", c.Server.IdleTimeout > 0, "be longer than 0s"},
+		{"server.shutdown_delay", c.Server.ShutdownDelay >= 0, "not be negative"},
+		{"server.shutdown_timeout", c.Server.ShutdownTimeout > 0, "be longer than 0s"},
+		{"server.max_header_bytes", c.Server.MaxHeaderBytes >= 1024, "be at least 1024"},
+		{"server.max_body_bytes", c.Server.MaxBodyBytes >= 1, "be at least 1"},
+		{"database.url", hasDatabaseScheme(c.Database.URL), "start with sqlite:, postgres:// or postgresql://"},
+		{"database.url", !production || databaseNamed, "be set in production"},
+		{"database.max_connections", c.Database.MaxConnections >= 1, "be at least 1"},
+		{"database.timeout", c.Database.Timeout >= time.Millisecond, "be at least 1ms"},
+		{"database.start_timeout", c.Database.StartTimeout >= time.Millisecond, "be at least 1ms"},
+		{"database.slow_query", c.Database.SlowQuery >= 0, "not be negative"},
+		{"auth.tokens", allTokens(c.Auth.Tokens, bearerToken.MatchString), "have only tokens of letters, digits and -._~+/, with = at the end"},
+		{"auth.tokens", !production || allTokens(c.Auth.Tokens, isStrong), fmt.Sprintf(
+			"have only random tokens of at least %d characters in production, none of them a development token: openssl rand -hex 32 makes one", MinTokenLength)},
+		{"log.level", slices.Contains([]string{"debug", "info", "warn", "error"}, c.Log.Level), "be debug, info, warn or error"},
+		{"log.format", slices.Contains([]string{"auto", "json", "console"}, c.Log.Format), "be auto, json or console"},
+	} {
+		if !rule.holds {
+			return fmt.Errorf("%s (%s) must %s", rule.key, Variable(rule.key), rule.must)
+		}
+	}
+	return nil
+}
+
+func hasDatabaseScheme(url string) bool {
+	for _, prefix := range []string{"sqlite:", "postgres://", "postgresql://"} {
+		if rest, ok := strings.CutPrefix(url, prefix); ok {
+			return rest != ""
+		}
+	}
+	return false
+}
+
+func allTokens(tokens []string, holds func(string) bool) bool {
+	return !slices.ContainsFunc(tokens, func(t string) bool { return !holds(t) })
+}
+
+// isStrong tells a token that may be random from one that cannot be: too short,
+// a development token, or a placeholder that repeats a few characters.
+func isStrong(token string) bool {
+	distinct := make(map[rune]bool)
+	for _, r := range token {
+		distinct[r] = true
+	}
+	return len(token) >= MinTokenLength && !strings.HasPrefix(token, DevTokenPrefix) && len(distinct) >= 8
+}

@@ -1,0 +1,72 @@
+package controllers
+
+import (
+	"bytes"
+	"io/fs"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/gin-gonic/gin"
+	swaggerfiles "github.com/swaggo/files/v2"
+	ginswagger "github.com/swaggo/gin-swagger"
+	"golang.org/x/net/webdav"
+
+	"plantstore/docs"
+)
+
+// uiPath is the first page of Swagger UI.
+const uiPath = "/swagger/index.html"
+
+// Docs serves the OpenAPI document and Swagger UI.
+type Docs struct{ pages gin.HandlerFunc }
+
+// NewDocs returns the handlers of the documentation.
+func NewDocs() *Docs {
+	// gin-swagger writes the pages that name the document. It would serve the
+	// rest over WebDAV; [Docs.UI] serves that as what it is, files.
+	return &Docs{pages: ginswagger.CustomWrapHandler(&ginswagger.Config{
+		Title:                    "Plant Store",
+		URL:                      "/openapi.json",
+		DocExpansion:             "list",
+		DeepLinking:              true,
+		DefaultModelsExpandDepth: 1,
+	}, &webdav.Handler{})}
+}
+
+// Home leads to Swagger UI.
+func (*Docs) Home(c *gin.Context) { c.Redirect(http.StatusFound, uiPath) }
+
+// OpenAPI answers the OpenAPI 3.1 document.
+func (*Docs) OpenAPI(c *gin.Context) {
+	c.Header("Content-Type", "application/json")
+	http.ServeContent(c.Writer, c.Request, "", time.Time{}, bytes.NewReader(docs.OpenAPI))
+}
+
+// UI answers the file of Swagger UI that the parameter file names.
+func (d *Docs) UI(c *gin.Context) {
+	name := strings.TrimPrefix(c.Param("file"), "/")
+	switch name {
+	case "index.html", "index.css", "swagger-initializer.js":
+		d.page(c, name)
+		return
+	}
+	if info, err := fs.Stat(swaggerfiles.FS, name); err != nil || info.IsDir() || strings.HasSuffix(name, ".map") {
+		NoRoute(c)
+		return
+	}
+	c.Header("Cache-Control", "public, max-age=3600")
+	http.ServeFileFS(c.Writer, c.Request, swaggerfiles.FS, name)
+}
+
+// page has gin-swagger write the page name. It looks for the name in the
+// request's target, where a query or another folder would mislead it, and knows
+// GET alone; for HEAD, net/http leaves the body out.
+func (d *Docs) page(c *gin.Context, name string) {
+	original := c.Request
+	request := *original
+	request.Method, request.RequestURI = http.MethodGet, "/swagger/"+name
+	c.Request = &request
+	d.pages(c)
+	c.Request = original
+}

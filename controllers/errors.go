@@ -1,0 +1,138 @@
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/gin-gonic/gin"
+	"go.uber.org/zap"
+
+	"plantstore/middleware"
+	"plantstore/models"
+)
+
+// The error codes, which clients may rely on: the HTTP status that fits best,
+// times 100, plus a number.
+const (
+	codeMalformed       = 40001 // the body is not one well-formed JSON object
+	codeUnknownField    = 40002
+	codeDuplicateField  = 40003
+	codeMissingOrType   = 40004 // a required field is missing, or one has the wrong JSON type
+	codeNotInt64        = 40005
+	codeTextLimits      = 40006
+	codeNoToken         = 40101
+	codeInvalidToken    = 40102
+	codeNoPath          = 40402
+	codeMethod          = 40501
+	codeIDTaken         = 40901 // by other content
+	codeIDTakenSame     = 40902 // by the same content
+	codeBodyTooLarge    = 41301
+	codeContentType     = 41501
+	codeInternal        = 50001
+	codeDatabaseTimeout = 50302
+)
+
+// statusClientGone is logged for a request whose client left before the answer.
+// Nobody receives it; the number is the one that nginx logs.
+const statusClientGone = 499
+
+// Error is the body of every answer that is not a success.
+type Error struct {
+	// A stable numeric error indicator: the HTTP status that fits best, times 100, plus a number. The description of the API lists them.
+	Code int32 `json:"error" binding:"required" format:"int32" example:"40004"`
+	// What was wrong, where, and what to do. For people: the wording may change.
+	Message string `json:"message" binding:"required" example:"name is required"`
+} // @name Error
+
+// problem is an error that is an answer already.
+type problem Error
+
+func (p *problem) Error() string { return p.Message }
+
+func problemf(code int32, format string, args ...any) error {
+	return &problem{Code: code, Message: fmt.Sprintf(format, args...)}
+}
+
+// status returns the HTTP status of an error code. What is wrong with the
+// request's content is 400, the status that the API's specification has for it.
+func status(code int32) int {
+	switch s := int(code / 100); s {
+	case http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType:
+		return http.StatusBadRequest
+	default:
+		return s
+	}
+}
+
+// Errors answers a request that ended with an error: the one place where an
+// error becomes a status and an Error. Faults of ours are logged with their
+// cause, of which the client is told nothing but the request id.
+func Errors(log *zap.Logger) gin.HandlerFunc {
+	return func(c *gin.Context) {
+		c.Next()
+		last := c.Errors.Last()
+		if last == nil || c.Writer.Written() {
+			return
+		}
+		if errors.Is(last.Err, context.Canceled) && c.Request.Context().Err() != nil {
+			c.Status(statusClientGone)
+			return
+		}
+		body := describe(c, last.Err)
+		if body.Code >= 50000 {
+			log.Error("request failed",
+				zap.String("request_id", middleware.RequestIDOf(c)),
+				zap.Int32("error", body.Code),
+				zap.Error(last.Err))
+		}
+		code := status(body.Code)
+		if code == http.StatusServiceUnavailable {
+			c.Header("Retry-After", "1")
+		}
+		answer(c, code, body)
+	}
+}
+
+// describe maps an error to what the client is told of it.
+func describe(c *gin.Context, err error) Error {
+	if p, ok := errors.AsType[*problem](err); ok {
+		return Error(*p)
+	}
+	if invalid, ok := errors.AsType[*models.InvalidError](err); ok {
+		return Error{codeTextLimits, invalid.Error()}
+	}
+	if exists, ok := errors.AsType[*models.ExistsError](err); ok {
+		if exists.Same {
+			return Error{codeIDTakenSame, fmt.Sprintf(
+				"id %d is taken by a plant with the same name and tag: an earlier attempt has stored it, nothing is lost", exists.ID)}
+		}
+		return Error{codeIDTaken, fmt.Sprintf(
+			"id %d is taken by a plant with another name or tag, which is left as it is: choose another id", exists.ID)}
+	}
+	if large, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return Error{codeBodyTooLarge, fmt.Sprintf("body is larger than %d bytes", large.Limit)}
+	}
+	switch {
+	case errors.Is(err, middleware.ErrNoToken):
+		return Error{codeNoToken, "no bearer token: send the header Authorization: Bearer <token>"}
+	case errors.Is(err, middleware.ErrInvalidToken):
+		return Error{codeInvalidToken, "the bearer token is not valid: it is unknown, revoked, expired or malformed"}
+	case errors.Is(err, models.ErrUnavailable):
+		return Error{codeDatabaseTimeout, "the database cannot be reached in time; the outcome of a write is unknown: " +
+			"retry with the same id, and error 40902 tells that it was stored"}
+	}
+	return Error{codeInternal, "internal error, request id " + middleware.RequestIDOf(c)}
+}
+
+// NoRoute answers a request for a path that does not exist.
+func NoRoute(c *gin.Context) {
+	middleware.Fail(c, problemf(codeNoPath, "no such path: /swagger/index.html documents those there are"))
+}
+
+// NoMethod answers a request whose path exists, but not with its method. Gin has
+// set the Allow header.
+func NoMethod(c *gin.Context) {
+	middleware.Fail(c, problemf(codeMethod, "method not allowed on this path: use %s", c.Writer.Header().Get("Allow")))
+}

@@ -1,0 +1,76 @@
+package database
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"io"
+	"net"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+)
+
+// IsUnavailable reports whether err means that the database could not be
+// reached, could not answer in time, or could not write at the moment: the same
+// operation may succeed later. After a write, it also means that the outcome is
+// not known.
+func IsUnavailable(err error) bool {
+	if connect, ok := errors.AsType[*pgconn.ConnectError](err); ok && connect != nil {
+		return true
+	}
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
+		return isTransientState(pg.Code)
+	}
+	if lite, ok := errors.AsType[*sqlite.Error](err); ok {
+		switch lite.Code() & 0xff { // the primary code; the rest says more of the same
+		case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR,
+			sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_INTERRUPT:
+			return true
+		}
+		return false
+	}
+	if _, ok := errors.AsType[net.Error](err); ok {
+		return true
+	}
+	for _, target := range []error{
+		context.DeadlineExceeded, context.Canceled,
+		driver.ErrBadConn, sql.ErrConnDone, pgconn.ErrConnClosed,
+		io.EOF, io.ErrUnexpectedEOF, net.ErrClosed,
+	} {
+		if errors.Is(err, target) {
+			return true
+		}
+	}
+	return false
+}
+
+// isTransientState tells from a SQLSTATE whether the server may do later what it
+// refused now. Appendix A of PostgreSQL's manual lists the states.
+func isTransientState(state string) bool {
+	switch state {
+	case "25006", // read_only_sql_transaction: a standby, as after a fail-over
+		"40001", // serialization_failure
+		"40P01", // deadlock_detected
+		"55P03", // lock_not_available
+		"57014", // query_canceled, as by statement_timeout
+		"57P01", // admin_shutdown
+		"57P02", // crash_shutdown
+		"57P03", // cannot_connect_now: starting up or recovering
+		"57P05", // idle_session_timeout
+		"58030": // io_error
+		return true
+	}
+	return strings.HasPrefix(state, "08") || // connection exceptions
+		strings.HasPrefix(state, "53") // insufficient resources: disk, memory, connections
+}
+
+// isRefused reports whether the server answered an attempt to connect with a
+// refusal that waiting will not change, such as a wrong password.
+func isRefused(err error) bool {
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && !isTransientState(pg.Code)
+}

@@ -1,0 +1,96 @@
+package database
+
+import (
+	"context"
+	"embed"
+	"fmt"
+	"io/fs"
+	"time"
+
+	"github.com/pressly/goose/v3"
+	"github.com/pressly/goose/v3/lock"
+)
+
+// One folder of numbered SQL files for each kind of database, with the same
+// numbers and the same effect.
+//
+//go:embed migrations/*/*.sql
+var migrationFiles embed.FS
+
+// migrationSettings is what goose must know of one kind of database. The lock
+// makes several processes that start at once take turns.
+type migrationSettings struct {
+	dialect goose.Dialect
+	folder  string
+	locker  lock.SessionLocker
+	err     error
+}
+
+// Migration is one step of the schema.
+type Migration struct {
+	Version   int64     // the number in the file's name
+	Name      string    // the file's name
+	AppliedAt time.Time // zero while it is pending
+}
+
+// Migrate applies every pending migration, each in a transaction of its own,
+// and returns them. Processes that call it at the same time take turns.
+func (db *DB) Migrate(ctx context.Context) ([]Migration, error) {
+	provider, err := db.provider()
+	if err != nil {
+		return nil, err
+	}
+	results, err := provider.Up(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("migrate the database: %w", err)
+	}
+	applied := make([]Migration, len(results))
+	for i, r := range results {
+		applied[i] = Migration{Version: r.Source.Version, Name: r.Source.Path}
+	}
+	return applied, nil
+}
+
+// Rollback undoes the migration that was applied last and returns it. It fails
+// when there is none.
+func (db *DB) Rollback(ctx context.Context) (Migration, error) {
+	provider, err := db.provider()
+	if err != nil {
+		return Migration{}, err
+	}
+	r, err := provider.Down(ctx)
+	if err != nil {
+		return Migration{}, fmt.Errorf("undo the last migration: %w", err)
+	}
+	return Migration{Version: r.Source.Version, Name: r.Source.Path}, nil
+}
+
+// Migrations returns every migration that this program knows, in order.
+func (db *DB) Migrations(ctx context.Context) ([]Migration, error) {
+	provider, err := db.provider()
+	if err != nil {
+		return nil, err
+	}
+	statuses, err := provider.Status(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read the state of the migrations: %w", err)
+	}
+	all := make([]Migration, len(statuses))
+	for i, s := range statuses {
+		all[i] = Migration{Version: s.Source.Version, Name: s.Source.Path, AppliedAt: s.AppliedAt}
+	}
+	return all, nil
+}
+
+func (db *DB) provider() (*goose.Provider, error) {
+	settings := db.dialect.migrations()
+	if settings.err != nil {
+		return nil, settings.err
+	}
+	files, err := fs.Sub(migrationFiles, "migrations/"+settings.folder)
+	if err != nil {
+		return nil, err
+	}
+	return goose.NewProvider(settings.dialect, db.pool, files,
+		goose.WithSessionLocker(settings.locker), goose.WithDisableGlobalRegistry(true))
+}

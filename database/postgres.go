@@ -1,0 +1,63 @@
+package database
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/pressly/goose/v3"
+	"github.com/pressly/goose/v3/lock"
+	"gorm.io/driver/postgres"
+	"gorm.io/gorm"
+)
+
+type postgresDialect struct{}
+
+func (postgresDialect) open(o Options) (*sql.DB, gorm.Dialector, error) {
+	config, err := pgx.ParseConfig(o.URL)
+	if err != nil {
+		// The parser's own message repeats parts of the URL.
+		return nil, nil, errors.New("the database URL is not a valid PostgreSQL URL: " +
+			"postgres://user:password@host:5432/name?sslmode=…, with special characters percent-encoded")
+	}
+	if config.ConnectTimeout == 0 {
+		config.ConnectTimeout = o.Timeout
+	}
+	if config.RuntimeParams["application_name"] == "" {
+		config.RuntimeParams["application_name"] = "plantstore"
+	}
+	config.RuntimeParams["client_encoding"] = "UTF8"
+
+	pool := stdlib.OpenDB(*config, stdlib.OptionAfterConnect(prepareConnection))
+	pool.SetMaxOpenConns(o.MaxConnections)
+	pool.SetMaxIdleConns(o.MaxConnections)
+	pool.SetConnMaxIdleTime(5 * time.Minute)
+	return pool, postgres.New(postgres.Config{Conn: pool}), nil
+}
+
+// prepareConnection makes sure of what the service promises: that a committed
+// row is on disk, whatever default the server, the database or the role has, and
+// that a text comes back as it was sent.
+func prepareConnection(ctx context.Context, conn *pgx.Conn) error {
+	switch encoding := conn.PgConn().ParameterStatus("server_encoding"); encoding {
+	// SQL_ASCII stores whatever bytes it is sent. It is what initdb picks
+	// where no locale is set.
+	case "UTF8", "SQL_ASCII":
+	default:
+		return fmt.Errorf("the database has the encoding %q and cannot hold every text: "+
+			"create it with ENCODING 'UTF8' TEMPLATE template0", encoding)
+	}
+	_, err := conn.Exec(ctx, `SELECT set_config('synchronous_commit', 'on', false)
+		WHERE current_setting('synchronous_commit') = 'off'`)
+	return err
+}
+
+func (postgresDialect) migrations() migrationSettings {
+	// Ten minutes for another process that is migrating, asked every second.
+	locker, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(1, 600))
+	return migrationSettings{dialect: goose.DialectPostgres, folder: "postgres", locker: locker, err: err}
+}

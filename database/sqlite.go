@@ -1,0 +1,149 @@
+package database
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/gofrs/flock"
+	"github.com/libtnb/sqlite"
+	"github.com/pressly/goose/v3"
+	"gorm.io/gorm"
+)
+
+// sqliteDialect is a SQLite database in the file path.
+type sqliteDialect struct{ path string }
+
+func (d sqliteDialect) open(o Options) (*sql.DB, gorm.Dialector, error) {
+	if d.path == "" || d.path == ":memory:" {
+		return nil, nil, errors.New("the database URL names no file: sqlite:data/plantstore.db")
+	}
+	if err := d.ensureFile(); err != nil {
+		return nil, nil, err
+	}
+	pool, err := sql.Open(sqlite.DriverName, dataSourceName(d.path, o.Timeout))
+	if err != nil {
+		return nil, nil, fmt.Errorf("open %s: %w", d.path, err)
+	}
+	// SQLite has one writer at a time. Waiting for a turn in the pool's queue is
+	// fair and costs nothing; waiting for SQLite's own lock is polling.
+	pool.SetMaxOpenConns(1)
+	return pool, sqlite.New(sqlite.Config{Conn: pool}), nil
+}
+
+// dataSourceName returns the driver's name for the file path. The file must
+// exist: SQLite would put an empty one in its place.
+func dataSourceName(path string, busyTimeout time.Duration) string {
+	return "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + url.Values{
+		"mode":    {"rw"},
+		"_txlock": {"immediate"},
+		"_pragma": {
+			"busy_timeout(" + strconv.FormatInt(busyTimeout.Milliseconds(), 10) + ")",
+			"journal_mode(WAL)",
+			// NORMAL would lose acknowledged rows when the power fails.
+			"synchronous(FULL)",
+			// No temporary files, for a read-only root file system.
+			"temp_store(MEMORY)",
+		},
+		"_time_format": {"sqlite"},
+		"_timezone":    {"UTC"},
+	}.Encode()
+}
+
+// ensureFile creates the database file where there is none. It is made under
+// another name and moved into place whole, so that a file of no bytes is always
+// the trace of a fault, and never taken for a new database.
+func (d sqliteDialect) ensureFile() (err error) {
+	if err := os.MkdirAll(filepath.Dir(d.path), 0o750); err != nil {
+		return fmt.Errorf("create the folder of the database: %w", err)
+	}
+	lock := d.fileLock()
+	if err := lock.Lock(); err != nil {
+		return fmt.Errorf("lock the database: %w", err)
+	}
+	defer func() { err = errors.Join(err, lock.Unlock()) }()
+
+	info, err := os.Stat(d.path)
+	switch {
+	case err == nil && info.IsDir():
+		return fmt.Errorf("%s is a folder, not a database file", d.path)
+	case err == nil && info.Size() == 0:
+		return fmt.Errorf("%s has no bytes: it was damaged, or is not a database; "+
+			"restore it from a copy, or remove it to start with an empty store", d.path)
+	case err == nil:
+		return nil
+	case !errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("look for the database: %w", err)
+	}
+	return d.createFile()
+}
+
+// createFile makes an empty database in WAL mode at d.path. The caller holds the
+// file lock.
+func (d sqliteDialect) createFile() (err error) {
+	unfinished := d.path + ".new"
+	file, err := os.OpenFile(unfinished, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return fmt.Errorf("create the database: %w", err)
+	}
+	if err := file.Close(); err != nil {
+		return fmt.Errorf("create the database: %w", err)
+	}
+	pool, err := sql.Open(sqlite.DriverName, dataSourceName(unfinished, time.Second))
+	if err != nil {
+		return fmt.Errorf("create the database: %w", err)
+	}
+	// Any write makes SQLite lay out the file; closing moves it out of the WAL.
+	_, err = pool.Exec("PRAGMA user_version = 0")
+	if err = errors.Join(err, pool.Close()); err != nil {
+		return fmt.Errorf("create the database: %w", err)
+	}
+	if err := os.Rename(unfinished, d.path); err != nil {
+		return fmt.Errorf("create the database: %w", err)
+	}
+	return syncFolder(filepath.Dir(d.path))
+}
+
+// syncFolder makes the names in a folder durable.
+func syncFolder(path string) (err error) {
+	folder, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("sync the folder of the database: %w", err)
+	}
+	defer func() { err = errors.Join(err, folder.Close()) }()
+	if err := folder.Sync(); err != nil {
+		return fmt.Errorf("sync the folder of the database: %w", err)
+	}
+	return nil
+}
+
+// fileLock returns the lock that lets one process at a time create or migrate
+// the database. The system frees it when its holder dies.
+func (d sqliteDialect) fileLock() *flock.Flock { return flock.New(d.path + ".lock") }
+
+func (d sqliteDialect) migrations() migrationSettings {
+	return migrationSettings{
+		dialect: goose.DialectSQLite3,
+		folder:  "sqlite",
+		locker:  fileLocker{d.fileLock()},
+	}
+}
+
+// fileLocker is goose's lock on a SQLite database.
+type fileLocker struct{ lock *flock.Flock }
+
+func (l fileLocker) SessionLock(ctx context.Context, _ *sql.Conn) error {
+	if _, err := l.lock.TryLockContext(ctx, 20*time.Millisecond); err != nil {
+		return fmt.Errorf("lock the database: %w", err)
+	}
+	return nil
+}
+
+func (l fileLocker) SessionUnlock(context.Context, *sql.Conn) error { return l.lock.Unlock() }

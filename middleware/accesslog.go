@@ -1,0 +1,33 @@
+package middleware
+
+import (
+	"time"
+
+	"github.com/gin-gonic/gin"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+)
+
+// AccessLog logs one line for each request when it has been answered: never a
+// header, a query or a body, for they may hold secrets.
+func AccessLog(log *zap.Logger) gin.HandlerFunc {
+	return func(c *gin.Context) {
+		start := time.Now()
+		// Deferred, so that an answer that was broken off has its line too.
+		defer func() {
+			level := zapcore.InfoLevel
+			if c.Writer.Status() >= 500 {
+				level = zapcore.ErrorLevel
+			}
+			log.Log(level, "request",
+				zap.String("request_id", RequestIDOf(c)),
+				zap.String("method", c.Request.Method),
+				zap.String("path", c.Request.URL.Path),
+				zap.Int("status", c.Writer.Status()),
+				zap.Duration("duration", time.Since(start)),
+				zap.Int("bytes", max(c.Writer.Size(), 0)),
+				zap.String("client", c.ClientIP()))
+		}()
+		c.Next()
+	}
+}

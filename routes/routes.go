@@ -1,0 +1,66 @@
+// Package routes is the map of the service: every path, with what happens to a
+// request on its way.
+package routes
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/gin-gonic/gin"
+	"go.uber.org/zap"
+
+	"plantstore/controllers"
+	"plantstore/middleware"
+)
+
+// Options are the parts that the routes lead to.
+type Options struct {
+	Log    *zap.Logger
+	Plants *controllers.Plants
+	Health *controllers.Health
+	// Verify accepts or refuses a bearer token: see [middleware.Bearer].
+	Verify       func(ctx context.Context, token string) error
+	MaxBodyBytes int64
+}
+
+// New returns the handler of the whole service.
+func New(o Options) http.Handler {
+	gin.SetMode(gin.ReleaseMode)
+	e := gin.New()
+	// A path is what it is: nothing is redirected, cleaned, or taken for another,
+	// and nobody's word but the socket's is taken for who the client is.
+	e.RedirectTrailingSlash = false
+	e.RedirectFixedPath = false
+	e.HandleMethodNotAllowed = true
+	e.ForwardedByClientIP = false
+
+	e.Use(
+		middleware.RequestID(),
+		middleware.AccessLog(o.Log),
+		middleware.Headers(),
+		controllers.Errors(o.Log),
+		middleware.Recovery(o.Log),
+	)
+	e.NoRoute(controllers.NoRoute)
+	e.NoMethod(controllers.NoMethod)
+
+	// Open to all.
+	docs := controllers.NewDocs()
+	get(e, "/", docs.Home)
+	get(e, "/openapi.json", docs.OpenAPI)
+	get(e, "/swagger/*file", docs.UI)
+	get(e, "/healthz", o.Health.Live)
+	get(e, "/readyz", o.Health.Ready)
+
+	// For bearers of a token.
+	api := e.Group("/", middleware.Bearer(o.Verify), middleware.BodyLimit(o.MaxBodyBytes))
+	api.POST("/plants", o.Plants.Create)
+
+	return e
+}
+
+// get routes GET, and HEAD with it, as RFC 9110, section 9.1, asks.
+func get(r gin.IRoutes, path string, handler gin.HandlerFunc) {
+	r.GET(path, handler)
+	r.HEAD(path, handler)
+}
