@@ -1,8 +1,6 @@
 package middleware
 
 import (
-	"net/http"
-
 	"github.com/gin-gonic/gin"
 )
 
@@ -14,15 +12,3 @@ func Headers() gin.HandlerFunc {
 	}
 }
 
-// BodyLimit stops the reading of a request's body after limit bytes with an
-// *http.MaxBytesError.
-func BodyLimit(limit int64) gin.HandlerFunc {
-	return func(c *gin.Context) {
-		if c.Request.ContentLength > limit {
-			// Known before a byte is read: the client is not asked to go on.
-			Fail(c, &http.MaxBytesError{Limit: limit})
-			return
-		}
-		c.Request.Body = http.MaxBytesReader(c.Writer, c.Request.Body, limit)
-	}
-}

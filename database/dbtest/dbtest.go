@@ -1,0 +1,106 @@
+// Package dbtest gives each test a database of its own, on SQLite and on a real
+// PostgreSQL.
+//
+// PostgreSQL is the server that TEST_DATABASE_URL names, whose user may create
+// databases, or else a throw-away one that is started from the binaries on this
+// machine. A test that cannot have its database fails.
+package dbtest
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Main runs the tests of a package and stops the PostgreSQL server that they
+// have shared: func TestMain(m *testing.M) { os.Exit(dbtest.Main(m)) }.
+func Main(m *testing.M) int {
+	code := m.Run()
+	shared.mu.Lock()
+	defer shared.mu.Unlock()
+	if shared.server != nil {
+		if err := shared.server.Close(); err != nil {
+			fmt.Fprintln(os.Stderr, "dbtest:", err)
+			return max(code, 1)
+		}
+	}
+	return code
+}
+
+// Each runs test as a subtest on each kind of database, with the URL of a new
+// and empty one.
+func Each(t *testing.T, test func(t *testing.T, databaseURL string)) {
+	t.Run("SQLite", func(t *testing.T) { test(t, SQLite(t)) })
+	t.Run("PostgreSQL", func(t *testing.T) { test(t, Postgres(t)) })
+}
+
+// SQLite returns the URL of a SQLite database that does not exist yet.
+func SQLite(t testing.TB) string {
+	return "sqlite:" + filepath.Join(t.TempDir(), "plantstore.db")
+}
+
+// Postgres returns the URL of a new and empty PostgreSQL database, which is
+// dropped when the test ends.
+func Postgres(t testing.TB) string { return PostgresWith(t, "ENCODING 'UTF8'") }
+
+// PostgresWith is Postgres with options for CREATE DATABASE.
+func PostgresWith(t testing.TB, options string) string {
+	t.Helper()
+	server := serverURL(t)
+	name := "test_" + strings.ToLower(rand.Text())
+	Exec(t, server, fmt.Sprintf("CREATE DATABASE %s TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C' %s", name, options))
+	t.Cleanup(func() { Exec(t, server, fmt.Sprintf("DROP DATABASE %s WITH (FORCE)", name)) })
+	u, err := url.Parse(server)
+	if err != nil {
+		t.Fatal("TEST_DATABASE_URL is not a URL")
+	}
+	u.Path = "/" + name
+	return u.String()
+}
+
+// Exec runs statement in the PostgreSQL database that databaseURL names, on a
+// connection of its own.
+func Exec(t testing.TB, databaseURL, statement string) {
+	t.Helper()
+	ctx := context.Background() // a test's own context has ended when it cleans up
+	conn, err := pgx.Connect(ctx, databaseURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(ctx) //nolint:errcheck // the statement's own error counts
+	if _, err := conn.Exec(ctx, statement); err != nil {
+		t.Fatalf("%s: %v", statement, err)
+	}
+}
+
+// shared is the server of this test binary, started for the first test that
+// needs one.
+var shared struct {
+	mu     sync.Mutex
+	server *Server
+}
+
+func serverURL(t testing.TB) string {
+	t.Helper()
+	if given := os.Getenv("TEST_DATABASE_URL"); given != "" {
+		return given
+	}
+	shared.mu.Lock()
+	defer shared.mu.Unlock()
+	if shared.server == nil {
+		server, err := StartServer()
+		if err != nil {
+			t.Fatal(err)
+		}
+		shared.server = server
+	}
+	return shared.server.URL
+}

@@ -1,0 +1,199 @@
+package models_test
+
+import (
+	"context"
+	"errors"
+	"math"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"plantstore/database"
+	"plantstore/database/dbtest"
+	"plantstore/models"
+)
+
+// eachStore runs test with a new store on each kind of database.
+func eachStore(t *testing.T, test func(t *testing.T, store *models.PlantStore, db *database.DB)) {
+	dbtest.Each(t, func(t *testing.T, url string) {
+		t.Parallel()
+		db := open(t, url)
+		test(t, models.NewPlantStore(db.DB, 5*time.Second), db)
+	})
+}
+
+// stored returns the row of id.
+func stored(t *testing.T, db *database.DB, id int64) models.Plant {
+	t.Helper()
+	var p models.Plant
+	if err := db.WithContext(t.Context()).Where("id = ?", id).Take(&p).Error; err != nil {
+		t.Fatalf("id %d: %v", id, err)
+	}
+	return p
+}
+
+func TestCreateStoresExactly(t *testing.T) {
+	eachStore(t, func(t *testing.T, store *models.PlantStore, db *database.DB) {
+		for _, p := range []models.Plant{
+			{ID: 0, Name: "zero"},
+			{ID: -1, Name: "minus one", Tag: new("")},
+			{ID: 9007199254740993, Name: "beyond float64", Tag: new("tag")},
+			{ID: math.MaxInt64, Name: " blanks stay "},
+			{ID: math.MinInt64, Name: "e\u0301 and \u00e9 are not the same", Tag: new(" ")},
+			{ID: 1, Name: strings.Repeat("🌵", 255), Tag: new(strings.Repeat("🌵", 255))},
+			{ID: 2, Name: `'; DROP TABLE plants; -- "`, Tag: new(`\ % _ $1 ? @name`)},
+			{ID: 3, Name: "\u200b\ufeff\U0010ffff"},
+		} {
+			if err := store.Create(t.Context(), &p); err != nil {
+				t.Errorf("id %d: %v", p.ID, err)
+				continue
+			}
+			got := stored(t, db, p.ID)
+			if !got.SameContent(&p) {
+				t.Errorf("id %d: stored %q, %v; sent %q, %v", p.ID, got.Name, got.Tag, p.Name, p.Tag)
+			}
+			if !got.CreatedAt.Equal(p.CreatedAt) || !got.UpdatedAt.Equal(p.UpdatedAt) {
+				t.Errorf("id %d: stored times %v, %v; returned %v, %v", p.ID, got.CreatedAt, got.UpdatedAt, p.CreatedAt, p.UpdatedAt)
+			}
+			if age := time.Since(p.CreatedAt); age < -time.Second || age > time.Minute || p.CreatedAt.Location() != time.UTC {
+				t.Errorf("id %d: created at %v", p.ID, p.CreatedAt)
+			}
+		}
+	})
+}
+
+func TestCreateTakenID(t *testing.T) {
+	eachStore(t, func(t *testing.T, store *models.PlantStore, db *database.DB) {
+		first := models.Plant{ID: 7, Name: "Monstera deliciosa", Tag: new("houseplant")}
+		if err := store.Create(t.Context(), &first); err != nil {
+			t.Fatal(err)
+		}
+		for _, test := range []struct {
+			again string
+			plant models.Plant
+			same  bool
+		}{
+			{"the same", models.Plant{ID: 7, Name: "Monstera deliciosa", Tag: new("houseplant")}, true},
+			{"another name", models.Plant{ID: 7, Name: "monstera deliciosa", Tag: new("houseplant")}, false},
+			{"another tag", models.Plant{ID: 7, Name: "Monstera deliciosa", Tag: new("")}, false},
+			{"no tag", models.Plant{ID: 7, Name: "Monstera deliciosa"}, false},
+		} {
+			err := store.Create(t.Context(), &test.plant)
+			exists, ok := errors.AsType[*models.ExistsError](err)
+			if !ok || exists.Same != test.same || exists.ID != 7 {
+				t.Errorf("%s: got %v, want ExistsError with Same %v", test.again, err, test.same)
+			}
+		}
+		if got := stored(t, db, 7); !got.SameContent(&first) || !got.UpdatedAt.Equal(first.UpdatedAt) {
+			t.Errorf("the stored plant has changed to %+v", got)
+		}
+	})
+}
+
+func TestCreateInvalidStoresNothing(t *testing.T) {
+	eachStore(t, func(t *testing.T, store *models.PlantStore, db *database.DB) {
+		err := store.Create(t.Context(), &models.Plant{ID: 1, Name: "a\x00b"})
+		if _, ok := errors.AsType[*models.InvalidError](err); !ok {
+			t.Errorf("got %v, want InvalidError", err)
+		}
+		var rows int64
+		if err := db.Model(&models.Plant{}).Count(&rows).Error; err != nil || rows != 0 {
+			t.Errorf("%d rows, %v", rows, err)
+		}
+	})
+}
+
+func TestCreateSameIDConcurrently(t *testing.T) {
+	eachStore(t, func(t *testing.T, store *models.PlantStore, _ *database.DB) {
+		const attempts = 40
+		results := make(chan error, attempts)
+		var group sync.WaitGroup
+		for range attempts {
+			group.Go(func() { results <- store.Create(t.Context(), &models.Plant{ID: 1, Name: "x"}) })
+		}
+		group.Wait()
+		close(results)
+		created := 0
+		for err := range results {
+			if err == nil {
+				created++
+			} else if exists, ok := errors.AsType[*models.ExistsError](err); !ok || !exists.Same {
+				t.Errorf("a loser got %v", err)
+			}
+		}
+		if created != 1 {
+			t.Errorf("%d attempts created the plant, want 1", created)
+		}
+	})
+}
+
+func TestDatabaseKeepsTheLimitsToo(t *testing.T) {
+	eachStore(t, func(t *testing.T, _ *models.PlantStore, db *database.DB) {
+		for fault, p := range map[string]models.Plant{
+			"an empty name": {ID: 1, Name: ""},
+			"a blank name":  {ID: 2, Name: "  "},
+			"a long name":   {ID: 3, Name: strings.Repeat("é", 256)},
+			"a long tag":    {ID: 4, Name: "x", Tag: new(strings.Repeat("é", 256))},
+		} {
+			if err := db.WithContext(t.Context()).Create(&p).Error; err == nil {
+				t.Errorf("%s was stored", fault)
+			}
+		}
+	})
+}
+
+func TestCreateInASCIIDatabase(t *testing.T) {
+	// What initdb makes where no locale is set: it stores bytes, and counts them.
+	t.Parallel()
+	db := open(t, dbtest.PostgresWith(t, "ENCODING 'SQL_ASCII'"))
+	store := models.NewPlantStore(db.DB, 5*time.Second)
+	p := models.Plant{ID: 1, Name: strings.Repeat("🌵", 255), Tag: new(strings.Repeat("é", 255))}
+	if err := store.Create(t.Context(), &p); err != nil {
+		t.Fatal(err)
+	}
+	if got := stored(t, db, 1); !got.SameContent(&p) {
+		t.Errorf("stored %+v", got)
+	}
+}
+
+// TestCreateTimesOut holds the table so that no row can be written.
+func TestCreateTimesOut(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, url string) {
+		t.Parallel()
+		holder, db := open(t, url), open(t, url)
+		tx := holder.WithContext(t.Context()).Begin()
+		defer tx.Rollback()
+		if err := tx.Error; err != nil {
+			t.Fatal(err)
+		}
+		if strings.HasPrefix(url, "postgres") {
+			if err := tx.Exec("LOCK TABLE plants").Error; err != nil {
+				t.Fatal(err)
+			}
+		}
+		store := models.NewPlantStore(db.DB, 50*time.Millisecond)
+		if err := store.Create(t.Context(), &models.Plant{ID: 1, Name: "x"}); !errors.Is(err, models.ErrUnavailable) {
+			t.Errorf("got %v, want ErrUnavailable", err)
+		}
+
+		// Free again, it works again, on the same store.
+		if err := tx.Rollback().Error; err != nil {
+			t.Fatal(err)
+		}
+		patient := models.NewPlantStore(db.DB, 5*time.Second)
+		if err := patient.Create(t.Context(), &models.Plant{ID: 1, Name: "x"}); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestCreateCancelled(t *testing.T) {
+	eachStore(t, func(t *testing.T, store *models.PlantStore, _ *database.DB) {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := store.Create(ctx, &models.Plant{ID: 1, Name: "x"}); !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v, want context.Canceled", err)
+		}
+	})
+}

@@ -1,0 +1,359 @@
+package tests
+
+import (
+	"fmt"
+	"net/http"
+	"regexp"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"plantstore/database/dbtest"
+)
+
+// eachService runs test with a running service on each kind of database.
+func eachService(t *testing.T, test func(t *testing.T, s *service)) {
+	dbtest.Each(t, func(t *testing.T, url string) {
+		t.Parallel()
+		test(t, start(t, "DATABASE_URL="+url))
+	})
+}
+
+// ids are given to tests that share a database, one each.
+var ids atomic.Int64
+
+// TestContractBodies walks the error codes that a request's content can have.
+// After all of them, no row may have been stored.
+func TestContractBodies(t *testing.T) {
+	eachService(t, func(t *testing.T, s *service) {
+		long := strings.Repeat("é", 256)
+		for _, test := range []struct {
+			what  string
+			body  string
+			code  int
+			names string // what the message must name
+		}{
+			{"nothing", "", 40001, "empty"},
+			{"blanks", " \n", 40001, "empty"},
+			{"null", "null", 40001, "object"},
+			{"a string", `"x"`, 40001, "object"},
+			{"a number", "1", 40001, "object"},
+			{"an array", `[{"id":100,"name":"x"}]`, 40001, "object"},
+			{"no JSON", "id=100&name=x", 40001, "byte 0"},
+			{"a truncated object", `{"id":100,"name":"x"`, 40001, "byte 20"},
+			{"a truncated object with a wrong type", `{"id":"100","name":"x"`, 40001, "byte 22"},
+			{"a truncated object with an unknown field", `{"a":1,"name":"x"`, 40001, "byte 17"},
+			{"trailing data", `{"id":100,"name":"x"}x`, 40001, "byte 21"},
+			{"a second object", `{"id":100,"name":"x"} {}`, 40001, "byte 22"},
+			{"a trailing comma", `{"id":100,"name":"x",}`, 40001, "byte 20"},
+			{"single quotes", `{'id':100}`, 40001, "byte 1"},
+			{"a comment", `{"id":100,/**/"name":"x"}`, 40001, "byte 10"},
+			{"a leading zero", `{"id":0100,"name":"x"}`, 40001, "byte 7"},
+			{"a plus sign", `{"id":+100,"name":"x"}`, 40001, "byte 6"},
+			{"not a number", `{"id":NaN,"name":"x"}`, 40001, "byte 6"},
+			{"a byte order mark", "\ufeff" + `{"id":100,"name":"x"}`, 40001, "byte 0"},
+			{"bad UTF-8 in a value", "{\"id\":100,\"name\":\"a\xff\"}", 40001, "byte 19"},
+			{"bad UTF-8 in a name", "{\"id\":100,\"na\xffme\":\"a\"}", 40001, "byte 13"},
+			{"an overlong encoding", "{\"id\":100,\"name\":\"\xc0\xaf\"}", 40001, "byte 18"},
+			{"an encoded surrogate", "{\"id\":100,\"name\":\"\xed\xa0\x80\"}", 40001, "byte 18"},
+			{"a lone high surrogate", `{"id":100,"name":"\ud83c"}`, 40001, "byte 18"},
+			{"a lone low surrogate", `{"id":100,"name":"\udf35"}`, 40001, "byte 18"},
+			{"a bad escape", `{"id":100,"name":"\x41"}`, 40001, "byte 18"},
+			{"a raw newline in a string", "{\"id\":100,\"name\":\"a\nb\"}", 40001, "byte 19"},
+			{"too deep", `{"id":100,"name":` + strings.Repeat("[", 20000) + strings.Repeat("]", 20000) + "}", 40001, "byte 10016"},
+			{"UTF-16", "\x00{\x00}", 40001, "byte 0"},
+
+			{"an unknown field", `{"id":100,"name":"x","colour":"green"}`, 40002, "colour"},
+			{"a field of the stored plant", `{"id":100,"name":"x","created_at":"2026-01-01T00:00:00Z"}`, 40002, "created_at"},
+			{"another case", `{"ID":100,"name":"x"}`, 40002, "ID"},
+			{"an unknown field with repeated names inside", `{"a":{"b":1,"b":2},"id":100,"name":"x"}`, 40002, "a"},
+			{"an empty field name", `{"":1,"id":100,"name":"x"}`, 40002, `""`},
+
+			{"a repeated field", `{"id":100,"name":"x","name":"y"}`, 40003, "name"},
+			{"a repeated id", `{"id":100,"id":100,"name":"x"}`, 40003, "id"},
+			{"a repeated field, escaped", `{"id":100,"name":"x","n\u0061me":"y"}`, 40003, "name"},
+
+			{"no field", `{}`, 40004, "id"},
+			{"no id", `{"name":"x"}`, 40004, "id"},
+			{"no name", `{"id":100}`, 40004, "name"},
+			{"a null id", `{"id":null,"name":"x"}`, 40004, "id"},
+			{"a null name", `{"id":100,"name":null}`, 40004, "name"},
+			{"a null tag", `{"id":100,"name":"x","tag":null}`, 40004, "tag"},
+			{"a boolean id", `{"id":true,"name":"x"}`, 40004, "id"},
+			{"an array id", `{"id":[100],"name":"x"}`, 40004, "id"},
+			{"an object id", `{"id":{},"name":"x"}`, 40004, "id"},
+			{"a number name", `{"id":100,"name":1}`, 40004, "name"},
+			{"an array name, deep", `{"id":100,"name":` + strings.Repeat("[", 900) + strings.Repeat("]", 900) + "}", 40004, "name"},
+			{"a boolean tag", `{"id":100,"name":"x","tag":false}`, 40004, "tag"},
+
+			{"a fraction", `{"id":1.5,"name":"x"}`, 40005, "id"},
+			{"a whole fraction", `{"id":1.0,"name":"x"}`, 40005, "id"},
+			{"an exponent", `{"id":1e3,"name":"x"}`, 40005, "id"},
+			{"a quoted integer", `{"id":"1","name":"x"}`, 40005, "id"},
+			{"one above int64", `{"id":9223372036854775808,"name":"x"}`, 40005, "id"},
+			{"one below int64", `{"id":-9223372036854775809,"name":"x"}`, 40005, "id"},
+			{"far above int64", `{"id":1` + strings.Repeat("0", 400) + `,"name":"x"}`, 40005, "id"},
+
+			{"an empty name", `{"id":100,"name":""}`, 40006, "name"},
+			{"a blank name", `{"id":100,"name":" \u00a0\u3000"}`, 40006, "name"},
+			{"a long name", `{"id":100,"name":"` + long + `"}`, 40006, "name"},
+			{"a long tag", `{"id":100,"name":"x","tag":"` + long + `"}`, 40006, "tag"},
+			{"NUL in a name", `{"id":100,"name":"a\u0000"}`, 40006, "name"},
+			{"a tab in a tag", `{"id":100,"name":"x","tag":"a\tb"}`, 40006, "tag"},
+			{"a C1 control in a name", `{"id":100,"name":"\u0085a"}`, 40006, "name"},
+
+			{"a large body", `{"id":100,"name":"` + strings.Repeat("x", 65536) + `"}`, 41301, "65536"},
+		} {
+			a := s.post(test.body)
+			checkError(t, test.what, a, 400, test.code)
+			if !strings.Contains(a.body, strings.ReplaceAll(test.names, `"`, `\"`)) {
+				t.Errorf("%s: the message does not name %s: %s", test.what, test.names, a.body)
+			}
+		}
+		// Had one of them been stored, its id would be taken.
+		for _, id := range []string{"100", "1", "1000"} {
+			if a := s.post(`{"id":` + id + `,"name":"x"}`); a.status != 200 {
+				t.Errorf("id %s is taken by a body that was refused: %d %s", id, a.status, a.body)
+			}
+		}
+	})
+}
+
+// checkError checks an answer that is not a success, down to its last field.
+func checkError(t *testing.T, what string, a answer, status, code int) {
+	t.Helper()
+	if a.status != status || a.code() != code {
+		t.Errorf("%s: got %d %s, want %d with error %d", what, a.status, a.body, status, code)
+		return
+	}
+	if !regexp.MustCompile(`^\{"error":\d{5},"message":"(\\.|[^"\\]){1,400}"\}$`).MatchString(a.body) {
+		t.Errorf("%s: not an Error: %s", what, a.body)
+	}
+	if got := a.header.Get("Content-Type"); got != "application/json" {
+		t.Errorf("%s: Content-Type %q", what, got)
+	}
+	checkHeaders(t, what, a)
+}
+
+// checkHeaders checks the headers that every answer of the API has.
+func checkHeaders(t *testing.T, what string, a answer) {
+	t.Helper()
+	for header, want := range map[string]string{
+		"X-Request-ID":           `^[A-Za-z0-9._-]{1,64}$`,
+		"X-Content-Type-Options": `^nosniff$`,
+		"Cache-Control":          `^no-store$`,
+	} {
+		if got := a.header.Values(header); len(got) != 1 || !regexp.MustCompile(want).MatchString(got[0]) {
+			t.Errorf("%s: %s is %q", what, header, got)
+		}
+	}
+	if got := a.header.Get("Access-Control-Allow-Origin"); got != "" {
+		t.Errorf("%s: Access-Control-Allow-Origin %q", what, got)
+	}
+}
+
+func TestContractCreate(t *testing.T) {
+	eachService(t, func(t *testing.T, s *service) {
+		for _, test := range []struct {
+			what, body, want, location string
+		}{
+			{"a plant with a tag", `{"id":1,"name":"Monstera deliciosa","tag":"houseplant"}`, `{"name":"Monstera deliciosa","tag":"houseplant"}`, "/plants/1"},
+			{"an absent tag stays absent", `{"id":2,"name":"x"}`, `{"name":"x"}`, "/plants/2"},
+			{"an empty tag stays empty", `{"id":3,"name":"x","tag":""}`, `{"name":"x","tag":""}`, "/plants/3"},
+			{"id 0", `{"id":0,"name":"x"}`, `{"name":"x"}`, "/plants/0"},
+			{"id -1", `{"id":-1,"name":"x"}`, `{"name":"x"}`, "/plants/-1"},
+			{"an id that a float64 has not", `{"id":9007199254740993,"name":"x"}`, `{"name":"x"}`, "/plants/9007199254740993"},
+			{"the largest id", `{"id":9223372036854775807,"name":"x"}`, `{"name":"x"}`, "/plants/9223372036854775807"},
+			{"the smallest id", `{"id":-9223372036854775808,"name":"x"}`, `{"name":"x"}`, "/plants/-9223372036854775808"},
+			{"blanks and line ends around", " {\r\n\t\"id\" : 4 , \"name\" : \"x\" }\n", `{"name":"x"}`, "/plants/4"},
+			{"text is not trimmed", `{"id":5,"name":" x ","tag":" "}`, `{"name":" x ","tag":" "}`, "/plants/5"},
+			{"text is not escaped", `{"id":6,"name":"<b>&\"\\/é"}`, `{"name":"<b>&\"\\/é"}`, "/plants/6"},
+			{"text is not normalised", `{"id":7,"name":"é` + "e\u0301" + `"}`, `{"name":"é` + "e\u0301" + `"}`, "/plants/7"},
+			{"escapes are read", `{"id":8,"\u006eame":"\ud83c\udf35"}`, `{"name":"🌵"}`, "/plants/8"},
+			{"255 characters of four bytes", `{"id":9,"name":"` + strings.Repeat("🌵", 255) + `"}`, `{"name":"` + strings.Repeat("🌵", 255) + `"}`, "/plants/9"},
+		} {
+			a := s.post(test.body)
+			if a.status != 200 || a.body != test.want {
+				t.Errorf("%s: got %d %s, want 200 %s", test.what, a.status, a.body, test.want)
+				continue
+			}
+			checkHeaders(t, test.what, a)
+			if got := a.header.Get("Content-Type"); got != "application/json" {
+				t.Errorf("%s: Content-Type %q", test.what, got)
+			}
+			if got := a.header.Get("Location"); got != test.location {
+				t.Errorf("%s: Location %q, want %q", test.what, got, test.location)
+			}
+			if got := a.header.Get("ETag"); !regexp.MustCompile(`^"[!#-~]+"$`).MatchString(got) {
+				t.Errorf("%s: ETag %q is not a strong one", test.what, got)
+			}
+		}
+	})
+}
+
+func TestContractTakenID(t *testing.T) {
+	eachService(t, func(t *testing.T, s *service) {
+		const plant = `{"id":1,"name":"Monstera deliciosa","tag":"houseplant"}`
+		if a := s.post(plant); a.status != 200 {
+			t.Fatalf("%d %s", a.status, a.body)
+		}
+		checkError(t, "the same again", s.post(plant), 409, 40902)
+		checkError(t, "the same in another order", s.post(`{"tag":"houseplant","name":"Monstera deliciosa","id":1}`), 409, 40902)
+		checkError(t, "another name", s.post(`{"id":1,"name":"x","tag":"houseplant"}`), 409, 40901)
+		checkError(t, "no tag", s.post(`{"id":1,"name":"Monstera deliciosa"}`), 409, 40901)
+		checkError(t, "an empty tag", s.post(`{"id":1,"name":"Monstera deliciosa","tag":""}`), 409, 40901)
+		checkError(t, "still the same", s.post(plant), 409, 40902)
+	})
+}
+
+func TestContractAuthentication(t *testing.T) {
+	s := start(t)
+	plant := func() string { return fmt.Sprintf(`{"id":%d,"name":"x"}`, ids.Add(1)) }
+	const none, invalid = `Bearer realm="plantstore"`, `Bearer realm="plantstore", error="invalid_token"`
+	for _, test := range []struct {
+		header    string
+		code      int // 0: accepted
+		challenge string
+	}{
+		{"", 40101, none},
+		{"Bearer", 40101, none},
+		{"Basic dGVzdDp0ZXN0", 40101, none},
+		{token, 40101, none},
+		{"Bearer x", 40102, invalid},
+		{"Bearer " + token + "x", 40102, invalid},
+		{"Bearer " + token[:len(token)-1], 40102, invalid},
+		{"Bearer " + strings.ToUpper(token), 40102, invalid},
+		{"Bearer " + token + " " + token, 40102, invalid},
+		{"Bearer Bearer " + token, 40102, invalid},
+		{"Bearer " + token, 0, ""},
+		{"bearer " + token, 0, ""},
+		{"BEARER   " + token, 0, ""},
+	} {
+		a := s.post(plant(), "Authorization", test.header)
+		if test.code == 0 {
+			if a.status != 200 {
+				t.Errorf("%q: got %d %s, want 200", test.header, a.status, a.body)
+			}
+			continue
+		}
+		checkError(t, test.header, a, 401, test.code)
+		if got := a.header.Get("WWW-Authenticate"); got != test.challenge {
+			t.Errorf("%q: WWW-Authenticate %q, want %q", test.header, got, test.challenge)
+		}
+	}
+	checkError(t, "a bad token comes before a bad body", s.post("{", "Authorization", "Bearer x"), 401, 40102)
+	checkError(t, "a bad token comes before a large body", s.post(strings.Repeat(" ", 70000), "Authorization", "Bearer x"), 401, 40102)
+
+	request, err := http.NewRequest(http.MethodPost, s.url+"/plants", strings.NewReader(plant()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header["Authorization"] = []string{"Bearer " + token, "Bearer " + token}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close() //nolint:errcheck // nothing is read
+	if response.StatusCode != 401 {
+		t.Errorf("two Authorization headers: %s, want 401", response.Status)
+	}
+}
+
+func TestContractRoutes(t *testing.T) {
+	s := start(t)
+	for _, test := range []struct {
+		method, path string
+		status, code int
+	}{
+		{"GET", "/nothing", 404, 40402},
+		{"POST", "/plants/", 404, 40402},
+		{"POST", "//plants", 404, 40402},
+		{"POST", "/PLANTS", 404, 40402},
+		{"POST", "/x/../plants", 404, 40402},
+		{"POST", "/plants%2F", 404, 40402},
+		{"GET", "/swagger", 404, 40402},
+		{"GET", "/swagger/nothing", 404, 40402},
+		{"GET", "/swagger/doc.json", 404, 40402},
+		{"GET", "/plants", 405, 40501},
+		{"PUT", "/plants", 405, 40501},
+		{"DELETE", "/plants", 405, 40501},
+		{"OPTIONS", "/plants", 405, 40501},
+		{"TRACE", "/plants", 405, 40501},
+		{"PROPFIND", "/plants", 405, 40501},
+		{"POST", "/healthz", 405, 40501},
+		{"POST", "/swagger/index.html", 405, 40501},
+	} {
+		what := test.method + " " + test.path
+		a := s.send(test.method, test.path, nil) // without a token: the route comes first
+		checkError(t, what, a, test.status, test.code)
+		allow := a.header.Get("Allow")
+		if want := map[string]string{"/plants": "POST"}[test.path]; test.status == 405 && (allow == "" || want != "" && allow != want) {
+			t.Errorf("%s: Allow %q", what, allow)
+		}
+	}
+	for _, method := range []string{"GET", "HEAD"} {
+		for path, want := range map[string]int{
+			"/": 302, "/openapi.json": 200, "/swagger/index.html": 200, "/swagger/swagger-ui.css": 200,
+			"/swagger/index.html?a=/swagger-ui.css": 200, "/healthz": 200, "/readyz": 200,
+		} {
+			a := s.send(method, path, nil)
+			if a.status != want || method == "HEAD" && a.body != "" {
+				t.Errorf("%s %s: %d with %d bytes, want %d", method, path, a.status, len(a.body), want)
+			}
+			if a.header.Get("X-Request-ID") == "" || a.header.Get("X-Content-Type-Options") != "nosniff" {
+				t.Errorf("%s %s: headers %v", method, path, a.header)
+			}
+		}
+	}
+	if got := s.get("/").header.Get("Location"); got != "/swagger/index.html" {
+		t.Errorf("/ leads to %q", got)
+	}
+}
+
+func TestContractContentType(t *testing.T) {
+	s := start(t)
+	for _, test := range []struct {
+		header, value string
+		code          int // 0: accepted
+	}{
+		{"Content-Type", "", 0},
+		{"Content-Type", "application/json", 0},
+		{"Content-Type", "Application/JSON; charset=UTF-8", 0},
+		{"Content-Type", `application/json;charset="utf-8"`, 0},
+		{"Content-Type", "application/json; charset=iso-8859-1", 41501},
+		{"Content-Type", "text/plain", 41501},
+		{"Content-Type", "application/x-www-form-urlencoded", 41501},
+		{"Content-Type", "application/jsonx", 41501},
+		{"Content-Type", "json", 41501},
+		{"Content-Type", ";", 41501},
+		{"Content-Encoding", "gzip", 41501},
+		{"Content-Encoding", "identity", 41501},
+	} {
+		what := test.header + ": " + test.value
+		a := s.post(fmt.Sprintf(`{"id":%d,"name":"x"}`, ids.Add(1)), test.header, test.value)
+		if test.code != 0 {
+			checkError(t, what, a, 400, test.code)
+		} else if a.status != 200 {
+			t.Errorf("%s: got %d %s, want 200", what, a.status, a.body)
+		}
+	}
+	checkError(t, "a large body of the wrong type",
+		s.post(strings.Repeat(" ", 70000), "Content-Type", "text/plain"), 400, 41301)
+}
+
+func TestContractRequestID(t *testing.T) {
+	s := start(t)
+	for _, id := range []string{"a", "A.b_c-9", strings.Repeat("x", 64)} {
+		if got := s.get("/healthz", "X-Request-ID", id).header.Get("X-Request-ID"); got != id {
+			t.Errorf("sent %q, got %q", id, got)
+		}
+	}
+	seen := make(map[string]bool)
+	for _, id := range []string{"", "a b", "é", "a\tb", "a/b", strings.Repeat("x", 65)} {
+		got := s.get("/healthz", "X-Request-ID", id).header.Get("X-Request-ID")
+		if got == id || got == "" || seen[got] {
+			t.Errorf("sent %q, got %q", id, got)
+		}
+		seen[got] = true
+	}
+}
