@@ -21,8 +21,16 @@ import (
 // its exit status: 0, or 1 with one line on standard error that says why. The
 // first SIGINT or SIGTERM ends it in good order; the second ends it at once.
 func Main(args []string) int {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	go func() {
+		<-signals
+		cancel()
+		<-signals
+		os.Exit(1)
+	}()
 	return run(ctx, args, os.Environ(), os.Stdout, os.Stderr)
 }
 

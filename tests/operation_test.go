@@ -1,0 +1,463 @@
+package tests
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"plantstore/database/dbtest"
+)
+
+// runToEnd runs the program to its end and returns its output and exit status.
+func runToEnd(t *testing.T, settings []string, args ...string) (stdout, stderr string, status int) {
+	t.Helper()
+	cmd := command(t, settings, args...)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	overdue := time.AfterFunc(patience, func() {
+		t.Errorf("plantstore %v with %v does not end", args, settings)
+		_ = cmd.Process.Kill()
+	})
+	defer overdue.Stop()
+	_ = cmd.Wait() // the exit status says it
+	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
+}
+
+// TestFirstStart is the README's first minute: nothing is configured.
+func TestFirstStart(t *testing.T) {
+	t.Parallel()
+	first := launch(t, command(t, []string{"PORT=0"}))
+	first.stdout.await(first.ended, func(line string) bool { return strings.Contains(line, "Try it") })
+	welcome := first.stdout.String()
+	printed := regexp.MustCompile(`(http://localhost:\d+)/swagger/index.html\n +Token +(\S+) `).FindStringSubmatch(welcome)
+	if printed == nil {
+		t.Fatalf("printed %q", welcome)
+	}
+	first.url = printed[1]
+	if a := first.get("/swagger/index.html"); a.status != 200 {
+		t.Errorf("Swagger UI: %d", a.status)
+	}
+
+	// The line to paste, pasted.
+	curl := regexp.MustCompile(`(?m)^ +Try it +(curl .*)$`).FindStringSubmatch(welcome)[1]
+	body := regexp.MustCompile(`-d '(.*)'`).FindStringSubmatch(curl)[1]
+	if !strings.Contains(curl, "-H 'Authorization: Bearer "+printed[2]+"'") || !strings.Contains(curl, first.url+"/plants") {
+		t.Errorf("the curl line is %q", curl)
+	}
+	if a := first.post(body, "Authorization", "Bearer "+printed[2]); a.status != 200 {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	checkMode(t, filepath.Join(first.folder, "data", "dev-token"))
+	checkMode(t, filepath.Join(first.folder, "data", "plantstore.db"))
+	first.stop()
+
+	second := command(t, []string{"PORT=0"})
+	second.Dir = first.folder
+	again := launch(t, second)
+	again.stdout.await(again.ended, func(line string) bool { return strings.Contains(line, "Try it") })
+	if !strings.Contains(again.stdout.String(), printed[2]) {
+		t.Errorf("the second start prints another token: %q", again.stdout)
+	}
+	again.url = regexp.MustCompile(`http://localhost:\d+`).FindString(again.stdout.String())
+	checkError(t, "the same after a restart", again.post(body, "Authorization", "Bearer "+printed[2]), 409, 40902)
+	checkError(t, "another name after a restart",
+		again.post(`{"id":1,"name":"x"}`, "Authorization", "Bearer "+printed[2]), 409, 40901)
+}
+
+func checkMode(t *testing.T, path string) {
+	t.Helper()
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Error(err)
+	} else if info.Mode() != 0o600 {
+		t.Errorf("%s has the mode %o, want 600", path, info.Mode())
+	}
+}
+
+// stop ends the service as an orchestrator does.
+func (s *service) stop() {
+	s.t.Helper()
+	if err := s.process.Signal(syscall.SIGTERM); err != nil {
+		s.t.Fatal(err)
+	}
+	if err := s.wait(); err != nil {
+		s.t.Errorf("the service ended with %v", err)
+	}
+}
+
+func TestBadConfigurationStopsTheStart(t *testing.T) {
+	t.Parallel()
+	const secret = "canary-7261"
+	empty := filepath.Join(t.TempDir(), "empty.db")
+	if err := os.WriteFile(empty, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		setting string
+		names   string
+	}{
+		{"PORT=" + secret, "server.port (PORT)"},
+		{"PORT=65536", "server.port (PORT)"},
+		{"PLANTSTORE_SERVER_READ_TIMEOUT=" + secret, "server.read_timeout (PLANTSTORE_SERVER_READ_TIMEOUT)"},
+		{"PLANTSTORE_DATABASE_MIGRATE=" + secret, "database.migrate (PLANTSTORE_DATABASE_MIGRATE)"},
+		{"PLANTSTORE_ENV=" + secret, "env (PLANTSTORE_ENV)"},
+		{"PLANTSTORE_AUTH_TOKEN=" + secret, "PLANTSTORE_AUTH_TOKEN"},
+		{"PLANTSTORE_AUTH_TOKENS=a b " + secret, "auth.tokens (PLANTSTORE_AUTH_TOKENS)"},
+		{"PLANTSTORE_AUTH_TOKENS_FILE=/does/not/exist", "PLANTSTORE_AUTH_TOKENS_FILE"},
+		{"DATABASE_URL=mysql://" + secret, "database.url (DATABASE_URL)"},
+		{"DATABASE_URL=postgres://u:" + secret + "@h:port/d", "database.url (DATABASE_URL)"},
+		{"DATABASE_URL=sqlite:" + empty, "has no bytes"},
+		{"DATABASE_URL=sqlite:" + os.DevNull + "/x.db", "database.url (DATABASE_URL)"},
+		{"PLANTSTORE_CONFIG=/does/not/exist.yaml", "/does/not/exist.yaml"},
+	} {
+		stdout, stderr, status := runToEnd(t, []string{"PORT=0", test.setting}) // the last one counts
+		if status != 1 || stdout != "" {
+			t.Errorf("%s: exit status %d, printed %q", test.setting, status, stdout)
+		}
+		if strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, test.names) || strings.Contains(stderr, secret) {
+			t.Errorf("%s: got %q, want one line that names %s and no value", test.setting, stderr, test.names)
+		}
+	}
+}
+
+func TestProductionRefusesWeakSettings(t *testing.T) {
+	t.Parallel()
+	database := "DATABASE_URL=" + dbtest.SQLite(t)
+	strong := "PLANTSTORE_AUTH_TOKENS=0123456789abcdef0123456789abcdef"
+	for _, test := range []struct {
+		what     string
+		settings []string
+		names    string
+	}{
+		{"no token", []string{database}, "auth.tokens"},
+		{"a short token", []string{database, "PLANTSTORE_AUTH_TOKENS=0123456789abcdef0123456789abcde"}, "auth.tokens"},
+		{"a strong and a short token", []string{database, strong + ",short"}, "auth.tokens"},
+		{"a token of one character", []string{database, "PLANTSTORE_AUTH_TOKENS=" + strings.Repeat("x", 40)}, "auth.tokens"},
+		{"a development token", []string{database, "PLANTSTORE_AUTH_TOKENS=dev_0123456789abcdef0123456789abcdef"}, "auth.tokens"},
+		{"no database", []string{strong}, "database.url"},
+	} {
+		_, stderr, status := runToEnd(t, append(test.settings, "PLANTSTORE_ENV=production", "PORT=0"))
+		if status != 1 || !strings.Contains(stderr, test.names) || strings.Count(stderr, "\n") != 1 {
+			t.Errorf("%s: exit status %d, %q", test.what, status, stderr)
+		}
+	}
+
+	s := start(t, database, strong, "PLANTSTORE_ENV=production")
+	if a := s.post(`{"id":1,"name":"x"}`, "Authorization", "Bearer 0123456789abcdef0123456789abcdef"); a.status != 200 {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	if s.stdout.String() != "" {
+		t.Errorf("production prints %q", s.stdout)
+	}
+}
+
+// TestStopFinishesRequests stops the service while a request is under way.
+func TestStopFinishesRequests(t *testing.T) {
+	t.Parallel()
+	s := start(t, "PLANTSTORE_SERVER_SHUTDOWN_DELAY=1s")
+	body, send := io.Pipe()
+	type result struct {
+		answer answer
+		err    error
+	}
+	results := make(chan result)
+	go func() {
+		a, err := s.try("POST", "/plants", body, "Authorization", "Bearer "+token)
+		results <- result{a, err}
+	}()
+	if _, err := io.WriteString(send, `{"id":1,`); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	s.awaitLog("stopping")
+	// Not ready for more, and alive.
+	checkError(t, "/readyz of a service that stops", s.get("/readyz"), 503, 50302)
+	if a := s.get("/healthz"); a.status != 200 {
+		t.Errorf("/healthz of a service that stops: %d", a.status)
+	}
+	if _, err := io.WriteString(send, `"name":"x"}`); err != nil {
+		t.Fatal(err)
+	}
+	if err := send.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if r := <-results; r.err != nil || r.answer.status != 200 {
+		t.Errorf("the request under way got %d %s, %v", r.answer.status, r.answer.body, r.err)
+	}
+	if err := s.wait(); err != nil {
+		t.Errorf("the service ended with %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(s.folder, "data", "plantstore.db-wal")); err == nil {
+		t.Error("the database was not closed: its WAL is still there")
+	}
+}
+
+func TestSecondSignalEndsAtOnce(t *testing.T) {
+	t.Parallel()
+	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
+		s := start(t, "PLANTSTORE_SERVER_SHUTDOWN_DELAY=1h")
+		if err := s.process.Signal(signal); err != nil {
+			t.Fatal(err)
+		}
+		s.awaitLog("stopping")
+		if err := s.process.Signal(signal); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.wait(); err == nil || err.Error() != "exit status 1" {
+			t.Errorf("after two of %v: %v", signal, err)
+		}
+	}
+}
+
+// TestPostgresOutage stops PostgreSQL under the running service and starts it
+// again.
+func TestPostgresOutage(t *testing.T) {
+	t.Parallel()
+	server, err := dbtest.StartServer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := server.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	s := start(t, "DATABASE_URL="+server.URL)
+	create := func(id int) answer { return s.post(fmt.Sprintf(`{"id":%d,"name":"x"}`, id)) }
+	if a := create(1); a.status != 200 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+
+	if err := server.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	var group sync.WaitGroup
+	for id := range 20 {
+		group.Go(func() {
+			begin := time.Now()
+			a := create(100 + id)
+			checkError(t, "without a database", a, 503, 50302)
+			if a.header.Get("Retry-After") == "" {
+				t.Error("no Retry-After")
+			}
+			if took := time.Since(begin); took > 5*time.Second {
+				t.Errorf("the answer took %v", took)
+			}
+		})
+	}
+	group.Wait()
+	checkError(t, "/readyz without a database", s.get("/readyz"), 503, 50302)
+	if a := s.get("/healthz"); a.status != 200 {
+		t.Errorf("/healthz without a database: %d", a.status)
+	}
+
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if a := create(2); a.status != 200 {
+		t.Errorf("with the database back: %d %s", a.status, a.body)
+	}
+	checkError(t, "what was stored before", create(1), 409, 40902)
+}
+
+// TestDatabaseComesLate starts the service before its database.
+func TestDatabaseComesLate(t *testing.T) {
+	t.Parallel()
+	server, err := dbtest.StartServer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := server.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := server.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	_, stderr, status := runToEnd(t, []string{"DATABASE_URL=" + server.URL, "PLANTSTORE_DATABASE_START_TIMEOUT=300ms", "PORT=0"})
+	last := stderr[strings.LastIndex(strings.TrimSpace(stderr), "\n")+1:]
+	if status != 1 || !strings.HasPrefix(last, "plantstore: database.url (DATABASE_URL): connect to the database:") {
+		t.Errorf("with no patience left: exit status %d, %q", status, stderr)
+	}
+
+	s := launch(t, command(t, []string{"DATABASE_URL=" + server.URL, "PLANTSTORE_LOG_FORMAT=json", "PORT=0"}))
+	s.awaitLog("waiting for the database")
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	s.awaitLog("serving")
+}
+
+// TestManyStartAtOnce starts several processes on one empty database.
+func TestManyStartAtOnce(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, url string) {
+		t.Parallel()
+		const replicas = 5
+		services := make([]*service, replicas)
+		for i := range services {
+			services[i] = launch(t, command(t, []string{
+				"DATABASE_URL=" + url, "PORT=0", "PLANTSTORE_LOG_FORMAT=json", "PLANTSTORE_AUTH_TOKENS=" + token,
+			}))
+		}
+		migrated := 0
+		for i, s := range services {
+			address := s.awaitLog("serving")["address"].(string)
+			s.url = "http://127.0.0.1:" + address[strings.LastIndex(address, ":")+1:]
+			migrated += strings.Count(s.stderr.String(), `"msg":"migrated the database"`)
+			if a := s.post(fmt.Sprintf(`{"id":%d,"name":"x"}`, i)); a.status != 200 {
+				t.Errorf("replica %d: %d %s", i, a.status, a.body)
+			}
+			checkError(t, "what another replica has stored", s.post(`{"id":0,"name":"x"}`), 409, 40902)
+		}
+		if migrated != 1 {
+			t.Errorf("%d migrations were applied, want 1", migrated)
+		}
+	})
+}
+
+func TestMigrateCommand(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, url string) {
+		t.Parallel()
+		settings := []string{"DATABASE_URL=" + url}
+		migrate := func(direction, want string) {
+			t.Helper()
+			stdout, stderr, status := runToEnd(t, settings, "migrate", direction)
+			if status != 0 || !strings.Contains(stdout, want) {
+				t.Errorf("migrate %s: exit status %d, %q, %q", direction, status, stdout, stderr)
+			}
+		}
+		migrate("status", "pending")
+		_, stderr, status := runToEnd(t, append(settings, "PLANTSTORE_DATABASE_MIGRATE=false", "PORT=0"))
+		if status != 1 || !strings.Contains(stderr, "plantstore migrate up") {
+			t.Errorf("a start on an old schema: exit status %d, %q", status, stderr)
+		}
+		migrate("up", "applied 00001_plants.sql")
+		migrate("up", "nothing to apply")
+		migrate("status", "Z  00001_plants.sql")
+		s := start(t, append(settings, "PLANTSTORE_DATABASE_MIGRATE=false")...)
+		if a := s.post(`{"id":1,"name":"x"}`); a.status != 200 {
+			t.Errorf("%d %s", a.status, a.body)
+		}
+		s.stop()
+		migrate("down", "undone 00001_plants.sql")
+		migrate("status", "pending")
+	})
+}
+
+func TestHealthcheckAndVersionCommands(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	port := "PORT=" + s.url[strings.LastIndex(s.url, ":")+1:]
+	for _, args := range [][]string{{"healthcheck"}, {"healthcheck", "--ready"}} {
+		if _, stderr, status := runToEnd(t, []string{port}, args...); status != 0 {
+			t.Errorf("%v of a healthy service: exit status %d, %q", args, status, stderr)
+		}
+	}
+	s.stop()
+	if _, stderr, status := runToEnd(t, []string{port}, "healthcheck"); status != 1 || !strings.Contains(stderr, "does not answer") {
+		t.Errorf("healthcheck of no service: exit status %d, %q", status, stderr)
+	}
+	if stdout, _, status := runToEnd(t, nil, "version"); status != 0 || !strings.HasPrefix(stdout, "plantstore dev (commit unknown, go1") {
+		t.Errorf("version: exit status %d, %q", status, stdout)
+	}
+	if _, stderr, status := runToEnd(t, nil, "frobnicate"); status != 1 || strings.Count(stderr, "\n") != 1 {
+		t.Errorf("an unknown command: exit status %d, %q", status, stderr)
+	}
+}
+
+func TestPortInUse(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", ":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close() //nolint:errcheck // nothing was accepted
+	_, port, _ := net.SplitHostPort(listener.Addr().String())
+	_, stderr, status := runToEnd(t, []string{"PORT=" + port})
+	if last := stderr[strings.LastIndex(strings.TrimSpace(stderr), "\n")+1:]; status != 1 || !strings.HasPrefix(last, "plantstore: server.port (PORT):") {
+		t.Errorf("exit status %d, %q", status, stderr)
+	}
+}
+
+// TestAccessLog checks that every request has one line, and no secret in it.
+func TestAccessLog(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	const canary = "canary-4711"
+	s.post(`{"id":1,"name":"`+canary+`"}`, "X-Request-ID", "one")
+	s.post(`{"id":2,"name":"x"}`, "Authorization", "Bearer "+canary, "X-Request-ID", "two", "Cookie", canary)
+	s.get("/nothing?token="+canary, "X-Request-ID", "three")
+	s.stop()
+	log := s.stderr.String()
+	for id, want := range map[string]string{
+		"one":   `"method":"POST","path":"/plants","status":200,"duration":"[0-9.µm]+s","bytes":22,"client":"127.0.0.1"`,
+		"two":   `"method":"POST","path":"/plants","status":401,`,
+		"three": `"method":"GET","path":"/nothing","status":404,`,
+	} {
+		if n := strings.Count(log, `"request_id":"`+id+`"`); n != 1 {
+			t.Errorf("request %s has %d lines", id, n)
+		}
+		if !regexp.MustCompile(`"request_id":"` + id + `",` + want).MatchString(log) {
+			t.Errorf("no line of request %s matches %s", id, want)
+		}
+	}
+	if all := log + s.stdout.String(); strings.Contains(all, canary) || strings.Contains(all, token) {
+		t.Errorf("a secret is in what the service wrote: %s", all)
+	}
+}
+
+// TestSlowClientsAreClosed opens connections that never send a whole request.
+func TestSlowClientsAreClosed(t *testing.T) {
+	t.Parallel()
+	s := start(t, "PLANTSTORE_SERVER_READ_HEADER_TIMEOUT=200ms", "PLANTSTORE_SERVER_READ_TIMEOUT=400ms")
+	for what, text := range map[string]string{
+		"slow headers": "POST /plants HTTP/1.1\r\nHost: x\r\n",
+		"a slow body":  "POST /plants HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + token + "\r\nContent-Length: 100\r\n\r\n{",
+	} {
+		conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close() //nolint:errcheck // the service closes it
+		if _, err := io.WriteString(conn, text); err != nil {
+			t.Fatal(err)
+		}
+		if err := conn.SetReadDeadline(time.Now().Add(patience)); err != nil {
+			t.Fatal(err)
+		}
+		if answer, err := io.ReadAll(conn); err != nil {
+			t.Errorf("%s: the connection stays open: %q, %v", what, answer, err)
+		}
+	}
+	if a := s.post(`{"id":1,"name":"x"}`); a.status != 200 {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+}
+
+// TestFootprint prints what a start costs. It fails on nothing but a service
+// that does not start: machines differ.
+func TestFootprint(t *testing.T) {
+	begin := time.Now()
+	s := start(t)
+	a := s.get("/readyz")
+	t.Logf("from the start of the process to the first 200 on SQLite: %v (status %d)", time.Since(begin).Round(time.Millisecond), a.status)
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.process.Pid))
+	if err == nil {
+		t.Logf("idle memory: %s", regexp.MustCompile(`VmRSS:.*`).Find(status))
+	}
+}
