@@ -186,6 +186,8 @@ func jsonType(t reflect.Type) string {
 		return "an integer"
 	case t != nil && t.Kind() == reflect.String:
 		return "a string"
+	case t != nil && t.Kind() == reflect.Bool:
+		return "a boolean"
 	}
 	return "of another type"
 }

@@ -44,9 +44,3 @@ func (l queryLogger) Trace(_ context.Context, begin time.Time, statement func() 
 		zap.Duration("duration", duration),
 		zap.Error(err))
 }
-
-// ParamsFilter keeps values out of the log: it shows statements as they were
-// prepared.
-func (l queryLogger) ParamsFilter(_ context.Context, statement string, _ ...any) (string, []any) {
-	return statement, nil
-}

@@ -36,8 +36,14 @@ func (postgresDialect) open(o Options) (*sql.DB, gorm.Dialector, error) {
 	pool.SetMaxOpenConns(o.MaxConnections)
 	pool.SetMaxIdleConns(o.MaxConnections)
 	pool.SetConnMaxIdleTime(5 * time.Minute)
-	return pool, postgres.New(postgres.Config{Conn: pool}), nil
+	return pool, postgresDialector{&postgres.Dialector{Config: &postgres.Config{Conn: pool}}}, nil
 }
+
+// postgresDialector is GORM's, but that it keeps values out of the log: it shows
+// statements as they were prepared.
+type postgresDialector struct{ *postgres.Dialector }
+
+func (postgresDialector) Explain(statement string, _ ...any) string { return statement }
 
 // prepareConnection makes sure of what the service promises: that a committed
 // row is on disk, whatever default the server, the database or the role has, and

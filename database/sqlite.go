@@ -35,8 +35,14 @@ func (d sqliteDialect) open(o Options) (*sql.DB, gorm.Dialector, error) {
 	// SQLite has one writer at a time. Waiting for a turn in the pool's queue is
 	// fair and costs nothing; waiting for SQLite's own lock is polling.
 	pool.SetMaxOpenConns(1)
-	return pool, sqlite.New(sqlite.Config{Conn: pool}), nil
+	return pool, sqliteDialector{&sqlite.Dialector{Conn: pool}}, nil
 }
+
+// sqliteDialector is GORM's, but that it keeps values out of the log: it shows
+// statements as they were prepared.
+type sqliteDialector struct{ *sqlite.Dialector }
+
+func (sqliteDialector) Explain(statement string, _ ...any) string { return statement }
 
 // dataSourceName returns the driver's name for the file path. The file must
 // exist: SQLite would put an empty one in its place.

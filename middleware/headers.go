@@ -11,4 +11,3 @@ func Headers() gin.HandlerFunc {
 		c.Header("Cache-Control", "no-store")
 	}
 }
-

@@ -1,0 +1,192 @@
+package config_test
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"plantstore/config"
+	"plantstore/configs"
+)
+
+// write makes a file of text and returns its path.
+func write(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func load(t *testing.T, environ ...string) *config.Config {
+	t.Helper()
+	c, err := config.Load(config.Sources{Environ: environ})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestDefaults(t *testing.T) {
+	got := load(t)
+	want := &config.Config{
+		Env: "development",
+		Server: config.Server{
+			Port: 8080, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 15 * time.Second, WriteTimeout: 30 * time.Second,
+			IdleTimeout: time.Minute, ShutdownTimeout: 20 * time.Second, MaxHeaderBytes: 16384, MaxBodyBytes: 65536,
+		},
+		Database: config.Database{
+			URL: "sqlite:data/plantstore.db", Migrate: true, MaxConnections: 16, Timeout: 3 * time.Second,
+			StartTimeout: 30 * time.Second, SlowQuery: 200 * time.Millisecond,
+		},
+		Auth: config.Auth{Tokens: []string{}},
+		Log:  config.Log{Level: "info", Format: "auto"},
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v\nwant %+v", got, want)
+	}
+}
+
+// TestEveryFieldHasAKey holds the struct, the default file and the README's
+// table against each other.
+func TestEveryFieldHasAKey(t *testing.T) {
+	readme, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var keys []string
+	var walk func(reflect.Type, string)
+	walk = func(typ reflect.Type, prefix string) {
+		for field := range typ.Fields() {
+			key := prefix + field.Tag.Get("mapstructure")
+			if field.Type.Kind() == reflect.Struct {
+				walk(field.Type, key+".")
+			} else {
+				keys = append(keys, key)
+			}
+		}
+	}
+	walk(reflect.TypeFor[config.Config](), "")
+	for _, key := range keys {
+		name := key[strings.LastIndex(key, ".")+1:]
+		line := regexp.MustCompile(`(?m)^ *` + name + `: (.+) # .+$`).FindStringSubmatch(string(configs.Defaults))
+		if line == nil {
+			t.Errorf("%s has no line with a default and a comment in configs/config.yaml", key)
+			continue
+		}
+		row := regexp.MustCompile("(?m)^\\| `" + key + "` \\| `" + config.Variable(key) + "` \\| (.*?) \\|").FindStringSubmatch(string(readme))
+		shown := strings.NewReplacer(`""`, "", "[]", "").Replace(line[1])
+		if row == nil || strings.Trim(row[1], "`") != shown {
+			t.Errorf("the README's table has no row of %s with its variable and the default %s", key, line[1])
+		}
+	}
+}
+
+func TestPrecedence(t *testing.T) {
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	flags.String("port", "", "")
+	file := write(t, "server:\n  port: 1001\n  host: file\n  read_timeout: 1s\n")
+	src := config.Sources{
+		Flags:   map[string]*pflag.Flag{"server.port": flags.Lookup("port")},
+		Environ: []string{"PORT=1002", "PLANTSTORE_SERVER_HOST=environment", config.FileVariable + "=" + file},
+	}
+	check := func(what string, port int) {
+		t.Helper()
+		c, err := config.Load(src)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.Server.Port != port || c.Server.Host != "environment" || c.Server.ReadTimeout != time.Second || c.Server.IdleTimeout != time.Minute {
+			t.Errorf("%s: %+v", what, c.Server)
+		}
+	}
+	check("the environment beats the file, which beats the default", 1002)
+	if err := flags.Set("port", "1003"); err != nil {
+		t.Fatal(err)
+	}
+	check("a flag beats the environment", 1003)
+	src.File, src.Environ[2] = file, config.FileVariable+"=/does/not/exist"
+	check("a named file beats the one in the environment", 1003)
+}
+
+func TestEnvironment(t *testing.T) {
+	secret := write(t, "postgres://u:p@h/d\n")
+	c := load(t, "DATABASE_URL_FILE="+secret, "PLANTSTORE_AUTH_TOKENS=one, two,,three=", "PORT=",
+		"PLANTSTORE_DATABASE_MIGRATE=false", "PLANTSTORE_DATABASE_SLOW_QUERY=0s", "UNRELATED=1",
+		// What Kubernetes sets for a service named plantstore.
+		"PLANTSTORE_SERVICE_HOST=10.0.0.1", "PLANTSTORE_SERVICE_PORT=80", "PLANTSTORE_SERVICE_PORT_HTTP=80", "PLANTSTORE_PORT=tcp://10.0.0.1:80",
+		"PLANTSTORE_PORT_80_TCP=tcp://10.0.0.1:80", "PLANTSTORE_PORT_80_TCP_ADDR=10.0.0.1")
+	if c.Database.URL != "postgres://u:p@h/d" {
+		t.Errorf("from a file: %q", c.Database.URL)
+	}
+	if !reflect.DeepEqual(c.Auth.Tokens, []string{"one", "two", "three="}) {
+		t.Errorf("tokens %q", c.Auth.Tokens)
+	}
+	if c.Server.Port != 8080 || c.Database.Migrate || c.Database.SlowQuery != 0 {
+		t.Errorf("%+v", c)
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	const secret = "canary-9182"
+	for _, test := range []struct {
+		what  string
+		file  string
+		env   string
+		names string
+	}{
+		{"an unknown key", "server:\n  prot: 1\n", "", `"server.prot"`},
+		{"an unknown group", "sever:\n  port: 1\n", "", `"sever.port"`},
+		{"a value for a group", "server: 5\n", "", `"server"`},
+		{"a group for a value", "server:\n  port:\n    number: 5\n", "", `"server.port.number"`},
+		{"a text for an integer", "server:\n  port: " + secret + "\n", "", "server.port (PORT) must be an integer"},
+		{"a fraction for an integer", "server:\n  port: 80.5\n", "", "server.port (PORT) must be an integer"},
+		{"an empty text for an integer", "server:\n  port: \"\"\n", "", "server.port (PORT) must be an integer"},
+		{"a boolean for an integer", "server:\n  port: true\n", "", "server.port (PORT) must be an integer"},
+		{"an integer for a duration", "server:\n  read_timeout: 5\n", "", "server.read_timeout (PLANTSTORE_SERVER_READ_TIMEOUT) must be a duration"},
+		{"an integer for a boolean", "database:\n  migrate: 1\n", "", "database.migrate (PLANTSTORE_DATABASE_MIGRATE) must be true or false"},
+		{"a list for a text", "log:\n  level: [info]\n", "", "log.level (PLANTSTORE_LOG_LEVEL) must be a text"},
+		{"an integer for a token", "auth:\n  tokens: [12345]\n", "", "auth.tokens"},
+		{"no YAML", "server: [" + secret, "", "line 1"},
+		{"a key given twice", "env: production\nenv: " + secret + "\n", "", "line 2"},
+		{"a long port", "", "PORT=99999999999999999999", "server.port (PORT)"},
+		{"no time at all", "", "PLANTSTORE_DATABASE_TIMEOUT=0s", "database.timeout (PLANTSTORE_DATABASE_TIMEOUT)"},
+		{"a negative delay", "", "PLANTSTORE_SERVER_SHUTDOWN_DELAY=-1s", "server.shutdown_delay"},
+		{"no connections", "", "PLANTSTORE_DATABASE_MAX_CONNECTIONS=0", "database.max_connections"},
+		{"an unknown level", "", "PLANTSTORE_LOG_LEVEL=" + secret, "log.level (PLANTSTORE_LOG_LEVEL) must be debug, info, warn or error"},
+		{"an unknown variable", "", "PLANTSTORE_SERVER_PORT=" + secret, "PLANTSTORE_SERVER_PORT"},
+		{"a missing secret", "", "DATABASE_URL_FILE=/does/not/exist", "DATABASE_URL_FILE"},
+		{"a database without a name", "", "DATABASE_URL=sqlite:", "database.url"},
+	} {
+		_, err := config.Load(config.Sources{Environ: []string{test.env}, File: write(t, test.file)})
+		if err == nil || !strings.Contains(err.Error(), test.names) {
+			t.Errorf("%s: got %v, want a word about %s", test.what, err, test.names)
+		} else if strings.Contains(err.Error(), secret) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: %v repeats the value, or has more than a line", test.what, err)
+		}
+	}
+	_, err := config.Load(config.Sources{Environ: []string{"DATABASE_URL=sqlite:a.db", "DATABASE_URL_FILE=" + write(t, "sqlite:b.db")}})
+	if err == nil || !strings.Contains(err.Error(), "DATABASE_URL_FILE") {
+		t.Errorf("a value and a file: %v", err)
+	}
+}
+
+func TestProductionNeedsADatabaseNamed(t *testing.T) {
+	const production, theDefault = "PLANTSTORE_ENV=production", "sqlite:data/plantstore.db"
+	if _, err := config.Load(config.Sources{Environ: []string{production}}); err == nil {
+		t.Error("production starts without a database named")
+	}
+	// The default is a choice, too, where someone has made it.
+	load(t, production, "DATABASE_URL="+theDefault)
+	load(t, production, "DATABASE_URL_FILE="+write(t, theDefault))
+	if _, err := config.Load(config.Sources{Environ: []string{production}, File: write(t, "database:\n  url: sqlite:plants.db\n")}); err != nil {
+		t.Error(err)
+	}
+}

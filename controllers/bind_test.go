@@ -1,0 +1,117 @@
+package controllers
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/gin-gonic/gin"
+)
+
+// bind runs bindJSON on a request with body.
+func bind(body []byte, v any) error {
+	c, _ := gin.CreateTestContext(httptest.NewRecorder())
+	c.Request = httptest.NewRequest(http.MethodPost, "/", bytes.NewReader(body))
+	return bindJSON(c, v)
+}
+
+// FuzzBindJSON holds the binding against the standard library's: whatever it
+// accepts, that reads alike, and whatever it refuses is the client's fault.
+func FuzzBindJSON(f *testing.F) {
+	for _, seed := range []string{
+		`{"id":1,"name":"Monstera deliciosa","tag":"houseplant"}`,
+		`{"id":-9223372036854775808,"name":"","tag":""}`,
+		`{"id":1.0,"name":"x"}`, `{"id":"1"}`, `{"ID":1,"name":"x"}`, `{"id":1,"id":2}`, `{"id":1,"name":null}`,
+		`{"id":1,"name":"x"}{}`, `[1,2]`, `null`, ``, `{"id":1,"name":"\ud83c\udf35"}`, "{\"name\":\"\xff\"}", "\ufeff{}",
+		`{"a":{"b":[1,{"c":null}]}}`, `{"":0}`, `{"i\u0064":0,"name":"\u0000"}`,
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		var got NewPlant
+		if err := bind(body, &got); err != nil {
+			p, ok := errors.AsType[*problem](err)
+			if !ok || p.Code < codeMalformed || p.Code > codeNotInt64 {
+				t.Fatalf("%q: %v is not the client's fault", body, err)
+			}
+			if len(p.Message) > 500 {
+				t.Fatalf("%q: the message has %d bytes", body, len(p.Message))
+			}
+			if p.Code != codeMalformed && !json.Valid(body) {
+				t.Fatalf("%q is malformed, and refused with %d %s", body, p.Code, p.Message)
+			}
+			return
+		}
+		var want struct {
+			ID   *int64  `json:"id"`
+			Name *string `json:"name"`
+			Tag  *string `json:"tag"`
+		}
+		if err := json.Unmarshal(body, &want); err != nil {
+			t.Fatalf("%q: accepted, while the standard library says %v", body, err)
+		}
+		if got.ID == nil || got.Name == nil || *got.ID != *want.ID || *got.Name != *want.Name ||
+			(got.Tag == nil) != (want.Tag == nil) || got.Tag != nil && *got.Tag != *want.Tag {
+			t.Fatalf("%q: read as %+v", body, got)
+		}
+	})
+}
+
+func TestBindJSONForAnotherResource(t *testing.T) {
+	// The words of an error come from the struct alone.
+	type pot struct {
+		Width *int64  `json:"width_mm" binding:"required"`
+		Clay  *bool   `json:"clay,omitzero"`
+		Label *string `json:"label,omitzero"`
+	}
+	for body, want := range map[string]string{
+		`{}`:                          "width_mm is required",
+		`{"width_mm":true}`:           "width_mm must be an integer, not a boolean",
+		`{"width_mm":1,"clay":"yes"}`: "clay must be a boolean, not a string",
+		`{"width_mm":1,"label":3}`:    "label must be a string, not a number",
+		`{"width_mm":1,"label":{}}`:   "label must be a string, not an object",
+		`{"width_mm":1,"label":null}`: "label must not be null",
+	} {
+		if err := bind([]byte(body), &pot{}); err == nil || err.Error() != want {
+			t.Errorf("%s: got %v, want %s", body, err, want)
+		}
+	}
+}
+
+func TestBindJSONNamesLongFieldsInPart(t *testing.T) {
+	err := bind([]byte(`{"`+strings.Repeat("ü", 30000)+`":1}`), &NewPlant{})
+	if err == nil || len(err.Error()) > 300 {
+		t.Errorf("got %v", err)
+	}
+}
+
+type brokenBody struct{}
+
+func (brokenBody) Read([]byte) (int, error) { return 0, errors.New("reset") }
+
+func TestBindJSONBrokenBody(t *testing.T) {
+	c, _ := gin.CreateTestContext(httptest.NewRecorder())
+	c.Request = httptest.NewRequest(http.MethodPost, "/", brokenBody{})
+	err := bindJSON(c, &NewPlant{})
+	if p, ok := errors.AsType[*problem](err); !ok || p.Code != codeMalformed {
+		t.Errorf("got %v", err)
+	}
+}
+
+func BenchmarkBindJSON(b *testing.B) {
+	body := []byte(`{"id":1,"name":"Monstera deliciosa","tag":"houseplant"}`)
+	c, _ := gin.CreateTestContext(httptest.NewRecorder())
+	reader := bytes.NewReader(body)
+	c.Request = httptest.NewRequest(http.MethodPost, "/", reader)
+	b.ReportAllocs()
+	for b.Loop() {
+		reader.Reset(body)
+		if err := bindJSON(c, &NewPlant{}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

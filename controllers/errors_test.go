@@ -1,0 +1,101 @@
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/gin-gonic/gin"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"plantstore/middleware"
+	"plantstore/models"
+)
+
+// serveError answers a request whose handler is given.
+func serveError(t *testing.T, ctx context.Context, handler gin.HandlerFunc) (*httptest.ResponseRecorder, *observer.ObservedLogs) {
+	t.Helper()
+	core, logs := observer.New(zap.DebugLevel)
+	log := zap.New(core)
+	e := gin.New()
+	e.Use(middleware.RequestID(), Errors(log), middleware.Recovery(log))
+	e.GET("/", handler)
+	w := httptest.NewRecorder()
+	e.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
+	return w, logs
+}
+
+func TestErrorsHidesFaults(t *testing.T) {
+	const secret = `relation "plants" of host 10.0.0.1`
+	for what, handler := range map[string]gin.HandlerFunc{
+		"an unknown error":  func(c *gin.Context) { middleware.Fail(c, errors.New(secret)) },
+		"a panic":           func(*gin.Context) { panic(secret) },
+		"a panic with nil":  func(*gin.Context) { var m map[string]int; m[secret] = 1 },
+		"a wrapped error":   func(c *gin.Context) { middleware.Fail(c, fmt.Errorf("x: %w", errors.New(secret))) },
+		"an encoding error": func(c *gin.Context) { answer(c, 200, func() {}) },
+	} {
+		w, logs := serveError(t, t.Context(), handler)
+		id := w.Header().Get("X-Request-ID")
+		want := fmt.Sprintf(`{"error":50001,"message":"internal error, request id %s"}`, id)
+		if w.Code != 500 || w.Body.String() != want {
+			t.Errorf("%s: got %d %s, want 500 %s", what, w.Code, w.Body, want)
+		}
+		failed := logs.FilterMessage("request failed").All()
+		if len(failed) != 1 || failed[0].ContextMap()["request_id"] != id || failed[0].ContextMap()["error"] == nil {
+			t.Errorf("%s: logged %v", what, logs.All())
+		}
+	}
+}
+
+func TestErrorsUnavailable(t *testing.T) {
+	w, _ := serveError(t, t.Context(), func(c *gin.Context) {
+		middleware.Fail(c, fmt.Errorf("insert: %w: %w", models.ErrUnavailable, errors.New("secret")))
+	})
+	if w.Code != 503 || !strings.HasPrefix(w.Body.String(), `{"error":50302,`) || strings.Contains(w.Body.String(), "secret") {
+		t.Errorf("got %d %s", w.Code, w.Body)
+	}
+	if w.Header().Get("Retry-After") != "1" {
+		t.Errorf("Retry-After %q", w.Header().Get("Retry-After"))
+	}
+}
+
+func TestErrorsClientGone(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	w, logs := serveError(t, ctx, func(c *gin.Context) {
+		cancel()
+		middleware.Fail(c, fmt.Errorf("insert: %w: %w", models.ErrUnavailable, context.Canceled))
+	})
+	if w.Code != statusClientGone || logs.Len() != 0 {
+		t.Errorf("got %d, logged %v", w.Code, logs.All())
+	}
+}
+
+// TestPanicAfterTheAnswerBegan: the client must not take a part for the whole.
+func TestPanicAfterTheAnswerBegan(t *testing.T) {
+	defer func() {
+		if cause := recover(); cause != http.ErrAbortHandler { //nolint:errorlint // the value itself is thrown
+			t.Errorf("the connection is not broken off: %v", cause)
+		}
+	}()
+	serveError(t, t.Context(), func(c *gin.Context) {
+		c.String(200, "a part")
+		panic("then a fault")
+	})
+}
+
+func TestStatusOfEveryCode(t *testing.T) {
+	for code, want := range map[int32]int{
+		codeMalformed: 400, codeUnknownField: 400, codeDuplicateField: 400, codeMissingOrType: 400, codeNotInt64: 400, codeTextLimits: 400,
+		codeBodyTooLarge: 400, codeContentType: 400, codeNoToken: 401, codeInvalidToken: 401, codeNoPath: 404, codeMethod: 405,
+		codeIDTaken: 409, codeIDTakenSame: 409, codeInternal: 500, codeDatabaseTimeout: 503,
+	} {
+		if got := status(code); got != want {
+			t.Errorf("error %d is sent with %d, want %d", code, got, want)
+		}
+	}
+}
