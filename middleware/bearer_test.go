@@ -3,6 +3,7 @@ package middleware_test
 import (
 	"context"
 	"errors"
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -32,7 +33,7 @@ func TestStaticTokens(t *testing.T) {
 func TestBearerPassesOnWhatTheVerifierSays(t *testing.T) {
 	down := errors.New("the store of tokens is down")
 	c, _ := gin.CreateTestContext(httptest.NewRecorder())
-	c.Request = httptest.NewRequest("GET", "/", nil)
+	c.Request = httptest.NewRequest(http.MethodGet, "/", nil)
 	c.Request.Header.Set("Authorization", "Bearer x")
 	middleware.Bearer(func(context.Context, string) error { return down })(c)
 	if !c.IsAborted() || !errors.Is(c.Errors.Last().Err, down) || c.Writer.Header().Get("WWW-Authenticate") != "" {

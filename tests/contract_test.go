@@ -253,8 +253,8 @@ func TestContractAuthentication(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer response.Body.Close() //nolint:errcheck // nothing is read
-	if response.StatusCode != 401 {
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusUnauthorized {
 		t.Errorf("two Authorization headers: %s, want 401", response.Status)
 	}
 }

@@ -386,7 +386,7 @@ func TestPortInUse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer listener.Close() //nolint:errcheck // nothing was accepted
+	defer listener.Close()
 	_, port, _ := net.SplitHostPort(listener.Addr().String())
 	_, stderr, status := runToEnd(t, []string{"PORT=" + port})
 	if last := stderr[strings.LastIndex(strings.TrimSpace(stderr), "\n")+1:]; status != 1 || !strings.HasPrefix(last, "plantstore: server.port (PORT):") {
@@ -433,7 +433,7 @@ func TestSlowClientsAreClosed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer conn.Close() //nolint:errcheck // the service closes it
+		defer conn.Close()
 		if _, err := io.WriteString(conn, text); err != nil {
 			t.Fatal(err)
 		}

@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -40,7 +41,7 @@ func TestMain(m *testing.M) {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}
-		defer os.RemoveAll(folder) //nolint:errcheck // a temporary folder
+		defer os.RemoveAll(folder)
 		program = filepath.Join(folder, "plantstore")
 		if err := build(program); err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -82,7 +83,7 @@ func command(t *testing.T, settings []string, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), program, args...)
 	cmd.Dir = t.TempDir()
-	cmd.Env = append(settings, "PATH="+os.Getenv("PATH"))
+	cmd.Env = slices.Concat(settings, []string{"PATH=" + os.Getenv("PATH")})
 	if folder := coverageFolder(); folder != "" {
 		cmd.Env = append(cmd.Env, "GOCOVERDIR="+folder)
 	}
@@ -128,7 +129,7 @@ func launch(t *testing.T, cmd *exec.Cmd) *service {
 	}()
 	t.Cleanup(func() {
 		_ = s.process.Signal(syscall.SIGTERM)
-		s.wait()
+		_ = s.wait()
 		if t.Failed() {
 			t.Logf("the service's log:\n%s", s.stderr.without(`"msg":"request",`))
 		}
@@ -219,7 +220,7 @@ func (s *service) try(method, path string, body io.Reader, headers ...string) (a
 	if err != nil {
 		return answer{}, err
 	}
-	defer response.Body.Close() //nolint:errcheck // read to its end
+	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
 	return answer{response.StatusCode, response.Header, string(text)}, err
 }

@@ -75,7 +75,7 @@ func Exec(t testing.TB, databaseURL, statement string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close(ctx) //nolint:errcheck // the statement's own error counts
+	defer conn.Close(ctx)
 	if _, err := conn.Exec(ctx, statement); err != nil {
 		t.Fatalf("%s: %v", statement, err)
 	}

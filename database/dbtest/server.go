@@ -102,8 +102,8 @@ func (s *Server) run(program string, args ...string) error {
 	if err != nil {
 		return err
 	}
-	defer os.Remove(output.Name()) //nolint:errcheck // a temporary file
-	defer output.Close()           //nolint:errcheck // read below
+	defer os.Remove(output.Name())
+	defer output.Close()
 	cmd := s.command(filepath.Join(s.bin, program), args...)
 	cmd.Stdout, cmd.Stderr = output, output
 	if err := cmd.Run(); err != nil {

@@ -27,7 +27,7 @@ func run(target string) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(folder) //nolint:errcheck // what stays behind is in the system's temporary folder
+	defer os.RemoveAll(folder)
 
 	err = gen.New().Build(&gen.Config{
 		Debugger:            log.New(io.Discard, "", 0),

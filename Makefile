@@ -1,0 +1,64 @@
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+COMMIT  ?= $(shell git rev-parse --short HEAD 2>/dev/null || echo unknown)
+LDFLAGS := -s -w -X plantstore/cmd.version=$(VERSION) -X plantstore/cmd.commit=$(COMMIT)
+LINT    := go tool -modfile=.ci/lint.mod golangci-lint
+REDOCLY := @redocly/cli@2.12.0
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## Show what each target does
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: run
+run: ## Run the service with nothing configured
+	go run .
+
+.PHONY: build
+build: ## Build the static binary ./plantstore
+	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o plantstore .
+
+.PHONY: test
+test: ## Run every test, with PostgreSQL and Chromium, which are installed where they are missing
+	@tests/prerequisites.sh postgresql chromium
+	@rm -rf coverage && mkdir coverage
+	go test -race -tags browser -timeout 20m -cover ./... -args -test.gocoverdir='$(CURDIR)/coverage'
+	@go tool covdata textfmt -i=coverage -o coverage/profile.txt
+	@go tool cover -func=coverage/profile.txt | awk '/^total:/ { print "coverage of all code, the program under test included: " $$3 }'
+
+.PHONY: fuzz
+fuzz: ## Fuzz the JSON binding for a minute
+	go test -run='^$$' -fuzz=FuzzBindJSON -fuzztime=1m ./controllers
+
+.PHONY: lint
+lint: ## Check style and likely faults
+	$(LINT) run --build-tags browser ./...
+	$(LINT) fmt --diff
+
+.PHONY: format
+format: ## Format the code
+	$(LINT) fmt
+
+.PHONY: docs
+docs: ## Write docs/openapi.json from the annotations
+	go run ./docs/gen
+
+.PHONY: check-docs
+check-docs: ## Fail when docs/openapi.json is not what the annotations say
+	@cp docs/openapi.json docs/openapi.json.kept
+	@go run ./docs/gen && cmp docs/openapi.json docs/openapi.json.kept; status=$$?; mv docs/openapi.json.kept docs/openapi.json; \
+		[ $$status = 0 ] || { echo 'docs/openapi.json is stale: run make docs' >&2; exit 1; }
+
+.PHONY: check-api
+check-api: ## Check the OpenAPI document by the rules of Redocly (from npm)
+	@tests/prerequisites.sh npm
+	npx --yes $(REDOCLY) lint --config .ci/redocly.yaml docs/openapi.json
+
+.PHONY: screenshot
+screenshot: ## Take the README's picture of Swagger UI
+	@tests/prerequisites.sh chromium
+	SCREENSHOT='$(CURDIR)/docs/swagger-ui.png' go test -count=1 -tags browser -run Browser ./tests
+
+.PHONY: image
+image: ## Build the container image plantstore
+	docker build --build-arg VERSION='$(VERSION)' --build-arg COMMIT='$(COMMIT)' -t plantstore .
