@@ -47,7 +47,7 @@ func NewPlants(store *models.PlantStore) *Plants { return &Plants{store: store} 
 //	@Produce		json
 //	@Param			plant	body		NewPlant	true	"The plant to create"
 //	@Success		200		{object}	Plant		"Created: the plant"
-//	@Failure		400		{object}	Error		"The request failed: 40001 to 40006, 41301 or 41501"
+//	@Failure		400		{object}	Error		"The request failed: 40001, 40002, 40003, 40004, 40005, 40006, 41301 or 41501"
 //	@Failure		401		{object}	Error		"No bearer token (40101), or one that is not valid (40102)"
 //	@Failure		409		{object}	Error		"The id is taken by a plant with other content (40901) or with the same (40902)"
 //	@Failure		500		{object}	Error		"A fault of the service (50001)"

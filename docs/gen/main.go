@@ -11,6 +11,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 
 	"github.com/swaggo/swag/v2/gen"
 )
@@ -57,7 +58,8 @@ func run(target string) error {
 type object = map[string]any
 
 // finish says in the document what no annotation can say: a request's body may
-// have no fields besides those named, and there is no document besides this one.
+// have no fields besides those named, each error code that a response names has
+// an example, and there is no document besides this one.
 func finish(text []byte) ([]byte, error) {
 	var document object
 	decoder := json.NewDecoder(bytes.NewReader(text))
@@ -68,16 +70,14 @@ func finish(text []byte) ([]byte, error) {
 	delete(document, "externalDocs") // swag's, and empty
 
 	schemas := document["components"].(object)["schemas"].(object)
+	codes := document["info"].(object)["description"].(string)
 	for _, operations := range document["paths"].(object) {
 		for _, operation := range operations.(object) {
-			body, ok := operation.(object)["requestBody"].(object)
-			if !ok {
-				continue
+			if body, ok := operation.(object)["requestBody"].(object); ok {
+				refuseUnknown(schemas, body)
 			}
-			for _, media := range body["content"].(object) {
-				if ref, ok := media.(object)["schema"].(object)["$ref"].(string); ok {
-					schemas[path.Base(ref)].(object)["additionalProperties"] = false
-				}
+			for _, response := range operation.(object)["responses"].(object) {
+				addExamples(response.(object), codes)
 			}
 		}
 	}
@@ -88,4 +88,29 @@ func finish(text []byte) ([]byte, error) {
 	encoder.SetIndent("", "  ")
 	err := encoder.Encode(document)
 	return out.Bytes(), err
+}
+
+// refuseUnknown refuses unknown fields in the schemas of a request's body.
+func refuseUnknown(schemas, body object) {
+	for _, media := range body["content"].(object) {
+		if ref, ok := media.(object)["schema"].(object)["$ref"].(string); ok {
+			schemas[path.Base(ref)].(object)["additionalProperties"] = false
+		}
+	}
+}
+
+// addExamples adds to a response an example of each error code that its
+// description names, with the words of the table of codes.
+func addExamples(response object, codes string) {
+	examples := object{}
+	for _, code := range regexp.MustCompile(`\b\d{5}\b`).FindAllString(response["description"].(string), -1) {
+		row := regexp.MustCompile(`\| ` + code + ` \| \d+ \| (.*) \|`).FindStringSubmatch(codes)
+		if row == nil {
+			continue // the document's test finds the code that the table lacks
+		}
+		examples[code] = object{"value": object{"error": json.Number(code), "message": row[1]}}
+	}
+	if len(examples) > 0 {
+		response["content"].(object)["application/json"].(object)["examples"] = examples
+	}
 }
