@@ -380,6 +380,19 @@ func TestHealthcheckAndVersionCommands(t *testing.T) {
 	}
 }
 
+func TestFlagsBeatTheEnvironment(t *testing.T) {
+	t.Parallel()
+	s := launch(t, command(t, []string{"PORT=1", "DATABASE_URL=sqlite:environment.db", "PLANTSTORE_LOG_FORMAT=json"},
+		"serve", "--port", "0", "--database-url", "sqlite:flag.db"))
+	s.awaitLog("serving")
+	if _, err := os.Stat(filepath.Join(s.folder, "flag.db")); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(filepath.Join(s.folder, "environment.db")); err == nil {
+		t.Error("the environment's database was made, too")
+	}
+}
+
 func TestPortInUse(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", ":0")
