@@ -44,7 +44,7 @@ func newHealthcheck(s *settings) *cobra.Command {
 func localAddress(cfg *config.Config) string {
 	host := cfg.Server.Host
 	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
-		host = "localhost"
+		host = "127.0.0.1" // an image from scratch may not know localhost
 	}
 	return net.JoinHostPort(host, strconv.Itoa(cfg.Server.Port))
 }
