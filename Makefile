@@ -2,7 +2,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 COMMIT  ?= $(shell git rev-parse --short HEAD 2>/dev/null || echo unknown)
 LDFLAGS := -s -w -X plantstore/cmd.version=$(VERSION) -X plantstore/cmd.commit=$(COMMIT)
 LINT    := go tool -modfile=.ci/lint.mod golangci-lint
-REDOCLY := @redocly/cli@2.12.0
+REDOCLY := @redocly/cli@1.34.5
 
 .DEFAULT_GOAL := help
 
