@@ -223,10 +223,9 @@ func TestSecondSignalEndsAtOnce(t *testing.T) {
 	}
 }
 
-// TestPostgresOutage stops PostgreSQL under the running service and starts it
-// again.
-func TestPostgresOutage(t *testing.T) {
-	t.Parallel()
+// ownServer returns a PostgreSQL server that the test may stop.
+func ownServer(t *testing.T) *dbtest.Server {
+	t.Helper()
 	server, err := dbtest.StartServer()
 	if err != nil {
 		t.Fatal(err)
@@ -236,6 +235,14 @@ func TestPostgresOutage(t *testing.T) {
 			t.Error(err)
 		}
 	})
+	return server
+}
+
+// TestPostgresOutage stops PostgreSQL under the running service and starts it
+// again.
+func TestPostgresOutage(t *testing.T) {
+	t.Parallel()
+	server := ownServer(t)
 	s := start(t, "DATABASE_URL="+server.URL)
 	create := func(id int) answer { return s.post(fmt.Sprintf(`{"id":%d,"name":"x"}`, id)) }
 	if a := create(1); a.status != 200 {
@@ -277,15 +284,7 @@ func TestPostgresOutage(t *testing.T) {
 // TestDatabaseComesLate starts the service before its database.
 func TestDatabaseComesLate(t *testing.T) {
 	t.Parallel()
-	server, err := dbtest.StartServer()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := server.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	server := ownServer(t)
 	if err := server.Stop(); err != nil {
 		t.Fatal(err)
 	}
