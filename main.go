@@ -30,6 +30,7 @@ import (
 // @description	| 40901 | 409 | the id is taken by a plant with other content, which is left as it is |
 // @description	| 40902 | 409 | the id is taken by a plant with the same content: an earlier attempt has stored it |
 // @description	| 50001 | 500 | a fault of the service; the message has the request id |
+// @description	| 50301 | 503 | too many writes are waiting; nothing was stored: try again later |
 // @description	| 50302 | 503 | the database cannot be reached in time; the outcome of a write is unknown: retry with the same id |
 // @license.name	MIT
 // @license.url	https://opensource.org/license/mit

@@ -56,10 +56,18 @@ func serve(ctx context.Context, cfg *config.Config, stdout, stderr io.Writer) (e
 		return err
 	}
 
+	plants := models.NewPlantStore(db, models.WriteOptions{
+		Timeout:  cfg.Database.Timeout,
+		Flushers: cfg.Writes.Flushers,
+		MaxBatch: cfg.Writes.MaxBatch,
+		Queue:    cfg.Writes.Queue,
+	})
+	defer plants.Close()
+
 	health := controllers.NewHealth(db.Ping)
 	handler := routes.New(routes.Options{
 		Log:          log,
-		Plants:       controllers.NewPlants(models.NewPlantStore(db.DB, cfg.Database.Timeout)),
+		Plants:       controllers.NewPlants(plants),
 		Health:       health,
 		Verify:       middleware.NewStaticTokens(tokens).Verify,
 		MaxBodyBytes: cfg.Server.MaxBodyBytes,

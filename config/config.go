@@ -11,6 +11,7 @@ type Config struct {
 	Env      string   `mapstructure:"env"`
 	Server   Server   `mapstructure:"server"`
 	Database Database `mapstructure:"database"`
+	Writes   Writes   `mapstructure:"writes"`
 	Auth     Auth     `mapstructure:"auth"`
 	Log      Log      `mapstructure:"log"`
 }
@@ -43,6 +44,13 @@ type Database struct {
 	Timeout        time.Duration `mapstructure:"timeout"`
 	StartTimeout   time.Duration `mapstructure:"start_timeout"`
 	SlowQuery      time.Duration `mapstructure:"slow_query"`
+}
+
+// Writes configures how writes that come at the same time share transactions.
+type Writes struct {
+	Flushers int `mapstructure:"flushers"`
+	MaxBatch int `mapstructure:"max_batch"`
+	Queue    int `mapstructure:"queue"`
 }
 
 // Auth configures who may come in.

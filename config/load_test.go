@@ -46,8 +46,9 @@ func TestDefaults(t *testing.T) {
 			URL: "sqlite:data/plantstore.db", Migrate: true, MaxConnections: 16, Timeout: 3 * time.Second,
 			StartTimeout: 30 * time.Second, SlowQuery: 200 * time.Millisecond,
 		},
-		Auth: config.Auth{Tokens: []string{}},
-		Log:  config.Log{Level: "info", Format: "auto"},
+		Writes: config.Writes{Flushers: 2, MaxBatch: 512, Queue: 4096},
+		Auth:   config.Auth{Tokens: []string{}},
+		Log:    config.Log{Level: "info", Format: "auto"},
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v\nwant %+v", got, want)

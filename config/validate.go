@@ -43,6 +43,9 @@ func (c *Config) validate(databaseNamed bool) error {
 		{"database.timeout", c.Database.Timeout >= time.Millisecond, "be at least 1ms"},
 		{"database.start_timeout", c.Database.StartTimeout >= time.Millisecond, "be at least 1ms"},
 		{"database.slow_query", c.Database.SlowQuery >= 0, "not be negative"},
+		{"writes.flushers", c.Writes.Flushers >= 1, "be at least 1"},
+		{"writes.max_batch", c.Writes.MaxBatch >= 1, "be at least 1"},
+		{"writes.queue", c.Writes.Queue >= 1, "be at least 1"},
 		{"auth.tokens", allTokens(c.Auth.Tokens, bearerToken.MatchString), "have only tokens of letters, digits and -._~+/, with = at the end"},
 		{"auth.tokens", !production || allTokens(c.Auth.Tokens, isStrong), fmt.Sprintf(
 			"have only random tokens of at least %d characters in production, none of them a development token: openssl rand -hex 32 makes one", MinTokenLength)},

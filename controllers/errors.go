@@ -31,6 +31,7 @@ const (
 	codeBodyTooLarge    = 41301
 	codeContentType     = 41501
 	codeInternal        = 50001
+	codeOverloaded      = 50301
 	codeDatabaseTimeout = 50302
 )
 
@@ -119,6 +120,8 @@ func describe(c *gin.Context, err error) Error {
 		return Error{codeNoToken, "no bearer token: send the header Authorization: Bearer <token>"}
 	case errors.Is(err, middleware.ErrInvalidToken):
 		return Error{codeInvalidToken, "the bearer token is not valid: it is unknown, revoked, expired or malformed"}
+	case errors.Is(err, models.ErrOverloaded):
+		return Error{codeOverloaded, "too many writes are waiting, and nothing was stored: try again later"}
 	case errors.Is(err, models.ErrUnavailable):
 		return Error{codeDatabaseTimeout, "the database cannot be reached in time; the outcome of a write is unknown: " +
 			"retry with the same id, and error 40902 tells that it was stored"}

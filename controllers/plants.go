@@ -51,7 +51,7 @@ func NewPlants(store *models.PlantStore) *Plants { return &Plants{store: store} 
 //	@Failure		401		{object}	Error		"No bearer token (40101), or one that is not valid (40102)"
 //	@Failure		409		{object}	Error		"The id is taken by a plant with other content (40901) or with the same (40902)"
 //	@Failure		500		{object}	Error		"A fault of the service (50001)"
-//	@Failure		503		{object}	Error		"The database cannot be reached in time (50302)"
+//	@Failure		503		{object}	Error		"Too many writes are waiting (50301), or the database cannot be reached in time (50302)"
 //	@Header			all		{string}	X-Request-ID		"The id of the request: the client's, or a new one"
 //	@Header			200		{string}	Location			"The path of the plant"
 //	@Header			200		{string}	ETag				"The version of the plant"

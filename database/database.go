@@ -46,6 +46,8 @@ type dialect interface {
 	open(Options) (*sql.DB, gorm.Dialector, error)
 	// migrations returns goose's settings for this database.
 	migrations() migrationSettings
+	// insertNew is [DB.InsertNew]; the first column is the key.
+	insertNew(ctx context.Context, pool *sql.DB, table string, columns []Column) ([]int64, error)
 }
 
 // Open connects to the database that o.URL names. A SQLite file that does not
@@ -82,6 +84,9 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 
 // Ping reports whether the database answers.
 func (db *DB) Ping(ctx context.Context) error { return db.pool.PingContext(ctx) }
+
+// Writers returns how many transactions can write at the same time.
+func (db *DB) Writers() int { return db.pool.Stats().MaxOpenConnections }
 
 // Close waits for the running queries and closes every connection.
 func (db *DB) Close() error { return db.pool.Close() }

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -66,4 +67,29 @@ func (postgresDialect) migrations() migrationSettings {
 	// Ten minutes for another process that is migrating, asked every second.
 	locker, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(1, 600))
 	return migrationSettings{dialect: goose.DialectPostgres, folder: "postgres", locker: locker, err: err}
+}
+
+// insertNew sends each column as an array: one statement text, which pgx prepares
+// once on each connection, serves any number of rows.
+func (postgresDialect) insertNew(ctx context.Context, pool *sql.DB, table string, columns []Column) (_ []int64, err error) {
+	names, arrays, values := make([]string, len(columns)), make([]string, len(columns)), make([]any, len(columns))
+	for i, c := range columns {
+		names[i], arrays[i], values[i] = c.name, fmt.Sprintf("$%d::%s[]", i+1, c.kind), c.values
+	}
+	rows, err := pool.QueryContext(ctx, fmt.Sprintf(
+		"INSERT INTO %s (%s) SELECT * FROM unnest(%s) ON CONFLICT (%s) DO NOTHING RETURNING %[4]s",
+		table, strings.Join(names, ", "), strings.Join(arrays, ", "), names[0]), values...)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	inserted := make([]int64, 0, columns[0].length)
+	for rows.Next() {
+		var key int64
+		if err := rows.Scan(&key); err != nil {
+			return nil, err
+		}
+		inserted = append(inserted, key)
+	}
+	return inserted, rows.Err()
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/gofrs/flock"
@@ -140,6 +141,43 @@ func (d sqliteDialect) migrations() migrationSettings {
 		folder:  "sqlite",
 		locker:  fileLocker{d.fileLock()},
 	}
+}
+
+// insertNew runs a prepared statement for each row, in one transaction.
+func (sqliteDialect) insertNew(ctx context.Context, pool *sql.DB, table string, columns []Column) (_ []int64, err error) {
+	names := make([]string, len(columns))
+	for i, c := range columns {
+		names[i] = c.name
+	}
+	tx, err := pool.BeginTx(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer tx.Rollback() //nolint:errcheck // after the commit, it does nothing
+	insert, err := tx.PrepareContext(ctx, fmt.Sprintf("INSERT INTO %s (%s) VALUES (?%s) ON CONFLICT (%s) DO NOTHING",
+		table, strings.Join(names, ", "), strings.Repeat(", ?", len(columns)-1), names[0]))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, insert.Close()) }()
+
+	inserted := make([]int64, 0, columns[0].length)
+	values := make([]any, len(columns))
+	for row := range columns[0].length {
+		for i, c := range columns {
+			values[i] = c.at(row)
+		}
+		result, err := insert.ExecContext(ctx, values...)
+		if err != nil {
+			return nil, err
+		}
+		if n, err := result.RowsAffected(); err != nil {
+			return nil, err
+		} else if n == 1 {
+			inserted = append(inserted, values[0].(int64))
+		}
+	}
+	return inserted, tx.Commit()
 }
 
 // fileLocker is goose's lock on a SQLite database.

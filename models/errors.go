@@ -42,8 +42,12 @@ func (e *ExistsError) Error() string {
 }
 
 // storeError gives an error of the database the context in which it happened,
-// and marks it with ErrUnavailable where trying again may help.
+// and marks it with ErrUnavailable where trying again may help. No error stays
+// none.
 func storeError(doing string, err error) error {
+	if err == nil {
+		return nil
+	}
 	if database.IsUnavailable(err) {
 		return fmt.Errorf("%s: %w: %w", doing, ErrUnavailable, err)
 	}

@@ -1,57 +1,157 @@
 package models
 
 import (
+	"cmp"
 	"context"
-	"errors"
+	"slices"
 	"time"
 
-	"gorm.io/gorm"
-	"gorm.io/gorm/clause"
+	"plantstore/database"
 )
 
 // PlantStore keeps plants in a database. It is safe for concurrent use.
 type PlantStore struct {
-	db      *gorm.DB
+	db      *database.DB
 	timeout time.Duration
+	inserts *groupCommit[*Plant]
 }
 
-// NewPlantStore returns a store on db, whose schema must be migrated. An
-// operation that takes longer than timeout ends with ErrUnavailable.
-func NewPlantStore(db *gorm.DB, timeout time.Duration) *PlantStore {
-	return &PlantStore{db: db, timeout: timeout}
+// WriteOptions says how a store gathers writes that come at the same time.
+type WriteOptions struct {
+	// Timeout bounds an operation, the wait for its turn included.
+	Timeout time.Duration
+	// Flushers is how many batches may be written at the same time; SQLite has
+	// one, whatever it says.
+	Flushers int
+	// MaxBatch is the most rows that share a transaction.
+	MaxBatch int
+	// Queue is how many rows may wait for their turn.
+	Queue int
 }
+
+// NewPlantStore returns a store on db, whose schema must be migrated. It must be
+// closed before db is.
+func NewPlantStore(db *database.DB, o WriteOptions) *PlantStore {
+	s := &PlantStore{db: db, timeout: o.Timeout}
+	s.inserts = newGroupCommit(min(o.Flushers, db.Writers()), o.MaxBatch, o.Queue, s.insert)
+	return s
+}
+
+// Close waits until what was to be written is written. Later writes fail.
+func (s *PlantStore) Close() { s.inserts.close() }
+
+// WriteStats returns what the store has written so far.
+func (s *PlantStore) WriteStats() WriteStats { return s.inserts.stats() }
 
 // Create validates and stores a new plant and fills in its CreatedAt and
 // UpdatedAt. When it returns nil, the row is on disk.
 //
 // It fails with an *InvalidError when p breaks a rule, an *ExistsError when the
-// id is taken, and an error that wraps ErrUnavailable when the database cannot
-// be reached in time.
+// id is taken, ErrOverloaded when too many writes are waiting, and an error that
+// wraps ErrUnavailable when the database cannot be reached in time; p must then
+// not be used any more.
 func (s *PlantStore) Create(ctx context.Context, p *Plant) error {
 	if err := p.Validate(); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	db := s.db.WithContext(ctx)
+	return storeError("insert plant", s.inserts.do(ctx, p))
+}
 
-	for {
-		insert := db.Clauses(clause.OnConflict{DoNothing: true}).Create(p)
-		if insert.Error != nil {
-			return storeError("insert plant", insert.Error)
+// insert writes a batch of plants and returns the outcome of each.
+func (s *PlantStore) insert(batch []*Plant) []error {
+	ctx, cancel := context.WithTimeout(context.Background(), s.timeout)
+	defer cancel()
+	outcomes := make([]error, len(batch))
+	err := s.insertBatch(ctx, batch, outcomes)
+	switch {
+	case err == nil:
+	case len(batch) == 1 || database.IsUnavailable(err):
+		for i := range outcomes {
+			outcomes[i] = err
 		}
-		if insert.RowsAffected == 1 {
-			return nil
+	default:
+		// One row that the database refuses must not harm the others.
+		for i := range batch {
+			outcomes[i] = s.insert(batch[i : i+1])[0]
 		}
-
-		var stored Plant
-		err := db.Where("id = ?", p.ID).Take(&stored).Error
-		if errors.Is(err, gorm.ErrRecordNotFound) {
-			continue // deleted between the two statements: the id is free again
-		}
-		if err != nil {
-			return storeError("read the plant that holds the id", err)
-		}
-		return &ExistsError{ID: p.ID, Same: p.SameContent(&stored)}
 	}
+	return outcomes
+}
+
+// insertBatch writes a batch in one transaction and fills in the outcome of each
+// plant, or fails as a whole.
+func (s *PlantStore) insertBatch(ctx context.Context, batch []*Plant, outcomes []error) error {
+	// By ascending id, as InsertNew asks; of two with the same id, the first wins.
+	order := make([]int, len(batch))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int {
+		return cmp.Or(cmp.Compare(batch[a].ID, batch[b].ID), cmp.Compare(a, b))
+	})
+
+	now := s.db.NowFunc()
+	ids := make([]int64, 0, len(batch))
+	names, tags := make([]string, 0, len(batch)), make([]*string, 0, len(batch))
+	times := make([]time.Time, 0, len(batch))
+	for n, i := range order {
+		p := batch[i]
+		p.CreatedAt, p.UpdatedAt = now, now
+		if n == 0 || p.ID != ids[len(ids)-1] {
+			ids, names, tags, times = append(ids, p.ID), append(names, p.Name), append(tags, p.Tag), append(times, now)
+		}
+	}
+	created, err := s.db.InsertNew(ctx, "plants", database.ColumnOf("id", "bigint", ids),
+		database.ColumnOf("name", "text", names), database.ColumnOf("tag", "text", tags),
+		database.ColumnOf("created_at", "timestamptz", times), database.ColumnOf("updated_at", "timestamptz", times))
+	if err != nil {
+		return err
+	}
+	if len(created) == len(batch) {
+		return nil
+	}
+	return s.explainTaken(ctx, batch, order, created, outcomes)
+}
+
+// explainTaken fills in the outcomes of those plants in batch whose ids were
+// taken. created has the ids that were not.
+func (s *PlantStore) explainTaken(ctx context.Context, batch []*Plant, order []int, created []int64, outcomes []error) error {
+	holders := make(map[int64]*Plant, len(batch))
+	mine := make(map[int64]bool, len(created))
+	for _, id := range created {
+		mine[id] = true
+	}
+	var taken []int64
+	for _, i := range order {
+		p := batch[i]
+		switch {
+		case holders[p.ID] != nil:
+		case mine[p.ID]:
+			holders[p.ID] = p // the first in the batch has it
+		default:
+			taken = append(taken, p.ID)
+		}
+	}
+	var stored []Plant
+	if len(taken) > 0 {
+		if err := s.db.WithContext(ctx).Where("id IN ?", slices.Compact(taken)).Find(&stored).Error; err != nil {
+			return err
+		}
+	}
+	for i := range stored {
+		holders[stored[i].ID] = &stored[i]
+	}
+	for i, p := range batch {
+		switch holder := holders[p.ID]; {
+		case holder == p:
+		case holder != nil:
+			outcomes[i] = &ExistsError{ID: p.ID, Same: p.SameContent(holder)}
+		default:
+			// Deleted between the two statements: the id is free again.
+			outcomes[i] = s.insert(batch[i : i+1])[0]
+		}
+	}
+	return nil
 }

@@ -19,8 +19,14 @@ func eachStore(t *testing.T, test func(t *testing.T, store *models.PlantStore, d
 	dbtest.Each(t, func(t *testing.T, url string) {
 		t.Parallel()
 		db := open(t, url)
-		test(t, models.NewPlantStore(db.DB, 5*time.Second), db)
+		test(t, newStore(t, db, 5*time.Second), db)
 	})
+}
+
+func newStore(t *testing.T, db *database.DB, timeout time.Duration) *models.PlantStore {
+	store := models.NewPlantStore(db, models.WriteOptions{Timeout: timeout, Flushers: 2, MaxBatch: 16, Queue: 1000})
+	t.Cleanup(store.Close)
+	return store
 }
 
 // stored returns the row of id.
@@ -147,7 +153,7 @@ func TestCreateInASCIIDatabase(t *testing.T) {
 	// What initdb makes where no locale is set: it stores bytes, and counts them.
 	t.Parallel()
 	db := open(t, dbtest.PostgresWith(t, "ENCODING 'SQL_ASCII'"))
-	store := models.NewPlantStore(db.DB, 5*time.Second)
+	store := newStore(t, db, 5*time.Second)
 	p := models.Plant{ID: 1, Name: strings.Repeat("🌵", 255), Tag: new(strings.Repeat("é", 255))}
 	if err := store.Create(t.Context(), &p); err != nil {
 		t.Fatal(err)
@@ -172,7 +178,7 @@ func TestCreateTimesOut(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		store := models.NewPlantStore(db.DB, 50*time.Millisecond)
+		store := newStore(t, db, 50*time.Millisecond)
 		if err := store.Create(t.Context(), &models.Plant{ID: 1, Name: "x"}); !errors.Is(err, models.ErrUnavailable) {
 			t.Errorf("got %v, want ErrUnavailable", err)
 		}
@@ -181,7 +187,7 @@ func TestCreateTimesOut(t *testing.T) {
 		if err := tx.Rollback().Error; err != nil {
 			t.Fatal(err)
 		}
-		patient := models.NewPlantStore(db.DB, 5*time.Second)
+		patient := newStore(t, db, 5*time.Second)
 		if err := patient.Create(t.Context(), &models.Plant{ID: 1, Name: "x"}); err != nil {
 			t.Error(err)
 		}
@@ -194,6 +200,95 @@ func TestCreateCancelled(t *testing.T) {
 		cancel()
 		if err := store.Create(ctx, &models.Plant{ID: 1, Name: "x"}); !errors.Is(err, context.Canceled) {
 			t.Errorf("got %v, want context.Canceled", err)
+		}
+	})
+}
+
+// TestBatchTellsTwinsApart has a batch with the same id many times, and ids that
+// are taken already.
+func TestBatchTellsTwinsApart(t *testing.T) {
+	eachStore(t, func(t *testing.T, store *models.PlantStore, db *database.DB) {
+		if err := store.Create(t.Context(), &models.Plant{ID: 1, Name: "first"}); err != nil {
+			t.Fatal(err)
+		}
+		type outcome struct{ created, same, other int }
+		results := make(map[int64]*outcome)
+		var mu sync.Mutex
+		var group sync.WaitGroup
+		for i := range 300 {
+			p := models.Plant{ID: int64(i % 3), Name: "first"}
+			if i%2 == 1 {
+				p.Name = "second"
+			}
+			group.Go(func() {
+				err := store.Create(t.Context(), &p)
+				mu.Lock()
+				defer mu.Unlock()
+				if results[p.ID] == nil {
+					results[p.ID] = &outcome{}
+				}
+				exists, ok := errors.AsType[*models.ExistsError](err)
+				switch {
+				case err == nil:
+					results[p.ID].created++
+				case !ok:
+					t.Error(err)
+				case exists.Same:
+					results[p.ID].same++
+				default:
+					results[p.ID].other++
+				}
+			})
+		}
+		group.Wait()
+		for id, want := range map[int64]outcome{0: {1, 49, 50}, 1: {0, 50, 50}, 2: {1, 49, 50}} {
+			if *results[id] != want {
+				t.Errorf("id %d: %+v, want %+v", id, *results[id], want)
+			}
+		}
+		var rows int64
+		if err := db.Model(&models.Plant{}).Count(&rows).Error; err != nil || rows != 3 {
+			t.Errorf("%d rows, %v", rows, err)
+		}
+	})
+}
+
+// TestPoisonHarmsNoOther: a row that the database alone refuses fails by itself.
+func TestPoisonHarmsNoOther(t *testing.T) {
+	eachStore(t, func(t *testing.T, store *models.PlantStore, db *database.DB) {
+		poison := "ALTER TABLE plants ADD CONSTRAINT poison CHECK (name <> 'poison')"
+		if db.Name() == "sqlite" {
+			poison = "CREATE TRIGGER poison BEFORE INSERT ON plants WHEN NEW.name = 'poison' BEGIN SELECT RAISE(ABORT, 'poison'); END"
+		}
+		if err := db.Exec(poison).Error; err != nil {
+			t.Fatal(err)
+		}
+		var group sync.WaitGroup
+		for id := range int64(100) {
+			p := models.Plant{ID: id, Name: "x"}
+			if id%10 == 5 {
+				p.Name = "poison"
+			}
+			group.Go(func() {
+				err := store.Create(t.Context(), &p)
+				if (err != nil) != (p.Name == "poison") || errors.Is(err, models.ErrUnavailable) {
+					t.Errorf("%s, id %d: %v", p.Name, id, err)
+				}
+			})
+		}
+		group.Wait()
+		var rows int64
+		if err := db.Model(&models.Plant{}).Count(&rows).Error; err != nil || rows != 90 {
+			t.Errorf("%d rows, %v", rows, err)
+		}
+	})
+}
+
+func TestClosedStoreWritesNoMore(t *testing.T) {
+	eachStore(t, func(t *testing.T, store *models.PlantStore, _ *database.DB) {
+		store.Close()
+		if err := store.Create(t.Context(), &models.Plant{ID: 1, Name: "x"}); !errors.Is(err, models.ErrUnavailable) {
+			t.Errorf("got %v, want ErrUnavailable", err)
 		}
 	})
 }
