@@ -30,6 +30,12 @@ test: ## Run every test, with PostgreSQL and Chromium, which are installed where
 fuzz: ## Fuzz the JSON binding for a minute
 	go test -run='^$$' -fuzz=FuzzBindJSON -fuzztime=1m -fuzzminimizetime=100x ./controllers
 
+.PHONY: bench
+bench: ## Measure the service beside its baselines, for twenty minutes, and write bench/RESULTS.md
+	@tests/prerequisites.sh postgresql
+	go run ./bench > bench/RESULTS.md.new
+	mv bench/RESULTS.md.new bench/RESULTS.md
+
 .PHONY: lint
 lint: ## Check style and likely faults
 	$(LINT) run --build-tags browser ./...

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"runtime/debug"
 	"strconv"
 	"time"
 
@@ -40,6 +41,7 @@ func newServe(s *settings) *cobra.Command {
 // turns unready, finishes the requests that it has begun, and closes the
 // database.
 func serve(ctx context.Context, cfg *config.Config, stdout, stderr io.Writer) (err error) {
+	relaxGC()
 	log := newLogger(cfg, stderr)
 	defer func() { _ = log.Sync() }() // a terminal cannot be synced, and says so
 
@@ -76,6 +78,11 @@ func serve(ctx context.Context, cfg *config.Config, stdout, stderr io.Writer) (e
 	if err != nil {
 		return fmt.Errorf("server.port (%s): %w", config.Variable("server.port"), err)
 	}
+	stopDebug, err := serveDebug(cfg.Server.DebugAddress, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, stopDebug()) }()
 	server := newServer(cfg, handler, log)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
@@ -90,6 +97,14 @@ func serve(ctx context.Context, cfg *config.Config, stdout, stderr io.Writer) (e
 	case <-ctx.Done():
 	}
 	return drain(cfg, server, health, log)
+}
+
+// relaxGC has garbage collected half as often as by default, unless the variable
+// GOGC says how often: what is in use is small beside the program itself.
+func relaxGC() {
+	if set := debug.SetGCPercent(200); set != 100 {
+		debug.SetGCPercent(set)
+	}
 }
 
 func newServer(cfg *config.Config, handler http.Handler, log *zap.Logger) *http.Server {

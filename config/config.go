@@ -34,6 +34,7 @@ type Server struct {
 	ShutdownTimeout   time.Duration `mapstructure:"shutdown_timeout"`
 	MaxHeaderBytes    int           `mapstructure:"max_header_bytes"`
 	MaxBodyBytes      int64         `mapstructure:"max_body_bytes"`
+	DebugAddress      string        `mapstructure:"debug_address"`
 }
 
 // Database configures the store.

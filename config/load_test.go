@@ -46,7 +46,7 @@ func TestDefaults(t *testing.T) {
 			URL: "sqlite:data/plantstore.db", Migrate: true, MaxConnections: 16, Timeout: 3 * time.Second,
 			StartTimeout: 30 * time.Second, SlowQuery: 200 * time.Millisecond,
 		},
-		Writes: config.Writes{Flushers: 2, MaxBatch: 512, Queue: 4096},
+		Writes: config.Writes{Flushers: 1, MaxBatch: 512, Queue: 4096},
 		Auth:   config.Auth{Tokens: []string{}},
 		Log:    config.Log{Level: "info", Format: "auto"},
 	}

@@ -28,7 +28,7 @@ import (
 // be pointers. An error tells the client which field is at fault, or the byte at
 // which the JSON is.
 func bindJSON(c *gin.Context, v any) error {
-	body, err := io.ReadAll(c.Request.Body)
+	body, err := readBody(c.Request)
 	if err != nil {
 		return bodyError(err)
 	}
@@ -39,6 +39,16 @@ func bindJSON(c *gin.Context, v any) error {
 		return err
 	}
 	return checkRequired(v)
+}
+
+// readBody reads the whole body, which the middleware has limited.
+func readBody(r *http.Request) ([]byte, error) {
+	if r.ContentLength < 0 {
+		return io.ReadAll(r.Body)
+	}
+	body := make([]byte, r.ContentLength)
+	_, err := io.ReadFull(r.Body, body)
+	return body, err
 }
 
 // bodyError explains why a body could not be read. The client's own faults are
@@ -56,7 +66,7 @@ func checkContentType(header http.Header) error {
 		return problemf(codeContentType, "Content-Encoding is not supported: send the JSON as it is")
 	}
 	types := header["Content-Type"]
-	if len(types) == 0 {
+	if len(types) == 0 || len(types) == 1 && types[0] == "application/json" {
 		return nil
 	}
 	kind, params, err := mime.ParseMediaType(types[0])
@@ -79,10 +89,17 @@ var refuseNull = json.UnmarshalFromFunc(func(dec *jsontext.Decoder, _ any) error
 	return errors.ErrUnsupported // the decoder goes on by itself
 })
 
-var strict = json.JoinOptions(json.RejectUnknownMembers(true), json.WithUnmarshalers(refuseNull))
+var (
+	strict       = json.RejectUnknownMembers(true)
+	strictNoNull = json.JoinOptions(strict, json.WithUnmarshalers(refuseNull))
+)
 
 func decodeJSON(body []byte, v any) error {
-	err := json.Unmarshal(body, v, strict)
+	options := strict
+	if bytes.Contains(body, []byte("null")) { // most have none, and need not be searched value by value
+		options = strictNoNull
+	}
+	err := json.Unmarshal(body, v, options)
 	if err == nil {
 		return nil
 	}

@@ -2,23 +2,31 @@ package database
 
 import "context"
 
-// Column is one column of rows that are to be inserted: a value for each row.
+// Column is one column of rows that are to be inserted.
 type Column struct {
 	name   string
 	kind   string // the type in PostgreSQL, such as bigint
-	values any    // a slice
+	each   bool   // value is a slice with a value for each row, and not the value of all
+	value  any
 	at     func(row int) any
 	length int
 }
 
-// ColumnOf returns the column name, whose PostgreSQL type is kind, with values.
+// ColumnOf returns the column name, whose PostgreSQL type is kind, with a value
+// for each row.
 func ColumnOf[T any](name, kind string, values []T) Column {
-	return Column{name: name, kind: kind, values: values, at: func(row int) any { return values[row] }, length: len(values)}
+	return Column{name: name, kind: kind, each: true, value: values, at: func(row int) any { return values[row] }, length: len(values)}
+}
+
+// SameInAll returns the column name, whose PostgreSQL type is kind, with the same
+// value in all rows.
+func SameInAll(name, kind string, value any) Column {
+	return Column{name: name, kind: kind, value: value, at: func(int) any { return value }}
 }
 
 // InsertNew inserts rows into table, in one transaction, but those whose key is
-// taken, and returns the keys of those it has inserted. key is the primary key;
-// every column has as many values as key. When it returns without an error, the
+// taken, and returns the keys of those it has inserted. key is the primary key,
+// with a value for each row, as the other columns have. When it returns without an error, the
 // rows are on disk.
 //
 // Callers that insert at the same time must have their keys in ascending order,

@@ -72,13 +72,21 @@ func (postgresDialect) migrations() migrationSettings {
 // insertNew sends each column as an array: one statement text, which pgx prepares
 // once on each connection, serves any number of rows.
 func (postgresDialect) insertNew(ctx context.Context, pool *sql.DB, table string, columns []Column) (_ []int64, err error) {
-	names, arrays, values := make([]string, len(columns)), make([]string, len(columns)), make([]any, len(columns))
+	var names, selected, arrays, aliases []string
+	values := make([]any, len(columns))
 	for i, c := range columns {
-		names[i], arrays[i], values[i] = c.name, fmt.Sprintf("$%d::%s[]", i+1, c.kind), c.values
+		names, values[i] = append(names, c.name), c.value
+		parameter := fmt.Sprintf("$%d::%s", i+1, c.kind)
+		if c.each {
+			selected, arrays, aliases = append(selected, c.name), append(arrays, parameter+"[]"), append(aliases, c.name)
+		} else {
+			selected = append(selected, parameter)
+		}
 	}
+	list := func(of []string) string { return strings.Join(of, ", ") }
 	rows, err := pool.QueryContext(ctx, fmt.Sprintf(
-		"INSERT INTO %s (%s) SELECT * FROM unnest(%s) ON CONFLICT (%s) DO NOTHING RETURNING %[4]s",
-		table, strings.Join(names, ", "), strings.Join(arrays, ", "), names[0]), values...)
+		"INSERT INTO %s (%s) SELECT %s FROM unnest(%s) AS r(%s) ON CONFLICT (%s) DO NOTHING RETURNING %[6]s",
+		table, list(names), list(selected), list(arrays), list(aliases), names[0]), values...)
 	if err != nil {
 		return nil, err
 	}

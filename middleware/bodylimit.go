@@ -18,9 +18,12 @@ const drainLimit = 1 << 20
 func BodyLimit(limit int64) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		body := c.Request.Body
-		if c.Request.ContentLength > limit {
+		switch length := c.Request.ContentLength; {
+		case length > limit:
 			Fail(c, &http.MaxBytesError{Limit: limit})
-		} else {
+		case length >= 0:
+			c.Next() // net/http reads no more than was announced
+		default:
 			c.Request.Body = http.MaxBytesReader(c.Writer, body, limit)
 			c.Next()
 		}

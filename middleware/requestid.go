@@ -9,8 +9,9 @@ import (
 	"github.com/gin-gonic/gin"
 )
 
-// RequestIDHeader carries the id by which an answer is found in the logs.
-const RequestIDHeader = "X-Request-ID"
+// RequestIDHeader carries the id by which an answer is found in the logs. This is
+// the form that net/http has it in, which need not be converted.
+const RequestIDHeader = "X-Request-Id"
 
 const maxRequestIDLength = 64
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,8 +20,10 @@ var errClosed = fmt.Errorf("%w: the store is closed", ErrUnavailable)
 // written is the next batch, so that all of them share one commit. There is no
 // timer: an item that comes alone is written at once.
 type groupCommit[T any] struct {
-	// write stores a batch and returns the outcome of each of its items.
-	write    func(batch []T) []error
+	// write stores a batch and returns the outcome of each of its items, before
+	// its context ends.
+	write    func(ctx context.Context, batch []T) []error
+	timeout  time.Duration // from an item's arrival to its outcome
 	maxBatch int
 	queue    chan *pending[T]
 	flushers sync.WaitGroup
@@ -36,7 +39,8 @@ type groupCommit[T any] struct {
 type pending[T any] struct {
 	ctx     context.Context //nolint:containedctx // that of the one who waits, for as long as it waits
 	item    T
-	outcome chan error // holds one, so that nobody waits for those who have left
+	due     time.Time
+	outcome chan error // holds one: a flusher waits for nobody
 }
 
 // WriteStats counts what a store has written.
@@ -48,9 +52,12 @@ type WriteStats struct {
 }
 
 // newGroupCommit starts flushers goroutines, each of which writes a batch of at
-// most maxBatch items at a time. Up to queue items may wait.
-func newGroupCommit[T any](flushers, maxBatch, queue int, write func([]T) []error) *groupCommit[T] {
-	g := &groupCommit[T]{write: write, maxBatch: maxBatch, queue: make(chan *pending[T], queue)}
+// most maxBatch items at a time. Up to queue items may wait, each for at most
+// timeout.
+func newGroupCommit[T any](
+	flushers, maxBatch, queue int, timeout time.Duration, write func(context.Context, []T) []error,
+) *groupCommit[T] {
+	g := &groupCommit[T]{write: write, timeout: timeout, maxBatch: maxBatch, queue: make(chan *pending[T], queue)}
 	for range flushers {
 		g.flushers.Go(g.run)
 	}
@@ -58,20 +65,15 @@ func newGroupCommit[T any](flushers, maxBatch, queue int, write func([]T) []erro
 }
 
 // do has item written and returns its outcome. Where the queue is full, it fails
-// with ErrOverloaded at once. When ctx ends first, it returns the cause: an item
-// that still waits is then left out, of one that is being written the outcome is
-// not known.
+// with ErrOverloaded at once. An item that still waits when ctx ends is left out,
+// and fails with the cause. The queue is in order of arrival and a batch ends
+// when the first of its items is due, so that do needs no timer of its own.
 func (g *groupCommit[T]) do(ctx context.Context, item T) error {
-	p := &pending[T]{ctx: ctx, item: item, outcome: make(chan error, 1)}
+	p := &pending[T]{ctx: ctx, item: item, due: time.Now().Add(g.timeout), outcome: make(chan error, 1)}
 	if err := g.enqueue(p); err != nil {
 		return err
 	}
-	select {
-	case err := <-p.outcome:
-		return err
-	case <-ctx.Done():
-		return fmt.Errorf("wait for the write: %w", context.Cause(ctx))
-	}
+	return <-p.outcome
 }
 
 func (g *groupCommit[T]) enqueue(p *pending[T]) error {
@@ -110,6 +112,7 @@ func (g *groupCommit[T]) stats() WriteStats {
 func (g *groupCommit[T]) run() {
 	batch := make([]*pending[T], 0, g.maxBatch)
 	for first := range g.queue {
+		g.letOthersQueue()
 		batch = append(batch[:0], first)
 		for len(batch) < g.maxBatch {
 			next, ok := g.tryNext()
@@ -120,6 +123,16 @@ func (g *groupCommit[T]) run() {
 		}
 		g.flush(batch)
 		clear(batch) // what was written can be freed
+	}
+}
+
+// letOthersQueue yields the processor for as long as that fills the queue: those
+// whose requests are in memory already share the batch. It waits for nobody, and
+// takes no time when an item has come alone.
+func (g *groupCommit[T]) letOthersQueue() {
+	for before := -1; before < len(g.queue) && len(g.queue) < g.maxBatch; {
+		before = len(g.queue)
+		runtime.Gosched()
 	}
 }
 
@@ -134,17 +147,24 @@ func (g *groupCommit[T]) tryNext() (*pending[T], bool) {
 
 // flush writes those of batch who still wait, and tells each its outcome.
 func (g *groupCommit[T]) flush(batch []*pending[T]) {
+	begin := time.Now()
 	waiting, items := batch[:0], make([]T, 0, len(batch))
 	for _, p := range batch {
-		if p.ctx.Err() == nil {
+		switch {
+		case p.ctx.Err() != nil:
+			p.outcome <- fmt.Errorf("wait for the write: %w", context.Cause(p.ctx))
+		case p.due.Before(begin):
+			p.outcome <- fmt.Errorf("wait for the write: %w", context.DeadlineExceeded)
+		default:
 			waiting, items = append(waiting, p), append(items, p.item)
 		}
 	}
 	if len(waiting) == 0 {
 		return
 	}
-	begin := time.Now()
-	outcomes := g.writeSafely(items)
+	ctx, cancel := context.WithDeadline(context.Background(), waiting[0].due)
+	defer cancel()
+	outcomes := g.writeSafely(ctx, items)
 	g.writing.Add(int64(time.Since(begin)))
 	g.batches.Add(1)
 	g.items.Add(int64(len(items)))
@@ -155,7 +175,7 @@ func (g *groupCommit[T]) flush(batch []*pending[T]) {
 
 // writeSafely turns a panic into the outcome of every item: those who wait get
 // an answer, and the flusher lives.
-func (g *groupCommit[T]) writeSafely(items []T) (outcomes []error) {
+func (g *groupCommit[T]) writeSafely(ctx context.Context, items []T) (outcomes []error) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			outcomes = make([]error, len(items))
@@ -164,5 +184,5 @@ func (g *groupCommit[T]) writeSafely(items []T) (outcomes []error) {
 			}
 		}
 	}()
-	return g.write(items)
+	return g.write(ctx, items)
 }

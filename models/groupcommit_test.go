@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 // gate is a write that says what it was given and waits until it may go on.
@@ -18,7 +20,7 @@ type gate struct {
 
 func newGate() *gate { return &gate{batches: make(chan []int), open: make(chan struct{})} }
 
-func (g *gate) write(batch []int) []error {
+func (g *gate) write(_ context.Context, batch []int) []error {
 	g.batches <- slices.Clone(batch)
 	<-g.open
 	return make([]error, len(batch))
@@ -40,7 +42,7 @@ func awaitQueued(g *groupCommit[int], n int) {
 
 func TestGroupCommitGathersWhatWaits(t *testing.T) {
 	w := newGate()
-	g := newGroupCommit(1, 3, 100, w.write)
+	g := newGroupCommit(1, 3, 100, time.Minute, w.write)
 	first := start(t.Context(), g, 0)
 	if batch := <-w.batches; !slices.Equal(batch, []int{0}) {
 		t.Errorf("an item that comes alone is in the batch %v", batch)
@@ -71,7 +73,7 @@ func TestGroupCommitGathersWhatWaits(t *testing.T) {
 
 func TestGroupCommitRefusesWhenFull(t *testing.T) {
 	w := newGate()
-	g := newGroupCommit(1, 10, 1, w.write)
+	g := newGroupCommit(1, 10, 1, time.Minute, w.write)
 	written := start(t.Context(), g, 0)
 	<-w.batches
 	waiting := start(t.Context(), g, 1)
@@ -90,7 +92,7 @@ func TestGroupCommitRefusesWhenFull(t *testing.T) {
 
 func TestGroupCommitLeavesOutWhoLeft(t *testing.T) {
 	w := newGate()
-	g := newGroupCommit(1, 10, 10, w.write)
+	g := newGroupCommit(1, 10, 10, time.Minute, w.write)
 	first := start(t.Context(), g, 0)
 	<-w.batches
 	ctx, leave := context.WithCancelCause(t.Context())
@@ -100,10 +102,10 @@ func TestGroupCommitLeavesOutWhoLeft(t *testing.T) {
 	awaitQueued(g, 2)
 	gone := errors.New("gone")
 	leave(gone)
+	w.open <- struct{}{}
 	if err := <-left; !errors.Is(err, gone) {
 		t.Errorf("who left got %v", err)
 	}
-	w.open <- struct{}{}
 	if batch := <-w.batches; !slices.Equal(batch, []int{2}) {
 		t.Errorf("the next batch is %v, want that of who stays", batch)
 	}
@@ -114,9 +116,40 @@ func TestGroupCommitLeavesOutWhoLeft(t *testing.T) {
 	g.close()
 }
 
+// TestGroupCommitEndsWhenTheFirstIsDue: the write is told when to give up, and an
+// item that is due before its turn is not written.
+func TestGroupCommitEndsWhenTheFirstIsDue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var written [][]int
+		g := newGroupCommit(1, 10, 10, time.Second, func(ctx context.Context, batch []int) []error {
+			written = append(written, slices.Clone(batch))
+			<-ctx.Done()
+			return slices.Repeat([]error{ctx.Err()}, len(batch))
+		})
+		begin := time.Now()
+		var group sync.WaitGroup
+		for item := range 3 {
+			group.Go(func() {
+				time.Sleep(time.Duration(item) * 600 * time.Millisecond)
+				if err := g.do(t.Context(), item); !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("item %d got %v", item, err)
+				}
+				if waited := time.Since(begin) - time.Duration(item)*600*time.Millisecond; waited > time.Second {
+					t.Errorf("item %d waited %v", item, waited)
+				}
+			})
+		}
+		group.Wait()
+		g.close()
+		if !slices.EqualFunc(written, [][]int{{0}, {1}, {2}}, slices.Equal) {
+			t.Errorf("written: %v", written)
+		}
+	})
+}
+
 func TestGroupCommitSurvivesAPanic(t *testing.T) {
 	panics := true
-	g := newGroupCommit(1, 10, 10, func(batch []int) []error {
+	g := newGroupCommit(1, 10, 10, time.Minute, func(_ context.Context, batch []int) []error {
 		if panics {
 			panic("a fault")
 		}
@@ -134,7 +167,7 @@ func TestGroupCommitSurvivesAPanic(t *testing.T) {
 
 func TestGroupCommitCloseWritesWhatWaits(t *testing.T) {
 	w := newGate()
-	g := newGroupCommit(1, 10, 10, w.write)
+	g := newGroupCommit(1, 10, 10, time.Minute, w.write)
 	first := start(t.Context(), g, 0)
 	<-w.batches
 	second := start(t.Context(), g, 1)
@@ -156,7 +189,7 @@ func TestGroupCommitCloseWritesWhatWaits(t *testing.T) {
 
 func TestGroupCommitGivesEachItsOwnOutcome(t *testing.T) {
 	odd := errors.New("odd")
-	g := newGroupCommit(3, 7, 1000, func(batch []int) []error {
+	g := newGroupCommit(3, 7, 1000, time.Minute, func(_ context.Context, batch []int) []error {
 		outcomes := make([]error, len(batch))
 		for i, item := range batch {
 			if item%2 == 1 {

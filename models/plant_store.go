@@ -12,7 +12,6 @@ import (
 // PlantStore keeps plants in a database. It is safe for concurrent use.
 type PlantStore struct {
 	db      *database.DB
-	timeout time.Duration
 	inserts *groupCommit[*Plant]
 }
 
@@ -32,8 +31,8 @@ type WriteOptions struct {
 // NewPlantStore returns a store on db, whose schema must be migrated. It must be
 // closed before db is.
 func NewPlantStore(db *database.DB, o WriteOptions) *PlantStore {
-	s := &PlantStore{db: db, timeout: o.Timeout}
-	s.inserts = newGroupCommit(min(o.Flushers, db.Writers()), o.MaxBatch, o.Queue, s.insert)
+	s := &PlantStore{db: db}
+	s.inserts = newGroupCommit(min(o.Flushers, db.Writers()), o.MaxBatch, o.Queue, o.Timeout, s.insert)
 	return s
 }
 
@@ -54,15 +53,11 @@ func (s *PlantStore) Create(ctx context.Context, p *Plant) error {
 	if err := p.Validate(); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
-	defer cancel()
 	return storeError("insert plant", s.inserts.do(ctx, p))
 }
 
 // insert writes a batch of plants and returns the outcome of each.
-func (s *PlantStore) insert(batch []*Plant) []error {
-	ctx, cancel := context.WithTimeout(context.Background(), s.timeout)
-	defer cancel()
+func (s *PlantStore) insert(ctx context.Context, batch []*Plant) []error {
 	outcomes := make([]error, len(batch))
 	err := s.insertBatch(ctx, batch, outcomes)
 	switch {
@@ -74,7 +69,7 @@ func (s *PlantStore) insert(batch []*Plant) []error {
 	default:
 		// One row that the database refuses must not harm the others.
 		for i := range batch {
-			outcomes[i] = s.insert(batch[i : i+1])[0]
+			outcomes[i] = s.insert(ctx, batch[i:i+1])[0]
 		}
 	}
 	return outcomes
@@ -95,17 +90,16 @@ func (s *PlantStore) insertBatch(ctx context.Context, batch []*Plant, outcomes [
 	now := s.db.NowFunc()
 	ids := make([]int64, 0, len(batch))
 	names, tags := make([]string, 0, len(batch)), make([]*string, 0, len(batch))
-	times := make([]time.Time, 0, len(batch))
 	for n, i := range order {
 		p := batch[i]
 		p.CreatedAt, p.UpdatedAt = now, now
 		if n == 0 || p.ID != ids[len(ids)-1] {
-			ids, names, tags, times = append(ids, p.ID), append(names, p.Name), append(tags, p.Tag), append(times, now)
+			ids, names, tags = append(ids, p.ID), append(names, p.Name), append(tags, p.Tag)
 		}
 	}
 	created, err := s.db.InsertNew(ctx, "plants", database.ColumnOf("id", "bigint", ids),
 		database.ColumnOf("name", "text", names), database.ColumnOf("tag", "text", tags),
-		database.ColumnOf("created_at", "timestamptz", times), database.ColumnOf("updated_at", "timestamptz", times))
+		database.SameInAll("created_at", "timestamptz", now), database.SameInAll("updated_at", "timestamptz", now))
 	if err != nil {
 		return err
 	}
@@ -150,7 +144,7 @@ func (s *PlantStore) explainTaken(ctx context.Context, batch []*Plant, order []i
 			outcomes[i] = &ExistsError{ID: p.ID, Same: p.SameContent(holder)}
 		default:
 			// Deleted between the two statements: the id is free again.
-			outcomes[i] = s.insert(batch[i : i+1])[0]
+			outcomes[i] = s.insert(ctx, batch[i:i+1])[0]
 		}
 	}
 	return nil

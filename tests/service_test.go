@@ -202,6 +202,11 @@ func (s *service) send(method, path string, body io.Reader, headers ...string) a
 }
 
 func (s *service) try(method, path string, body io.Reader, headers ...string) (answer, error) {
+	return s.tryOn(&http.Transport{DisableKeepAlives: true}, method, path, body, headers...)
+}
+
+// tryOn makes one request over transport, which may keep its connection.
+func (s *service) tryOn(transport *http.Transport, method, path string, body io.Reader, headers ...string) (answer, error) {
 	request, err := http.NewRequest(method, s.url+path, body)
 	if err != nil {
 		return answer{}, err
@@ -213,7 +218,7 @@ func (s *service) try(method, path string, body io.Reader, headers ...string) (a
 	}
 	client := http.Client{
 		Timeout:       patience,
-		Transport:     &http.Transport{DisableKeepAlives: true},
+		Transport:     transport,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	response, err := client.Do(request)

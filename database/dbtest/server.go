@@ -1,6 +1,7 @@
 package dbtest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +14,9 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
+
+	"github.com/jackc/pgx/v5"
 )
 
 // Server is a PostgreSQL server of the tests' own, in a temporary folder and on
@@ -25,22 +29,32 @@ type Server struct {
 	folder   string
 	bin      string
 	port     int
+	settings []string
 	owner    *syscall.Credential // nil: the user who runs the tests
 	watchdog *exec.Cmd
 	lifeline io.Closer
+	alive    *os.File // a pipe that ends with the last process of the server
 }
 
-// StartServer makes a new cluster and starts it. PostgreSQL refuses to run as
-// root, so root starts it as the user postgres or nobody.
-func StartServer() (_ *Server, err error) {
-	s := &Server{}
+// StartServer makes a new cluster for tests and starts it.
+func StartServer() (*Server, error) {
+	// What these tests look at survives the end of a process, not of the machine.
+	return StartServerIn("", "max_connections=200", "fsync=off")
+}
+
+// StartServerIn makes a new cluster in a folder of its own under folder, or in
+// the system's for temporary files, and starts it with settings, such as
+// "fsync=off". PostgreSQL refuses to run as root, so root starts it as the user
+// postgres or nobody.
+func StartServerIn(folder string, settings ...string) (_ *Server, err error) {
+	s := &Server{settings: settings}
 	if s.bin, err = findBinaries(); err != nil {
 		return nil, err
 	}
 	if s.port, err = freePort(); err != nil {
 		return nil, err
 	}
-	if s.folder, err = os.MkdirTemp("", "plantstore-postgres-*"); err != nil {
+	if s.folder, err = os.MkdirTemp(folder, "plantstore-postgres-*"); err != nil {
 		return nil, err
 	}
 	if os.Geteuid() == 0 {
@@ -61,12 +75,19 @@ func StartServer() (_ *Server, err error) {
 	return s, s.Start()
 }
 
-// Start starts the server after Stop.
+// Start starts the server after Stop or Kill.
 func (s *Server) Start() error {
-	// fsync=off: what these tests look at survives the end of a process, not of
-	// the machine.
-	options := fmt.Sprintf("-p %d -c listen_addresses=127.0.0.1 -c unix_socket_directories= -c max_connections=200 -c fsync=off", s.port)
-	return s.run("pg_ctl", "start", "-w", "-s", "-D", s.data(), "-l", filepath.Join(s.folder, "log"), "-o", options)
+	alive, held, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer held.Close()
+	_ = s.alive.Close() // that of the run before, if there was one
+	s.alive = alive
+	options := fmt.Sprintf("-p %d -c %s", s.port, strings.Join(append([]string{"listen_addresses=127.0.0.1", "unix_socket_directories="}, s.settings...), " -c "))
+	cmd := s.Command("pg_ctl", "start", "-w", "-s", "-D", s.data(), "-l", filepath.Join(s.folder, "log"), "-o", options)
+	cmd.ExtraFiles = []*os.File{held} // which each process of the server inherits
+	return s.finish(cmd)
 }
 
 // Stop ends the server and every connection to it.
@@ -74,9 +95,62 @@ func (s *Server) Stop() error {
 	return s.run("pg_ctl", "stop", "-w", "-s", "-m", "fast", "-D", s.data())
 }
 
+// Kill ends the server, which must run, by SIGKILL to each of its processes. It
+// returns when none is left, so that Start can follow.
+func (s *Server) Kill() error {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	pidFile := filepath.Join(s.data(), "postmaster.pid")
+	text, err := os.ReadFile(pidFile)
+	if err != nil {
+		return err
+	}
+	first, _, _ := strings.Cut(string(text), "\n")
+	postmaster, err := strconv.Atoi(first)
+	if err != nil {
+		return fmt.Errorf("%s: %w", pidFile, err)
+	}
+	children, err := s.children(ctx)
+	if err != nil {
+		return err
+	}
+	// The postmaster first: it would start a new child for each that dies. One
+	// that it has started since ends by itself when it finds that it is alone.
+	for _, pid := range append([]int{postmaster}, children...) {
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+			return fmt.Errorf("kill process %d of the server: %w", pid, err)
+		}
+	}
+	deadline, _ := ctx.Deadline()
+	if err := s.alive.SetReadDeadline(deadline); err != nil {
+		return err
+	}
+	if _, err := io.Copy(io.Discard, s.alive); err != nil {
+		return fmt.Errorf("wait for the end of the server: %w", err)
+	}
+	// Or the dead postmaster, which init may not have reaped yet, or whoever gets
+	// its pid next, would be taken for a server that runs.
+	return os.Remove(pidFile)
+}
+
+// children returns the processes of the server but the postmaster and the one
+// that is asked.
+func (s *Server) children(ctx context.Context) ([]int, error) {
+	conn, err := pgx.Connect(ctx, s.URL)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close(ctx)
+	rows, err := conn.Query(ctx, "SELECT pid FROM pg_stat_activity WHERE pid <> pg_backend_pid()")
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[int])
+}
+
 // Close ends the server, if it runs, and removes it.
 func (s *Server) Close() error {
-	return errors.Join(s.lifeline.Close(), s.watchdog.Wait())
+	return errors.Join(s.lifeline.Close(), s.watchdog.Wait(), s.alive.Close())
 }
 
 func (s *Server) data() string { return filepath.Join(s.folder, "data") }
@@ -97,6 +171,11 @@ func (s *Server) watch() error {
 }
 
 func (s *Server) run(program string, args ...string) error {
+	return s.finish(s.Command(program, args...))
+}
+
+// finish runs cmd to its end.
+func (s *Server) finish(cmd *exec.Cmd) error {
 	// To a file and not a pipe: the server inherits it, and would hold it open.
 	output, err := os.CreateTemp("", "plantstore-postgres-output-*")
 	if err != nil {
@@ -104,14 +183,19 @@ func (s *Server) run(program string, args ...string) error {
 	}
 	defer os.Remove(output.Name())
 	defer output.Close()
-	cmd := s.command(filepath.Join(s.bin, program), args...)
 	cmd.Stdout, cmd.Stderr = output, output
 	if err := cmd.Run(); err != nil {
 		text, _ := os.ReadFile(output.Name())
 		log, _ := os.ReadFile(filepath.Join(s.folder, "log"))
-		return fmt.Errorf("%s: %w\n%s%s", program, err, text, log)
+		return fmt.Errorf("%s: %w\n%s%s", filepath.Base(cmd.Path), err, text, log)
 	}
 	return nil
+}
+
+// Command returns one of PostgreSQL's own programs, such as pgbench, to be run as
+// the user who runs the server.
+func (s *Server) Command(program string, args ...string) *exec.Cmd {
+	return s.command(filepath.Join(s.bin, program), args...)
 }
 
 func (s *Server) command(program string, args ...string) *exec.Cmd {
@@ -126,6 +210,10 @@ func (s *Server) command(program string, args ...string) *exec.Cmd {
 // PATH, or the newest that Debian has put beside it.
 func findBinaries() (string, error) {
 	if path, err := exec.LookPath("initdb"); err == nil {
+		// A link to it has not all of the others beside it.
+		if path, err = filepath.EvalSymlinks(path); err != nil {
+			return "", err
+		}
 		return filepath.Dir(path), nil
 	}
 	found, err := filepath.Glob("/usr/lib/postgresql/*/bin/initdb")

@@ -1,0 +1,40 @@
+package cmd
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"time"
+
+	"go.uber.org/zap"
+
+	"plantstore/config"
+)
+
+// serveDebug serves the profiles of net/http/pprof at address, beside the API and
+// not on its port, until the returned function is called. An empty address serves
+// nothing.
+func serveDebug(address string, log *zap.Logger) (stop func() error, err error) {
+	if address == "" {
+		return func() error { return nil }, nil
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("/debug/pprof/", pprof.Index) // the named profiles, too
+	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("server.debug_address (%s): %w", config.Variable("server.debug_address"), err)
+	}
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	go func() {
+		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			log.Error("serve profiles", zap.Error(err))
+		}
+	}()
+	log.Info("serving profiles", zap.Stringer("address", listener.Addr()))
+	return server.Close, nil
+}

@@ -1,0 +1,364 @@
+package tests
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	_ "github.com/jackc/pgx/v5/stdlib" // the driver pgx
+	"github.com/libtnb/sqlite"
+
+	"plantstore/database/dbtest"
+)
+
+// clients is how many clients a load has.
+const clients = 16
+
+// nameOf returns the name of the plant id: no two plants have the same, so that
+// a mix-up of rows in a batch shows.
+func nameOf(id int64) string { return fmt.Sprintf("plant %d", id) }
+
+func bodyOf(id int64) string { return fmt.Sprintf(`{"id":%d,"name":"%s"}`, id, nameOf(id)) }
+
+// attempt is one request to create the plant id, and what came of it.
+type attempt struct {
+	id     int64
+	answer answer
+	err    error // the connection broke before the answer
+}
+
+// create attempts to create the plant id.
+func (s *service) create(transport *http.Transport, id int64, body io.Reader, headers ...string) attempt {
+	a, err := s.tryOn(transport, http.MethodPost, "/plants", body, append(headers, "Authorization", "Bearer "+token)...)
+	return attempt{id, a, err}
+}
+
+// ledger has what clients know of the plants that they sent: true where the
+// service has said that the plant is stored, false where the outcome is unknown.
+// It lacks those that the service has said are not stored.
+type ledger map[int64]bool
+
+func (l ledger) record(t *testing.T, a attempt) {
+	t.Helper()
+	_, sent := l[a.id]
+	switch code := a.answer.code(); {
+	case a.err != nil, code == 50302:
+		l[a.id] = false
+	case a.answer.status == 200, code == 40902 && sent: // an earlier attempt has stored it
+		l[a.id] = true
+	case code == 50301:
+	default:
+		t.Errorf("plant %d: %d %s", a.id, a.answer.status, a.answer.body)
+	}
+}
+
+// check compares the ledger with the table itself: every plant whose storing was
+// acknowledged must be there, exactly once and as it was sent, and no other may
+// be but those whose outcome is unknown.
+func (l ledger) check(t *testing.T, databaseURL string) {
+	t.Helper()
+	rows, err := openTable(t, databaseURL).QueryContext(t.Context(), "SELECT id, name FROM plants")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	found := make(map[int64]int)
+	for rows.Next() {
+		var id int64
+		var name string
+		if err := rows.Scan(&id, &name); err != nil {
+			t.Fatal(err)
+		}
+		found[id]++
+		if name != nameOf(id) {
+			t.Errorf("plant %d is stored as %q", id, name)
+		}
+		if _, sent := l[id]; !sent {
+			t.Errorf("plant %d is stored, and was refused or never sent", id)
+		}
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	acknowledged, late := 0, 0
+	for id, stored := range l {
+		switch n := found[id]; {
+		case n > 1, stored && n == 0:
+			t.Errorf("plant %d (acknowledged: %v) is stored %d times", id, stored, n)
+		case stored:
+			acknowledged++
+		case n == 1:
+			late++
+		}
+	}
+	t.Logf("%d plants were acknowledged; of %d whose outcome is unknown, %d are stored", acknowledged, len(l)-acknowledged, late)
+}
+
+// openTable opens the database at databaseURL beside the service.
+func openTable(t *testing.T, databaseURL string) *sql.DB {
+	t.Helper()
+	driver, name := "pgx", databaseURL
+	if path, ok := strings.CutPrefix(databaseURL, "sqlite:"); ok {
+		driver, name = sqlite.DriverName, "file:"+path
+	}
+	db, err := sql.Open(driver, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return db
+}
+
+// load is clients that create plants, each one after the other.
+type load struct {
+	t        *testing.T
+	known    ledger
+	last     int64 // the plant that was acknowledged last
+	attempts chan attempt
+	stop     context.CancelFunc
+}
+
+// startLoad starts a load that is recorded in known. Its clients keep their
+// connections and do as the README says: what was answered with 503 they send
+// again.
+func (s *service) startLoad(known ledger) *load {
+	ctx, stop := context.WithCancel(s.t.Context())
+	// Room for what comes while the test is busy with a fault.
+	attempts := make(chan attempt, 4096)
+	var group sync.WaitGroup
+	for range clients {
+		group.Go(func() {
+			transport := &http.Transport{}
+			defer transport.CloseIdleConnections()
+			for id := ids.Add(1); ctx.Err() == nil; {
+				a := s.create(transport, id, strings.NewReader(bodyOf(id)))
+				attempts <- a
+				if a.err != nil {
+					return
+				}
+				if a.answer.status != http.StatusServiceUnavailable {
+					id = ids.Add(1)
+				}
+			}
+		})
+	}
+	go func() {
+		group.Wait()
+		close(attempts)
+	}()
+	return &load{t: s.t, known: known, attempts: attempts, stop: stop}
+}
+
+func (l *load) record(a attempt) {
+	l.t.Helper()
+	l.known.record(l.t, a)
+	if l.known[a.id] {
+		l.last = a.id
+	}
+}
+
+// await records attempts until n more were answered with status.
+func (l *load) await(n, status int) {
+	l.t.Helper()
+	deadline := time.After(patience)
+	for n > 0 {
+		select {
+		case a, ok := <-l.attempts:
+			if !ok {
+				l.t.Fatalf("no client is left, and %d more answers with %d were to come", n, status)
+			}
+			if a.err != nil {
+				l.t.Errorf("plant %d: %v", a.id, a.err)
+			}
+			l.record(a)
+			if a.answer.status == status {
+				n--
+			}
+		case <-deadline:
+			l.t.Fatalf("%d more answers with %d did not come", n, status)
+		}
+	}
+}
+
+// end stops the clients, records what they have still done, and returns how many
+// connections have broken.
+func (l *load) end() (broken int) {
+	l.t.Helper()
+	l.stop()
+	for a := range l.attempts {
+		l.record(a)
+		if a.err != nil {
+			broken++
+		}
+	}
+	return broken
+}
+
+// TestKillService kills the service under load, again and again on the same
+// database: a 200 means that the plant is stored, whatever comes next.
+func TestKillService(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, url string) {
+		t.Parallel()
+		known, last, broken := ledger{}, int64(0), 0
+		for round := range 20 {
+			s := start(t, "DATABASE_URL="+url)
+			if round > 0 {
+				checkError(t, "what was acknowledged just before the kill", s.post(bodyOf(last)), 409, 40902)
+			}
+			l := s.startLoad(known)
+			l.await(50+rand.IntN(451), 200)
+			if err := s.process.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			broken += l.end()
+			last = l.last
+			if err := s.wait(); err == nil || err.Error() != "signal: killed" {
+				t.Errorf("the service ended with %v", err)
+			}
+		}
+		if broken == 0 {
+			t.Error("the service was never killed under load")
+		}
+		known.check(t, url)
+	})
+}
+
+// TestKillPostgres kills PostgreSQL under load, again and again: the service
+// says so, keeps what it has acknowledged, and works again when PostgreSQL does.
+func TestKillPostgres(t *testing.T) {
+	server := ownServer(t)
+	s := start(t, "DATABASE_URL="+server.URL)
+	known := ledger{}
+	l := s.startLoad(known)
+	for range 5 {
+		l.await(50+rand.IntN(451), 200)
+		if err := server.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		l.await(clients, 503)
+		if a := s.get("/healthz"); a.status != 200 {
+			t.Errorf("/healthz without a database: %d", a.status)
+		}
+		if err := server.Start(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l.await(500, 200)
+	if broken := l.end(); broken != 0 {
+		t.Errorf("%d connections to the service broke", broken)
+	}
+	s.stop()
+	known.check(t, server.URL)
+}
+
+// TestTerminateWithFullQueue ends the service while its queue is full of writes
+// that the database does not take: each is answered all the same.
+func TestTerminateWithFullQueue(t *testing.T) {
+	const batch, queue = 8, 16
+	dbtest.Each(t, func(t *testing.T, url string) {
+		t.Parallel()
+		s := start(t, "DATABASE_URL="+url, "PLANTSTORE_DATABASE_TIMEOUT=15s", "PLANTSTORE_WRITES_FLUSHERS=1",
+			fmt.Sprintf("PLANTSTORE_WRITES_MAX_BATCH=%d", batch), fmt.Sprintf("PLANTSTORE_WRITES_QUEUE=%d", queue))
+		unlock := lockTable(t, url)
+
+		// One more than can be written and wait.
+		const requests = batch + queue + 1
+		arrivals, attempts := make(chan int64, requests), make(chan attempt, requests)
+		for range requests {
+			go func() {
+				id := ids.Add(1)
+				// The client sends the body when the service asks for it: then the
+				// request has arrived, and is one of those that must be finished.
+				body := &watchedReader{strings.NewReader(bodyOf(id)), sync.OnceFunc(func() { arrivals <- id })}
+				transport := &http.Transport{DisableKeepAlives: true, ExpectContinueTimeout: 2 * patience}
+				attempts <- s.create(transport, id, body, "Expect", "100-continue")
+			}()
+		}
+		for range requests {
+			receive(t, arrivals)
+		}
+		known := ledger{}
+		refused := receive(t, attempts)
+		checkError(t, "a write beyond the queue", refused.answer, 503, 50301)
+		known.record(t, refused)
+
+		if err := s.process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		s.awaitLog("stopping")
+		unlock()
+		for range requests - 1 {
+			a := receive(t, attempts)
+			if a.err != nil || a.answer.status != 200 && a.answer.code() != 50301 {
+				t.Errorf("plant %d: %d %s, %v", a.id, a.answer.status, a.answer.body, a.err)
+			}
+			known.record(t, a)
+		}
+		if err := s.wait(); err != nil {
+			t.Errorf("the service ended with %v", err)
+		}
+		if len(known) < queue {
+			t.Errorf("%d plants were stored, and at least %d had waited", len(known), queue)
+		}
+		known.check(t, url)
+	})
+}
+
+// watchedReader calls onRead before each read.
+type watchedReader struct {
+	io.Reader
+	onRead func()
+}
+
+func (r *watchedReader) Read(p []byte) (int, error) {
+	r.onRead()
+	return r.Reader.Read(p)
+}
+
+// receive waits for the next value from channel.
+func receive[T any](t *testing.T, channel <-chan T) (value T) {
+	t.Helper()
+	select {
+	case value = <-channel:
+	case <-time.After(patience):
+		t.Fatal("waited in vain")
+	}
+	return value
+}
+
+// lockTable keeps others from writing plants until unlock is called.
+func lockTable(t *testing.T, databaseURL string) (unlock func()) {
+	t.Helper()
+	conn, err := openTable(t, databaseURL).Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	exec := func(statement string) {
+		if _, err := conn.ExecContext(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if strings.HasPrefix(databaseURL, "sqlite:") {
+		exec("BEGIN IMMEDIATE")
+	} else {
+		exec("BEGIN; LOCK TABLE plants IN ACCESS EXCLUSIVE MODE")
+	}
+	return func() {
+		exec("ROLLBACK")
+		if err := conn.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
