@@ -21,16 +21,19 @@ import (
 // @description	| 40004 | 400 | a required field is missing, or a field has the wrong JSON type, null included |
 // @description	| 40005 | 400 | an id is not an int64 integer literal |
 // @description	| 40006 | 400 | a text is outside its limits |
+// @description	| 40007 | 400 | a parameter of the path or the query, or a conditional header, is not valid |
 // @description	| 41301 | 400 | the body is too large: more than 64 KiB, where the operator has set nothing else |
-// @description	| 41501 | 400 | the Content-Type is not JSON in UTF-8, or there is a Content-Encoding |
+// @description	| 41501 | 400 | the Content-Type is not JSON in UTF-8, or what the operation takes instead, or there is a Content-Encoding |
 // @description	| 40101 | 401 | no bearer token |
 // @description	| 40102 | 401 | the bearer token is not valid |
+// @description	| 40401 | 404 | no such plant |
 // @description	| 40402 | 404 | no such path |
 // @description	| 40501 | 405 | the path has no such method; the Allow header has those there are |
 // @description	| 40901 | 409 | the id is taken by a plant with other content, which is left as it is |
 // @description	| 40902 | 409 | the id is taken by a plant with the same content: an earlier attempt has stored it |
+// @description	| 41201 | 412 | If-Match or If-None-Match does not hold; nothing was written |
 // @description	| 50001 | 500 | a fault of the service; the message has the request id |
-// @description	| 50301 | 503 | too many writes are waiting; nothing was stored: try again later |
+// @description	| 50301 | 503 | too much is waiting; nothing was stored: try again later |
 // @description	| 50302 | 503 | the database cannot be reached in time; the outcome of a write is unknown: retry with the same id |
 // @license.name	MIT
 // @license.url	https://opensource.org/license/mit

@@ -40,6 +40,7 @@ func build(ctx context.Context, folder string) (programs, error) {
 // migrate makes the table that all contenders write to.
 func (p programs) migrate(ctx context.Context, databaseURL string) error {
 	cmd := exec.CommandContext(ctx, p.plantstore, "migrate", "up")
+	cmd.Dir = filepath.Dir(p.plantstore) // without a configs/config.yaml
 	cmd.Env = []string{"DATABASE_URL=" + databaseURL}
 	if output, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("plantstore migrate up: %w\n%s", err, output)

@@ -62,7 +62,7 @@ func newRoot(environ []string) *cobra.Command {
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
 	settings.register(root.PersistentFlags())
-	root.AddCommand(serve, newMigrate(settings), newHealthcheck(settings), newVersion())
+	root.AddCommand(serve, newMigrate(settings), newSearchIndex(settings), newHealthcheck(settings), newVersion())
 	return root
 }
 

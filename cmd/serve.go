@@ -73,6 +73,7 @@ func serve(ctx context.Context, cfg *config.Config, stdout, stderr io.Writer) (e
 		Health:       health,
 		Verify:       middleware.NewStaticTokens(tokens).Verify,
 		MaxBodyBytes: cfg.Server.MaxBodyBytes,
+		Bulk:         routes.Bulk{MaxBodyBytes: cfg.Bulk.MaxBodyBytes, Timeout: cfg.Bulk.Timeout},
 	})
 	listener, err := net.Listen("tcp", net.JoinHostPort(cfg.Server.Host, strconv.Itoa(cfg.Server.Port)))
 	if err != nil {
@@ -124,8 +125,8 @@ func newServer(cfg *config.Config, handler http.Handler, log *zap.Logger) *http.
 // drain stops server: unready first, so that load balancers look elsewhere, then
 // deaf to new connections, and silent when the last request has its answer.
 func drain(cfg *config.Config, server *http.Server, health *controllers.Health, log *zap.Logger) error {
-	log.Info("stopping", zap.Duration("delay", cfg.Server.ShutdownDelay), zap.Duration("timeout", cfg.Server.ShutdownTimeout))
 	health.Drain()
+	log.Info("stopping", zap.Duration("delay", cfg.Server.ShutdownDelay), zap.Duration("timeout", cfg.Server.ShutdownTimeout))
 	time.Sleep(cfg.Server.ShutdownDelay)
 	ctx, cancel := context.WithTimeout(context.Background(), cfg.Server.ShutdownTimeout)
 	defer cancel()

@@ -12,6 +12,7 @@ type Config struct {
 	Server   Server   `mapstructure:"server"`
 	Database Database `mapstructure:"database"`
 	Writes   Writes   `mapstructure:"writes"`
+	Bulk     Bulk     `mapstructure:"bulk"`
 	Auth     Auth     `mapstructure:"auth"`
 	Log      Log      `mapstructure:"log"`
 }
@@ -52,6 +53,12 @@ type Writes struct {
 	Flushers int `mapstructure:"flushers"`
 	MaxBatch int `mapstructure:"max_batch"`
 	Queue    int `mapstructure:"queue"`
+}
+
+// Bulk configures imports and exports.
+type Bulk struct {
+	MaxBodyBytes int64         `mapstructure:"max_body_bytes"`
+	Timeout      time.Duration `mapstructure:"timeout"`
 }
 
 // Auth configures who may come in.

@@ -47,6 +47,7 @@ func TestDefaults(t *testing.T) {
 			StartTimeout: 30 * time.Second, SlowQuery: 200 * time.Millisecond,
 		},
 		Writes: config.Writes{Flushers: 1, MaxBatch: 512, Queue: 4096},
+		Bulk:   config.Bulk{MaxBodyBytes: 1 << 30, Timeout: 15 * time.Minute},
 		Auth:   config.Auth{Tokens: []string{}},
 		Log:    config.Log{Level: "info", Format: "auto"},
 	}
@@ -76,8 +77,12 @@ func TestEveryFieldHasAKey(t *testing.T) {
 	}
 	walk(reflect.TypeFor[config.Config](), "")
 	for _, key := range keys {
-		name := key[strings.LastIndex(key, ".")+1:]
-		line := regexp.MustCompile(`(?m)^ *` + name + `: (.+) # .+$`).FindStringSubmatch(string(configs.Defaults))
+		section, name, nested := strings.Cut(key, ".")
+		pattern := `(?m)^` + section + `: (.+) # .+$`
+		if nested {
+			pattern = `(?m)^` + section + `:\n(?:  .*\n)*?  ` + name + `: (.+?) # .+$`
+		}
+		line := regexp.MustCompile(pattern).FindStringSubmatch(string(configs.Defaults))
 		if line == nil {
 			t.Errorf("%s has no line with a default and a comment in configs/config.yaml", key)
 			continue

@@ -46,6 +46,8 @@ func (c *Config) validate(databaseNamed bool) error {
 		{"writes.flushers", c.Writes.Flushers >= 1, "be at least 1"},
 		{"writes.max_batch", c.Writes.MaxBatch >= 1, "be at least 1"},
 		{"writes.queue", c.Writes.Queue >= 1, "be at least 1"},
+		{"bulk.max_body_bytes", c.Bulk.MaxBodyBytes >= 1, "be at least 1"},
+		{"bulk.timeout", c.Bulk.Timeout > 0, "be longer than 0s"},
 		{"auth.tokens", allTokens(c.Auth.Tokens, bearerToken.MatchString), "have only tokens of letters, digits and -._~+/, with = at the end"},
 		{"auth.tokens", !production || allTokens(c.Auth.Tokens, isStrong), fmt.Sprintf(
 			"have only random tokens of at least %d characters in production, none of them a development token: openssl rand -hex 32 makes one", MinTokenLength)},

@@ -8,6 +8,7 @@ import (
 	"mime"
 	"net/http"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/gin-gonic/gin"
@@ -27,12 +28,14 @@ import (
 // Fields that may be absent, and required ones whose zero value is allowed, must
 // be pointers. An error tells the client which field is at fault, or the byte at
 // which the JSON is.
-func bindJSON(c *gin.Context, v any) error {
+//
+// The body may be of type application/json, or of another JSON type in types.
+func bindJSON(c *gin.Context, v any, types ...string) error {
 	body, err := readBody(c.Request)
 	if err != nil {
 		return bodyError(err)
 	}
-	if err := checkContentType(c.Request.Header); err != nil {
+	if _, err := contentType(c.Request.Header, append(types, "application/json")...); err != nil {
 		return err
 	}
 	if err := decodeJSON(body, v); err != nil {
@@ -60,21 +63,25 @@ func bodyError(err error) error {
 	return problemf(codeMalformed, "body ended early or was badly framed: send as many bytes as announced, in time")
 }
 
-// checkContentType accepts JSON in UTF-8, said or unsaid.
-func checkContentType(header http.Header) error {
+// contentType returns which of accepted a body has, said in UTF-8 or not said: it
+// is the last of them where there is no Content-Type.
+func contentType(header http.Header, accepted ...string) (string, error) {
 	if len(header["Content-Encoding"]) > 0 {
-		return problemf(codeContentType, "Content-Encoding is not supported: send the JSON as it is")
+		return "", problemf(codeContentType, "Content-Encoding is not supported: send the body as it is")
 	}
 	types := header["Content-Type"]
-	if len(types) == 0 || len(types) == 1 && types[0] == "application/json" {
-		return nil
+	if len(types) == 0 {
+		return accepted[len(accepted)-1], nil
+	}
+	if len(types) == 1 && slices.Contains(accepted, types[0]) {
+		return types[0], nil
 	}
 	kind, params, err := mime.ParseMediaType(types[0])
 	charset, hasCharset := params["charset"]
-	if len(types) > 1 || err != nil || kind != "application/json" || hasCharset && !strings.EqualFold(charset, "utf-8") {
-		return problemf(codeContentType, "Content-Type must be application/json, in UTF-8")
+	if len(types) > 1 || err != nil || !slices.Contains(accepted, kind) || hasCharset && !strings.EqualFold(charset, "utf-8") {
+		return "", problemf(codeContentType, "Content-Type must be %s, in UTF-8", strings.Join(accepted, " or "))
 	}
-	return nil
+	return kind, nil
 }
 
 // errNull refuses null, which the decoder would take for an absent value.
@@ -82,12 +89,27 @@ var errNull = errors.New("null")
 
 // refuseNull is called for every value of a document before the decoder's own
 // way with it.
-var refuseNull = json.UnmarshalFromFunc(func(dec *jsontext.Decoder, _ any) error {
-	if dec.PeekKind() == jsontext.KindNull {
+var refuseNull = json.UnmarshalFromFunc(func(dec *jsontext.Decoder, v any) error {
+	if _, ok := v.(*nullableText); !ok && dec.PeekKind() == jsontext.KindNull {
 		return errNull
 	}
 	return errors.ErrUnsupported // the decoder goes on by itself
 })
+
+// nullableText is a text that may be absent, null, or there.
+type nullableText struct {
+	given bool
+	text  *string // nil where it was null
+}
+
+// UnmarshalJSONFrom is called where the text is there or null.
+func (t *nullableText) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
+	t.given = true
+	if dec.PeekKind() == jsontext.KindNull {
+		return dec.SkipValue()
+	}
+	return json.UnmarshalDecode(dec, &t.text)
+}
 
 var (
 	strict       = json.RejectUnknownMembers(true)
@@ -167,11 +189,13 @@ func checkRequired(v any) error {
 	return problemf(codeMissingOrType, "%s is required", name)
 }
 
-// fieldName returns the name at the end of pointer, quoted where it is not one
-// that a client is likely to have meant, and cut where it is long.
-func fieldName(pointer jsontext.Pointer) string {
+// fieldName returns the name at the end of pointer.
+func fieldName(pointer jsontext.Pointer) string { return oddName(pointer.LastToken()) }
+
+// oddName returns a name that a client has made up: quoted where it is not one
+// that it is likely to have meant, and cut where it is long.
+func oddName(name string) string {
 	const longest = 64
-	name := pointer.LastToken()
 	if runes := []rune(name); len(runes) > longest {
 		name = string(runes[:longest]) + "…"
 	}

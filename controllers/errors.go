@@ -22,12 +22,15 @@ const (
 	codeMissingOrType   = 40004 // a required field is missing, or one has the wrong JSON type
 	codeNotInt64        = 40005
 	codeTextLimits      = 40006
+	codeParameter       = 40007 // in the path, the query, or a conditional header
 	codeNoToken         = 40101
 	codeInvalidToken    = 40102
+	codeNoPlant         = 40401
 	codeNoPath          = 40402
 	codeMethod          = 40501
 	codeIDTaken         = 40901 // by other content
 	codeIDTakenSame     = 40902 // by the same content
+	codeCondition       = 41201
 	codeBodyTooLarge    = 41301
 	codeContentType     = 41501
 	codeInternal        = 50001
@@ -74,14 +77,25 @@ func Errors(log *zap.Logger) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		c.Next()
 		last := c.Errors.Last()
-		if last == nil || c.Writer.Written() {
+		if last == nil {
 			return
+		}
+		if c.Writer.Written() {
+			// The client, if it is still there, must not take a part for the whole.
+			if c.Request.Context().Err() == nil {
+				log.Error("answer broken off", zap.String("request_id", middleware.RequestIDOf(c)), zap.Error(last.Err))
+			}
+			panic(http.ErrAbortHandler)
 		}
 		if errors.Is(last.Err, context.Canceled) && c.Request.Context().Err() != nil {
 			c.Status(statusClientGone)
 			return
 		}
 		body := describe(c, last.Err)
+		if refused, ok := errors.AsType[*importRefused](last.Err); ok {
+			answer(c, status(body.Code), ImportError{Code: body.Code, Message: body.Message, Report: refused.report})
+			return
+		}
 		if body.Code >= 50000 {
 			log.Error("request failed",
 				zap.String("request_id", middleware.RequestIDOf(c)),
@@ -115,13 +129,20 @@ func describe(c *gin.Context, err error) Error {
 	if large, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return Error{codeBodyTooLarge, fmt.Sprintf("body is larger than %d bytes", large.Limit)}
 	}
+	if refused, ok := errors.AsType[*importRefused](err); ok {
+		return Error{refused.report.Errors[0].Code, refused.Error()}
+	}
 	switch {
+	case errors.Is(err, models.ErrNotFound):
+		return Error{codeNoPlant, "no such plant"}
+	case errors.Is(err, models.ErrCondition):
+		return Error{codeCondition, "If-Match or If-None-Match does not hold: the plant has changed, or is there, or is gone; get it again"}
 	case errors.Is(err, middleware.ErrNoToken):
 		return Error{codeNoToken, "no bearer token: send the header Authorization: Bearer <token>"}
 	case errors.Is(err, middleware.ErrInvalidToken):
 		return Error{codeInvalidToken, "the bearer token is not valid: it is unknown, revoked, expired or malformed"}
 	case errors.Is(err, models.ErrOverloaded):
-		return Error{codeOverloaded, "too many writes are waiting, and nothing was stored: try again later"}
+		return Error{codeOverloaded, "too much is waiting, and nothing was stored: try again later"}
 	case errors.Is(err, models.ErrUnavailable):
 		return Error{codeDatabaseTimeout, "the database cannot be reached in time; the outcome of a write is unknown: " +
 			"retry with the same id, and error 40902 tells that it was stored"}

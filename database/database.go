@@ -33,21 +33,42 @@ type Options struct {
 	Logger    *zap.Logger
 }
 
-// DB is an open database. Its GORM handle is safe for concurrent use.
+// DB is an open database, or a transaction in one. Its GORM handle is for
+// writes, and for reads that must see them; [DB.Reads] is for all others. Both
+// are safe for concurrent use, but not in a transaction.
 type DB struct {
 	*gorm.DB
-	pool    *sql.DB
-	dialect dialect
+	reads          *gorm.DB
+	pool, readPool *sql.DB // the same one on PostgreSQL
+	conn           connection
+	dialect        dialect
+}
+
+// connection is what runs statements: the pool, or a transaction.
+type connection interface {
+	PrepareContext(ctx context.Context, query string) (*sql.Stmt, error)
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
 // dialect is what this package must know of one kind of database.
 type dialect interface {
-	// open returns the pool, without connecting, and GORM's dialector for it.
-	open(Options) (*sql.DB, gorm.Dialector, error)
+	// open returns the pools for writes and for reads, without connecting.
+	open(Options) (pool, readPool *sql.DB, err error)
+	// dialector returns GORM's dialector for a pool.
+	dialector(pool *sql.DB) gorm.Dialector
 	// migrations returns goose's settings for this database.
 	migrations() migrationSettings
 	// insertNew is [DB.InsertNew]; the first column is the key.
-	insertNew(ctx context.Context, pool *sql.DB, table string, columns []Column) ([]int64, error)
+	insertNew(ctx context.Context, conn connection, table string, columns []Column) ([]int64, error)
+	// load is [DB.Load].
+	load(ctx context.Context, pool *sql.DB, table string, columns []string, keep bool, next func() ([]any, error)) (int64, error)
+	// after is [DB.After].
+	after(column, value string) string
+	// contains is [DB.Contains].
+	contains(column string) string
+	// searchIndexes are the statements that make and drop the indexes of
+	// [DB.CreateSearchIndexes].
+	searchIndexes() (create, drop []string)
 }
 
 // Open connects to the database that o.URL names. A SQLite file that does not
@@ -60,14 +81,26 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	pool, dialector, err := d.open(o)
+	pool, readPool, err := d.open(o)
 	if err != nil {
 		return nil, err
 	}
+	db := &DB{pool: pool, readPool: readPool, conn: pool, dialect: d}
 	if err := waitFor(ctx, pool, o); err != nil {
-		return nil, errors.Join(err, pool.Close())
+		return nil, errors.Join(err, db.Close())
 	}
-	handle, err := gorm.Open(dialector, &gorm.Config{
+	if db.DB, err = db.handle(pool, o); err == nil {
+		db.reads, err = db.handle(readPool, o)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open the database: %w", err), db.Close())
+	}
+	return db, nil
+}
+
+// handle returns GORM's handle on pool.
+func (db *DB) handle(pool *sql.DB, o Options) (*gorm.DB, error) {
+	return gorm.Open(db.dialect.dialector(pool), &gorm.Config{
 		Logger: queryLogger{log: o.Logger, slow: o.SlowQuery},
 		// One statement is a transaction already.
 		SkipDefaultTransaction: true,
@@ -76,10 +109,31 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 		// what is read later.
 		NowFunc: func() time.Time { return time.Now().UTC().Truncate(time.Microsecond) },
 	})
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("open the database: %w", err), pool.Close())
-	}
-	return &DB{DB: handle, pool: pool, dialect: d}, nil
+}
+
+// Reads returns the handle for reads, which never wait for a write.
+func (db *DB) Reads(ctx context.Context) *gorm.DB { return db.reads.WithContext(ctx) }
+
+// Transaction runs do in a transaction, which is committed when do returns nil
+// and undone otherwise.
+func (db *DB) Transaction(ctx context.Context, do func(tx *DB) error) error {
+	return db.WithContext(ctx).Transaction(func(handle *gorm.DB) error {
+		tx := *db
+		tx.DB = handle
+		tx.conn = handle.Statement.ConnPool
+		return do(&tx)
+	})
+}
+
+// After returns the SQL of a time that moves a column forward: value, or the
+// next moment after column's where value is not later.
+func (db *DB) After(column, value string) string { return db.dialect.after(column, value) }
+
+// Contains returns a condition and its argument that hold where column, a text,
+// has part in it. ASCII letters match in any case; how far others do is up to the
+// database: PostgreSQL goes by its locale, SQLite takes them as they are.
+func (db *DB) Contains(column, part string) (condition, argument string) {
+	return db.dialect.contains(column), "%" + strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`).Replace(part) + "%"
 }
 
 // Ping reports whether the database answers.
@@ -89,7 +143,12 @@ func (db *DB) Ping(ctx context.Context) error { return db.pool.PingContext(ctx) 
 func (db *DB) Writers() int { return db.pool.Stats().MaxOpenConnections }
 
 // Close waits for the running queries and closes every connection.
-func (db *DB) Close() error { return db.pool.Close() }
+func (db *DB) Close() error {
+	if db.readPool == db.pool {
+		return db.pool.Close()
+	}
+	return errors.Join(db.readPool.Close(), db.pool.Close())
+}
 
 func dialectOf(url string) (dialect, error) {
 	scheme, rest, _ := strings.Cut(url, ":")

@@ -48,6 +48,12 @@ func IsUnavailable(err error) bool {
 	return false
 }
 
+// IsDuplicate reports whether err means that a key is taken.
+func IsDuplicate(err error) bool {
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && pg.Code == "23505" // unique_violation
+}
+
 // isTransientState tells from a SQLSTATE whether the server may do later what it
 // refused now. Appendix A of PostgreSQL's manual lists the states.
 func isTransientState(state string) bool {

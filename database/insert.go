@@ -32,5 +32,15 @@ func SameInAll(name, kind string, value any) Column {
 // Callers that insert at the same time must have their keys in ascending order,
 // or PostgreSQL may have to break a deadlock.
 func (db *DB) InsertNew(ctx context.Context, table string, key Column, others ...Column) ([]int64, error) {
-	return db.dialect.insertNew(ctx, db.pool, table, append([]Column{key}, others...))
+	return db.dialect.insertNew(ctx, db.conn, table, append([]Column{key}, others...))
+}
+
+// Load inserts many rows into table, all of them or none, as fast as the database
+// can: next returns the values of a row, in the order of columns, or nil after the
+// last. It returns how many there were. Unless keep is set, none stays. It fails
+// with errors.ErrUnsupported, before it asks for a row, where the database has no
+// better way than InsertNew; and with an error for which IsDuplicate holds where
+// a key is taken.
+func (db *DB) Load(ctx context.Context, table string, columns []string, keep bool, next func() ([]any, error)) (int64, error) {
+	return db.dialect.load(ctx, db.pool, table, columns, keep, next)
 }

@@ -18,7 +18,7 @@ import (
 
 type postgresDialect struct{}
 
-func (postgresDialect) open(o Options) (*sql.DB, gorm.Dialector, error) {
+func (postgresDialect) open(o Options) (pool, readPool *sql.DB, err error) {
 	config, err := pgx.ParseConfig(o.URL)
 	if err != nil {
 		// The parser's own message repeats parts of the URL.
@@ -33,11 +33,15 @@ func (postgresDialect) open(o Options) (*sql.DB, gorm.Dialector, error) {
 	}
 	config.RuntimeParams["client_encoding"] = "UTF8"
 
-	pool := stdlib.OpenDB(*config, stdlib.OptionAfterConnect(prepareConnection))
+	pool = stdlib.OpenDB(*config, stdlib.OptionAfterConnect(prepareConnection))
 	pool.SetMaxOpenConns(o.MaxConnections)
 	pool.SetMaxIdleConns(o.MaxConnections)
 	pool.SetConnMaxIdleTime(5 * time.Minute)
-	return pool, postgresDialector{&postgres.Dialector{Config: &postgres.Config{Conn: pool}}}, nil
+	return pool, pool, nil
+}
+
+func (postgresDialect) dialector(pool *sql.DB) gorm.Dialector {
+	return postgresDialector{&postgres.Dialector{Config: &postgres.Config{Conn: pool}}}
 }
 
 // postgresDialector is GORM's, but that it keeps values out of the log: it shows
@@ -71,7 +75,7 @@ func (postgresDialect) migrations() migrationSettings {
 
 // insertNew sends each column as an array: one statement text, which pgx prepares
 // once on each connection, serves any number of rows.
-func (postgresDialect) insertNew(ctx context.Context, pool *sql.DB, table string, columns []Column) (_ []int64, err error) {
+func (postgresDialect) insertNew(ctx context.Context, conn connection, table string, columns []Column) (_ []int64, err error) {
 	var names, selected, arrays, aliases []string
 	values := make([]any, len(columns))
 	for i, c := range columns {
@@ -84,7 +88,7 @@ func (postgresDialect) insertNew(ctx context.Context, pool *sql.DB, table string
 		}
 	}
 	list := func(of []string) string { return strings.Join(of, ", ") }
-	rows, err := pool.QueryContext(ctx, fmt.Sprintf(
+	rows, err := conn.QueryContext(ctx, fmt.Sprintf(
 		"INSERT INTO %s (%s) SELECT %s FROM unnest(%s) AS r(%s) ON CONFLICT (%s) DO NOTHING RETURNING %[6]s",
 		table, list(names), list(selected), list(arrays), list(aliases), names[0]), values...)
 	if err != nil {
@@ -100,4 +104,47 @@ func (postgresDialect) insertNew(ctx context.Context, pool *sql.DB, table string
 		inserted = append(inserted, key)
 	}
 	return inserted, rows.Err()
+}
+
+// load copies the rows in PostgreSQL's binary format.
+func (postgresDialect) load(
+	ctx context.Context, pool *sql.DB, table string, columns []string, keep bool, next func() ([]any, error),
+) (rows int64, err error) {
+	conn, err := pool.Conn(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, conn.Close()) }()
+	err = conn.Raw(func(driver any) error {
+		tx, err := driver.(*stdlib.Conn).Conn().Begin(ctx)
+		if err != nil {
+			return err
+		}
+		defer tx.Rollback(context.WithoutCancel(ctx)) //nolint:errcheck // after the commit, it does nothing
+		rows, err = tx.CopyFrom(ctx, pgx.Identifier{table}, columns, pgx.CopyFromFunc(next))
+		if err != nil || !keep {
+			return err
+		}
+		return tx.Commit(ctx)
+	})
+	return rows, err
+}
+
+func (postgresDialect) after(column, value string) string {
+	return fmt.Sprintf("GREATEST(CAST(%s AS timestamptz), %s + interval '1 microsecond')", value, column)
+}
+
+func (postgresDialect) contains(column string) string { return column + " ILIKE ?" }
+
+func (postgresDialect) searchIndexes() (create, drop []string) {
+	create = []string{
+		"CREATE EXTENSION IF NOT EXISTS pg_trgm",
+		"CREATE INDEX CONCURRENTLY IF NOT EXISTS plants_name_trgm ON plants USING gin (name gin_trgm_ops)",
+		"CREATE INDEX CONCURRENTLY IF NOT EXISTS plants_tag ON plants (tag, id)",
+	}
+	drop = []string{
+		"DROP INDEX CONCURRENTLY IF EXISTS plants_name_trgm",
+		"DROP INDEX CONCURRENTLY IF EXISTS plants_tag",
+	}
+	return create, drop
 }

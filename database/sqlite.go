@@ -22,21 +22,34 @@ import (
 // sqliteDialect is a SQLite database in the file path.
 type sqliteDialect struct{ path string }
 
-func (d sqliteDialect) open(o Options) (*sql.DB, gorm.Dialector, error) {
+// readers is how many connections read a SQLite database at the same time, beside
+// the one that writes.
+const readers = 4
+
+func (d sqliteDialect) open(o Options) (pool, readPool *sql.DB, err error) {
 	if d.path == "" || d.path == ":memory:" {
 		return nil, nil, errors.New("the database URL names no file: sqlite:data/plantstore.db")
 	}
 	if err := d.ensureFile(); err != nil {
 		return nil, nil, err
 	}
-	pool, err := sql.Open(sqlite.DriverName, dataSourceName(d.path, o.Timeout))
-	if err != nil {
+	name := dataSourceName(d.path, o.Timeout)
+	if pool, err = sql.Open(sqlite.DriverName, name); err != nil {
 		return nil, nil, fmt.Errorf("open %s: %w", d.path, err)
 	}
 	// SQLite has one writer at a time. Waiting for a turn in the pool's queue is
 	// fair and costs nothing; waiting for SQLite's own lock is polling.
 	pool.SetMaxOpenConns(1)
-	return pool, sqliteDialector{&sqlite.Dialector{Conn: pool}}, nil
+	if readPool, err = sql.Open(sqlite.DriverName, name+"&_pragma=query_only(1)"); err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("open %s: %w", d.path, err), pool.Close())
+	}
+	readPool.SetMaxOpenConns(readers)
+	readPool.SetMaxIdleConns(readers)
+	return pool, readPool, nil
+}
+
+func (sqliteDialect) dialector(pool *sql.DB) gorm.Dialector {
+	return sqliteDialector{&sqlite.Dialector{Conn: pool}}
 }
 
 // sqliteDialector is GORM's, but that it keeps values out of the log: it shows
@@ -144,17 +157,24 @@ func (d sqliteDialect) migrations() migrationSettings {
 }
 
 // insertNew runs a prepared statement for each row, in one transaction.
-func (sqliteDialect) insertNew(ctx context.Context, pool *sql.DB, table string, columns []Column) (_ []int64, err error) {
+func (d sqliteDialect) insertNew(ctx context.Context, conn connection, table string, columns []Column) (_ []int64, err error) {
+	if pool, ok := conn.(*sql.DB); ok {
+		tx, err := pool.BeginTx(ctx, nil)
+		if err != nil {
+			return nil, err
+		}
+		defer tx.Rollback() //nolint:errcheck // after the commit, it does nothing
+		inserted, err := d.insertNew(ctx, tx, table, columns)
+		if err != nil {
+			return nil, err
+		}
+		return inserted, tx.Commit()
+	}
 	names := make([]string, len(columns))
 	for i, c := range columns {
 		names[i] = c.name
 	}
-	tx, err := pool.BeginTx(ctx, nil)
-	if err != nil {
-		return nil, err
-	}
-	defer tx.Rollback() //nolint:errcheck // after the commit, it does nothing
-	insert, err := tx.PrepareContext(ctx, fmt.Sprintf("INSERT INTO %s (%s) VALUES (?%s) ON CONFLICT (%s) DO NOTHING",
+	insert, err := conn.PrepareContext(ctx, fmt.Sprintf("INSERT INTO %s (%s) VALUES (?%s) ON CONFLICT (%s) DO NOTHING",
 		table, strings.Join(names, ", "), strings.Repeat(", ?", len(columns)-1), names[0]))
 	if err != nil {
 		return nil, err
@@ -177,7 +197,27 @@ func (sqliteDialect) insertNew(ctx context.Context, pool *sql.DB, table string, 
 			inserted = append(inserted, values[0].(int64))
 		}
 	}
-	return inserted, tx.Commit()
+	return inserted, nil
+}
+
+// load does not gain anything here: a statement costs no round trip.
+func (sqliteDialect) load(context.Context, *sql.DB, string, []string, bool, func() ([]any, error)) (int64, error) {
+	return 0, errors.ErrUnsupported
+}
+
+// after has the next millisecond for the next moment, which is what SQLite can
+// count in, in the form that the driver writes times: without zeros at the end.
+func (sqliteDialect) after(column, value string) string {
+	return fmt.Sprintf("CASE WHEN %[1]s < %[2]s THEN %[2]s ELSE "+
+		"rtrim(rtrim(strftime('%%Y-%%m-%%d %%H:%%M:%%f', %[1]s, '+0.001 seconds'), '0'), '.') || '+00:00' END", column, value)
+}
+
+func (sqliteDialect) contains(column string) string { return column + ` LIKE ? ESCAPE '\'` }
+
+// searchIndexes has none for parts of names: a scan reads a million of them in
+// well under a second.
+func (sqliteDialect) searchIndexes() (create, drop []string) {
+	return []string{"CREATE INDEX IF NOT EXISTS plants_tag ON plants (tag, id)"}, []string{"DROP INDEX IF EXISTS plants_tag"}
 }
 
 // fileLocker is goose's lock on a SQLite database.

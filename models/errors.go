@@ -14,6 +14,12 @@ import (
 // in time. The outcome of a write is then unknown: it may have been stored.
 var ErrUnavailable = errors.New("the database is unavailable")
 
+// ErrNotFound says that there is no such row.
+var ErrNotFound = errors.New("not found")
+
+// ErrCondition says that a [Condition] does not hold. Nothing was written.
+var ErrCondition = errors.New("the condition does not hold")
+
 // InvalidError says that a value breaks a rule of its model.
 type InvalidError struct {
 	Field  string // as clients name it, such as "name"

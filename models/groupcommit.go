@@ -27,6 +27,7 @@ type groupCommit[T any] struct {
 	maxBatch int
 	queue    chan *pending[T]
 	flushers sync.WaitGroup
+	done     sync.Pool // of *pending[T], to be used again
 
 	mu     sync.RWMutex // guards closed, and the closing of queue
 	closed bool
@@ -69,11 +70,18 @@ func newGroupCommit[T any](
 // and fails with the cause. The queue is in order of arrival and a batch ends
 // when the first of its items is due, so that do needs no timer of its own.
 func (g *groupCommit[T]) do(ctx context.Context, item T) error {
-	p := &pending[T]{ctx: ctx, item: item, due: time.Now().Add(g.timeout), outcome: make(chan error, 1)}
-	if err := g.enqueue(p); err != nil {
-		return err
+	p, ok := g.done.Get().(*pending[T])
+	if !ok {
+		p = &pending[T]{outcome: make(chan error, 1)}
 	}
-	return <-p.outcome
+	p.ctx, p.item, p.due = ctx, item, time.Now().Add(g.timeout)
+	err := g.enqueue(p)
+	if err == nil {
+		err = <-p.outcome
+	}
+	*p = pending[T]{outcome: p.outcome} // holds on to nothing
+	g.done.Put(p)
+	return err
 }
 
 func (g *groupCommit[T]) enqueue(p *pending[T]) error {

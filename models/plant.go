@@ -23,7 +23,8 @@ type Plant struct {
 	Name string
 	// Tag is nil when the plant has none, which is not the same as an empty tag.
 	Tag *string
-	// CreatedAt and UpdatedAt are set by GORM, in UTC, to the microsecond.
+	// CreatedAt and UpdatedAt are set by the store, to the microsecond. Every
+	// write moves UpdatedAt forward, which makes it the version of the row.
 	CreatedAt time.Time
 	UpdatedAt time.Time
 }

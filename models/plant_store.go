@@ -12,8 +12,14 @@ import (
 // PlantStore keeps plants in a database. It is safe for concurrent use.
 type PlantStore struct {
 	db      *database.DB
+	timeout time.Duration
 	inserts *groupCommit[*Plant]
+	bulk    chan struct{} // holds one for each import and export that runs
 }
+
+// maxBulk is how many imports and exports may run at the same time: each of them
+// occupies a connection for as long as its client likes.
+const maxBulk = 2
 
 // WriteOptions says how a store gathers writes that come at the same time.
 type WriteOptions struct {
@@ -31,7 +37,7 @@ type WriteOptions struct {
 // NewPlantStore returns a store on db, whose schema must be migrated. It must be
 // closed before db is.
 func NewPlantStore(db *database.DB, o WriteOptions) *PlantStore {
-	s := &PlantStore{db: db}
+	s := &PlantStore{db: db, timeout: o.Timeout, bulk: make(chan struct{}, maxBulk)}
 	s.inserts = newGroupCommit(min(o.Flushers, db.Writers()), o.MaxBatch, o.Queue, o.Timeout, s.insert)
 	return s
 }
@@ -59,7 +65,7 @@ func (s *PlantStore) Create(ctx context.Context, p *Plant) error {
 // insert writes a batch of plants and returns the outcome of each.
 func (s *PlantStore) insert(ctx context.Context, batch []*Plant) []error {
 	outcomes := make([]error, len(batch))
-	err := s.insertBatch(ctx, batch, outcomes)
+	err := insertPlants(ctx, s.db, batch, outcomes)
 	switch {
 	case err == nil:
 	case len(batch) == 1 || database.IsUnavailable(err):
@@ -75,9 +81,9 @@ func (s *PlantStore) insert(ctx context.Context, batch []*Plant) []error {
 	return outcomes
 }
 
-// insertBatch writes a batch in one transaction and fills in the outcome of each
+// insertPlants writes a batch with one statement and fills in the outcome of each
 // plant, or fails as a whole.
-func (s *PlantStore) insertBatch(ctx context.Context, batch []*Plant, outcomes []error) error {
+func insertPlants(ctx context.Context, db *database.DB, batch []*Plant, outcomes []error) error {
 	// By ascending id, as InsertNew asks; of two with the same id, the first wins.
 	order := make([]int, len(batch))
 	for i := range order {
@@ -87,7 +93,7 @@ func (s *PlantStore) insertBatch(ctx context.Context, batch []*Plant, outcomes [
 		return cmp.Or(cmp.Compare(batch[a].ID, batch[b].ID), cmp.Compare(a, b))
 	})
 
-	now := s.db.NowFunc()
+	now := db.NowFunc()
 	ids := make([]int64, 0, len(batch))
 	names, tags := make([]string, 0, len(batch)), make([]*string, 0, len(batch))
 	for n, i := range order {
@@ -97,7 +103,7 @@ func (s *PlantStore) insertBatch(ctx context.Context, batch []*Plant, outcomes [
 			ids, names, tags = append(ids, p.ID), append(names, p.Name), append(tags, p.Tag)
 		}
 	}
-	created, err := s.db.InsertNew(ctx, "plants", database.ColumnOf("id", "bigint", ids),
+	created, err := db.InsertNew(ctx, "plants", database.ColumnOf("id", "bigint", ids),
 		database.ColumnOf("name", "text", names), database.ColumnOf("tag", "text", tags),
 		database.SameInAll("created_at", "timestamptz", now), database.SameInAll("updated_at", "timestamptz", now))
 	if err != nil {
@@ -106,12 +112,12 @@ func (s *PlantStore) insertBatch(ctx context.Context, batch []*Plant, outcomes [
 	if len(created) == len(batch) {
 		return nil
 	}
-	return s.explainTaken(ctx, batch, order, created, outcomes)
+	return explainTaken(ctx, db, batch, order, created, outcomes)
 }
 
 // explainTaken fills in the outcomes of those plants in batch whose ids were
 // taken. created has the ids that were not.
-func (s *PlantStore) explainTaken(ctx context.Context, batch []*Plant, order []int, created []int64, outcomes []error) error {
+func explainTaken(ctx context.Context, db *database.DB, batch []*Plant, order []int, created []int64, outcomes []error) error {
 	holders := make(map[int64]*Plant, len(batch))
 	mine := make(map[int64]bool, len(created))
 	for _, id := range created {
@@ -130,7 +136,7 @@ func (s *PlantStore) explainTaken(ctx context.Context, batch []*Plant, order []i
 	}
 	var stored []Plant
 	if len(taken) > 0 {
-		if err := s.db.WithContext(ctx).Where("id IN ?", slices.Compact(taken)).Find(&stored).Error; err != nil {
+		if err := db.WithContext(ctx).Where("id IN ?", slices.Compact(taken)).Find(&stored).Error; err != nil {
 			return err
 		}
 	}
@@ -144,7 +150,9 @@ func (s *PlantStore) explainTaken(ctx context.Context, batch []*Plant, order []i
 			outcomes[i] = &ExistsError{ID: p.ID, Same: p.SameContent(holder)}
 		default:
 			// Deleted between the two statements: the id is free again.
-			outcomes[i] = s.insert(ctx, batch[i:i+1])[0]
+			if err := insertPlants(ctx, db, batch[i:i+1], outcomes[i:i+1]); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

@@ -5,6 +5,7 @@ package routes
 import (
 	"context"
 	"net/http"
+	"time"
 
 	"github.com/gin-gonic/gin"
 	"go.uber.org/zap"
@@ -21,6 +22,14 @@ type Options struct {
 	// Verify accepts or refuses a bearer token: see [middleware.Bearer].
 	Verify       func(ctx context.Context, token string) error
 	MaxBodyBytes int64
+	// Bulk limits imports and exports.
+	Bulk Bulk
+}
+
+// Bulk limits requests that move many plants.
+type Bulk struct {
+	MaxBodyBytes int64
+	Timeout      time.Duration // for the whole of a request
 }
 
 // New returns the handler of the whole service.
@@ -55,6 +64,15 @@ func New(o Options) http.Handler {
 	// For bearers of a token.
 	api := e.Group("/", middleware.Bearer(o.Verify), middleware.BodyLimit(o.MaxBodyBytes))
 	api.POST("/plants", o.Plants.Create)
+	get(api, "/plants", o.Plants.List)
+	get(api, "/plants/:id", o.Plants.Get)
+	api.PUT("/plants/:id", o.Plants.Put)
+	api.PATCH("/plants/:id", o.Plants.Patch)
+	api.DELETE("/plants/:id", o.Plants.Delete)
+
+	bulk := e.Group("/", middleware.Bearer(o.Verify), middleware.Deadline(o.Bulk.Timeout), middleware.BodyLimit(o.Bulk.MaxBodyBytes))
+	bulk.POST("/plants/import", o.Plants.Import)
+	bulk.GET("/plants/export", o.Plants.Export)
 
 	return e
 }

@@ -8,10 +8,12 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
 	"regexp"
+	"strings"
 
 	"github.com/swaggo/swag/v2/gen"
 )
@@ -58,8 +60,9 @@ func run(target string) error {
 type object = map[string]any
 
 // finish says in the document what no annotation can say: a request's body may
-// have no fields besides those named, each error code that a response names has
-// an example, and there is no document besides this one.
+// have no fields besides those named, whatever its media type, and which of them
+// may be null; an error is JSON, whatever a success is; each error code that a
+// response names has an example; and there is no document besides this one.
 func finish(text []byte) ([]byte, error) {
 	var document object
 	decoder := json.NewDecoder(bytes.NewReader(text))
@@ -74,12 +77,19 @@ func finish(text []byte) ([]byte, error) {
 	for _, operations := range document["paths"].(object) {
 		for _, operation := range operations.(object) {
 			if body, ok := operation.(object)["requestBody"].(object); ok {
+				shareSchema(body["content"].(object))
 				refuseUnknown(schemas, body)
 			}
-			for _, response := range operation.(object)["responses"].(object) {
+			for status, response := range operation.(object)["responses"].(object) {
+				if content, ok := response.(object)["content"].(object); ok && content[stream] != nil {
+					separate(content, strings.HasPrefix(status, "2"))
+				}
 				addExamples(response.(object), codes)
 			}
 		}
+	}
+	for _, schema := range schemas {
+		allowNull(schema.(object))
 	}
 
 	var out bytes.Buffer
@@ -88,6 +98,40 @@ func finish(text []byte) ([]byte, error) {
 	encoder.SetIndent("", "  ")
 	err := encoder.Encode(document)
 	return out.Bytes(), err
+}
+
+// stream is the media type of the answers that are no JSON documents.
+const stream = "application/x-ndjson"
+
+// separate leaves JSON out of the media types of a success, and all others out of
+// those of an error.
+func separate(content object, success bool) {
+	maps.DeleteFunc(content, func(media string, _ any) bool { return (media == "application/json") == success })
+}
+
+// shareSchema gives every media type of a body what swag gives one alone: the
+// schema, or, to streams, the example.
+func shareSchema(content object) {
+	if text, ok := content["text/plain"].(object); ok {
+		content[stream].(object)["example"] = text["schema"].(object)["example"]
+		delete(content, "text/plain")
+	}
+	if shared, ok := content["application/json"].(object); ok {
+		for media := range content {
+			content[media] = shared
+		}
+	}
+}
+
+// allowNull turns x-nullable, which OpenAPI 3.1 does not know, into a type.
+func allowNull(schema object) {
+	properties, _ := schema["properties"].(object)
+	for _, property := range properties {
+		if property := property.(object); property["x-nullable"] == true {
+			delete(property, "x-nullable")
+			property["type"] = []any{property["type"], "null"}
+		}
+	}
 }
 
 // refuseUnknown refuses unknown fields in the schemas of a request's body.

@@ -1,0 +1,232 @@
+package controllers
+
+import (
+	"bufio"
+	"encoding/csv"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/gin-gonic/gin"
+	"github.com/go-json-experiment/json"
+
+	"plantstore/middleware"
+	"plantstore/models"
+)
+
+// The media types of imports and exports.
+const (
+	typeNDJSON = "application/x-ndjson"
+	typeCSV    = "text/csv"
+)
+
+// ImportReport says what became of an import.
+type ImportReport struct {
+	// How many rows there were.
+	Rows int `json:"rows" binding:"required" minimum:"0" example:"5"`
+	// How many plants were new.
+	Created int `json:"created" binding:"required" minimum:"0" example:"4"`
+	// How many were there before, with the same name and tag.
+	Unchanged int `json:"unchanged" binding:"required" minimum:"0" example:"0"`
+	// How many rows were refused.
+	Refused int `json:"refused" binding:"required" minimum:"0" example:"1"`
+	// Whether the created plants were kept: not in a dry run, and not where a row was refused without mode=partial.
+	Stored bool `json:"stored" binding:"required" example:"true"`
+	// Why rows were refused, the first 1,000 of them, by their lines.
+	Errors []RowError `json:"errors" binding:"required"`
+} // @name ImportReport
+
+// RowError says why a row of an import was refused.
+type RowError struct {
+	// The line, from 1; in CSV, the header is line 1.
+	Line int `json:"line" binding:"required" minimum:"1" example:"3"`
+	// The error code, as that of an Error.
+	Code int32 `json:"error" binding:"required" format:"int32" example:"40005"`
+	// What was wrong, as in an Error.
+	Message string `json:"message" binding:"required" example:"id must be an integer literal"`
+} // @name RowError
+
+// ImportError is the Error of an import that refused a row, and so all of them.
+type ImportError struct {
+	// The code of the first row that was refused.
+	Code int32 `json:"error" binding:"required" format:"int32" example:"40005"`
+	// What was wrong with that row, and its line.
+	Message string `json:"message" binding:"required" example:"line 3: id must be an integer literal; nothing was stored"`
+	// What became of every row. Absent where the import was not read to its end.
+	Report *ImportReport `json:"report,omitzero"`
+} // @name ImportError
+
+// importRefused is the error of an import that refused rows and stored none.
+type importRefused struct{ report *ImportReport }
+
+func (e *importRefused) Error() string {
+	return fmt.Sprintf("line %d: %s; nothing was stored", e.report.Errors[0].Line, e.report.Errors[0].Message)
+}
+
+// Import stores many plants.
+//
+//	@Summary		Import plants
+//	@Description	A stream of plants: NDJSON, a NewPlant a line, or CSV with a header row of id, name and tag, in any order and tag if you like. An empty cell is no tag; a cell of ' is an empty one. Of a cell that begins with one or more ' before one of = + - @, or has nothing else than ', the first ' is taken away, as the export has put it there. A byte order mark is ignored in CSV.
+//	@Description
+//	@Description	All plants are stored, or none where a row is refused; with mode=partial, those that are not refused. A row whose id is taken by the same content is counted as unchanged, and is no error: an import whose answer was lost can be sent again as it was. The body may be much larger than that of other requests, a line may not.
+//	@ID				importPlants
+//	@Tags			plants
+//	@Accept			application/x-ndjson,text/csv
+//	@Produce		json
+//	@Param			mode	query		string			false	"What is stored when a row is refused: nothing (all), or the others (partial)"	Enums(all, partial)	default(all)
+//	@Param			dry_run	query		bool			false	"Store nothing, only report"	default(false)
+//	@Param			plants	body		string			true	"The plants"	example({"id":1001,"name":"Monstera deliciosa","tag":"houseplant"})
+//	@Success		200		{object}	ImportReport	"The import is on disk, as far as it is stored"
+//	@Failure		400		{object}	ImportError		"The request failed: 40001, 40002, 40003, 40004, 40005, 40006, 40007, 41301 or 41501"
+//	@Failure		401		{object}	Error			"No bearer token (40101), or one that is not valid (40102)"
+//	@Failure		409		{object}	ImportError		"The id of the first row that was refused is taken by a plant with other content (40901)"
+//	@Failure		500		{object}	Error			"A fault of the service (50001)"
+//	@Failure		503		{object}	Error			"Too many imports and exports are running (50301), or the database cannot be reached (50302)"
+//	@Header			all		{string}	X-Request-ID		"The id of the request: the client's, or a new one"
+//	@Header			401		{string}	WWW-Authenticate	"The challenge of RFC 6750"
+//	@Header			503		{integer}	Retry-After			"Seconds to wait before the next attempt"
+//	@Router			/plants/import [post]
+func (h *Plants) Import(c *gin.Context) {
+	query, err := queryOf(c, "mode", "dry_run")
+	if err != nil {
+		middleware.Fail(c, err)
+		return
+	}
+	mode, err := parseChoice(query, "mode", "all", "partial")
+	if err != nil {
+		middleware.Fail(c, err)
+		return
+	}
+	dryRun, err := parseChoice(query, "dry_run", "false", "true")
+	if err != nil {
+		middleware.Fail(c, err)
+		return
+	}
+	kind, err := contentType(c.Request.Header, typeCSV, typeNDJSON)
+	if err != nil {
+		middleware.Fail(c, err)
+		return
+	}
+	rows := readNDJSON
+	if kind == typeCSV {
+		rows = readCSV
+	}
+	done, err := h.store.Import(c.Request.Context(), rows(c.Request.Body), models.ImportOptions{Partial: mode == "partial", DryRun: dryRun == "true"})
+	if err != nil {
+		middleware.Fail(c, err)
+		return
+	}
+	report := newReport(c, done)
+	if done.NRefused > 0 && mode == "all" {
+		middleware.Fail(c, &importRefused{report})
+		return
+	}
+	answer(c, http.StatusOK, report)
+}
+
+func newReport(c *gin.Context, done models.ImportReport) *ImportReport {
+	report := &ImportReport{
+		Rows: done.Rows, Created: done.Created, Unchanged: done.Unchanged, Refused: done.NRefused, Stored: done.Stored,
+		Errors: make([]RowError, 0, len(done.Refused)),
+	}
+	slices.SortFunc(done.Refused, func(a, b models.ImportRow) int { return a.Line - b.Line })
+	for _, row := range done.Refused {
+		e := describe(c, row.Err)
+		report.Errors = append(report.Errors, RowError{Line: row.Line, Code: e.Code, Message: e.Message})
+	}
+	return report
+}
+
+// exportRow is a line of an export in NDJSON, which an import takes.
+type exportRow struct {
+	ID   int64   `json:"id"`
+	Name string  `json:"name"`
+	Tag  *string `json:"tag,omitzero"`
+}
+
+// Export answers with every plant.
+//
+//	@Summary		Export plants
+//	@Description	Every plant, by ascending id, as they are at one moment: in NDJSON, a NewPlant a line, or in CSV where the client accepts text/csv. The import takes it back unchanged. In CSV, a cell that a spreadsheet would run as a formula has a ' before it; an empty tag is a cell of '.
+//	@ID				exportPlants
+//	@Tags			plants
+//	@Produce		application/x-ndjson,text/csv,json
+//	@Success		200	{string}	string	"The plants. An answer that breaks off is not whole."
+//	@Failure		401	{object}	Error	"No bearer token (40101), or one that is not valid (40102)"
+//	@Failure		500	{object}	Error	"A fault of the service (50001)"
+//	@Failure		503	{object}	Error	"Too many imports and exports are running (50301), or the database cannot be reached (50302)"
+//	@Header			all	{string}	X-Request-ID		"The id of the request: the client's, or a new one"
+//	@Header			401	{string}	WWW-Authenticate	"The challenge of RFC 6750"
+//	@Header			503	{integer}	Retry-After			"Seconds to wait before the next attempt"
+//	@Router			/plants/export [get]
+func (h *Plants) Export(c *gin.Context) {
+	c.Header("Vary", "Accept")
+	write := h.exportNDJSON
+	if c.NegotiateFormat(typeNDJSON, typeCSV) == typeCSV {
+		write = h.exportCSV
+	}
+	// The headers go with the first bytes, so that an error before them has its
+	// own answer.
+	out := bufio.NewWriterSize(c.Writer, 64<<10)
+	err := write(c, out)
+	if err == nil {
+		err = out.Flush()
+	}
+	if err != nil {
+		c.Writer.Header().Del("Content-Type")
+		c.Writer.Header().Del("Content-Disposition")
+		middleware.Fail(c, err)
+	}
+}
+
+func (h *Plants) exportNDJSON(c *gin.Context, out *bufio.Writer) error {
+	c.Header("Content-Type", typeNDJSON)
+	return h.store.Export(c.Request.Context(), func(p *models.Plant) error {
+		if err := json.MarshalWrite(out, exportRow{ID: p.ID, Name: p.Name, Tag: p.Tag}); err != nil {
+			return err
+		}
+		return out.WriteByte('\n')
+	})
+}
+
+func (h *Plants) exportCSV(c *gin.Context, out *bufio.Writer) error {
+	c.Header("Content-Type", typeCSV+"; charset=utf-8; header=present")
+	c.Header("Content-Disposition", `attachment; filename="plants.csv"`)
+	rows := csv.NewWriter(out)
+	if err := rows.Write([]string{"id", "name", "tag"}); err != nil {
+		return err
+	}
+	record := make([]string, 3)
+	err := h.store.Export(c.Request.Context(), func(p *models.Plant) error {
+		record[0], record[1], record[2] = strconv.FormatInt(p.ID, 10), toCell(p.Name), ""
+		if p.Tag != nil {
+			record[2] = toCell(*p.Tag)
+		}
+		return rows.Write(record)
+	})
+	if err != nil {
+		return err
+	}
+	rows.Flush()
+	return rows.Error()
+}
+
+// toCell returns a text as a cell of CSV, which a spreadsheet must not run as a
+// formula, and which is not empty: with a ' before it where it begins with one of
+// = + - @, or is empty; and where it would lose a ' in fromCell.
+func toCell(text string) string {
+	if rest := strings.TrimLeft(text, "'"); rest == "" || strings.ContainsRune("=+-@", rune(rest[0])) {
+		return "'" + text
+	}
+	return text
+}
+
+// fromCell undoes toCell.
+func fromCell(cell string) string {
+	if rest := strings.TrimLeft(cell, "'"); len(rest) < len(cell) && (rest == "" || strings.ContainsRune("=+-@", rune(rest[0]))) {
+		return cell[1:]
+	}
+	return cell
+}
