@@ -95,8 +95,8 @@ INSERT INTO plants (id, name, tag, created_at, updated_at) VALUES (:id, 'Monster
 
 const warmup = time.Second
 
-// insertTurn is one contender's turn at inserting rows into an empty table.
-func (b *bench) insertTurn(ctx context.Context, name, databaseURL string, connections int, id func(int64) int64) (o outcome, err error) {
+// turn is one contender's turn at a load.
+func (b *bench) turn(ctx context.Context, name, databaseURL string, connections int, request func([]byte, int64) []byte) (o outcome, err error) {
 	s, err := b.start(ctx, name, databaseURL, b.folder)
 	if err != nil {
 		return outcome{}, err
@@ -106,7 +106,7 @@ func (b *bench) insertTurn(ctx context.Context, name, databaseURL string, connec
 	if err != nil {
 		return outcome{}, err
 	}
-	o, err = load{address: s.address, connections: connections, warmup: warmup, duration: b.duration, request: newPlant(id)}.run(ctx)
+	o, err = load{address: s.address, connections: connections, warmup: warmup, duration: b.duration, request: request}.run(ctx)
 	if err != nil {
 		return outcome{}, fmt.Errorf("%s: %w", name, err)
 	}
@@ -125,11 +125,11 @@ type comparison struct {
 	contenders  []string
 	connections []int
 	database    func(ctx context.Context, name string, connections int) (outcome, error) // one turn
-	medians     map[turn]outcome
+	medians     map[cell]outcome
 }
 
-// turn is what one figure is of.
-type turn struct {
+// cell is what one figure is of.
+type cell struct {
 	name        string
 	connections int
 }
@@ -139,7 +139,7 @@ func (c *comparison) run(ctx context.Context, b *bench, w io.Writer) error {
 	if len(b.contenders) > 0 {
 		c.contenders = b.contenders
 	}
-	all := map[turn][]outcome{}
+	all := map[cell][]outcome{}
 	for _, connections := range c.connections {
 		for round := range b.rounds {
 			for _, name := range c.contenders {
@@ -149,16 +149,16 @@ func (c *comparison) run(ctx context.Context, b *bench, w io.Writer) error {
 				}
 				fmt.Fprintf(os.Stderr, "%3d connections, round %d: %-16s %8.0f/s  p50 %v  p99 %v  processor %v\n",
 					connections, round+1, name, o.rate, o.p50, o.p99, o.processor)
-				t := turn{name, connections}
+				t := cell{name, connections}
 				all[t] = append(all[t], o)
 			}
 		}
 	}
-	c.medians = map[turn]outcome{}
+	c.medians = map[cell]outcome{}
 	heading(w, "connections", "contender", "requests/s", "plantstore is", "p50", "p99", "p99.9", "processor per request", "peak memory")
 	for _, connections := range c.connections {
 		for _, name := range c.contenders {
-			turns := all[turn{name, connections}]
+			turns := all[cell{name, connections}]
 			m := outcome{
 				rate:      median(turns, func(o outcome) float64 { return o.rate }).rate,
 				p50:       median(turns, func(o outcome) time.Duration { return o.p50 }).p50,
@@ -167,8 +167,8 @@ func (c *comparison) run(ctx context.Context, b *bench, w io.Writer) error {
 				processor: median(turns, func(o outcome) time.Duration { return o.processor }).processor,
 				memory:    median(turns, func(o outcome) int64 { return o.memory }).memory,
 			}
-			c.medians[turn{name, connections}] = m
-			ratio := fmt.Sprintf("%.2f ×", c.medians[turn{service, connections}].rate/m.rate)
+			c.medians[cell{name, connections}] = m
+			ratio := fmt.Sprintf("%.2f ×", c.medians[cell{service, connections}].rate/m.rate)
 			if name == pgbench {
 				row(w, connections, name, fmt.Sprintf("%.0f", m.rate), ratio, fmt.Sprintf("%.2f ms on average", m.p50.Seconds()*1e3), "", "", "", "")
 				continue
@@ -195,8 +195,8 @@ func (c *comparison) latency(b *bench, what string, of func(outcome) time.Durati
 // claim adds the ratio of the service's figure to that of other to the claims of
 // b, unless one of the two has not taken part.
 func (c *comparison) claim(b *bench, to claim, where, other string, connections int, figure func(outcome) float64) {
-	mine, hasMine := c.medians[turn{service, connections}]
-	its, hasIts := c.medians[turn{other, connections}]
+	mine, hasMine := c.medians[cell{service, connections}]
+	its, hasIts := c.medians[cell{other, connections}]
 	if !hasMine || !hasIts {
 		return
 	}
@@ -221,7 +221,7 @@ func (b *bench) onPostgres(p *postgres) func(context.Context, string, int) (outc
 		if name == pgbench {
 			return b.pgbench(ctx, p, connections)
 		}
-		return b.insertTurn(ctx, name, p.URL, connections, sequential)
+		return b.turn(ctx, name, p.URL, connections, newPlant(sequential))
 	}
 }
 
@@ -286,13 +286,15 @@ func onSQLite(ctx context.Context, b *bench, w io.Writer) error {
 				if err := b.migrate(ctx, url); err != nil {
 					return outcome{}, err
 				}
-				return b.insertTurn(ctx, name, url, connections, sequential)
+				return b.turn(ctx, name, url, connections, newPlant(sequential))
 			},
 		}
 		if err := c.run(ctx, b, w); err != nil {
 			return err
 		}
-		c.rates(b, "SQLite on a "+medium.name, plain, 64, 5)
+		if medium.folder == b.disk { // in memory, the commits that it saves cost next to nothing
+			c.rates(b, "SQLite on a "+medium.name, plain, 64, 5)
+		}
 	}
 	return nil
 }
@@ -321,7 +323,7 @@ func growth(ctx context.Context, b *bench, w io.Writer) (err error) {
 		for _, order := range orders {
 			var turns []outcome
 			for round := range b.rounds {
-				o, err := b.insertTurn(ctx, service, p.URL, connections, order.id)
+				o, err := b.turn(ctx, service, p.URL, connections, newPlant(order.id))
 				if err != nil {
 					return err
 				}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http/httputil"
 	"slices"
 	"strconv"
 	"sync"
@@ -104,8 +105,7 @@ func (l load) client(ctx context.Context, begin time.Time, next *atomic.Int64) (
 	return latencies, failed, nil
 }
 
-// readAnswer reads an HTTP/1.1 answer that has a Content-Length and returns its
-// status. It looks at no more than that, so that the client takes as little of
+// readAnswer reads an HTTP/1.1 answer and returns its status. It looks at no more than that, so that the client takes as little of
 // the machine as it can from the service.
 func readAnswer(r *bufio.Reader) (status int, err error) {
 	line, err := r.ReadSlice('\n')
@@ -118,7 +118,7 @@ func readAnswer(r *bufio.Reader) (status int, err error) {
 	if status, err = strconv.Atoi(string(line[9:12])); err != nil {
 		return 0, fmt.Errorf("not an HTTP answer: %q", line)
 	}
-	length := -1
+	length, chunked := -1, false
 	for {
 		line, err := r.ReadSlice('\n')
 		if err != nil {
@@ -127,14 +127,25 @@ func readAnswer(r *bufio.Reader) (status int, err error) {
 		if len(bytes.TrimRight(line, "\r\n")) == 0 {
 			break
 		}
-		if name, value, _ := bytes.Cut(line, []byte(":")); bytes.EqualFold(name, []byte("Content-Length")) {
+		name, value, _ := bytes.Cut(line, []byte(":"))
+		switch {
+		case bytes.EqualFold(name, []byte("Content-Length")):
 			if length, err = strconv.Atoi(string(bytes.TrimSpace(value))); err != nil {
 				return 0, err
 			}
+		case bytes.EqualFold(name, []byte("Transfer-Encoding")):
+			chunked = true
 		}
 	}
+	if chunked {
+		if _, err := io.Copy(io.Discard, httputil.NewChunkedReader(r)); err != nil {
+			return 0, err
+		}
+		_, err = r.ReadSlice('\n') // the end of the trailers, of which there are none
+		return status, err
+	}
 	if length < 0 {
-		return 0, errors.New("an answer without Content-Length")
+		return 0, errors.New("an answer of unknown length")
 	}
 	_, err = io.CopyN(io.Discard, r, int64(length))
 	return status, err
@@ -153,6 +164,13 @@ func newPlant(id func(n int64) int64) func([]byte, int64) []byte {
 		buffer = strconv.AppendInt(buffer, int64(len(body)), 10)
 		buffer = append(buffer, "\r\n\r\n"...)
 		return append(buffer, body...)
+	}
+}
+
+// get returns requests that read what path names.
+func get(path func(n int64) string) func([]byte, int64) []byte {
+	return func(buffer []byte, n int64) []byte {
+		return append(buffer, "GET "+path(n)+" HTTP/1.1\r\nHost: plantstore\r\nAuthorization: Bearer "+token+"\r\n\r\n"...)
 	}
 }
 

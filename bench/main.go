@@ -94,5 +94,7 @@ var sections = []section{
 	{"disk", "PostgreSQL on a real disk", onDisk},
 	{"sqlite", "SQLite, synchronous=FULL", onSQLite},
 	{"growth", "Growth: rows that are there before", growth},
+	{"reads", "Reads, of a million rows", reads},
+	{"bulk", "Import and export of a million rows", bulk},
 	{"memory", "Memory over a minute at 256 connections", memory},
 }

@@ -138,9 +138,10 @@ func (postgresDialect) contains(column string) string { return column + " ILIKE 
 
 func (postgresDialect) searchIndexes() (create, drop []string) {
 	create = []string{
-		"CREATE EXTENSION IF NOT EXISTS pg_trgm",
-		"CREATE INDEX CONCURRENTLY IF NOT EXISTS plants_name_trgm ON plants USING gin (name gin_trgm_ops)",
 		"CREATE INDEX CONCURRENTLY IF NOT EXISTS plants_tag ON plants (tag, id)",
+		"CREATE EXTENSION IF NOT EXISTS pg_trgm", // which may fail, hence not first
+		"CREATE INDEX CONCURRENTLY IF NOT EXISTS plants_name_trgm ON plants USING gin (name gin_trgm_ops)",
+		"ANALYZE plants", // or the planner may not yet think much of them
 	}
 	drop = []string{
 		"DROP INDEX CONCURRENTLY IF EXISTS plants_name_trgm",

@@ -33,7 +33,7 @@ func ginGorm(databaseURL, token string) (http.Handler, error) {
 	}
 	gin.SetMode(gin.ReleaseMode)
 	e := gin.Default()
-	e.POST("/plants", bearer(token), create(db))
+	plants(e.Group("/plants", bearer(token)), db)
 	return e, nil
 }
 
@@ -51,8 +51,14 @@ func ginGormTuned(databaseURL, token string) (http.Handler, error) {
 	gin.SetMode(gin.ReleaseMode)
 	e := gin.New()
 	e.Use(gin.Recovery(), accessLog(log))
-	e.POST("/plants", bearer(token), create(db))
+	plants(e.Group("/plants", bearer(token)), db)
 	return e, nil
+}
+
+func plants(r gin.IRoutes, db *gorm.DB) {
+	r.POST("", create(db))
+	r.GET("", list(db))
+	r.GET("/:id", get(db))
 }
 
 // openGorm opens PostgreSQL with a pool of the size that served the baselines
@@ -95,6 +101,51 @@ func create(db *gorm.DB) gin.HandlerFunc {
 			c.JSON(http.StatusOK, gin.H{"name": p.Name, "tag": p.Tag})
 		}
 	}
+}
+
+func get(db *gorm.DB) gin.HandlerFunc {
+	return func(c *gin.Context) {
+		var p plant
+		err := db.WithContext(c.Request.Context()).First(&p, "id = ?", c.Param("id")).Error
+		switch {
+		case errors.Is(err, gorm.ErrRecordNotFound):
+			c.JSON(http.StatusNotFound, gin.H{"error": 404, "message": "no such plant"})
+		case err != nil:
+			_ = c.Error(err)
+			c.JSON(http.StatusInternalServerError, gin.H{"error": 500, "message": "internal error"})
+		default:
+			c.JSON(http.StatusOK, shown(&p))
+		}
+	}
+}
+
+// list counts its pages by offset, as most do.
+func list(db *gorm.DB) gin.HandlerFunc {
+	return func(c *gin.Context) {
+		var query struct {
+			Limit  int `form:"limit,default=50" binding:"min=1,max=1000"`
+			Offset int `form:"offset"`
+		}
+		if err := c.ShouldBindQuery(&query); err != nil {
+			c.JSON(http.StatusBadRequest, gin.H{"error": 400, "message": err.Error()})
+			return
+		}
+		var found []plant
+		if err := db.WithContext(c.Request.Context()).Order("id").Limit(query.Limit).Offset(query.Offset).Find(&found).Error; err != nil {
+			_ = c.Error(err)
+			c.JSON(http.StatusInternalServerError, gin.H{"error": 500, "message": "internal error"})
+			return
+		}
+		page := make([]gin.H, len(found))
+		for i := range found {
+			page[i] = shown(&found[i])
+		}
+		c.JSON(http.StatusOK, page)
+	}
+}
+
+func shown(p *plant) gin.H {
+	return gin.H{"id": p.ID, "name": p.Name, "tag": p.Tag, "created_at": p.CreatedAt, "updated_at": p.UpdatedAt}
 }
 
 func bearer(token string) gin.HandlerFunc {
