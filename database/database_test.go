@@ -27,7 +27,7 @@ func TestMain(m *testing.M) { os.Exit(dbtest.Main(m)) }
 
 func options(t *testing.T, url string) database.Options {
 	return database.Options{
-		URL: url, MaxConnections: 4, Timeout: 5 * time.Second, StartTimeout: 200 * time.Millisecond, Logger: zaptest.NewLogger(t),
+		URL: url, MaxConnections: 4, Timeout: 5 * time.Second, StartTimeout: 30 * time.Second, Logger: zaptest.NewLogger(t),
 	}
 }
 
@@ -260,6 +260,12 @@ func TestSlowQueriesAreNamedWithoutValues(t *testing.T) {
 		}
 		slow := logs.FilterMessage("slow query").All()
 		if len(slow) == 0 || !strings.Contains(fmt.Sprint(slow[len(slow)-1].ContextMap()["sql"]), "SELECT length(") {
+			t.Errorf("logged %v", logs.All())
+		}
+		if _, err := db.InsertNew(t.Context(), "canaries", database.ColumnOf("id", "bigint", []int64{1})); err == nil {
+			t.Error("inserted into a table that does not exist")
+		}
+		if last := logs.FilterMessage("slow query").All(); fmt.Sprint(last[len(last)-1].ContextMap()["sql"]) != "INSERT INTO canaries" {
 			t.Errorf("logged %v", logs.All())
 		}
 		if strings.Contains(fmt.Sprint(logs.All()), "canary") {

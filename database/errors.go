@@ -48,6 +48,13 @@ func IsUnavailable(err error) bool {
 	return false
 }
 
+// IsLocked reports whether err means that another transaction holds on to a row,
+// or a table, for too long. IsUnavailable holds for it, too; nothing was written.
+func IsLocked(err error) bool {
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && (pg.Code == "55P03" || pg.Code == "40P01") // lock_not_available, deadlock_detected
+}
+
 // IsDuplicate reports whether err means that a key is taken.
 func IsDuplicate(err error) bool {
 	pg, ok := errors.AsType[*pgconn.PgError](err)

@@ -1,6 +1,9 @@
 package database
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // Column is one column of rows that are to be inserted.
 type Column struct {
@@ -32,7 +35,10 @@ func SameInAll(name, kind string, value any) Column {
 // Callers that insert at the same time must have their keys in ascending order,
 // or PostgreSQL may have to break a deadlock.
 func (db *DB) InsertNew(ctx context.Context, table string, key Column, others ...Column) ([]int64, error) {
-	return db.dialect.insertNew(ctx, db.conn, table, append([]Column{key}, others...))
+	begin := time.Now()
+	inserted, err := db.dialect.insertNew(ctx, db.conn, table, append([]Column{key}, others...))
+	db.Logger.Trace(ctx, begin, func() (string, int64) { return "INSERT INTO " + table, int64(len(inserted)) }, err)
+	return inserted, err
 }
 
 // Load inserts many rows into table, all of them or none, as fast as the database

@@ -33,7 +33,7 @@ func (postgresDialect) open(o Options) (pool, readPool *sql.DB, err error) {
 	}
 	config.RuntimeParams["client_encoding"] = "UTF8"
 
-	pool = stdlib.OpenDB(*config, stdlib.OptionAfterConnect(prepareConnection))
+	pool = stdlib.OpenDB(*config, stdlib.OptionAfterConnect(prepareConnection(o.Timeout/lockShare)))
 	pool.SetMaxOpenConns(o.MaxConnections)
 	pool.SetMaxIdleConns(o.MaxConnections)
 	pool.SetConnMaxIdleTime(5 * time.Minute)
@@ -50,10 +50,27 @@ type postgresDialector struct{ *postgres.Dialector }
 
 func (postgresDialector) Explain(statement string, _ ...any) string { return statement }
 
-// prepareConnection makes sure of what the service promises: that a committed
-// row is on disk, whatever default the server, the database or the role has, and
-// that a text comes back as it was sent.
-func prepareConnection(ctx context.Context, conn *pgx.Conn) error {
+// lockShare is which part of an operation's time it may wait for a lock: what is
+// left is for those that it was to share a statement with.
+const lockShare = 6
+
+// prepareConnection returns what makes sure of what the service promises: that a
+// committed row is on disk, whatever default the server, the database or the role
+// has, that a text comes back as it was sent, and that a row which somebody has
+// locked harms no other.
+func prepareConnection(lockTimeout time.Duration) func(context.Context, *pgx.Conn) error {
+	return func(ctx context.Context, conn *pgx.Conn) error {
+		if err := checkEncoding(conn); err != nil {
+			return err
+		}
+		_, err := conn.Exec(ctx, fmt.Sprintf(`SELECT set_config('lock_timeout', '%d', false),
+			CASE current_setting('synchronous_commit') WHEN 'off' THEN set_config('synchronous_commit', 'on', false) END`,
+			max(lockTimeout.Milliseconds(), 1)))
+		return err
+	}
+}
+
+func checkEncoding(conn *pgx.Conn) error {
 	switch encoding := conn.PgConn().ParameterStatus("server_encoding"); encoding {
 	// SQL_ASCII stores whatever bytes it is sent. It is what initdb picks
 	// where no locale is set.
@@ -62,9 +79,7 @@ func prepareConnection(ctx context.Context, conn *pgx.Conn) error {
 		return fmt.Errorf("the database has the encoding %q and cannot hold every text: "+
 			"create it with ENCODING 'UTF8' TEMPLATE template0", encoding)
 	}
-	_, err := conn.Exec(ctx, `SELECT set_config('synchronous_commit', 'on', false)
-		WHERE current_setting('synchronous_commit') = 'off'`)
-	return err
+	return nil
 }
 
 func (postgresDialect) migrations() migrationSettings {
@@ -138,12 +153,14 @@ func (postgresDialect) contains(column string) string { return column + " ILIKE 
 
 func (postgresDialect) searchIndexes() (create, drop []string) {
 	create = []string{
+		"SET lock_timeout = 0", // transactions that are under way are waited for
 		"CREATE INDEX CONCURRENTLY IF NOT EXISTS plants_tag ON plants (tag, id)",
 		"CREATE EXTENSION IF NOT EXISTS pg_trgm", // which may fail, hence not first
 		"CREATE INDEX CONCURRENTLY IF NOT EXISTS plants_name_trgm ON plants USING gin (name gin_trgm_ops)",
 		"ANALYZE plants", // or the planner may not yet think much of them
 	}
 	drop = []string{
+		"SET lock_timeout = 0",
 		"DROP INDEX CONCURRENTLY IF EXISTS plants_name_trgm",
 		"DROP INDEX CONCURRENTLY IF EXISTS plants_tag",
 	}

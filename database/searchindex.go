@@ -2,6 +2,7 @@ package database
 
 import (
 	"context"
+	"errors"
 	"fmt"
 )
 
@@ -21,11 +22,16 @@ func (db *DB) DropSearchIndexes(ctx context.Context) error {
 	return db.execute(ctx, drop)
 }
 
-// execute runs statements, each on its own: PostgreSQL makes no index
-// concurrently within a transaction.
-func (db *DB) execute(ctx context.Context, statements []string) error {
+// execute runs statements on one connection, but each on its own: PostgreSQL makes
+// no index concurrently within a transaction.
+func (db *DB) execute(ctx context.Context, statements []string) (err error) {
+	conn, err := db.pool.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, conn.Close()) }()
 	for _, statement := range statements {
-		if _, err := db.pool.ExecContext(ctx, statement); err != nil {
+		if _, err := conn.ExecContext(ctx, statement); err != nil {
 			return fmt.Errorf("%s: %w", statement, err)
 		}
 	}

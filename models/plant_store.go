@@ -68,12 +68,13 @@ func (s *PlantStore) insert(ctx context.Context, batch []*Plant) []error {
 	err := insertPlants(ctx, s.db, batch, outcomes)
 	switch {
 	case err == nil:
-	case len(batch) == 1 || database.IsUnavailable(err):
+	case len(batch) == 1 || database.IsUnavailable(err) && !database.IsLocked(err):
 		for i := range outcomes {
 			outcomes[i] = err
 		}
 	default:
-		// One row that the database refuses must not harm the others.
+		// One row that the database refuses, or that somebody has locked, must not
+		// harm the others.
 		for i := range batch {
 			outcomes[i] = s.insert(ctx, batch[i:i+1])[0]
 		}

@@ -292,3 +292,31 @@ func TestClosedStoreWritesNoMore(t *testing.T) {
 		}
 	})
 }
+
+// TestCreateBesideALockedRow: somebody holds on to a row, as a person at a console
+// does or an import that goes on for long. The plants that are written with it are
+// stored all the same.
+func TestCreateBesideALockedRow(t *testing.T) {
+	db := open(t, dbtest.Postgres(t))
+	store := newStore(t, db, 3*time.Second)
+	holder := db.WithContext(t.Context()).Begin()
+	if err := holder.Exec("INSERT INTO plants VALUES (5, 'held', NULL, now(), now())").Error; err != nil {
+		t.Fatal(err)
+	}
+	var group sync.WaitGroup
+	for id := range int64(20) {
+		group.Go(func() {
+			err := store.Create(t.Context(), &models.Plant{ID: id, Name: "free"})
+			if id == 5 && !errors.Is(err, models.ErrUnavailable) || id != 5 && err != nil {
+				t.Errorf("plant %d: %v", id, err)
+			}
+		})
+	}
+	group.Wait()
+	if err := holder.Rollback().Error; err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Create(t.Context(), &models.Plant{ID: 5, Name: "free"}); err != nil {
+		t.Error(err)
+	}
+}
