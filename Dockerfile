@@ -13,12 +13,12 @@ RUN CGO_ENABLED=0 go build -trimpath \
     && cp /etc/ssl/certs/ca-certificates.crt /root-of-image/etc/ssl/certs/
 
 # Nothing but the binary, the certificates that PostgreSQL over TLS needs, and
-# the one folder that is written to, where the database is SQLite.
+# the one folder that is written to: by SQLite, and by imports while they last.
 FROM scratch
 COPY --from=build /root-of-image /
 COPY --from=build --chown=65532:65532 /data /data
 USER 65532:65532
-ENV PLANTSTORE_ENV=production
+ENV PLANTSTORE_ENV=production TMPDIR=/data
 VOLUME /data
 EXPOSE 8080
 HEALTHCHECK --interval=10s --timeout=4s --start-period=30s CMD ["/plantstore", "healthcheck"]

@@ -3,6 +3,7 @@ COMMIT  ?= $(shell git rev-parse --short HEAD 2>/dev/null || echo unknown)
 LDFLAGS := -s -w -X plantstore/cmd.version=$(VERSION) -X plantstore/cmd.commit=$(COMMIT)
 LINT    := go tool -modfile=.ci/lint.mod golangci-lint
 REDOCLY := @redocly/cli@1.34.5
+VENV    := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/plantstore/schemathesis
 
 .DEFAULT_GOAL := help
 
@@ -31,14 +32,14 @@ fuzz: ## Fuzz the JSON binding for a minute
 	go test -run='^$$' -fuzz=FuzzBindJSON -fuzztime=1m -fuzzminimizetime=100x ./controllers
 
 .PHONY: bench
-bench: ## Measure the service beside its baselines, for twenty minutes, and write bench/RESULTS.md
+bench: ## Measure the service beside its baselines, for a quarter of an hour, and write bench/RESULTS.md
 	@tests/prerequisites.sh postgresql
 	go run ./bench > bench/RESULTS.md.new
 	mv bench/RESULTS.md.new bench/RESULTS.md
 
 .PHONY: lint
 lint: ## Check style and likely faults
-	$(LINT) run --build-tags browser ./...
+	$(LINT) run --build-tags browser,schemathesis ./...
 	$(LINT) fmt --diff
 
 .PHONY: format
@@ -56,9 +57,11 @@ check-docs: ## Fail when docs/openapi.json is not what the annotations say
 		[ $$status = 0 ] || { echo 'docs/openapi.json is stale: run make docs' >&2; exit 1; }
 
 .PHONY: check-api
-check-api: ## Check the OpenAPI document by the rules of Redocly (from npm)
-	@tests/prerequisites.sh npm
+check-api: ## Check the OpenAPI document by Redocly (from npm), and the service by the document with Schemathesis (from PyPI)
+	@tests/prerequisites.sh npm python3-venv postgresql
 	npx --yes $(REDOCLY) lint --config .ci/redocly.yaml docs/openapi.json
+	python3 -m venv '$(VENV)' && '$(VENV)/bin/pip' install --quiet --disable-pip-version-check -r .ci/schemathesis.txt
+	SCHEMATHESIS='$(VENV)/bin/schemathesis' go test -v -count=1 -timeout 10m -tags schemathesis -run Schemathesis ./tests
 
 .PHONY: screenshot
 screenshot: ## Take the README's picture of Swagger UI

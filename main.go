@@ -22,7 +22,7 @@ import (
 // @description	| 40005 | 400 | an id is not an int64 integer literal |
 // @description	| 40006 | 400 | a text is outside its limits |
 // @description	| 40007 | 400 | a parameter of the path or the query, or a conditional header, is not valid |
-// @description	| 41301 | 400 | the body is too large: more than 64 KiB, where the operator has set nothing else |
+// @description	| 41301 | 400 | the body is too large: more than 64 KiB, or 1 GiB of an import and 64 KiB of a line, where the operator has set nothing else |
 // @description	| 41501 | 400 | the Content-Type is not JSON in UTF-8, or what the operation takes instead, or there is a Content-Encoding |
 // @description	| 40101 | 401 | no bearer token |
 // @description	| 40102 | 401 | the bearer token is not valid |

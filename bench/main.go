@@ -31,7 +31,7 @@ func main() {
 func run(ctx context.Context) (err error) {
 	b := &bench{}
 	flag.DurationVar(&b.duration, "duration", 3*time.Second, "how long one contender's turn is")
-	flag.IntVar(&b.rounds, "rounds", 5, "how many turns each contender has")
+	flag.IntVar(&b.rounds, "rounds", 3, "how many turns each contender has")
 	flag.StringVar(&b.ramDisk, "ram-disk", "/dev/shm", "a folder in memory, for the comparisons")
 	flag.StringVar(&b.disk, "disk", os.TempDir(), "a folder on a real disk")
 	flag.Func("only", "the sections to run, separated by commas; empty: all", list(&b.only))

@@ -24,8 +24,8 @@ func tokensOf(cfg *config.Config) (tokens []string, devToken string, err error) 
 		return cfg.Auth.Tokens, "", nil
 	}
 	if cfg.Env == config.Production {
-		return nil, "", fmt.Errorf("auth.tokens (%s) must have at least one token in production: openssl rand -hex 32 makes one",
-			config.Variable("auth.tokens"))
+		return nil, "", usageError(fmt.Errorf("auth.tokens (%s) must have at least one token in production: openssl rand -hex 32 makes one",
+			config.Variable("auth.tokens")))
 	}
 	devToken, err = ensureDevToken(devTokenFile)
 	if err != nil {
@@ -37,13 +37,19 @@ func tokensOf(cfg *config.Config) (tokens []string, devToken string, err error) 
 // ensureDevToken returns the token in the file path, which it makes where there
 // is none.
 func ensureDevToken(path string) (string, error) {
-	text, err := os.ReadFile(path)
+	token, err := readDevToken(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		if err := createDevToken(path); err != nil {
 			return "", err
 		}
-		text, err = os.ReadFile(path)
+		return readDevToken(path)
 	}
+	return token, err
+}
+
+// readDevToken returns the token in the file path.
+func readDevToken(path string) (string, error) {
+	text, err := os.ReadFile(path)
 	if err != nil {
 		return "", err
 	}

@@ -4,6 +4,7 @@ package cmd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -17,9 +18,27 @@ import (
 	"plantstore/config"
 )
 
+// exitStatuses is what commands say of their exit status.
+const exitStatuses = `Exit status:
+  0  success
+  1  failure
+  2  wrong usage or configuration: nothing was attempted`
+
+// exitError is an error with an exit status of its own.
+type exitError struct {
+	status int
+	err    error
+}
+
+func (e *exitError) Error() string { return e.err.Error() }
+func (e *exitError) Unwrap() error { return e.err }
+
+// usageError marks err as one of the command line or of the configuration.
+func usageError(err error) error { return &exitError{2, err} }
+
 // Main runs the program with the arguments args, without its name, and returns
-// its exit status: 0, or 1 with one line on standard error that says why. The
-// first SIGINT or SIGTERM ends it in good order; the second ends it at once.
+// its exit status: 0, or another with one line on standard error that says why.
+// The first SIGINT or SIGTERM ends it in good order; the second ends it at once.
 func Main(args []string) int {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -36,14 +55,23 @@ func Main(args []string) int {
 
 func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) int {
 	root := newRoot(environ)
+	begun := false // what fails before is the usage
+	root.PersistentPreRun = func(*cobra.Command, []string) { begun = true }
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	if err := root.ExecuteContext(ctx); err != nil {
-		_, _ = fmt.Fprintln(stderr, "plantstore:", strings.Join(strings.Fields(err.Error()), " "))
-		return 1
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return 0
 	}
-	return 0
+	if !begun {
+		err = usageError(err)
+	}
+	_, _ = fmt.Fprintln(stderr, "plantstore:", strings.Join(strings.Fields(err.Error()), " "))
+	if special, ok := errors.AsType[*exitError](err); ok {
+		return special.status
+	}
+	return 1
 }
 
 func newRoot(environ []string) *cobra.Command {
@@ -54,7 +82,8 @@ func newRoot(environ []string) *cobra.Command {
 		Short: "An authenticated HTTP API that stores plants",
 		Long: "An authenticated HTTP API that stores plants.\n\n" +
 			"Without a command, it serves. It is configured by flags, by the environment and by\n" +
-			config.DefaultFile + ", in this order of precedence; the README lists every setting.",
+			config.DefaultFile + ", in this order of precedence; the README lists every setting.\n\n" +
+			exitStatuses,
 		Args:          cobra.NoArgs,
 		RunE:          serve.RunE,
 		SilenceErrors: true,
@@ -62,7 +91,7 @@ func newRoot(environ []string) *cobra.Command {
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
 	settings.register(root.PersistentFlags())
-	root.AddCommand(serve, newMigrate(settings), newSearchIndex(settings), newHealthcheck(settings), newVersion())
+	root.AddCommand(serve, newMigrate(settings), newSearchIndex(settings), newImport(settings), newExport(settings), newHealthcheck(settings), newVersion())
 	return root
 }
 
@@ -71,10 +100,12 @@ type settings struct {
 	environ []string
 	file    string
 	flags   map[string]*pflag.Flag
+	// clientFlags are those of the commands that talk to a service.
+	clientFlags *pflag.FlagSet
 }
 
-// register adds the flags that every command has. Secrets have none: anyone on
-// the machine can read a command line.
+// register adds the flags that every command has, and makes the clients'.
+// Secrets have none: anyone on the machine can read a command line.
 func (s *settings) register(flags *pflag.FlagSet) {
 	flags.StringVar(&s.file, "config", "", "configuration file (default "+config.DefaultFile+", if it exists)")
 	s.flags = make(map[string]*pflag.Flag)
@@ -88,8 +119,45 @@ func (s *settings) register(flags *pflag.FlagSet) {
 		flags.String(f.name, "", fmt.Sprintf("%s [$%s]", f.usage, config.Variable(f.key)))
 		s.flags[f.key] = flags.Lookup(f.name)
 	}
+	s.clientFlags = pflag.NewFlagSet("client", pflag.ContinueOnError)
+	s.clientFlags.String("url", "", fmt.Sprintf("where the service is (default the one on this machine) [$%s]", config.Variable("client.url")))
+	s.clientFlags.Var(new(secretFile), "token-file", fmt.Sprintf("`FILE` that holds the bearer token (default %s, of a development service) [$%s_FILE]",
+		devTokenFile, config.Variable("client.token")))
+	s.flags["client.url"] = s.clientFlags.Lookup("url")
+	s.flags["client.token"] = s.clientFlags.Lookup("token-file")
 }
 
+// secretFile is a flag that names a file, and has what the file holds for its
+// value.
+type secretFile string
+
+// Set reads the file path.
+func (f *secretFile) Set(path string) error {
+	text, err := os.ReadFile(path)
+	if *f = secretFile(strings.TrimRight(string(text), "\r\n")); err == nil && *f == "" {
+		return errors.New("the file is empty")
+	}
+	return err
+}
+
+func (f *secretFile) String() string { return string(*f) }
+
+// Type names the flag's value in the usage.
+func (f *secretFile) Type() string { return "file" }
+
 func (s *settings) load() (*config.Config, error) {
-	return config.Load(config.Sources{Flags: s.flags, Environ: s.environ, File: s.file})
+	cfg, err := config.Load(config.Sources{Flags: s.flags, Environ: s.environ, File: s.file})
+	if err != nil {
+		return nil, usageError(err)
+	}
+	return cfg, nil
+}
+
+// client returns a client of the service that the configuration names.
+func (s *settings) client() (*client, error) {
+	cfg, err := s.load()
+	if err != nil {
+		return nil, err
+	}
+	return newClient(cfg)
 }

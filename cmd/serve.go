@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"runtime/debug"
 	"strconv"
 	"time"
@@ -75,6 +76,9 @@ func serve(ctx context.Context, cfg *config.Config, stdout, stderr io.Writer) (e
 		MaxBodyBytes: cfg.Server.MaxBodyBytes,
 		Bulk:         routes.Bulk{MaxBodyBytes: cfg.Bulk.MaxBodyBytes, Timeout: cfg.Bulk.Timeout},
 	})
+	if err := checkTemporaryFolder(); err != nil {
+		log.Warn("imports will fail: TMPDIR must name a folder that can be written to", zap.Error(err))
+	}
 	listener, err := net.Listen("tcp", net.JoinHostPort(cfg.Server.Host, strconv.Itoa(cfg.Server.Port)))
 	if err != nil {
 		return fmt.Errorf("server.port (%s): %w", config.Variable("server.port"), err)
@@ -98,6 +102,15 @@ func serve(ctx context.Context, cfg *config.Config, stdout, stderr io.Writer) (e
 	case <-ctx.Done():
 	}
 	return drain(cfg, server, health, log)
+}
+
+// checkTemporaryFolder makes sure that an import finds the folder it needs.
+func checkTemporaryFolder() error {
+	file, err := os.CreateTemp("", "plantstore-*")
+	if err != nil {
+		return err
+	}
+	return errors.Join(file.Close(), os.Remove(file.Name()))
 }
 
 // relaxGC has garbage collected half as often as by default, unless the variable

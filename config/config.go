@@ -1,6 +1,7 @@
 // Package config reads the configuration, once, into one typed and validated
 // value. Nothing else in the program reads the environment, but for the PG*
-// variables of libpq, which fill in what a PostgreSQL URL leaves out.
+// variables of libpq, which fill in what a PostgreSQL URL leaves out, and those
+// that name a proxy to its clients, as HTTPS_PROXY.
 package config
 
 import "time"
@@ -14,6 +15,7 @@ type Config struct {
 	Writes   Writes   `mapstructure:"writes"`
 	Bulk     Bulk     `mapstructure:"bulk"`
 	Auth     Auth     `mapstructure:"auth"`
+	Client   Client   `mapstructure:"client"`
 	Log      Log      `mapstructure:"log"`
 }
 
@@ -64,6 +66,12 @@ type Bulk struct {
 // Auth configures who may come in.
 type Auth struct {
 	Tokens []string `mapstructure:"tokens"`
+}
+
+// Client configures the commands that talk to a running service.
+type Client struct {
+	URL   string `mapstructure:"url"`
+	Token string `mapstructure:"token"`
 }
 
 // Log configures what is logged, and how.

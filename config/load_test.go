@@ -169,6 +169,10 @@ func TestRefusals(t *testing.T) {
 		{"an unknown level", "", "PLANTSTORE_LOG_LEVEL=" + secret, "log.level (PLANTSTORE_LOG_LEVEL) must be debug, info, warn or error"},
 		{"an unknown variable", "", "PLANTSTORE_SERVER_PORT=" + secret, "PLANTSTORE_SERVER_PORT"},
 		{"a missing secret", "", "DATABASE_URL_FILE=/does/not/exist", "DATABASE_URL_FILE"},
+		{"no URL of a service", "", "PLANTSTORE_CLIENT_URL=" + secret, "client.url (PLANTSTORE_CLIENT_URL) must be http:// or https://"},
+		{"a password in a URL", "", "PLANTSTORE_CLIENT_URL=https://u:" + secret + "@h", "client.url"},
+		{"a query in a URL", "", "PLANTSTORE_CLIENT_URL=https://h?token=" + secret, "client.url"},
+		{"two tokens of a client", "", "PLANTSTORE_CLIENT_TOKEN=one," + secret, "client.token (PLANTSTORE_CLIENT_TOKEN)"},
 		{"a database without a name", "", "DATABASE_URL=sqlite:", "database.url"},
 	} {
 		_, err := config.Load(config.Sources{Environ: []string{test.env}, File: write(t, test.file)})

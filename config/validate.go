@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -39,18 +40,20 @@ func (c *Config) validate(databaseNamed bool) error {
 		{"server.max_body_bytes", c.Server.MaxBodyBytes >= 1, "be at least 1"},
 		{"database.url", hasDatabaseScheme(c.Database.URL), "start with sqlite:, postgres:// or postgresql://"},
 		{"database.url", !production || databaseNamed, "be set in production"},
-		{"database.max_connections", c.Database.MaxConnections >= 1, "be at least 1"},
+		{"database.max_connections", c.Database.MaxConnections >= 4, "be at least 4: imports and exports may occupy two"},
 		{"database.timeout", c.Database.Timeout >= time.Millisecond, "be at least 1ms"},
 		{"database.start_timeout", c.Database.StartTimeout >= time.Millisecond, "be at least 1ms"},
 		{"database.slow_query", c.Database.SlowQuery >= 0, "not be negative"},
 		{"writes.flushers", c.Writes.Flushers >= 1, "be at least 1"},
-		{"writes.max_batch", c.Writes.MaxBatch >= 1, "be at least 1"},
+		{"writes.max_batch", c.Writes.MaxBatch >= 1 && c.Writes.MaxBatch <= 10_000, "be from 1 to 10000"},
 		{"writes.queue", c.Writes.Queue >= 1, "be at least 1"},
 		{"bulk.max_body_bytes", c.Bulk.MaxBodyBytes >= 1, "be at least 1"},
 		{"bulk.timeout", c.Bulk.Timeout > 0, "be longer than 0s"},
 		{"auth.tokens", allTokens(c.Auth.Tokens, bearerToken.MatchString), "have only tokens of letters, digits and -._~+/, with = at the end"},
 		{"auth.tokens", !production || allTokens(c.Auth.Tokens, isStrong), fmt.Sprintf(
 			"have only random tokens of at least %d characters in production, none of them a development token: openssl rand -hex 32 makes one", MinTokenLength)},
+		{"client.url", c.Client.URL == "" || isBaseURL(c.Client.URL), "be http:// or https:// with a host and at most a port and a path"},
+		{"client.token", c.Client.Token == "" || bearerToken.MatchString(c.Client.Token), "be one token of letters, digits and -._~+/, with = at the end"},
 		{"log.level", slices.Contains([]string{"debug", "info", "warn", "error"}, c.Log.Level), "be debug, info, warn or error"},
 		{"log.format", slices.Contains([]string{"auto", "json", "console"}, c.Log.Format), "be auto, json or console"},
 	} {
@@ -68,6 +71,14 @@ func hasDatabaseScheme(url string) bool {
 		}
 	}
 	return false
+}
+
+// isBaseURL tells a URL that paths can be added to. A user in it would be a
+// secret where none belongs.
+func isBaseURL(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Hostname() != "" &&
+		u.User == nil && u.RawQuery == "" && !u.ForceQuery && u.Fragment == ""
 }
 
 func allTokens(tokens []string, holds func(string) bool) bool {

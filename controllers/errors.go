@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
 
 	"github.com/gin-gonic/gin"
 	"go.uber.org/zap"
@@ -75,6 +76,7 @@ func status(code int32) int {
 // cause, of which the client is told nothing but the request id.
 func Errors(log *zap.Logger) gin.HandlerFunc {
 	return func(c *gin.Context) {
+		client := c.Request.Context() // the handler's own may end before
 		c.Next()
 		last := c.Errors.Last()
 		if last == nil {
@@ -82,12 +84,13 @@ func Errors(log *zap.Logger) gin.HandlerFunc {
 		}
 		if c.Writer.Written() {
 			// The client, if it is still there, must not take a part for the whole.
-			if c.Request.Context().Err() == nil {
+			late := errors.Is(last.Err, context.DeadlineExceeded) || errors.Is(last.Err, os.ErrDeadlineExceeded)
+			if late || client.Err() == nil {
 				log.Error("answer broken off", zap.String("request_id", middleware.RequestIDOf(c)), zap.Error(last.Err))
 			}
 			panic(http.ErrAbortHandler)
 		}
-		if errors.Is(last.Err, context.Canceled) && c.Request.Context().Err() != nil {
+		if errors.Is(last.Err, context.Canceled) && client.Err() != nil {
 			c.Status(statusClientGone)
 			return
 		}
@@ -144,8 +147,8 @@ func describe(c *gin.Context, err error) Error {
 	case errors.Is(err, models.ErrOverloaded):
 		return Error{codeOverloaded, "too much is waiting, and nothing was stored: try again later"}
 	case errors.Is(err, models.ErrUnavailable):
-		return Error{codeDatabaseTimeout, "the database cannot be reached in time; the outcome of a write is unknown: " +
-			"retry with the same id, and error 40902 tells that it was stored"}
+		return Error{codeDatabaseTimeout, "the database cannot be reached in time; the outcome of a write is unknown: send it again, " +
+			"and error 40902 tells that a plant was stored, as an import does by counting it as unchanged"}
 	}
 	return Error{codeInternal, "internal error, request id " + middleware.RequestIDOf(c)}
 }

@@ -122,11 +122,12 @@ func conditionOf(c *gin.Context) (models.Condition, error) {
 }
 
 // versionOf returns the time behind an entity tag that etag has made. Others,
-// and weak ones, match no row.
+// and weak ones, match no row. Neither do times that a database has not, which
+// PostgreSQL would not even compare.
 func versionOf(tag string) (time.Time, bool) {
 	micros, err := strconv.ParseInt(strings.Trim(tag, `"`), 36, 64)
 	version := time.UnixMicro(micros).UTC()
-	return version, err == nil && etag(version) == tag
+	return version, err == nil && etag(version) == tag && 1 <= version.Year() && version.Year() <= 9999
 }
 
 // unchanged reports whether If-None-Match has tag, which makes the answer to a
@@ -139,8 +140,9 @@ func unchanged(c *gin.Context, tag string) (bool, error) {
 	return wildcard || slices.ContainsFunc(tags, func(t string) bool { return strings.TrimPrefix(t, "W/") == tag }), err
 }
 
-// entityTag is the start of a text that is an entity tag (RFC 9110, section 8.8.3).
-var entityTag = regexp.MustCompile(`^(W/)?"[\x21\x23-\x7e\x80-\xff]*"`)
+// entityTag is the start of a text that is an entity tag (RFC 9110, section 8.8.3),
+// whose bytes beyond ASCII need not be UTF-8.
+var entityTag = regexp.MustCompile(`^(W/)?"[^\x00-\x20"\x7f]*"`)
 
 // parseETags returns the entity tags that a header lists, or that it is *.
 func parseETags(c *gin.Context, header string) (tags []string, wildcard bool, err error) {
@@ -149,7 +151,7 @@ func parseETags(c *gin.Context, header string) (tags []string, wildcard bool, er
 		return nil, true, nil
 	}
 	malformed := problemf(codeParameter, `%s must be * or a list of entity tags, such as "hocywg299e"`, header)
-	for rest := list; ; {
+	for rest := strings.TrimLeft(list, ", \t"); ; {
 		tag := entityTag.FindString(rest)
 		if tag == "" {
 			return nil, false, malformed

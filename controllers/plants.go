@@ -260,7 +260,7 @@ type PlantContent struct {
 //	@Produce		json
 //	@Param			id				path		int				true	"The id of the plant"	format(int64) minimum(-9223372036854775808) maximum(9223372036854775807)	example(1)
 //	@Param			If-Match		header		string			false	"The ETags of which the plant must have one, or *"
-//	@Param			If-None-Match	header		string			false	"Only *: there must be no such plant"
+//	@Param			If-None-Match	header		string			false	"Only *: there must be no such plant"	Enums(*)
 //	@Param			plant			body		PlantContent	true	"What the plant is to be"
 //	@Success		200				{object}	StoredPlant		"The plant, on disk"
 //	@Failure		400				{object}	Error			"The request failed: 40001, 40002, 40003, 40004, 40006, 40007, 41301 or 41501"
@@ -310,7 +310,7 @@ type PlantPatch struct {
 //	@Produce		json
 //	@Param			id				path		int			true	"The id of the plant"	format(int64) minimum(-9223372036854775808) maximum(9223372036854775807)	example(1)
 //	@Param			If-Match		header		string		false	"The ETags of which the plant must have one, or *"
-//	@Param			If-None-Match	header		string		false	"Only *, which no plant that is there fulfils"
+//	@Param			If-None-Match	header		string		false	"Only *, which no plant that is there fulfils"	Enums(*)
 //	@Param			patch			body		PlantPatch	true	"The change"
 //	@Success		200				{object}	StoredPlant	"The plant as it is then, on disk"
 //	@Failure		400				{object}	Error		"The request failed: 40001, 40002, 40003, 40004, 40006, 40007, 41301 or 41501"
@@ -356,7 +356,7 @@ func (h *Plants) Patch(c *gin.Context) {
 //	@Produce		json
 //	@Param			id				path	int		true	"The id of the plant"	format(int64) minimum(-9223372036854775808) maximum(9223372036854775807)	example(1)
 //	@Param			If-Match		header	string	false	"The ETags of which the plant must have one, or *"
-//	@Param			If-None-Match	header	string	false	"Only *, which no plant that is there fulfils"
+//	@Param			If-None-Match	header	string	false	"Only *, which no plant that is there fulfils"	Enums(*)
 //	@Success		204				"The plant is gone"
 //	@Failure		400				{object}	Error	"A parameter is not valid (40007)"
 //	@Failure		401				{object}	Error	"No bearer token (40101), or one that is not valid (40102)"

@@ -3,6 +3,7 @@ package controllers
 import (
 	"bufio"
 	"encoding/csv"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -77,7 +78,7 @@ func (e *importRefused) Error() string {
 //	@Produce		json
 //	@Param			mode	query		string			false	"What is stored when a row is refused: nothing (all), or the others (partial)"	Enums(all, partial)	default(all)
 //	@Param			dry_run	query		bool			false	"Store nothing, only report"	default(false)
-//	@Param			plants	body		string			true	"The plants"	example({"id":1001,"name":"Monstera deliciosa","tag":"houseplant"})
+//	@Param			plants	body		string			false	"The plants: none where there is no body"
 //	@Success		200		{object}	ImportReport	"The import is on disk, as far as it is stored"
 //	@Failure		400		{object}	ImportError		"The request failed: 40001, 40002, 40003, 40004, 40005, 40006, 40007, 41301 or 41501"
 //	@Failure		401		{object}	Error			"No bearer token (40101), or one that is not valid (40102)"
@@ -114,6 +115,9 @@ func (h *Plants) Import(c *gin.Context) {
 		rows = readCSV
 	}
 	done, err := h.store.Import(c.Request.Context(), rows(c.Request.Body), models.ImportOptions{Partial: mode == "partial", DryRun: dryRun == "true"})
+	if p, ok := errors.AsType[*problem](err); ok {
+		err = problemf(p.Code, "%s; nothing was stored", p.Message)
+	}
 	if err != nil {
 		middleware.Fail(c, err)
 		return
@@ -149,7 +153,7 @@ type exportRow struct {
 // Export answers with every plant.
 //
 //	@Summary		Export plants
-//	@Description	Every plant, by ascending id, as they are at one moment: in NDJSON, a NewPlant a line, or in CSV where the client accepts text/csv. The import takes it back unchanged. In CSV, a cell that a spreadsheet would run as a formula has a ' before it; an empty tag is a cell of '.
+//	@Description	Every plant, by ascending id, as they are at one moment: in NDJSON, a NewPlant a line, or in CSV where the client accepts text/csv. The import takes it back unchanged. In CSV, a cell that a spreadsheet would run as a formula has a ' before it, as far as the spreadsheet separates cells by commas; an empty tag is a cell of '.
 //	@ID				exportPlants
 //	@Tags			plants
 //	@Produce		application/x-ndjson,text/csv,json

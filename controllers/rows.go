@@ -52,7 +52,7 @@ func readNDJSON(body io.Reader) iter.Seq2[models.ImportRow, error] {
 }
 
 func lineTooLong(line int) error {
-	return problemf(codeBodyTooLarge, "line %d is larger than %d bytes; nothing was stored", line, maxLine)
+	return problemf(codeBodyTooLarge, "line %d is larger than %d bytes", line, maxLine)
 }
 
 // readCSV reads a plant from each row of body (RFC 4180), behind a header row
@@ -79,7 +79,7 @@ func readCSV(body io.Reader) iter.Seq2[models.ImportRow, error] {
 			switch {
 			case errors.Is(err, io.EOF):
 				return
-			case errors.Is(err, errRecordTooLong):
+			case limit.exceeded: // be what has been read of the row well-formed or not
 				yield(models.ImportRow{}, lineTooLong(last+1))
 				return
 			case bad:
@@ -91,6 +91,7 @@ func readCSV(body io.Reader) iter.Seq2[models.ImportRow, error] {
 			default:
 				row.Line, _ = records.FieldPos(0)
 				last, _ = records.FieldPos(len(record) - 1)
+				last += strings.Count(record[len(record)-1], "\n")
 				row.Plant, row.Err = header.plant(record)
 			}
 			if !yield(row, nil) {
@@ -167,12 +168,14 @@ var errRecordTooLong = errors.New("row is too long")
 // recordLimit ends the reading of r when more than left bytes are taken for one
 // row. A quote that is never closed would make a row of all that follows.
 type recordLimit struct {
-	r    io.Reader
-	left int
+	r        io.Reader
+	left     int
+	exceeded bool
 }
 
 func (l *recordLimit) Read(p []byte) (int, error) {
 	if l.left <= 0 {
+		l.exceeded = true
 		return 0, errRecordTooLong
 	}
 	n, err := l.r.Read(p[:min(len(p), l.left)])

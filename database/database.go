@@ -62,6 +62,9 @@ type dialect interface {
 	insertNew(ctx context.Context, conn connection, table string, columns []Column) ([]int64, error)
 	// load is [DB.Load].
 	load(ctx context.Context, pool *sql.DB, table string, columns []string, keep bool, next func() ([]any, error)) (int64, error)
+	// patience is a statement that lets a transaction wait for locks for as long as
+	// its context does, or empty where none is needed.
+	patience() string
 	// after is [DB.After].
 	after(column, value string) string
 	// contains is [DB.Contains].
@@ -115,12 +118,17 @@ func (db *DB) handle(pool *sql.DB, o Options) (*gorm.DB, error) {
 func (db *DB) Reads(ctx context.Context) *gorm.DB { return db.reads.WithContext(ctx) }
 
 // Transaction runs do in a transaction, which is committed when do returns nil
-// and undone otherwise.
+// and undone otherwise. It waits for locks for as long as ctx does.
 func (db *DB) Transaction(ctx context.Context, do func(tx *DB) error) error {
 	return db.WithContext(ctx).Transaction(func(handle *gorm.DB) error {
 		tx := *db
 		tx.DB = handle
 		tx.conn = handle.Statement.ConnPool
+		if patience := db.dialect.patience(); patience != "" {
+			if err := handle.Exec(patience).Error; err != nil {
+				return err
+			}
+		}
 		return do(&tx)
 	})
 }
@@ -137,7 +145,7 @@ func (db *DB) Contains(column, part string) (condition, argument string) {
 }
 
 // Ping reports whether the database answers.
-func (db *DB) Ping(ctx context.Context) error { return db.pool.PingContext(ctx) }
+func (db *DB) Ping(ctx context.Context) error { return db.readPool.PingContext(ctx) }
 
 // Writers returns how many transactions can write at the same time.
 func (db *DB) Writers() int { return db.pool.Stats().MaxOpenConnections }

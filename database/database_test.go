@@ -131,7 +131,7 @@ func TestSQLiteIsNotMadeTwice(t *testing.T) {
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
-	pool, err := first.DB.DB()
+	pool, err := first.Reads(t.Context()).DB()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"io"
+	"io/fs"
 	"net"
 	"strings"
 
@@ -19,6 +20,9 @@ import (
 // operation may succeed later. After a write, it also means that the outcome is
 // not known.
 func IsUnavailable(err error) bool {
+	if _, ok := errors.AsType[*fs.PathError](err); ok {
+		return false // a file of the service's own, whose errors look like those of a network
+	}
 	if connect, ok := errors.AsType[*pgconn.ConnectError](err); ok && connect != nil {
 		return true
 	}
@@ -38,7 +42,7 @@ func IsUnavailable(err error) bool {
 	}
 	for _, target := range []error{
 		context.DeadlineExceeded, context.Canceled,
-		driver.ErrBadConn, sql.ErrConnDone, pgconn.ErrConnClosed,
+		driver.ErrBadConn, sql.ErrConnDone, sql.ErrTxDone, pgconn.ErrConnClosed,
 		io.EOF, io.ErrUnexpectedEOF, net.ErrClosed,
 	} {
 		if errors.Is(err, target) {

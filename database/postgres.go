@@ -122,7 +122,7 @@ func (postgresDialect) insertNew(ctx context.Context, conn connection, table str
 }
 
 // load copies the rows in PostgreSQL's binary format.
-func (postgresDialect) load(
+func (d postgresDialect) load(
 	ctx context.Context, pool *sql.DB, table string, columns []string, keep bool, next func() ([]any, error),
 ) (rows int64, err error) {
 	conn, err := pool.Conn(ctx)
@@ -136,6 +136,9 @@ func (postgresDialect) load(
 			return err
 		}
 		defer tx.Rollback(context.WithoutCancel(ctx)) //nolint:errcheck // after the commit, it does nothing
+		if _, err := tx.Exec(ctx, d.patience()); err != nil {
+			return err
+		}
 		rows, err = tx.CopyFrom(ctx, pgx.Identifier{table}, columns, pgx.CopyFromFunc(next))
 		if err != nil || !keep {
 			return err
@@ -144,6 +147,8 @@ func (postgresDialect) load(
 	})
 	return rows, err
 }
+
+func (postgresDialect) patience() string { return "SET LOCAL lock_timeout = 0" }
 
 func (postgresDialect) after(column, value string) string {
 	return fmt.Sprintf("GREATEST(CAST(%s AS timestamptz), %s + interval '1 microsecond')", value, column)

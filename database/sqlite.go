@@ -37,8 +37,8 @@ func (d sqliteDialect) open(o Options) (pool, readPool *sql.DB, err error) {
 	if pool, err = sql.Open(sqlite.DriverName, name); err != nil {
 		return nil, nil, fmt.Errorf("open %s: %w", d.path, err)
 	}
-	// SQLite has one writer at a time. Waiting for a turn in the pool's queue is
-	// fair and costs nothing; waiting for SQLite's own lock is polling.
+	// SQLite has one writer at a time. Waiting for a turn in the pool's queue costs
+	// nothing; waiting for SQLite's own lock is polling.
 	pool.SetMaxOpenConns(1)
 	if readPool, err = sql.Open(sqlite.DriverName, name+"&_pragma=query_only(1)"); err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("open %s: %w", d.path, err), pool.Close())
@@ -204,6 +204,8 @@ func (d sqliteDialect) insertNew(ctx context.Context, conn connection, table str
 func (sqliteDialect) load(context.Context, *sql.DB, string, []string, bool, func() ([]any, error)) (int64, error) {
 	return 0, errors.ErrUnsupported
 }
+
+func (sqliteDialect) patience() string { return "" }
 
 // after has the next millisecond for the next moment, which is what SQLite can
 // count in, in the form that the driver writes times: without zeros at the end.

@@ -161,7 +161,7 @@ func (g *groupCommit[T]) flush(batch []*pending[T]) {
 		switch {
 		case p.ctx.Err() != nil:
 			p.outcome <- fmt.Errorf("wait for the write: %w", context.Cause(p.ctx))
-		case p.due.Before(begin):
+		case p.due.Sub(begin) < g.timeout/6: // it would leave the others no time
 			p.outcome <- fmt.Errorf("wait for the write: %w", context.DeadlineExceeded)
 		default:
 			waiting, items = append(waiting, p), append(items, p.item)

@@ -29,7 +29,7 @@ type ImportReport struct {
 	Rows      int         // all of them
 	Created   int         // that were new
 	Unchanged int         // that were there before, with the same content
-	Refused   []ImportRow // the first of those with an Err, in no certain order
+	Refused   []ImportRow // the first of those with an Err, without the plant, in no certain order
 	NRefused  int         // all of those
 	Stored    bool        // whether the created ones were kept
 }
@@ -37,8 +37,7 @@ type ImportReport struct {
 func (r *ImportReport) refuse(row ImportRow, err error) {
 	r.NRefused++
 	if len(r.Refused) < maxRefused {
-		row.Err = err
-		r.Refused = append(r.Refused, row)
+		r.Refused = append(r.Refused, ImportRow{Line: row.Line, Err: err})
 	}
 }
 
@@ -163,8 +162,10 @@ func insertSpool(ctx context.Context, tx *database.DB, spool *spool, report *Imp
 				report.Created++
 			case taken && exists.Same:
 				report.Unchanged++
-			default:
+			case taken:
 				report.refuse(rows[i], err)
+			default:
+				return err
 			}
 		}
 	}

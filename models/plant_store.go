@@ -113,12 +113,14 @@ func insertPlants(ctx context.Context, db *database.DB, batch []*Plant, outcomes
 	if len(created) == len(batch) {
 		return nil
 	}
-	return explainTaken(ctx, db, batch, order, created, outcomes)
+	explainTaken(ctx, db, batch, order, created, outcomes)
+	return nil
 }
 
 // explainTaken fills in the outcomes of those plants in batch whose ids were
-// taken. created has the ids that were not.
-func explainTaken(ctx context.Context, db *database.DB, batch []*Plant, order []int, created []int64, outcomes []error) error {
+// taken. created has the ids that were not: those plants are stored, whatever
+// becomes of the others.
+func explainTaken(ctx context.Context, db *database.DB, batch []*Plant, order []int, created []int64, outcomes []error) {
 	holders := make(map[int64]*Plant, len(batch))
 	mine := make(map[int64]bool, len(created))
 	for _, id := range created {
@@ -136,10 +138,9 @@ func explainTaken(ctx context.Context, db *database.DB, batch []*Plant, order []
 		}
 	}
 	var stored []Plant
+	var unknown error
 	if len(taken) > 0 {
-		if err := db.WithContext(ctx).Where("id IN ?", slices.Compact(taken)).Find(&stored).Error; err != nil {
-			return err
-		}
+		unknown = db.WithContext(ctx).Where("id IN ?", slices.Compact(taken)).Find(&stored).Error
 	}
 	for i := range stored {
 		holders[stored[i].ID] = &stored[i]
@@ -149,12 +150,13 @@ func explainTaken(ctx context.Context, db *database.DB, batch []*Plant, order []
 		case holder == p:
 		case holder != nil:
 			outcomes[i] = &ExistsError{ID: p.ID, Same: p.SameContent(holder)}
+		case unknown != nil:
+			outcomes[i] = unknown
 		default:
 			// Deleted between the two statements: the id is free again.
 			if err := insertPlants(ctx, db, batch[i:i+1], outcomes[i:i+1]); err != nil {
-				return err
+				outcomes[i] = err
 			}
 		}
 	}
-	return nil
 }

@@ -86,7 +86,7 @@ func (s *PlantStore) Patch(ctx context.Context, id int64, patch PlantPatch, c Co
 		return nil, err
 	}
 	if c.Absent {
-		return nil, s.refuse(ctx, id)
+		return nil, s.refuse(ctx, id, c)
 	}
 	stored, err := s.write(ctx, statement+" WHERE id = @id"+c.matches(), c,
 		sql.Named("id", id), sql.Named("name", changed.Name), sql.Named("tag", changed.Tag))
@@ -94,7 +94,7 @@ func (s *PlantStore) Patch(ctx context.Context, id int64, patch PlantPatch, c Co
 		return nil, storeError("patch plant", err)
 	}
 	if stored == nil {
-		return nil, s.refuse(ctx, id)
+		return nil, s.refuse(ctx, id, c)
 	}
 	return stored, nil
 }
@@ -106,14 +106,14 @@ func (s *PlantStore) Patch(ctx context.Context, id int64, patch PlantPatch, c Co
 // reached in time.
 func (s *PlantStore) Delete(ctx context.Context, id int64, c Condition) error {
 	if c.Absent {
-		return s.refuse(ctx, id)
+		return s.refuse(ctx, id, c)
 	}
 	stored, err := s.write(ctx, "DELETE FROM plants WHERE id = @id"+c.matches(), c, sql.Named("id", id))
 	if err != nil {
 		return storeError("delete plant", err)
 	}
 	if stored == nil {
-		return s.refuse(ctx, id)
+		return s.refuse(ctx, id, c)
 	}
 	return nil
 }
@@ -134,8 +134,12 @@ func (s *PlantStore) write(ctx context.Context, statement string, c Condition, a
 	return &rows[0], nil
 }
 
-// refuse says why no row of id was written: ErrNotFound or ErrCondition.
-func (s *PlantStore) refuse(ctx context.Context, id int64) error {
+// refuse says why no row of id was written: ErrNotFound, or ErrCondition where c
+// asked for something.
+func (s *PlantStore) refuse(ctx context.Context, id int64, c Condition) error {
+	if c.Versions == nil && !c.Absent {
+		return ErrNotFound
+	}
 	if _, err := s.Get(ctx, id); err != nil {
 		return err
 	}

@@ -5,6 +5,8 @@ package routes
 import (
 	"context"
 	"net/http"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -49,6 +51,10 @@ func New(o Options) http.Handler {
 		middleware.Headers(),
 		controllers.Errors(o.Log),
 		middleware.Recovery(o.Log),
+		noOtherMethod(map[string][]string{
+			"/plants/import": {http.MethodPost},
+			"/plants/export": {http.MethodGet, http.MethodHead},
+		}),
 	)
 	e.NoRoute(controllers.NoRoute)
 	e.NoMethod(controllers.NoMethod)
@@ -72,9 +78,20 @@ func New(o Options) http.Handler {
 
 	bulk := e.Group("/", middleware.Bearer(o.Verify), middleware.Deadline(o.Bulk.Timeout), middleware.BodyLimit(o.Bulk.MaxBodyBytes))
 	bulk.POST("/plants/import", o.Plants.Import)
-	bulk.GET("/plants/export", o.Plants.Export)
+	get(bulk, "/plants/export", o.Plants.Export)
 
 	return e
+}
+
+// noOtherMethod refuses all but the methods of paths that /plants/:id matches too,
+// and whose other methods would be taken for requests for a plant.
+func noOtherMethod(paths map[string][]string) gin.HandlerFunc {
+	return func(c *gin.Context) {
+		if methods, ok := paths[c.Request.URL.Path]; ok && !slices.Contains(methods, c.Request.Method) {
+			c.Header("Allow", strings.Join(methods, ", "))
+			controllers.NoMethod(c)
+		}
+	}
 }
 
 // get routes GET, and HEAD with it, as RFC 9110, section 9.1, asks.

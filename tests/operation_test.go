@@ -106,24 +106,25 @@ func TestBadConfigurationStopsTheStart(t *testing.T) {
 	}
 	for _, test := range []struct {
 		setting string
+		status  int
 		names   string
 	}{
-		{"PORT=" + secret, "server.port (PORT)"},
-		{"PORT=65536", "server.port (PORT)"},
-		{"PLANTSTORE_SERVER_READ_TIMEOUT=" + secret, "server.read_timeout (PLANTSTORE_SERVER_READ_TIMEOUT)"},
-		{"PLANTSTORE_DATABASE_MIGRATE=" + secret, "database.migrate (PLANTSTORE_DATABASE_MIGRATE)"},
-		{"PLANTSTORE_ENV=" + secret, "env (PLANTSTORE_ENV)"},
-		{"PLANTSTORE_AUTH_TOKEN=" + secret, "PLANTSTORE_AUTH_TOKEN"},
-		{"PLANTSTORE_AUTH_TOKENS=a b " + secret, "auth.tokens (PLANTSTORE_AUTH_TOKENS)"},
-		{"PLANTSTORE_AUTH_TOKENS_FILE=/does/not/exist", "PLANTSTORE_AUTH_TOKENS_FILE"},
-		{"DATABASE_URL=mysql://" + secret, "database.url (DATABASE_URL)"},
-		{"DATABASE_URL=postgres://u:" + secret + "@h:port/d", "database.url (DATABASE_URL)"},
-		{"DATABASE_URL=sqlite:" + empty, "has no bytes"},
-		{"DATABASE_URL=sqlite:" + os.DevNull + "/x.db", "database.url (DATABASE_URL)"},
-		{"PLANTSTORE_CONFIG=/does/not/exist.yaml", "/does/not/exist.yaml"},
+		{"PORT=" + secret, 2, "server.port (PORT)"},
+		{"PORT=65536", 2, "server.port (PORT)"},
+		{"PLANTSTORE_SERVER_READ_TIMEOUT=" + secret, 2, "server.read_timeout (PLANTSTORE_SERVER_READ_TIMEOUT)"},
+		{"PLANTSTORE_DATABASE_MIGRATE=" + secret, 2, "database.migrate (PLANTSTORE_DATABASE_MIGRATE)"},
+		{"PLANTSTORE_ENV=" + secret, 2, "env (PLANTSTORE_ENV)"},
+		{"PLANTSTORE_AUTH_TOKEN=" + secret, 2, "PLANTSTORE_AUTH_TOKEN"},
+		{"PLANTSTORE_AUTH_TOKENS=a b " + secret, 2, "auth.tokens (PLANTSTORE_AUTH_TOKENS)"},
+		{"PLANTSTORE_AUTH_TOKENS_FILE=/does/not/exist", 2, "PLANTSTORE_AUTH_TOKENS_FILE"},
+		{"DATABASE_URL=mysql://" + secret, 2, "database.url (DATABASE_URL)"},
+		{"DATABASE_URL=postgres://u:" + secret + "@h:port/d", 1, "database.url (DATABASE_URL)"},
+		{"DATABASE_URL=sqlite:" + empty, 1, "has no bytes"},
+		{"DATABASE_URL=sqlite:" + os.DevNull + "/x.db", 1, "database.url (DATABASE_URL)"},
+		{"PLANTSTORE_CONFIG=/does/not/exist.yaml", 2, "/does/not/exist.yaml"},
 	} {
 		stdout, stderr, status := runToEnd(t, []string{"PORT=0", test.setting}) // the last one counts
-		if status != 1 || stdout != "" {
+		if status != test.status || stdout != "" {
 			t.Errorf("%s: exit status %d, printed %q", test.setting, status, stdout)
 		}
 		if strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, test.names) || strings.Contains(stderr, secret) {
@@ -149,7 +150,7 @@ func TestProductionRefusesWeakSettings(t *testing.T) {
 		{"no database", []string{strong}, "database.url"},
 	} {
 		_, stderr, status := runToEnd(t, append(test.settings, "PLANTSTORE_ENV=production", "PORT=0"))
-		if status != 1 || !strings.Contains(stderr, test.names) || strings.Count(stderr, "\n") != 1 {
+		if status != 2 || !strings.Contains(stderr, test.names) || strings.Count(stderr, "\n") != 1 {
 			t.Errorf("%s: exit status %d, %q", test.what, status, stderr)
 		}
 	}
@@ -374,7 +375,7 @@ func TestHealthcheckAndVersionCommands(t *testing.T) {
 	if stdout, _, status := runToEnd(t, nil, "version"); status != 0 || !strings.HasPrefix(stdout, "plantstore dev (commit unknown, go1") {
 		t.Errorf("version: exit status %d, %q", status, stdout)
 	}
-	if _, stderr, status := runToEnd(t, nil, "frobnicate"); status != 1 || strings.Count(stderr, "\n") != 1 {
+	if _, stderr, status := runToEnd(t, nil, "frobnicate"); status != 2 || strings.Count(stderr, "\n") != 1 {
 		t.Errorf("an unknown command: exit status %d, %q", status, stderr)
 	}
 }

@@ -76,6 +76,8 @@ func finish(text []byte) ([]byte, error) {
 	codes := document["info"].(object)["description"].(string)
 	for _, operations := range document["paths"].(object) {
 		for _, operation := range operations.(object) {
+			addPatterns(operation.(object))
+			addLinks(operation.(object))
 			if body, ok := operation.(object)["requestBody"].(object); ok {
 				shareSchema(body["content"].(object))
 				refuseUnknown(schemas, body)
@@ -109,18 +111,80 @@ func separate(content object, success bool) {
 	maps.DeleteFunc(content, func(media string, _ any) bool { return (media == "application/json") == success })
 }
 
-// shareSchema gives every media type of a body what swag gives one alone: the
-// schema, or, to streams, the example.
+// bodies are examples of those that are no JSON documents.
+var bodies = map[string]string{
+	stream:     `{"id":1001,"name":"Monstera deliciosa","tag":"houseplant"}` + "\n",
+	"text/csv": "id,name,tag\n1001,Monstera deliciosa,houseplant\n",
+}
+
+// shareSchema gives every media type of a body what swag gives one alone, the
+// schema, and to those that are no JSON documents an example.
 func shareSchema(content object) {
-	if text, ok := content["text/plain"].(object); ok {
-		content[stream].(object)["example"] = text["schema"].(object)["example"]
-		delete(content, "text/plain")
+	delete(content, "text/plain") // which is swag's name for any text
+	for media, body := range content {
+		if example, ok := bodies[media]; ok {
+			body.(object)["example"] = example
+		}
 	}
 	if shared, ok := content["application/json"].(object); ok {
 		for media := range content {
 			content[media] = shared
 		}
 	}
+}
+
+// patterns are those of the parameters that are not any text: there is no
+// annotation for them.
+var patterns = map[string]string{
+	"tag":           noControls,
+	"q":             noControls,
+	"If-Match":      entityTags,
+	"If-None-Match": entityTags,
+}
+
+const (
+	noControls = `^[^\u0000-\u001F\u007F-\u009F]*$`
+	entityTag  = `(W/)?"[\u0021\u0023-\u007E\u0080-\u00FF]*"`
+	entityTags = `^(\*|` + entityTag + `([ \t]*,[ \t,]*` + entityTag + `)*[ \t,]*)$`
+)
+
+// addPatterns adds their patterns to the parameters of an operation.
+func addPatterns(operation object) {
+	parameters, _ := operation["parameters"].([]any)
+	for _, parameter := range parameters {
+		parameter := parameter.(object)
+		schema := parameter["schema"].(object)
+		if pattern, ok := patterns[parameter["name"].(string)]; ok && schema["enum"] == nil {
+			schema["pattern"] = pattern
+		}
+	}
+}
+
+// ids say where an answer or its request has the id of a plant, by operation.
+var ids = map[string]string{
+	"createPlant": "$request.body#/id",
+	"getPlant":    "$request.path.id",
+	"putPlant":    "$request.path.id",
+	"patchPlant":  "$request.path.id",
+}
+
+// addLinks links the success of an operation on a plant with those that can
+// follow, the writes on condition that the plant is still in that version.
+func addLinks(operation object) {
+	id, ok := ids[operation["operationId"].(string)]
+	if !ok {
+		return
+	}
+	success := operation["responses"].(object)["200"].(object)
+	links := object{}
+	for _, next := range []string{"getPlant", "putPlant", "patchPlant", "deletePlant"} {
+		parameters := object{"path.id": id}
+		if next != "getPlant" {
+			parameters["header.If-Match"] = "$response.header.ETag"
+		}
+		links[next] = object{"operationId": next, "parameters": parameters}
+	}
+	success["links"] = links
 }
 
 // allowNull turns x-nullable, which OpenAPI 3.1 does not know, into a type.
