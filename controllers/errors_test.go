@@ -88,6 +88,41 @@ func TestPanicAfterTheAnswerBegan(t *testing.T) {
 	})
 }
 
+// TestErrorAfterTheAnswerBegan: it is broken off, and logged, though the handler's
+// own context has ended with it; but not for a client that has gone.
+func TestErrorAfterTheAnswerBegan(t *testing.T) {
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	for what, test := range map[string]struct {
+		ctx    context.Context //nolint:containedctx // of the client
+		logged int
+	}{"a client that waits": {t.Context(), 1}, "a client that has gone": {gone, 0}} {
+		core, logs := observer.New(zap.DebugLevel)
+		e := gin.New()
+		e.Use(Errors(zap.New(core)), middleware.Recovery(zap.New(core)), func(c *gin.Context) {
+			ctx, cancel := context.WithCancel(c.Request.Context())
+			defer cancel()
+			c.Request = c.Request.WithContext(ctx)
+			c.Next()
+		})
+		e.GET("/", func(c *gin.Context) {
+			c.String(200, "a part")
+			middleware.Fail(c, errors.New("the database ended"))
+		})
+		func() {
+			defer func() {
+				if cause := recover(); cause != http.ErrAbortHandler { //nolint:errorlint // the value itself is thrown
+					t.Errorf("%s: the connection is not broken off: %v", what, cause)
+				}
+			}()
+			e.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(test.ctx, http.MethodGet, "/", nil))
+		}()
+		if logs.FilterMessage("answer broken off").Len() != test.logged {
+			t.Errorf("%s: logged %v", what, logs.All())
+		}
+	}
+}
+
 func TestStatusOfEveryCode(t *testing.T) {
 	for code, want := range map[int32]int{
 		codeMalformed: 400, codeUnknownField: 400, codeDuplicateField: 400, codeMissingOrType: 400, codeNotInt64: 400, codeTextLimits: 400,

@@ -6,11 +6,13 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -247,6 +249,20 @@ func TestMigrateConcurrently(t *testing.T) {
 	})
 }
 
+// TestPingBesideAWriter: an import may hold SQLite's one writer for seconds.
+func TestPingBesideAWriter(t *testing.T) {
+	t.Parallel()
+	db := migrated(t, dbtest.SQLite(t))
+	err := db.Transaction(t.Context(), func(*database.DB) error {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		return db.Ping(ctx)
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
 func TestSlowQueriesAreNamedWithoutValues(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, url string) {
 		t.Parallel()
@@ -286,6 +302,8 @@ func TestIsUnavailable(t *testing.T) {
 		{fmt.Errorf("x: %w", context.Canceled), true},
 		{driver.ErrBadConn, true},
 		{&net.OpError{Op: "dial", Err: errors.New("refused")}, true},
+		{&fs.PathError{Op: "write", Path: "x", Err: syscall.ENOSPC}, false},
+		{sql.ErrTxDone, true},
 		{&pgconn.PgError{Code: "23505"}, false},
 		{&pgconn.PgError{Code: "23514"}, false},
 		{&pgconn.PgError{Code: "42P01"}, false},

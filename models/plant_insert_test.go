@@ -1,0 +1,67 @@
+package models
+
+import (
+	"errors"
+	"net/url"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+
+	"plantstore/database"
+	"plantstore/database/dbtest"
+)
+
+// TestStoredPlantsStayStored: what came before the insert cannot be looked at, so
+// that nothing is known of one plant of the batch. The others are stored, and it
+// is said so.
+func TestStoredPlantsStayStored(t *testing.T) {
+	t.Parallel()
+	owner := dbtest.Postgres(t)
+	open := func(url string) *database.DB {
+		db, err := database.Open(t.Context(), database.Options{
+			URL: url, MaxConnections: 4, Timeout: 5 * time.Second, StartTimeout: 30 * time.Second, Logger: zap.NewNop(),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := db.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		return db
+	}
+	if _, err := open(owner).Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	const role = "plantstore_insert_only"
+	for _, statement := range []string{
+		"INSERT INTO plants VALUES (2, 'before', NULL, now(), now())",
+		"DROP ROLE IF EXISTS " + role, "CREATE ROLE " + role + " LOGIN",
+		"GRANT INSERT, SELECT (id) ON plants TO " + role, // enough for ON CONFLICT and RETURNING
+	} {
+		dbtest.Exec(t, owner, statement)
+	}
+	t.Cleanup(func() { dbtest.Exec(t, owner, "DROP OWNED BY "+role+"; DROP ROLE "+role) })
+	u, err := url.Parse(owner)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.User = url.User(role)
+
+	batch := []*Plant{{ID: 1, Name: "new"}, {ID: 2, Name: "taken"}, {ID: 1, Name: "new"}, {ID: 3, Name: "new, too"}}
+	outcomes := make([]error, len(batch))
+	if err := insertPlants(t.Context(), open(u.String()), batch, outcomes); err != nil {
+		t.Fatal(err)
+	}
+	if outcomes[0] != nil || outcomes[3] != nil {
+		t.Errorf("of plants that are stored: %v, %v", outcomes[0], outcomes[3])
+	}
+	if _, known := errors.AsType[*ExistsError](outcomes[1]); known || outcomes[1] == nil {
+		t.Errorf("of a plant of which nothing is known: %v", outcomes[1])
+	}
+	if exists, ok := errors.AsType[*ExistsError](outcomes[2]); !ok || !exists.Same {
+		t.Errorf("of the twin of a plant that is stored: %v", outcomes[2])
+	}
+}
