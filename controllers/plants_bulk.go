@@ -35,7 +35,7 @@ type ImportReport struct {
 	Refused int `json:"refused" binding:"required" minimum:"0" example:"1"`
 	// Whether the created plants were kept: not in a dry run, and not where a row was refused without mode=partial.
 	Stored bool `json:"stored" binding:"required" example:"true"`
-	// Why rows were refused, the first 1,000 of them, by their lines.
+	// Why rows were refused, by their lines: 1,000 of them at most.
 	Errors []RowError `json:"errors" binding:"required"`
 } // @name ImportReport
 
@@ -51,7 +51,7 @@ type RowError struct {
 
 // ImportError is the Error of an import that refused a row, and so all of them.
 type ImportError struct {
-	// The code of the first row that was refused.
+	// The code of the first row that is listed as refused.
 	Code int32 `json:"error" binding:"required" format:"int32" example:"40005"`
 	// What was wrong with that row, and its line.
 	Message string `json:"message" binding:"required" example:"line 3: id must be an integer literal; nothing was stored"`
@@ -82,7 +82,7 @@ func (e *importRefused) Error() string {
 //	@Success		200		{object}	ImportReport	"The import is on disk, as far as it is stored"
 //	@Failure		400		{object}	ImportError		"The request failed: 40001, 40002, 40003, 40004, 40005, 40006, 40007, 41301 or 41501"
 //	@Failure		401		{object}	Error			"No bearer token (40101), or one that is not valid (40102)"
-//	@Failure		409		{object}	ImportError		"The id of the first row that was refused is taken by a plant with other content (40901)"
+//	@Failure		409		{object}	ImportError		"The id of the first row that is listed as refused is taken by a plant with other content (40901)"
 //	@Failure		500		{object}	Error			"A fault of the service (50001)"
 //	@Failure		503		{object}	Error			"Too many imports and exports are running (50301), or the database cannot be reached (50302)"
 //	@Header			all		{string}	X-Request-ID		"The id of the request: the client's, or a new one"

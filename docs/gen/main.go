@@ -113,8 +113,8 @@ func separate(content object, success bool) {
 
 // bodies are examples of those that are no JSON documents.
 var bodies = map[string]string{
-	stream:     `{"id":1001,"name":"Monstera deliciosa","tag":"houseplant"}` + "\n",
-	"text/csv": "id,name,tag\n1001,Monstera deliciosa,houseplant\n",
+	stream:     `{"id":2001,"name":"Monstera deliciosa","tag":"houseplant"}` + "\n",
+	"text/csv": "id,name,tag\n2001,Monstera deliciosa,houseplant\n",
 }
 
 // shareSchema gives every media type of a body what swag gives one alone, the
