@@ -57,7 +57,7 @@ The machine: %s, %d processors, %s, Linux %s. Everything runs on it at once: the
 client, the contender and the database. Such figures say little in themselves and
 shift with the machine; what counts are the ratios of contenders that took turns in
 the same run. Each contender had %d turns of %v after a second to warm up, in
-alternation; the figures are medians over the turns. Access logs are on in all of
+alternation; the figures are medians of the turns, and the ratios medians of the ratios within each round. Access logs are on in all of
 them, written to a file in memory. Every 200 is durable in the sense of its
 database: fsync on, synchronous_commit on, SQLite in WAL with synchronous=FULL.
 

@@ -47,6 +47,7 @@ type DB struct {
 // connection is what runs statements: the pool, or a transaction.
 type connection interface {
 	PrepareContext(ctx context.Context, query string) (*sql.Stmt, error)
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
@@ -164,7 +165,7 @@ func dialectOf(url string) (dialect, error) {
 	case "sqlite":
 		return sqliteDialect{path: rest}, nil
 	case "postgres", "postgresql":
-		return postgresDialect{}, nil
+		return &postgresDialect{}, nil
 	}
 	// The URL itself may hold a password and is not repeated.
 	return nil, errors.New("the database URL must start with sqlite:, postgres:// or postgresql://")
