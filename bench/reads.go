@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/libtnb/sqlite"
+
+	"plantstore/controllers"
 )
 
 const million = 1_000_000
@@ -98,7 +100,7 @@ func bulk(ctx context.Context, b *bench, w io.Writer) (err error) {
 		}
 		begin := time.Now()
 		cmd := p.Command("psql", "-q", "-c", "ALTER TABLE plants ALTER created_at SET DEFAULT now(), ALTER updated_at SET DEFAULT now()",
-			"-c", `\copy plants(id, name, tag) FROM '`+files["text/csv"]+`' CSV HEADER`, p.URL)
+			"-c", `\copy plants(id, name, tag) FROM '`+files[controllers.TypeCSV]+`' CSV HEADER`, p.URL)
 		if output, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("psql: %w\n%s", err, output)
 		}
@@ -144,8 +146,8 @@ func (b *bench) writeRows() (map[string]string, error) {
 		fmt.Fprintf(&table, "%d,%s,%s\n", id, name, tag)
 		fmt.Fprintf(&lines, `{"id":%d,"name":"%s","tag":"%s"}`+"\n", id, name, tag)
 	}
-	files := map[string]string{"text/csv": filepath.Join(b.folder, "rows.csv"), "application/x-ndjson": filepath.Join(b.folder, "rows.ndjson")}
-	for kind, text := range map[string]string{"text/csv": table.String(), "application/x-ndjson": lines.String()} {
+	files := map[string]string{controllers.TypeCSV: filepath.Join(b.folder, "rows.csv"), controllers.TypeNDJSON: filepath.Join(b.folder, "rows.ndjson")}
+	for kind, text := range map[string]string{controllers.TypeCSV: table.String(), controllers.TypeNDJSON: lines.String()} {
 		if err := os.WriteFile(files[kind], []byte(text), 0o644); err != nil { //nolint:gosec // PostgreSQL's user reads it
 			return nil, err
 		}
@@ -174,7 +176,7 @@ func (b *bench) bulkTurns(ctx context.Context, databaseURL string, files map[str
 	}
 	r.took = map[string]time.Duration{}
 	for _, step := range []struct{ name, kind string }{
-		{"import CSV", "text/csv"}, {"import NDJSON", "application/x-ndjson"}, {"the same again", "application/x-ndjson"}, {"export", ""},
+		{"import CSV", controllers.TypeCSV}, {"import NDJSON", controllers.TypeNDJSON}, {"the same again", controllers.TypeNDJSON}, {"export", ""},
 	} {
 		if strings.HasPrefix(step.name, "import") {
 			if err := empty(); err != nil {

@@ -169,8 +169,8 @@ type format struct {
 }
 
 var formats = map[string]format{
-	"csv":    {mediaType: "text/csv", header: 1},
-	"ndjson": {mediaType: "application/x-ndjson"},
+	"csv":    {mediaType: controllers.TypeCSV, header: 1},
+	"ndjson": {mediaType: controllers.TypeNDJSON},
 }
 
 // formatOf returns the format name, or, where that is empty, that which the

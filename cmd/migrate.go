@@ -13,24 +13,35 @@ import (
 )
 
 func newMigrate(s *settings) *cobra.Command {
-	migrate := &cobra.Command{
-		Use:   "migrate",
-		Short: "Bring the database's schema up to date, or back",
+	return newDatabaseCommands(s, "migrate", "Bring the database's schema up to date, or back",
+		databaseCommand{"up", "Apply every pending migration", migrateUp},
+		databaseCommand{"down", "Undo the migration that was applied last; the data it added is lost", migrateDown},
+		databaseCommand{"status", "List the migrations and when they were applied", migrateStatus})
+}
+
+// databaseCommand is a command that works on the database itself.
+type databaseCommand struct {
+	name, short string
+	action      func(context.Context, *database.DB, io.Writer) error
+}
+
+// newDatabaseCommands returns the command name, which has commands below it.
+func newDatabaseCommands(s *settings, name, short string, commands ...databaseCommand) *cobra.Command {
+	parent := &cobra.Command{
+		Use:   name,
+		Short: short,
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	add := func(name, short string, action func(context.Context, *database.DB, io.Writer) error) {
-		migrate.AddCommand(&cobra.Command{
-			Use:   name,
-			Short: short,
+	for _, c := range commands {
+		parent.AddCommand(&cobra.Command{
+			Use:   c.name,
+			Short: c.short,
 			Args:  cobra.NoArgs,
-			RunE:  func(cmd *cobra.Command, _ []string) error { return withDatabase(cmd, s, action) },
+			RunE:  func(cmd *cobra.Command, _ []string) error { return withDatabase(cmd, s, c.action) },
 		})
 	}
-	add("up", "Apply every pending migration", migrateUp)
-	add("down", "Undo the migration that was applied last; the data it added is lost", migrateDown)
-	add("status", "List the migrations and when they were applied", migrateStatus)
-	return migrate
+	return parent
 }
 
 func withDatabase(cmd *cobra.Command, s *settings, action func(context.Context, *database.DB, io.Writer) error) (err error) {

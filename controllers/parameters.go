@@ -18,9 +18,16 @@ import (
 // pathID returns the id in the path: an int64 in its one decimal form.
 func pathID(c *gin.Context) (int64, error) { return parseID("id", c.Param("id")) }
 
+// parseInt64 reads an int64 in its one decimal form: without a plus sign, zeros or
+// blanks before it.
+func parseInt64(text string) (n int64, ok bool) {
+	n, err := strconv.ParseInt(text, 10, 64)
+	return n, err == nil && strconv.FormatInt(n, 10) == text
+}
+
 func parseID(name, text string) (int64, error) {
-	id, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || strconv.FormatInt(id, 10) != text {
+	id, ok := parseInt64(text)
+	if !ok {
 		return 0, problemf(codeParameter, "%s must be an integer from -9223372036854775808 to 9223372036854775807, "+
 			"without a plus sign or zeros before it", name)
 	}
@@ -50,12 +57,11 @@ func parseLimit(query url.Values, standard, most int) (int, error) {
 	if !query.Has("limit") {
 		return standard, nil
 	}
-	text := query.Get("limit")
-	limit, err := strconv.Atoi(text)
-	if err != nil || limit < 1 || limit > most || strconv.Itoa(limit) != text {
+	limit, ok := parseInt64(query.Get("limit"))
+	if !ok || limit < 1 || limit > int64(most) {
 		return 0, problemf(codeParameter, "limit must be an integer from 1 to %d", most)
 	}
-	return limit, nil
+	return int(limit), nil
 }
 
 // checkParameter refuses a text that no plant can have.

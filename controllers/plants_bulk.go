@@ -19,8 +19,8 @@ import (
 
 // The media types of imports and exports.
 const (
-	typeNDJSON = "application/x-ndjson"
-	typeCSV    = "text/csv"
+	TypeNDJSON = "application/x-ndjson"
+	TypeCSV    = "text/csv"
 )
 
 // ImportReport says what became of an import.
@@ -105,13 +105,13 @@ func (h *Plants) Import(c *gin.Context) {
 		middleware.Fail(c, err)
 		return
 	}
-	kind, err := contentType(c.Request.Header, typeCSV, typeNDJSON)
+	kind, err := contentType(c.Request.Header, TypeCSV, TypeNDJSON)
 	if err != nil {
 		middleware.Fail(c, err)
 		return
 	}
 	rows := readNDJSON
-	if kind == typeCSV {
+	if kind == TypeCSV {
 		rows = readCSV
 	}
 	done, err := h.store.Import(c.Request.Context(), rows(c.Request.Body), models.ImportOptions{Partial: mode == "partial", DryRun: dryRun == "true"})
@@ -143,13 +143,6 @@ func newReport(c *gin.Context, done models.ImportReport) *ImportReport {
 	return report
 }
 
-// exportRow is a line of an export in NDJSON, which an import takes.
-type exportRow struct {
-	ID   int64   `json:"id"`
-	Name string  `json:"name"`
-	Tag  *string `json:"tag,omitzero"`
-}
-
 // Export answers with every plant.
 //
 //	@Summary		Export plants
@@ -168,7 +161,7 @@ type exportRow struct {
 func (h *Plants) Export(c *gin.Context) {
 	c.Header("Vary", "Accept")
 	write := h.exportNDJSON
-	if c.NegotiateFormat(typeNDJSON, typeCSV) == typeCSV {
+	if c.NegotiateFormat(TypeNDJSON, TypeCSV) == TypeCSV {
 		write = h.exportCSV
 	}
 	// The headers go with the first bytes, so that an error before them has its
@@ -186,9 +179,9 @@ func (h *Plants) Export(c *gin.Context) {
 }
 
 func (h *Plants) exportNDJSON(c *gin.Context, out *bufio.Writer) error {
-	c.Header("Content-Type", typeNDJSON)
+	c.Header("Content-Type", TypeNDJSON)
 	return h.store.Export(c.Request.Context(), func(p *models.Plant) error {
-		if err := json.MarshalWrite(out, exportRow{ID: p.ID, Name: p.Name, Tag: p.Tag}); err != nil {
+		if err := json.MarshalWrite(out, NewPlant{ID: &p.ID, Name: &p.Name, Tag: p.Tag}); err != nil {
 			return err
 		}
 		return out.WriteByte('\n')
@@ -196,7 +189,7 @@ func (h *Plants) exportNDJSON(c *gin.Context, out *bufio.Writer) error {
 }
 
 func (h *Plants) exportCSV(c *gin.Context, out *bufio.Writer) error {
-	c.Header("Content-Type", typeCSV+"; charset=utf-8; header=present")
+	c.Header("Content-Type", TypeCSV+"; charset=utf-8; header=present")
 	c.Header("Content-Disposition", `attachment; filename="plants.csv"`)
 	rows := csv.NewWriter(out)
 	if err := rows.Write([]string{"id", "name", "tag"}); err != nil {
@@ -221,7 +214,7 @@ func (h *Plants) exportCSV(c *gin.Context, out *bufio.Writer) error {
 // formula, and which is not empty: with a ' before it where it begins with one of
 // = + - @, or is empty; and where it would lose a ' in fromCell.
 func toCell(text string) string {
-	if rest := strings.TrimLeft(text, "'"); rest == "" || strings.ContainsRune("=+-@", rune(rest[0])) {
+	if isMarked(text) {
 		return "'" + text
 	}
 	return text
@@ -229,8 +222,15 @@ func toCell(text string) string {
 
 // fromCell undoes toCell.
 func fromCell(cell string) string {
-	if rest := strings.TrimLeft(cell, "'"); len(rest) < len(cell) && (rest == "" || strings.ContainsRune("=+-@", rune(rest[0]))) {
+	if strings.HasPrefix(cell, "'") && isMarked(cell) {
 		return cell[1:]
 	}
 	return cell
+}
+
+// isMarked reports whether text, but for any ' at its start, is empty or begins as
+// a formula does.
+func isMarked(text string) bool {
+	rest := strings.TrimLeft(text, "'")
+	return rest == "" || strings.ContainsRune("=+-@", rune(rest[0]))
 }

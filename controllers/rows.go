@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"iter"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -63,23 +62,20 @@ func readCSV(body io.Reader) iter.Seq2[models.ImportRow, error] {
 		if start, err := buffered.Peek(3); err == nil && string(start) == "\ufeff" { // as spreadsheets write it
 			_, _ = buffered.Discard(3)
 		}
-		limit := &recordLimit{r: buffered}
-		records := csv.NewReader(limit)
-		records.ReuseRecord = true
-		header, err := readHeader(records, limit)
+		records := newRecordReader(buffered)
+		header, err := readHeader(records)
 		if err != nil {
 			yield(models.ImportRow{}, err)
 			return
 		}
 		for last := 1; ; {
-			limit.left = recordAllowance
-			record, err := records.Read()
+			record, err := records.next()
 			var row models.ImportRow
 			malformed, bad := errors.AsType[*csv.ParseError](err)
 			switch {
 			case errors.Is(err, io.EOF):
 				return
-			case limit.exceeded: // be what has been read of the row well-formed or not
+			case errors.Is(err, errRecordTooLong):
 				yield(models.ImportRow{}, lineTooLong(last+1))
 				return
 			case bad:
@@ -104,18 +100,17 @@ func readCSV(body io.Reader) iter.Seq2[models.ImportRow, error] {
 // csvHeader has the place of each column, or -1.
 type csvHeader struct{ id, name, tag int }
 
-func readHeader(records *csv.Reader, limit *recordLimit) (*csvHeader, error) {
-	limit.left = recordAllowance
-	record, err := records.Read()
+func readHeader(records *recordReader) (*csvHeader, error) {
+	record, err := records.next()
 	if err != nil {
+		if errors.Is(err, errRecordTooLong) {
+			return nil, lineTooLong(1)
+		}
 		if malformed, ok := errors.AsType[*csv.ParseError](err); ok {
 			return nil, problemf(codeMalformed, "line 1: row is not well-formed CSV: %v", malformed.Err)
 		}
 		if errors.Is(err, io.EOF) {
 			return nil, problemf(codeMalformed, "body is empty: send CSV with the header id,name,tag")
-		}
-		if errors.Is(err, errRecordTooLong) {
-			return nil, lineTooLong(1)
 		}
 		return nil, bodyError(err)
 	}
@@ -148,8 +143,8 @@ func (h *csvHeader) plant(record []string) (models.Plant, error) {
 	}
 	// The record is used again for the next row.
 	p := models.Plant{Name: strings.Clone(fromCell(record[h.name]))}
-	var err error
-	if p.ID, err = strconv.ParseInt(record[h.id], 10, 64); err != nil || strconv.FormatInt(p.ID, 10) != record[h.id] {
+	var ok bool
+	if p.ID, ok = parseInt64(record[h.id]); !ok {
 		return p, problemf(codeNotInt64, "id must be an integer literal from -9223372036854775808 to 9223372036854775807, "+
 			"without a plus sign, zeros or blanks before it")
 	}
@@ -165,8 +160,33 @@ const recordAllowance = maxLine + 4096
 
 var errRecordTooLong = errors.New("row is too long")
 
+// recordReader reads records that are not too long. A quote that is never closed
+// would make a row of all that follows.
+type recordReader struct {
+	*csv.Reader
+	limit *recordLimit
+}
+
+func newRecordReader(r io.Reader) *recordReader {
+	limit := &recordLimit{r: r}
+	records := &recordReader{csv.NewReader(limit), limit}
+	records.ReuseRecord = true
+	return records
+}
+
+// next returns the next record, which is overwritten by the one behind it. It fails
+// with errRecordTooLong, be what it has read of the row well-formed or not.
+func (r *recordReader) next() ([]string, error) {
+	r.limit.left = recordAllowance
+	record, err := r.Read()
+	if r.limit.exceeded {
+		return nil, errRecordTooLong
+	}
+	return record, err
+}
+
 // recordLimit ends the reading of r when more than left bytes are taken for one
-// row. A quote that is never closed would make a row of all that follows.
+// row.
 type recordLimit struct {
 	r        io.Reader
 	left     int

@@ -18,7 +18,6 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"go.uber.org/zap"
-	"go.uber.org/zap/zaptest"
 	"go.uber.org/zap/zaptest/observer"
 
 	"plantstore/database"
@@ -26,26 +25,6 @@ import (
 )
 
 func TestMain(m *testing.M) { os.Exit(dbtest.Main(m)) }
-
-func options(t *testing.T, url string) database.Options {
-	return database.Options{
-		URL: url, MaxConnections: 4, Timeout: 5 * time.Second, StartTimeout: 30 * time.Second, Logger: zaptest.NewLogger(t),
-	}
-}
-
-func open(t *testing.T, o database.Options) *database.DB {
-	t.Helper()
-	db, err := database.Open(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := db.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return db
-}
 
 // value returns what a query of one value answers.
 func value(t *testing.T, db *database.DB, query string) string {
@@ -59,7 +38,7 @@ func value(t *testing.T, db *database.DB, query string) string {
 
 func TestSQLiteIsDurable(t *testing.T) {
 	t.Parallel()
-	db := open(t, options(t, dbtest.SQLite(t)))
+	db := dbtest.Open(t, dbtest.Options(t, dbtest.SQLite(t)))
 	for query, want := range map[string]string{
 		"PRAGMA journal_mode": "wal",
 		"PRAGMA synchronous":  "2", // FULL
@@ -98,7 +77,7 @@ func TestSQLiteFiles(t *testing.T) {
 		folder + "/text.db/x.db": "create the folder",
 		":memory:":               "names no file",
 	} {
-		_, err := database.Open(t.Context(), options(t, "sqlite:"+path))
+		_, err := database.Open(t.Context(), dbtest.Options(t, "sqlite:"+path))
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want %s", path, err, want)
 		}
@@ -114,7 +93,7 @@ func TestSQLiteFiles(t *testing.T) {
 	if err := os.WriteFile(odd+".new", []byte("half"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	db := open(t, options(t, "sqlite:"+odd))
+	db := dbtest.Open(t, dbtest.Options(t, "sqlite:"+odd))
 	if _, err := db.Migrate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -129,7 +108,7 @@ func TestSQLiteIsNotMadeTwice(t *testing.T) {
 	t.Parallel()
 	url := dbtest.SQLite(t)
 	path := strings.TrimPrefix(url, "sqlite:")
-	first := open(t, options(t, url))
+	first := dbtest.Open(t, dbtest.Options(t, url))
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
@@ -153,7 +132,7 @@ func TestPostgresIsDurable(t *testing.T) {
 		name := url[strings.LastIndex(url, "/")+1:]
 		name, _, _ = strings.Cut(name, "?")
 		dbtest.Exec(t, url, fmt.Sprintf("ALTER DATABASE %s SET synchronous_commit = %s", name, setting))
-		if got := value(t, open(t, options(t, url)), "SHOW synchronous_commit"); got != want {
+		if got := value(t, dbtest.Open(t, dbtest.Options(t, url)), "SHOW synchronous_commit"); got != want {
 			t.Errorf("where it is %s by default, synchronous_commit is %s, want %s", setting, got, want)
 		}
 	}
@@ -161,8 +140,8 @@ func TestPostgresIsDurable(t *testing.T) {
 
 func TestPostgresEncodings(t *testing.T) {
 	t.Parallel()
-	open(t, options(t, dbtest.PostgresWith(t, "ENCODING 'SQL_ASCII'")))
-	_, err := database.Open(t.Context(), options(t, dbtest.PostgresWith(t, "ENCODING 'LATIN1'")))
+	dbtest.Open(t, dbtest.Options(t, dbtest.PostgresWith(t, "ENCODING 'SQL_ASCII'")))
+	_, err := database.Open(t.Context(), dbtest.Options(t, dbtest.PostgresWith(t, "ENCODING 'LATIN1'")))
 	if err == nil || !strings.Contains(err.Error(), "ENCODING 'UTF8'") {
 		t.Errorf("LATIN1: got %v", err)
 	}
@@ -171,7 +150,7 @@ func TestPostgresEncodings(t *testing.T) {
 func TestPostgresRefusalsAreNotWaitedFor(t *testing.T) {
 	t.Parallel()
 	url := dbtest.Postgres(t)
-	o := options(t, strings.Replace(url, "/test_", "/none_", 1))
+	o := dbtest.Options(t, strings.Replace(url, "/test_", "/none_", 1))
 	o.StartTimeout = time.Hour
 	if _, err := database.Open(t.Context(), o); err == nil || !strings.Contains(err.Error(), "does not exist") {
 		t.Errorf("a database that does not exist: %v", err)
@@ -182,7 +161,7 @@ func TestOpenRefusesURLs(t *testing.T) {
 	t.Parallel()
 	const secret = "canary-1234"
 	for _, url := range []string{"", secret, "mysql://u:" + secret + "@h/d", "postgres://u:" + secret + "@h:port/d", "postgres://u:" + secret + "%@h/d"} {
-		if _, err := database.Open(t.Context(), options(t, url)); err == nil || strings.Contains(err.Error(), secret) {
+		if _, err := database.Open(t.Context(), dbtest.Options(t, url)); err == nil || strings.Contains(err.Error(), secret) {
 			t.Errorf("%q: got %v", url, err)
 		}
 	}
@@ -191,7 +170,7 @@ func TestOpenRefusesURLs(t *testing.T) {
 func TestMigrateAndRollback(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, url string) {
 		t.Parallel()
-		db := open(t, options(t, url))
+		db := dbtest.Open(t, dbtest.Options(t, url))
 		for range 2 {
 			applied, err := db.Migrate(t.Context())
 			if err != nil || len(applied) == 0 || applied[0].Version != 1 {
@@ -224,7 +203,7 @@ func TestMigrateConcurrently(t *testing.T) {
 		var group sync.WaitGroup
 		for i := range processes {
 			group.Go(func() {
-				db, err := database.Open(t.Context(), options(t, url))
+				db, err := database.Open(t.Context(), dbtest.Options(t, url))
 				if err != nil {
 					t.Error(err)
 					return
@@ -252,7 +231,7 @@ func TestMigrateConcurrently(t *testing.T) {
 // TestPingBesideAWriter: an import may hold SQLite's one writer for seconds.
 func TestPingBesideAWriter(t *testing.T) {
 	t.Parallel()
-	db := migrated(t, dbtest.SQLite(t))
+	db := dbtest.Migrated(t, dbtest.SQLite(t))
 	err := db.Transaction(t.Context(), func(*database.DB) error {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
@@ -267,9 +246,9 @@ func TestSlowQueriesAreNamedWithoutValues(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, url string) {
 		t.Parallel()
 		core, logs := observer.New(zap.DebugLevel)
-		o := options(t, url)
+		o := dbtest.Options(t, url)
 		o.Logger, o.SlowQuery = zap.New(core), time.Nanosecond
-		db := open(t, o)
+		db := dbtest.Open(t, o)
 		var n int
 		if err := db.WithContext(t.Context()).Raw("SELECT length(?)", "canary").Scan(&n).Error; err != nil {
 			t.Fatal(err)

@@ -10,16 +10,6 @@ import (
 	"plantstore/database/dbtest"
 )
 
-// migrated returns the database at url with its schema.
-func migrated(t *testing.T, url string) *database.DB {
-	t.Helper()
-	db := open(t, options(t, url))
-	if _, err := db.Migrate(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	return db
-}
-
 // indexes returns the names of the indexes of plants, but that of the key.
 func indexes(t *testing.T, db *database.DB) []string {
 	t.Helper()
@@ -43,7 +33,7 @@ func TestSearchIndexes(t *testing.T) {
 		"PostgreSQL": {dbtest.Postgres(t), []string{"plants_name_trgm", "plants_tag"}},
 	} {
 		t.Run(what, func(t *testing.T) {
-			db := migrated(t, test.url)
+			db := dbtest.Migrated(t, test.url)
 			for range 2 { // a second time does no harm
 				if err := db.CreateSearchIndexes(t.Context()); err != nil {
 					t.Fatal(err)
@@ -66,7 +56,7 @@ func TestSearchIndexes(t *testing.T) {
 // the index that needs none.
 func TestSearchIndexesWithoutExtension(t *testing.T) {
 	owner := dbtest.Postgres(t)
-	migrated(t, owner)
+	dbtest.Migrated(t, owner)
 	role := strings.ToLower(strings.ReplaceAll(t.Name(), "/", "_"))
 	for _, statement := range []string{
 		"DROP ROLE IF EXISTS " + role, "CREATE ROLE " + role + " LOGIN", "ALTER TABLE plants OWNER TO " + role,
@@ -80,7 +70,7 @@ func TestSearchIndexesWithoutExtension(t *testing.T) {
 	}
 	u.User = url.User(role)
 	t.Cleanup(func() { dbtest.Exec(t, owner, "DROP OWNED BY "+role+"; DROP ROLE "+role) })
-	db := open(t, options(t, u.String()))
+	db := dbtest.Open(t, dbtest.Options(t, u.String()))
 	if err := db.CreateSearchIndexes(t.Context()); err == nil || !strings.Contains(err.Error(), "pg_trgm") {
 		t.Errorf("got %v, want an error that names pg_trgm", err)
 	}

@@ -4,11 +4,7 @@ import (
 	"errors"
 	"net/url"
 	"testing"
-	"time"
 
-	"go.uber.org/zap"
-
-	"plantstore/database"
 	"plantstore/database/dbtest"
 )
 
@@ -18,23 +14,7 @@ import (
 func TestStoredPlantsStayStored(t *testing.T) {
 	t.Parallel()
 	owner := dbtest.Postgres(t)
-	open := func(url string) *database.DB {
-		db, err := database.Open(t.Context(), database.Options{
-			URL: url, MaxConnections: 4, Timeout: 5 * time.Second, StartTimeout: 30 * time.Second, Logger: zap.NewNop(),
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := db.Close(); err != nil {
-				t.Error(err)
-			}
-		})
-		return db
-	}
-	if _, err := open(owner).Migrate(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	dbtest.Migrated(t, owner)
 	const role = "plantstore_insert_only"
 	for _, statement := range []string{
 		"INSERT INTO plants VALUES (2, 'before', NULL, now(), now())",
@@ -52,7 +32,7 @@ func TestStoredPlantsStayStored(t *testing.T) {
 
 	batch := []*Plant{{ID: 1, Name: "new"}, {ID: 2, Name: "taken"}, {ID: 1, Name: "new"}, {ID: 3, Name: "new, too"}}
 	outcomes := make([]error, len(batch))
-	if err := insertPlants(t.Context(), open(u.String()), batch, outcomes); err != nil {
+	if err := insertPlants(t.Context(), dbtest.Open(t, dbtest.Options(t, u.String())), batch, outcomes); err != nil {
 		t.Fatal(err)
 	}
 	if outcomes[0] != nil || outcomes[3] != nil {

@@ -18,7 +18,7 @@ import (
 func eachStore(t *testing.T, test func(t *testing.T, store *models.PlantStore, db *database.DB)) {
 	dbtest.Each(t, func(t *testing.T, url string) {
 		t.Parallel()
-		db := open(t, url)
+		db := dbtest.Migrated(t, url)
 		test(t, newStore(t, db, 5*time.Second), db)
 	})
 }
@@ -152,7 +152,7 @@ func TestDatabaseKeepsTheLimitsToo(t *testing.T) {
 func TestCreateInASCIIDatabase(t *testing.T) {
 	// What initdb makes where no locale is set: it stores bytes, and counts them.
 	t.Parallel()
-	db := open(t, dbtest.PostgresWith(t, "ENCODING 'SQL_ASCII'"))
+	db := dbtest.Migrated(t, dbtest.PostgresWith(t, "ENCODING 'SQL_ASCII'"))
 	store := newStore(t, db, 5*time.Second)
 	p := models.Plant{ID: 1, Name: strings.Repeat("🌵", 255), Tag: new(strings.Repeat("é", 255))}
 	if err := store.Create(t.Context(), &p); err != nil {
@@ -167,7 +167,7 @@ func TestCreateInASCIIDatabase(t *testing.T) {
 func TestCreateTimesOut(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, url string) {
 		t.Parallel()
-		holder, db := open(t, url), open(t, url)
+		holder, db := dbtest.Migrated(t, url), dbtest.Migrated(t, url)
 		tx := holder.WithContext(t.Context()).Begin()
 		defer tx.Rollback()
 		if err := tx.Error; err != nil {
@@ -297,7 +297,7 @@ func TestClosedStoreWritesNoMore(t *testing.T) {
 // does or an import that goes on for long. The plants that are written with it are
 // stored all the same.
 func TestCreateBesideALockedRow(t *testing.T) {
-	db := open(t, dbtest.Postgres(t))
+	db := dbtest.Migrated(t, dbtest.Postgres(t))
 	store := newStore(t, db, 3*time.Second)
 	holder := db.WithContext(t.Context()).Begin()
 	if err := holder.Exec("INSERT INTO plants VALUES (5, 'held', NULL, now(), now())").Error; err != nil {
