@@ -26,12 +26,15 @@ import (
 // @description	| 41501 | 400 | the Content-Type is not JSON in UTF-8, or what the operation takes instead, or there is a Content-Encoding |
 // @description	| 40101 | 401 | no bearer token |
 // @description	| 40102 | 401 | the bearer token is not valid |
+// @description	| 40301 | 403 | the bearer token lacks the scope that the operation needs |
 // @description	| 40401 | 404 | no such plant |
 // @description	| 40402 | 404 | no such path |
+// @description	| 40403 | 404 | no such token, or it was revoked before |
 // @description	| 40501 | 405 | the path has no such method; the Allow header has those there are |
 // @description	| 40901 | 409 | the id is taken by a plant with other content, which is left as it is |
 // @description	| 40902 | 409 | the id is taken by a plant with the same content: an earlier attempt has stored it |
 // @description	| 41201 | 412 | If-Match or If-None-Match does not hold; nothing was written |
+// @description	| 42901 | 429 | too many requests of this token or this address, or too many wrong tokens; Retry-After says when to try again |
 // @description	| 50001 | 500 | a fault of the service; the message has the request id |
 // @description	| 50301 | 503 | too much is waiting; nothing was stored: try again later |
 // @description	| 50302 | 503 | the database cannot be reached in time; the outcome of a write is unknown: retry with the same id |
@@ -40,9 +43,11 @@ import (
 // @servers.url	/
 // @tag.name		plants
 // @tag.description	The plants in the store
+// @tag.name		tokens
+// @tag.description	The bearer tokens that the service has issued, for bearers of the scope admin
 // @security		BearerAuth
 // @securityDefinitions.bearerauth	BearerAuth
-// @description	A token that the operator of the service has issued: the bare token, without the word Bearer.
+// @description	A token that the operator of the service has issued, or a JWT of the identity provider that it trusts: the bare token, without the word Bearer. Each operation names the scope that it needs: plants:read, plants:write, or admin, which implies the others.
 func main() {
 	os.Exit(cmd.Main(os.Args[1:]))
 }

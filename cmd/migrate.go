@@ -8,7 +8,9 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"go.uber.org/zap"
 
+	"plantstore/config"
 	"plantstore/database"
 )
 
@@ -49,7 +51,11 @@ func withDatabase(cmd *cobra.Command, s *settings, action func(context.Context, 
 	if err != nil {
 		return err
 	}
-	db, err := openDatabase(cmd.Context(), cfg, newLogger(cfg, cmd.ErrOrStderr()))
+	return withDatabaseOf(cmd, cfg, newLogger(cfg, cmd.ErrOrStderr()), action)
+}
+
+func withDatabaseOf(cmd *cobra.Command, cfg *config.Config, log *zap.Logger, action func(context.Context, *database.DB, io.Writer) error) (err error) {
+	db, err := openDatabase(cmd.Context(), cfg, log)
 	if err != nil {
 		return err
 	}

@@ -91,7 +91,7 @@ func newRoot(environ []string) *cobra.Command {
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
 	settings.register(root.PersistentFlags())
-	root.AddCommand(serve, newMigrate(settings), newSearchIndex(settings), newImport(settings), newExport(settings), newHealthcheck(settings), newVersion())
+	root.AddCommand(serve, newMigrate(settings), newSearchIndex(settings), newToken(settings), newImport(settings), newExport(settings), newHealthcheck(settings), newVersion())
 	return root
 }
 

@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,7 +47,7 @@ func serve(ctx context.Context, cfg *config.Config, stdout, stderr io.Writer) (e
 	log := newLogger(cfg, stderr)
 	defer func() { _ = log.Sync() }() // a terminal cannot be synced, and says so
 
-	tokens, devToken, err := tokensOf(cfg)
+	static, devToken, err := tokensOf(cfg)
 	if err != nil {
 		return err
 	}
@@ -67,12 +68,29 @@ func serve(ctx context.Context, cfg *config.Config, stdout, stderr io.Writer) (e
 	})
 	defer plants.Close()
 
+	tokens := models.NewTokenStore(db, cfg.Database.Timeout)
+	issued, err := models.NewTokenVerifier(ctx, tokens)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, issued.Close()) }()
+	verify, err := newVerifier(ctx, cfg, static, issued, log)
+	if err != nil {
+		return err
+	}
+
 	health := controllers.NewHealth(db.Ping)
 	handler := routes.New(routes.Options{
-		Log:          log,
-		Plants:       controllers.NewPlants(plants),
-		Health:       health,
-		Verify:       middleware.NewStaticTokens(tokens).Verify,
+		Log:    log,
+		Plants: controllers.NewPlants(plants),
+		Tokens: controllers.NewTokens(tokens),
+		Health: health,
+		Verify: verify,
+		Limits: routes.Limits{
+			RequestsPerSecond: cfg.Limits.RequestsPerSecond,
+			Burst:             cmp.Or(cfg.Limits.Burst, cfg.Limits.RequestsPerSecond),
+			FailuresPerMinute: cfg.Limits.FailuresPerMinute,
+		},
 		MaxBodyBytes: cfg.Server.MaxBodyBytes,
 		Bulk:         routes.Bulk{MaxBodyBytes: cfg.Bulk.MaxBodyBytes, Timeout: cfg.Bulk.Timeout},
 	})
@@ -102,6 +120,30 @@ func serve(ctx context.Context, cfg *config.Config, stdout, stderr io.Writer) (e
 	case <-ctx.Done():
 	}
 	return drain(cfg, server, health, log)
+}
+
+// newVerifier returns what tells whom a bearer token stands for.
+func newVerifier(ctx context.Context, cfg *config.Config, static []string, issued *models.TokenVerifier, log *zap.Logger) (middleware.Verifier, error) {
+	verifiers := []middleware.Verifier{middleware.StaticTokens(static), middleware.IssuedTokens(issued)}
+	if cfg.Auth.JWT.Issuer == "" {
+		if len(static) == 0 && issued.Len() == 0 {
+			log.Warn("nobody can come in: plantstore token create issues a token")
+		}
+		return middleware.AnyOf(verifiers...), nil
+	}
+	jwt, err := middleware.JWT(ctx, middleware.JWTOptions{
+		Issuer:     cfg.Auth.JWT.Issuer,
+		Audience:   cfg.Auth.JWT.Audience,
+		Algorithms: cfg.Auth.JWT.Algorithms,
+		Leeway:     cfg.Auth.JWT.Leeway,
+		JWKSURL:    cfg.Auth.JWT.JWKSURL,
+		PublicKey:  cfg.Auth.JWT.PublicKey,
+		Log:        log,
+	})
+	if err != nil {
+		return nil, usageError(fmt.Errorf("auth.jwt.public_key (%s): %w", config.Variable("auth.jwt.public_key"), err))
+	}
+	return middleware.AnyOf(append(verifiers, jwt)...), nil
 }
 
 // checkTemporaryFolder makes sure that an import finds the folder it needs.

@@ -15,6 +15,7 @@ type Config struct {
 	Writes   Writes   `mapstructure:"writes"`
 	Bulk     Bulk     `mapstructure:"bulk"`
 	Auth     Auth     `mapstructure:"auth"`
+	Limits   Limits   `mapstructure:"limits"`
 	Client   Client   `mapstructure:"client"`
 	Log      Log      `mapstructure:"log"`
 }
@@ -66,6 +67,25 @@ type Bulk struct {
 // Auth configures who may come in.
 type Auth struct {
 	Tokens []string `mapstructure:"tokens"`
+	JWT    JWT      `mapstructure:"jwt"`
+}
+
+// JWT configures the JSON Web Tokens of an identity provider. Without an issuer,
+// none are accepted.
+type JWT struct {
+	Issuer     string        `mapstructure:"issuer"`
+	Audience   string        `mapstructure:"audience"`
+	JWKSURL    string        `mapstructure:"jwks_url"`
+	PublicKey  string        `mapstructure:"public_key"`
+	Algorithms []string      `mapstructure:"algorithms"`
+	Leeway     time.Duration `mapstructure:"leeway"`
+}
+
+// Limits configures how much a client may send.
+type Limits struct {
+	RequestsPerSecond int `mapstructure:"requests_per_second"`
+	Burst             int `mapstructure:"burst"`
+	FailuresPerMinute int `mapstructure:"failures_per_minute"`
 }
 
 // Client configures the commands that talk to a running service.

@@ -48,7 +48,11 @@ func TestDefaults(t *testing.T) {
 		},
 		Writes: config.Writes{Flushers: 1, MaxBatch: 512, Queue: 4096},
 		Bulk:   config.Bulk{MaxBodyBytes: 1 << 30, Timeout: 15 * time.Minute},
-		Auth:   config.Auth{Tokens: []string{}},
+		Auth: config.Auth{
+			Tokens: []string{},
+			JWT:    config.JWT{Algorithms: []string{"RS256", "ES256", "EdDSA"}, Leeway: 30 * time.Second},
+		},
+		Limits: config.Limits{FailuresPerMinute: 600},
 		Log:    config.Log{Level: "info", Format: "auto"},
 	}
 	if !reflect.DeepEqual(got, want) {
@@ -77,11 +81,13 @@ func TestEveryFieldHasAKey(t *testing.T) {
 	}
 	walk(reflect.TypeFor[config.Config](), "")
 	for _, key := range keys {
-		section, name, nested := strings.Cut(key, ".")
-		pattern := `(?m)^` + section + `: (.+) # .+$`
-		if nested {
-			pattern = `(?m)^` + section + `:\n(?:  .*\n)*?  ` + name + `: (.+?) # .+$`
+		parts := strings.Split(key, ".")
+		pattern, indent := `(?m)`, ""
+		for _, group := range parts[:len(parts)-1] {
+			pattern += `^` + indent + group + `:(?: # .+)?\n(?:` + indent + `  .*\n)*?`
+			indent += "  "
 		}
+		pattern += `^` + indent + parts[len(parts)-1] + `: (.+?) # .+$`
 		line := regexp.MustCompile(pattern).FindStringSubmatch(string(configs.Defaults))
 		if line == nil {
 			t.Errorf("%s has no line with a default and a comment in configs/config.yaml", key)
@@ -173,6 +179,15 @@ func TestRefusals(t *testing.T) {
 		{"a password in a URL", "", "PLANTSTORE_CLIENT_URL=https://u:" + secret + "@h", "client.url"},
 		{"a query in a URL", "", "PLANTSTORE_CLIENT_URL=https://h?token=" + secret, "client.url"},
 		{"two tokens of a client", "", "PLANTSTORE_CLIENT_TOKEN=one," + secret, "client.token (PLANTSTORE_CLIENT_TOKEN)"},
+		{"an issuer alone", "", "PLANTSTORE_AUTH_JWT_ISSUER=" + secret, "auth.jwt.audience (PLANTSTORE_AUTH_JWT_AUDIENCE) must be set"},
+		{"an audience alone", "", "PLANTSTORE_AUTH_JWT_AUDIENCE=" + secret, "auth.jwt.issuer (PLANTSTORE_AUTH_JWT_ISSUER) must be set"},
+		{"an issuer without keys", "auth:\n  jwt:\n    issuer: a\n    audience: b\n", "", "auth.jwt.jwks_url (PLANTSTORE_AUTH_JWT_JWKS_URL) must be set"},
+		{"two sources of keys", "auth:\n  jwt:\n    issuer: a\n    audience: b\n    jwks_url: https://h/k\n    public_key: " + secret, "", "not both"},
+		{"keys that anybody can swap", "auth:\n  jwt:\n    issuer: a\n    audience: b\n    jwks_url: http://" + secret, "", "auth.jwt.jwks_url"},
+		{"no signature", "auth:\n  jwt:\n    algorithms: [RS256, none]\n", "", "auth.jwt.algorithms (PLANTSTORE_AUTH_JWT_ALGORITHMS) must have only RS256,"},
+		{"a secret key", "", "PLANTSTORE_AUTH_JWT_ALGORITHMS=HS256", "auth.jwt.algorithms"},
+		{"an hour of leeway", "", "PLANTSTORE_AUTH_JWT_LEEWAY=1h", "auth.jwt.leeway (PLANTSTORE_AUTH_JWT_LEEWAY) must be from 0s to 5m"},
+		{"a negative rate", "", "PLANTSTORE_LIMITS_REQUESTS_PER_SECOND=-1", "limits.requests_per_second"},
 		{"a database without a name", "", "DATABASE_URL=sqlite:", "database.url"},
 	} {
 		_, err := config.Load(config.Sources{Environ: []string{test.env}, File: write(t, test.file)})

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"net"
 	"net/url"
 	"regexp"
 	"slices"
@@ -22,7 +23,7 @@ var bearerToken = regexp.MustCompile(`^[A-Za-z0-9._~+/-]+=*$`)
 // validate reports the first value that cannot work. databaseNamed tells whether
 // anyone has chosen the database.
 func (c *Config) validate(databaseNamed bool) error {
-	production := c.Env == Production
+	production, jwt := c.Env == Production, c.Auth.JWT
 	for _, rule := range []struct {
 		key   string
 		holds bool
@@ -52,6 +53,15 @@ func (c *Config) validate(databaseNamed bool) error {
 		{"auth.tokens", allTokens(c.Auth.Tokens, bearerToken.MatchString), "have only tokens of letters, digits and -._~+/, with = at the end"},
 		{"auth.tokens", !production || allTokens(c.Auth.Tokens, isStrong), fmt.Sprintf(
 			"have only random tokens of at least %d characters in production, none of them a development token: openssl rand -hex 32 makes one", MinTokenLength)},
+		{"auth.jwt.issuer", jwt.Issuer != "" || jwt.Audience+jwt.JWKSURL+jwt.PublicKey == "", "be set where auth.jwt.audience, jwks_url or public_key is"},
+		{"auth.jwt.audience", jwt.Issuer == "" || jwt.Audience != "", "be set where auth.jwt.issuer is"},
+		{"auth.jwt.jwks_url", jwt.Issuer == "" || (jwt.JWKSURL == "") != (jwt.PublicKey == ""), "be set where auth.jwt.issuer is, or else auth.jwt.public_key, and not both"},
+		{"auth.jwt.jwks_url", jwt.JWKSURL == "" || isKeyURL(jwt.JWKSURL), "be https://, or http:// to this machine"},
+		{"auth.jwt.algorithms", len(jwt.Algorithms) > 0 && !slices.ContainsFunc(jwt.Algorithms, isNoAlgorithm), "have only " + strings.Join(jwtAlgorithms, ", ")},
+		{"auth.jwt.leeway", jwt.Leeway >= 0 && jwt.Leeway <= 5*time.Minute, "be from 0s to 5m"},
+		{"limits.requests_per_second", c.Limits.RequestsPerSecond >= 0, "not be negative"},
+		{"limits.burst", c.Limits.Burst >= 0, "not be negative"},
+		{"limits.failures_per_minute", c.Limits.FailuresPerMinute >= 0, "not be negative"},
 		{"client.url", c.Client.URL == "" || isBaseURL(c.Client.URL), "be http:// or https:// with a host and at most a port and a path"},
 		{"client.token", c.Client.Token == "" || bearerToken.MatchString(c.Client.Token), "be one token of letters, digits and -._~+/, with = at the end"},
 		{"log.level", slices.Contains([]string{"debug", "info", "warn", "error"}, c.Log.Level), "be debug, info, warn or error"},
@@ -71,6 +81,22 @@ func hasDatabaseScheme(url string) bool {
 		}
 	}
 	return false
+}
+
+// jwtAlgorithms are those of public keys. With a secret key, who can verify a token
+// can make one; and a public key must never be taken for a secret one.
+var jwtAlgorithms = []string{"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"}
+
+func isNoAlgorithm(name string) bool { return !slices.Contains(jwtAlgorithms, name) }
+
+// isKeyURL tells a URL whose answer can be believed.
+func isKeyURL(text string) bool {
+	u, err := url.Parse(text)
+	if err != nil || u.Hostname() == "" || u.User != nil {
+		return false
+	}
+	ip := net.ParseIP(u.Hostname())
+	return u.Scheme == "https" || u.Scheme == "http" && (u.Hostname() == "localhost" || ip.IsLoopback())
 }
 
 // isBaseURL tells a URL that paths can be added to. A user in it would be a

@@ -189,8 +189,11 @@ func checkRequired(v any) error {
 	return problemf(codeMissingOrType, "%s is required", name)
 }
 
-// fieldName returns the name at the end of pointer.
-func fieldName(pointer jsontext.Pointer) string { return oddName(pointer.LastToken()) }
+// fieldName returns the name of the field to which pointer leads, as scopes.0 for the
+// first item of scopes.
+func fieldName(pointer jsontext.Pointer) string {
+	return oddName(strings.Join(slices.Collect(pointer.Tokens()), "."))
+}
 
 // oddName returns a name that a client has made up: quoted where it is not one
 // that it is likely to have meant, and cut where it is long.
@@ -229,6 +232,8 @@ func jsonType(t reflect.Type) string {
 		return "a string"
 	case t != nil && t.Kind() == reflect.Bool:
 		return "a boolean"
+	case t != nil && t.Kind() == reflect.Slice:
+		return "an array"
 	}
 	return "of another type"
 }

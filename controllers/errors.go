@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"os"
+	"strconv"
+	"time"
 
 	"github.com/gin-gonic/gin"
 	"go.uber.org/zap"
@@ -26,14 +29,17 @@ const (
 	codeParameter       = 40007 // in the path, the query, or a conditional header
 	codeNoToken         = 40101
 	codeInvalidToken    = 40102
+	codeScope           = 40301
 	codeNoPlant         = 40401
 	codeNoPath          = 40402
+	codeNoIssuedToken   = 40403
 	codeMethod          = 40501
 	codeIDTaken         = 40901 // by other content
 	codeIDTakenSame     = 40902 // by the same content
 	codeCondition       = 41201
 	codeBodyTooLarge    = 41301
 	codeContentType     = 41501
+	codeLimit           = 42901
 	codeInternal        = 50001
 	codeOverloaded      = 50301
 	codeDatabaseTimeout = 50302
@@ -109,6 +115,9 @@ func Errors(log *zap.Logger) gin.HandlerFunc {
 		if code == http.StatusServiceUnavailable {
 			c.Header("Retry-After", "1")
 		}
+		if limit, ok := errors.AsType[*middleware.LimitError](last.Err); ok {
+			c.Header("Retry-After", strconv.Itoa(seconds(limit.RetryAfter)))
+		}
 		answer(c, code, body)
 	}
 }
@@ -132,10 +141,18 @@ func describe(c *gin.Context, err error) Error {
 	if large, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return Error{codeBodyTooLarge, fmt.Sprintf("body is larger than %d bytes", large.Limit)}
 	}
+	if scope, ok := errors.AsType[*middleware.ScopeError](err); ok {
+		return Error{codeScope, fmt.Sprintf("the token lacks the scope %s: ask the operator of the service for one that has it", scope.Scope)}
+	}
+	if limit, ok := errors.AsType[*middleware.LimitError](err); ok {
+		return Error{codeLimit, fmt.Sprintf("%s: try again in %d s", limit, seconds(limit.RetryAfter))}
+	}
 	if refused, ok := errors.AsType[*importRefused](err); ok {
 		return Error{refused.report.Errors[0].Code, refused.Error()}
 	}
 	switch {
+	case errors.Is(err, models.ErrNoToken):
+		return Error{codeNoIssuedToken, "no such token, or it was revoked before"}
 	case errors.Is(err, models.ErrNotFound):
 		return Error{codeNoPlant, "no such plant"}
 	case errors.Is(err, models.ErrCondition):
@@ -152,6 +169,9 @@ func describe(c *gin.Context, err error) Error {
 	}
 	return Error{codeInternal, "internal error, request id " + middleware.RequestIDOf(c)}
 }
+
+// seconds rounds up to what Retry-After has: whole seconds.
+func seconds(d time.Duration) int { return int(math.Ceil(d.Seconds())) }
 
 // NoRoute answers a request for a path that does not exist.
 func NoRoute(c *gin.Context) {

@@ -64,6 +64,13 @@ func parseLimit(query url.Values, standard, most int) (int, error) {
 	return int(limit), nil
 }
 
+// linkNext says where the page is that begins after the id last: at path, with the
+// rest of the query as it was.
+func linkNext(c *gin.Context, path string, query url.Values, last string) {
+	query.Set("after", last)
+	c.Header("Link", "<"+path+"?"+query.Encode()+`>; rel="next"`)
+}
+
 // checkParameter refuses a text that no plant can have.
 func checkParameter(name, text string, shortest, longest int) error {
 	if n := utf8.RuneCountInString(text); n < shortest || n > longest {

@@ -90,14 +90,17 @@ func NewPlants(store PlantStore) *Plants { return &Plants{store: store} }
 //	@Success		200		{object}	Plant		"Created: the plant"
 //	@Failure		400		{object}	Error		"The request failed: 40001, 40002, 40003, 40004, 40005, 40006, 41301 or 41501"
 //	@Failure		401		{object}	Error		"No bearer token (40101), or one that is not valid (40102)"
+//	@Failure		403		{object}	Error		"The token lacks the scope (40301)"
 //	@Failure		409		{object}	Error		"The id is taken by a plant with other content (40901) or with the same (40902)"
+//	@Failure		429		{object}	Error		"Too many requests (42901)"
 //	@Failure		500		{object}	Error		"A fault of the service (50001)"
 //	@Failure		503		{object}	Error		"Too many writes are waiting (50301), or the database cannot be reached in time (50302)"
 //	@Header			all		{string}	X-Request-ID		"The id of the request: the client's, or a new one"
 //	@Header			200		{string}	Location			"The path of the plant"
 //	@Header			200		{string}	ETag				"The version of the plant"
-//	@Header			401		{string}	WWW-Authenticate	"The challenge of RFC 6750"
-//	@Header			503		{integer}	Retry-After			"Seconds to wait before the next attempt"
+//	@Header			401,403		{string}	WWW-Authenticate	"The challenge of RFC 6750"
+//	@Header			429,503		{integer}	Retry-After			"Seconds to wait before the next attempt"
+//	@Security		BearerAuth[plants:write]
 //	@Router			/plants [post]
 func (h *Plants) Create(c *gin.Context) {
 	var in NewPlant
@@ -127,13 +130,16 @@ func (h *Plants) Create(c *gin.Context) {
 //	@Success		304				"The plant is still the version in If-None-Match"
 //	@Failure		400				{object}	Error	"A parameter is not valid (40007)"
 //	@Failure		401				{object}	Error	"No bearer token (40101), or one that is not valid (40102)"
+//	@Failure		403				{object}	Error	"The token lacks the scope (40301)"
 //	@Failure		404				{object}	Error	"There is no such plant (40401)"
+//	@Failure		429				{object}	Error	"Too many requests (42901)"
 //	@Failure		500				{object}	Error	"A fault of the service (50001)"
 //	@Failure		503				{object}	Error	"The database cannot be reached in time (50302)"
 //	@Header			all				{string}	X-Request-ID		"The id of the request: the client's, or a new one"
 //	@Header			200,304			{string}	ETag				"The version of the plant"
-//	@Header			401				{string}	WWW-Authenticate	"The challenge of RFC 6750"
-//	@Header			503				{integer}	Retry-After			"Seconds to wait before the next attempt"
+//	@Header			401,403				{string}	WWW-Authenticate	"The challenge of RFC 6750"
+//	@Header			429,503				{integer}	Retry-After			"Seconds to wait before the next attempt"
+//	@Security		BearerAuth[plants:read]
 //	@Router			/plants/{id} [get]
 func (h *Plants) Get(c *gin.Context) {
 	id, err := pathID(c)
@@ -179,12 +185,15 @@ const (
 //	@Success		200		{array}		StoredPlant	"The plants"
 //	@Failure		400		{object}	Error		"A parameter is not valid (40007)"
 //	@Failure		401		{object}	Error		"No bearer token (40101), or one that is not valid (40102)"
+//	@Failure		403		{object}	Error		"The token lacks the scope (40301)"
+//	@Failure		429		{object}	Error		"Too many requests (42901)"
 //	@Failure		500		{object}	Error		"A fault of the service (50001)"
 //	@Failure		503		{object}	Error		"The database cannot be reached in time (50302)"
 //	@Header			all		{string}	X-Request-ID		"The id of the request: the client's, or a new one"
 //	@Header			200		{string}	Link				"The next page, if there is one (RFC 8288): <…>; rel=\"next\""
-//	@Header			401		{string}	WWW-Authenticate	"The challenge of RFC 6750"
-//	@Header			503		{integer}	Retry-After			"Seconds to wait before the next attempt"
+//	@Header			401,403		{string}	WWW-Authenticate	"The challenge of RFC 6750"
+//	@Header			429,503		{integer}	Retry-After			"Seconds to wait before the next attempt"
+//	@Security		BearerAuth[plants:read]
 //	@Router			/plants [get]
 func (h *Plants) List(c *gin.Context) {
 	query, filter, err := listParameters(c)
@@ -201,8 +210,7 @@ func (h *Plants) List(c *gin.Context) {
 	}
 	if len(plants) > limit {
 		plants = plants[:limit]
-		query.Set("after", strconv.FormatInt(plants[limit-1].ID, 10))
-		c.Header("Link", `</plants?`+query.Encode()+`>; rel="next"`)
+		linkNext(c, "/plants", query, strconv.FormatInt(plants[limit-1].ID, 10))
 	}
 	page := make([]StoredPlant, len(plants))
 	for i := range plants {
@@ -265,13 +273,16 @@ type PlantContent struct {
 //	@Success		200				{object}	StoredPlant		"The plant, on disk"
 //	@Failure		400				{object}	Error			"The request failed: 40001, 40002, 40003, 40004, 40006, 40007, 41301 or 41501"
 //	@Failure		401				{object}	Error			"No bearer token (40101), or one that is not valid (40102)"
+//	@Failure		403				{object}	Error			"The token lacks the scope (40301)"
 //	@Failure		412				{object}	Error			"If-Match or If-None-Match does not hold (41201)"
+//	@Failure		429				{object}	Error			"Too many requests (42901)"
 //	@Failure		500				{object}	Error			"A fault of the service (50001)"
 //	@Failure		503				{object}	Error			"The database cannot be reached in time (50302)"
 //	@Header			all				{string}	X-Request-ID		"The id of the request: the client's, or a new one"
 //	@Header			200				{string}	ETag				"The version of the plant"
-//	@Header			401				{string}	WWW-Authenticate	"The challenge of RFC 6750"
-//	@Header			503				{integer}	Retry-After			"Seconds to wait before the next attempt"
+//	@Header			401,403				{string}	WWW-Authenticate	"The challenge of RFC 6750"
+//	@Header			429,503				{integer}	Retry-After			"Seconds to wait before the next attempt"
+//	@Security		BearerAuth[plants:write]
 //	@Router			/plants/{id} [put]
 func (h *Plants) Put(c *gin.Context) {
 	id, condition, err := target(c)
@@ -315,14 +326,17 @@ type PlantPatch struct {
 //	@Success		200				{object}	StoredPlant	"The plant as it is then, on disk"
 //	@Failure		400				{object}	Error		"The request failed: 40001, 40002, 40003, 40004, 40006, 40007, 41301 or 41501"
 //	@Failure		401				{object}	Error		"No bearer token (40101), or one that is not valid (40102)"
+//	@Failure		403				{object}	Error		"The token lacks the scope (40301)"
 //	@Failure		404				{object}	Error		"There is no such plant (40401)"
 //	@Failure		412				{object}	Error		"If-Match or If-None-Match does not hold (41201)"
+//	@Failure		429				{object}	Error		"Too many requests (42901)"
 //	@Failure		500				{object}	Error		"A fault of the service (50001)"
 //	@Failure		503				{object}	Error		"The database cannot be reached in time (50302)"
 //	@Header			all				{string}	X-Request-ID		"The id of the request: the client's, or a new one"
 //	@Header			200				{string}	ETag				"The version of the plant"
-//	@Header			401				{string}	WWW-Authenticate	"The challenge of RFC 6750"
-//	@Header			503				{integer}	Retry-After			"Seconds to wait before the next attempt"
+//	@Header			401,403				{string}	WWW-Authenticate	"The challenge of RFC 6750"
+//	@Header			429,503				{integer}	Retry-After			"Seconds to wait before the next attempt"
+//	@Security		BearerAuth[plants:write]
 //	@Router			/plants/{id} [patch]
 func (h *Plants) Patch(c *gin.Context) {
 	id, condition, err := target(c)
@@ -360,13 +374,16 @@ func (h *Plants) Patch(c *gin.Context) {
 //	@Success		204				"The plant is gone"
 //	@Failure		400				{object}	Error	"A parameter is not valid (40007)"
 //	@Failure		401				{object}	Error	"No bearer token (40101), or one that is not valid (40102)"
+//	@Failure		403				{object}	Error	"The token lacks the scope (40301)"
 //	@Failure		404				{object}	Error	"There is no such plant (40401)"
 //	@Failure		412				{object}	Error	"If-Match or If-None-Match does not hold (41201)"
+//	@Failure		429				{object}	Error	"Too many requests (42901)"
 //	@Failure		500				{object}	Error	"A fault of the service (50001)"
 //	@Failure		503				{object}	Error	"The database cannot be reached in time (50302)"
 //	@Header			all				{string}	X-Request-ID		"The id of the request: the client's, or a new one"
-//	@Header			401				{string}	WWW-Authenticate	"The challenge of RFC 6750"
-//	@Header			503				{integer}	Retry-After			"Seconds to wait before the next attempt"
+//	@Header			401,403				{string}	WWW-Authenticate	"The challenge of RFC 6750"
+//	@Header			429,503				{integer}	Retry-After			"Seconds to wait before the next attempt"
+//	@Security		BearerAuth[plants:write]
 //	@Router			/plants/{id} [delete]
 func (h *Plants) Delete(c *gin.Context) {
 	id, condition, err := target(c)

@@ -82,12 +82,15 @@ func (e *importRefused) Error() string {
 //	@Success		200		{object}	ImportReport	"The import is on disk, as far as it is stored"
 //	@Failure		400		{object}	ImportError		"The request failed: 40001, 40002, 40003, 40004, 40005, 40006, 40007, 41301 or 41501"
 //	@Failure		401		{object}	Error			"No bearer token (40101), or one that is not valid (40102)"
+//	@Failure		403		{object}	Error			"The token lacks the scope (40301)"
 //	@Failure		409		{object}	ImportError		"The id of the first row that is listed as refused is taken by a plant with other content (40901)"
+//	@Failure		429		{object}	Error			"Too many requests (42901)"
 //	@Failure		500		{object}	Error			"A fault of the service (50001)"
 //	@Failure		503		{object}	Error			"Too many imports and exports are running (50301), or the database cannot be reached (50302)"
 //	@Header			all		{string}	X-Request-ID		"The id of the request: the client's, or a new one"
-//	@Header			401		{string}	WWW-Authenticate	"The challenge of RFC 6750"
-//	@Header			503		{integer}	Retry-After			"Seconds to wait before the next attempt"
+//	@Header			401,403		{string}	WWW-Authenticate	"The challenge of RFC 6750"
+//	@Header			429,503		{integer}	Retry-After			"Seconds to wait before the next attempt"
+//	@Security		BearerAuth[plants:write]
 //	@Router			/plants/import [post]
 func (h *Plants) Import(c *gin.Context) {
 	query, err := queryOf(c, "mode", "dry_run")
@@ -152,11 +155,14 @@ func newReport(c *gin.Context, done models.ImportReport) *ImportReport {
 //	@Produce		application/x-ndjson,text/csv,json
 //	@Success		200	{string}	string	"The plants. An answer that breaks off is not whole."
 //	@Failure		401	{object}	Error	"No bearer token (40101), or one that is not valid (40102)"
+//	@Failure		403	{object}	Error	"The token lacks the scope (40301)"
+//	@Failure		429	{object}	Error	"Too many requests (42901)"
 //	@Failure		500	{object}	Error	"A fault of the service (50001)"
 //	@Failure		503	{object}	Error	"Too many imports and exports are running (50301), or the database cannot be reached (50302)"
 //	@Header			all	{string}	X-Request-ID		"The id of the request: the client's, or a new one"
-//	@Header			401	{string}	WWW-Authenticate	"The challenge of RFC 6750"
-//	@Header			503	{integer}	Retry-After			"Seconds to wait before the next attempt"
+//	@Header			401,403	{string}	WWW-Authenticate	"The challenge of RFC 6750"
+//	@Header			429,503	{integer}	Retry-After			"Seconds to wait before the next attempt"
+//	@Security		BearerAuth[plants:read]
 //	@Router			/plants/export [get]
 func (h *Plants) Export(c *gin.Context) {
 	c.Header("Vary", "Accept")

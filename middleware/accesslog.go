@@ -9,7 +9,7 @@ import (
 )
 
 // AccessLog logs one line for each request when it has been answered: never a
-// header, a query or a body, for they may hold secrets.
+// header, a query or a body, for they may hold secrets. Of a token it has the name.
 func AccessLog(log *zap.Logger) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		start := time.Now()
@@ -19,6 +19,10 @@ func AccessLog(log *zap.Logger) gin.HandlerFunc {
 			if c.Writer.Status() >= 500 {
 				level = zapcore.ErrorLevel
 			}
+			who := "" // nobody, or nobody yet
+			if identity := IdentityOf(c); identity != nil {
+				who = identity.Name
+			}
 			log.Log(level, "request",
 				zap.String("request_id", RequestIDOf(c)),
 				zap.String("method", c.Request.Method),
@@ -26,7 +30,8 @@ func AccessLog(log *zap.Logger) gin.HandlerFunc {
 				zap.Int("status", c.Writer.Status()),
 				zap.Duration("duration", time.Since(start)),
 				zap.Int("bytes", max(c.Writer.Size(), 0)),
-				zap.String("client", c.ClientIP()))
+				zap.String("client", c.ClientIP()),
+				zap.String("token", who))
 		}()
 		c.Next()
 	}

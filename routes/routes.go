@@ -3,7 +3,7 @@
 package routes
 
 import (
-	"context"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -14,18 +14,30 @@ import (
 
 	"plantstore/controllers"
 	"plantstore/middleware"
+	"plantstore/models"
 )
 
 // Options are the parts that the routes lead to.
 type Options struct {
 	Log    *zap.Logger
 	Plants *controllers.Plants
+	Tokens *controllers.Tokens
 	Health *controllers.Health
-	// Verify accepts or refuses a bearer token: see [middleware.Bearer].
-	Verify       func(ctx context.Context, token string) error
+	// Verify tells whom a bearer token stands for.
+	Verify       middleware.Verifier
+	Limits       Limits
 	MaxBodyBytes int64
 	// Bulk limits imports and exports.
 	Bulk Bulk
+}
+
+// Limits says how much a client may send; 0 is any number.
+type Limits struct {
+	// RequestsPerSecond is for each token and for each address; Burst of them may
+	// come at once.
+	RequestsPerSecond, Burst int
+	// FailuresPerMinute is how many wrong tokens an address may send.
+	FailuresPerMinute int
 }
 
 // Bulk limits requests that move many plants.
@@ -34,7 +46,47 @@ type Bulk struct {
 	Timeout      time.Duration // for the whole of a request
 }
 
-// New returns the handler of the whole service.
+// route is a line of the map.
+type route struct {
+	method, path string
+	scope        models.Scope      // that the bearer token must have
+	limits       gin.HandlersChain // of the request
+	handler      gin.HandlerFunc
+}
+
+// public is the scope of routes that need no token.
+const public models.Scope = "public"
+
+// table is the map. A route for GET is one for HEAD, too, as RFC 9110, section 9.1,
+// asks.
+func table(o Options) []route {
+	docs := controllers.NewDocs()
+	small := gin.HandlersChain{middleware.BodyLimit(o.MaxBodyBytes)}
+	bulk := gin.HandlersChain{middleware.Deadline(o.Bulk.Timeout), middleware.BodyLimit(o.Bulk.MaxBodyBytes)}
+	return []route{
+		{"GET", "/", public, nil, docs.Home},
+		{"GET", "/openapi.json", public, nil, docs.OpenAPI},
+		{"GET", "/swagger/*file", public, nil, docs.UI},
+		{"GET", "/healthz", public, nil, o.Health.Live},
+		{"GET", "/readyz", public, nil, o.Health.Ready},
+
+		{"POST", "/plants", models.ScopeWrite, small, o.Plants.Create},
+		{"GET", "/plants", models.ScopeRead, small, o.Plants.List},
+		{"GET", "/plants/:id", models.ScopeRead, small, o.Plants.Get},
+		{"PUT", "/plants/:id", models.ScopeWrite, small, o.Plants.Put},
+		{"PATCH", "/plants/:id", models.ScopeWrite, small, o.Plants.Patch},
+		{"DELETE", "/plants/:id", models.ScopeWrite, small, o.Plants.Delete},
+		{"POST", "/plants/import", models.ScopeWrite, bulk, o.Plants.Import},
+		{"GET", "/plants/export", models.ScopeRead, bulk, o.Plants.Export},
+
+		{"POST", "/tokens", models.ScopeAdmin, small, o.Tokens.Create},
+		{"GET", "/tokens", models.ScopeAdmin, small, o.Tokens.List},
+		{"DELETE", "/tokens/:id", models.ScopeAdmin, small, o.Tokens.Revoke},
+	}
+}
+
+// New returns the handler of the whole service. It panics where a route says
+// nothing of its scope.
 func New(o Options) http.Handler {
 	gin.SetMode(gin.ReleaseMode)
 	e := gin.New()
@@ -58,29 +110,44 @@ func New(o Options) http.Handler {
 	)
 	e.NoRoute(controllers.NoRoute)
 	e.NoMethod(controllers.NoMethod)
-
-	// Open to all.
-	docs := controllers.NewDocs()
-	get(e, "/", docs.Home)
-	get(e, "/openapi.json", docs.OpenAPI)
-	get(e, "/swagger/*file", docs.UI)
-	get(e, "/healthz", o.Health.Live)
-	get(e, "/readyz", o.Health.Ready)
-
-	// For bearers of a token.
-	api := e.Group("/", middleware.Bearer(o.Verify), middleware.BodyLimit(o.MaxBodyBytes))
-	api.POST("/plants", o.Plants.Create)
-	get(api, "/plants", o.Plants.List)
-	get(api, "/plants/:id", o.Plants.Get)
-	api.PUT("/plants/:id", o.Plants.Put)
-	api.PATCH("/plants/:id", o.Plants.Patch)
-	api.DELETE("/plants/:id", o.Plants.Delete)
-
-	bulk := e.Group("/", middleware.Bearer(o.Verify), middleware.Deadline(o.Bulk.Timeout), middleware.BodyLimit(o.Bulk.MaxBodyBytes))
-	bulk.POST("/plants/import", o.Plants.Import)
-	get(bulk, "/plants/export", o.Plants.Export)
-
+	add(e, table(o), authentication(o))
 	return e
+}
+
+// authentication returns what every request passes that is not public.
+func authentication(o Options) func(models.Scope) gin.HandlersChain {
+	var failures *middleware.Failures
+	if o.Limits.FailuresPerMinute > 0 {
+		failures = middleware.NewFailures(o.Limits.FailuresPerMinute)
+	}
+	bearer := middleware.Bearer(o.Verify, failures)
+	var limits gin.HandlersChain
+	if o.Limits.RequestsPerSecond > 0 {
+		limits = gin.HandlersChain{middleware.RateLimit(o.Limits.RequestsPerSecond, o.Limits.Burst)}
+	}
+	return func(scope models.Scope) gin.HandlersChain {
+		return append(gin.HandlersChain{bearer, middleware.RequireScope(scope)}, limits...)
+	}
+}
+
+// add gives e the routes, whose order of handlers is: authentication, scope, limits,
+// content.
+func add(e *gin.Engine, routes []route, authenticate func(models.Scope) gin.HandlersChain) {
+	for _, r := range routes {
+		var chain gin.HandlersChain
+		switch r.scope {
+		case "":
+			panic(fmt.Sprintf("the route %s %s has no scope: public, or one of those in models/scope.go", r.method, r.path))
+		case public:
+		default:
+			chain = authenticate(r.scope)
+		}
+		chain = slices.Concat(chain, r.limits, gin.HandlersChain{r.handler})
+		e.Handle(r.method, r.path, chain...)
+		if r.method == http.MethodGet {
+			e.Handle(http.MethodHead, r.path, chain...)
+		}
+	}
 }
 
 // noOtherMethod refuses all but the methods of paths that /plants/:id matches too,
@@ -92,10 +159,4 @@ func noOtherMethod(paths map[string][]string) gin.HandlerFunc {
 			controllers.NoMethod(c)
 		}
 	}
-}
-
-// get routes GET, and HEAD with it, as RFC 9110, section 9.1, asks.
-func get(r gin.IRoutes, path string, handler gin.HandlerFunc) {
-	r.GET(path, handler)
-	r.HEAD(path, handler)
 }

@@ -36,7 +36,8 @@ func noStorage(_, token string) (http.Handler, error) {
 		Log:          zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(encoding), zapcore.Lock(os.Stderr), zap.InfoLevel)),
 		Plants:       controllers.NewPlants(nothing{}),
 		Health:       controllers.NewHealth(func(context.Context) error { return nil }),
-		Verify:       middleware.NewStaticTokens([]string{token}).Verify,
+		Tokens:       controllers.NewTokens(nil),
+		Verify:       middleware.StaticTokens([]string{token}),
 		MaxBodyBytes: 64 << 10,
 	}), nil
 }

@@ -140,11 +140,14 @@ var patterns = map[string]string{
 	"q":             noControls,
 	"If-Match":      entityTags,
 	"If-None-Match": entityTags,
+	"id":            tokenID,
+	"after":         tokenID,
 }
 
 const (
 	noControls = `^[^\u0000-\u001F\u007F-\u009F]*$`
 	entityTag  = `(W/)?"[\u0021\u0023-\u007E\u0080-\u00FF]*"`
+	tokenID    = `^pst_[a-z2-7]{8}$` // an id of plants is no text
 	entityTags = `^(\*|` + entityTag + `([ \t]*,[ \t,]*` + entityTag + `)*[ \t,]*)$`
 )
 
@@ -154,7 +157,7 @@ func addPatterns(operation object) {
 	for _, parameter := range parameters {
 		parameter := parameter.(object)
 		schema := parameter["schema"].(object)
-		if pattern, ok := patterns[parameter["name"].(string)]; ok && schema["enum"] == nil {
+		if pattern, ok := patterns[parameter["name"].(string)]; ok && schema["type"] == "string" && schema["enum"] == nil {
 			schema["pattern"] = pattern
 		}
 	}

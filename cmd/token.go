@@ -1,0 +1,183 @@
+package cmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"plantstore/database"
+	"plantstore/models"
+)
+
+func newToken(s *settings) *cobra.Command {
+	parent := newDatabaseCommands(s, "token", "Issue, list and revoke bearer tokens, in the database of the service")
+	parent.AddCommand(newTokenCreate(s), newTokenList(s), newTokenRevoke(s))
+	return parent
+}
+
+// withTokens runs action on the tokens in the database, which need not have been
+// served from yet.
+func withTokens(cmd *cobra.Command, s *settings, action func(context.Context, *models.TokenStore, io.Writer) error) error {
+	cfg, err := s.load()
+	if err != nil {
+		return err
+	}
+	log := newLogger(cfg, cmd.ErrOrStderr())
+	return withDatabaseOf(cmd, cfg, log, func(ctx context.Context, db *database.DB, w io.Writer) error {
+		if err := prepareSchema(ctx, db, cfg.Database.Migrate, log); err != nil {
+			return err
+		}
+		return action(ctx, models.NewTokenStore(db, cfg.Database.Timeout), w)
+	})
+}
+
+func newTokenCreate(s *settings) *cobra.Command {
+	var name, scopes, expires string
+	create := &cobra.Command{
+		Use:   "create --name NAME [--scope SCOPES] [--expires 90d]",
+		Short: "Issue a token and print it, the only time that it is seen",
+		Long: "Issue a token and print it on standard output, the only time that it is seen. The\n" +
+			"service keeps no more of it than its SHA-256. It is good at once, without a restart.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			token := models.Token{Name: name}
+			for scope := range strings.SplitSeq(scopes, ",") {
+				token.Scopes = append(token.Scopes, models.Scope(strings.TrimSpace(scope)))
+			}
+			if expires != "" {
+				lifetime, err := parseLifetime(expires)
+				if err != nil {
+					return usageError(fmt.Errorf("--expires %w", err))
+				}
+				at := time.Now().Add(lifetime)
+				token.ExpiresAt = &at
+			}
+			if err := token.Validate(time.Now()); err != nil {
+				return usageError(err)
+			}
+			return withTokens(cmd, s, func(ctx context.Context, store *models.TokenStore, w io.Writer) error {
+				return createToken(ctx, store, &token, w, cmd.ErrOrStderr())
+			})
+		},
+	}
+	create.Flags().StringVar(&name, "name", "", "whose token it is, or what it is for")
+	create.Flags().StringVar(&scopes, "scope", string(models.ScopeRead)+","+string(models.ScopeWrite),
+		"what it allows, separated by commas: "+strings.Join(models.AllScopes().Names(), ", ")+", which implies the others")
+	create.Flags().StringVar(&expires, "expires", "", "how long it is good for, as 90d or 12h (default for ever)")
+	_ = create.MarkFlagRequired("name") // it exists
+	return create
+}
+
+// createToken prints the token alone on w, for scripts, and what it is on notes.
+func createToken(ctx context.Context, store *models.TokenStore, token *models.Token, w, notes io.Writer) error {
+	secret, err := store.Create(ctx, token)
+	if err != nil {
+		return err
+	}
+	_, _ = fmt.Fprintln(w, secret)
+	until := "until it is revoked"
+	if token.ExpiresAt != nil {
+		until = "until " + token.ExpiresAt.Format(time.RFC3339)
+	}
+	_, _ = fmt.Fprintf(notes, "issued to %s, with the scopes %s, %s; it is not shown again: plantstore token revoke %s ends it\n",
+		token.Name, token.Scopes, until, token.ID)
+	return nil
+}
+
+func newTokenList(s *settings) *cobra.Command {
+	return &cobra.Command{
+		Use:   "list",
+		Short: "List the tokens that were issued, revoked and expired ones too",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return withTokens(cmd, s, listTokens) },
+	}
+}
+
+func listTokens(ctx context.Context, store *models.TokenStore, w io.Writer) error {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintln(table, "PREFIX\tNAME\tSCOPES\tCREATED\tEXPIRES\tLAST USED\tSTATE")
+	const page = 1000
+	for after := ""; ; {
+		tokens, err := store.List(ctx, after, page)
+		if err != nil {
+			return err
+		}
+		for i := range tokens {
+			t := &tokens[i]
+			_, _ = fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", t.ID, t.Name, strings.Join(t.Scopes.Names(), ","),
+				moment(&t.CreatedAt), moment(t.ExpiresAt), moment(t.LastUsedAt), stateOf(t))
+		}
+		if len(tokens) < page {
+			return table.Flush()
+		}
+		after = tokens[page-1].ID
+	}
+}
+
+func moment(t *time.Time) string {
+	if t == nil {
+		return "never"
+	}
+	return t.UTC().Format("2006-01-02T15:04Z")
+}
+
+func stateOf(t *models.Token) string {
+	switch {
+	case t.RevokedAt != nil:
+		return "revoked " + moment(t.RevokedAt)
+	case t.ExpiresAt != nil && t.ExpiresAt.Before(time.Now()):
+		return "expired"
+	}
+	return "in force"
+}
+
+func newTokenRevoke(s *settings) *cobra.Command {
+	return &cobra.Command{
+		Use:   "revoke PREFIX...",
+		Short: "End tokens for good, on every replica within 5 seconds",
+		Args:  cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, ids []string) error {
+			for _, id := range ids {
+				if !models.IsTokenID(id) {
+					return usageError(errors.New("revoke takes prefixes of tokens, as token list shows them: pst_ and 8 characters"))
+				}
+			}
+			return withTokens(cmd, s, func(ctx context.Context, store *models.TokenStore, w io.Writer) error {
+				for _, id := range ids {
+					if err := store.Revoke(ctx, id); errors.Is(err, models.ErrNoToken) {
+						return fmt.Errorf("%s: no such token, or it was revoked before: plantstore token list shows those there are", id)
+					} else if err != nil {
+						return err
+					}
+					_, _ = fmt.Fprintln(w, "revoked", id)
+				}
+				return nil
+			})
+		},
+	}
+}
+
+// parseLifetime reads a duration of Go, or a number of days such as 90d.
+func parseLifetime(text string) (time.Duration, error) {
+	lifetime, err := time.ParseDuration(text)
+	if number, ok := strings.CutSuffix(text, "d"); ok {
+		var days int64
+		days, err = strconv.ParseInt(number, 10, 32)
+		const most = 36500 // what a time.Duration holds is 292 years
+		if days > most {
+			return 0, errors.New("must be at most 36500d")
+		}
+		lifetime = time.Duration(days) * 24 * time.Hour
+	}
+	if err != nil || lifetime <= 0 {
+		return 0, errors.New("must be a duration such as 90d or 12h")
+	}
+	return lifetime, nil
+}

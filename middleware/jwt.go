@@ -1,0 +1,201 @@
+package middleware
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/MicahParks/keyfunc/v3"
+	"github.com/golang-jwt/jwt/v5"
+	"go.uber.org/zap"
+	"golang.org/x/time/rate"
+
+	"plantstore/models"
+)
+
+// JWTOptions says which JSON Web Tokens (RFC 7519) are accepted.
+type JWTOptions struct {
+	Issuer, Audience string
+	// Algorithms are those of RFC 7518 and RFC 8037 that a signature may have; none
+	// of a secret key.
+	Algorithms []string
+	// Leeway is how far the issuer's clock may be from ours.
+	Leeway time.Duration
+	// JWKSURL is where the issuer publishes its keys (RFC 7517); PublicKey is the
+	// one key, in PEM, where it does not.
+	JWKSURL, PublicKey string
+	Log                *zap.Logger
+}
+
+// How the keys at a JWKS URL are fetched.
+const (
+	jwksPeriod = 15 * time.Minute
+	// jwksFloor is the least time between two fetches for the sake of tokens whose
+	// key is not known.
+	jwksFloor = 10 * time.Second
+	// jwksTimeout bounds such a fetch, and the wait for its turn.
+	jwksTimeout = 5 * time.Second
+	jwksSize    = 1 << 20 // bytes
+)
+
+// maxSubject is how long the subject of a token may be, in bytes, as OpenID Connect
+// Core 1.0, section 2, has it.
+const maxSubject = 255
+
+// errNoKeys says that the issuer's keys are not known yet.
+var errNoKeys = fmt.Errorf("%w: the issuer's keys could not be fetched", models.ErrUnavailable)
+
+// JWT returns the verifier of the JSON Web Tokens that o describes: with an exp, a
+// sub, and scopes in scope or scp. It fetches keys until ctx ends. It fails where
+// PublicKey is no public key that can be used; where the keys cannot be fetched, it
+// goes on trying.
+func JWT(ctx context.Context, o JWTOptions) (Verifier, error) {
+	keys, err := jwtKeys(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	parser := jwt.NewParser(
+		jwt.WithValidMethods(o.Algorithms),
+		jwt.WithIssuer(o.Issuer),
+		jwt.WithAudience(o.Audience),
+		jwt.WithExpirationRequired(),
+		jwt.WithLeeway(o.Leeway),
+	)
+	return func(_ context.Context, token string) (*Identity, error) {
+		if strings.Count(token, ".") != 2 {
+			return nil, ErrInvalidToken
+		}
+		claims := new(jwtClaims)
+		parsed, err := parser.ParseWithClaims(token, claims, keys)
+		switch {
+		case errors.Is(err, errNoKeys):
+			return nil, err
+		case err != nil:
+			return nil, ErrInvalidToken
+		case parsed.Header["crit"] != nil:
+			return nil, ErrInvalidToken // RFC 7515, section 4.1.11: something that we do not know must be understood
+		case claims.Subject == "" || len(claims.Subject) > maxSubject:
+			return nil, ErrInvalidToken
+		}
+		return &Identity{Name: "jwt:" + claims.Subject, Scopes: models.KnownScopes(append(claims.Scope, claims.SCP...))}, nil
+	}, nil
+}
+
+// jwtClaims are the claims of a token.
+type jwtClaims struct {
+	jwt.RegisteredClaims
+	Scope scopeClaim `json:"scope"` // RFC 8693, section 4.2
+	SCP   scopeClaim `json:"scp"`   // as some providers call it
+}
+
+// scopeClaim is a list of scopes: a text that separates them by blanks, or an array.
+type scopeClaim []string
+
+// UnmarshalJSON reads either form.
+func (s *scopeClaim) UnmarshalJSON(text []byte) error {
+	list, err := jwt.ClaimStrings{}, error(nil)
+	if err = list.UnmarshalJSON(text); err != nil {
+		return err
+	}
+	*s = strings.Fields(strings.Join(list, " "))
+	return nil
+}
+
+// jwtKeys returns what finds the key of a token's signature.
+func jwtKeys(ctx context.Context, o JWTOptions) (jwt.Keyfunc, error) {
+	if o.PublicKey != "" {
+		key, err := parsePublicKey(o.PublicKey)
+		return func(*jwt.Token) (any, error) { return key, nil }, err
+	}
+	fetched, err := keyfunc.NewDefaultOverrideCtx(ctx, []string{o.JWKSURL}, keyfunc.Override{
+		Client: &http.Client{
+			Transport: limitedTransport{http.DefaultTransport},
+			// Keys come from where the operator has said, and from nowhere else.
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+		HTTPTimeout:       jwksTimeout,
+		RateLimitWaitMax:  jwksTimeout,
+		RefreshInterval:   jwksPeriod,
+		RefreshUnknownKID: rate.NewLimiter(rate.Every(jwksFloor), 1),
+		RefreshErrorHandlerFunc: func(string) func(context.Context, error) {
+			return func(_ context.Context, err error) {
+				o.Log.Error("the keys of JWTs could not be fetched", zap.Error(err))
+			}
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	// Not the request's context: who leaves early must not end a fetch that others
+	// wait for, and that will not be repeated at once.
+	find := fetched.KeyfuncCtx(ctx)
+	return func(token *jwt.Token) (any, error) {
+		key, err := find(token)
+		if err != nil {
+			if all, failed := fetched.Storage().KeyReadAll(ctx); failed == nil && len(all) == 0 {
+				return nil, errNoKeys
+			}
+		}
+		return key, err
+	}, nil
+}
+
+// limitedTransport ends an answer after jwksSize.
+type limitedTransport struct{ http.RoundTripper }
+
+func (t limitedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	response, err := t.RoundTripper.RoundTrip(r)
+	if err == nil {
+		response.Body = struct {
+			io.Reader
+			io.Closer
+		}{io.LimitReader(response.Body, jwksSize), response.Body}
+	}
+	return response, err
+}
+
+// minRSABits is the smallest RSA key that RFC 7518, section 3.3, allows.
+const minRSABits = 2048
+
+// parsePublicKey reads a public key in PEM (RFC 7468), or that of a certificate.
+func parsePublicKey(text string) (any, error) {
+	block, _ := pem.Decode([]byte(text))
+	if block == nil {
+		return nil, errors.New("no PEM: -----BEGIN PUBLIC KEY----- is missing")
+	}
+	var key any
+	var err error
+	switch block.Type {
+	case "PUBLIC KEY":
+		key, err = x509.ParsePKIXPublicKey(block.Bytes)
+	case "CERTIFICATE":
+		var certificate *x509.Certificate
+		if certificate, err = x509.ParseCertificate(block.Bytes); err == nil {
+			key = certificate.PublicKey
+		}
+	default:
+		return nil, fmt.Errorf("a %s instead of a PUBLIC KEY", block.Type)
+	}
+	if err != nil {
+		return nil, err
+	}
+	switch key := key.(type) {
+	case *rsa.PublicKey:
+		if key.N.BitLen() < minRSABits {
+			return nil, fmt.Errorf("an RSA key of %d bits, less than %d", key.N.BitLen(), minRSABits)
+		}
+		return key, nil
+	case *ecdsa.PublicKey, ed25519.PublicKey:
+		return key, nil
+	}
+	return nil, errors.New("a key of another kind than RSA, ECDSA and Ed25519")
+}
