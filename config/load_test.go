@@ -82,12 +82,12 @@ func TestEveryFieldHasAKey(t *testing.T) {
 	walk(reflect.TypeFor[config.Config](), "")
 	for _, key := range keys {
 		parts := strings.Split(key, ".")
-		pattern, indent := `(?m)`, ""
-		for _, group := range parts[:len(parts)-1] {
+		pattern := `(?m)`
+		for depth, group := range parts[:len(parts)-1] {
+			indent := strings.Repeat("  ", depth)
 			pattern += `^` + indent + group + `:(?: # .+)?\n(?:` + indent + `  .*\n)*?`
-			indent += "  "
 		}
-		pattern += `^` + indent + parts[len(parts)-1] + `: (.+?) # .+$`
+		pattern += `^` + strings.Repeat("  ", len(parts)-1) + parts[len(parts)-1] + `: (.+?) # .+$`
 		line := regexp.MustCompile(pattern).FindStringSubmatch(string(configs.Defaults))
 		if line == nil {
 			t.Errorf("%s has no line with a default and a comment in configs/config.yaml", key)

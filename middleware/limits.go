@@ -19,7 +19,7 @@ type LimitError struct {
 	RetryAfter time.Duration
 }
 
-func (e *LimitError) Error() string { return fmt.Sprintf("too many requests of this %s", e.Who) }
+func (e *LimitError) Error() string { return "too many requests of this " + e.Who }
 
 // buckets are token buckets, one for each key. It has room for maxBuckets of them,
 // some 300 bytes each; the one that was not used for the longest time makes room.
