@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
+	"golang.org/x/net/netutil"
 
 	"plantstore/config"
 	"plantstore/controllers"
@@ -101,6 +102,7 @@ func serve(ctx context.Context, cfg *config.Config, stdout, stderr io.Writer) (e
 	if err != nil {
 		return fmt.Errorf("server.port (%s): %w", config.Variable("server.port"), err)
 	}
+	listener = netutil.LimitListener(listener, cfg.Server.MaxConnections)
 	stopDebug, err := serveDebug(cfg.Server.DebugAddress, log)
 	if err != nil {
 		return err

@@ -38,6 +38,7 @@ type Server struct {
 	ShutdownTimeout   time.Duration `mapstructure:"shutdown_timeout"`
 	MaxHeaderBytes    int           `mapstructure:"max_header_bytes"`
 	MaxBodyBytes      int64         `mapstructure:"max_body_bytes"`
+	MaxConnections    int           `mapstructure:"max_connections"`
 	DebugAddress      string        `mapstructure:"debug_address"`
 }
 

@@ -41,6 +41,7 @@ func TestDefaults(t *testing.T) {
 		Server: config.Server{
 			Port: 8080, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 15 * time.Second, WriteTimeout: 30 * time.Second,
 			IdleTimeout: time.Minute, ShutdownTimeout: 20 * time.Second, MaxHeaderBytes: 16384, MaxBodyBytes: 65536,
+			MaxConnections: 10_000,
 		},
 		Database: config.Database{
 			URL: "sqlite:data/plantstore.db", Migrate: true, MaxConnections: 16, Timeout: 3 * time.Second,
@@ -171,6 +172,7 @@ func TestRefusals(t *testing.T) {
 		{"a long port", "", "PORT=99999999999999999999", "server.port (PORT)"},
 		{"no time at all", "", "PLANTSTORE_DATABASE_TIMEOUT=0s", "database.timeout (PLANTSTORE_DATABASE_TIMEOUT)"},
 		{"a negative delay", "", "PLANTSTORE_SERVER_SHUTDOWN_DELAY=-1s", "server.shutdown_delay"},
+		{"no connections of clients", "", "PLANTSTORE_SERVER_MAX_CONNECTIONS=0", "server.max_connections (PLANTSTORE_SERVER_MAX_CONNECTIONS)"},
 		{"no connections", "", "PLANTSTORE_DATABASE_MAX_CONNECTIONS=0", "database.max_connections"},
 		{"an unknown level", "", "PLANTSTORE_LOG_LEVEL=" + secret, "log.level (PLANTSTORE_LOG_LEVEL) must be debug, info, warn or error"},
 		{"an unknown variable", "", "PLANTSTORE_SERVER_PORT=" + secret, "PLANTSTORE_SERVER_PORT"},

@@ -39,6 +39,7 @@ func (c *Config) validate(databaseNamed bool) error {
 		{"server.shutdown_timeout", c.Server.ShutdownTimeout > 0, "be longer than 0s"},
 		{"server.max_header_bytes", c.Server.MaxHeaderBytes >= 1024, "be at least 1024"},
 		{"server.max_body_bytes", c.Server.MaxBodyBytes >= 1, "be at least 1"},
+		{"server.max_connections", c.Server.MaxConnections >= 1, "be at least 1"},
 		{"database.url", hasDatabaseScheme(c.Database.URL), "start with sqlite:, postgres:// or postgresql://"},
 		{"database.url", !production || databaseNamed, "be set in production"},
 		{"database.max_connections", c.Database.MaxConnections >= 4, "be at least 4: imports and exports may occupy two"},

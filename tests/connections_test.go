@@ -1,0 +1,85 @@
+package tests
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+// dial connects to the service, until the test ends.
+func (s *service) dial() net.Conn {
+	s.t.Helper()
+	_, address, _ := strings.Cut(s.url, "://")
+	conn, err := net.DialTimeout("tcp", address, patience)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { _ = conn.Close() })
+	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+		s.t.Fatal(err)
+	}
+	return conn
+}
+
+// askHealth sends a request on conn, which stays open.
+func askHealth(t *testing.T, conn net.Conn) {
+	t.Helper()
+	if _, err := io.WriteString(conn, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// readHealth reads the answer to askHealth.
+func readHealth(t *testing.T, conn net.Conn) {
+	t.Helper()
+	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if _, err := io.Copy(io.Discard, response.Body); err != nil || response.StatusCode != http.StatusOK {
+		t.Errorf("/healthz: %d, %v", response.StatusCode, err)
+	}
+}
+
+// TestConnectionsBeyondTheLimitWait opens a connection more than may be open.
+func TestConnectionsBeyondTheLimitWait(t *testing.T) {
+	t.Parallel()
+	const limit = 3
+	s := start(t, "PLANTSTORE_SERVER_MAX_CONNECTIONS=3")
+	var open [limit]net.Conn
+	for i := range open {
+		open[i] = s.dial()
+		askHealth(t, open[i])
+		readHealth(t, open[i])
+	}
+	waiting := s.dial() // the kernel takes it
+	askHealth(t, waiting)
+	if err := waiting.SetReadDeadline(time.Now().Add(300 * time.Millisecond)); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := waiting.Read(make([]byte, 1)); n > 0 || !isTimeout(err) {
+		t.Fatalf("a connection beyond the limit reads %d bytes, %v, want none before another closes", n, err)
+	}
+	// Those that are open are served meanwhile.
+	askHealth(t, open[0])
+	readHealth(t, open[0])
+
+	if err := open[1].Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := waiting.SetReadDeadline(time.Now().Add(patience)); err != nil {
+		t.Fatal(err)
+	}
+	readHealth(t, waiting)
+}
+
+func isTimeout(err error) bool {
+	e, ok := errors.AsType[net.Error](err)
+	return ok && e.Timeout()
+}
