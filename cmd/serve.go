@@ -93,6 +93,7 @@ func serve(ctx context.Context, cfg *config.Config, stdout, stderr io.Writer) (e
 			FailuresPerMinute: cfg.Limits.FailuresPerMinute,
 		},
 		MaxBodyBytes: cfg.Server.MaxBodyBytes,
+		Proxies:      cfg.Server.TrustedProxies,
 		Bulk:         routes.Bulk{MaxBodyBytes: cfg.Bulk.MaxBodyBytes, Timeout: cfg.Bulk.Timeout},
 	})
 	if err := checkTemporaryFolder(); err != nil {

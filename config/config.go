@@ -39,6 +39,7 @@ type Server struct {
 	MaxHeaderBytes    int           `mapstructure:"max_header_bytes"`
 	MaxBodyBytes      int64         `mapstructure:"max_body_bytes"`
 	MaxConnections    int           `mapstructure:"max_connections"`
+	TrustedProxies    []string      `mapstructure:"trusted_proxies"`
 	DebugAddress      string        `mapstructure:"debug_address"`
 }
 

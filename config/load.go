@@ -82,7 +82,9 @@ func Load(src Sources) (*Config, error) {
 	if err := decode(v, &c); err != nil {
 		return nil, err
 	}
-	c.Auth.Tokens = slices.DeleteFunc(c.Auth.Tokens, func(t string) bool { return t == "" })
+	for _, list := range []*[]string{&c.Auth.Tokens, &c.Server.TrustedProxies} {
+		*list = slices.DeleteFunc(*list, func(s string) bool { return s == "" })
+	}
 	if err := c.validate(databaseNamed); err != nil {
 		return nil, err
 	}

@@ -41,7 +41,7 @@ func TestDefaults(t *testing.T) {
 		Server: config.Server{
 			Port: 8080, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 15 * time.Second, WriteTimeout: 30 * time.Second,
 			IdleTimeout: time.Minute, ShutdownTimeout: 20 * time.Second, MaxHeaderBytes: 16384, MaxBodyBytes: 65536,
-			MaxConnections: 10_000,
+			MaxConnections: 10_000, TrustedProxies: []string{},
 		},
 		Database: config.Database{
 			URL: "sqlite:data/plantstore.db", Migrate: true, MaxConnections: 16, Timeout: 3 * time.Second,
@@ -173,6 +173,9 @@ func TestRefusals(t *testing.T) {
 		{"no time at all", "", "PLANTSTORE_DATABASE_TIMEOUT=0s", "database.timeout (PLANTSTORE_DATABASE_TIMEOUT)"},
 		{"a negative delay", "", "PLANTSTORE_SERVER_SHUTDOWN_DELAY=-1s", "server.shutdown_delay"},
 		{"no connections of clients", "", "PLANTSTORE_SERVER_MAX_CONNECTIONS=0", "server.max_connections (PLANTSTORE_SERVER_MAX_CONNECTIONS)"},
+		{"no address of a proxy", "", "PLANTSTORE_SERVER_TRUSTED_PROXIES=10.0.0.1," + secret, "server.trusted_proxies (PLANTSTORE_SERVER_TRUSTED_PROXIES)"},
+		{"every address as a proxy's", "", "PLANTSTORE_SERVER_TRUSTED_PROXIES=0.0.0.0/0", "server.trusted_proxies"},
+		{"every IPv6 address as a proxy's", "server:\n  trusted_proxies: [\"::/0\"]\n", "", "server.trusted_proxies"},
 		{"no connections", "", "PLANTSTORE_DATABASE_MAX_CONNECTIONS=0", "database.max_connections"},
 		{"an unknown level", "", "PLANTSTORE_LOG_LEVEL=" + secret, "log.level (PLANTSTORE_LOG_LEVEL) must be debug, info, warn or error"},
 		{"an unknown variable", "", "PLANTSTORE_SERVER_PORT=" + secret, "PLANTSTORE_SERVER_PORT"},

@@ -40,6 +40,7 @@ func (c *Config) validate(databaseNamed bool) error {
 		{"server.max_header_bytes", c.Server.MaxHeaderBytes >= 1024, "be at least 1024"},
 		{"server.max_body_bytes", c.Server.MaxBodyBytes >= 1, "be at least 1"},
 		{"server.max_connections", c.Server.MaxConnections >= 1, "be at least 1"},
+		{"server.trusted_proxies", allOf(c.Server.TrustedProxies, isAddressRange), "have only IP addresses and ranges of them, such as 10.0.0.0/8, and not every address"},
 		{"database.url", hasDatabaseScheme(c.Database.URL), "start with sqlite:, postgres:// or postgresql://"},
 		{"database.url", !production || databaseNamed, "be set in production"},
 		{"database.max_connections", c.Database.MaxConnections >= 4, "be at least 4: imports and exports may occupy two"},
@@ -51,8 +52,8 @@ func (c *Config) validate(databaseNamed bool) error {
 		{"writes.queue", c.Writes.Queue >= 1, "be at least 1"},
 		{"bulk.max_body_bytes", c.Bulk.MaxBodyBytes >= 1, "be at least 1"},
 		{"bulk.timeout", c.Bulk.Timeout > 0, "be longer than 0s"},
-		{"auth.tokens", allTokens(c.Auth.Tokens, bearerToken.MatchString), "have only tokens of letters, digits and -._~+/, with = at the end"},
-		{"auth.tokens", !production || allTokens(c.Auth.Tokens, isStrong), fmt.Sprintf(
+		{"auth.tokens", allOf(c.Auth.Tokens, bearerToken.MatchString), "have only tokens of letters, digits and -._~+/, with = at the end"},
+		{"auth.tokens", !production || allOf(c.Auth.Tokens, isStrong), fmt.Sprintf(
 			"have only random tokens of at least %d characters in production, none of them a development token: openssl rand -hex 32 makes one", MinTokenLength)},
 		{"auth.jwt.issuer", jwt.Issuer != "" || jwt.Audience+jwt.JWKSURL+jwt.PublicKey == "", "be set where auth.jwt.audience, jwks_url or public_key is"},
 		{"auth.jwt.audience", jwt.Issuer == "" || jwt.Audience != "", "be set where auth.jwt.issuer is"},
@@ -108,8 +109,22 @@ func isBaseURL(text string) bool {
 		u.User == nil && u.RawQuery == "" && !u.ForceQuery && u.Fragment == ""
 }
 
-func allTokens(tokens []string, holds func(string) bool) bool {
-	return !slices.ContainsFunc(tokens, func(t string) bool { return !holds(t) })
+func allOf(list []string, holds func(string) bool) bool {
+	return !slices.ContainsFunc(list, func(s string) bool { return !holds(s) })
+}
+
+// isAddressRange tells an IP address, or a range of them in CIDR notation. A range
+// of all would let every client say who it is.
+func isAddressRange(text string) bool {
+	if net.ParseIP(text) != nil {
+		return true
+	}
+	_, network, err := net.ParseCIDR(text)
+	if err != nil {
+		return false
+	}
+	ones, _ := network.Mask.Size()
+	return ones > 0
 }
 
 // isStrong tells a token that may be random from one that cannot be: too short,

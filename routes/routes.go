@@ -27,6 +27,9 @@ type Options struct {
 	Verify       middleware.Verifier
 	Limits       Limits
 	MaxBodyBytes int64
+	// Proxies are the addresses, and ranges in CIDR notation, of those who are
+	// believed when they say who the client is.
+	Proxies []string
 	// Bulk limits imports and exports.
 	Bulk Bulk
 }
@@ -90,12 +93,17 @@ func table(o Options) []route {
 func New(o Options) http.Handler {
 	gin.SetMode(gin.ReleaseMode)
 	e := gin.New()
-	// A path is what it is: nothing is redirected, cleaned, or taken for another,
-	// and nobody's word but the socket's is taken for who the client is.
+	// A path is what it is: nothing is redirected, cleaned, or taken for another.
 	e.RedirectTrailingSlash = false
 	e.RedirectFixedPath = false
 	e.HandleMethodNotAllowed = true
-	e.ForwardedByClientIP = false
+	// Nobody's word but the socket's is taken for who the client is, and that of the
+	// proxies that the operator names.
+	e.ForwardedByClientIP = len(o.Proxies) > 0
+	e.RemoteIPHeaders = []string{"X-Forwarded-For"}
+	if err := e.SetTrustedProxies(o.Proxies); err != nil {
+		panic(err) // not after config has checked them
+	}
 
 	e.Use(
 		middleware.RequestID(),
