@@ -48,7 +48,16 @@ func newClient(cfg *config.Config) (*client, error) {
 		if cfg.Server.Port == 0 {
 			return nil, usageError(fmt.Errorf("client.url (%s) or --url must say where the service is", config.Variable("client.url")))
 		}
-		base = "http://" + localAddress(cfg)
+		base = localURL(cfg)
+		if cfg.Server.TLS() {
+			own, err := onlyCertificate(cfg.Server.TLSCertificate)
+			if err != nil {
+				return nil, usageError(err)
+			}
+			transport := http.DefaultTransport.(*http.Transport).Clone()
+			transport.TLSClientConfig = own
+			c.http.Transport = transport
+		}
 	}
 	var err error
 	if c.base, err = url.Parse(base); err != nil {

@@ -79,13 +79,16 @@ func createDevToken(path string) (err error) {
 }
 
 // welcome tells a developer where the service is, and how to call it.
-func welcome(w io.Writer, port int, token string) {
-	base := fmt.Sprintf("http://localhost:%d", port)
+func welcome(w io.Writer, cfg config.Server, port int, token string) {
+	base, curl := fmt.Sprintf("http://localhost:%d", port), "curl -i"
+	if cfg.TLS() { // the certificate may be one that no authority has issued
+		base, curl = fmt.Sprintf("https://localhost:%d", port), fmt.Sprintf("curl -i --cacert '%s'", cfg.TLSCertificate)
+	}
 	_, _ = fmt.Fprintf(w, "\n  Swagger UI  %s/swagger/index.html\n", base)
 	if token != "" {
 		_, _ = fmt.Fprintf(w, "  Token       %s (kept in %s)\n", token, devTokenFile)
-		_, _ = fmt.Fprintf(w, "  Try it      curl -i %s/plants -H 'Authorization: Bearer %s' -H 'Content-Type: application/json' -d '%s'\n",
-			base, token, `{"id":1,"name":"Monstera deliciosa","tag":"houseplant"}`)
+		_, _ = fmt.Fprintf(w, "  Try it      %s %s/plants -H 'Authorization: Bearer %s' -H 'Content-Type: application/json' -d '%s'\n",
+			curl, base, token, `{"id":1,"name":"Monstera deliciosa","tag":"houseplant"}`)
 	}
 	_, _ = fmt.Fprintln(w)
 }

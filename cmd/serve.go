@@ -3,6 +3,7 @@ package cmd
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -52,6 +53,14 @@ func serve(ctx context.Context, cfg *config.Config, stdout, stderr io.Writer) (e
 	if err != nil {
 		return err
 	}
+	server := newServer(cfg, log)
+	if cfg.Server.TLS() {
+		certificate, err := newCertificate(cfg.Server, log)
+		if err != nil {
+			return usageError(err)
+		}
+		server.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: certificate.get}
+	}
 	db, err := openDatabase(ctx, cfg, log)
 	if err != nil {
 		return err
@@ -81,7 +90,7 @@ func serve(ctx context.Context, cfg *config.Config, stdout, stderr io.Writer) (e
 	}
 
 	health := controllers.NewHealth(db.Ping)
-	handler := routes.New(routes.Options{
+	server.Handler = routes.New(routes.Options{
 		Log:    log,
 		Plants: controllers.NewPlants(plants),
 		Tokens: controllers.NewTokens(tokens),
@@ -94,6 +103,7 @@ func serve(ctx context.Context, cfg *config.Config, stdout, stderr io.Writer) (e
 		},
 		MaxBodyBytes: cfg.Server.MaxBodyBytes,
 		Proxies:      cfg.Server.TrustedProxies,
+		TLS:          cfg.Server.TLS(),
 		Bulk:         routes.Bulk{MaxBodyBytes: cfg.Bulk.MaxBodyBytes, Timeout: cfg.Bulk.Timeout},
 	})
 	if err := checkTemporaryFolder(); err != nil {
@@ -109,13 +119,18 @@ func serve(ctx context.Context, cfg *config.Config, stdout, stderr io.Writer) (e
 		return err
 	}
 	defer func() { err = errors.Join(err, stopDebug()) }()
-	server := newServer(cfg, handler, log)
 	served := make(chan error, 1)
-	go func() { served <- server.Serve(listener) }()
+	go func() {
+		if cfg.Server.TLS() {
+			served <- server.ServeTLS(listener, "", "") // which server.TLSConfig has
+		} else {
+			served <- server.Serve(listener)
+		}
+	}()
 
 	log.Info("serving", zap.String("version", version), zap.String("env", cfg.Env), zap.String("address", listener.Addr().String()))
 	if cfg.Env == config.Development {
-		welcome(stdout, listener.Addr().(*net.TCPAddr).Port, devToken)
+		welcome(stdout, cfg.Server, listener.Addr().(*net.TCPAddr).Port, devToken)
 	}
 	select {
 	case err := <-served:
@@ -166,9 +181,12 @@ func relaxGC() {
 	}
 }
 
-func newServer(cfg *config.Config, handler http.Handler, log *zap.Logger) *http.Server {
+// maxStreams is how many requests a connection of HTTP/2 may have under way at the
+// same time: what Go has for its default, which may change.
+const maxStreams = 250
+
+func newServer(cfg *config.Config, log *zap.Logger) *http.Server {
 	return &http.Server{
-		Handler:           handler,
 		ReadHeaderTimeout: cfg.Server.ReadHeaderTimeout,
 		ReadTimeout:       cfg.Server.ReadTimeout,
 		WriteTimeout:      cfg.Server.WriteTimeout,
@@ -177,6 +195,12 @@ func newServer(cfg *config.Config, handler http.Handler, log *zap.Logger) *http.
 		ErrorLog:          zap.NewStdLog(log.Named("http")),
 		// OPTIONS * is a path like any other that does not exist.
 		DisableGeneralOptionsHandler: true,
+		HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams: maxStreams,
+			// The time-outs above are for one request. This is for a client that has
+			// stopped to read a connection, and would keep it.
+			WriteByteTimeout: cfg.Server.WriteTimeout,
+		},
 	}
 }
 

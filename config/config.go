@@ -30,6 +30,8 @@ const (
 type Server struct {
 	Host              string        `mapstructure:"host"`
 	Port              int           `mapstructure:"port"`
+	TLSCertificate    string        `mapstructure:"tls_certificate"`
+	TLSKey            string        `mapstructure:"tls_key"`
 	ReadHeaderTimeout time.Duration `mapstructure:"read_header_timeout"`
 	ReadTimeout       time.Duration `mapstructure:"read_timeout"`
 	WriteTimeout      time.Duration `mapstructure:"write_timeout"`
@@ -42,6 +44,9 @@ type Server struct {
 	TrustedProxies    []string      `mapstructure:"trusted_proxies"`
 	DebugAddress      string        `mapstructure:"debug_address"`
 }
+
+// TLS reports whether the server speaks HTTPS.
+func (s Server) TLS() bool { return s.TLSCertificate != "" }
 
 // Database configures the store.
 type Database struct {

@@ -31,6 +31,10 @@ func (c *Config) validate(databaseNamed bool) error {
 	}{
 		{"env", c.Env == Development || production, "be development or production"},
 		{"server.port", c.Server.Port >= 0 && c.Server.Port <= 65535, "be from 0 to 65535"},
+		{"server.tls_certificate", isPath(c.Server.TLSCertificate), "be the path of a PEM file, not what is in it"},
+		{"server.tls_certificate", c.Server.TLSCertificate != "" || c.Server.TLSKey == "", "be set where server.tls_key is"},
+		{"server.tls_key", isPath(c.Server.TLSKey), "be the path of a PEM file, not what is in it"},
+		{"server.tls_key", c.Server.TLSKey != "" || c.Server.TLSCertificate == "", "be set where server.tls_certificate is"},
 		{"server.read_header_timeout", c.Server.ReadHeaderTimeout > 0, "be longer than 0s"},
 		{"server.read_timeout", c.Server.ReadTimeout > 0, "be longer than 0s"},
 		{"server.write_timeout", c.Server.WriteTimeout > 0, "be longer than 0s"},
@@ -108,6 +112,10 @@ func isBaseURL(text string) bool {
 	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Hostname() != "" &&
 		u.User == nil && u.RawQuery == "" && !u.ForceQuery && u.Fragment == ""
 }
+
+// isPath tells a path from the text of a PEM file, which a variable with _FILE at
+// its end gives.
+func isPath(text string) bool { return !strings.Contains(text, "\n") }
 
 func allOf(list []string, holds func(string) bool) bool {
 	return !slices.ContainsFunc(list, func(s string) bool { return !holds(s) })

@@ -30,6 +30,8 @@ type Options struct {
 	// Proxies are the addresses, and ranges in CIDR notation, of those who are
 	// believed when they say who the client is.
 	Proxies []string
+	// TLS says that the service itself speaks HTTPS.
+	TLS bool
 	// Bulk limits imports and exports.
 	Bulk Bulk
 }
@@ -108,7 +110,7 @@ func New(o Options) http.Handler {
 	e.Use(
 		middleware.RequestID(),
 		middleware.AccessLog(o.Log),
-		middleware.Headers(),
+		middleware.Headers(o.TLS),
 		controllers.Errors(o.Log),
 		middleware.Recovery(o.Log),
 		noOtherMethod(map[string][]string{
