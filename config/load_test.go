@@ -83,13 +83,14 @@ func TestEveryFieldHasAKey(t *testing.T) {
 	walk(reflect.TypeFor[config.Config](), "")
 	for _, key := range keys {
 		parts := strings.Split(key, ".")
-		pattern := `(?m)`
+		var pattern strings.Builder
+		pattern.WriteString(`(?m)`)
 		for depth, group := range parts[:len(parts)-1] {
 			indent := strings.Repeat("  ", depth)
-			pattern += `^` + indent + group + `:(?: # .+)?\n(?:` + indent + `  .*\n)*?`
+			pattern.WriteString(`^` + indent + group + `:(?: # .+)?\n(?:` + indent + `  .*\n)*?`)
 		}
-		pattern += `^` + strings.Repeat("  ", len(parts)-1) + parts[len(parts)-1] + `: (.+?) # .+$`
-		line := regexp.MustCompile(pattern).FindStringSubmatch(string(configs.Defaults))
+		pattern.WriteString(`^` + strings.Repeat("  ", len(parts)-1) + parts[len(parts)-1] + `: (.+?) # .+$`)
+		line := regexp.MustCompile(pattern.String()).FindStringSubmatch(string(configs.Defaults))
 		if line == nil {
 			t.Errorf("%s has no line with a default and a comment in configs/config.yaml", key)
 			continue

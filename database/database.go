@@ -151,6 +151,15 @@ func (db *DB) Ping(ctx context.Context) error { return db.readPool.PingContext(c
 // Writers returns how many transactions can write at the same time.
 func (db *DB) Writers() int { return db.pool.Stats().MaxOpenConnections }
 
+// Readers returns how many reads can run at the same time beside the transactions
+// that write, or 0 where they share the connections.
+func (db *DB) Readers() int {
+	if db.readPool == db.pool {
+		return 0
+	}
+	return db.readPool.Stats().MaxOpenConnections
+}
+
 // Close waits for the running queries and closes every connection.
 func (db *DB) Close() error {
 	if db.readPool == db.pool {

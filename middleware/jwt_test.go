@@ -256,7 +256,7 @@ func TestUnknownKeysCannotCauseAFlood(t *testing.T) {
 func TestJWKSThatCannotBeFetched(t *testing.T) {
 	other := newProvider(t)
 	for what, answer := range map[string]http.HandlerFunc{
-		"an error":   func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) },
+		"an error":   func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) },
 		"no JSON":    func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) },
 		"a redirect": func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, other.url, http.StatusFound) },
 		"too much JSON": func(w http.ResponseWriter, _ *http.Request) {

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// ErrOverloaded says that too many writes are waiting. Nothing was stored.
-var ErrOverloaded = errors.New("too many writes are waiting")
+// ErrOverloaded says that too much is waiting for the database. Nothing was stored.
+var ErrOverloaded = errors.New("too much is waiting")
 
 // errClosed is what a write gets that comes after the store was closed.
 var errClosed = fmt.Errorf("%w: the store is closed", ErrUnavailable)

@@ -8,14 +8,19 @@ import (
 	"gorm.io/gorm"
 )
 
-// Get returns the plant id. It fails with ErrNotFound where there is none, and
-// with an error that wraps ErrUnavailable when the database cannot be reached in
-// time.
+// Get returns the plant id. It fails with ErrNotFound where there is none,
+// ErrOverloaded when too much is waiting, and an error that wraps ErrUnavailable
+// when the database cannot be reached in time.
 func (s *PlantStore) Get(ctx context.Context, id int64) (*Plant, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
+	end, err := s.reads.begin(ctx)
+	if err != nil {
+		return nil, storeError("get plant", err)
+	}
+	defer end()
 	var p Plant
-	err := s.db.Reads(ctx).Where("id = ?", id).Take(&p).Error
+	err = s.db.Reads(ctx).Where("id = ?", id).Take(&p).Error
 	if errors.Is(err, gorm.ErrRecordNotFound) {
 		return nil, ErrNotFound
 	}
@@ -34,11 +39,17 @@ type PlantFilter struct {
 }
 
 // List returns plants by ascending id. What it costs does not depend on how many
-// come before f.After. It fails with an error that wraps ErrUnavailable when the
-// database cannot be reached in time.
+// come before f.After. It fails with ErrOverloaded when too much is waiting, and
+// with an error that wraps ErrUnavailable when the database cannot be reached in
+// time.
 func (s *PlantStore) List(ctx context.Context, f PlantFilter) ([]Plant, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
+	end, err := s.reads.begin(ctx)
+	if err != nil {
+		return nil, storeError("list plants", err)
+	}
+	defer end()
 	query := s.db.Reads(ctx).Order("id").Limit(f.Limit)
 	if f.After != nil {
 		query = query.Where("id > ?", *f.After)

@@ -14,7 +14,9 @@ type PlantStore struct {
 	db      *database.DB
 	timeout time.Duration
 	inserts *groupCommit[*Plant]
-	bulk    chan struct{} // holds one for each import and export that runs
+	// reads and writes are for all that is neither gathered into batches nor bulk.
+	reads, writes turns
+	bulk          chan struct{} // holds one for each import and export that runs
 }
 
 // maxBulk is how many imports and exports may run at the same time: each of them
@@ -38,6 +40,12 @@ type WriteOptions struct {
 // closed before db is.
 func NewPlantStore(db *database.DB, o WriteOptions) *PlantStore {
 	s := &PlantStore{db: db, timeout: o.Timeout, bulk: make(chan struct{}, maxBulk)}
+	// What is left of the connections when batches, bulk and tokens have theirs.
+	s.writes = newTurns(max(db.Writers()-o.Flushers-maxBulk-1, 1), o.Timeout/6)
+	s.reads = s.writes
+	if readers := db.Readers(); readers > 0 {
+		s.reads = newTurns(max(readers-maxBulk, 1), o.Timeout/6)
+	}
 	s.inserts = newGroupCommit(min(o.Flushers, db.Writers()), o.MaxBatch, o.Queue, o.Timeout, s.insert)
 	return s
 }

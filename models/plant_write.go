@@ -28,8 +28,9 @@ func (c Condition) matches() string {
 // in its CreatedAt and UpdatedAt. When it returns nil, the row is on disk.
 //
 // It fails with an *InvalidError when p breaks a rule, ErrCondition when c does
-// not hold, and an error that wraps ErrUnavailable when the database cannot be
-// reached in time.
+// not hold, ErrOverloaded when too much is waiting, and an error that wraps
+// ErrUnavailable when the database cannot be reached in time. So do Patch and
+// Delete.
 func (s *PlantStore) Put(ctx context.Context, p *Plant, c Condition) error {
 	if err := p.Validate(); err != nil {
 		return err
@@ -123,6 +124,11 @@ func (s *PlantStore) Delete(ctx context.Context, id int64, c Condition) error {
 func (s *PlantStore) write(ctx context.Context, statement string, c Condition, args ...any) (*Plant, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
+	end, err := s.writes.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
 	args = append(args, sql.Named("now", s.db.NowFunc()), sql.Named("versions", c.Versions))
 	var rows []Plant
 	if err := s.db.WithContext(ctx).Raw(statement+" RETURNING *", args...).Scan(&rows).Error; err != nil {
