@@ -2,6 +2,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 COMMIT  ?= $(shell git rev-parse --short HEAD 2>/dev/null || echo unknown)
 LDFLAGS := -s -w -X plantstore/cmd.version=$(VERSION) -X plantstore/cmd.commit=$(COMMIT)
 LINT    := go tool -modfile=.ci/lint.mod golangci-lint
+VULN    := go tool -modfile=.ci/lint.mod govulncheck
 REDOCLY := @redocly/cli@1.34.5
 VENV    := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/plantstore/schemathesis
 
@@ -42,6 +43,15 @@ bench: ## Measure the service beside its baselines, for a quarter of an hour, an
 lint: ## Check style and likely faults
 	$(LINT) run --build-tags browser,schemathesis ./...
 	$(LINT) fmt --diff
+
+.PHONY: vulncheck
+vulncheck: ## Look for known holes in what the program uses, where their database can be reached
+	@output=$$($(VULN) ./... 2>&1); status=$$?; echo "$$output"; \
+		case "$$status $$output" in \
+		0*) ;; \
+		*'fetching vulnerabilities'*) echo 'NOT CHECKED for known holes: their database cannot be reached from here' ;; \
+		*) exit $$status ;; \
+		esac
 
 .PHONY: format
 format: ## Format the code
