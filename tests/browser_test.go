@@ -220,6 +220,23 @@ func TestBrowserSwaggerUI(t *testing.T) {
 		b.execute("409", "40902")
 		b.assertNoFaults()
 	})
+	// What only shows when a person opens it must not be against the page's policy.
+	t.Run("all of it", func(t *testing.T) {
+		b := openBrowser(t, path, start(t).url)
+		b.open()
+		opened := read(b, chromedp.Evaluate[int](`(() => {
+			const found = document.querySelectorAll(".opblock-summary-control, .models .json-schema-2020-12-expand-deep-button")
+			found.forEach(element => element.click())
+			return found.length
+		})()`))
+		if opened < 10 {
+			t.Errorf("%d operations and schemas are shown", opened)
+		}
+		b.do("wait for all of it",
+			chromedp.WaitVisible(`#operations-plants-exportPlants .opblock-body`),
+			chromedp.WaitVisible(`.models .json-schema-2020-12-body:not(.json-schema-2020-12-body--collapsed)`))
+		b.assertNoFaults()
+	})
 	t.Run("wrong token", func(t *testing.T) {
 		b := openBrowser(t, path, start(t).url)
 		b.open()

@@ -139,9 +139,11 @@ func checkError(t *testing.T, what string, a answer, status, code int) {
 func checkHeaders(t *testing.T, what string, a answer) {
 	t.Helper()
 	for header, want := range map[string]string{
-		"X-Request-ID":           `^[A-Za-z0-9._-]{1,64}$`,
-		"X-Content-Type-Options": `^nosniff$`,
-		"Cache-Control":          `^no-store$`,
+		"X-Request-ID":            `^[A-Za-z0-9._-]{1,64}$`,
+		"X-Content-Type-Options":  `^nosniff$`,
+		"Cache-Control":           `^no-store$`,
+		"Referrer-Policy":         `^no-referrer$`,
+		"Content-Security-Policy": `^default-src 'none'; frame-ancestors 'none'$`,
 	} {
 		if got := a.header.Values(header); len(got) != 1 || !regexp.MustCompile(want).MatchString(got[0]) {
 			t.Errorf("%s: %s is %q", what, header, got)
@@ -299,8 +301,14 @@ func TestContractRoutes(t *testing.T) {
 			if a.status != want || method == "HEAD" && a.body != "" {
 				t.Errorf("%s %s: %d with %d bytes, want %d", method, path, a.status, len(a.body), want)
 			}
-			if a.header.Get("X-Request-ID") == "" || a.header.Get("X-Content-Type-Options") != "nosniff" {
+			if a.header.Get("X-Request-ID") == "" || a.header.Get("X-Content-Type-Options") != "nosniff" || a.header.Get("Referrer-Policy") != "no-referrer" {
 				t.Errorf("%s %s: headers %v", method, path, a.header)
+			}
+			// The page of Swagger UI runs scripts, from here alone; nothing else does.
+			policy, scripts := a.header.Values("Content-Security-Policy"), "script-src 'self';"
+			if len(policy) != 1 || strings.Contains(policy[0], scripts) != strings.HasPrefix(path, "/swagger/index.html") ||
+				!strings.Contains(policy[0], "default-src 'none'") || !strings.Contains(policy[0], "frame-ancestors 'none'") {
+				t.Errorf("%s %s: policy %q", method, path, policy)
 			}
 		}
 	}
