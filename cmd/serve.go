@@ -104,6 +104,7 @@ func serve(ctx context.Context, cfg *config.Config, stdout, stderr io.Writer) (e
 		MaxBodyBytes: cfg.Server.MaxBodyBytes,
 		Proxies:      cfg.Server.TrustedProxies,
 		TLS:          cfg.Server.TLS(),
+		Origins:      cfg.Server.CORSOrigins,
 		Bulk:         routes.Bulk{MaxBodyBytes: cfg.Bulk.MaxBodyBytes, Timeout: cfg.Bulk.Timeout},
 	})
 	if err := checkTemporaryFolder(); err != nil {

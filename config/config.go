@@ -42,6 +42,7 @@ type Server struct {
 	MaxBodyBytes      int64         `mapstructure:"max_body_bytes"`
 	MaxConnections    int           `mapstructure:"max_connections"`
 	TrustedProxies    []string      `mapstructure:"trusted_proxies"`
+	CORSOrigins       []string      `mapstructure:"cors_origins"`
 	DebugAddress      string        `mapstructure:"debug_address"`
 }
 

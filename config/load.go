@@ -82,7 +82,7 @@ func Load(src Sources) (*Config, error) {
 	if err := decode(v, &c); err != nil {
 		return nil, err
 	}
-	for _, list := range []*[]string{&c.Auth.Tokens, &c.Server.TrustedProxies} {
+	for _, list := range []*[]string{&c.Auth.Tokens, &c.Server.TrustedProxies, &c.Server.CORSOrigins} {
 		*list = slices.DeleteFunc(*list, func(s string) bool { return s == "" })
 	}
 	if err := c.validate(databaseNamed); err != nil {

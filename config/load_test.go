@@ -41,7 +41,7 @@ func TestDefaults(t *testing.T) {
 		Server: config.Server{
 			Port: 8080, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 15 * time.Second, WriteTimeout: 30 * time.Second,
 			IdleTimeout: time.Minute, ShutdownTimeout: 20 * time.Second, MaxHeaderBytes: 16384, MaxBodyBytes: 65536,
-			MaxConnections: 10_000, TrustedProxies: []string{},
+			MaxConnections: 10_000, TrustedProxies: []string{}, CORSOrigins: []string{},
 		},
 		Database: config.Database{
 			URL: "sqlite:data/plantstore.db", Migrate: true, MaxConnections: 16, Timeout: 3 * time.Second,
@@ -134,6 +134,7 @@ func TestEnvironment(t *testing.T) {
 	secret := write(t, "postgres://u:p@h/d\n")
 	c := load(t, "DATABASE_URL_FILE="+secret, "PLANTSTORE_AUTH_TOKENS=one, two,,three=", "PORT=",
 		"PLANTSTORE_DATABASE_MIGRATE=false", "PLANTSTORE_DATABASE_SLOW_QUERY=0s", "UNRELATED=1",
+		"PLANTSTORE_SERVER_TRUSTED_PROXIES=10.0.0.1,fd00::/8", "PLANTSTORE_SERVER_CORS_ORIGINS=https://a.example, http://localhost:3000,http://[::1]:8081,",
 		// What Kubernetes sets for a service named plantstore.
 		"PLANTSTORE_SERVICE_HOST=10.0.0.1", "PLANTSTORE_SERVICE_PORT=80", "PLANTSTORE_SERVICE_PORT_HTTP=80", "PLANTSTORE_PORT=tcp://10.0.0.1:80",
 		"PLANTSTORE_PORT_80_TCP=tcp://10.0.0.1:80", "PLANTSTORE_PORT_80_TCP_ADDR=10.0.0.1")
@@ -142,6 +143,10 @@ func TestEnvironment(t *testing.T) {
 	}
 	if !reflect.DeepEqual(c.Auth.Tokens, []string{"one", "two", "three="}) {
 		t.Errorf("tokens %q", c.Auth.Tokens)
+	}
+	if !reflect.DeepEqual(c.Server.TrustedProxies, []string{"10.0.0.1", "fd00::/8"}) ||
+		!reflect.DeepEqual(c.Server.CORSOrigins, []string{"https://a.example", "http://localhost:3000", "http://[::1]:8081"}) {
+		t.Errorf("proxies %q, origins %q", c.Server.TrustedProxies, c.Server.CORSOrigins)
 	}
 	if c.Server.Port != 8080 || c.Database.Migrate || c.Database.SlowQuery != 0 {
 		t.Errorf("%+v", c)
@@ -176,6 +181,13 @@ func TestRefusals(t *testing.T) {
 		{"a certificate without a key", "", "PLANTSTORE_SERVER_TLS_CERTIFICATE=" + secret, "server.tls_key (PLANTSTORE_SERVER_TLS_KEY) must be set"},
 		{"a key without a certificate", "", "PLANTSTORE_SERVER_TLS_KEY=" + secret, "server.tls_certificate (PLANTSTORE_SERVER_TLS_CERTIFICATE) must be set"},
 		{"a key in place of its path", "", "PLANTSTORE_SERVER_TLS_KEY_FILE=" + write(t, "-----BEGIN PRIVATE KEY-----\n"+secret+"\n-----END PRIVATE KEY-----\n"), "server.tls_key"},
+		{"every origin", "", "PLANTSTORE_SERVER_CORS_ORIGINS=https://a.example,*", "server.cors_origins (PLANTSTORE_SERVER_CORS_ORIGINS) must name each origin"},
+		{"no origin", "", "PLANTSTORE_SERVER_CORS_ORIGINS=" + secret, "server.cors_origins (PLANTSTORE_SERVER_CORS_ORIGINS)"},
+		{"an origin with a path", "", "PLANTSTORE_SERVER_CORS_ORIGINS=https://" + secret + "/", "server.cors_origins"},
+		{"an origin in capitals", "", "PLANTSTORE_SERVER_CORS_ORIGINS=https://A.example", "server.cors_origins"},
+		{"an origin with its scheme's port", "", "PLANTSTORE_SERVER_CORS_ORIGINS=https://a.example:443", "server.cors_origins"},
+		{"an origin of a file", "", "PLANTSTORE_SERVER_CORS_ORIGINS=null", "server.cors_origins"},
+		{"an origin with a user", "", "PLANTSTORE_SERVER_CORS_ORIGINS=https://" + secret + "@a.example", "server.cors_origins"},
 		{"no connections of clients", "", "PLANTSTORE_SERVER_MAX_CONNECTIONS=0", "server.max_connections (PLANTSTORE_SERVER_MAX_CONNECTIONS)"},
 		{"no address of a proxy", "", "PLANTSTORE_SERVER_TRUSTED_PROXIES=10.0.0.1," + secret, "server.trusted_proxies (PLANTSTORE_SERVER_TRUSTED_PROXIES)"},
 		{"every address as a proxy's", "", "PLANTSTORE_SERVER_TRUSTED_PROXIES=0.0.0.0/0", "server.trusted_proxies"},

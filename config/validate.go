@@ -45,6 +45,8 @@ func (c *Config) validate(databaseNamed bool) error {
 		{"server.max_body_bytes", c.Server.MaxBodyBytes >= 1, "be at least 1"},
 		{"server.max_connections", c.Server.MaxConnections >= 1, "be at least 1"},
 		{"server.trusted_proxies", allOf(c.Server.TrustedProxies, isAddressRange), "have only IP addresses and ranges of them, such as 10.0.0.0/8, and not every address"},
+		{"server.cors_origins", !slices.Contains(c.Server.CORSOrigins, "*"), "name each origin: * would let every page on the web try the service from its visitors' browsers, and networks"},
+		{"server.cors_origins", allOf(c.Server.CORSOrigins, isOrigin), "have only origins as browsers send them, such as https://plants.example.org: in small letters, without a path, / or the scheme's own port at the end"},
 		{"database.url", hasDatabaseScheme(c.Database.URL), "start with sqlite:, postgres:// or postgresql://"},
 		{"database.url", !production || databaseNamed, "be set in production"},
 		{"database.max_connections", c.Database.MaxConnections >= 4, "be at least 4: imports and exports may occupy two"},
@@ -116,6 +118,16 @@ func isBaseURL(text string) bool {
 // isPath tells a path from the text of a PEM file, which a variable with _FILE at
 // its end gives.
 func isPath(text string) bool { return !strings.Contains(text, "\n") }
+
+// isOrigin tells an origin in the one form that browsers send (RFC 6454, section
+// 6.2): another would never match.
+func isOrigin(text string) bool {
+	u, err := url.Parse(text)
+	if err != nil || u.Hostname() == "" || text != strings.ToLower(u.Scheme+"://"+u.Host) || strings.HasSuffix(u.Host, ":") {
+		return false
+	}
+	return u.Scheme == "http" && u.Port() != "80" || u.Scheme == "https" && u.Port() != "443"
+}
 
 func allOf(list []string, holds func(string) bool) bool {
 	return !slices.ContainsFunc(list, func(s string) bool { return !holds(s) })

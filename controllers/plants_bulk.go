@@ -165,7 +165,7 @@ func newReport(c *gin.Context, done models.ImportReport) *ImportReport {
 //	@Security		BearerAuth[plants:read]
 //	@Router			/plants/export [get]
 func (h *Plants) Export(c *gin.Context) {
-	c.Header("Vary", "Accept")
+	c.Writer.Header().Add("Vary", "Accept") // beside what CORS has there
 	write := h.exportNDJSON
 	if c.NegotiateFormat(TypeNDJSON, TypeCSV) == TypeCSV {
 		write = h.exportCSV

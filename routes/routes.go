@@ -32,6 +32,8 @@ type Options struct {
 	Proxies []string
 	// TLS says that the service itself speaks HTTPS.
 	TLS bool
+	// Origins are those of pages that may call the API from a browser.
+	Origins []string
 	// Bulk limits imports and exports.
 	Bulk Bulk
 }
@@ -111,6 +113,7 @@ func New(o Options) http.Handler {
 		middleware.RequestID(),
 		middleware.AccessLog(o.Log),
 		middleware.Headers(o.TLS),
+		middleware.CORS(o.Origins),
 		controllers.Errors(o.Log),
 		middleware.Recovery(o.Log),
 		noOtherMethod(map[string][]string{

@@ -5,6 +5,9 @@ package tests
 import (
 	"context"
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"os/exec"
@@ -193,17 +196,58 @@ func (b *browser) screenshot(path string) {
 	}
 }
 
-func TestBrowserSwaggerUI(t *testing.T) {
-	var path string
+// chromium returns the path of Chromium.
+func chromium(t *testing.T) string {
+	t.Helper()
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
-		if found, err := exec.LookPath(name); err == nil {
-			path = found
-			break
+		if path, err := exec.LookPath(name); err == nil {
+			return path
 		}
 	}
-	if path == "" { // a skipped test would look like a passed one
-		t.Fatal("this test needs Chromium: make test installs it, or apt-get install chromium")
+	// A skipped test would look like a passed one.
+	t.Fatal("this test needs Chromium: make test installs it, or apt-get install chromium")
+	return ""
+}
+
+// TestBrowserCORS calls the API from a page that another server serves.
+func TestBrowserCORS(t *testing.T) {
+	path := chromium(t)
+	pages := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		_, _ = io.WriteString(w, "<!DOCTYPE html><title>Another origin</title>")
+	}))
+	t.Cleanup(pages.Close)
+	for what, test := range map[string]struct {
+		origins, want string
+		stored        int
+	}{
+		"its origin is named":     {"https://plants.example.org," + pages.URL, "200 Monstera true", 200},
+		"another origin is named": {"https://plants.example.org", "TypeError: Failed to fetch", 404},
+		"none is named":           {"", "TypeError: Failed to fetch", 404},
+	} {
+		t.Run(what, func(t *testing.T) {
+			s := start(t, "PLANTSTORE_SERVER_CORS_ORIGINS="+test.origins)
+			b := openBrowser(t, path, pages.URL)
+			b.do("open the page", chromedp.Navigate(pages.URL))
+			got := read(b, chromedp.Evaluate[string](fmt.Sprintf(`fetch("%s/plants", {
+				method: "POST",
+				headers: {Authorization: "Bearer %s", "Content-Type": "application/json"},
+				body: JSON.stringify({id: 1, name: "Monstera"}),
+			}).then(
+				async answer => answer.status + " " + (await answer.json()).name + " " + (answer.headers.get("ETag") !== null && answer.headers.get("X-Request-ID") !== null),
+				error => String(error))`, s.url, token), chromedp.EvalAwaitPromise))
+			if got != test.want {
+				t.Errorf("the page got %q, want %q", got, test.want)
+			}
+			if a := s.get("/plants/1", "Authorization", "Bearer "+token); a.status != test.stored {
+				t.Errorf("then GET /plants/1 answers %d, want %d", a.status, test.stored)
+			}
+		})
 	}
+}
+
+func TestBrowserSwaggerUI(t *testing.T) {
+	path := chromium(t)
 	t.Run("create", func(t *testing.T) {
 		b := openBrowser(t, path, start(t).url)
 		b.open()
