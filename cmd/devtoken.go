@@ -79,12 +79,16 @@ func createDevToken(path string) (err error) {
 }
 
 // welcome tells a developer where the service is, and how to call it.
-func welcome(w io.Writer, cfg config.Server, port int, token string) {
+func welcome(w io.Writer, cfg *config.Config, port int, token string) {
 	base, curl := fmt.Sprintf("http://localhost:%d", port), "curl -i"
-	if cfg.TLS() { // the certificate may be one that no authority has issued
-		base, curl = fmt.Sprintf("https://localhost:%d", port), fmt.Sprintf("curl -i --cacert '%s'", cfg.TLSCertificate)
+	if cfg.Server.TLS() { // the certificate may be one that no authority has issued
+		base, curl = fmt.Sprintf("https://localhost:%d", port), fmt.Sprintf("curl -i --cacert '%s'", cfg.Server.TLSCertificate)
 	}
-	_, _ = fmt.Fprintf(w, "\n  Swagger UI  %s/swagger/index.html\n", base)
+	if cfg.Docs.Enabled {
+		_, _ = fmt.Fprintf(w, "\n  Swagger UI  %s/swagger/index.html\n", base)
+	} else {
+		_, _ = fmt.Fprintf(w, "\n  Service     %s\n", base)
+	}
 	if token != "" {
 		_, _ = fmt.Fprintf(w, "  Token       %s (kept in %s)\n", token, devTokenFile)
 		_, _ = fmt.Fprintf(w, "  Try it      %s %s/plants -H 'Authorization: Bearer %s' -H 'Content-Type: application/json' -d '%s'\n",

@@ -105,6 +105,7 @@ func serve(ctx context.Context, cfg *config.Config, stdout, stderr io.Writer) (e
 		Proxies:      cfg.Server.TrustedProxies,
 		TLS:          cfg.Server.TLS(),
 		Origins:      cfg.Server.CORSOrigins,
+		Docs:         cfg.Docs.Enabled,
 		Bulk:         routes.Bulk{MaxBodyBytes: cfg.Bulk.MaxBodyBytes, Timeout: cfg.Bulk.Timeout},
 	})
 	if err := checkTemporaryFolder(); err != nil {
@@ -131,7 +132,7 @@ func serve(ctx context.Context, cfg *config.Config, stdout, stderr io.Writer) (e
 
 	log.Info("serving", zap.String("version", version), zap.String("env", cfg.Env), zap.String("address", listener.Addr().String()))
 	if cfg.Env == config.Development {
-		welcome(stdout, cfg.Server, listener.Addr().(*net.TCPAddr).Port, devToken)
+		welcome(stdout, cfg, listener.Addr().(*net.TCPAddr).Port, devToken)
 	}
 	select {
 	case err := <-served:

@@ -16,6 +16,7 @@ type Config struct {
 	Bulk     Bulk     `mapstructure:"bulk"`
 	Auth     Auth     `mapstructure:"auth"`
 	Limits   Limits   `mapstructure:"limits"`
+	Docs     Docs     `mapstructure:"docs"`
 	Client   Client   `mapstructure:"client"`
 	Log      Log      `mapstructure:"log"`
 }
@@ -94,6 +95,11 @@ type Limits struct {
 	RequestsPerSecond int `mapstructure:"requests_per_second"`
 	Burst             int `mapstructure:"burst"`
 	FailuresPerMinute int `mapstructure:"failures_per_minute"`
+}
+
+// Docs configures the documentation.
+type Docs struct {
+	Enabled bool `mapstructure:"enabled"`
 }
 
 // Client configures the commands that talk to a running service.

@@ -54,6 +54,7 @@ func TestDefaults(t *testing.T) {
 			JWT:    config.JWT{Algorithms: []string{"RS256", "ES256", "EdDSA"}, Leeway: 30 * time.Second},
 		},
 		Limits: config.Limits{FailuresPerMinute: 600},
+		Docs:   config.Docs{Enabled: true},
 		Log:    config.Log{Level: "info", Format: "auto"},
 	}
 	if !reflect.DeepEqual(got, want) {

@@ -59,7 +59,7 @@ func (d *Docs) UI(c *gin.Context) {
 		return
 	}
 	if info, err := fs.Stat(swaggerfiles.FS, name); err != nil || info.IsDir() || strings.HasSuffix(name, ".map") {
-		NoRoute(c)
+		NoRoute(true)(c)
 		return
 	}
 	c.Header("Cache-Control", "public, max-age=3600")

@@ -173,9 +173,14 @@ func describe(c *gin.Context, err error) Error {
 // seconds rounds up to what Retry-After has: whole seconds.
 func seconds(d time.Duration) int { return int(math.Ceil(d.Seconds())) }
 
-// NoRoute answers a request for a path that does not exist.
-func NoRoute(c *gin.Context) {
-	middleware.Fail(c, problemf(codeNoPath, "no such path: /swagger/index.html documents those there are"))
+// NoRoute answers a request for a path that does not exist, and points to Swagger UI
+// where that is served.
+func NoRoute(documented bool) gin.HandlerFunc {
+	message := "no such path"
+	if documented {
+		message += ": " + uiPath + " documents those there are"
+	}
+	return func(c *gin.Context) { middleware.Fail(c, problemf(codeNoPath, "%s", message)) }
 }
 
 // NoMethod answers a request whose path exists, but not with its method. Gin has

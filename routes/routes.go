@@ -34,6 +34,8 @@ type Options struct {
 	TLS bool
 	// Origins are those of pages that may call the API from a browser.
 	Origins []string
+	// Docs says that the OpenAPI document and Swagger UI are served.
+	Docs bool
 	// Bulk limits imports and exports.
 	Bulk Bulk
 }
@@ -67,13 +69,9 @@ const public models.Scope = "public"
 // table is the map. A route for GET is one for HEAD, too, as RFC 9110, section 9.1,
 // asks.
 func table(o Options) []route {
-	docs := controllers.NewDocs()
 	small := gin.HandlersChain{middleware.BodyLimit(o.MaxBodyBytes)}
 	bulk := gin.HandlersChain{middleware.Deadline(o.Bulk.Timeout), middleware.BodyLimit(o.Bulk.MaxBodyBytes)}
-	return []route{
-		{"GET", "/", public, nil, docs.Home},
-		{"GET", "/openapi.json", public, nil, docs.OpenAPI},
-		{"GET", "/swagger/*file", public, nil, docs.UI},
+	routes := []route{
 		{"GET", "/healthz", public, nil, o.Health.Live},
 		{"GET", "/readyz", public, nil, o.Health.Ready},
 
@@ -90,6 +88,14 @@ func table(o Options) []route {
 		{"GET", "/tokens", models.ScopeAdmin, small, o.Tokens.List},
 		{"DELETE", "/tokens/:id", models.ScopeAdmin, small, o.Tokens.Revoke},
 	}
+	if o.Docs {
+		docs := controllers.NewDocs()
+		routes = append(routes,
+			route{"GET", "/", public, nil, docs.Home},
+			route{"GET", "/openapi.json", public, nil, docs.OpenAPI},
+			route{"GET", "/swagger/*file", public, nil, docs.UI})
+	}
+	return routes
 }
 
 // New returns the handler of the whole service. It panics where a route says
@@ -121,7 +127,7 @@ func New(o Options) http.Handler {
 			"/plants/export": {http.MethodGet, http.MethodHead},
 		}),
 	)
-	e.NoRoute(controllers.NoRoute)
+	e.NoRoute(controllers.NoRoute(o.Docs))
 	e.NoMethod(controllers.NoMethod)
 	add(e, table(o), authentication(o))
 	return e
