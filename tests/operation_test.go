@@ -117,6 +117,7 @@ func TestBadConfigurationStopsTheStart(t *testing.T) {
 		{"PLANTSTORE_AUTH_TOKEN=" + secret, 2, "PLANTSTORE_AUTH_TOKEN"},
 		{"PLANTSTORE_AUTH_TOKENS=a b " + secret, 2, "auth.tokens (PLANTSTORE_AUTH_TOKENS)"},
 		{"PLANTSTORE_AUTH_TOKENS_FILE=/does/not/exist", 2, "PLANTSTORE_AUTH_TOKENS_FILE"},
+		{"DATABASE_URL_FILE=postgres://u:" + secret + "@h/d", 2, "DATABASE_URL_FILE"},
 		{"DATABASE_URL=mysql://" + secret, 2, "database.url (DATABASE_URL)"},
 		{"DATABASE_URL=postgres://u:" + secret + "@h:port/d", 1, "database.url (DATABASE_URL)"},
 		{"DATABASE_URL=sqlite:" + empty, 1, "has no bytes"},
@@ -142,7 +143,6 @@ func TestProductionRefusesWeakSettings(t *testing.T) {
 		settings []string
 		names    string
 	}{
-		{"no token", []string{database}, "auth.tokens"},
 		{"a short token", []string{database, "PLANTSTORE_AUTH_TOKENS=0123456789abcdef0123456789abcde"}, "auth.tokens"},
 		{"a strong and a short token", []string{database, strong + ",short"}, "auth.tokens"},
 		{"a token of one character", []string{database, "PLANTSTORE_AUTH_TOKENS=" + strings.Repeat("x", 40)}, "auth.tokens"},
@@ -314,18 +314,25 @@ func TestManyStartAtOnce(t *testing.T) {
 				"DATABASE_URL=" + url, "PORT=0", "PLANTSTORE_LOG_FORMAT=json", "PLANTSTORE_AUTH_TOKENS=" + token,
 			}))
 		}
-		migrated := 0
+		migrated := make(map[string]int)
 		for i, s := range services {
 			address := s.awaitLog("serving")["address"].(string)
 			s.url = "http://127.0.0.1:" + address[strings.LastIndex(address, ":")+1:]
-			migrated += strings.Count(s.stderr.String(), `"msg":"migrated the database"`)
+			for _, line := range regexp.MustCompile(`"msg":"migrated the database","migration":"(\S+)"`).FindAllStringSubmatch(s.stderr.String(), -1) {
+				migrated[line[1]]++
+			}
 			if a := s.post(fmt.Sprintf(`{"id":%d,"name":"x"}`, i)); a.status != 200 {
 				t.Errorf("replica %d: %d %s", i, a.status, a.body)
 			}
 			checkError(t, "what another replica has stored", s.post(`{"id":0,"name":"x"}`), 409, 40902)
 		}
-		if migrated != 1 {
-			t.Errorf("%d migrations were applied, want 1", migrated)
+		for name, times := range migrated {
+			if times != 1 {
+				t.Errorf("%s was applied %d times", name, times)
+			}
+		}
+		if len(migrated) == 0 {
+			t.Error("nobody has migrated the database")
 		}
 	})
 }
@@ -346,7 +353,7 @@ func TestMigrateCommand(t *testing.T) {
 		if status != 1 || !strings.Contains(stderr, "plantstore migrate up") {
 			t.Errorf("a start on an old schema: exit status %d, %q", status, stderr)
 		}
-		migrate("up", "applied 00001_plants.sql")
+		migrate("up", "applied 00001_plants.sql\napplied 00002_tokens.sql\n")
 		migrate("up", "nothing to apply")
 		migrate("status", "Z  00001_plants.sql")
 		s := start(t, append(settings, "PLANTSTORE_DATABASE_MIGRATE=false")...)
@@ -354,6 +361,7 @@ func TestMigrateCommand(t *testing.T) {
 			t.Errorf("%d %s", a.status, a.body)
 		}
 		s.stop()
+		migrate("down", "undone 00002_tokens.sql")
 		migrate("down", "undone 00001_plants.sql")
 		migrate("status", "pending")
 	})
