@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/signal"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"plantstore/config"
+	"plantstore/models"
 )
 
 // exitStatuses is what commands say of their exit status.
@@ -56,7 +58,11 @@ func Main(args []string) int {
 func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) int {
 	root := newRoot(environ)
 	begun := false // what fails before is the usage
-	root.PersistentPreRun = func(*cobra.Command, []string) { begun = true }
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
+		err := cmd.ValidateRequiredFlags() // which Cobra would do after this
+		begun = err == nil
+		return err
+	}
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
@@ -67,7 +73,7 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 	if !begun {
 		err = usageError(err)
 	}
-	_, _ = fmt.Fprintln(stderr, "plantstore:", strings.Join(strings.Fields(err.Error()), " "))
+	_, _ = fmt.Fprintln(stderr, "plantstore:", models.HideTokens(strings.Join(strings.Fields(err.Error()), " ")))
 	if special, ok := errors.AsType[*exitError](err); ok {
 		return special.status
 	}
@@ -90,6 +96,13 @@ func newRoot(environ []string) *cobra.Command {
 		SilenceUsage:  true,
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
+		// Without the value: it may be a token in place of the file that has it.
+		if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
+			return fmt.Errorf("--%s: %w", invalid.GetFlag().Name, invalid.Unwrap())
+		}
+		return err
+	})
 	settings.register(root.PersistentFlags())
 	root.AddCommand(serve, newMigrate(settings), newSearchIndex(settings), newToken(settings), newImport(settings), newExport(settings), newHealthcheck(settings), newVersion())
 	return root
@@ -131,9 +144,12 @@ func (s *settings) register(flags *pflag.FlagSet) {
 // value.
 type secretFile string
 
-// Set reads the file path.
+// Set reads the file path, which no error repeats: it may be the secret itself.
 func (f *secretFile) Set(path string) error {
 	text, err := os.ReadFile(path)
+	if failed, ok := errors.AsType[*fs.PathError](err); ok {
+		return failed.Err
+	}
 	if *f = secretFile(strings.TrimRight(string(text), "\r\n")); err == nil && *f == "" {
 		return errors.New("the file is empty")
 	}

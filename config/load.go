@@ -154,6 +154,9 @@ func (vars variables) lookup(name string) (value string, found bool, err error) 
 		return "", false, fmt.Errorf("%s and %s_FILE are both set: set one of them", name, name)
 	}
 	text, err := os.ReadFile(path)
+	if failed, ok := errors.AsType[*fs.PathError](err); ok {
+		err = failed.Err // without the path: it may be the secret itself
+	}
 	if err != nil {
 		return "", false, fmt.Errorf("%s_FILE: %w", name, err)
 	}

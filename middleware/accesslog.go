@@ -6,6 +6,8 @@ import (
 	"github.com/gin-gonic/gin"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
+
+	"plantstore/models"
 )
 
 // AccessLog logs one line for each request when it has been answered: never a
@@ -26,7 +28,7 @@ func AccessLog(log *zap.Logger) gin.HandlerFunc {
 			log.Log(level, "request",
 				zap.String("request_id", RequestIDOf(c)),
 				zap.String("method", c.Request.Method),
-				zap.String("path", c.Request.URL.Path),
+				zap.String("path", models.HideTokens(c.Request.URL.Path)),
 				zap.Int("status", c.Writer.Status()),
 				zap.Duration("duration", time.Since(start)),
 				zap.Int("bytes", max(c.Writer.Size(), 0)),

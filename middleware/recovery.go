@@ -6,6 +6,8 @@ import (
 
 	"github.com/gin-gonic/gin"
 	"go.uber.org/zap"
+
+	"plantstore/models"
 )
 
 // Recovery turns a panic into an error, and logs it with its stack. An answer
@@ -23,7 +25,7 @@ func Recovery(log *zap.Logger) gin.HandlerFunc {
 			}
 			log.Error("panic",
 				zap.String("request_id", RequestIDOf(c)),
-				zap.String("path", c.Request.URL.Path),
+				zap.String("path", models.HideTokens(c.Request.URL.Path)),
 				zap.Any("cause", cause),
 				zap.StackSkip("stack", 1))
 			if c.Writer.Written() {

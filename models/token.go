@@ -5,7 +5,9 @@ import (
 	"crypto/sha256"
 	"encoding/base32"
 	"encoding/binary"
+	"fmt"
 	"hash/crc32"
+	"regexp"
 	"strings"
 	"time"
 	"unicode"
@@ -63,7 +65,7 @@ func (t *Token) Validate(now time.Time) error {
 	if t.ExpiresAt != nil && !t.ExpiresAt.After(now) {
 		return invalid("expires_at", "must be in the future")
 	}
-	if t.ExpiresAt != nil && t.ExpiresAt.Year() > 9999 {
+	if t.ExpiresAt != nil && t.ExpiresAt.UTC().Year() > 9999 { // RFC 3339 has no more
 		return invalid("expires_at", "must be before the year 10000")
 	}
 	return t.Scopes.validate()
@@ -97,4 +99,16 @@ func hashOf(secret string) [sha256.Size]byte { return sha256.Sum256([]byte(secre
 func IsTokenID(id string) bool {
 	return len(id) == tokenIDLength && strings.HasPrefix(id, tokenPrefix) &&
 		!strings.ContainsFunc(id[len(tokenPrefix):], func(r rune) bool { return r > unicode.MaxASCII || !strings.ContainsRune(tokenAlphabet, r) })
+}
+
+// issuedToken matches a whole token, wherever it stands.
+var issuedToken = regexp.MustCompile(fmt.Sprintf("(%s[a-z2-7]{%d})[a-z2-7]{%d}", tokenPrefix, tokenIDLength-len(tokenPrefix), tokenLength-tokenIDLength))
+
+// HideTokens returns text with no more than the ids of the issued tokens in it, for
+// logs and error messages: somebody may have put a token where none belongs.
+func HideTokens(text string) string {
+	if !strings.Contains(text, tokenPrefix) { // as a rule, and faster
+		return text
+	}
+	return issuedToken.ReplaceAllString(text, "$1…")
 }
