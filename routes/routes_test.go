@@ -44,6 +44,7 @@ func optionsOf(t *testing.T) (Options, *models.TokenStore) {
 		Tokens:       controllers.NewTokens(tokens),
 		Health:       controllers.NewHealth(db.Ping),
 		Verify:       middleware.IssuedTokens(verifier),
+		Docs:         true,
 		MaxBodyBytes: 1 << 16,
 		Bulk:         Bulk{MaxBodyBytes: 1 << 20, Timeout: time.Minute},
 	}, tokens
