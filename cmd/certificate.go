@@ -28,22 +28,19 @@ type certificate struct {
 
 	mu      sync.Mutex
 	pair    *tls.Certificate
-	version [2]fileVersion // of the files that were tried last
+	tried   pairText // what was tried last, be it a pair or not
 	checked time.Time
 }
 
-// fileVersion tells one content of a file from the next. It is zero where there is
-// no file.
-type fileVersion struct {
-	modified time.Time
-	size     int64
-}
+// pairText is what the two files hold, or why they cannot be read. Their times and
+// sizes would not do: two that were made in the same moment may share them.
+type pairText struct{ certificate, key, failure string }
 
 // newCertificate loads the certificate that cfg names.
 func newCertificate(cfg config.Server, log *zap.Logger) (*certificate, error) {
-	c := &certificate{certFile: cfg.TLSCertificate, keyFile: cfg.TLSKey, log: log}
-	c.version, c.checked = c.onDisk(), time.Now()
-	return c, c.load()
+	c := &certificate{certFile: cfg.TLSCertificate, keyFile: cfg.TLSKey, log: log, checked: time.Now()}
+	_, err := c.load()
+	return c, err
 }
 
 // get returns the certificate for a handshake: see [tls.Config]. It stays what it
@@ -54,47 +51,51 @@ func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	defer c.mu.Unlock()
 	if now := time.Now(); now.Sub(c.checked) >= certificateCheck {
 		c.checked = now
-		// Before they are read: what changes meanwhile counts as another change.
-		if version := c.onDisk(); version != c.version {
-			c.version = version
-			if err := c.load(); err != nil {
-				c.log.Error("the new certificate cannot be used, the one before stays", zap.Error(err))
-			} else {
-				c.log.Info("the certificate was replaced", zap.Time("expires", c.pair.Leaf.NotAfter))
-			}
+		switch changed, err := c.load(); {
+		case !changed:
+		case err != nil:
+			c.log.Error("the new certificate cannot be used, the one before stays", zap.Error(err))
+		default:
+			c.log.Info("the certificate was replaced", zap.Time("expires", c.pair.Leaf.NotAfter))
 		}
 	}
 	return c.pair, nil
 }
 
-// onDisk returns the versions of the files. It follows links, which is how
-// Kubernetes replaces them.
-func (c *certificate) onDisk() (versions [2]fileVersion) {
-	for i, path := range []string{c.certFile, c.keyFile} {
-		if info, err := os.Stat(path); err == nil {
-			versions[i] = fileVersion{info.ModTime(), info.Size()}
-		}
+// load reads the pair, and reports whether it is another than before. An error names
+// the keys of the configuration, not the files.
+func (c *certificate) load() (changed bool, err error) {
+	const certKey, keyKey = "server.tls_certificate", "server.tls_key"
+	var text pairText
+	text.certificate, err = readPEM(certKey, c.certFile)
+	if err == nil {
+		text.key, err = readPEM(keyKey, c.keyFile)
 	}
-	return versions
-}
-
-// load reads the pair. An error names the keys of the configuration, not the files.
-func (c *certificate) load() error {
-	certKey, keyKey := "server.tls_certificate", "server.tls_key"
-	certPEM, err := os.ReadFile(c.certFile)
 	if err != nil {
-		return fmt.Errorf("%s (%s): %w", certKey, config.Variable(certKey), withoutPath(err))
+		text.failure = err.Error()
 	}
-	keyPEM, err := os.ReadFile(c.keyFile)
-	if err != nil {
-		return fmt.Errorf("%s (%s): %w", keyKey, config.Variable(keyKey), withoutPath(err))
+	if text == c.tried {
+		return false, nil
 	}
-	pair, err := tls.X509KeyPair(certPEM, keyPEM)
+	c.tried = text
 	if err != nil {
-		return fmt.Errorf("%s (%s) and %s (%s): %w", certKey, config.Variable(certKey), keyKey, config.Variable(keyKey), err)
+		return true, err
+	}
+	pair, err := tls.X509KeyPair([]byte(text.certificate), []byte(text.key))
+	if err != nil {
+		return true, fmt.Errorf("%s (%s) and %s (%s): %w", certKey, config.Variable(certKey), keyKey, config.Variable(keyKey), err)
 	}
 	c.pair = &pair
-	return nil
+	return true, nil
+}
+
+// readPEM reads the file that key names.
+func readPEM(key, path string) (string, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return "", fmt.Errorf("%s (%s): %w", key, config.Variable(key), withoutPath(err))
+	}
+	return string(text), nil
 }
 
 func withoutPath(err error) error {
@@ -108,14 +109,14 @@ func withoutPath(err error) error {
 // whose certificate is in the file path: to that one and no other. It need not
 // name this machine, by which the client calls it.
 func onlyCertificate(path string) (*tls.Config, error) {
-	text, err := os.ReadFile(path)
-	block, _ := pem.Decode(text)
-	if err == nil && block == nil {
-		err = errors.New("it is not PEM")
-	}
+	const key = "server.tls_certificate"
+	text, err := readPEM(key, path)
 	if err != nil {
-		const key = "server.tls_certificate"
-		return nil, fmt.Errorf("%s (%s): %w", key, config.Variable(key), withoutPath(err))
+		return nil, err
+	}
+	block, _ := pem.Decode([]byte(text))
+	if block == nil {
+		return nil, fmt.Errorf("%s (%s): it is not PEM", key, config.Variable(key))
 	}
 	return &tls.Config{
 		MinVersion:         tls.VersionTLS12,
