@@ -43,7 +43,7 @@ func TestMain(m *testing.M) {
 		}
 		defer os.RemoveAll(folder)
 		program = filepath.Join(folder, "plantstore")
-		if err := build(program); err != nil {
+		if err := build(program, instruments()...); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}
@@ -51,17 +51,21 @@ func TestMain(m *testing.M) {
 	}())
 }
 
-// build compiles the program as the tests are compiled: with the race detector
-// and with coverage where they have it.
-func build(target string) error {
-	args := []string{"build", "-o", target}
+// instruments returns the flags by which the program is compiled as the tests are:
+// with the race detector and with coverage where they have it.
+func instruments() (flags []string) {
 	if raceDetector {
-		args = append(args, "-race")
+		flags = append(flags, "-race")
 	}
 	if coverageFolder() != "" {
-		args = append(args, "-cover", "-covermode=atomic")
+		flags = append(flags, "-cover", "-covermode=atomic")
 	}
-	cmd := exec.Command("go", append(args, "plantstore")...)
+	return flags
+}
+
+// build compiles the program.
+func build(target string, flags ...string) error {
+	cmd := exec.Command("go", slices.Concat([]string{"build", "-o", target}, flags, []string{"plantstore"})...)
 	output, err := cmd.CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("go build: %w\n%s", err, output)
@@ -106,7 +110,27 @@ type service struct {
 // other settings it has one token and a SQLite database of its own.
 func start(t *testing.T, settings ...string) *service {
 	t.Helper()
+	return startProgram(t, program, settings...)
+}
+
+// startPlain starts the service as start does, but as users have it: without the
+// race detector and coverage, with which it takes several times the time and memory.
+func startPlain(t *testing.T, settings ...string) *service {
+	t.Helper()
+	path := program
+	if len(instruments()) > 0 {
+		path = filepath.Join(t.TempDir(), "plantstore")
+		if err := build(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return startProgram(t, path, settings...)
+}
+
+func startProgram(t *testing.T, path string, settings ...string) *service {
+	t.Helper()
 	cmd := command(t, append([]string{"PORT=0", "PLANTSTORE_LOG_FORMAT=json", "PLANTSTORE_AUTH_TOKENS=" + token}, settings...))
+	cmd.Path = path
 	s := launch(t, cmd)
 	address := s.awaitLog("serving")["address"].(string)
 	_, port, _ := strings.Cut(address, "]:")

@@ -1,0 +1,107 @@
+package tests
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// memory returns how many bytes of memory the service occupies.
+func (s *service) memory() int {
+	s.t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.process.Pid))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	found := regexp.MustCompile(`VmRSS:\s+(\d+) kB`).FindSubmatch(status)
+	if found == nil {
+		s.t.Fatalf("no VmRSS in %s", status)
+	}
+	kilobytes, err := strconv.Atoi(string(found[1]))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return kilobytes << 10
+}
+
+// TestMemoryOfIdleConnections keeps 10,000 connections open, each of which has
+// stored a plant.
+func TestMemoryOfIdleConnections(t *testing.T) {
+	const connections, limit = 10_000, 400 << 20
+	needFiles(t, connections+500)
+	s := startPlain(t, "PLANTSTORE_SERVER_MAX_CONNECTIONS="+strconv.Itoa(connections), "PLANTSTORE_SERVER_IDLE_TIMEOUT=10m")
+	before := s.memory()
+
+	open := make([]net.Conn, connections)
+	defer func() {
+		for _, conn := range open {
+			if conn != nil {
+				_ = conn.Close()
+			}
+		}
+	}()
+	const workers = 64
+	var group sync.WaitGroup
+	for worker := range workers {
+		group.Go(func() {
+			for i := worker; i < connections; i += workers {
+				var err error
+				if open[i], err = s.storeOn(int64(i)); err != nil {
+					t.Errorf("connection %d: %v", i, err)
+					return
+				}
+			}
+		})
+	}
+	group.Wait()
+	after := s.memory()
+	t.Logf("%d idle connections: %d MiB, and %d MiB without; %.1f KiB for each", connections, after>>20, before>>20, float64(after-before)/connections/1024)
+	if after > limit {
+		t.Errorf("with %d idle connections, the service occupies %d MiB, want at most %d", connections, after>>20, limit>>20)
+	}
+	// They are open, and served: none was closed to make room for another.
+	for _, conn := range open {
+		if !t.Failed() {
+			askHealth(t, conn)
+		}
+	}
+	for _, conn := range open {
+		if !t.Failed() {
+			readHealth(t, conn)
+		}
+	}
+}
+
+// storeOn stores a plant over a connection of its own, and leaves it open.
+func (s *service) storeOn(id int64) (net.Conn, error) {
+	conn, err := net.DialTimeout("tcp", strings.TrimPrefix(s.url, "http://"), patience)
+	if err != nil {
+		return nil, err
+	}
+	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+		return conn, err
+	}
+	body := bodyOf(id)
+	if _, err := fmt.Fprintf(conn, "POST /plants HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n%s", token, len(body), body); err != nil {
+		return conn, err
+	}
+	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		return conn, err
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err == nil && (response.StatusCode != http.StatusOK || response.Close) {
+		err = fmt.Errorf("%s %s", response.Status, text)
+	}
+	return conn, err
+}
