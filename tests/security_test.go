@@ -1,0 +1,41 @@
+package tests
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"testing"
+)
+
+// TestSecurityNamesTests holds the tests that SECURITY.md names against those there
+// are.
+func TestSecurityNamesTests(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../SECURITY.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob("../*/*_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	exist := make(map[string]bool)
+	for _, file := range files {
+		source, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, match := range regexp.MustCompile(`(?m)^func (Test\w+)`).FindAllSubmatch(source, -1) {
+			exist[string(match[1])] = true
+		}
+	}
+	named := regexp.MustCompile("`(Test\\w+)`").FindAllSubmatch(text, -1)
+	if len(named) == 0 {
+		t.Error("SECURITY.md names no tests")
+	}
+	for _, match := range named {
+		if !exist[string(match[1])] {
+			t.Errorf("there is no %s", match[1])
+		}
+	}
+}
