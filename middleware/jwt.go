@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
@@ -128,6 +129,9 @@ func jwtKeys(ctx context.Context, o JWTOptions) (jwt.Keyfunc, error) {
 		RefreshUnknownKID: rate.NewLimiter(rate.Every(jwksFloor), 1),
 		RefreshErrorHandlerFunc: func(string) func(context.Context, error) {
 			return func(_ context.Context, err error) {
+				if failed, ok := errors.AsType[*url.Error](err); ok {
+					err = failed.Err // without the URL, which may hold a key of ours
+				}
 				o.Log.Error("the keys of JWTs could not be fetched", zap.Error(err))
 			}
 		},

@@ -1,6 +1,7 @@
 package middleware
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 
@@ -26,15 +27,31 @@ func Recovery(log *zap.Logger) gin.HandlerFunc {
 			log.Error("panic",
 				zap.String("request_id", RequestIDOf(c)),
 				zap.String("path", models.HideTokens(c.Request.URL.Path)),
-				zap.Any("cause", cause),
+				zap.String("cause", causeOf(cause)),
 				zap.StackSkip("stack", 1))
 			if c.Writer.Written() {
 				panic(http.ErrAbortHandler)
 			}
-			Fail(c, fmt.Errorf("panic: %v", cause))
+			Fail(c, errPanic)
 		}()
 		c.Next()
 	}
+}
+
+// errPanic is what a request failed with that has panicked. The log has the rest.
+var errPanic = errors.New("panic")
+
+// causeOf says why something has panicked: what the value says where it is there to
+// say something, and nothing but its type where it may be anything, a whole request
+// with its headers included.
+func causeOf(value any) string {
+	switch value := value.(type) {
+	case error:
+		return models.HideTokens(value.Error())
+	case string:
+		return models.HideTokens(value)
+	}
+	return fmt.Sprintf("a value of type %T", value)
 }
 
 // Fail ends the request with err, which the controllers' error handler answers.
