@@ -53,13 +53,9 @@ func serve(ctx context.Context, cfg *config.Config, stdout, stderr io.Writer) (e
 	if err != nil {
 		return err
 	}
-	server := newServer(cfg, log)
-	if cfg.Server.TLS() {
-		certificate, err := newCertificate(cfg.Server, log)
-		if err != nil {
-			return usageError(err)
-		}
-		server.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: certificate.get}
+	server, err := newServer(cfg, log)
+	if err != nil {
+		return err
 	}
 	db, err := openDatabase(ctx, cfg, log)
 	if err != nil {
@@ -91,31 +87,26 @@ func serve(ctx context.Context, cfg *config.Config, stdout, stderr io.Writer) (e
 
 	health := controllers.NewHealth(db.Ping)
 	server.Handler = routes.New(routes.Options{
-		Log:    log,
-		Plants: controllers.NewPlants(plants),
-		Tokens: controllers.NewTokens(tokens),
-		Health: health,
-		Verify: verify,
-		Limits: routes.Limits{
-			RequestsPerSecond: cfg.Limits.RequestsPerSecond,
-			Burst:             cmp.Or(cfg.Limits.Burst, cfg.Limits.RequestsPerSecond),
-			FailuresPerMinute: cfg.Limits.FailuresPerMinute,
-		},
-		MaxBodyBytes: cfg.Server.MaxBodyBytes,
-		Proxies:      cfg.Server.TrustedProxies,
-		TLS:          cfg.Server.TLS(),
-		Origins:      cfg.Server.CORSOrigins,
+		Log:          log,
+		Plants:       controllers.NewPlants(plants),
+		Tokens:       controllers.NewTokens(tokens),
+		Health:       health,
 		Docs:         cfg.Docs.Enabled,
+		Verify:       verify,
+		Limits:       limitsOf(cfg.Limits),
+		MaxBodyBytes: cfg.Server.MaxBodyBytes,
 		Bulk:         routes.Bulk{MaxBodyBytes: cfg.Bulk.MaxBodyBytes, Timeout: cfg.Bulk.Timeout},
+		Proxies:      cfg.Server.TrustedProxies,
+		Origins:      cfg.Server.CORSOrigins,
+		TLS:          cfg.Server.TLS(),
 	})
 	if err := checkTemporaryFolder(); err != nil {
 		log.Warn("imports will fail: TMPDIR must name a folder that can be written to", zap.Error(err))
 	}
-	listener, err := net.Listen("tcp", net.JoinHostPort(cfg.Server.Host, strconv.Itoa(cfg.Server.Port)))
+	listener, err := listen(cfg.Server)
 	if err != nil {
-		return fmt.Errorf("server.port (%s): %w", config.Variable("server.port"), err)
+		return err
 	}
-	listener = netutil.LimitListener(listener, cfg.Server.MaxConnections)
 	stopDebug, err := serveDebug(cfg.Server.DebugAddress, log)
 	if err != nil {
 		return err
@@ -140,6 +131,23 @@ func serve(ctx context.Context, cfg *config.Config, stdout, stderr io.Writer) (e
 	case <-ctx.Done():
 	}
 	return drain(cfg, server, health, log)
+}
+
+// listen opens the service's port.
+func listen(cfg config.Server) (net.Listener, error) {
+	listener, err := net.Listen("tcp", net.JoinHostPort(cfg.Host, strconv.Itoa(cfg.Port)))
+	if err != nil {
+		return nil, fmt.Errorf("server.port (%s): %w", config.Variable("server.port"), err)
+	}
+	return netutil.LimitListener(listener, cfg.MaxConnections), nil
+}
+
+func limitsOf(cfg config.Limits) routes.Limits {
+	return routes.Limits{
+		RequestsPerSecond: cfg.RequestsPerSecond,
+		Burst:             cmp.Or(cfg.Burst, cfg.RequestsPerSecond),
+		FailuresPerMinute: cfg.FailuresPerMinute,
+	}
 }
 
 // newVerifier returns what tells whom a bearer token stands for.
@@ -187,8 +195,8 @@ func relaxGC() {
 // same time: what Go has for its default, which may change.
 const maxStreams = 250
 
-func newServer(cfg *config.Config, log *zap.Logger) *http.Server {
-	return &http.Server{
+func newServer(cfg *config.Config, log *zap.Logger) (*http.Server, error) {
+	server := &http.Server{
 		ReadHeaderTimeout: cfg.Server.ReadHeaderTimeout,
 		ReadTimeout:       cfg.Server.ReadTimeout,
 		WriteTimeout:      cfg.Server.WriteTimeout,
@@ -204,6 +212,14 @@ func newServer(cfg *config.Config, log *zap.Logger) *http.Server {
 			WriteByteTimeout: cfg.Server.WriteTimeout,
 		},
 	}
+	if cfg.Server.TLS() {
+		certificate, err := newCertificate(cfg.Server, log)
+		if err != nil {
+			return nil, usageError(err)
+		}
+		server.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: certificate.get}
+	}
+	return server, nil
 }
 
 // drain stops server: unready first, so that load balancers look elsewhere, then

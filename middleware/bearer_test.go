@@ -155,15 +155,15 @@ func TestRateLimit(t *testing.T) {
 		}
 	}
 	for _, test := range []struct {
-		what, token, address, who string
+		what, token, address, limited string
 	}{
-		{"a token, from another address", "a", "192.0.2.9:1", "token"},
-		{"an address, with another token", "b", "192.0.2.1:2", "address"},
+		{"a token, from another address", "a", "192.0.2.9:1", "requests of this token"},
+		{"an address, with another token", "b", "192.0.2.1:2", "requests of this address"},
 		{"another token and address", "c", "192.0.2.3:2", ""},
 	} {
 		c := send(test.token, test.address)
 		limited, ok := errors.AsType[*middleware.LimitError](refusal(c))
-		if ok != (test.who != "") || ok && limited.Who != test.who {
+		if ok != (test.limited != "") || ok && limited.What != test.limited {
 			t.Errorf("%s: %v", test.what, refusal(c))
 		}
 		if ok && (limited.RetryAfter <= 0 || limited.RetryAfter > time.Second) {

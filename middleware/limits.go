@@ -14,12 +14,11 @@ import (
 
 // LimitError says that somebody sends too much.
 type LimitError struct {
-	// Who is limited: "token" or "address".
-	Who        string
+	What       string // there is too much of, such as "requests of this token"
 	RetryAfter time.Duration
 }
 
-func (e *LimitError) Error() string { return "too many requests of this " + e.Who }
+func (e *LimitError) Error() string { return "too many " + e.What }
 
 // buckets are token buckets, one for each key. It has room for maxBuckets of them,
 // some 300 bytes each; the one that was not used for the longest time makes room.
@@ -95,9 +94,9 @@ func RateLimit(perSecond, burst int) gin.HandlerFunc {
 			int(ofToken), untilFull(ofToken), int(ofAddress), untilFull(ofAddress)))
 		switch {
 		case waitToken > 0:
-			Fail(c, &LimitError{"token", waitToken})
+			Fail(c, &LimitError{"requests of this token", waitToken})
 		case waitAddress > 0:
-			Fail(c, &LimitError{"address", waitAddress})
+			Fail(c, &LimitError{"requests of this address", waitAddress})
 		}
 	}
 }
@@ -131,7 +130,7 @@ func (f *Failures) check(c *gin.Context, token string) error {
 		return nil
 	}
 	if wait := f.wrongs.wait(addressOf(c)); wait > 0 {
-		return &LimitError{"address", wait}
+		return &LimitError{"wrong tokens of this address", wait}
 	}
 	return nil
 }
