@@ -43,7 +43,8 @@ type TokenVerifier struct {
 	wanted    chan struct{} // asks for a refresh before its time
 
 	stop  context.CancelFunc
-	ended chan struct{}
+	ended chan struct{} // closed when no refresh will come any more
+	uses  sync.WaitGroup
 }
 
 // knownTokens are those in force at some moment.
@@ -73,6 +74,7 @@ func NewTokenVerifier(ctx context.Context, store *TokenStore) (*TokenVerifier, e
 	}
 	ctx, v.stop = context.WithCancel(context.WithoutCancel(ctx))
 	go v.run(ctx)
+	v.uses.Go(func() { v.runUses(ctx) })
 	return v, nil
 }
 
@@ -80,6 +82,7 @@ func NewTokenVerifier(ctx context.Context, store *TokenStore) (*TokenVerifier, e
 func (v *TokenVerifier) Close() error {
 	v.stop()
 	<-v.ended
+	v.uses.Wait()
 	return storeError("write the last use of tokens", v.writeUses(context.Background()))
 }
 
@@ -149,8 +152,6 @@ func (v *TokenVerifier) awaitRefresh(ctx context.Context) error {
 // ends.
 func (v *TokenVerifier) run(ctx context.Context) {
 	defer close(v.ended)
-	uses := time.NewTicker(usePeriod)
-	defer uses.Stop()
 	pause := time.NewTimer(refreshFloor) // NewTokenVerifier has just refreshed
 	defer pause.Stop()
 	for {
@@ -163,9 +164,6 @@ func (v *TokenVerifier) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-uses.C:
-			// Where it fails, they stay used, and the next minute tries again.
-			_ = v.writeUses(ctx)
 		case <-v.wanted:
 		case <-pause.C:
 		}
@@ -177,6 +175,22 @@ func (v *TokenVerifier) run(ctx context.Context) {
 		_ = v.refresh(ctx)
 		close(waiting)
 		pause.Reset(refreshFloor)
+	}
+}
+
+// runUses writes down the last uses every usePeriod, until ctx ends: apart from run,
+// for where a write has to wait, reading must not.
+func (v *TokenVerifier) runUses(ctx context.Context) {
+	ticker := time.NewTicker(usePeriod)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			// Where it fails, they stay used, and the next minute tries again.
+			_ = v.writeUses(ctx)
+		}
 	}
 }
 
