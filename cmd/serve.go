@@ -79,7 +79,11 @@ func serve(ctx context.Context, cfg *config.Config, stdout, stderr io.Writer) (e
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, issued.Close()) }()
+	defer func() {
+		if err := issued.Close(); err != nil {
+			log.Warn("of some tokens, the last use is not written down", zap.Error(err))
+		}
+	}()
 	verify, err := newVerifier(ctx, cfg, static, issued, log)
 	if err != nil {
 		return err

@@ -247,16 +247,25 @@ func TestVerifierWithoutDatabase(t *testing.T) {
 
 func TestLastUse(t *testing.T) {
 	eachTokenStore(t, func(t *testing.T, store *models.TokenStore, _ *database.DB) {
-		used, idle := models.Token{Name: "used", Scopes: models.AllScopes()}, models.Token{Name: "idle", Scopes: models.AllScopes()}
-		secret := issue(t, store, &used)
+		token := func(name string) models.Token { return models.Token{Name: name, Scopes: models.AllScopes()} }
+		used, idle, ended := token("used"), token("idle"), token("used and revoked")
+		secrets := []string{issue(t, store, &used), issue(t, store, &ended)}
 		issue(t, store, &idle)
 		verifier, err := models.NewTokenVerifier(t.Context(), store)
 		if err != nil {
 			t.Fatal(err)
 		}
 		begin := time.Now().Truncate(time.Microsecond)
-		if _, err := verifier.Verify(t.Context(), secret); err != nil {
+		for _, secret := range secrets {
+			if _, err := verifier.Verify(t.Context(), secret); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := store.Revoke(t.Context(), ended.ID); err != nil {
 			t.Fatal(err)
+		}
+		for err = nil; err == nil; {
+			_, err = verifier.Verify(t.Context(), secrets[1])
 		}
 		if err := verifier.Close(); err != nil {
 			t.Fatal(err)
@@ -266,7 +275,7 @@ func TestLastUse(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, token := range tokens {
-			if wasUsed := token.LastUsedAt != nil && !token.LastUsedAt.Before(begin); wasUsed != (token.ID == used.ID) {
+			if wasUsed := token.LastUsedAt != nil && !token.LastUsedAt.Before(begin); wasUsed == (token.ID == idle.ID) {
 				t.Errorf("%s was last used at %v", token.Name, token.LastUsedAt)
 			}
 		}

@@ -39,8 +39,9 @@ type TokenVerifier struct {
 	known atomic.Pointer[knownTokens]
 
 	mu        sync.Mutex
-	refreshed chan struct{} // closed after the next refresh that has not begun yet
-	wanted    chan struct{} // asks for a refresh before its time
+	refreshed chan struct{}       // closed after the next refresh that has not begun yet
+	unwritten map[string]struct{} // ids of tokens whose last use is to be written down
+	wanted    chan struct{}       // asks for a refresh before its time
 
 	stop  context.CancelFunc
 	ended chan struct{} // closed when no refresh will come any more
@@ -56,7 +57,7 @@ type knownTokens struct {
 
 type knownToken struct {
 	Token
-	used atomic.Bool // since it was last written down
+	used atomic.Bool // since that was last noted
 }
 
 // NewTokenVerifier returns a verifier of the tokens in store, which it looks at until
@@ -65,6 +66,7 @@ func NewTokenVerifier(ctx context.Context, store *TokenStore) (*TokenVerifier, e
 	v := &TokenVerifier{
 		store:     store,
 		refreshed: make(chan struct{}),
+		unwritten: make(map[string]struct{}),
 		wanted:    make(chan struct{}, 1),
 		ended:     make(chan struct{}),
 	}
@@ -188,7 +190,7 @@ func (v *TokenVerifier) runUses(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			// Where it fails, they stay used, and the next minute tries again.
+			// Where it fails, the next minute tries again.
 			_ = v.writeUses(ctx)
 		}
 	}
@@ -220,24 +222,36 @@ func (v *TokenVerifier) refresh(ctx context.Context) error {
 		}
 	}
 	v.known.Store(known)
+	v.noteUses(old) // those of tokens that have ended, too
 	return nil
 }
 
-// writeUses writes down which tokens were used since it last did.
-func (v *TokenVerifier) writeUses(ctx context.Context) error {
-	used := make(map[string]*knownToken)
-	for _, token := range v.known.Load().byHash {
+// noteUses notes which tokens were used since it last did.
+func (v *TokenVerifier) noteUses(known *knownTokens) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, token := range known.byHash {
 		if token.used.Swap(false) {
-			used[token.ID] = token
+			v.unwritten[token.ID] = struct{}{}
 		}
 	}
-	for ids := range slices.Chunk(slices.Sorted(maps.Keys(used)), useBatch) {
+}
+
+// writeUses writes down what was noted, and keeps what could not be written.
+func (v *TokenVerifier) writeUses(ctx context.Context) error {
+	v.noteUses(v.known.Load())
+	v.mu.Lock()
+	all := slices.Collect(maps.Keys(v.unwritten))
+	v.mu.Unlock()
+	for ids := range slices.Chunk(all, useBatch) {
 		if err := v.store.touch(ctx, ids); err != nil {
-			for _, token := range used {
-				token.used.Store(true)
-			}
 			return err
 		}
+		v.mu.Lock()
+		for _, id := range ids {
+			delete(v.unwritten, id)
+		}
+		v.mu.Unlock()
 	}
 	return nil
 }

@@ -122,6 +122,7 @@ func New(o Options) http.Handler {
 		middleware.CORS(o.Origins),
 		controllers.Errors(o.Log),
 		middleware.Recovery(o.Log),
+		middleware.Drain(),
 		noOtherMethod(map[string][]string{
 			"/plants/import": {http.MethodPost},
 			"/plants/export": {http.MethodGet, http.MethodHead},
