@@ -12,7 +12,7 @@ RUN CGO_ENABLED=0 go build -trimpath \
     && mkdir -p /data /root-of-image/etc/ssl/certs \
     && cp /etc/ssl/certs/ca-certificates.crt /root-of-image/etc/ssl/certs/
 
-# Nothing but the binary, the certificates that PostgreSQL over TLS needs, and
+# Nothing but the binary, the certificates that PostgreSQL and JWKS over TLS need, and
 # the one folder that is written to: by SQLite, and by imports while they last.
 FROM scratch
 COPY --from=build /root-of-image /

@@ -20,7 +20,7 @@ import (
 // @description	| 40003 | 400 | a field is given twice |
 // @description	| 40004 | 400 | a required field is missing, or a field has the wrong JSON type, null included |
 // @description	| 40005 | 400 | an id is not an int64 integer literal |
-// @description	| 40006 | 400 | a text is outside its limits |
+// @description	| 40006 | 400 | a text is outside its limits, or a value is not one that its field may have |
 // @description	| 40007 | 400 | a parameter of the path or the query, or a conditional header, is not valid |
 // @description	| 41301 | 400 | the body is too large: more than 64 KiB, or 1 GiB of an import and 64 KiB of a line, where the operator has set nothing else |
 // @description	| 41501 | 400 | the Content-Type is not JSON in UTF-8, or what the operation takes instead, or there is a Content-Encoding |
@@ -37,7 +37,7 @@ import (
 // @description	| 42901 | 429 | too many requests of this token or this address, or too many wrong tokens; Retry-After says when to try again |
 // @description	| 50001 | 500 | a fault of the service; the message has the request id |
 // @description	| 50301 | 503 | too much is waiting; nothing was stored: try again later |
-// @description	| 50302 | 503 | the database cannot be reached in time; the outcome of a write is unknown: retry with the same id |
+// @description	| 50302 | 503 | the database, or the keys of JWTs, cannot be reached in time; the outcome of a write is unknown: retry with the same id |
 // @license.name	MIT
 // @license.url	https://opensource.org/license/mit
 // @servers.url	/

@@ -39,13 +39,17 @@ type pairText struct{ certificate, key, failure string }
 // newCertificate loads the certificate that cfg names.
 func newCertificate(cfg config.Server, log *zap.Logger) (*certificate, error) {
 	c := &certificate{certFile: cfg.TLSCertificate, keyFile: cfg.TLSKey, log: log, checked: time.Now()}
-	_, err := c.load()
-	return c, err
+	if _, err := c.load(); err != nil {
+		return nil, err
+	}
+	if expires := c.pair.Leaf.NotAfter; time.Until(expires) < 14*24*time.Hour {
+		log.Warn("the certificate is about to expire, or has: replace its files", zap.Time("expires", expires))
+	}
+	return c, nil
 }
 
-// get returns the certificate for a handshake: see [tls.Config]. It stays what it
-// was where its files have changed and are no pair, as those have that are
-// replaced one after the other.
+// get returns the certificate for a handshake: see [tls.Config]. If the new
+// files do not match, as while one of the two is being replaced, the old one stays.
 func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -114,9 +118,12 @@ func onlyCertificate(path string) (*tls.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	block, _ := pem.Decode([]byte(text))
+	block, rest := pem.Decode([]byte(text))
+	for block != nil && block.Type != "CERTIFICATE" {
+		block, rest = pem.Decode(rest)
+	}
 	if block == nil {
-		return nil, fmt.Errorf("%s (%s): it is not PEM", key, config.Variable(key))
+		return nil, fmt.Errorf("%s (%s): it has no certificate in PEM", key, config.Variable(key))
 	}
 	return &tls.Config{
 		MinVersion:         tls.VersionTLS12,

@@ -75,7 +75,7 @@ func serve(ctx context.Context, cfg *config.Config, stdout, stderr io.Writer) (e
 	defer plants.Close()
 
 	tokens := models.NewTokenStore(db, cfg.Database.Timeout)
-	issued, err := models.NewTokenVerifier(ctx, tokens)
+	issued, err := models.NewTokenVerifier(ctx, tokens, log)
 	if err != nil {
 		return err
 	}
@@ -173,7 +173,11 @@ func newVerifier(ctx context.Context, cfg *config.Config, static []string, issue
 		Log:        log,
 	})
 	if err != nil {
-		return nil, usageError(fmt.Errorf("auth.jwt.public_key (%s): %w", config.Variable("auth.jwt.public_key"), err))
+		key := "auth.jwt.public_key"
+		if cfg.Auth.JWT.PublicKey == "" {
+			key = "auth.jwt.jwks_url"
+		}
+		return nil, usageError(fmt.Errorf("%s (%s): %w", key, config.Variable(key), err))
 	}
 	return middleware.AnyOf(append(verifiers, jwt)...), nil
 }

@@ -22,8 +22,8 @@ func newToken(s *settings) *cobra.Command {
 	return parent
 }
 
-// withTokens runs action on the tokens in the database, which need not have been
-// served from yet.
+// withTokens runs action on the tokens in the database, whose schema it brings up to
+// date before, as a start of the service does: a token can be issued first.
 func withTokens(cmd *cobra.Command, s *settings, action func(context.Context, *models.TokenStore, io.Writer) error) error {
 	cfg, err := s.load()
 	if err != nil {
@@ -132,7 +132,7 @@ func stateOf(t *models.Token) string {
 	switch {
 	case t.RevokedAt != nil:
 		return "revoked " + moment(t.RevokedAt)
-	case t.ExpiresAt != nil && t.ExpiresAt.Before(time.Now()):
+	case t.Expired(time.Now()):
 		return "expired"
 	}
 	return "in force"
@@ -150,15 +150,18 @@ func newTokenRevoke(s *settings) *cobra.Command {
 				}
 			}
 			return withTokens(cmd, s, func(ctx context.Context, store *models.TokenStore, w io.Writer) error {
-				for _, id := range ids {
-					if err := store.Revoke(ctx, id); errors.Is(err, models.ErrNoToken) {
-						return fmt.Errorf("%s: no such token, or it was revoked before: plantstore token list shows those there are", id)
-					} else if err != nil {
-						return err
+				var failed []error
+				for _, id := range ids { // each, whatever becomes of the others
+					switch err := store.Revoke(ctx, id); {
+					case err == nil:
+						_, _ = fmt.Fprintln(w, "revoked", id)
+					case errors.Is(err, models.ErrTokenNotFound):
+						failed = append(failed, fmt.Errorf("%s: no such token, or it was revoked before: plantstore token list shows those there are;", id))
+					default:
+						failed = append(failed, fmt.Errorf("%s: %w;", id, err))
 					}
-					_, _ = fmt.Fprintln(w, "revoked", id)
 				}
-				return nil
+				return errors.Join(failed...)
 			})
 		},
 	}

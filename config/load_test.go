@@ -209,6 +209,11 @@ func TestRefusals(t *testing.T) {
 		{"no signature", "auth:\n  jwt:\n    algorithms: [RS256, none]\n", "", "auth.jwt.algorithms (PLANTSTORE_AUTH_JWT_ALGORITHMS) must have only RS256,"},
 		{"a secret key", "", "PLANTSTORE_AUTH_JWT_ALGORITHMS=HS256", "auth.jwt.algorithms"},
 		{"an hour of leeway", "", "PLANTSTORE_AUTH_JWT_LEEWAY=1h", "auth.jwt.leeway (PLANTSTORE_AUTH_JWT_LEEWAY) must be from 0s to 5m"},
+		{"a burst without a rate", "", "PLANTSTORE_LIMITS_BURST=5", "limits.burst (PLANTSTORE_LIMITS_BURST) must be set only where"},
+		{"fewer connections than are needed", "", "PLANTSTORE_WRITES_FLUSHERS=13", "database.max_connections"},
+		{"an origin with a wildcard", "", "PLANTSTORE_SERVER_CORS_ORIGINS=https://*.example.org", "server.cors_origins"},
+		{"an origin that browsers spell otherwise", "", "PLANTSTORE_SERVER_CORS_ORIGINS=https://münchen.example", "server.cors_origins"},
+		{"half of all addresses as proxies", "", "PLANTSTORE_SERVER_TRUSTED_PROXIES=128.0.0.0/1", "server.trusted_proxies"},
 		{"a negative rate", "", "PLANTSTORE_LIMITS_REQUESTS_PER_SECOND=-1", "limits.requests_per_second"},
 		{"a database without a name", "", "DATABASE_URL=sqlite:", "database.url"},
 	} {

@@ -49,7 +49,7 @@ func (c *Config) validate(databaseNamed bool) error {
 		{"server.cors_origins", allOf(c.Server.CORSOrigins, isOrigin), "have only origins as browsers send them, such as https://plants.example.org: in small letters, without a path, / or the scheme's own port at the end"},
 		{"database.url", hasDatabaseScheme(c.Database.URL), "start with sqlite:, postgres:// or postgresql://"},
 		{"database.url", !production || databaseNamed, "be set in production"},
-		{"database.max_connections", c.Database.MaxConnections >= 4, "be at least 4: imports and exports may occupy two"},
+		{"database.max_connections", c.Database.MaxConnections >= c.Writes.Flushers+4, "be at least 4 more than writes.flushers: imports and exports may occupy two"},
 		{"database.timeout", c.Database.Timeout >= time.Millisecond, "be at least 1ms"},
 		{"database.start_timeout", c.Database.StartTimeout >= time.Millisecond, "be at least 1ms"},
 		{"database.slow_query", c.Database.SlowQuery >= 0, "not be negative"},
@@ -69,6 +69,7 @@ func (c *Config) validate(databaseNamed bool) error {
 		{"auth.jwt.leeway", jwt.Leeway >= 0 && jwt.Leeway <= 5*time.Minute, "be from 0s to 5m"},
 		{"limits.requests_per_second", c.Limits.RequestsPerSecond >= 0, "not be negative"},
 		{"limits.burst", c.Limits.Burst >= 0, "not be negative"},
+		{"limits.burst", c.Limits.Burst == 0 || c.Limits.RequestsPerSecond > 0, "be set only where limits.requests_per_second is"},
 		{"limits.failures_per_minute", c.Limits.FailuresPerMinute >= 0, "not be negative"},
 		{"client.url", c.Client.URL == "" || isBaseURL(c.Client.URL), "be http:// or https:// with a host and at most a port and a path"},
 		{"client.token", c.Client.Token == "" || bearerToken.MatchString(c.Client.Token), "be one token of letters, digits and -._~+/, with = at the end"},
@@ -123,7 +124,7 @@ func isPath(text string) bool { return !strings.Contains(text, "\n") }
 // 6.2): another would never match.
 func isOrigin(text string) bool {
 	u, err := url.Parse(text)
-	if err != nil || u.Hostname() == "" || text != strings.ToLower(u.Scheme+"://"+u.Host) || strings.HasSuffix(u.Host, ":") {
+	if err != nil || u.Hostname() == "" || strings.ContainsFunc(text, func(r rune) bool { return r > '~' || r == '*' }) || text != strings.ToLower(u.Scheme+"://"+u.Host) || strings.HasSuffix(u.Host, ":") {
 		return false
 	}
 	return u.Scheme == "http" && u.Port() != "80" || u.Scheme == "https" && u.Port() != "443"
@@ -143,16 +144,25 @@ func isAddressRange(text string) bool {
 	if err != nil {
 		return false
 	}
-	ones, _ := network.Mask.Size()
-	return ones > 0
+	ones, bits := network.Mask.Size()
+	return ones >= bits/16 // 8 of IPv4, which is 10.0.0.0/8, and 8 of IPv6, which is fd00::/8
 }
 
+// longestRepeated is how long a word may be, in characters, of which a token consists
+// that nobody would call random.
+const longestRepeated = 8
+
 // isStrong tells a token that may be random from one that cannot be: too short,
-// a development token, or a placeholder that repeats a few characters.
+// a development token, one with a word that placeholders have, or one that repeats
+// itself.
 func isStrong(token string) bool {
-	distinct := make(map[rune]bool)
-	for _, r := range token {
-		distinct[r] = true
+	lower := strings.ToLower(token)
+	placeholder := slices.ContainsFunc([]string{"changeme", "change-me", "change_me", "password"},
+		func(word string) bool { return strings.Contains(lower, word) })
+	for period := 1; period <= min(longestRepeated, len(token)); period++ {
+		if token[period:] == token[:len(token)-period] {
+			return false
+		}
 	}
-	return len(token) >= MinTokenLength && !strings.HasPrefix(token, DevTokenPrefix) && len(distinct) >= 8
+	return len(token) >= MinTokenLength && !strings.HasPrefix(token, DevTokenPrefix) && !placeholder
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/go-playground/validator/v10"
 
 	"plantstore/middleware"
+	"plantstore/models"
 )
 
 // bindJSON reads the body of the request into the struct to which v points, and
@@ -199,6 +200,7 @@ func fieldName(pointer jsontext.Pointer) string {
 // that it is likely to have meant, and cut where it is long.
 func oddName(name string) string {
 	const longest = 64
+	name = models.HideTokens(name)
 	if runes := []rune(name); len(runes) > longest {
 		name = string(runes[:longest]) + "…"
 	}

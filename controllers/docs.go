@@ -43,10 +43,19 @@ func NewDocs() *Docs {
 // Home leads to Swagger UI.
 func (*Docs) Home(c *gin.Context) { c.Redirect(http.StatusFound, uiPath) }
 
+// whole takes away the conditions and ranges of a request for a file, whose refusals
+// net/http would answer by itself, and not with an Error.
+func whole(c *gin.Context) *http.Request {
+	for _, header := range []string{"Range", "If-Range", "If-Match", "If-Unmodified-Since"} {
+		c.Request.Header.Del(header)
+	}
+	return c.Request
+}
+
 // OpenAPI answers the OpenAPI 3.1 document.
 func (*Docs) OpenAPI(c *gin.Context) {
 	c.Header("Content-Type", "application/json")
-	http.ServeContent(c.Writer, c.Request, "", time.Time{}, bytes.NewReader(docs.OpenAPI))
+	http.ServeContent(c.Writer, whole(c), "", time.Time{}, bytes.NewReader(docs.OpenAPI))
 }
 
 // UI answers the file of Swagger UI that the parameter file names.
@@ -63,7 +72,7 @@ func (d *Docs) UI(c *gin.Context) {
 		return
 	}
 	c.Header("Cache-Control", "public, max-age=3600")
-	http.ServeFileFS(c.Writer, c.Request, swaggerfiles.FS, name)
+	http.ServeFileFS(c.Writer, whole(c), swaggerfiles.FS, name)
 }
 
 // page has gin-swagger write the page name. It looks for the name in the

@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -157,6 +158,30 @@ func TestCodesAreDocumented(t *testing.T) {
 	}
 	if documented := strings.Count(description, "\n| ") - 2; documented != found {
 		t.Errorf("%d codes are documented, the code has %d", documented, found)
+	}
+}
+
+// TestScopesAreDocumented holds the scopes there are against those in the document
+// and in the README.
+func TestScopesAreDocumented(t *testing.T) {
+	doc := document(t)
+	readme, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, schema := range []string{"NewToken", "Token", "IssuedToken"} {
+		var documented []string
+		for _, scope := range doc.Components.Schemas[schema].Value.Properties["scopes"].Value.Items.Value.Enum {
+			documented = append(documented, scope.(string))
+		}
+		if !slices.Equal(documented, models.AllScopes().Names()) {
+			t.Errorf("%s has the scopes %v", schema, documented)
+		}
+	}
+	for _, scope := range models.AllScopes().Names() {
+		if !strings.Contains(doc.Components.SecuritySchemes["BearerAuth"].Value.Description, scope) || !strings.Contains(string(readme), "`"+scope+"`") {
+			t.Errorf("%s is not described", scope)
+		}
 	}
 }
 

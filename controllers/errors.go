@@ -108,7 +108,7 @@ func Errors(log *zap.Logger) gin.HandlerFunc {
 		if body.Code >= 50000 {
 			log.Error("request failed",
 				zap.String("request_id", middleware.RequestIDOf(c)),
-				zap.Int32("error", body.Code),
+				zap.Int32("code", body.Code),
 				zap.Error(last.Err))
 		}
 		code := status(body.Code)
@@ -151,7 +151,7 @@ func describe(c *gin.Context, err error) Error {
 		return Error{refused.report.Errors[0].Code, refused.Error()}
 	}
 	switch {
-	case errors.Is(err, models.ErrNoToken):
+	case errors.Is(err, models.ErrTokenNotFound):
 		return Error{codeNoIssuedToken, "no such token, or it was revoked before"}
 	case errors.Is(err, models.ErrNotFound):
 		return Error{codeNoPlant, "no such plant"}
@@ -159,10 +159,12 @@ func describe(c *gin.Context, err error) Error {
 		return Error{codeCondition, "If-Match or If-None-Match does not hold: the plant has changed, or is there, or is gone; get it again"}
 	case errors.Is(err, middleware.ErrNoToken):
 		return Error{codeNoToken, "no bearer token: send the header Authorization: Bearer <token>"}
-	case errors.Is(err, middleware.ErrInvalidToken):
+	case errors.Is(err, models.ErrInvalidToken):
 		return Error{codeInvalidToken, "the bearer token is not valid: it is unknown, revoked, expired or malformed"}
 	case errors.Is(err, models.ErrOverloaded):
 		return Error{codeOverloaded, "too much is waiting, and nothing was stored: try again later"}
+	case errors.Is(err, middleware.ErrCannotVerify):
+		return Error{codeDatabaseTimeout, "tokens cannot be verified at the moment, and nothing was done: try again"}
 	case errors.Is(err, models.ErrUnavailable):
 		return Error{codeDatabaseTimeout, "the database cannot be reached in time; the outcome of a write is unknown: send it again, " +
 			"and error 40902 tells that a plant was stored, as an import does by counting it as unchanged"}

@@ -126,8 +126,9 @@ func TestErrorAfterTheAnswerBegan(t *testing.T) {
 func TestStatusOfEveryCode(t *testing.T) {
 	for code, want := range map[int32]int{
 		codeMalformed: 400, codeUnknownField: 400, codeDuplicateField: 400, codeMissingOrType: 400, codeNotInt64: 400, codeTextLimits: 400,
-		codeBodyTooLarge: 400, codeContentType: 400, codeNoToken: 401, codeInvalidToken: 401, codeNoPath: 404, codeMethod: 405,
-		codeIDTaken: 409, codeIDTakenSame: 409, codeInternal: 500, codeOverloaded: 503, codeDatabaseTimeout: 503,
+		codeParameter: 400, codeBodyTooLarge: 400, codeContentType: 400, codeNoToken: 401, codeInvalidToken: 401, codeScope: 403,
+		codeNoPlant: 404, codeNoPath: 404, codeNoIssuedToken: 404, codeMethod: 405, codeIDTaken: 409, codeIDTakenSame: 409,
+		codeCondition: 412, codeLimit: 429, codeInternal: 500, codeOverloaded: 503, codeDatabaseTimeout: 503,
 	} {
 		if got := status(code); got != want {
 			t.Errorf("error %d is sent with %d, want %d", code, got, want)

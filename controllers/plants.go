@@ -94,12 +94,14 @@ func NewPlants(store PlantStore) *Plants { return &Plants{store: store} }
 //	@Failure		409		{object}	Error		"The id is taken by a plant with other content (40901) or with the same (40902)"
 //	@Failure		429		{object}	Error		"Too many requests (42901)"
 //	@Failure		500		{object}	Error		"A fault of the service (50001)"
-//	@Failure		503		{object}	Error		"Too many writes are waiting (50301), or the database cannot be reached in time (50302)"
+//	@Failure		503		{object}	Error		"Too much is waiting (50301), or the database cannot be reached in time (50302)"
 //	@Header			all		{string}	X-Request-ID		"The id of the request: the client's, or a new one"
 //	@Header			200		{string}	Location			"The path of the plant"
 //	@Header			200		{string}	ETag				"The version of the plant"
 //	@Header			401,403		{string}	WWW-Authenticate	"The challenge of RFC 6750"
 //	@Header			429,503		{integer}	Retry-After			"Seconds to wait before the next attempt"
+//	@Header			429		{string}	RateLimit			"What is left, where the operator has set a limit (draft-ietf-httpapi-ratelimit-headers)"
+//	@Header			429		{string}	RateLimit-Policy	"The limits"
 //	@Security		BearerAuth[plants:write]
 //	@Router			/plants [post]
 func (h *Plants) Create(c *gin.Context) {
@@ -139,6 +141,8 @@ func (h *Plants) Create(c *gin.Context) {
 //	@Header			200,304			{string}	ETag				"The version of the plant"
 //	@Header			401,403				{string}	WWW-Authenticate	"The challenge of RFC 6750"
 //	@Header			429,503				{integer}	Retry-After			"Seconds to wait before the next attempt"
+//	@Header			429				{string}	RateLimit			"What is left, where the operator has set a limit (draft-ietf-httpapi-ratelimit-headers)"
+//	@Header			429				{string}	RateLimit-Policy	"The limits"
 //	@Security		BearerAuth[plants:read]
 //	@Router			/plants/{id} [get]
 func (h *Plants) Get(c *gin.Context) {
@@ -193,6 +197,8 @@ const (
 //	@Header			200		{string}	Link				"The next page, if there is one (RFC 8288): <…>; rel=\"next\""
 //	@Header			401,403		{string}	WWW-Authenticate	"The challenge of RFC 6750"
 //	@Header			429,503		{integer}	Retry-After			"Seconds to wait before the next attempt"
+//	@Header			429		{string}	RateLimit			"What is left, where the operator has set a limit (draft-ietf-httpapi-ratelimit-headers)"
+//	@Header			429		{string}	RateLimit-Policy	"The limits"
 //	@Security		BearerAuth[plants:read]
 //	@Router			/plants [get]
 func (h *Plants) List(c *gin.Context) {
@@ -282,6 +288,8 @@ type PlantContent struct {
 //	@Header			200				{string}	ETag				"The version of the plant"
 //	@Header			401,403				{string}	WWW-Authenticate	"The challenge of RFC 6750"
 //	@Header			429,503				{integer}	Retry-After			"Seconds to wait before the next attempt"
+//	@Header			429				{string}	RateLimit			"What is left, where the operator has set a limit (draft-ietf-httpapi-ratelimit-headers)"
+//	@Header			429				{string}	RateLimit-Policy	"The limits"
 //	@Security		BearerAuth[plants:write]
 //	@Router			/plants/{id} [put]
 func (h *Plants) Put(c *gin.Context) {
@@ -336,6 +344,8 @@ type PlantPatch struct {
 //	@Header			200				{string}	ETag				"The version of the plant"
 //	@Header			401,403				{string}	WWW-Authenticate	"The challenge of RFC 6750"
 //	@Header			429,503				{integer}	Retry-After			"Seconds to wait before the next attempt"
+//	@Header			429				{string}	RateLimit			"What is left, where the operator has set a limit (draft-ietf-httpapi-ratelimit-headers)"
+//	@Header			429				{string}	RateLimit-Policy	"The limits"
 //	@Security		BearerAuth[plants:write]
 //	@Router			/plants/{id} [patch]
 func (h *Plants) Patch(c *gin.Context) {
@@ -383,6 +393,8 @@ func (h *Plants) Patch(c *gin.Context) {
 //	@Header			all				{string}	X-Request-ID		"The id of the request: the client's, or a new one"
 //	@Header			401,403				{string}	WWW-Authenticate	"The challenge of RFC 6750"
 //	@Header			429,503				{integer}	Retry-After			"Seconds to wait before the next attempt"
+//	@Header			429				{string}	RateLimit			"What is left, where the operator has set a limit (draft-ietf-httpapi-ratelimit-headers)"
+//	@Header			429				{string}	RateLimit-Policy	"The limits"
 //	@Security		BearerAuth[plants:write]
 //	@Router			/plants/{id} [delete]
 func (h *Plants) Delete(c *gin.Context) {

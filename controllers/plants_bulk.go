@@ -90,6 +90,8 @@ func (e *importRefused) Error() string {
 //	@Header			all		{string}	X-Request-ID		"The id of the request: the client's, or a new one"
 //	@Header			401,403		{string}	WWW-Authenticate	"The challenge of RFC 6750"
 //	@Header			429,503		{integer}	Retry-After			"Seconds to wait before the next attempt"
+//	@Header			429		{string}	RateLimit			"What is left, where the operator has set a limit (draft-ietf-httpapi-ratelimit-headers)"
+//	@Header			429		{string}	RateLimit-Policy	"The limits"
 //	@Security		BearerAuth[plants:write]
 //	@Router			/plants/import [post]
 func (h *Plants) Import(c *gin.Context) {
@@ -162,6 +164,8 @@ func newReport(c *gin.Context, done models.ImportReport) *ImportReport {
 //	@Header			all	{string}	X-Request-ID		"The id of the request: the client's, or a new one"
 //	@Header			401,403	{string}	WWW-Authenticate	"The challenge of RFC 6750"
 //	@Header			429,503	{integer}	Retry-After			"Seconds to wait before the next attempt"
+//	@Header			429	{string}	RateLimit			"What is left, where the operator has set a limit (draft-ietf-httpapi-ratelimit-headers)"
+//	@Header			429	{string}	RateLimit-Policy	"The limits"
 //	@Security		BearerAuth[plants:read]
 //	@Router			/plants/export [get]
 func (h *Plants) Export(c *gin.Context) {

@@ -85,6 +85,8 @@ func NewTokens(store *models.TokenStore) *Tokens { return &Tokens{store: store} 
 //	@Header			all		{string}	X-Request-ID		"The id of the request: the client's, or a new one"
 //	@Header			401,403	{string}	WWW-Authenticate	"The challenge of RFC 6750"
 //	@Header			429,503	{integer}	Retry-After			"Seconds to wait before the next attempt"
+//	@Header			429	{string}	RateLimit			"What is left, where the operator has set a limit (draft-ietf-httpapi-ratelimit-headers)"
+//	@Header			429	{string}	RateLimit-Policy	"The limits"
 //	@Security		BearerAuth[admin]
 //	@Router			/tokens [post]
 func (h *Tokens) Create(c *gin.Context) {
@@ -133,6 +135,8 @@ func (h *Tokens) Create(c *gin.Context) {
 //	@Header			200		{string}	Link				"The next page, if there is one (RFC 8288): <…>; rel=\"next\""
 //	@Header			401,403	{string}	WWW-Authenticate	"The challenge of RFC 6750"
 //	@Header			429,503	{integer}	Retry-After			"Seconds to wait before the next attempt"
+//	@Header			429	{string}	RateLimit			"What is left, where the operator has set a limit (draft-ietf-httpapi-ratelimit-headers)"
+//	@Header			429	{string}	RateLimit-Policy	"The limits"
 //	@Security		BearerAuth[admin]
 //	@Router			/tokens [get]
 func (h *Tokens) List(c *gin.Context) {
@@ -186,6 +190,8 @@ func (h *Tokens) List(c *gin.Context) {
 //	@Header			all		{string}	X-Request-ID		"The id of the request: the client's, or a new one"
 //	@Header			401,403	{string}	WWW-Authenticate	"The challenge of RFC 6750"
 //	@Header			429,503	{integer}	Retry-After			"Seconds to wait before the next attempt"
+//	@Header			429	{string}	RateLimit			"What is left, where the operator has set a limit (draft-ietf-httpapi-ratelimit-headers)"
+//	@Header			429	{string}	RateLimit-Policy	"The limits"
 //	@Security		BearerAuth[admin]
 //	@Router			/tokens/{id} [delete]
 func (h *Tokens) Revoke(c *gin.Context) {

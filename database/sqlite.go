@@ -24,7 +24,7 @@ type sqliteDialect struct{ path string }
 
 // readers is how many connections read a SQLite database at the same time, beside
 // the one that writes.
-const readers = 6
+const readers = 7
 
 func (d sqliteDialect) open(o Options) (pool, readPool *sql.DB, err error) {
 	if d.path == "" || d.path == ":memory:" {

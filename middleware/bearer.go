@@ -11,14 +11,8 @@ import (
 	"plantstore/models"
 )
 
-// The ways in which authentication fails, besides errors of the verifier's own.
-var (
-	// ErrNoToken says that the request carries no bearer token.
-	ErrNoToken = errors.New("no bearer token")
-	// ErrInvalidToken says that the token is not one that is accepted. Clients
-	// are not told why.
-	ErrInvalidToken = errors.New("invalid bearer token")
-)
+// ErrNoToken says that the request carries no bearer token.
+var ErrNoToken = errors.New("no bearer token")
 
 // ScopeError says that a token lacks the scope that a route needs.
 type ScopeError struct{ Scope models.Scope }
@@ -40,46 +34,50 @@ type Identity struct {
 	Scopes models.Scopes
 }
 
-// Verifier tells whom a bearer token stands for. It fails with ErrInvalidToken, or
-// with an error that says why it cannot tell.
+// Verifier tells whom a bearer token stands for. It fails with
+// models.ErrInvalidToken, of which clients are told no more, or with an error that
+// says why it cannot tell.
 type Verifier func(ctx context.Context, token string) (*Identity, error)
 
 // AnyOf returns the verifier of the tokens that any of verifiers accepts.
 func AnyOf(verifiers ...Verifier) Verifier {
 	return func(ctx context.Context, token string) (*Identity, error) {
 		for _, verify := range verifiers {
-			if who, err := verify(ctx, token); !errors.Is(err, ErrInvalidToken) {
+			if who, err := verify(ctx, token); !errors.Is(err, models.ErrInvalidToken) {
 				return who, err
 			}
 		}
-		return nil, ErrInvalidToken
+		return nil, models.ErrInvalidToken
 	}
 }
 
 // identityKey is under which a request's context keeps its Identity.
 type identityKey struct{}
 
-// Bearer lets a request pass whose bearer token (RFC 6750) verify accepts. failures
-// limits wrong tokens; where it is nil, nothing does.
-func Bearer(verify Verifier, failures *Failures) gin.HandlerFunc {
+// Bearer lets a request pass whose bearer token (RFC 6750) verify accepts. An address
+// that sends more than failuresPerMinute wrong ones is told to wait, and its right ones
+// pass all the same: nobody can lock out others behind the same address, and tokens
+// are too long to be guessed at any rate. 0 is any number.
+func Bearer(verify Verifier, failuresPerMinute int) gin.HandlerFunc {
+	failures := newFailures(failuresPerMinute)
 	return func(c *gin.Context) {
 		token, err := bearerToken(c.Request.Header["Authorization"])
-		if err == nil {
-			err = failures.check(c, token)
-		}
 		var who *Identity
 		if err == nil {
 			who, err = verify(c.Request.Context(), token)
 		}
+		if errors.Is(err, models.ErrInvalidToken) {
+			if limit := failures.count(c); limit != nil {
+				err = limit
+			}
+		}
 		switch {
 		case err == nil:
-			failures.right(token)
 			c.Set(identityKey{}, who)
 			return
 		case errors.Is(err, ErrNoToken):
 			c.Header("WWW-Authenticate", challenge)
-		case errors.Is(err, ErrInvalidToken):
-			failures.wrong(c, token)
+		case errors.Is(err, models.ErrInvalidToken):
 			c.Header("WWW-Authenticate", challengeInvalid)
 		}
 		Fail(c, err)
@@ -111,7 +109,7 @@ func bearerToken(headers []string) (string, error) {
 		return "", ErrNoToken
 	case 1:
 	default:
-		return "", ErrInvalidToken // two identities are none
+		return "", models.ErrInvalidToken // two identities are none
 	}
 	scheme, token, _ := strings.Cut(headers[0], " ")
 	if !strings.EqualFold(scheme, "Bearer") {

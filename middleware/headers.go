@@ -13,7 +13,11 @@ const policy = "default-src 'none'; frame-ancestors 'none'"
 // HTTPS.
 func Headers(overTLS bool) gin.HandlerFunc {
 	// The same for every answer: net/http copies headers before it writes them.
-	nosniff, noStore, noReferrer, nothing, onlyHTTPS := []string{"nosniff"}, []string{"no-store"}, []string{"no-referrer"}, []string{policy}, []string{"max-age=31536000"}
+	nosniff := []string{"nosniff"}
+	noStore := []string{"no-store"}
+	noReferrer := []string{"no-referrer"}
+	nothing := []string{policy}
+	onlyHTTPS := []string{"max-age=31536000"}
 	return func(c *gin.Context) {
 		header := c.Writer.Header()
 		header["X-Content-Type-Options"] = nosniff

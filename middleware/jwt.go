@@ -1,6 +1,7 @@
 package middleware
 
 import (
+	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/ed25519"
@@ -12,6 +13,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -52,8 +54,12 @@ const (
 // Core 1.0, section 2, has it.
 const maxSubject = 255
 
+// ErrCannotVerify says that it cannot be told at the moment whether a token is right.
+// The request was not looked at any further.
+var ErrCannotVerify = errors.New("tokens cannot be verified at the moment")
+
 // errNoKeys says that the issuer's keys are not known yet.
-var errNoKeys = fmt.Errorf("%w: the issuer's keys could not be fetched", models.ErrUnavailable)
+var errNoKeys = fmt.Errorf("%w: the keys of JWTs could not be fetched", ErrCannotVerify)
 
 // JWT returns the verifier of the JSON Web Tokens that o describes: with an exp, a
 // sub, and scopes in scope or scp. It fetches keys until ctx ends. It fails where
@@ -73,7 +79,7 @@ func JWT(ctx context.Context, o JWTOptions) (Verifier, error) {
 	)
 	return func(_ context.Context, token string) (*Identity, error) {
 		if strings.Count(token, ".") != 2 {
-			return nil, ErrInvalidToken
+			return nil, models.ErrInvalidToken
 		}
 		claims := new(jwtClaims)
 		parsed, err := parser.ParseWithClaims(token, claims, keys)
@@ -81,14 +87,28 @@ func JWT(ctx context.Context, o JWTOptions) (Verifier, error) {
 		case errors.Is(err, errNoKeys):
 			return nil, err
 		case err != nil:
-			return nil, ErrInvalidToken
+			o.Log.Debug("a JWT was refused", zap.String("reason", reasonOf(err)))
+			return nil, models.ErrInvalidToken
 		case parsed.Header["crit"] != nil:
-			return nil, ErrInvalidToken // RFC 7515, section 4.1.11: something that we do not know must be understood
+			return nil, models.ErrInvalidToken // RFC 7515, section 4.1.11: something that we do not know must be understood
 		case claims.Subject == "" || len(claims.Subject) > maxSubject:
-			return nil, ErrInvalidToken
+			return nil, models.ErrInvalidToken
 		}
 		return &Identity{Name: "jwt:" + claims.Subject, Scopes: models.KnownScopes(append(claims.Scope, claims.SCP...))}, nil
 	}, nil
+}
+
+// reasonOf says why a JWT was refused, in words of ours: an error has parts of it.
+func reasonOf(err error) string {
+	for _, reason := range []error{
+		jwt.ErrTokenExpired, jwt.ErrTokenNotValidYet, jwt.ErrTokenInvalidIssuer, jwt.ErrTokenInvalidAudience,
+		jwt.ErrTokenRequiredClaimMissing, jwt.ErrTokenSignatureInvalid, jwt.ErrTokenUnverifiable, jwt.ErrTokenMalformed,
+	} {
+		if errors.Is(err, reason) {
+			return reason.Error()
+		}
+	}
+	return "it has claims of another type"
 }
 
 // jwtClaims are the claims of a token.
@@ -103,8 +123,8 @@ type scopeClaim []string
 
 // UnmarshalJSON reads either form.
 func (s *scopeClaim) UnmarshalJSON(text []byte) error {
-	list, err := jwt.ClaimStrings{}, error(nil)
-	if err = list.UnmarshalJSON(text); err != nil {
+	var list jwt.ClaimStrings
+	if err := list.UnmarshalJSON(text); err != nil {
 		return err
 	}
 	*s = strings.Fields(strings.Join(list, " "))
@@ -114,12 +134,12 @@ func (s *scopeClaim) UnmarshalJSON(text []byte) error {
 // jwtKeys returns what finds the key of a token's signature.
 func jwtKeys(ctx context.Context, o JWTOptions) (jwt.Keyfunc, error) {
 	if o.PublicKey != "" {
-		key, err := parsePublicKey(o.PublicKey)
+		key, err := parsePublicKey(o.PublicKey, o.Algorithms)
 		return func(*jwt.Token) (any, error) { return key, nil }, err
 	}
 	fetched, err := keyfunc.NewDefaultOverrideCtx(ctx, []string{o.JWKSURL}, keyfunc.Override{
 		Client: &http.Client{
-			Transport: limitedTransport{http.DefaultTransport},
+			Transport: jwksTransport{ctx},
 			// Keys come from where the operator has said, and from nowhere else.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
@@ -144,34 +164,48 @@ func jwtKeys(ctx context.Context, o JWTOptions) (jwt.Keyfunc, error) {
 	find := fetched.KeyfuncCtx(ctx)
 	return func(token *jwt.Token) (any, error) {
 		key, err := find(token)
-		if err != nil {
-			if all, failed := fetched.Storage().KeyReadAll(ctx); failed == nil && len(all) == 0 {
-				return nil, errNoKeys
-			}
+		all, isSet := key.(jwt.VerificationKeySet) // of a token that names none
+		switch {
+		case err == nil && !isSet:
+			return usableKey(key, o.Algorithms)
+		case err == nil && len(all.Keys) > 0:
+			all.Keys = slices.DeleteFunc(all.Keys, func(key jwt.VerificationKey) bool {
+				_, err := usableKey(key, o.Algorithms)
+				return err != nil
+			})
+			return all, nil
 		}
-		return key, err
+		if known, failed := fetched.Storage().KeyReadAll(ctx); failed == nil && len(known) == 0 {
+			return nil, errNoKeys
+		}
+		return nil, errors.Join(err, errors.New("no such key"))
 	}, nil
 }
 
-// limitedTransport ends an answer after jwksSize.
-type limitedTransport struct{ http.RoundTripper }
+// jwksTransport fetches keys: an answer ends after jwksSize, and the whole fetch after
+// jwksTimeout of its own, for the library counts the wait for its turn, too. It ends
+// with ctx.
+type jwksTransport struct{ ctx context.Context } //nolint:containedctx // of the service, and not of a request
 
-func (t limitedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
-	response, err := t.RoundTripper.RoundTrip(r)
-	if err == nil {
-		response.Body = struct {
-			io.Reader
-			io.Closer
-		}{io.LimitReader(response.Body, jwksSize), response.Body}
+func (t jwksTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	ctx, cancel := context.WithTimeout(t.ctx, jwksTimeout)
+	defer cancel()
+	response, err := http.DefaultTransport.RoundTrip(r.WithContext(ctx))
+	if err != nil {
+		return nil, err
 	}
+	defer response.Body.Close()
+	keys, err := io.ReadAll(io.LimitReader(response.Body, jwksSize))
+	response.Body = io.NopCloser(bytes.NewReader(keys))
 	return response, err
 }
 
 // minRSABits is the smallest RSA key that RFC 7518, section 3.3, allows.
 const minRSABits = 2048
 
-// parsePublicKey reads a public key in PEM (RFC 7468), or that of a certificate.
-func parsePublicKey(text string) (any, error) {
+// parsePublicKey reads a public key in PEM (RFC 7468), or that of a certificate, with
+// which one of algorithms can verify.
+func parsePublicKey(text string, algorithms []string) (any, error) {
 	block, _ := pem.Decode([]byte(text))
 	if block == nil {
 		return nil, errors.New("no PEM: -----BEGIN PUBLIC KEY----- is missing")
@@ -187,19 +221,30 @@ func parsePublicKey(text string) (any, error) {
 			key = certificate.PublicKey
 		}
 	default:
-		return nil, fmt.Errorf("a %s instead of a PUBLIC KEY", block.Type)
+		return nil, fmt.Errorf("a %s instead of a PUBLIC KEY: openssl pkey -pubout writes one", block.Type)
 	}
 	if err != nil {
 		return nil, err
 	}
+	return usableKey(key, algorithms)
+}
+
+// usableKey returns key, where one of algorithms can verify with it.
+func usableKey(key any, algorithms []string) (any, error) {
+	var fitting []string
 	switch key := key.(type) {
 	case *rsa.PublicKey:
 		if key.N.BitLen() < minRSABits {
 			return nil, fmt.Errorf("an RSA key of %d bits, less than %d", key.N.BitLen(), minRSABits)
 		}
-		return key, nil
-	case *ecdsa.PublicKey, ed25519.PublicKey:
-		return key, nil
+		fitting = []string{"RS256", "RS384", "RS512", "PS256", "PS384", "PS512"}
+	case *ecdsa.PublicKey:
+		fitting = []string{map[string]string{"P-256": "ES256", "P-384": "ES384", "P-521": "ES512"}[key.Params().Name]}
+	case ed25519.PublicKey:
+		fitting = []string{"EdDSA"}
 	}
-	return nil, errors.New("a key of another kind than RSA, ECDSA and Ed25519")
+	if !slices.ContainsFunc(fitting, func(algorithm string) bool { return slices.Contains(algorithms, algorithm) }) {
+		return nil, fmt.Errorf("no algorithm of auth.jwt.algorithms can verify with this key, a %T", key)
+	}
+	return key, nil
 }

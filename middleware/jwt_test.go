@@ -41,6 +41,7 @@ type provider struct {
 	mu      sync.Mutex
 	keys    map[string]*ecdsa.PublicKey
 	answer  http.HandlerFunc // instead of the keys, where it is set
+	delay   time.Duration    // of an answer
 	url     string
 }
 
@@ -52,6 +53,7 @@ func newProvider(t testing.TB) *provider {
 		p.fetches.Add(1)
 		p.mu.Lock()
 		defer p.mu.Unlock()
+		<-time.After(p.delay)
 		if p.answer != nil {
 			p.answer(w, r)
 			return
@@ -203,7 +205,7 @@ func TestJWTsThatAreRefused(t *testing.T) {
 		"a kid that is a number":        sign(t, jwt.SigningMethodES256, p.key, map[string]any{"kid": 1}, claims(nil)),
 		"a key in its own header (jwk)": sign(t, jwt.SigningMethodES256, ecKey(t), map[string]any{"kid": "k1", "jwk": map[string]string{"kty": "EC"}}, claims(nil)),
 	} {
-		if who, err := verify(t.Context(), token); !errors.Is(err, middleware.ErrInvalidToken) {
+		if who, err := verify(t.Context(), token); !errors.Is(err, models.ErrInvalidToken) {
 			t.Errorf("%s: %+v, %v", what, who, err)
 		}
 	}
@@ -238,7 +240,7 @@ func TestUnknownKeysCannotCauseAFlood(t *testing.T) {
 	for i := range 500 {
 		tries.Go(func() {
 			token := sign(t, jwt.SigningMethodES256, k2, map[string]any{"kid": fmt.Sprintf("unknown-%d", i)}, claims(nil))
-			if _, err := verify(t.Context(), token); !errors.Is(err, middleware.ErrInvalidToken) {
+			if _, err := verify(t.Context(), token); !errors.Is(err, models.ErrInvalidToken) {
 				t.Error(err)
 			}
 		})
@@ -250,6 +252,56 @@ func TestUnknownKeysCannotCauseAFlood(t *testing.T) {
 	if _, err := verify(t.Context(), sign(t, jwt.SigningMethodES256, p.key, k1, claims(nil))); err != nil {
 		t.Errorf("a known key after a flood: %v", err)
 	}
+}
+
+// TestNewKeyDuringAFlood: tokens with made-up keys, which never stop, do not keep a new
+// key from being fetched, though the issuer takes its time.
+func TestNewKeyDuringAFlood(t *testing.T) {
+	t.Parallel()
+	p := newProvider(t)
+	p.mu.Lock()
+	p.delay = 100 * time.Millisecond
+	p.mu.Unlock()
+	verify := verifierOf(t, p.options())
+	stop := make(chan struct{})
+	var flood sync.WaitGroup
+	defer flood.Wait()
+	defer close(stop)
+	for i := range 8 {
+		flood.Go(func() {
+			tick := time.NewTicker(20 * time.Millisecond)
+			defer tick.Stop()
+			for n := 0; ; n++ {
+				select {
+				case <-stop:
+					return
+				case <-tick.C:
+					kid := map[string]any{"kid": fmt.Sprintf("unknown-%d-%d", i, n)}
+					_, _ = verify(t.Context(), sign(t, jwt.SigningMethodES256, p.key, kid, claims(nil)))
+				}
+			}
+		})
+	}
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for p.fetches.Load() < 2 { // the first one for the flood's sake is free
+		<-tick.C
+	}
+	k2 := ecKey(t)
+	p.mu.Lock()
+	p.keys["k2"] = &k2.PublicKey
+	p.mu.Unlock()
+	begin, token := time.Now(), sign(t, jwt.SigningMethodES256, k2, map[string]any{"kid": "k2"}, claims(nil))
+	for ; ; <-tick.C {
+		_, err := verify(t.Context(), token)
+		if err == nil {
+			break
+		}
+		if time.Since(begin) > 30*time.Second {
+			t.Fatalf("a new key is not known after 30 s: %v", err)
+		}
+	}
+	t.Logf("a new key is known after %s", time.Since(begin))
 }
 
 // TestJWKSThatCannotBeFetched: without keys, nothing can be told, which is not no.
@@ -266,8 +318,10 @@ func TestJWKSThatCannotBeFetched(t *testing.T) {
 		p := newProvider(t)
 		p.answer = answer
 		verify := verifierOf(t, p.options())
-		if _, err := verify(t.Context(), sign(t, jwt.SigningMethodES256, p.key, k1, claims(nil))); !errors.Is(err, models.ErrUnavailable) {
-			t.Errorf("%s: %v", what, err)
+		for _, header := range []map[string]any{k1, nil} {
+			if _, err := verify(t.Context(), sign(t, jwt.SigningMethodES256, p.key, header, claims(nil))); !errors.Is(err, middleware.ErrCannotVerify) {
+				t.Errorf("%s, key %v: %v", what, header["kid"], err)
+			}
 		}
 	}
 	if other.fetches.Load() != 0 {
@@ -301,7 +355,7 @@ func TestPublicKeys(t *testing.T) {
 			t.Errorf("%s: %+v, %v", test.method.Alg(), who, err)
 		}
 		confused := sign(t, jwt.SigningMethodHS256, []byte(options.PublicKey), nil, claims(nil))
-		if _, err := verify(t.Context(), confused); !errors.Is(err, middleware.ErrInvalidToken) {
+		if _, err := verify(t.Context(), confused); !errors.Is(err, models.ErrInvalidToken) {
 			t.Errorf("%s, with the public key as a secret: %v", test.method.Alg(), err)
 		}
 	}
@@ -311,9 +365,10 @@ func TestPublicKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	for what, text := range map[string]string{
-		"no PEM":        "MIIB",
-		"a private key": string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private})),
-		"no key":        string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: []byte("x")})),
+		"no PEM":                       "MIIB",
+		"a private key":                string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private})),
+		"no key":                       string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: []byte("x")})),
+		"a key that no algorithm fits": publicPEM(t, &ecKey384(t).PublicKey),
 		"a short key": "-----BEGIN PUBLIC KEY-----\nMFwwDQYJKoZIhvcNAQEBBQADSwAwSAJBAKj34GkxFhD90vcNLYLInFEX6Ppy1tPf\n" +
 			"9Cnzj4p4WGeKLs1Pt8QuKUpRKfFLfRYC9AIKjbJTWit+CqvjWYzvQwECAwEAAQ==\n-----END PUBLIC KEY-----\n",
 	} {

@@ -2,7 +2,6 @@ package middleware
 
 import (
 	"fmt"
-	"hash/maphash"
 	"math"
 	"net/netip"
 	"time"
@@ -57,15 +56,6 @@ func (b *buckets) take(key string) (left float64, wait time.Duration) {
 	return max(bucket.TokensAt(now), 0), wait
 }
 
-// wait returns how long it takes until the bucket of key has one, or 0 where it has.
-func (b *buckets) wait(key string) time.Duration {
-	bucket, ok := b.byKey.Peek(key)
-	if !ok {
-		return 0
-	}
-	return time.Duration(max(1-bucket.Tokens(), 0) / float64(b.rate) * float64(time.Second))
-}
-
 // addressOf returns the address that a request's limits count: an IPv4 address, or
 // the network of 64 bits that one subscriber of IPv6 has.
 func addressOf(c *gin.Context) string {
@@ -87,11 +77,15 @@ func RateLimit(perSecond, burst int) gin.HandlerFunc {
 	policy := fmt.Sprintf(`"token";q=%d;w=%.0f, "address";q=%[1]d;w=%.0[2]f`, burst, window)
 	untilFull := func(left float64) float64 { return math.Ceil((float64(burst) - left) / float64(perSecond)) }
 	return func(c *gin.Context) {
+		address := addressOf(c)
 		ofToken, waitToken := tokens.take(IdentityOf(c).Name)
-		ofAddress, waitAddress := addresses.take(addressOf(c))
+		ofAddress, waitAddress := addresses.of(address).Tokens(), time.Duration(0)
+		if waitToken == 0 { // a token that hammers on takes nothing from its neighbours
+			ofAddress, waitAddress = addresses.take(address)
+		}
 		c.Header("RateLimit-Policy", policy)
 		c.Header("RateLimit", fmt.Sprintf(`"token";r=%d;t=%.0f, "address";r=%d;t=%.0f`,
-			int(ofToken), untilFull(ofToken), int(ofAddress), untilFull(ofAddress)))
+			int(ofToken), untilFull(ofToken), int(max(ofAddress, 0)), untilFull(max(ofAddress, 0))))
 		switch {
 		case waitToken > 0:
 			Fail(c, &LimitError{"requests of this token", waitToken})
@@ -101,51 +95,24 @@ func RateLimit(perSecond, burst int) gin.HandlerFunc {
 	}
 }
 
-// Failures limits how often an address may send a wrong token: beyond that, its
-// tokens are refused without a look at them, but for those that were right not long
-// ago, so that nobody can lock out others behind the same address. It needs no more
-// than some megabytes, whatever is sent. A nil one limits nothing.
-type Failures struct {
-	wrongs *buckets
-	seed   maphash.Seed
-	rights *lru.Cache[uint64, struct{}]
+// failures counts wrong tokens, by address.
+type failures struct{ byAddress *buckets }
+
+// newFailures allows perMinute wrong tokens of an address; 0 is any number.
+func newFailures(perMinute int) *failures {
+	if perMinute == 0 {
+		return nil
+	}
+	return &failures{newBuckets(rate.Limit(float64(perMinute)/60), perMinute)}
 }
 
-// maxRights is how many tokens are remembered that were right.
-const maxRights = 1 << 14
-
-// NewFailures returns the limit of perMinute wrong tokens for each address.
-func NewFailures(perMinute int) *Failures {
-	rights, _ := lru.New[uint64, struct{}](maxRights) // fails for no size
-	return &Failures{newBuckets(rate.Limit(float64(perMinute)/60), perMinute), maphash.MakeSeed(), rights}
-}
-
-// check returns a *LimitError where the address has sent too many wrong tokens, and
-// token was not right before.
-func (f *Failures) check(c *gin.Context, token string) error {
+// count counts a wrong token, and returns a *LimitError where it is one too many.
+func (f *failures) count(c *gin.Context) error {
 	if f == nil {
 		return nil
 	}
-	if _, ok := f.rights.Get(maphash.String(f.seed, token)); ok {
-		return nil
-	}
-	if wait := f.wrongs.wait(addressOf(c)); wait > 0 {
+	if _, wait := f.byAddress.take(addressOf(c)); wait > 0 {
 		return &LimitError{"wrong tokens of this address", wait}
 	}
 	return nil
-}
-
-// wrong counts a wrong token.
-func (f *Failures) wrong(c *gin.Context, token string) {
-	if f != nil {
-		f.rights.Remove(maphash.String(f.seed, token))
-		f.wrongs.take(addressOf(c))
-	}
-}
-
-// right remembers a right one.
-func (f *Failures) right(token string) {
-	if f != nil {
-		f.rights.ContainsOrAdd(maphash.String(f.seed, token), struct{}{})
-	}
 }

@@ -53,9 +53,3 @@ func causeOf(value any) string {
 	}
 	return fmt.Sprintf("a value of type %T", value)
 }
-
-// Fail ends the request with err, which the controllers' error handler answers.
-func Fail(c *gin.Context, err error) {
-	_ = c.Error(err)
-	c.Abort()
-}

@@ -1,12 +1,11 @@
-// Package middleware holds what happens to every request before and after its
-// controller. A middleware that refuses a request records an error and stops;
-// the controllers' error handler turns it into the answer.
 package middleware
 
 import (
 	"crypto/rand"
 
 	"github.com/gin-gonic/gin"
+
+	"plantstore/models"
 )
 
 // RequestIDHeader carries the id by which an answer is found in the logs. This is
@@ -20,7 +19,7 @@ const maxRequestIDLength = 64
 func RequestID() gin.HandlerFunc {
 	return func(c *gin.Context) {
 		id := c.GetHeader(RequestIDHeader)
-		if !isRequestID(id) {
+		if !isRequestID(id) || models.HideTokens(id) != id { // what is no id must not be logged as one
 			id = rand.Text()
 		}
 		c.Header(RequestIDHeader, id)

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"errors"
+	"fmt"
 	"strconv"
 
 	"plantstore/models"
@@ -26,7 +27,7 @@ func StaticTokens(tokens []string) Verifier {
 			found = subtle.ConstantTimeSelect(subtle.ConstantTimeCompare(hash[:], hashes[i][:]), i, found)
 		}
 		if found < 0 {
-			return nil, ErrInvalidToken
+			return nil, models.ErrInvalidToken
 		}
 		return identities[found], nil
 	}
@@ -36,8 +37,8 @@ func StaticTokens(tokens []string) Verifier {
 func IssuedTokens(verifier *models.TokenVerifier) Verifier {
 	return func(ctx context.Context, token string) (*Identity, error) {
 		issued, err := verifier.Verify(ctx, token)
-		if errors.Is(err, models.ErrInvalidToken) {
-			return nil, ErrInvalidToken
+		if errors.Is(err, models.ErrUnavailable) {
+			return nil, fmt.Errorf("%w: %w", ErrCannotVerify, err)
 		}
 		if err != nil {
 			return nil, err

@@ -17,6 +17,12 @@ var ErrUnavailable = errors.New("the database is unavailable")
 // ErrNotFound says that there is no such row.
 var ErrNotFound = errors.New("not found")
 
+// ErrTokenNotFound says that there is no such token, or that it was revoked before.
+var ErrTokenNotFound = fmt.Errorf("token %w", ErrNotFound)
+
+// ErrOverloaded says that too much is waiting for the database. Nothing was stored.
+var ErrOverloaded = errors.New("too much is waiting")
+
 // ErrCondition says that a [Condition] does not hold. Nothing was written.
 var ErrCondition = errors.New("the condition does not hold")
 

@@ -2,16 +2,12 @@ package models
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
 )
-
-// ErrOverloaded says that too much is waiting for the database. Nothing was stored.
-var ErrOverloaded = errors.New("too much is waiting")
 
 // errClosed is what a write gets that comes after the store was closed.
 var errClosed = fmt.Errorf("%w: the store is closed", ErrUnavailable)

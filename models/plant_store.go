@@ -40,11 +40,13 @@ type WriteOptions struct {
 // closed before db is.
 func NewPlantStore(db *database.DB, o WriteOptions) *PlantStore {
 	s := &PlantStore{db: db, timeout: o.Timeout, bulk: make(chan struct{}, maxBulk)}
+	// Most of an operation's time is for itself.
+	patience := o.Timeout / 6
 	// What is left of the connections when batches, bulk and tokens have theirs.
-	s.writes = newTurns(max(db.Writers()-o.Flushers-maxBulk-1, 1), o.Timeout/6)
+	s.writes = newTurns(max(db.Writers()-o.Flushers-maxBulk-1, 1), patience)
 	s.reads = s.writes
 	if readers := db.Readers(); readers > 0 {
-		s.reads = newTurns(max(readers-maxBulk, 1), o.Timeout/6)
+		s.reads = newTurns(max(readers-maxBulk-1, 1), patience)
 	}
 	s.inserts = newGroupCommit(min(o.Flushers, db.Writers()), o.MaxBatch, o.Queue, o.Timeout, s.insert)
 	return s

@@ -26,8 +26,7 @@ const (
 	tokenIDLength  = len(tokenPrefix) + 8 // leaves 160 bits that nobody sees
 	maxTokenName   = 100
 	tokenAlphabet  = "abcdefghijklmnopqrstuvwxyz234567"
-	bitsOfAToken   = 5 * tokenRandom
-	bytesOfAToken  = bitsOfAToken / 8
+	randomBytes    = 5 * tokenRandom / 8
 	checksumOffset = tokenLength - tokenChecksum
 )
 
@@ -71,9 +70,12 @@ func (t *Token) Validate(now time.Time) error {
 	return t.Scopes.validate()
 }
 
+// Expired reports whether the token has ended by itself.
+func (t *Token) Expired(now time.Time) bool { return t.ExpiresAt != nil && !now.Before(*t.ExpiresAt) }
+
 // newSecret returns a new token.
 func newSecret() string {
-	var random [bytesOfAToken]byte
+	var random [randomBytes]byte
 	_, _ = rand.Read(random[:]) // which does not fail
 	body := tokenPrefix + tokenEncoding.EncodeToString(random[:])
 	return body + checksum(body)

@@ -2,14 +2,10 @@ package models
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"plantstore/database"
 )
-
-// ErrNoToken says that there is no such token, or that it was revoked before.
-var ErrNoToken = fmt.Errorf("token %w", ErrNotFound)
 
 // TokenStore keeps issued tokens in a database. It is safe for concurrent use.
 type TokenStore struct {
@@ -60,7 +56,7 @@ func (s *TokenStore) List(ctx context.Context, after string, limit int) ([]Token
 }
 
 // Revoke ends the token id, for good: see [TokenVerifier] for when that takes
-// effect. It fails with ErrNoToken, and with an error that wraps ErrUnavailable
+// effect. It fails with ErrTokenNotFound, and with an error that wraps ErrUnavailable
 // when the database cannot be reached in time.
 func (s *TokenStore) Revoke(ctx context.Context, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
@@ -70,15 +66,15 @@ func (s *TokenStore) Revoke(ctx context.Context, id string) error {
 		return storeError("revoke token", revoked.Error)
 	}
 	if revoked.RowsAffected == 0 {
-		return ErrNoToken
+		return ErrTokenNotFound
 	}
 	return nil
 }
 
-// inForce returns the tokens that are not revoked.
+// inForce returns the tokens that are neither revoked nor expired.
 func (s *TokenStore) inForce(ctx context.Context) ([]Token, error) {
 	var tokens []Token
-	err := s.db.Reads(ctx).Where("revoked_at IS NULL").Find(&tokens).Error
+	err := s.db.Reads(ctx).Where("revoked_at IS NULL AND (expires_at IS NULL OR expires_at > ?)", s.db.NowFunc()).Find(&tokens).Error
 	return tokens, err
 }
 

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/zap/zaptest"
+
 	"plantstore/database/dbtest"
 )
 
@@ -114,7 +116,7 @@ func verifierOf(tb testing.TB, n int) (verifier *TokenVerifier, secret string) {
 	if err := store.db.CreateInBatches(tokens, 1000).Error; err != nil {
 		tb.Fatal(err)
 	}
-	verifier, err := NewTokenVerifier(tb.Context(), store)
+	verifier, err := NewTokenVerifier(tb.Context(), store, zaptest.NewLogger(tb))
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"go.uber.org/zap"
 )
 
 // ErrInvalidToken says that a token is unknown, revoked, expired or malformed.
@@ -36,6 +38,7 @@ const (
 // use.
 type TokenVerifier struct {
 	store *TokenStore
+	log   *zap.Logger
 	known atomic.Pointer[knownTokens]
 
 	mu        sync.Mutex
@@ -62,9 +65,10 @@ type knownToken struct {
 
 // NewTokenVerifier returns a verifier of the tokens in store, which it looks at until
 // it is closed. It fails when the database cannot be reached.
-func NewTokenVerifier(ctx context.Context, store *TokenStore) (*TokenVerifier, error) {
+func NewTokenVerifier(ctx context.Context, store *TokenStore, log *zap.Logger) (*TokenVerifier, error) {
 	v := &TokenVerifier{
 		store:     store,
+		log:       log,
 		refreshed: make(chan struct{}),
 		unwritten: make(map[string]struct{}),
 		wanted:    make(chan struct{}, 1),
@@ -111,7 +115,7 @@ func (v *TokenVerifier) Verify(ctx context.Context, secret string) (*Token, erro
 		}
 	}
 	switch now := time.Now(); {
-	case token == nil, token.ExpiresAt != nil && !now.Before(*token.ExpiresAt):
+	case token == nil, token.Expired(now):
 		return nil, ErrInvalidToken
 	case now.Sub(asOf) > trustPeriod:
 		return nil, fmt.Errorf("%w: tokens have not been read for %s", ErrUnavailable, trustPeriod)
@@ -156,6 +160,7 @@ func (v *TokenVerifier) run(ctx context.Context) {
 	defer close(v.ended)
 	pause := time.NewTimer(refreshFloor) // NewTokenVerifier has just refreshed
 	defer pause.Stop()
+	failing := false
 	for {
 		select {
 		case <-ctx.Done():
@@ -173,8 +178,14 @@ func (v *TokenVerifier) run(ctx context.Context) {
 		waiting := v.refreshed
 		v.refreshed = make(chan struct{})
 		v.mu.Unlock()
-		// Where it fails, Verify says so when it has to.
-		_ = v.refresh(ctx)
+		err := v.refresh(ctx)
+		switch {
+		case err != nil && !failing && ctx.Err() == nil:
+			v.log.Error("tokens cannot be read: those that were issued are soon answered with 503", zap.Error(err))
+		case err == nil && failing:
+			v.log.Info("tokens can be read again")
+		}
+		failing = err != nil
 		close(waiting)
 		pause.Reset(refreshFloor)
 	}
@@ -190,8 +201,9 @@ func (v *TokenVerifier) runUses(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			// Where it fails, the next minute tries again.
-			_ = v.writeUses(ctx)
+			if err := v.writeUses(ctx); err != nil && ctx.Err() == nil { // the next minute tries again
+				v.log.Warn("the last use of tokens cannot be written down", zap.Error(err))
+			}
 		}
 	}
 }

@@ -20,7 +20,7 @@ func newTurns(n int, patience time.Duration) turns {
 }
 
 // begin waits for a turn, which end ends. It fails with ErrOverloaded where that
-// takes too long, and with one that wraps ErrUnavailable when ctx ends before.
+// takes too long, and with the cause when ctx ends before.
 func (t turns) begin(ctx context.Context) (end func(), err error) {
 	end = func() { <-t.free }
 	select {

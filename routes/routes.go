@@ -42,8 +42,8 @@ type Options struct {
 
 // Limits says how much a client may send; 0 is any number.
 type Limits struct {
-	// RequestsPerSecond is for each token and for each address; Burst of them may
-	// come at once.
+	// RequestsPerSecond is for each token and for each address; Burst of them, at
+	// least 1, may come at once.
 	RequestsPerSecond, Burst int
 	// FailuresPerMinute is how many wrong tokens an address may send.
 	FailuresPerMinute int
@@ -59,15 +59,23 @@ type Bulk struct {
 type route struct {
 	method, path string
 	scope        models.Scope      // that the bearer token must have
-	limits       gin.HandlersChain // of the request
+	bounds       gin.HandlersChain // of the request's size and time
 	handler      gin.HandlerFunc
+}
+
+// methods returns the route's methods: one for GET is one for HEAD, too, as RFC
+// 9110, section 9.1, asks.
+func (r route) methods() []string {
+	if r.method == http.MethodGet {
+		return []string{http.MethodGet, http.MethodHead}
+	}
+	return []string{r.method}
 }
 
 // public is the scope of routes that need no token.
 const public models.Scope = "public"
 
-// table is the map. A route for GET is one for HEAD, too, as RFC 9110, section 9.1,
-// asks.
+// table is the map.
 func table(o Options) []route {
 	small := gin.HandlersChain{middleware.BodyLimit(o.MaxBodyBytes)}
 	bulk := gin.HandlersChain{middleware.Deadline(o.Bulk.Timeout), middleware.BodyLimit(o.Bulk.MaxBodyBytes)}
@@ -101,6 +109,7 @@ func table(o Options) []route {
 // New returns the handler of the whole service. It panics where a route says
 // nothing of its scope.
 func New(o Options) http.Handler {
+	routes := table(o)
 	gin.SetMode(gin.ReleaseMode)
 	e := gin.New()
 	// A path is what it is: nothing is redirected, cleaned, or taken for another.
@@ -122,25 +131,18 @@ func New(o Options) http.Handler {
 		middleware.CORS(o.Origins),
 		controllers.Errors(o.Log),
 		middleware.Recovery(o.Log),
-		middleware.Drain(),
-		noOtherMethod(map[string][]string{
-			"/plants/import": {http.MethodPost},
-			"/plants/export": {http.MethodGet, http.MethodHead},
-		}),
+		middleware.DiscardBody(),
+		noOtherMethod(routes),
 	)
 	e.NoRoute(controllers.NoRoute(o.Docs))
 	e.NoMethod(controllers.NoMethod)
-	add(e, table(o), authentication(o))
+	add(e, routes, authentication(o))
 	return e
 }
 
 // authentication returns what every request passes that is not public.
 func authentication(o Options) func(models.Scope) gin.HandlersChain {
-	var failures *middleware.Failures
-	if o.Limits.FailuresPerMinute > 0 {
-		failures = middleware.NewFailures(o.Limits.FailuresPerMinute)
-	}
-	bearer := middleware.Bearer(o.Verify, failures)
+	bearer := middleware.Bearer(o.Verify, o.Limits.FailuresPerMinute)
 	var limits gin.HandlersChain
 	if o.Limits.RequestsPerSecond > 0 {
 		limits = gin.HandlersChain{middleware.RateLimit(o.Limits.RequestsPerSecond, o.Limits.Burst)}
@@ -162,20 +164,29 @@ func add(e *gin.Engine, routes []route, authenticate func(models.Scope) gin.Hand
 		default:
 			chain = authenticate(r.scope)
 		}
-		chain = slices.Concat(chain, r.limits, gin.HandlersChain{r.handler})
-		e.Handle(r.method, r.path, chain...)
-		if r.method == http.MethodGet {
-			e.Handle(http.MethodHead, r.path, chain...)
+		chain = slices.Concat(chain, r.bounds, gin.HandlersChain{r.handler})
+		for _, method := range r.methods() {
+			e.Handle(method, r.path, chain...)
 		}
 	}
 }
 
-// noOtherMethod refuses all but the methods of paths that /plants/:id matches too,
-// and whose other methods would be taken for requests for a plant.
-func noOtherMethod(paths map[string][]string) gin.HandlerFunc {
+// noOtherMethod refuses the methods that a path without parameters does not have,
+// where a path with one would take them: DELETE /plants/import is no request for the
+// plant import.
+func noOtherMethod(routes []route) gin.HandlerFunc {
+	methods := make(map[string][]string)
+	for _, r := range routes {
+		if !strings.ContainsAny(r.path, ":*") {
+			methods[r.path] = append(methods[r.path], r.methods()...)
+		}
+	}
+	for _, has := range methods {
+		slices.Sort(has)
+	}
 	return func(c *gin.Context) {
-		if methods, ok := paths[c.Request.URL.Path]; ok && !slices.Contains(methods, c.Request.Method) {
-			c.Header("Allow", strings.Join(methods, ", "))
+		if has, ok := methods[c.Request.URL.Path]; ok && !slices.Contains(has, c.Request.Method) {
+			c.Header("Allow", strings.Join(has, ", "))
 			controllers.NoMethod(c)
 		}
 	}

@@ -2,7 +2,6 @@ package routes
 
 import (
 	"encoding/json"
-	"net/http"
 	"net/http/httptest"
 	"os"
 	"strings"
@@ -29,7 +28,7 @@ func optionsOf(t *testing.T) (Options, *models.TokenStore) {
 	plants := models.NewPlantStore(db, models.WriteOptions{Timeout: 5 * time.Second, Flushers: 1, MaxBatch: 16, Queue: 100})
 	t.Cleanup(plants.Close)
 	tokens := models.NewTokenStore(db, 5*time.Second)
-	verifier, err := models.NewTokenVerifier(t.Context(), tokens)
+	verifier, err := models.NewTokenVerifier(t.Context(), tokens, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,11 +74,7 @@ func TestEveryRouteAsksForItsScope(t *testing.T) {
 
 	for _, r := range table(o) {
 		path := strings.NewReplacer(":id", "7", "*file", "index.html").Replace(r.path)
-		methods := []string{r.method}
-		if r.method == http.MethodGet {
-			methods = append(methods, http.MethodHead)
-		}
-		for _, method := range methods {
+		for _, method := range r.methods() {
 			for _, bearer := range []struct {
 				what, authorization string
 				may                 models.Scopes

@@ -75,7 +75,6 @@ func (s *service) steadily(rate int, stop <-chan struct{}) []time.Duration {
 	var mu sync.Mutex
 	var took []time.Duration
 	var group sync.WaitGroup
-	defer group.Wait()
 	ticker := time.NewTicker(time.Second / time.Duration(rate))
 	defer ticker.Stop()
 	for n := int64(0); ; n++ {

@@ -146,6 +146,8 @@ func TestProductionRefusesWeakSettings(t *testing.T) {
 		{"a short token", []string{database, "PLANTSTORE_AUTH_TOKENS=0123456789abcdef0123456789abcde"}, "auth.tokens"},
 		{"a strong and a short token", []string{database, strong + ",short"}, "auth.tokens"},
 		{"a token of one character", []string{database, "PLANTSTORE_AUTH_TOKENS=" + strings.Repeat("x", 40)}, "auth.tokens"},
+		{"a word that repeats itself", []string{database, "PLANTSTORE_AUTH_TOKENS=" + strings.Repeat("01234567", 5)}, "auth.tokens"},
+		{"a placeholder", []string{database, "PLANTSTORE_AUTH_TOKENS=ChangeMe-0123456789abcdefghijklmnop"}, "auth.tokens"},
 		{"a development token", []string{database, "PLANTSTORE_AUTH_TOKENS=dev_0123456789abcdef0123456789abcdef"}, "auth.tokens"},
 		{"no database", []string{strong}, "database.url"},
 	} {

@@ -315,9 +315,12 @@ func (h *hunt) sendTokens() {
 		{"a token in the path", "DELETE", "/tokens/" + reader, admin, 400, 40007},
 		{"a token for an id", "GET", "/plants/" + admin, admin, 400, 40007},
 		{"a token for a path", "GET", "/" + admin, admin, 404, 40402},
+		{"a token for a parameter", "GET", "/plants?" + admin + "=1", admin, 400, 40007},
 	} {
 		h.want(test.what, h.send(test.method, test.path, test.token, `{"id":1}`), test.status, test.code)
 	}
+	h.want("a token for a request id", h.send("GET", "/plants", reader, "", "X-Request-ID", reader), 200, 0)
+	h.want("a token for a field", h.send("POST", "/plants", admin, `{"`+admin+`":1}`), 400, 40002)
 	basic := base64.StdEncoding.EncodeToString([]byte("user:" + newCanary()))
 	h.add("a password of another scheme", basic)
 	h.want("another scheme", h.send("GET", "/plants", "", "", "Authorization", "Basic "+basic), 401, 40101)

@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -133,21 +134,21 @@ func shareSchema(content object) {
 	}
 }
 
-// patterns are those of the parameters that are not any text: there is no
-// annotation for them.
+// patterns are those of the parameters that are not any text, by name, or by operation
+// and name: there is no annotation for them.
 var patterns = map[string]string{
-	"tag":           noControls,
-	"q":             noControls,
-	"If-Match":      entityTags,
-	"If-None-Match": entityTags,
-	"id":            tokenID,
-	"after":         tokenID,
+	"tag":              noControls,
+	"q":                noControls,
+	"If-Match":         entityTags,
+	"If-None-Match":    entityTags,
+	"revokeToken id":   tokenID,
+	"listTokens after": tokenID,
 }
 
 const (
 	noControls = `^[^\u0000-\u001F\u007F-\u009F]*$`
 	entityTag  = `(W/)?"[\u0021\u0023-\u007E\u0080-\u00FF]*"`
-	tokenID    = `^pst_[a-z2-7]{8}$` // an id of plants is no text
+	tokenID    = `^pst_[a-z2-7]{8}$`
 	entityTags = `^(\*|` + entityTag + `([ \t]*,[ \t,]*` + entityTag + `)*[ \t,]*)$`
 )
 
@@ -157,7 +158,9 @@ func addPatterns(operation object) {
 	for _, parameter := range parameters {
 		parameter := parameter.(object)
 		schema := parameter["schema"].(object)
-		if pattern, ok := patterns[parameter["name"].(string)]; ok && schema["type"] == "string" && schema["enum"] == nil {
+		name := parameter["name"].(string)
+		pattern := cmp.Or(patterns[operation["operationId"].(string)+" "+name], patterns[name])
+		if pattern != "" && schema["enum"] == nil {
 			schema["pattern"] = pattern
 		}
 	}

@@ -8,17 +8,17 @@ import (
 	"github.com/gin-gonic/gin"
 )
 
-// drainLimit is how much of a body that is refused is read all the same, in bytes.
+// discardLimit is how much of a body that is refused is read all the same, in bytes.
 // A client that is still sending when its connection closes may lose the answer
 // that tells it why.
-const drainLimit = 16 << 20
+const discardLimit = 16 << 20
 
-// drainTime is how long that may take.
-const drainTime = time.Second
+// discardTime is how long that may take.
+const discardTime = time.Second
 
-// Drain reads what is left of a request's body where the request is refused, before
+// DiscardBody reads what is left of a request's body where the request is refused, before
 // the answer: for whatever reason it is refused, and whoever sends it.
-func Drain() gin.HandlerFunc {
+func DiscardBody() gin.HandlerFunc {
 	return func(c *gin.Context) {
 		if c.Request.ContentLength == 0 {
 			return
@@ -32,8 +32,8 @@ func Drain() gin.HandlerFunc {
 			return
 		}
 		// The answer waits for it, though not for a client that is slow.
-		_ = http.NewResponseController(c.Writer).SetReadDeadline(time.Now().Add(drainTime))
-		_, _ = io.CopyN(io.Discard, body.ReadCloser, drainLimit)
+		_ = http.NewResponseController(c.Writer).SetReadDeadline(time.Now().Add(discardTime))
+		_, _ = io.CopyN(io.Discard, body.ReadCloser, discardLimit)
 	}
 }
 
