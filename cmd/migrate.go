@@ -2,15 +2,12 @@ package cmd
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"time"
 
 	"github.com/spf13/cobra"
-	"go.uber.org/zap"
 
-	"plantstore/config"
 	"plantstore/database"
 )
 
@@ -19,48 +16,6 @@ func newMigrate(s *settings) *cobra.Command {
 		databaseCommand{"up", "Apply every pending migration", migrateUp},
 		databaseCommand{"down", "Undo the migration that was applied last; the data it added is lost", migrateDown},
 		databaseCommand{"status", "List the migrations and when they were applied", migrateStatus})
-}
-
-// databaseCommand is a command that works on the database itself.
-type databaseCommand struct {
-	name, short string
-	action      func(context.Context, *database.DB, io.Writer) error
-}
-
-// newDatabaseCommands returns the command name, which has commands below it.
-func newDatabaseCommands(s *settings, name, short string, commands ...databaseCommand) *cobra.Command {
-	parent := &cobra.Command{
-		Use:   name,
-		Short: short,
-		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	for _, c := range commands {
-		parent.AddCommand(&cobra.Command{
-			Use:   c.name,
-			Short: c.short,
-			Args:  cobra.NoArgs,
-			RunE:  func(cmd *cobra.Command, _ []string) error { return withDatabase(cmd, s, c.action) },
-		})
-	}
-	return parent
-}
-
-func withDatabase(cmd *cobra.Command, s *settings, action func(context.Context, *database.DB, io.Writer) error) (err error) {
-	cfg, err := s.load()
-	if err != nil {
-		return err
-	}
-	return withDatabaseOf(cmd, cfg, newLogger(cfg, cmd.ErrOrStderr()), action)
-}
-
-func withDatabaseOf(cmd *cobra.Command, cfg *config.Config, log *zap.Logger, action func(context.Context, *database.DB, io.Writer) error) (err error) {
-	db, err := openDatabase(cmd.Context(), cfg, log)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, db.Close()) }()
-	return action(cmd.Context(), db, cmd.OutOrStdout())
 }
 
 func migrateUp(ctx context.Context, db *database.DB, w io.Writer) error {

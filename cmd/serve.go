@@ -20,7 +20,6 @@ import (
 
 	"plantstore/config"
 	"plantstore/controllers"
-	"plantstore/database"
 	"plantstore/middleware"
 	"plantstore/models"
 	"plantstore/routes"
@@ -242,43 +241,5 @@ func drain(cfg *config.Config, server *http.Server, health *controllers.Health, 
 		return errors.Join(fmt.Errorf("some requests did not finish within server.shutdown_timeout: %w", err), server.Close())
 	}
 	log.Info("stopped")
-	return nil
-}
-
-func openDatabase(ctx context.Context, cfg *config.Config, log *zap.Logger) (*database.DB, error) {
-	db, err := database.Open(ctx, database.Options{
-		URL:            cfg.Database.URL,
-		MaxConnections: cfg.Database.MaxConnections,
-		Timeout:        cfg.Database.Timeout,
-		StartTimeout:   cfg.Database.StartTimeout,
-		SlowQuery:      cfg.Database.SlowQuery,
-		Logger:         log,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("database.url (%s): %w", config.Variable("database.url"), err)
-	}
-	return db, nil
-}
-
-// prepareSchema brings the schema up to date, or, where that is turned off,
-// makes sure that it is.
-func prepareSchema(ctx context.Context, db *database.DB, migrate bool, log *zap.Logger) error {
-	if migrate {
-		applied, err := db.Migrate(ctx)
-		for _, m := range applied {
-			log.Info("migrated the database", zap.String("migration", m.Name))
-		}
-		return err
-	}
-	all, err := db.Migrations(ctx)
-	if err != nil {
-		return err
-	}
-	for _, m := range all {
-		if m.AppliedAt.IsZero() {
-			return fmt.Errorf("the database lacks migration %s: run plantstore migrate up, or set database.migrate (%s) to true",
-				m.Name, config.Variable("database.migrate"))
-		}
-	}
 	return nil
 }

@@ -52,14 +52,20 @@ func queryOf(c *gin.Context, names ...string) (url.Values, error) {
 	return query, nil
 }
 
+// How many items a page has: where the client asks for no number, and at most.
+const (
+	standardPage = 50
+	largestPage  = 1000
+)
+
 // parseLimit returns how many items a page may have.
-func parseLimit(query url.Values, standard, most int) (int, error) {
+func parseLimit(query url.Values) (int, error) {
 	if !query.Has("limit") {
-		return standard, nil
+		return standardPage, nil
 	}
 	limit, ok := parseInt64(query.Get("limit"))
-	if !ok || limit < 1 || limit > int64(most) {
-		return 0, problemf(codeParameter, "limit must be an integer from 1 to %d", most)
+	if !ok || limit < 1 || limit > largestPage {
+		return 0, problemf(codeParameter, "limit must be an integer from 1 to %d", largestPage)
 	}
 	return int(limit), nil
 }

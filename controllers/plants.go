@@ -168,13 +168,6 @@ func (h *Plants) Get(c *gin.Context) {
 	}
 }
 
-// The number of plants in one answer to List: where the client asks for none, and
-// at most.
-const (
-	standardPage = 50
-	largestPage  = 1000
-)
-
 // List answers with plants by ascending id.
 //
 //	@Summary		List or search plants
@@ -230,7 +223,7 @@ func listParameters(c *gin.Context) (query url.Values, filter models.PlantFilter
 	if query, err = queryOf(c, "limit", "after", "tag", "q"); err != nil {
 		return nil, filter, err
 	}
-	if filter.Limit, err = parseLimit(query, standardPage, largestPage); err != nil {
+	if filter.Limit, err = parseLimit(query); err != nil {
 		return nil, filter, err
 	}
 	if query.Has("after") {

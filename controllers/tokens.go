@@ -145,7 +145,7 @@ func (h *Tokens) List(c *gin.Context) {
 		middleware.Fail(c, err)
 		return
 	}
-	limit, err := parseLimit(query, standardPage, largestPage)
+	limit, err := parseLimit(query)
 	if err != nil {
 		middleware.Fail(c, err)
 		return
