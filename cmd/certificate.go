@@ -102,6 +102,8 @@ func readPEM(key, path string) (string, error) {
 	return string(text), nil
 }
 
+// withoutPath returns what was wrong with a file, without its path: it may be a secret
+// that was given in place of one.
 func withoutPath(err error) error {
 	if wrapped, ok := errors.AsType[*fs.PathError](err); ok {
 		return wrapped.Err

@@ -80,9 +80,9 @@ func createDevToken(path string) (err error) {
 
 // welcome tells a developer where the service is, and how to call it.
 func welcome(w io.Writer, cfg *config.Config, port int, token string) {
-	base, curl := fmt.Sprintf("http://localhost:%d", port), "curl -i"
+	base, curl := urlOf(cfg, "localhost", port), "curl -i"
 	if cfg.Server.TLS() { // the certificate may be one that no authority has issued
-		base, curl = fmt.Sprintf("https://localhost:%d", port), fmt.Sprintf("curl -i --cacert '%s'", cfg.Server.TLSCertificate)
+		curl = fmt.Sprintf("curl -i --cacert '%s'", cfg.Server.TLSCertificate)
 	}
 	if cfg.Docs.Enabled {
 		_, _ = fmt.Fprintf(w, "\n  Swagger UI  %s/swagger/index.html\n", base)

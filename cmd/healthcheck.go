@@ -47,11 +47,16 @@ func localURL(cfg *config.Config) string {
 	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
 		host = "127.0.0.1" // an image from scratch may not know localhost
 	}
+	return urlOf(cfg, host, cfg.Server.Port)
+}
+
+// urlOf returns the URL of the service that cfg configures at an address.
+func urlOf(cfg *config.Config, host string, port int) string {
 	scheme := "http://"
 	if cfg.Server.TLS() {
 		scheme = "https://"
 	}
-	return scheme + net.JoinHostPort(host, strconv.Itoa(cfg.Server.Port))
+	return scheme + net.JoinHostPort(host, strconv.Itoa(port))
 }
 
 func checkHealth(base, path string) error {

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"os/signal"
 	"strings"
@@ -147,13 +146,10 @@ type secretFile string
 // Set reads the file path, which no error repeats: it may be the secret itself.
 func (f *secretFile) Set(path string) error {
 	text, err := os.ReadFile(path)
-	if failed, ok := errors.AsType[*fs.PathError](err); ok {
-		return failed.Err
-	}
 	if *f = secretFile(strings.TrimRight(string(text), "\r\n")); err == nil && *f == "" {
 		return errors.New("the file is empty")
 	}
-	return err
+	return withoutPath(err)
 }
 
 func (f *secretFile) String() string { return string(*f) }

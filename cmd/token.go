@@ -150,18 +150,21 @@ func newTokenRevoke(s *settings) *cobra.Command {
 				}
 			}
 			return withTokens(cmd, s, func(ctx context.Context, store *models.TokenStore, w io.Writer) error {
-				var failed []error
+				var failed []string
 				for _, id := range ids { // each, whatever becomes of the others
 					switch err := store.Revoke(ctx, id); {
 					case err == nil:
 						_, _ = fmt.Fprintln(w, "revoked", id)
 					case errors.Is(err, models.ErrTokenNotFound):
-						failed = append(failed, fmt.Errorf("%s: no such token, or it was revoked before: plantstore token list shows those there are;", id))
+						failed = append(failed, id+": no such token, or it was revoked before: plantstore token list shows those there are")
 					default:
-						failed = append(failed, fmt.Errorf("%s: %w;", id, err))
+						failed = append(failed, id+": "+err.Error())
 					}
 				}
-				return errors.Join(failed...)
+				if len(failed) > 0 {
+					return errors.New(strings.Join(failed, "; "))
+				}
+				return nil
 			})
 		},
 	}

@@ -7,12 +7,19 @@ import (
 	"strings"
 
 	"github.com/gin-gonic/gin"
+	"golang.org/x/time/rate"
 
 	"plantstore/models"
 )
 
-// ErrNoToken says that the request carries no bearer token.
-var ErrNoToken = errors.New("no bearer token")
+// The ways in which authentication fails, besides models.ErrInvalidToken.
+var (
+	// ErrNoToken says that the request carries no bearer token.
+	ErrNoToken = errors.New("no bearer token")
+	// ErrCannotVerify says that it cannot be told at the moment whether a token is
+	// right. The request was not looked at any further.
+	ErrCannotVerify = errors.New("tokens cannot be verified at the moment")
+)
 
 // ScopeError says that a token lacks the scope that a route needs.
 type ScopeError struct{ Scope models.Scope }
@@ -59,16 +66,19 @@ type identityKey struct{}
 // pass all the same: nobody can lock out others behind the same address, and tokens
 // are too long to be guessed at any rate. 0 is any number.
 func Bearer(verify Verifier, failuresPerMinute int) gin.HandlerFunc {
-	failures := newFailures(failuresPerMinute)
+	var failures *buckets
+	if failuresPerMinute > 0 {
+		failures = newBuckets(rate.Limit(float64(failuresPerMinute)/60), failuresPerMinute)
+	}
 	return func(c *gin.Context) {
 		token, err := bearerToken(c.Request.Header["Authorization"])
 		var who *Identity
 		if err == nil {
 			who, err = verify(c.Request.Context(), token)
 		}
-		if errors.Is(err, models.ErrInvalidToken) {
-			if limit := failures.count(c); limit != nil {
-				err = limit
+		if failures != nil && errors.Is(err, models.ErrInvalidToken) {
+			if _, wait := failures.take(addressOf(c)); wait > 0 {
+				err = &LimitError{"wrong tokens of this address", wait}
 			}
 		}
 		switch {

@@ -54,10 +54,6 @@ const (
 // Core 1.0, section 2, has it.
 const maxSubject = 255
 
-// ErrCannotVerify says that it cannot be told at the moment whether a token is right.
-// The request was not looked at any further.
-var ErrCannotVerify = errors.New("tokens cannot be verified at the moment")
-
 // errNoKeys says that the issuer's keys are not known yet.
 var errNoKeys = fmt.Errorf("%w: the keys of JWTs could not be fetched", ErrCannotVerify)
 
@@ -196,8 +192,11 @@ func (t jwksTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	defer response.Body.Close()
 	keys, err := io.ReadAll(io.LimitReader(response.Body, jwksSize))
+	if err != nil {
+		return nil, err
+	}
 	response.Body = io.NopCloser(bytes.NewReader(keys))
-	return response, err
+	return response, nil
 }
 
 // minRSABits is the smallest RSA key that RFC 7518, section 3.3, allows.

@@ -56,6 +56,9 @@ func (b *buckets) take(key string) (left float64, wait time.Duration) {
 	return max(bucket.TokensAt(now), 0), wait
 }
 
+// left returns how many are left in the bucket of key.
+func (b *buckets) left(key string) float64 { return max(b.of(key).Tokens(), 0) }
+
 // addressOf returns the address that a request's limits count: an IPv4 address, or
 // the network of 64 bits that one subscriber of IPv6 has.
 func addressOf(c *gin.Context) string {
@@ -79,13 +82,16 @@ func RateLimit(perSecond, burst int) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		address := addressOf(c)
 		ofToken, waitToken := tokens.take(IdentityOf(c).Name)
-		ofAddress, waitAddress := addresses.of(address).Tokens(), time.Duration(0)
-		if waitToken == 0 { // a token that hammers on takes nothing from its neighbours
+		var ofAddress float64
+		var waitAddress time.Duration
+		if waitToken > 0 { // a token that hammers on takes nothing from its neighbours
+			ofAddress = addresses.left(address)
+		} else {
 			ofAddress, waitAddress = addresses.take(address)
 		}
 		c.Header("RateLimit-Policy", policy)
 		c.Header("RateLimit", fmt.Sprintf(`"token";r=%d;t=%.0f, "address";r=%d;t=%.0f`,
-			int(ofToken), untilFull(ofToken), int(max(ofAddress, 0)), untilFull(max(ofAddress, 0))))
+			int(ofToken), untilFull(ofToken), int(ofAddress), untilFull(ofAddress)))
 		switch {
 		case waitToken > 0:
 			Fail(c, &LimitError{"requests of this token", waitToken})
@@ -93,26 +99,4 @@ func RateLimit(perSecond, burst int) gin.HandlerFunc {
 			Fail(c, &LimitError{"requests of this address", waitAddress})
 		}
 	}
-}
-
-// failures counts wrong tokens, by address.
-type failures struct{ byAddress *buckets }
-
-// newFailures allows perMinute wrong tokens of an address; 0 is any number.
-func newFailures(perMinute int) *failures {
-	if perMinute == 0 {
-		return nil
-	}
-	return &failures{newBuckets(rate.Limit(float64(perMinute)/60), perMinute)}
-}
-
-// count counts a wrong token, and returns a *LimitError where it is one too many.
-func (f *failures) count(c *gin.Context) error {
-	if f == nil {
-		return nil
-	}
-	if _, wait := f.byAddress.take(addressOf(c)); wait > 0 {
-		return &LimitError{"wrong tokens of this address", wait}
-	}
-	return nil
 }

@@ -47,10 +47,7 @@ func (p *Plant) Validate() error {
 	if p.Tag == nil {
 		return nil
 	}
-	if n := utf8.RuneCountInString(*p.Tag); n > MaxTagLength {
-		return invalid("tag", "has %d characters, at most %d are allowed", n, MaxTagLength)
-	}
-	return checkCharacters("tag", *p.Tag)
+	return checkText("tag", *p.Tag, MaxTagLength)
 }
 
 // SameContent reports whether p and other have the same name and the same tag,
@@ -60,6 +57,14 @@ func (p *Plant) SameContent(other *Plant) bool {
 		return false
 	}
 	return p.Tag == nil || *p.Tag == *other.Tag
+}
+
+// checkText refuses text of more than most characters, and what checkCharacters does.
+func checkText(field, text string, most int) error {
+	if n := utf8.RuneCountInString(text); n > most {
+		return invalid(field, "has %d characters, at most %d are allowed", n, most)
+	}
+	return checkCharacters(field, text)
 }
 
 // checkCharacters refuses control characters (Unicode category Cc, NUL included:

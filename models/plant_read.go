@@ -12,9 +12,7 @@ import (
 // ErrOverloaded when too much is waiting, and an error that wraps ErrUnavailable
 // when the database cannot be reached in time.
 func (s *PlantStore) Get(ctx context.Context, id int64) (*Plant, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
-	defer cancel()
-	end, err := s.reads.begin(ctx)
+	ctx, end, err := s.reads.begin(ctx)
 	if err != nil {
 		return nil, storeError("get plant", err)
 	}
@@ -43,9 +41,7 @@ type PlantFilter struct {
 // with an error that wraps ErrUnavailable when the database cannot be reached in
 // time.
 func (s *PlantStore) List(ctx context.Context, f PlantFilter) ([]Plant, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
-	defer cancel()
-	end, err := s.reads.begin(ctx)
+	ctx, end, err := s.reads.begin(ctx)
 	if err != nil {
 		return nil, storeError("list plants", err)
 	}

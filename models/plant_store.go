@@ -12,7 +12,6 @@ import (
 // PlantStore keeps plants in a database. It is safe for concurrent use.
 type PlantStore struct {
 	db      *database.DB
-	timeout time.Duration
 	inserts *groupCommit[*Plant]
 	// reads and writes are for all that is neither gathered into batches nor bulk.
 	reads, writes turns
@@ -39,14 +38,12 @@ type WriteOptions struct {
 // NewPlantStore returns a store on db, whose schema must be migrated. It must be
 // closed before db is.
 func NewPlantStore(db *database.DB, o WriteOptions) *PlantStore {
-	s := &PlantStore{db: db, timeout: o.Timeout, bulk: make(chan struct{}, maxBulk)}
-	// Most of an operation's time is for itself.
-	patience := o.Timeout / 6
+	s := &PlantStore{db: db, bulk: make(chan struct{}, maxBulk)}
 	// What is left of the connections when batches, bulk and tokens have theirs.
-	s.writes = newTurns(max(db.Writers()-o.Flushers-maxBulk-1, 1), patience)
+	s.writes = newTurns(max(db.Writers()-o.Flushers-maxBulk-1, 1), o.Timeout)
 	s.reads = s.writes
 	if readers := db.Readers(); readers > 0 {
-		s.reads = newTurns(max(readers-maxBulk-1, 1), patience)
+		s.reads = newTurns(max(readers-maxBulk-1, 1), o.Timeout)
 	}
 	s.inserts = newGroupCommit(min(o.Flushers, db.Writers()), o.MaxBatch, o.Queue, o.Timeout, s.insert)
 	return s

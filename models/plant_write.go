@@ -122,9 +122,7 @@ func (s *PlantStore) Delete(ctx context.Context, id int64, c Condition) error {
 // write runs a statement that writes one row at most, and returns that row, or
 // nil where there is none.
 func (s *PlantStore) write(ctx context.Context, statement string, c Condition, args ...any) (*Plant, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
-	defer cancel()
-	end, err := s.writes.begin(ctx)
+	ctx, end, err := s.writes.begin(ctx)
 	if err != nil {
 		return nil, err
 	}

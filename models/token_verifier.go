@@ -46,9 +46,9 @@ type TokenVerifier struct {
 	unwritten map[string]struct{} // ids of tokens whose last use is to be written down
 	wanted    chan struct{}       // asks for a refresh before its time
 
-	stop  context.CancelFunc
-	ended chan struct{} // closed when no refresh will come any more
-	uses  sync.WaitGroup
+	stop    context.CancelFunc
+	stopped <-chan struct{} // closed when no refresh will begin any more
+	running sync.WaitGroup
 }
 
 // knownTokens are those in force at some moment.
@@ -72,23 +72,22 @@ func NewTokenVerifier(ctx context.Context, store *TokenStore, log *zap.Logger) (
 		refreshed: make(chan struct{}),
 		unwritten: make(map[string]struct{}),
 		wanted:    make(chan struct{}, 1),
-		ended:     make(chan struct{}),
 	}
 	v.known.Store(&knownTokens{})
 	if err := v.refresh(ctx); err != nil {
 		return nil, storeError("read tokens", err)
 	}
 	ctx, v.stop = context.WithCancel(context.WithoutCancel(ctx))
-	go v.run(ctx)
-	v.uses.Go(func() { v.runUses(ctx) })
+	v.stopped = ctx.Done()
+	v.running.Go(func() { v.run(ctx) })
+	v.running.Go(func() { v.runUses(ctx) })
 	return v, nil
 }
 
 // Close ends the verifier and writes down what was last used.
 func (v *TokenVerifier) Close() error {
 	v.stop()
-	<-v.ended
-	v.uses.Wait()
+	v.running.Wait()
 	return storeError("write the last use of tokens", v.writeUses(context.Background()))
 }
 
@@ -147,7 +146,7 @@ func (v *TokenVerifier) awaitRefresh(ctx context.Context) error {
 	select {
 	case <-refreshed:
 		return nil
-	case <-v.ended:
+	case <-v.stopped:
 		return fmt.Errorf("%w: stopping", ErrUnavailable)
 	case <-ctx.Done():
 		return fmt.Errorf("%w: %w", ErrUnavailable, ctx.Err())
@@ -157,7 +156,6 @@ func (v *TokenVerifier) awaitRefresh(ctx context.Context) error {
 // run refreshes what is known, every refreshPeriod and when asked to, until ctx
 // ends.
 func (v *TokenVerifier) run(ctx context.Context) {
-	defer close(v.ended)
 	pause := time.NewTimer(refreshFloor) // NewTokenVerifier has just refreshed
 	defer pause.Stop()
 	failing := false

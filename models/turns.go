@@ -11,31 +11,39 @@ import (
 // a connection of the pool instead would leave those that get one so late no time
 // to use it: under a load that is too large, all would fail.
 type turns struct {
-	free     chan struct{} // holds one for each operation that runs
-	patience time.Duration
+	free    chan struct{} // holds one for each operation that runs
+	timeout time.Duration // of an operation, the wait for its turn included
 }
 
-func newTurns(n int, patience time.Duration) turns {
-	return turns{free: make(chan struct{}, n), patience: patience}
+func newTurns(n int, timeout time.Duration) turns {
+	return turns{free: make(chan struct{}, n), timeout: timeout}
 }
 
-// begin waits for a turn, which end ends. It fails with ErrOverloaded where that
-// takes too long, and with the cause when ctx ends before.
-func (t turns) begin(ctx context.Context) (end func(), err error) {
-	end = func() { <-t.free }
+// begin waits for a turn, and returns the context of the operation, and what ends
+// both. It fails with ErrOverloaded where the wait takes a sixth of the time limit, as
+// most of it is for the operation itself, and with the cause when ctx ends before.
+func (t turns) begin(ctx context.Context) (_ context.Context, end func(), err error) {
+	ctx, cancel := context.WithTimeout(ctx, t.timeout)
+	end = func() {
+		<-t.free
+		cancel()
+	}
 	select {
-	case t.free <- struct{}{}: // the usual case needs no timer
-		return end, nil
+	case t.free <- struct{}{}: // the usual case needs no other timer
+		return ctx, end, nil
 	default:
 	}
-	patience := time.NewTimer(t.patience)
+	wait := t.timeout / 6
+	patience := time.NewTimer(wait)
 	defer patience.Stop()
 	select {
 	case t.free <- struct{}{}:
-		return end, nil
+		return ctx, end, nil
 	case <-patience.C:
-		return nil, fmt.Errorf("%w: no turn within %s", ErrOverloaded, t.patience)
+		err = fmt.Errorf("%w: no turn within %s", ErrOverloaded, wait)
 	case <-ctx.Done():
-		return nil, fmt.Errorf("wait for a turn: %w", context.Cause(ctx))
+		err = fmt.Errorf("wait for a turn: %w", context.Cause(ctx))
 	}
+	cancel()
+	return nil, nil, err
 }

@@ -10,22 +10,22 @@ import (
 
 func TestTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		all := newTurns(2, time.Second)
+		all := newTurns(2, 6*time.Second)
 		var ends []func()
 		for range 2 {
-			end, err := all.begin(t.Context())
+			_, end, err := all.begin(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
 			ends = append(ends, end)
 		}
 		begin := time.Now()
-		if _, err := all.begin(t.Context()); !errors.Is(err, ErrOverloaded) || time.Since(begin) != time.Second {
+		if _, _, err := all.begin(t.Context()); !errors.Is(err, ErrOverloaded) || time.Since(begin) != time.Second {
 			t.Errorf("the third: %v after %s", err, time.Since(begin))
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
-		if _, err := all.begin(ctx); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrOverloaded) {
+		if _, _, err := all.begin(ctx); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrOverloaded) {
 			t.Errorf("one that is in a hurry: %v", err)
 		}
 
@@ -33,7 +33,7 @@ func TestTurns(t *testing.T) {
 		order := make(chan int, 3)
 		for i := range 3 {
 			go func() {
-				end, err := all.begin(t.Context())
+				_, end, err := all.begin(t.Context())
 				if err != nil {
 					t.Error(err)
 					return

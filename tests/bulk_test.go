@@ -635,14 +635,18 @@ func TestImportKilled(t *testing.T) {
 		s := start(t, "DATABASE_URL="+url)
 		i := s.beginImport("")
 		i.write(body)
-		if err := s.process.Kill(); err != nil {
-			t.Fatal(err)
+		kill := func() {
+			t.Helper()
+			if err := s.process.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			i.leave()
+			if a := receive(t, i.answers); a.status != 0 {
+				t.Errorf("the service that was killed answered %d %s", a.status, a.body)
+			}
+			_ = s.wait()
 		}
-		i.leave()
-		if a := receive(t, i.answers); a.status != 0 {
-			t.Errorf("the service that was killed answered %d %s", a.status, a.body)
-		}
-		_ = s.wait()
+		kill()
 		s = start(t, "DATABASE_URL="+url)
 		if got := s.export(inNDJSON); got != "" {
 			t.Errorf("killed while an import arrived: %d rows are stored", strings.Count(got, "\n"))
@@ -672,14 +676,7 @@ func TestImportKilled(t *testing.T) {
 			t.Fatal(err)
 		}
 		stored()
-		if err := s.process.Kill(); err != nil {
-			t.Fatal(err)
-		}
-		i.leave()
-		if a := receive(t, i.answers); a.status != 0 {
-			t.Errorf("the service that was killed answered %d %s", a.status, a.body)
-		}
-		_ = s.wait()
+		kill()
 		release()
 		s = start(t, "DATABASE_URL="+url)
 		if got := s.export(inNDJSON); got != "" {
