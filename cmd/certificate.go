@@ -87,7 +87,7 @@ func (c *certificate) load() (changed bool, err error) {
 	}
 	pair, err := tls.X509KeyPair([]byte(text.certificate), []byte(text.key))
 	if err != nil {
-		return true, fmt.Errorf("%s (%s) and %s (%s): %w", certKey, config.Variable(certKey), keyKey, config.Variable(keyKey), err)
+		return true, fmt.Errorf("%s and %s: %w", config.SettingOf(certKey), config.SettingOf(keyKey), err)
 	}
 	c.pair = &pair
 	return true, nil
@@ -97,7 +97,7 @@ func (c *certificate) load() (changed bool, err error) {
 func readPEM(key, path string) (string, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return "", fmt.Errorf("%s (%s): %w", key, config.Variable(key), withoutPath(err))
+		return "", fmt.Errorf("%s: %w", config.SettingOf(key), withoutPath(err))
 	}
 	return string(text), nil
 }
@@ -125,7 +125,7 @@ func onlyCertificate(path string) (*tls.Config, error) {
 		block, rest = pem.Decode(rest)
 	}
 	if block == nil {
-		return nil, fmt.Errorf("%s (%s): it has no certificate in PEM", key, config.Variable(key))
+		return nil, fmt.Errorf("%s: it has no certificate in PEM", config.SettingOf(key))
 	}
 	return &tls.Config{
 		MinVersion:         tls.VersionTLS12,

@@ -36,7 +36,7 @@ type client struct {
 func newClient(cfg *config.Config) (*client, error) {
 	c := &client{
 		token:       cfg.Client.Token,
-		tokenAdvice: fmt.Sprintf("it is the one that --token-file or client.token (%s) gives", config.Variable("client.token")),
+		tokenAdvice: fmt.Sprintf("it is the one that --token-file or %s gives", config.SettingOf("client.token")),
 	}
 	// A redirect would carry the token to where nobody has sent it. Connecting has
 	// a time limit, http.DefaultTransport's; moving many plants has none but the
@@ -46,7 +46,7 @@ func newClient(cfg *config.Config) (*client, error) {
 	base := cfg.Client.URL
 	if base == "" {
 		if cfg.Server.Port == 0 {
-			return nil, usageError(fmt.Errorf("client.url (%s) or --url must say where the service is", config.Variable("client.url")))
+			return nil, usageError(fmt.Errorf("%s or --url must say where the service is", config.SettingOf("client.url")))
 		}
 		base = localURL(cfg)
 		if cfg.Server.TLS() {
@@ -64,9 +64,9 @@ func newClient(cfg *config.Config) (*client, error) {
 		return nil, err // not after config has checked it
 	}
 	if c.token == "" {
-		c.tokenAdvice = fmt.Sprintf("it is the one in %s; --token-file or client.token (%s) gives another", devTokenFile, config.Variable("client.token"))
+		c.tokenAdvice = fmt.Sprintf("it is the one in %s; --token-file or %s gives another", devTokenFile, config.SettingOf("client.token"))
 		if c.token, err = devTokenFor(c.base.Hostname()); err != nil {
-			return nil, usageError(fmt.Errorf("client.token (%s) or --token-file must be given: %w", config.Variable("client.token"), err))
+			return nil, usageError(fmt.Errorf("%s or --token-file must be given: %w", config.SettingOf("client.token"), err))
 		}
 	}
 	return c, nil
@@ -128,8 +128,8 @@ func (c *client) send(ctx context.Context, method, path string, query url.Values
 			err = wrapped.Err // without the method and the URL
 		}
 		if ctx.Err() == nil && !connected.Load() {
-			return nil, fmt.Errorf("cannot connect to %s: %w: is the service running there? --url or client.url (%s) says where it is",
-				c.base, err, config.Variable("client.url"))
+			return nil, fmt.Errorf("cannot connect to %s: %w: is the service running there? --url or %s says where it is",
+				c.base, err, config.SettingOf("client.url"))
 		}
 		return nil, broken(ctx, err)
 	}
@@ -163,8 +163,8 @@ func (c *client) refusal(response *http.Response) error {
 	case status == http.StatusUnauthorized:
 		refused.advice = ": " + c.tokenAdvice
 	case status < 400:
-		refused.advice = fmt.Sprintf(" to %s, which is not followed: --url or client.url (%s) must name the service itself",
-			response.Header.Get("Location"), config.Variable("client.url"))
+		refused.advice = fmt.Sprintf(" to %s, which is not followed: --url or %s must name the service itself",
+			response.Header.Get("Location"), config.SettingOf("client.url"))
 	case refused.Code == 0, status == http.StatusNotFound:
 		refused.advice = fmt.Sprintf(": is %s a Plant Store?", c.base)
 	}

@@ -65,7 +65,7 @@ func openDatabase(ctx context.Context, cfg *config.Config, log *zap.Logger) (*da
 		Logger:         log,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("database.url (%s): %w", config.Variable("database.url"), err)
+		return nil, fmt.Errorf("%s: %w", config.SettingOf("database.url"), err)
 	}
 	return db, nil
 }
@@ -86,8 +86,8 @@ func prepareSchema(ctx context.Context, db *database.DB, migrate bool, log *zap.
 	}
 	for _, m := range all {
 		if m.AppliedAt.IsZero() {
-			return fmt.Errorf("the database lacks migration %s: run plantstore migrate up, or set database.migrate (%s) to true",
-				m.Name, config.Variable("database.migrate"))
+			return fmt.Errorf("the database lacks migration %s: run plantstore migrate up, or set %s to true",
+				m.Name, config.SettingOf("database.migrate"))
 		}
 	}
 	return nil

@@ -27,7 +27,7 @@ func serveDebug(address string, log *zap.Logger) (stop func() error, err error) 
 	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
-		return nil, fmt.Errorf("server.debug_address (%s): %w", config.Variable("server.debug_address"), err)
+		return nil, fmt.Errorf("%s: %w", config.SettingOf("server.debug_address"), err)
 	}
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
 	go func() {

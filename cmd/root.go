@@ -87,7 +87,7 @@ func newRoot(environ []string) *cobra.Command {
 		Short: "An authenticated HTTP API that stores plants",
 		Long: "An authenticated HTTP API that stores plants.\n\n" +
 			"Without a command, it serves. It is configured by flags, by the environment and by\n" +
-			config.DefaultFile + ", in this order of precedence; the README lists every setting.\n\n" +
+			config.DefaultFile + ", in this order of precedence; docs/configuration.md lists all settings.\n\n" +
 			exitStatuses,
 		Args:          cobra.NoArgs,
 		RunE:          serve.RunE,
@@ -120,23 +120,26 @@ type settings struct {
 // Secrets have none: anyone on the machine can read a command line.
 func (s *settings) register(flags *pflag.FlagSet) {
 	flags.StringVar(&s.file, "config", "", "configuration file (default "+config.DefaultFile+", if it exists)")
-	s.flags = make(map[string]*pflag.Flag)
-	for _, f := range []struct{ name, key, usage string }{
-		{"env", "env", "development or production"},
-		{"host", "server.host", "address to listen on"},
-		{"port", "server.port", "port to listen on"},
-		{"database-url", "database.url", "sqlite:PATH or postgres://…; one with a password belongs in the environment"},
-		{"log-level", "log.level", "debug, info, warn or error"},
-	} {
-		flags.String(f.name, "", fmt.Sprintf("%s [$%s]", f.usage, config.Variable(f.key)))
-		s.flags[f.key] = flags.Lookup(f.name)
-	}
 	s.clientFlags = pflag.NewFlagSet("client", pflag.ContinueOnError)
-	s.clientFlags.String("url", "", fmt.Sprintf("where the service is (default the one on this machine) [$%s]", config.Variable("client.url")))
-	s.clientFlags.Var(new(secretFile), "token-file", fmt.Sprintf("`FILE` that holds the bearer token (default %s, of a development service) [$%s_FILE]",
-		devTokenFile, config.Variable("client.token")))
-	s.flags["client.url"] = s.clientFlags.Lookup("url")
-	s.flags["client.token"] = s.clientFlags.Lookup("token-file")
+	s.flags = make(map[string]*pflag.Flag)
+	for _, f := range []struct {
+		set       *pflag.FlagSet
+		name, key string
+	}{
+		{flags, "env", "env"},
+		{flags, "host", "server.host"},
+		{flags, "port", "server.port"},
+		{flags, "database-url", "database.url"},
+		{flags, "log-level", "log.level"},
+		{s.clientFlags, "url", "client.url"},
+	} {
+		setting := config.SettingOf(f.key)
+		f.set.String(f.name, setting.Default, setting.Usage()+" [$"+setting.Variable()+"]")
+		s.flags[f.key] = f.set.Lookup(f.name)
+	}
+	token := config.SettingOf("client.token")
+	s.clientFlags.Var(new(secretFile), "token-file", "`FILE` with the "+token.Usage()+" [$"+token.Variable()+"_FILE]")
+	s.flags[token.Key] = s.clientFlags.Lookup("token-file")
 }
 
 // secretFile is a flag that names a file, and has what the file holds for its

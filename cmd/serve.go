@@ -140,7 +140,7 @@ func serve(ctx context.Context, cfg *config.Config, stdout, stderr io.Writer) (e
 func listen(cfg config.Server) (net.Listener, error) {
 	listener, err := net.Listen("tcp", net.JoinHostPort(cfg.Host, strconv.Itoa(cfg.Port)))
 	if err != nil {
-		return nil, fmt.Errorf("server.port (%s): %w", config.Variable("server.port"), err)
+		return nil, fmt.Errorf("%s: %w", config.SettingOf("server.port"), err)
 	}
 	return netutil.LimitListener(listener, cfg.MaxConnections), nil
 }
@@ -176,7 +176,7 @@ func newVerifier(ctx context.Context, cfg *config.Config, static []string, issue
 		if cfg.Auth.JWT.PublicKey == "" {
 			key = "auth.jwt.jwks_url"
 		}
-		return nil, usageError(fmt.Errorf("%s (%s): %w", key, config.Variable(key), err))
+		return nil, usageError(fmt.Errorf("%s: %w", config.SettingOf(key), err))
 	}
 	return middleware.AnyOf(append(verifiers, jwt)...), nil
 }

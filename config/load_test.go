@@ -4,7 +4,6 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -12,7 +11,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"plantstore/config"
-	"plantstore/configs"
 )
 
 // write makes a file of text and returns its path.
@@ -44,8 +42,11 @@ func TestDefaults(t *testing.T) {
 			MaxConnections: 10_000, TrustedProxies: []string{}, CORSOrigins: []string{},
 		},
 		Database: config.Database{
-			URL: "sqlite:data/plantstore.db", Migrate: true, MaxConnections: 16, Timeout: 3 * time.Second,
-			StartTimeout: 30 * time.Second, SlowQuery: 200 * time.Millisecond,
+			Connection: config.Connection{
+				URL: "sqlite:data/plantstore.db", MaxConnections: 16, Timeout: 3 * time.Second,
+				StartTimeout: 30 * time.Second, SlowQuery: 200 * time.Millisecond,
+			},
+			Migrate: true,
 		},
 		Writes: config.Writes{Flushers: 1, MaxBatch: 512, Queue: 4096},
 		Bulk:   config.Bulk{MaxBodyBytes: 1 << 30, Timeout: 15 * time.Minute},
@@ -62,183 +63,220 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// TestEveryFieldHasAKey holds the struct, the default file and the README's
-// table against each other.
-func TestEveryFieldHasAKey(t *testing.T) {
-	readme, err := os.ReadFile("../README.md")
+// TestDefaultFile checks that the file of the project sets every setting to its default.
+func TestDefaultFile(t *testing.T) {
+	got, err := config.Load(config.Sources{File: filepath.Join("..", config.DefaultFile)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	var keys []string
-	var walk func(reflect.Type, string)
-	walk = func(typ reflect.Type, prefix string) {
-		for field := range typ.Fields() {
-			key := prefix + field.Tag.Get("mapstructure")
-			if field.Type.Kind() == reflect.Struct {
-				walk(field.Type, key+".")
-			} else {
-				keys = append(keys, key)
-			}
-		}
+	if want := load(t); !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v\nwant %+v", got, want)
 	}
-	walk(reflect.TypeFor[config.Config](), "")
-	for _, key := range keys {
-		parts := strings.Split(key, ".")
-		var pattern strings.Builder
-		pattern.WriteString(`(?m)`)
-		for depth, group := range parts[:len(parts)-1] {
-			indent := strings.Repeat("  ", depth)
-			pattern.WriteString(`^` + indent + group + `:(?: # .+)?\n(?:` + indent + `  .*\n)*?`)
-		}
-		pattern.WriteString(`^` + strings.Repeat("  ", len(parts)-1) + parts[len(parts)-1] + `: (.+?) # .+$`)
-		line := regexp.MustCompile(pattern.String()).FindStringSubmatch(string(configs.Defaults))
-		if line == nil {
-			t.Errorf("%s has no line with a default and a comment in configs/config.yaml", key)
-			continue
-		}
-		row := regexp.MustCompile("(?m)^\\| `" + key + "` \\| `" + config.Variable(key) + "` \\| (.*?) \\|").FindStringSubmatch(string(readme))
-		shown := strings.NewReplacer(`""`, "", "[]", "").Replace(line[1])
-		if row == nil || strings.Trim(row[1], "`") != shown {
-			t.Errorf("the README's table has no row of %s with its variable and the default %s", key, line[1])
+}
+
+func TestSettingsAreDescribed(t *testing.T) {
+	for _, s := range config.Settings() {
+		if s.Description == "" || strings.HasSuffix(s.Key, ".") {
+			t.Errorf("%s has no key or no description", s)
 		}
 	}
 }
 
 func TestPrecedence(t *testing.T) {
-	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
-	flags.String("port", "", "")
 	file := write(t, "server:\n  port: 1001\n  host: file\n  read_timeout: 1s\n")
-	src := config.Sources{
-		Flags:   map[string]*pflag.Flag{"server.port": flags.Lookup("port")},
-		Environ: []string{"PORT=1002", "PLANTSTORE_SERVER_HOST=environment", config.FileVariable + "=" + file},
+	missing := config.FileVariable + "=/does/not/exist"
+	for _, test := range []struct {
+		name    string
+		environ []string
+		file    string
+		flag    string
+		port    int
+		host    string
+	}{
+		{name: "the file overrides the default", file: file, port: 1001, host: "file"},
+		{name: "a variable names the file", environ: []string{config.FileVariable + "=" + file}, port: 1001, host: "file"},
+		{name: "a flag names the file", environ: []string{missing}, file: file, port: 1001, host: "file"},
+		{name: "the environment overrides the file", environ: []string{"PORT=1002"}, file: file, port: 1002, host: "file"},
+		{name: "a flag overrides the environment", environ: []string{"PORT=1002"}, file: file, flag: "1003", port: 1003, host: "file"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+			flags.String("port", "8080", "")
+			if test.flag != "" {
+				if err := flags.Set("port", test.flag); err != nil {
+					t.Fatal(err)
+				}
+			}
+			c, err := config.Load(config.Sources{
+				Flags: map[string]*pflag.Flag{"server.port": flags.Lookup("port")}, Environ: test.environ, File: test.file,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if c.Server.Port != test.port || c.Server.Host != test.host || c.Server.ReadTimeout != time.Second || c.Server.IdleTimeout != time.Minute {
+				t.Errorf("%+v", c.Server)
+			}
+		})
 	}
-	check := func(what string, port int) {
-		t.Helper()
-		c, err := config.Load(src)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if c.Server.Port != port || c.Server.Host != "environment" || c.Server.ReadTimeout != time.Second || c.Server.IdleTimeout != time.Minute {
-			t.Errorf("%s: %+v", what, c.Server)
-		}
-	}
-	check("the environment beats the file, which beats the default", 1002)
-	if err := flags.Set("port", "1003"); err != nil {
-		t.Fatal(err)
-	}
-	check("a flag beats the environment", 1003)
-	src.File, src.Environ[2] = file, config.FileVariable+"=/does/not/exist"
-	check("a named file beats the one in the environment", 1003)
 }
 
 func TestEnvironment(t *testing.T) {
-	secret := write(t, "postgres://u:p@h/d\n")
-	c := load(t, "DATABASE_URL_FILE="+secret, "PLANTSTORE_AUTH_TOKENS=one, two,,three=", "PORT=",
-		"PLANTSTORE_DATABASE_MIGRATE=false", "PLANTSTORE_DATABASE_SLOW_QUERY=0s", "UNRELATED=1",
-		"PLANTSTORE_SERVER_TRUSTED_PROXIES=10.0.0.1,fd00::/8", "PLANTSTORE_SERVER_CORS_ORIGINS=https://a.example, http://localhost:3000,http://[::1]:8081,",
-		// What Kubernetes sets for a service named plantstore.
-		"PLANTSTORE_SERVICE_HOST=10.0.0.1", "PLANTSTORE_SERVICE_PORT=80", "PLANTSTORE_SERVICE_PORT_HTTP=80", "PLANTSTORE_PORT=tcp://10.0.0.1:80",
-		"PLANTSTORE_PORT_80_TCP=tcp://10.0.0.1:80", "PLANTSTORE_PORT_80_TCP_ADDR=10.0.0.1")
-	if c.Database.URL != "postgres://u:p@h/d" {
-		t.Errorf("from a file: %q", c.Database.URL)
-	}
-	if !reflect.DeepEqual(c.Auth.Tokens, []string{"one", "two", "three="}) {
-		t.Errorf("tokens %q", c.Auth.Tokens)
-	}
-	if !reflect.DeepEqual(c.Server.TrustedProxies, []string{"10.0.0.1", "fd00::/8"}) ||
-		!reflect.DeepEqual(c.Server.CORSOrigins, []string{"https://a.example", "http://localhost:3000", "http://[::1]:8081"}) {
-		t.Errorf("proxies %q, origins %q", c.Server.TrustedProxies, c.Server.CORSOrigins)
-	}
-	if c.Server.Port != 8080 || c.Database.Migrate || c.Database.SlowQuery != 0 {
-		t.Errorf("%+v", c)
-	}
-}
-
-func TestRefusals(t *testing.T) {
-	const secret = "canary-9182"
+	c := load(t, "DATABASE_URL_FILE="+write(t, "postgres://u:p@h/d\n"), "PLANTSTORE_AUTH_TOKENS=one, two,,three=", "PORT=", "UNRELATED=1",
+		"PLANTSTORE_DATABASE_MIGRATE=false", "PLANTSTORE_DATABASE_SLOW_QUERY=0s", "PLANTSTORE_LIMITS_REQUESTS_PER_SECOND=010",
+		"PLANTSTORE_SERVER_TRUSTED_PROXIES=10.0.0.1,fd00::/8", "PLANTSTORE_SERVER_CORS_ORIGINS=https://a.example, http://localhost:3000,http://[::1]:8081,")
 	for _, test := range []struct {
-		what  string
-		file  string
-		env   string
-		names string
+		name      string
+		got, want any
 	}{
-		{"an unknown key", "server:\n  prot: 1\n", "", `"server.prot"`},
-		{"an unknown group", "sever:\n  port: 1\n", "", `"sever.port"`},
-		{"a value for a group", "server: 5\n", "", `"server"`},
-		{"a group for a value", "server:\n  port:\n    number: 5\n", "", `"server.port.number"`},
-		{"a text for an integer", "server:\n  port: " + secret + "\n", "", "server.port (PORT) must be an integer"},
-		{"a fraction for an integer", "server:\n  port: 80.5\n", "", "server.port (PORT) must be an integer"},
-		{"an empty text for an integer", "server:\n  port: \"\"\n", "", "server.port (PORT) must be an integer"},
-		{"a boolean for an integer", "server:\n  port: true\n", "", "server.port (PORT) must be an integer"},
-		{"an integer for a duration", "server:\n  read_timeout: 5\n", "", "server.read_timeout (PLANTSTORE_SERVER_READ_TIMEOUT) must be a duration"},
-		{"an integer for a boolean", "database:\n  migrate: 1\n", "", "database.migrate (PLANTSTORE_DATABASE_MIGRATE) must be true or false"},
-		{"a list for a text", "log:\n  level: [info]\n", "", "log.level (PLANTSTORE_LOG_LEVEL) must be a text"},
-		{"an integer for a token", "auth:\n  tokens: [12345]\n", "", "auth.tokens"},
-		{"no YAML", "server: [" + secret, "", "line 1"},
-		{"a key given twice", "env: production\nenv: " + secret + "\n", "", "line 2"},
-		{"a long port", "", "PORT=99999999999999999999", "server.port (PORT)"},
-		{"no time at all", "", "PLANTSTORE_DATABASE_TIMEOUT=0s", "database.timeout (PLANTSTORE_DATABASE_TIMEOUT)"},
-		{"a negative delay", "", "PLANTSTORE_SERVER_SHUTDOWN_DELAY=-1s", "server.shutdown_delay"},
-		{"a certificate without a key", "", "PLANTSTORE_SERVER_TLS_CERTIFICATE=" + secret, "server.tls_key (PLANTSTORE_SERVER_TLS_KEY) must be set"},
-		{"a key without a certificate", "", "PLANTSTORE_SERVER_TLS_KEY=" + secret, "server.tls_certificate (PLANTSTORE_SERVER_TLS_CERTIFICATE) must be set"},
-		{"a key in place of its path", "", "PLANTSTORE_SERVER_TLS_KEY_FILE=" + write(t, "-----BEGIN PRIVATE KEY-----\n"+secret+"\n-----END PRIVATE KEY-----\n"), "server.tls_key"},
-		{"every origin", "", "PLANTSTORE_SERVER_CORS_ORIGINS=https://a.example,*", "server.cors_origins (PLANTSTORE_SERVER_CORS_ORIGINS) must name each origin"},
-		{"no origin", "", "PLANTSTORE_SERVER_CORS_ORIGINS=" + secret, "server.cors_origins (PLANTSTORE_SERVER_CORS_ORIGINS)"},
-		{"an origin with a path", "", "PLANTSTORE_SERVER_CORS_ORIGINS=https://" + secret + "/", "server.cors_origins"},
-		{"an origin in capitals", "", "PLANTSTORE_SERVER_CORS_ORIGINS=https://A.example", "server.cors_origins"},
-		{"an origin with its scheme's port", "", "PLANTSTORE_SERVER_CORS_ORIGINS=https://a.example:443", "server.cors_origins"},
-		{"an origin of a file", "", "PLANTSTORE_SERVER_CORS_ORIGINS=null", "server.cors_origins"},
-		{"an origin with a user", "", "PLANTSTORE_SERVER_CORS_ORIGINS=https://" + secret + "@a.example", "server.cors_origins"},
-		{"no connections of clients", "", "PLANTSTORE_SERVER_MAX_CONNECTIONS=0", "server.max_connections (PLANTSTORE_SERVER_MAX_CONNECTIONS)"},
-		{"no address of a proxy", "", "PLANTSTORE_SERVER_TRUSTED_PROXIES=10.0.0.1," + secret, "server.trusted_proxies (PLANTSTORE_SERVER_TRUSTED_PROXIES)"},
-		{"every address as a proxy's", "", "PLANTSTORE_SERVER_TRUSTED_PROXIES=0.0.0.0/0", "server.trusted_proxies"},
-		{"every IPv6 address as a proxy's", "server:\n  trusted_proxies: [\"::/0\"]\n", "", "server.trusted_proxies"},
-		{"no connections", "", "PLANTSTORE_DATABASE_MAX_CONNECTIONS=0", "database.max_connections"},
-		{"an unknown level", "", "PLANTSTORE_LOG_LEVEL=" + secret, "log.level (PLANTSTORE_LOG_LEVEL) must be debug, info, warn or error"},
-		{"an unknown variable", "", "PLANTSTORE_SERVER_PORT=" + secret, "PLANTSTORE_SERVER_PORT"},
-		{"a missing secret", "", "DATABASE_URL_FILE=/does/not/exist", "DATABASE_URL_FILE"},
-		{"no URL of a service", "", "PLANTSTORE_CLIENT_URL=" + secret, "client.url (PLANTSTORE_CLIENT_URL) must be http:// or https://"},
-		{"a password in a URL", "", "PLANTSTORE_CLIENT_URL=https://u:" + secret + "@h", "client.url"},
-		{"a query in a URL", "", "PLANTSTORE_CLIENT_URL=https://h?token=" + secret, "client.url"},
-		{"two tokens of a client", "", "PLANTSTORE_CLIENT_TOKEN=one," + secret, "client.token (PLANTSTORE_CLIENT_TOKEN)"},
-		{"an issuer alone", "", "PLANTSTORE_AUTH_JWT_ISSUER=" + secret, "auth.jwt.audience (PLANTSTORE_AUTH_JWT_AUDIENCE) must be set"},
-		{"an audience alone", "", "PLANTSTORE_AUTH_JWT_AUDIENCE=" + secret, "auth.jwt.issuer (PLANTSTORE_AUTH_JWT_ISSUER) must be set"},
-		{"an issuer without keys", "auth:\n  jwt:\n    issuer: a\n    audience: b\n", "", "auth.jwt.jwks_url (PLANTSTORE_AUTH_JWT_JWKS_URL) must be set"},
-		{"two sources of keys", "auth:\n  jwt:\n    issuer: a\n    audience: b\n    jwks_url: https://h/k\n    public_key: " + secret, "", "not both"},
-		{"keys that anybody can swap", "auth:\n  jwt:\n    issuer: a\n    audience: b\n    jwks_url: http://" + secret, "", "auth.jwt.jwks_url"},
-		{"no signature", "auth:\n  jwt:\n    algorithms: [RS256, none]\n", "", "auth.jwt.algorithms (PLANTSTORE_AUTH_JWT_ALGORITHMS) must have only RS256,"},
-		{"a secret key", "", "PLANTSTORE_AUTH_JWT_ALGORITHMS=HS256", "auth.jwt.algorithms"},
-		{"an hour of leeway", "", "PLANTSTORE_AUTH_JWT_LEEWAY=1h", "auth.jwt.leeway (PLANTSTORE_AUTH_JWT_LEEWAY) must be from 0s to 5m"},
-		{"a burst without a rate", "", "PLANTSTORE_LIMITS_BURST=5", "limits.burst (PLANTSTORE_LIMITS_BURST) must be set only where"},
-		{"fewer connections than are needed", "", "PLANTSTORE_WRITES_FLUSHERS=13", "database.max_connections"},
-		{"an origin with a wildcard", "", "PLANTSTORE_SERVER_CORS_ORIGINS=https://*.example.org", "server.cors_origins"},
-		{"an origin that browsers spell otherwise", "", "PLANTSTORE_SERVER_CORS_ORIGINS=https://münchen.example", "server.cors_origins"},
-		{"half of all addresses as proxies", "", "PLANTSTORE_SERVER_TRUSTED_PROXIES=128.0.0.0/1", "server.trusted_proxies"},
-		{"a negative rate", "", "PLANTSTORE_LIMITS_REQUESTS_PER_SECOND=-1", "limits.requests_per_second"},
-		{"a database without a name", "", "DATABASE_URL=sqlite:", "database.url"},
+		{"text from a file, without its newline", c.Database.URL, "postgres://u:p@h/d"},
+		{"a list, without empty elements", c.Auth.Tokens, []string{"one", "two", "three="}},
+		{"addresses", c.Server.TrustedProxies, []string{"10.0.0.1", "fd00::/8"}},
+		{"origins", c.Server.CORSOrigins, []string{"https://a.example", "http://localhost:3000", "http://[::1]:8081"}},
+		{"an empty variable", c.Server.Port, 8080},
+		{"a boolean", c.Database.Migrate, false},
+		{"a duration", c.Database.SlowQuery, time.Duration(0)},
+		{"an integer is decimal", c.Limits.RequestsPerSecond, 10},
+		{"the burst of a rate", c.Limits.Burst, 10},
 	} {
-		_, err := config.Load(config.Sources{Environ: []string{test.env}, File: write(t, test.file)})
-		if err == nil || !strings.Contains(err.Error(), test.names) {
-			t.Errorf("%s: got %v, want a word about %s", test.what, err, test.names)
-		} else if strings.Contains(err.Error(), secret) || strings.Contains(err.Error(), "\n") {
-			t.Errorf("%s: %v repeats the value, or has more than a line", test.what, err)
-		}
-	}
-	_, err := config.Load(config.Sources{Environ: []string{"DATABASE_URL=sqlite:a.db", "DATABASE_URL_FILE=" + write(t, "sqlite:b.db")}})
-	if err == nil || !strings.Contains(err.Error(), "DATABASE_URL_FILE") {
-		t.Errorf("a value and a file: %v", err)
+		t.Run(test.name, func(t *testing.T) {
+			if !reflect.DeepEqual(test.got, test.want) {
+				t.Errorf("got %v, want %v", test.got, test.want)
+			}
+		})
 	}
 }
 
-func TestProductionNeedsADatabaseNamed(t *testing.T) {
-	const production, theDefault = "PLANTSTORE_ENV=production", "sqlite:data/plantstore.db"
-	if _, err := config.Load(config.Sources{Environ: []string{production}}); err == nil {
-		t.Error("production starts without a database named")
+// TestKubernetesVariables loads what Kubernetes sets in each pod for services named
+// plantstore and plantstore-….
+func TestKubernetesVariables(t *testing.T) {
+	for _, service := range []string{"PLANTSTORE", "PLANTSTORE_DB", "PLANTSTORE_SERVER", "PLANTSTORE_SEARCH_V2"} {
+		t.Run(service, func(t *testing.T) {
+			var environ []string
+			for _, rest := range []string{
+				"SERVICE_HOST=10.0.0.1", "SERVICE_PORT=80", "SERVICE_PORT_HTTP=80", "PORT=tcp://10.0.0.1:80", "PORT_80_TCP=tcp://10.0.0.1:80",
+				"PORT_80_TCP_PROTO=tcp", "PORT_80_TCP_PORT=80", "PORT_80_TCP_ADDR=10.0.0.1", "PORT_53_UDP=udp://10.0.0.1:53",
+			} {
+				environ = append(environ, service+"_"+rest)
+			}
+			load(t, environ...)
+		})
 	}
-	// The default is a choice, too, where someone has made it.
-	load(t, production, "DATABASE_URL="+theDefault)
-	load(t, production, "DATABASE_URL_FILE="+write(t, theDefault))
-	if _, err := config.Load(config.Sources{Environ: []string{production}, File: write(t, "database:\n  url: sqlite:plants.db\n")}); err != nil {
-		t.Error(err)
+}
+
+func TestInvalid(t *testing.T) {
+	const secret = "canary-9182"
+	const jwt = "auth:\n  jwt:\n    issuer: a\n    audience: b\n"
+	for _, test := range []struct {
+		name string
+		file string
+		env  string
+		want string
+	}{
+		{name: "unknown key", file: "server:\n  prot: 1\n", want: `unknown key "server.prot"`},
+		{name: "unknown section", file: "sever:\n  port: 1\n", want: `unknown key "sever.port"`},
+		{name: "value for a section", file: "server: 5\n", want: `unknown key "server"`},
+		{name: "section for a value", file: "server:\n  port:\n    number: 5\n", want: `unknown key "server.port.number"`},
+		{name: "text for an integer", file: "server:\n  port: " + secret + "\n", want: "server.port (PORT) must be a decimal integer, from 0 to 65535"},
+		{name: "fraction for an integer", file: "server:\n  port: 80.5\n", want: "server.port (PORT) must be a decimal integer"},
+		{name: "empty text for an integer", file: "server:\n  port: \"\"\n", want: "server.port (PORT) must be a decimal integer"},
+		{name: "boolean for an integer", file: "server:\n  port: true\n", want: "server.port (PORT) must be a decimal integer"},
+		{name: "unsigned integer", file: "bulk:\n  max_body_bytes: 18446744073709551615\n", want: "bulk.max_body_bytes (PLANTSTORE_BULK_MAX_BODY_BYTES) must be"},
+		{name: "integer for a duration", file: "server:\n  read_timeout: 5\n", want: "server.read_timeout (PLANTSTORE_SERVER_READ_TIMEOUT) must be a duration"},
+		{name: "integer for a boolean", file: "database:\n  migrate: 1\n", want: "database.migrate (PLANTSTORE_DATABASE_MIGRATE) must be true or false"},
+		{name: "list for a string", file: "client:\n  url: [info]\n", want: "client.url (PLANTSTORE_CLIENT_URL) must be a string"},
+		{name: "list for one of several", file: "log:\n  level: [info]\n", want: "log.level (PLANTSTORE_LOG_LEVEL) must be debug, info, warn or error"},
+		{name: "integer for a token", file: "auth:\n  tokens: [12345]\n", want: "auth.tokens (PLANTSTORE_AUTH_TOKENS) must be a list, comma-separated in the environment"},
+		{name: "invalid YAML", file: "server: [" + secret, want: "line 1"},
+		{name: "repeated key", file: "env: production\nenv: " + secret + "\n", want: "line 2"},
+		{name: "long port", env: "PORT=99999999999999999999", want: "server.port (PORT)"},
+		{name: "hexadecimal port", env: "PORT=0x50", want: "server.port (PORT) must be a decimal integer"},
+		{name: "huge queue", env: "PLANTSTORE_WRITES_QUEUE=9999999999999", want: "writes.queue (PLANTSTORE_WRITES_QUEUE) must be a decimal integer, from 1 to 1000000"},
+		{name: "zero timeout", env: "PLANTSTORE_DATABASE_TIMEOUT=0s", want: "database.timeout (PLANTSTORE_DATABASE_TIMEOUT)"},
+		{name: "negative delay", env: "PLANTSTORE_SERVER_SHUTDOWN_DELAY=-1s", want: "server.shutdown_delay (PLANTSTORE_SERVER_SHUTDOWN_DELAY) must be a duration such as 500ms, 5s or 2m, at least 0s"},
+		{name: "negative rate", env: "PLANTSTORE_LIMITS_REQUESTS_PER_SECOND=-1", want: "limits.requests_per_second"},
+		{name: "unknown level", env: "PLANTSTORE_LOG_LEVEL=" + secret, want: "log.level (PLANTSTORE_LOG_LEVEL) must be debug, info, warn or error"},
+		{name: "unknown variable", env: "PLANTSTORE_SERVER_PORT=" + secret, want: "unknown environment variable PLANTSTORE_SERVER_PORT"},
+		{name: "variable like that of a Kubernetes service", env: "PLANTSTORE_PORT=8080", want: "unknown environment variable PLANTSTORE_PORT"},
+		{name: "missing secret", env: "DATABASE_URL_FILE=/does/not/" + secret, want: "DATABASE_URL_FILE: no such file"},
+		{name: "no connections of clients", env: "PLANTSTORE_SERVER_MAX_CONNECTIONS=0", want: "server.max_connections (PLANTSTORE_SERVER_MAX_CONNECTIONS)"},
+		{name: "debug address without a port", env: "PLANTSTORE_SERVER_DEBUG_ADDRESS=" + secret, want: "server.debug_address (PLANTSTORE_SERVER_DEBUG_ADDRESS)"},
+
+		{name: "certificate without a key", env: "PLANTSTORE_SERVER_TLS_CERTIFICATE=" + secret, want: "server.tls_key (PLANTSTORE_SERVER_TLS_KEY) is required"},
+		{name: "key without a certificate", env: "PLANTSTORE_SERVER_TLS_KEY=" + secret, want: "server.tls_certificate (PLANTSTORE_SERVER_TLS_CERTIFICATE) is required"},
+		{name: "key instead of its path", env: "PLANTSTORE_SERVER_TLS_KEY_FILE=" + write(t, "-----BEGIN PRIVATE KEY-----\n"+secret+"\n-----END PRIVATE KEY-----\n"), want: "server.tls_key"},
+
+		{name: "every origin", env: "PLANTSTORE_SERVER_CORS_ORIGINS=https://a.example,*", want: "server.cors_origins (PLANTSTORE_SERVER_CORS_ORIGINS) must name each origin"},
+		{name: "no origin", env: "PLANTSTORE_SERVER_CORS_ORIGINS=" + secret, want: "server.cors_origins (PLANTSTORE_SERVER_CORS_ORIGINS)"},
+		{name: "origin with a path", env: "PLANTSTORE_SERVER_CORS_ORIGINS=https://" + secret + "/", want: "server.cors_origins"},
+		{name: "origin in upper case", env: "PLANTSTORE_SERVER_CORS_ORIGINS=https://A.example", want: "server.cors_origins"},
+		{name: "origin with the default port", env: "PLANTSTORE_SERVER_CORS_ORIGINS=https://a.example:443", want: "server.cors_origins"},
+		{name: "origin of a file", env: "PLANTSTORE_SERVER_CORS_ORIGINS=null", want: "server.cors_origins"},
+		{name: "origin with a user", env: "PLANTSTORE_SERVER_CORS_ORIGINS=https://" + secret + "@a.example", want: "server.cors_origins"},
+		{name: "origin with a wildcard", env: "PLANTSTORE_SERVER_CORS_ORIGINS=https://*.example.org", want: "server.cors_origins"},
+		{name: "origin not in ASCII", env: "PLANTSTORE_SERVER_CORS_ORIGINS=https://münchen.example", want: "server.cors_origins"},
+
+		{name: "no address of a proxy", env: "PLANTSTORE_SERVER_TRUSTED_PROXIES=10.0.0.1," + secret, want: "server.trusted_proxies (PLANTSTORE_SERVER_TRUSTED_PROXIES)"},
+		{name: "all addresses as proxies", env: "PLANTSTORE_SERVER_TRUSTED_PROXIES=0.0.0.0/0", want: "server.trusted_proxies"},
+		{name: "half of all addresses as proxies", env: "PLANTSTORE_SERVER_TRUSTED_PROXIES=128.0.0.0/1", want: "server.trusted_proxies"},
+		{name: "all IPv6 addresses as proxies", file: "server:\n  trusted_proxies: [\"::/0\"]\n", want: "server.trusted_proxies"},
+
+		{name: "no connections", env: "PLANTSTORE_DATABASE_MAX_CONNECTIONS=0", want: "database.max_connections"},
+		{name: "too few connections", env: "PLANTSTORE_WRITES_FLUSHERS=13", want: "database.max_connections"},
+		{name: "database without a name", env: "DATABASE_URL=sqlite:", want: "database.url"},
+
+		{name: "no URL of a service", env: "PLANTSTORE_CLIENT_URL=" + secret, want: "client.url (PLANTSTORE_CLIENT_URL) must be http:// or https://"},
+		{name: "password in a URL", env: "PLANTSTORE_CLIENT_URL=https://u:" + secret + "@h", want: "client.url"},
+		{name: "query in a URL", env: "PLANTSTORE_CLIENT_URL=https://h?token=" + secret, want: "client.url"},
+		{name: "two tokens of a client", env: "PLANTSTORE_CLIENT_TOKEN=one," + secret, want: "client.token (PLANTSTORE_CLIENT_TOKEN)"},
+
+		{name: "issuer alone", env: "PLANTSTORE_AUTH_JWT_ISSUER=" + secret, want: "auth.jwt.audience (PLANTSTORE_AUTH_JWT_AUDIENCE) is required"},
+		{name: "audience alone", env: "PLANTSTORE_AUTH_JWT_AUDIENCE=" + secret, want: "auth.jwt.issuer (PLANTSTORE_AUTH_JWT_ISSUER) is required"},
+		{name: "issuer without keys", file: jwt, want: "auth.jwt.jwks_url (PLANTSTORE_AUTH_JWT_JWKS_URL) or auth.jwt.public_key is required"},
+		{name: "two sources of keys", file: jwt + "    jwks_url: https://h/k\n    public_key: " + secret, want: "not both"},
+		{name: "keys over plain HTTP", file: jwt + "    jwks_url: http://" + secret, want: "auth.jwt.jwks_url"},
+		{name: "no signature", file: "auth:\n  jwt:\n    algorithms: [RS256, none]\n", want: "auth.jwt.algorithms (PLANTSTORE_AUTH_JWT_ALGORITHMS) must be a list, comma-separated in the environment, of RS256,"},
+		{name: "no algorithms", file: "auth:\n  jwt:\n    algorithms: []\n", want: "auth.jwt.algorithms"},
+		{name: "algorithm with a shared secret", env: "PLANTSTORE_AUTH_JWT_ALGORITHMS=HS256", want: "auth.jwt.algorithms"},
+		{name: "leeway of an hour", env: "PLANTSTORE_AUTH_JWT_LEEWAY=1h", want: "auth.jwt.leeway (PLANTSTORE_AUTH_JWT_LEEWAY) must be a duration such as 500ms, 5s or 2m, from 0s to 5m"},
+		{name: "burst without a rate", env: "PLANTSTORE_LIMITS_BURST=5", want: "limits.burst (PLANTSTORE_LIMITS_BURST) requires limits.requests_per_second"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			_, err := config.Load(config.Sources{Environ: []string{test.env}, File: write(t, test.file)})
+			if err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Fatalf("got %v, want %s", err, test.want)
+			}
+			if strings.Contains(err.Error(), secret) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("%v has the value, or more than one line", err)
+			}
+		})
+	}
+	t.Run("a value and a file", func(t *testing.T) {
+		_, err := config.Load(config.Sources{Environ: []string{"DATABASE_URL=sqlite:a.db", "DATABASE_URL_FILE=" + write(t, "sqlite:b.db")}})
+		if err == nil || !strings.Contains(err.Error(), "DATABASE_URL_FILE") {
+			t.Error(err)
+		}
+	})
+}
+
+func TestProductionRequiresADatabase(t *testing.T) {
+	const production, defaultURL = "PLANTSTORE_ENV=production", "sqlite:data/plantstore.db"
+	for _, test := range []struct {
+		name    string
+		environ []string
+		file    string
+		valid   bool
+	}{
+		{name: "none"},
+		{name: "the default, in the file", file: "database:\n  url: " + defaultURL + "\n"},
+		{name: "another, in the file", file: "database:\n  url: sqlite:plants.db\n", valid: true},
+		{name: "the default, chosen by a variable", environ: []string{"DATABASE_URL=" + defaultURL}, valid: true},
+		{name: "the default, in a file of a variable", environ: []string{"DATABASE_URL_FILE=" + write(t, defaultURL)}, valid: true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			_, err := config.Load(config.Sources{Environ: append(test.environ, production), File: write(t, test.file)})
+			if (err == nil) != test.valid {
+				t.Error(err)
+			}
+		})
 	}
 }

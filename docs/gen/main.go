@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -20,7 +21,7 @@ import (
 )
 
 func main() {
-	if err := run("docs/openapi.json"); err != nil {
+	if err := errors.Join(run("docs/openapi.json"), writeConfiguration()); err != nil {
 		fmt.Fprintln(os.Stderr, "docs/gen:", err)
 		os.Exit(1)
 	}
