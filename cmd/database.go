@@ -13,13 +13,13 @@ import (
 	"plantstore/database"
 )
 
-// databaseCommand is a command that works on the database itself.
+// databaseCommand is a command that works directly on the database.
 type databaseCommand struct {
 	name, short string
 	action      func(context.Context, *database.DB, io.Writer) error
 }
 
-// newDatabaseCommands returns the command name, which has commands below it.
+// newDatabaseCommands returns a command with subcommands.
 func newDatabaseCommands(s *settings, name, short string, commands ...databaseCommand) *cobra.Command {
 	parent := &cobra.Command{
 		Use:   name,
@@ -32,27 +32,29 @@ func newDatabaseCommands(s *settings, name, short string, commands ...databaseCo
 			Use:   c.name,
 			Short: c.short,
 			Args:  cobra.NoArgs,
-			RunE:  func(cmd *cobra.Command, _ []string) error { return withDatabase(cmd, s, c.action) },
+			RunE: func(cmd *cobra.Command, _ []string) error {
+				return withDatabase(cmd, s, func(db *database.DB, _ *config.Config, _ *zap.Logger) error {
+					return c.action(cmd.Context(), db, cmd.OutOrStdout())
+				})
+			},
 		})
 	}
 	return parent
 }
 
-func withDatabase(cmd *cobra.Command, s *settings, action func(context.Context, *database.DB, io.Writer) error) (err error) {
+// withDatabase calls action with the configured database.
+func withDatabase(cmd *cobra.Command, s *settings, action func(*database.DB, *config.Config, *zap.Logger) error) (err error) {
 	cfg, err := s.load()
 	if err != nil {
 		return err
 	}
-	return withDatabaseOf(cmd, cfg, newLogger(cfg, cmd.ErrOrStderr()), action)
-}
-
-func withDatabaseOf(cmd *cobra.Command, cfg *config.Config, log *zap.Logger, action func(context.Context, *database.DB, io.Writer) error) (err error) {
+	log := newLogger(cfg, cmd.ErrOrStderr())
 	db, err := openDatabase(cmd.Context(), cfg, log)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	return action(cmd.Context(), db, cmd.OutOrStdout())
+	return action(db, cfg, log)
 }
 
 func openDatabase(ctx context.Context, cfg *config.Config, log *zap.Logger) (*database.DB, error) {
@@ -70,8 +72,8 @@ func openDatabase(ctx context.Context, cfg *config.Config, log *zap.Logger) (*da
 	return db, nil
 }
 
-// prepareSchema brings the schema up to date, or, where that is turned off,
-// makes sure that it is.
+// prepareSchema applies pending migrations, or returns an error for them if
+// database.migrate is false.
 func prepareSchema(ctx context.Context, db *database.DB, migrate bool, log *zap.Logger) error {
 	if migrate {
 		applied, err := db.Migrate(ctx)
@@ -86,7 +88,7 @@ func prepareSchema(ctx context.Context, db *database.DB, migrate bool, log *zap.
 	}
 	for _, m := range all {
 		if m.AppliedAt.IsZero() {
-			return fmt.Errorf("the database lacks migration %s: run plantstore migrate up, or set %s to true",
+			return fmt.Errorf("migration %s is not applied: run plantstore migrate up, or set %s to true",
 				m.Name, config.SettingOf("database.migrate"))
 		}
 	}

@@ -13,15 +13,14 @@ import (
 	"plantstore/config"
 )
 
-// serveDebug serves the profiles of net/http/pprof at address, beside the API and
-// not on its port, until the returned function is called. An empty address serves
-// nothing.
+// serveDebug serves the profiles of net/http/pprof at address, apart from the API,
+// until stop is called. If address is empty, it does nothing.
 func serveDebug(address string, log *zap.Logger) (stop func() error, err error) {
 	if address == "" {
 		return func() error { return nil }, nil
 	}
 	mux := http.NewServeMux()
-	mux.HandleFunc("/debug/pprof/", pprof.Index) // the named profiles, too
+	mux.HandleFunc("/debug/pprof/", pprof.Index) // includes the named profiles
 	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
 	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)

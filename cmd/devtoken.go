@@ -4,7 +4,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -13,86 +12,53 @@ import (
 	"plantstore/config"
 )
 
-// devTokenFile keeps the token of a development server that was given none.
+// devTokenFile stores the token of a development server without configured tokens.
 const devTokenFile = "data/dev-token"
 
-// tokensOf returns the static tokens that cfg names. A development server without
-// any makes one for itself, which is returned apart as well.
-func tokensOf(cfg *config.Config) (tokens []string, devToken string, err error) {
-	if len(cfg.Auth.Tokens) > 0 || cfg.Env == config.Production {
-		return cfg.Auth.Tokens, "", nil
-	}
-	devToken, err = ensureDevToken(devTokenFile)
-	if err != nil {
-		return nil, "", fmt.Errorf("the development token: %w", err)
-	}
-	return []string{devToken}, devToken, nil
-}
-
-// ensureDevToken returns the token in the file path, which it makes where there
-// is none.
-func ensureDevToken(path string) (string, error) {
-	token, err := readDevToken(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		if err := createDevToken(path); err != nil {
-			return "", err
+// ensureDevToken returns the development token, which it creates if it does not exist.
+func ensureDevToken() (token string, err error) {
+	if token, err = readDevToken(); errors.Is(err, fs.ErrNotExist) {
+		if err = createDevToken(); err == nil {
+			token, err = readDevToken()
 		}
-		return readDevToken(path)
 	}
-	return token, err
+	if err != nil {
+		return "", fmt.Errorf("development token: %w", err)
+	}
+	return token, nil
 }
 
-// readDevToken returns the token in the file path.
-func readDevToken(path string) (string, error) {
-	text, err := os.ReadFile(path)
+func readDevToken() (string, error) {
+	text, err := os.ReadFile(devTokenFile)
 	if err != nil {
 		return "", err
 	}
 	token := strings.TrimSpace(string(text))
 	if len(token) < config.MinTokenLength {
-		return "", fmt.Errorf("%s holds no token of %d characters or more: remove the file, and the next start makes a new one",
-			path, config.MinTokenLength)
+		return "", fmt.Errorf("%s does not contain a token of at least %d characters: remove the file, and the service creates a new one",
+			devTokenFile, config.MinTokenLength)
 	}
 	return token, nil
 }
 
-// createDevToken writes a new token to the file path, which only its owner may
-// read. The file appears whole, and the first of several processes wins.
-func createDevToken(path string) (err error) {
-	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
+// createDevToken writes a new token to devTokenFile, readable by its owner only. The
+// file appears with its content, and the first of several processes wins.
+func createDevToken() (err error) {
+	if err := os.MkdirAll(filepath.Dir(devTokenFile), 0o750); err != nil {
 		return err
 	}
-	file, err := os.CreateTemp(filepath.Dir(path), "dev-token-*")
+	file, err := os.CreateTemp(filepath.Dir(devTokenFile), "dev-token-*")
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.Remove(file.Name())) }()
-	// Two texts of 130 random bits each.
+	// rand.Text has 130 random bits.
 	_, err = fmt.Fprintln(file, config.DevTokenPrefix+rand.Text()+rand.Text())
 	if err = errors.Join(err, file.Close()); err != nil {
 		return err
 	}
-	if err := os.Link(file.Name(), path); !errors.Is(err, fs.ErrExist) {
+	if err := os.Link(file.Name(), devTokenFile); !errors.Is(err, fs.ErrExist) {
 		return err
 	}
 	return nil
-}
-
-// welcome tells a developer where the service is, and how to call it.
-func welcome(w io.Writer, cfg *config.Config, port int, token string) {
-	base, curl := urlOf(cfg, "localhost", port), "curl -i"
-	if cfg.Server.TLS() { // the certificate may be one that no authority has issued
-		curl = fmt.Sprintf("curl -i --cacert '%s'", cfg.Server.TLSCertificate)
-	}
-	if cfg.Docs.Enabled {
-		_, _ = fmt.Fprintf(w, "\n  Swagger UI  %s/swagger/index.html\n", base)
-	} else {
-		_, _ = fmt.Fprintf(w, "\n  Service     %s\n", base)
-	}
-	if token != "" {
-		_, _ = fmt.Fprintf(w, "  Token       %s (kept in %s)\n", token, devTokenFile)
-		_, _ = fmt.Fprintf(w, "  Try it      %s %s/plants -H 'Authorization: Bearer %s' -H 'Content-Type: application/json' -d '%s'\n",
-			curl, base, token, `{"id":1,"name":"Monstera deliciosa","tag":"houseplant"}`)
-	}
-	_, _ = fmt.Fprintln(w)
 }

@@ -1,7 +1,6 @@
 package cmd
 
 import (
-	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -18,11 +17,11 @@ func newExport(s *settings) *cobra.Command {
 	var name, path string
 	cmd := &cobra.Command{
 		Use:   "export",
-		Short: "Write every plant of a running service to a file, or to standard output",
-		Long: "Write every plant of a running service, by ascending id, to a file, or to standard output.\n" +
-			"An import takes it back.\n\n" +
-			"A file appears whole or not at all. What went to standard output is whole where the exit\n" +
-			"status is 0.\n\n" +
+		Short: "Write all plants of a running service to a file or to standard output",
+		Long: "Write all plants of a running service, ordered by id, to a file or to standard output.\n" +
+			"The import command reads them back.\n\n" +
+			"A file is complete or not written at all. Standard output is complete if the exit status\n" +
+			"is 0.\n\n" +
 			exitStatuses,
 		Example: "  plantstore export -o plants.csv\n" +
 			"  plantstore export | gzip > plants.ndjson.gz",
@@ -36,33 +35,32 @@ func newExport(s *settings) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return exportPlants(cmd.Context(), c, f, path, cmd.OutOrStdout(), cmd.ErrOrStderr())
+			return exportPlants(cmd, c, f, path)
 		},
 	}
-	cmd.Flags().StringVar(&name, "format", "", "csv or ndjson (default by the extension of FILE, or else ndjson)")
-	cmd.Flags().StringVarP(&path, "output", "o", "-", "`FILE` to write; - is standard output")
+	cmd.Flags().StringVar(&name, "format", "", "csv or ndjson (default: by the extension of FILE, otherwise ndjson)")
+	cmd.Flags().StringVarP(&path, "output", "o", "-", "`FILE` to write, or - for standard output")
 	cmd.Flags().AddFlagSet(s.clientFlags)
 	return cmd
 }
 
-func exportPlants(ctx context.Context, c *client, f format, path string, stdout, stderr io.Writer) error {
-	header := http.Header{"Accept": {f.mediaType}}
-	response, err := c.send(ctx, http.MethodGet, "plants/export", nil, header, nil, 0, f.mediaType)
+func exportPlants(cmd *cobra.Command, c *client, f format, path string) error {
+	ctx, stdout := cmd.Context(), cmd.OutOrStdout()
+	response, err := c.send(ctx, request{method: http.MethodGet, path: "plants/export", accept: f.mediaType})
 	if err != nil {
 		return err
 	}
 	defer response.Body.Close()
 	rows := &rowReader{Reader: response.Body, header: f.header}
-	if path != "-" || !isTerminal(stdout) { // rows and a bar on one terminal are neither
-		rows.progress = newProgress(stderr, "exporting")
+	if path != "-" || !isTerminal(stdout) { // a terminal shows either rows or a bar
+		rows.progress = newProgress(cmd.ErrOrStderr(), "exporting")
 		defer rows.progress.stop()
 		rows.progress.rows("exporting", -1)
 	}
-	// Only the end of the answer tells that it is whole.
 	save := func(w io.Writer) error {
 		_, err := io.Copy(w, rows)
-		if _, ours := errors.AsType[*fs.PathError](err); err != nil && !ours {
-			err = fmt.Errorf("%w; run the export again", broken(ctx, err))
+		if _, local := errors.AsType[*fs.PathError](err); err != nil && !local {
+			err = fmt.Errorf("%w; run the export again", incomplete(ctx, err))
 		}
 		return err
 	}
@@ -77,14 +75,13 @@ func exportPlants(ctx context.Context, c *client, f format, path string, stdout,
 	return nil
 }
 
-// writeFile has write fill the file path, which appears whole, and on disk, or
-// stays what it was.
+// writeFile calls write to write the file path. On error, the file remains unchanged.
 func writeFile(path string, write func(io.Writer) error) error {
 	if target, err := filepath.EvalSymlinks(path); err == nil {
-		path = target // a link is kept
+		path = target // replace the target of a link, not the link
 	}
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
-		device, err := os.OpenFile(path, os.O_WRONLY, 0) // or a pipe: to be written to, and not replaced
+		device, err := os.OpenFile(path, os.O_WRONLY, 0) // devices and pipes cannot be replaced
 		if err != nil {
 			return err
 		}

@@ -16,7 +16,6 @@ import (
 	"plantstore/controllers"
 )
 
-// importOptions says what to import, and how.
 type importOptions struct {
 	path    string // - for standard input
 	format  format
@@ -29,12 +28,13 @@ func newImport(s *settings) *cobra.Command {
 	var name string
 	cmd := &cobra.Command{
 		Use:   "import FILE|-",
-		Short: "Send the plants in a file, or in standard input, to a running service",
-		Long: "Send the plants in a file, or in standard input, to a running service: all of them, or none\n" +
-			"where a row is refused. CSV has a header row of id, name and tag, NDJSON an object a line.\n\n" +
-			"The summary is printed, and why a row was refused on standard error, with its line. To run an\n" +
-			"import again is safe: rows that are stored already are counted as unchanged.\n\n" +
-			exitStatuses + "\n  3  rows were refused",
+		Short: "Send the plants in a file or in standard input to a running service",
+		Long: "Send the plants in a file or in standard input to a running service. It stores all of them,\n" +
+			"or none if it rejects a row. CSV has a header row of id, name and tag; NDJSON has one object\n" +
+			"per line.\n\n" +
+			"The summary is printed on standard output, and each rejected row, with its line and the\n" +
+			"reason, on standard error. It is safe to run an import again: stored rows count as unchanged.\n\n" +
+			exitStatuses + "\n  3  rows were rejected",
 		Example: "  plantstore import configs/sample-plants.csv\n" +
 			"  zcat plants.ndjson.gz | plantstore import - --format ndjson --partial",
 		Args: cobra.ExactArgs(1),
@@ -47,22 +47,21 @@ func newImport(s *settings) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return importPlants(cmd.Context(), c, o, cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+			return importPlants(cmd, c, o)
 		},
 	}
-	cmd.Flags().StringVar(&name, "format", "", "csv or ndjson (default by the extension of FILE: .csv, .ndjson or .jsonl)")
-	cmd.Flags().BoolVar(&o.partial, "partial", false, "store the other rows where some are refused")
-	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "store nothing, only say what would become of it")
+	cmd.Flags().StringVar(&name, "format", "", "csv or ndjson (default: by the extension of FILE: .csv, .ndjson or .jsonl)")
+	cmd.Flags().BoolVar(&o.partial, "partial", false, "store valid rows even if others are rejected")
+	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "store nothing, only report what would happen")
 	cmd.Flags().AddFlagSet(s.clientFlags)
 	return cmd
 }
 
-func importPlants(ctx context.Context, c *client, o importOptions, stdin io.Reader, stdout, stderr io.Writer) error {
-	name, size := "stdin", int64(-1)
-	progress := newProgress(stderr, "reading")
+func importPlants(cmd *cobra.Command, c *client, o importOptions) error {
+	name, size, total := "stdin", int64(-1), int64(-1)
+	progress := newProgress(cmd.ErrOrStderr(), "reading")
 	defer progress.stop()
-	body := &rowReader{Reader: stdin, header: o.format.header, progress: progress}
-	total := int64(-1)
+	body := &rowReader{Reader: cmd.InOrStdin(), header: o.format.header, progress: progress}
 	if o.path != "-" {
 		file, err := os.Open(o.path)
 		if err != nil {
@@ -74,7 +73,7 @@ func importPlants(ctx context.Context, c *client, o importOptions, stdin io.Read
 		if err != nil {
 			return err
 		}
-		if info.Mode().IsRegular() { // a pipe has no size, and cannot be read twice
+		if info.Mode().IsRegular() { // a pipe has no size and cannot be read twice
 			size = info.Size()
 			if progress != nil {
 				if total, err = countRows(file, o.format); err != nil {
@@ -83,18 +82,18 @@ func importPlants(ctx context.Context, c *client, o importOptions, stdin io.Read
 			}
 		}
 	}
-	body.end = func() { progress.show("all sent, waiting for the answer", -1) }
+	body.end = func() { progress.show("all rows sent, waiting for the response", -1) }
 	progress.rows("importing", total)
-	report, err := c.importRows(ctx, o, body, size)
+	report, err := c.importRows(cmd.Context(), o, body, size)
 	progress.stop()
 	if err != nil {
 		return err
 	}
-	printReport(stdout, stderr, name, o, report)
-	return refusedRows(o, report)
+	printReport(cmd, name, o, report)
+	return rejectedRows(o, report)
 }
 
-// countRows counts the rows in file and goes back to its beginning.
+// countRows counts the rows in file and returns to its beginning.
 func countRows(file *os.File, f format) (int64, error) {
 	rows := &rowReader{Reader: file, header: f.header}
 	if _, err := io.Copy(io.Discard, rows); err != nil {
@@ -104,7 +103,7 @@ func countRows(file *os.File, f format) (int64, error) {
 	return rows.rows, err
 }
 
-// importRows sends body, and returns what became of its rows.
+// importRows sends body and returns the report of the service.
 func (c *client) importRows(ctx context.Context, o importOptions, body io.Reader, size int64) (*controllers.ImportReport, error) {
 	query := make(url.Values)
 	if o.partial {
@@ -113,36 +112,38 @@ func (c *client) importRows(ctx context.Context, o importOptions, body io.Reader
 	if o.dryRun {
 		query.Set("dry_run", "true")
 	}
-	header := http.Header{"Content-Type": {o.format.mediaType}}
-	response, err := c.send(ctx, http.MethodPost, "plants/import", query, header, body, size, "application/json")
-	refused, answered := errors.AsType[*answerError](err)
-	if answered && refused.Report != nil {
-		return refused.Report, nil
+	response, err := c.send(ctx, request{
+		method: http.MethodPost, path: "plants/import", query: query,
+		body: body, bodySize: size, bodyType: o.format.mediaType, accept: "application/json",
+	})
+	failed, responded := errors.AsType[*responseError](err)
+	if responded && failed.Report != nil {
+		return failed.Report, nil
 	}
 	var report controllers.ImportReport
 	if err == nil {
 		defer response.Body.Close()
 		if err = json.NewDecoder(response.Body).Decode(&report); err != nil {
-			err = broken(ctx, err)
+			err = incomplete(ctx, err)
 		}
 	}
-	if trouble, ok := errors.AsType[*fs.PathError](err); ok {
-		return nil, fmt.Errorf("%w; nothing was stored", trouble) // the service has not had the end
+	if local, ok := errors.AsType[*fs.PathError](err); ok {
+		return nil, fmt.Errorf("%w; nothing was stored", local) // the service did not receive the end
 	}
-	if errors.Is(err, errBroken) || answered && refused.status >= 500 {
-		return nil, fmt.Errorf("%w; it is safe to run the import again: rows that are stored already are counted as unchanged", err)
+	if errors.Is(err, errIncomplete) || responded && failed.status >= 500 {
+		return nil, fmt.Errorf("%w; it is safe to run the import again: stored rows count as unchanged", err)
 	}
 	return &report, err
 }
 
-// printReport prints the summary on stdout and the rows that were refused on
-// stderr, as compilers print errors, for editors to find the lines.
-func printReport(stdout, stderr io.Writer, name string, o importOptions, report *controllers.ImportReport) {
+// printReport prints the summary on standard output, in the words of the report, and
+// the rejected rows on standard error, in the form of compiler errors.
+func printReport(cmd *cobra.Command, name string, o importOptions, report *controllers.ImportReport) {
 	for _, row := range report.Errors {
-		_, _ = fmt.Fprintf(stderr, "%s:%d: %d %s\n", name, row.Line, row.Code, row.Message)
+		_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "%s:%d: %d %s\n", name, row.Line, row.Code, row.Message)
 	}
 	if more := report.Refused - len(report.Errors); more > 0 {
-		_, _ = fmt.Fprintf(stderr, "%s: and %d more, which the service does not list\n", name, more)
+		_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "%s: and %d more, which the service does not list\n", name, more)
 	}
 	outcome := "stored"
 	switch {
@@ -151,23 +152,22 @@ func printReport(stdout, stderr io.Writer, name string, o importOptions, report 
 	case !report.Stored:
 		outcome = "nothing stored"
 	}
-	_, _ = fmt.Fprintf(stdout, "%d rows: %d created, %d unchanged, %d refused; %s\n",
+	_, _ = fmt.Fprintf(cmd.OutOrStdout(), "%d rows: %d created, %d unchanged, %d refused; %s\n",
 		report.Rows, report.Created, report.Unchanged, report.Refused, outcome)
 }
 
-// refusedRows returns the error of an import that refused rows.
-func refusedRows(o importOptions, report *controllers.ImportReport) error {
-	if report.Refused == 0 {
-		return nil
-	}
+// rejectedRows returns the error of an import with rejected rows.
+func rejectedRows(o importOptions, report *controllers.ImportReport) error {
 	var outcome string
 	switch {
+	case report.Refused == 0:
+		return nil
 	case report.Stored:
 		outcome = "the others are stored"
 	case o.dryRun:
-		outcome = "nothing was stored, as this was a dry run"
+		outcome = "nothing was stored in this dry run"
 	default:
 		outcome = "nothing was stored; --partial stores the others"
 	}
-	return &exitError{3, fmt.Errorf("%d of %d rows refused: %s", report.Refused, report.Rows, outcome)}
+	return &exitError{3, fmt.Errorf("%d of %d rows rejected: %s", report.Refused, report.Rows, outcome)}
 }

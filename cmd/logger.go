@@ -9,19 +9,17 @@ import (
 	"plantstore/config"
 )
 
-// newLogger returns a logger that writes to w: JSON, an object a line, in
-// production, and columns for people in development. Nothing is sampled: every
-// request has its line.
+// newLogger returns a logger that writes to w: JSON lines in production, and text in
+// development. It does not sample: each request has a line.
 func newLogger(cfg *config.Config, w io.Writer) *zap.Logger {
 	level := zap.InfoLevel
-	_ = level.Set(cfg.Log.Level) // config has checked it
+	_ = level.Set(cfg.Log.Level) // config has validated it
 
-	json := cfg.Log.Format == "json" || cfg.Log.Format == "auto" && cfg.Env == config.Production
 	encoding := zap.NewProductionEncoderConfig()
 	encoding.EncodeTime = zapcore.RFC3339NanoTimeEncoder
 	encoding.EncodeDuration = zapcore.StringDurationEncoder
 	encoder := zapcore.NewJSONEncoder
-	if !json {
+	if cfg.Log.Format == "console" || cfg.Log.Format == "auto" && cfg.Env == config.Development {
 		encoding.EncodeTime = zapcore.TimeEncoderOfLayout("15:04:05.000")
 		encoding.EncodeLevel = zapcore.CapitalLevelEncoder
 		encoder = zapcore.NewConsoleEncoder

@@ -12,10 +12,10 @@ import (
 )
 
 func newMigrate(s *settings) *cobra.Command {
-	return newDatabaseCommands(s, "migrate", "Bring the database's schema up to date, or back",
+	return newDatabaseCommands(s, "migrate", "Migrate the database schema",
 		databaseCommand{"up", "Apply every pending migration", migrateUp},
-		databaseCommand{"down", "Undo the migration that was applied last; the data it added is lost", migrateDown},
-		databaseCommand{"status", "List the migrations and when they were applied", migrateStatus})
+		databaseCommand{"down", "Roll back the last migration, with the data it added", migrateDown},
+		databaseCommand{"status", "List all migrations and when they were applied", migrateStatus})
 }
 
 func migrateUp(ctx context.Context, db *database.DB, w io.Writer) error {
@@ -27,17 +27,17 @@ func migrateUp(ctx context.Context, db *database.DB, w io.Writer) error {
 		_, _ = fmt.Fprintln(w, "applied", m.Name)
 	}
 	if len(applied) == 0 {
-		_, _ = fmt.Fprintln(w, "nothing to apply")
+		_, _ = fmt.Fprintln(w, "no pending migrations")
 	}
 	return nil
 }
 
 func migrateDown(ctx context.Context, db *database.DB, w io.Writer) error {
-	undone, err := db.Rollback(ctx)
+	rolledBack, err := db.Rollback(ctx)
 	if err != nil {
 		return err
 	}
-	_, _ = fmt.Fprintln(w, "undone", undone.Name)
+	_, _ = fmt.Fprintln(w, "rolled back", rolledBack.Name)
 	return nil
 }
 

@@ -12,22 +12,21 @@ import (
 	"golang.org/x/term"
 )
 
-// progress shows on a terminal how far an import or an export has come. A nil
-// one shows nothing.
+// progress shows the progress of an import or an export on a terminal. A nil progress
+// shows nothing.
 type progress struct {
 	w   io.Writer
 	mu  sync.Mutex
-	bar *progressbar.ProgressBar // nil when it has stopped
+	bar *progressbar.ProgressBar // nil after stop
 }
 
-// newProgress returns a progress on w that does what, or nil where w is not a
-// terminal.
-func newProgress(w io.Writer, what string) *progress {
+// newProgress returns a progress that shows label on w, or nil if w is not a terminal.
+func newProgress(w io.Writer, label string) *progress {
 	if !isTerminal(w) {
 		return nil
 	}
 	p := &progress{w: w}
-	p.show(what, -1)
+	p.show(label, -1)
 	return p
 }
 
@@ -36,8 +35,8 @@ func isTerminal(w io.Writer) bool {
 	return ok && term.IsTerminal(int(file.Fd()))
 }
 
-// show begins a bar of total rows, or a spinner where total is -1.
-func (p *progress) show(what string, total int64, options ...progressbar.Option) {
+// show starts a bar of total rows, or a spinner if total is -1.
+func (p *progress) show(label string, total int64, options ...progressbar.Option) {
 	if p == nil {
 		return
 	}
@@ -48,22 +47,21 @@ func (p *progress) show(what string, total int64, options ...progressbar.Option)
 	}
 	p.bar = progressbar.NewOptions64(total, append(options,
 		progressbar.OptionSetWriter(p.w),
-		progressbar.OptionSetDescription(what),
+		progressbar.OptionSetDescription(label),
 		progressbar.OptionSetItsString("rows"),
 		progressbar.OptionThrottle(100*time.Millisecond),
 		progressbar.OptionClearOnFinish(),
-		// Drawn before its first row, the spinner's goroutine reads a start that is set.
+		// This sets the start time before the goroutine of the spinner reads it.
 		progressbar.OptionSetRenderBlankState(true),
 	)...)
 }
 
-// rows begins to count rows, of total or, where that is not positive, of as many
-// as come.
-func (p *progress) rows(what string, total int64) {
+// rows starts a count of rows, out of total if that is positive.
+func (p *progress) rows(label string, total int64) {
 	if total <= 0 {
 		total = -1
 	}
-	p.show(what, total, progressbar.OptionShowCount(), progressbar.OptionShowIts(), progressbar.OptionShowTotalBytes(total > 0))
+	p.show(label, total, progressbar.OptionShowCount(), progressbar.OptionShowIts(), progressbar.OptionShowTotalBytes(total > 0))
 }
 
 func (p *progress) add(rows int) {
@@ -77,8 +75,8 @@ func (p *progress) add(rows int) {
 	}
 }
 
-// stop leaves an empty line to write on. What is added later is not shown: a
-// request's body may be read after its answer has come.
+// stop clears the line. Rows added later are ignored: the body of a request may be read
+// after its response has arrived.
 func (p *progress) stop() {
 	if p == nil {
 		return
@@ -91,14 +89,13 @@ func (p *progress) stop() {
 	}
 }
 
-// rowReader counts the rows that it reads: lines, of which the first header are
-// none.
+// rowReader counts the rows that it reads: lines, except the first header lines.
 type rowReader struct {
 	io.Reader
 	header   int
 	rows     int64
 	progress *progress
-	end      func() // called at the end, if not nil
+	end      func() // called at the end of input, if not nil
 }
 
 func (r *rowReader) Read(p []byte) (int, error) {

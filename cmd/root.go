@@ -1,5 +1,5 @@
-// Package cmd is the command line. Here, and only here, the parts of the program
-// are put together.
+// Package cmd is the command line. It is the only package that wires the parts of the
+// program together.
 package cmd
 
 import (
@@ -19,13 +19,13 @@ import (
 	"plantstore/models"
 )
 
-// exitStatuses is what commands say of their exit status.
+// exitStatuses is part of the help of several commands.
 const exitStatuses = `Exit status:
   0  success
   1  failure
   2  wrong usage or configuration: nothing was attempted`
 
-// exitError is an error with an exit status of its own.
+// exitError is an error with its own exit status.
 type exitError struct {
 	status int
 	err    error
@@ -34,12 +34,12 @@ type exitError struct {
 func (e *exitError) Error() string { return e.err.Error() }
 func (e *exitError) Unwrap() error { return e.err }
 
-// usageError marks err as one of the command line or of the configuration.
+// usageError marks err as an error in the command line or the configuration.
 func usageError(err error) error { return &exitError{2, err} }
 
-// Main runs the program with the arguments args, without its name, and returns
-// its exit status: 0, or another with one line on standard error that says why.
-// The first SIGINT or SIGTERM ends it in good order; the second ends it at once.
+// Main runs the program with args, which exclude its name, and returns its exit
+// status. If that is not 0, it has written one line about the error to standard error.
+// The first SIGINT or SIGTERM starts a graceful shutdown; the second exits at once.
 func Main(args []string) int {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -51,15 +51,15 @@ func Main(args []string) int {
 		<-signals
 		os.Exit(1)
 	}()
-	return run(ctx, args, os.Environ(), os.Stdout, os.Stderr)
+	return run(ctx, args, os.Stdout, os.Stderr)
 }
 
-func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) int {
-	root := newRoot(environ)
-	begun := false // what fails before is the usage
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	root := newRoot(os.Environ())
+	parsed := false // errors before that are usage errors
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
-		err := cmd.ValidateRequiredFlags() // which Cobra would do after this
-		begun = err == nil
+		err := cmd.ValidateRequiredFlags() // Cobra would do this later
+		parsed = err == nil
 		return err
 	}
 	root.SetArgs(args)
@@ -69,25 +69,25 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 	if err == nil {
 		return 0
 	}
-	if !begun {
+	if !parsed {
 		err = usageError(err)
 	}
 	_, _ = fmt.Fprintln(stderr, "plantstore:", models.HideTokens(strings.Join(strings.Fields(err.Error()), " ")))
-	if special, ok := errors.AsType[*exitError](err); ok {
-		return special.status
+	if exit, ok := errors.AsType[*exitError](err); ok {
+		return exit.status
 	}
 	return 1
 }
 
 func newRoot(environ []string) *cobra.Command {
-	settings := &settings{environ: environ}
-	serve := newServe(settings)
+	s := &settings{environ: environ}
+	serve := newServe(s)
 	root := &cobra.Command{
 		Use:   "plantstore",
 		Short: "An authenticated HTTP API that stores plants",
 		Long: "An authenticated HTTP API that stores plants.\n\n" +
-			"Without a command, it serves. It is configured by flags, by the environment and by\n" +
-			config.DefaultFile + ", in this order of precedence; docs/configuration.md lists all settings.\n\n" +
+			"Without a command, it serves the API. Flags override environment variables, which override\n" +
+			config.DefaultFile + ". docs/configuration.md lists all settings.\n\n" +
 			exitStatuses,
 		Args:          cobra.NoArgs,
 		RunE:          serve.RunE,
@@ -96,83 +96,13 @@ func newRoot(environ []string) *cobra.Command {
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
-		// Without the value: it may be a token in place of the file that has it.
+		// Leave out the value: it may be a token instead of the file that contains it.
 		if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
 			return fmt.Errorf("--%s: %w", invalid.GetFlag().Name, invalid.Unwrap())
 		}
 		return err
 	})
-	settings.register(root.PersistentFlags())
-	root.AddCommand(serve, newMigrate(settings), newSearchIndex(settings), newToken(settings), newImport(settings), newExport(settings), newHealthcheck(settings), newVersion())
+	s.register(root.PersistentFlags())
+	root.AddCommand(serve, newMigrate(s), newSearchIndex(s), newToken(s), newImport(s), newExport(s), newHealthcheck(s), newVersion())
 	return root
-}
-
-// settings is what the command line says of the configuration.
-type settings struct {
-	environ []string
-	file    string
-	flags   map[string]*pflag.Flag
-	// clientFlags are those of the commands that talk to a service.
-	clientFlags *pflag.FlagSet
-}
-
-// register adds the flags that every command has, and makes the clients'.
-// Secrets have none: anyone on the machine can read a command line.
-func (s *settings) register(flags *pflag.FlagSet) {
-	flags.StringVar(&s.file, "config", "", "configuration file (default "+config.DefaultFile+", if it exists)")
-	s.clientFlags = pflag.NewFlagSet("client", pflag.ContinueOnError)
-	s.flags = make(map[string]*pflag.Flag)
-	for _, f := range []struct {
-		set       *pflag.FlagSet
-		name, key string
-	}{
-		{flags, "env", "env"},
-		{flags, "host", "server.host"},
-		{flags, "port", "server.port"},
-		{flags, "database-url", "database.url"},
-		{flags, "log-level", "log.level"},
-		{s.clientFlags, "url", "client.url"},
-	} {
-		setting := config.SettingOf(f.key)
-		f.set.String(f.name, setting.Default, setting.Usage()+" [$"+setting.Variable()+"]")
-		s.flags[f.key] = f.set.Lookup(f.name)
-	}
-	token := config.SettingOf("client.token")
-	s.clientFlags.Var(new(secretFile), "token-file", "`FILE` with the "+token.Usage()+" [$"+token.Variable()+"_FILE]")
-	s.flags[token.Key] = s.clientFlags.Lookup("token-file")
-}
-
-// secretFile is a flag that names a file, and has what the file holds for its
-// value.
-type secretFile string
-
-// Set reads the file path, which no error repeats: it may be the secret itself.
-func (f *secretFile) Set(path string) error {
-	text, err := os.ReadFile(path)
-	if *f = secretFile(strings.TrimRight(string(text), "\r\n")); err == nil && *f == "" {
-		return errors.New("the file is empty")
-	}
-	return withoutPath(err)
-}
-
-func (f *secretFile) String() string { return string(*f) }
-
-// Type names the flag's value in the usage.
-func (f *secretFile) Type() string { return "file" }
-
-func (s *settings) load() (*config.Config, error) {
-	cfg, err := config.Load(config.Sources{Flags: s.flags, Environ: s.environ, File: s.file})
-	if err != nil {
-		return nil, usageError(err)
-	}
-	return cfg, nil
-}
-
-// client returns a client of the service that the configuration names.
-func (s *settings) client() (*client, error) {
-	cfg, err := s.load()
-	if err != nil {
-		return nil, err
-	}
-	return newClient(cfg)
 }

@@ -11,23 +11,17 @@ import (
 )
 
 func newSearchIndex(s *settings) *cobra.Command {
-	return newDatabaseCommands(s, "search-index", "Make the search of many plants fast, and inserts slower, or undo that",
-		databaseCommand{"create", "Make the indexes for the parameters tag and q, while the service goes on", createSearchIndex},
-		databaseCommand{"drop", "Remove them", dropSearchIndex})
+	return newDatabaseCommands(s, "search-index", "Create or drop indexes that make searches of many plants fast and inserts slower",
+		databaseCommand{"create", "Create the indexes for the parameters tag and q, while the service runs", thenPrint((*database.DB).CreateSearchIndexes, "created")},
+		databaseCommand{"drop", "Drop these indexes", thenPrint((*database.DB).DropSearchIndexes, "dropped")})
 }
 
-func createSearchIndex(ctx context.Context, db *database.DB, w io.Writer) error {
-	if err := db.CreateSearchIndexes(ctx); err != nil {
+func thenPrint(action func(*database.DB, context.Context) error, text string) func(context.Context, *database.DB, io.Writer) error {
+	return func(ctx context.Context, db *database.DB, w io.Writer) error {
+		err := action(db, ctx)
+		if err == nil {
+			_, err = fmt.Fprintln(w, text)
+		}
 		return err
 	}
-	_, _ = fmt.Fprintln(w, "created")
-	return nil
-}
-
-func dropSearchIndex(ctx context.Context, db *database.DB, w io.Writer) error {
-	if err := db.DropSearchIndexes(ctx); err != nil {
-		return err
-	}
-	_, _ = fmt.Fprintln(w, "dropped")
-	return nil
 }

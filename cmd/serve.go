@@ -1,22 +1,16 @@
 package cmd
 
 import (
-	"cmp"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"os"
 	"runtime/debug"
-	"strconv"
-	"time"
 
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
-	"golang.org/x/net/netutil"
 
 	"plantstore/config"
 	"plantstore/controllers"
@@ -40,17 +34,18 @@ func newServe(s *settings) *cobra.Command {
 	}
 }
 
-// serve runs the service until ctx ends, and then ends it in good order: it
-// turns unready, finishes the requests that it has begun, and closes the
-// database.
+// serve runs the service until ctx is done, and then shuts it down gracefully.
 func serve(ctx context.Context, cfg *config.Config, stdout, stderr io.Writer) (err error) {
 	relaxGC()
 	log := newLogger(cfg, stderr)
-	defer func() { _ = log.Sync() }() // a terminal cannot be synced, and says so
+	defer func() { _ = log.Sync() }() // fails on terminals, which need no sync
 
-	static, devToken, err := tokensOf(cfg)
-	if err != nil {
-		return err
+	static, devToken := cfg.Auth.Tokens, ""
+	if len(static) == 0 && cfg.Env == config.Development {
+		if devToken, err = ensureDevToken(); err != nil {
+			return err
+		}
+		static = []string{devToken}
 	}
 	server, err := newServer(cfg, log)
 	if err != nil {
@@ -80,10 +75,10 @@ func serve(ctx context.Context, cfg *config.Config, stdout, stderr io.Writer) (e
 	}
 	defer func() {
 		if err := issued.Close(); err != nil {
-			log.Warn("of some tokens, the last use is not written down", zap.Error(err))
+			log.Warn("cannot store when some tokens were last used", zap.Error(err))
 		}
 	}()
-	verify, err := newVerifier(ctx, cfg, static, issued, log)
+	verify, err := newVerifier(ctx, cfg.Auth.JWT, static, issued, log)
 	if err != nil {
 		return err
 	}
@@ -96,15 +91,15 @@ func serve(ctx context.Context, cfg *config.Config, stdout, stderr io.Writer) (e
 		Health:       health,
 		Docs:         cfg.Docs.Enabled,
 		Verify:       verify,
-		Limits:       limitsOf(cfg.Limits),
+		Limits:       routes.Limits(cfg.Limits),
 		MaxBodyBytes: cfg.Server.MaxBodyBytes,
-		Bulk:         routes.Bulk{MaxBodyBytes: cfg.Bulk.MaxBodyBytes, Timeout: cfg.Bulk.Timeout},
+		Bulk:         routes.Bulk(cfg.Bulk),
 		Proxies:      cfg.Server.TrustedProxies,
 		Origins:      cfg.Server.CORSOrigins,
 		TLS:          cfg.Server.TLS(),
 	})
-	if err := checkTemporaryFolder(); err != nil {
-		log.Warn("imports will fail: TMPDIR must name a folder that can be written to", zap.Error(err))
+	if err := checkTemporaryDirectory(); err != nil {
+		log.Warn("imports will fail: TMPDIR must name a writable directory", zap.Error(err))
 	}
 	listener, err := listen(cfg.Server)
 	if err != nil {
@@ -118,7 +113,7 @@ func serve(ctx context.Context, cfg *config.Config, stdout, stderr io.Writer) (e
 	served := make(chan error, 1)
 	go func() {
 		if cfg.Server.TLS() {
-			served <- server.ServeTLS(listener, "", "") // which server.TLSConfig has
+			served <- server.ServeTLS(listener, "", "") // the certificate is in server.TLSConfig
 		} else {
 			served <- server.Serve(listener)
 		}
@@ -133,47 +128,30 @@ func serve(ctx context.Context, cfg *config.Config, stdout, stderr io.Writer) (e
 		return fmt.Errorf("serve: %w", err)
 	case <-ctx.Done():
 	}
-	return drain(cfg, server, health, log)
+	return shutDown(cfg.Server, server, health, log)
 }
 
-// listen opens the service's port.
-func listen(cfg config.Server) (net.Listener, error) {
-	listener, err := net.Listen("tcp", net.JoinHostPort(cfg.Host, strconv.Itoa(cfg.Port)))
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", config.SettingOf("server.port"), err)
-	}
-	return netutil.LimitListener(listener, cfg.MaxConnections), nil
-}
-
-func limitsOf(cfg config.Limits) routes.Limits {
-	return routes.Limits{
-		RequestsPerSecond: cfg.RequestsPerSecond,
-		Burst:             cmp.Or(cfg.Burst, cfg.RequestsPerSecond),
-		FailuresPerMinute: cfg.FailuresPerMinute,
-	}
-}
-
-// newVerifier returns what tells whom a bearer token stands for.
-func newVerifier(ctx context.Context, cfg *config.Config, static []string, issued *models.TokenVerifier, log *zap.Logger) (middleware.Verifier, error) {
+// newVerifier returns the verifier of all kinds of tokens.
+func newVerifier(ctx context.Context, cfg config.JWT, static []string, issued *models.TokenVerifier, log *zap.Logger) (middleware.Verifier, error) {
 	verifiers := []middleware.Verifier{middleware.StaticTokens(static), middleware.IssuedTokens(issued)}
-	if cfg.Auth.JWT.Issuer == "" {
+	if cfg.Issuer == "" {
 		if len(static) == 0 && issued.Len() == 0 {
-			log.Warn("nobody can come in: plantstore token create issues a token")
+			log.Warn("no tokens exist yet; create one with `plantstore token create`")
 		}
 		return middleware.AnyOf(verifiers...), nil
 	}
 	jwt, err := middleware.JWT(ctx, middleware.JWTOptions{
-		Issuer:     cfg.Auth.JWT.Issuer,
-		Audience:   cfg.Auth.JWT.Audience,
-		Algorithms: cfg.Auth.JWT.Algorithms,
-		Leeway:     cfg.Auth.JWT.Leeway,
-		JWKSURL:    cfg.Auth.JWT.JWKSURL,
-		PublicKey:  cfg.Auth.JWT.PublicKey,
+		Issuer:     cfg.Issuer,
+		Audience:   cfg.Audience,
+		Algorithms: cfg.Algorithms,
+		Leeway:     cfg.Leeway,
+		JWKSURL:    cfg.JWKSURL,
+		PublicKey:  cfg.PublicKey,
 		Log:        log,
 	})
 	if err != nil {
 		key := "auth.jwt.public_key"
-		if cfg.Auth.JWT.PublicKey == "" {
+		if cfg.PublicKey == "" {
 			key = "auth.jwt.jwks_url"
 		}
 		return nil, usageError(fmt.Errorf("%s: %w", config.SettingOf(key), err))
@@ -181,8 +159,8 @@ func newVerifier(ctx context.Context, cfg *config.Config, static []string, issue
 	return middleware.AnyOf(append(verifiers, jwt)...), nil
 }
 
-// checkTemporaryFolder makes sure that an import finds the folder it needs.
-func checkTemporaryFolder() error {
+// checkTemporaryDirectory checks that imports can create temporary files.
+func checkTemporaryDirectory() error {
 	file, err := os.CreateTemp("", "plantstore-*")
 	if err != nil {
 		return err
@@ -190,56 +168,10 @@ func checkTemporaryFolder() error {
 	return errors.Join(file.Close(), os.Remove(file.Name()))
 }
 
-// relaxGC has garbage collected half as often as by default, unless the variable
-// GOGC says how often: what is in use is small beside the program itself.
+// relaxGC halves the frequency of garbage collection, unless the variable GOGC is set:
+// the heap is small compared to the rest of the process.
 func relaxGC() {
-	if set := debug.SetGCPercent(200); set != 100 {
-		debug.SetGCPercent(set)
+	if percent := debug.SetGCPercent(200); percent != 100 {
+		debug.SetGCPercent(percent)
 	}
-}
-
-// maxStreams is how many requests a connection of HTTP/2 may have under way at the
-// same time: what Go has for its default, which may change.
-const maxStreams = 250
-
-func newServer(cfg *config.Config, log *zap.Logger) (*http.Server, error) {
-	server := &http.Server{
-		ReadHeaderTimeout: cfg.Server.ReadHeaderTimeout,
-		ReadTimeout:       cfg.Server.ReadTimeout,
-		WriteTimeout:      cfg.Server.WriteTimeout,
-		IdleTimeout:       cfg.Server.IdleTimeout,
-		MaxHeaderBytes:    cfg.Server.MaxHeaderBytes,
-		ErrorLog:          zap.NewStdLog(log.Named("http")),
-		// OPTIONS * is a path like any other that does not exist.
-		DisableGeneralOptionsHandler: true,
-		HTTP2: &http.HTTP2Config{
-			MaxConcurrentStreams: maxStreams,
-			// The time-outs above are for one request. This is for a client that has
-			// stopped to read a connection, and would keep it.
-			WriteByteTimeout: cfg.Server.WriteTimeout,
-		},
-	}
-	if cfg.Server.TLS() {
-		certificate, err := newCertificate(cfg.Server, log)
-		if err != nil {
-			return nil, usageError(err)
-		}
-		server.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: certificate.get}
-	}
-	return server, nil
-}
-
-// drain stops server: unready first, so that load balancers look elsewhere, then
-// deaf to new connections, and silent when the last request has its answer.
-func drain(cfg *config.Config, server *http.Server, health *controllers.Health, log *zap.Logger) error {
-	health.Drain()
-	log.Info("stopping", zap.Duration("delay", cfg.Server.ShutdownDelay), zap.Duration("timeout", cfg.Server.ShutdownTimeout))
-	time.Sleep(cfg.Server.ShutdownDelay)
-	ctx, cancel := context.WithTimeout(context.Background(), cfg.Server.ShutdownTimeout)
-	defer cancel()
-	if err := server.Shutdown(ctx); err != nil {
-		return errors.Join(fmt.Errorf("some requests did not finish within server.shutdown_timeout: %w", err), server.Close())
-	}
-	log.Info("stopped")
-	return nil
 }

@@ -11,30 +11,27 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"go.uber.org/zap"
 
+	"plantstore/config"
 	"plantstore/database"
 	"plantstore/models"
 )
 
 func newToken(s *settings) *cobra.Command {
-	parent := newDatabaseCommands(s, "token", "Issue, list and revoke bearer tokens, in the database of the service")
+	parent := newDatabaseCommands(s, "token", "Create, list and revoke bearer tokens in the database of the service")
 	parent.AddCommand(newTokenCreate(s), newTokenList(s), newTokenRevoke(s))
 	return parent
 }
 
-// withTokens runs action on the tokens in the database, whose schema it brings up to
-// date before, as a start of the service does: a token can be issued first.
+// withTokens calls action with the tokens in the database. It migrates the schema first,
+// as the service does at startup: tokens can be created before the first start.
 func withTokens(cmd *cobra.Command, s *settings, action func(context.Context, *models.TokenStore, io.Writer) error) error {
-	cfg, err := s.load()
-	if err != nil {
-		return err
-	}
-	log := newLogger(cfg, cmd.ErrOrStderr())
-	return withDatabaseOf(cmd, cfg, log, func(ctx context.Context, db *database.DB, w io.Writer) error {
-		if err := prepareSchema(ctx, db, cfg.Database.Migrate, log); err != nil {
+	return withDatabase(cmd, s, func(db *database.DB, cfg *config.Config, log *zap.Logger) error {
+		if err := prepareSchema(cmd.Context(), db, cfg.Database.Migrate, log); err != nil {
 			return err
 		}
-		return action(ctx, models.NewTokenStore(db, cfg.Database.Timeout), w)
+		return action(cmd.Context(), models.NewTokenStore(db, cfg.Database.Timeout), cmd.OutOrStdout())
 	})
 }
 
@@ -42,9 +39,9 @@ func newTokenCreate(s *settings) *cobra.Command {
 	var name, scopes, expires string
 	create := &cobra.Command{
 		Use:   "create --name NAME [--scope SCOPES] [--expires 90d]",
-		Short: "Issue a token and print it, the only time that it is seen",
-		Long: "Issue a token and print it on standard output, the only time that it is seen. The\n" +
-			"service keeps no more of it than its SHA-256. It is good at once, without a restart.",
+		Short: "Create a token and print it; it cannot be shown again",
+		Long: "Create a token and print it on standard output. It cannot be shown again: the service\n" +
+			"stores only its SHA-256. The token is valid at once, without a restart.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			token := models.Token{Name: name}
@@ -67,26 +64,26 @@ func newTokenCreate(s *settings) *cobra.Command {
 			})
 		},
 	}
-	create.Flags().StringVar(&name, "name", "", "whose token it is, or what it is for")
+	create.Flags().StringVar(&name, "name", "", "owner or purpose of the token")
 	create.Flags().StringVar(&scopes, "scope", string(models.ScopeRead)+","+string(models.ScopeWrite),
-		"what it allows, separated by commas: "+strings.Join(models.AllScopes().Names(), ", ")+", which implies the others")
-	create.Flags().StringVar(&expires, "expires", "", "how long it is good for, as 90d or 12h (default for ever)")
-	_ = create.MarkFlagRequired("name") // it exists
+		"comma-separated scopes: "+strings.Join(models.AllScopes().Names(), ", ")+", which implies the others")
+	create.Flags().StringVar(&expires, "expires", "", "lifetime, such as 90d or 12h (default: unlimited)")
+	_ = create.MarkFlagRequired("name") // the flag exists
 	return create
 }
 
-// createToken prints the token alone on w, for scripts, and what it is on notes.
+// createToken prints only the token on w, for scripts, and its description on notes.
 func createToken(ctx context.Context, store *models.TokenStore, token *models.Token, w, notes io.Writer) error {
 	secret, err := store.Create(ctx, token)
 	if err != nil {
 		return err
 	}
 	_, _ = fmt.Fprintln(w, secret)
-	until := "until it is revoked"
+	until := "revoked"
 	if token.ExpiresAt != nil {
-		until = "until " + token.ExpiresAt.Format(time.RFC3339)
+		until = token.ExpiresAt.Format(time.RFC3339)
 	}
-	_, _ = fmt.Fprintf(notes, "issued to %s, with the scopes %s, %s; it is not shown again: plantstore token revoke %s ends it\n",
+	_, _ = fmt.Fprintf(notes, "created for %s with scopes %s, valid until %s; not shown again; revoke it with `plantstore token revoke %s`\n",
 		token.Name, token.Scopes, until, token.ID)
 	return nil
 }
@@ -94,7 +91,7 @@ func createToken(ctx context.Context, store *models.TokenStore, token *models.To
 func newTokenList(s *settings) *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
-		Short: "List the tokens that were issued, revoked and expired ones too",
+		Short: "List all tokens, including revoked and expired ones",
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return withTokens(cmd, s, listTokens) },
 	}
@@ -135,28 +132,28 @@ func stateOf(t *models.Token) string {
 	case t.Expired(time.Now()):
 		return "expired"
 	}
-	return "in force"
+	return "active"
 }
 
 func newTokenRevoke(s *settings) *cobra.Command {
 	return &cobra.Command{
 		Use:   "revoke PREFIX...",
-		Short: "End tokens for good, on every replica within 5 seconds",
+		Short: "Revoke tokens permanently, on all replicas within 5 seconds",
 		Args:  cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, ids []string) error {
 			for _, id := range ids {
 				if !models.IsTokenID(id) {
-					return usageError(errors.New("revoke takes prefixes of tokens, as token list shows them: pst_ and 8 characters"))
+					return usageError(errors.New("revoke takes prefixes of tokens as shown by plantstore token list: pst_ and 8 characters"))
 				}
 			}
 			return withTokens(cmd, s, func(ctx context.Context, store *models.TokenStore, w io.Writer) error {
 				var failed []string
-				for _, id := range ids { // each, whatever becomes of the others
+				for _, id := range ids { // continue after failures
 					switch err := store.Revoke(ctx, id); {
 					case err == nil:
 						_, _ = fmt.Fprintln(w, "revoked", id)
 					case errors.Is(err, models.ErrTokenNotFound):
-						failed = append(failed, id+": no such token, or it was revoked before: plantstore token list shows those there are")
+						failed = append(failed, id+": no such token, or already revoked: see plantstore token list")
 					default:
 						failed = append(failed, id+": "+err.Error())
 					}
@@ -170,15 +167,15 @@ func newTokenRevoke(s *settings) *cobra.Command {
 	}
 }
 
-// parseLifetime reads a duration of Go, or a number of days such as 90d.
+// parseLifetime parses a Go duration or a number of days such as 90d.
 func parseLifetime(text string) (time.Duration, error) {
 	lifetime, err := time.ParseDuration(text)
 	if number, ok := strings.CutSuffix(text, "d"); ok {
 		var days int64
 		days, err = strconv.ParseInt(number, 10, 32)
-		const most = 36500 // what a time.Duration holds is 292 years
+		const most = 36500 // a time.Duration holds at most 292 years
 		if days > most {
-			return 0, errors.New("must be at most 36500d")
+			return 0, fmt.Errorf("must be at most %dd", most)
 		}
 		lifetime = time.Duration(days) * 24 * time.Hour
 	}

@@ -222,6 +222,8 @@ func TestInvalid(t *testing.T) {
 
 		{name: "no connections", env: "PLANTSTORE_DATABASE_MAX_CONNECTIONS=0", want: "database.max_connections"},
 		{name: "too few connections", env: "PLANTSTORE_WRITES_FLUSHERS=13", want: "database.max_connections"},
+		{name: "database in memory", env: "DATABASE_URL=sqlite::memory:", want: "database.url (DATABASE_URL) must be sqlite:PATH or postgres://"},
+		{name: "invalid port of a database", env: "DATABASE_URL=postgres://u:" + secret + "@h:port/d", want: "database.url"},
 		{name: "database without a name", env: "DATABASE_URL=sqlite:", want: "database.url"},
 
 		{name: "no URL of a service", env: "PLANTSTORE_CLIENT_URL=" + secret, want: "client.url (PLANTSTORE_CLIENT_URL) must be http:// or https://"},

@@ -35,7 +35,7 @@ func (c *Config) validate(databaseSet bool) error {
 		{"server.cors_origins", !slices.Contains(server.CORSOrigins, "*"), "must name each origin: * would let every web page call the service from the browsers and networks of its visitors"},
 		{"server.cors_origins", all(server.CORSOrigins, isOrigin), "must contain only origins as browsers send them, such as https://plants.example.org: in lower case, without a path, a trailing / or the default port of the scheme"},
 		{"server.debug_address", server.DebugAddress == "" || isHostPort(server.DebugAddress), "must be an address and a port, such as 127.0.0.1:6060"},
-		{"database.url", isDatabaseURL(c.Database.URL), "must start with sqlite:, postgres:// or postgresql://"},
+		{"database.url", isDatabaseURL(c.Database.URL), "must be sqlite:PATH or postgres://user:password@host:5432/name?sslmode=verify-full, with special characters percent-encoded"},
 		{"database.url", !production || databaseSet, "is required in production"},
 		{"database.max_connections", c.Database.MaxConnections >= c.Writes.Flushers+4, "must be at least 4 more than writes.flushers: imports and exports may take two"},
 		{"auth.tokens", all(c.Auth.Tokens, bearerToken.MatchString), "must contain only tokens of letters, digits and -._~+/, with = at the end"},
@@ -98,10 +98,13 @@ func isHostPort(text string) bool {
 }
 
 func isDatabaseURL(text string) bool {
-	for _, prefix := range []string{"sqlite:", "postgres://", "postgresql://"} {
-		if rest, ok := strings.CutPrefix(text, prefix); ok {
-			return rest != ""
-		}
+	scheme, rest, _ := strings.Cut(text, ":")
+	switch scheme {
+	case "sqlite":
+		return rest != "" && rest != ":memory:"
+	case "postgres", "postgresql":
+		_, err := url.Parse(text)
+		return err == nil && strings.HasPrefix(rest, "//")
 	}
 	return false
 }

@@ -1,0 +1,75 @@
+package cmd
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strconv"
+	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/net/netutil"
+
+	"plantstore/config"
+	"plantstore/controllers"
+)
+
+// maxStreams is the maximum number of concurrent requests on an HTTP/2 connection. It
+// is Go's default, which may change.
+const maxStreams = 250
+
+func newServer(cfg *config.Config, log *zap.Logger) (*http.Server, error) {
+	server := &http.Server{
+		ReadHeaderTimeout: cfg.Server.ReadHeaderTimeout,
+		ReadTimeout:       cfg.Server.ReadTimeout,
+		WriteTimeout:      cfg.Server.WriteTimeout,
+		IdleTimeout:       cfg.Server.IdleTimeout,
+		MaxHeaderBytes:    cfg.Server.MaxHeaderBytes,
+		ErrorLog:          zap.NewStdLog(log.Named("http")),
+		// OPTIONS * gets the same 404 as any unknown path.
+		DisableGeneralOptionsHandler: true,
+		HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams: maxStreams,
+			// The timeouts above are per request. This one closes connections that the
+			// client no longer reads.
+			WriteByteTimeout: cfg.Server.WriteTimeout,
+		},
+	}
+	if cfg.Server.TLS() {
+		certificate, err := newCertificate(cfg.Server, log)
+		if err != nil {
+			return nil, usageError(err)
+		}
+		server.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: certificate.get}
+	}
+	return server, nil
+}
+
+func listen(cfg config.Server) (net.Listener, error) {
+	listener, err := net.Listen("tcp", net.JoinHostPort(cfg.Host, strconv.Itoa(cfg.Port)))
+	if _, ok := errors.AsType[*net.DNSError](err); ok {
+		return nil, usageError(fmt.Errorf("%s: %w", config.SettingOf("server.host"), err))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", config.SettingOf("server.port"), err)
+	}
+	return netutil.LimitListener(listener, cfg.MaxConnections), nil
+}
+
+// shutDown makes the service report not ready, so that load balancers stop using it,
+// then stops accepting connections and waits for in-flight requests.
+func shutDown(cfg config.Server, server *http.Server, health *controllers.Health, log *zap.Logger) error {
+	health.Drain()
+	log.Info("stopping", zap.Duration("delay", cfg.ShutdownDelay), zap.Duration("timeout", cfg.ShutdownTimeout))
+	time.Sleep(cfg.ShutdownDelay)
+	ctx, cancel := context.WithTimeout(context.Background(), cfg.ShutdownTimeout)
+	defer cancel()
+	if err := server.Shutdown(ctx); err != nil {
+		return errors.Join(fmt.Errorf("some requests did not finish within server.shutdown_timeout: %w", err), server.Close())
+	}
+	log.Info("stopped")
+	return nil
+}
