@@ -58,39 +58,18 @@ func withDatabase(cmd *cobra.Command, s *settings, action func(*database.DB, *co
 }
 
 func openDatabase(ctx context.Context, cfg *config.Config, log *zap.Logger) (*database.DB, error) {
-	db, err := database.Open(ctx, database.Options{
-		URL:            cfg.Database.URL,
-		MaxConnections: cfg.Database.MaxConnections,
-		Timeout:        cfg.Database.Timeout,
-		StartTimeout:   cfg.Database.StartTimeout,
-		SlowQuery:      cfg.Database.SlowQuery,
-		Logger:         log,
-	})
+	db, err := database.Open(ctx, database.Options(cfg.Database), database.BatchOptions(cfg.Writes), log)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", config.SettingOf("database.url"), err)
 	}
 	return db, nil
 }
 
-// prepareSchema applies pending migrations, or returns an error for them if
-// database.migrate is false.
-func prepareSchema(ctx context.Context, db *database.DB, migrate bool, log *zap.Logger) error {
-	if migrate {
-		applied, err := db.Migrate(ctx)
-		for _, m := range applied {
-			log.Info("migrated the database", zap.String("migration", m.Name))
-		}
-		return err
+// prepare applies pending migrations, if the configuration allows it, and logs them.
+func prepare(ctx context.Context, db *database.DB, log *zap.Logger) error {
+	applied, err := db.Prepare(ctx)
+	for _, m := range applied {
+		log.Info("migrated the database", zap.String("migration", m.Name))
 	}
-	all, err := db.Migrations(ctx)
-	if err != nil {
-		return err
-	}
-	for _, m := range all {
-		if m.AppliedAt.IsZero() {
-			return fmt.Errorf("migration %s is not applied: run plantstore migrate up, or set %s to true",
-				m.Name, config.SettingOf("database.migrate"))
-		}
-	}
-	return nil
+	return err
 }

@@ -142,7 +142,7 @@ func printReport(cmd *cobra.Command, name string, o importOptions, report *contr
 	for _, row := range report.Errors {
 		_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "%s:%d: %d %s\n", name, row.Line, row.Code, row.Message)
 	}
-	if more := report.Refused - len(report.Errors); more > 0 {
+	if more := report.Rejected - len(report.Errors); more > 0 {
 		_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "%s: and %d more, which the service does not list\n", name, more)
 	}
 	outcome := "stored"
@@ -153,14 +153,14 @@ func printReport(cmd *cobra.Command, name string, o importOptions, report *contr
 		outcome = "nothing stored"
 	}
 	_, _ = fmt.Fprintf(cmd.OutOrStdout(), "%d rows: %d created, %d unchanged, %d refused; %s\n",
-		report.Rows, report.Created, report.Unchanged, report.Refused, outcome)
+		report.Rows, report.Created, report.Unchanged, report.Rejected, outcome)
 }
 
 // rejectedRows returns the error of an import with rejected rows.
 func rejectedRows(o importOptions, report *controllers.ImportReport) error {
 	var outcome string
 	switch {
-	case report.Refused == 0:
+	case report.Rejected == 0:
 		return nil
 	case report.Stored:
 		outcome = "the others are stored"
@@ -169,5 +169,5 @@ func rejectedRows(o importOptions, report *controllers.ImportReport) error {
 	default:
 		outcome = "nothing was stored; --partial stores the others"
 	}
-	return &exitError{3, fmt.Errorf("%d of %d rows rejected: %s", report.Refused, report.Rows, outcome)}
+	return &exitError{3, fmt.Errorf("%d of %d rows rejected: %s", report.Rejected, report.Rows, outcome)}
 }

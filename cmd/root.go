@@ -16,7 +16,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"plantstore/config"
-	"plantstore/models"
+	"plantstore/auth"
 )
 
 // exitStatuses is part of the help of several commands.
@@ -72,7 +72,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if !parsed {
 		err = usageError(err)
 	}
-	_, _ = fmt.Fprintln(stderr, "plantstore:", models.HideTokens(strings.Join(strings.Fields(err.Error()), " ")))
+	_, _ = fmt.Fprintln(stderr, "plantstore:", auth.Redact(strings.Join(strings.Fields(err.Error()), " ")))
 	if exit, ok := errors.AsType[*exitError](err); ok {
 		return exit.status
 	}

@@ -12,9 +12,9 @@ import (
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
 
+	"plantstore/auth"
 	"plantstore/config"
 	"plantstore/controllers"
-	"plantstore/middleware"
 	"plantstore/models"
 	"plantstore/routes"
 )
@@ -56,20 +56,12 @@ func serve(ctx context.Context, cfg *config.Config, stdout, stderr io.Writer) (e
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	if err := prepareSchema(ctx, db, cfg.Database.Migrate, log); err != nil {
+	if err := prepare(ctx, db, log); err != nil {
 		return err
 	}
 
-	plants := models.NewPlantStore(db, models.WriteOptions{
-		Timeout:  cfg.Database.Timeout,
-		Flushers: cfg.Writes.Flushers,
-		MaxBatch: cfg.Writes.MaxBatch,
-		Queue:    cfg.Writes.Queue,
-	})
-	defer plants.Close()
-
-	tokens := models.NewTokenStore(db, cfg.Database.Timeout)
-	issued, err := models.NewTokenVerifier(ctx, tokens, log)
+	tokens := models.NewTokenStore(db)
+	issued, err := auth.NewIssuedTokens(ctx, tokens, log)
 	if err != nil {
 		return err
 	}
@@ -86,7 +78,7 @@ func serve(ctx context.Context, cfg *config.Config, stdout, stderr io.Writer) (e
 	health := controllers.NewHealth(db.Ping)
 	server.Handler = routes.New(routes.Options{
 		Log:          log,
-		Plants:       controllers.NewPlants(plants),
+		Plants:       controllers.NewPlants(models.NewPlantStore(db)),
 		Tokens:       controllers.NewTokens(tokens),
 		Health:       health,
 		Docs:         cfg.Docs.Enabled,
@@ -132,23 +124,15 @@ func serve(ctx context.Context, cfg *config.Config, stdout, stderr io.Writer) (e
 }
 
 // newVerifier returns the verifier of all kinds of tokens.
-func newVerifier(ctx context.Context, cfg config.JWT, static []string, issued *models.TokenVerifier, log *zap.Logger) (middleware.Verifier, error) {
-	verifiers := []middleware.Verifier{middleware.StaticTokens(static), middleware.IssuedTokens(issued)}
+func newVerifier(ctx context.Context, cfg config.JWT, static []string, issued *auth.IssuedTokens, log *zap.Logger) (auth.Verifier, error) {
+	verifiers := []auth.Verifier{auth.StaticTokens(static), issued.Verify}
 	if cfg.Issuer == "" {
 		if len(static) == 0 && issued.Len() == 0 {
 			log.Warn("no tokens exist yet; create one with `plantstore token create`")
 		}
-		return middleware.AnyOf(verifiers...), nil
+		return auth.AnyOf(verifiers...), nil
 	}
-	jwt, err := middleware.JWT(ctx, middleware.JWTOptions{
-		Issuer:     cfg.Issuer,
-		Audience:   cfg.Audience,
-		Algorithms: cfg.Algorithms,
-		Leeway:     cfg.Leeway,
-		JWKSURL:    cfg.JWKSURL,
-		PublicKey:  cfg.PublicKey,
-		Log:        log,
-	})
+	jwt, err := auth.JWT(ctx, auth.JWTOptions(cfg), log)
 	if err != nil {
 		key := "auth.jwt.public_key"
 		if cfg.PublicKey == "" {
@@ -156,7 +140,7 @@ func newVerifier(ctx context.Context, cfg config.JWT, static []string, issued *m
 		}
 		return nil, usageError(fmt.Errorf("%s: %w", config.SettingOf(key), err))
 	}
-	return middleware.AnyOf(append(verifiers, jwt)...), nil
+	return auth.AnyOf(append(verifiers, jwt)...), nil
 }
 
 // checkTemporaryDirectory checks that imports can create temporary files.

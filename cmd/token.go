@@ -27,11 +27,11 @@ func newToken(s *settings) *cobra.Command {
 // withTokens calls action with the tokens in the database. It migrates the schema first,
 // as the service does at startup: tokens can be created before the first start.
 func withTokens(cmd *cobra.Command, s *settings, action func(context.Context, *models.TokenStore, io.Writer) error) error {
-	return withDatabase(cmd, s, func(db *database.DB, cfg *config.Config, log *zap.Logger) error {
-		if err := prepareSchema(cmd.Context(), db, cfg.Database.Migrate, log); err != nil {
+	return withDatabase(cmd, s, func(db *database.DB, _ *config.Config, log *zap.Logger) error {
+		if err := prepare(cmd.Context(), db, log); err != nil {
 			return err
 		}
-		return action(cmd.Context(), models.NewTokenStore(db, cfg.Database.Timeout), cmd.OutOrStdout())
+		return action(cmd.Context(), models.NewTokenStore(db), cmd.OutOrStdout())
 	})
 }
 
@@ -142,21 +142,22 @@ func newTokenRevoke(s *settings) *cobra.Command {
 		Args:  cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, ids []string) error {
 			for _, id := range ids {
-				if !models.IsTokenID(id) {
+				if !models.TokenID.MatchString(id) {
 					return usageError(errors.New("revoke takes prefixes of tokens as shown by plantstore token list: pst_ and 8 characters"))
 				}
 			}
 			return withTokens(cmd, s, func(ctx context.Context, store *models.TokenStore, w io.Writer) error {
 				var failed []string
 				for _, id := range ids { // continue after failures
-					switch err := store.Revoke(ctx, id); {
-					case err == nil:
-						_, _ = fmt.Fprintln(w, "revoked", id)
-					case errors.Is(err, models.ErrTokenNotFound):
-						failed = append(failed, id+": no such token, or already revoked: see plantstore token list")
-					default:
-						failed = append(failed, id+": "+err.Error())
+					err := store.Revoke(ctx, id)
+					if _, ok := errors.AsType[*models.NotFoundError](err); ok {
+						err = errors.New("no such token, or already revoked: see `plantstore token list`")
 					}
+					if err != nil {
+						failed = append(failed, id+": "+err.Error())
+						continue
+					}
+					_, _ = fmt.Fprintln(w, "revoked", id)
 				}
 				if len(failed) > 0 {
 					return errors.New(strings.Join(failed, "; "))

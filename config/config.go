@@ -54,13 +54,8 @@ func (s Server) TLS() bool { return s.TLSCertificate != "" }
 
 // Database configures the database.
 type Database struct {
-	Connection
-	Migrate bool `key:"migrate" default:"true" desc:"apply pending migrations at startup; replicas take turns"`
-}
-
-// Connection configures the connections to the database.
-type Connection struct {
 	URL            string        `key:"url" default:"sqlite:data/plantstore.db" desc:"sqlite:PATH or postgres://user:password@host:5432/name?sslmode=verify-full; the PG* variables of libpq complete the latter"`
+	Migrate        bool          `key:"migrate" default:"true" desc:"apply pending migrations at startup; replicas take turns"`
 	MaxConnections int           `key:"max_connections" default:"16" desc:"maximum number of PostgreSQL connections"`
 	Timeout        time.Duration `key:"timeout" default:"3s" min:"1ms" desc:"time limit for one operation, including the wait for a connection"`
 	StartTimeout   time.Duration `key:"start_timeout" default:"30s" min:"1ms" desc:"how long startup waits for an unreachable database"`

@@ -10,65 +10,124 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/gin-gonic/gin"
-	"github.com/gin-gonic/gin/binding"
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
-	"github.com/go-playground/validator/v10"
 
-	"plantstore/middleware"
-	"plantstore/models"
+	"plantstore/auth"
 )
 
-// bindJSON reads the body of the request into the struct to which v points, and
-// checks its binding tags. It is strict where encoding/json is lenient: names
-// are case-sensitive and given once, unknown ones are refused as null is, and
-// the body is one JSON object in UTF-8 with nothing behind it (RFC 8259).
+// bindJSON reads the body of the request, of type application/json, into the struct to
+// which v points. It is stricter than encoding/json: names are case-sensitive, unknown
+// and duplicate names and null are rejected, and the body is one JSON object in UTF-8
+// with nothing after it (RFC 8259).
 //
-// Fields that may be absent, and required ones whose zero value is allowed, must
-// be pointers. An error tells the client which field is at fault, or the byte at
-// which the JSON is.
-//
-// The body may be of type application/json, or of another JSON type in types.
-func bindJSON(c *gin.Context, v any, types ...string) error {
-	body, err := readBody(c.Request)
+// Optional fields, and required fields whose zero value is valid, must be pointers. An
+// error names the field, or the byte offset of malformed JSON.
+func bindJSON(c *gin.Context, v any) error {
+	body, err := readBody(c, typeJSON)
 	if err != nil {
-		return bodyError(err)
-	}
-	if _, err := contentType(c.Request.Header, append(types, "application/json")...); err != nil {
 		return err
 	}
-	if err := decodeJSON(body, v); err != nil {
+	if err := decodeJSON(body, v, false); err != nil {
 		return err
 	}
 	return checkRequired(v)
 }
 
-// readBody reads the whole body, which the middleware has limited.
-func readBody(r *http.Request) ([]byte, error) {
-	if r.ContentLength < 0 {
-		return io.ReadAll(r.Body)
+// bindPatch reads a JSON Merge Patch (RFC 7396) of the struct to which v points, and
+// returns the names of the fields that it has. A field of null, which must not be a
+// required one, is set to nil.
+func bindPatch(c *gin.Context, v any) (fields []string, err error) {
+	body, err := readBody(c, typeMergePatch, typeJSON)
+	if err != nil {
+		return nil, err
 	}
-	body := make([]byte, r.ContentLength)
-	_, err := io.ReadFull(r.Body, body)
+	if err := decodeJSON(body, v, true); err != nil {
+		return nil, err
+	}
+	var given map[string]jsontext.Value
+	if err := json.Unmarshal(body, &given); err != nil || given == nil {
+		return nil, errNotObject
+	}
+	for _, f := range jsonFields(reflect.TypeOf(v).Elem()) {
+		value, ok := given[f.name]
+		if ok && f.required && value.Kind() == jsontext.KindNull {
+			return nil, problemf(codeMissingOrType, "%s must not be null", f.name)
+		}
+		if ok {
+			fields = append(fields, f.name)
+		}
+	}
+	return fields, nil
+}
+
+// jsonField is a field of a struct that is read from JSON.
+type jsonField struct {
+	name     string
+	required bool
+	index    []int // for reflect.Value.FieldByIndex
+	kind     reflect.Kind
+}
+
+// jsonFieldCache has the result of jsonFields by type, as encoding/json caches it.
+var jsonFieldCache sync.Map
+
+// jsonFields returns the fields of a struct, embedded ones included, in their order.
+func jsonFields(t reflect.Type) []jsonField {
+	if cached, ok := jsonFieldCache.Load(t); ok {
+		return cached.([]jsonField)
+	}
+	var fields []jsonField
+	for _, f := range reflect.VisibleFields(t) {
+		if !f.Anonymous {
+			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			fields = append(fields, jsonField{name, f.Tag.Get("binding") == "required", f.Index, indirect(f.Type).Kind()})
+		}
+	}
+	jsonFieldCache.Store(t, fields)
+	return fields
+}
+
+// readBody returns the whole body, which has one of types; the middleware limits its
+// size.
+func readBody(c *gin.Context, types ...string) (body []byte, err error) {
+	if c.Request.ContentLength < 0 {
+		body, err = io.ReadAll(c.Request.Body)
+	} else {
+		body = make([]byte, c.Request.ContentLength)
+		_, err = io.ReadFull(c.Request.Body, body)
+	}
+	if err != nil {
+		return nil, bodyError(err)
+	}
+	_, err = contentType(c.Request.Header, types...)
 	return body, err
 }
 
-// bodyError explains why a body could not be read. The client's own faults are
-// problems of the request, and none of ours.
+// bodyError explains why a body could not be read: a fault of the client.
 func bodyError(err error) error {
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return err
 	}
-	return problemf(codeMalformed, "body ended early or was badly framed: send as many bytes as announced, in time")
+	return problemf(codeMalformed, "the body ended early, took too long or was badly framed: send as many bytes as announced")
 }
 
-// contentType returns which of accepted a body has, said in UTF-8 or not said: it
-// is the last of them where there is no Content-Type.
+// The media types of requests and responses.
+const (
+	typeJSON       = "application/json"
+	typeMergePatch = "application/merge-patch+json"
+	TypeNDJSON     = "application/x-ndjson"
+	TypeCSV        = "text/csv"
+)
+
+// contentType returns which of accepted the body is, in UTF-8. Without a Content-Type,
+// it is the last of them.
 func contentType(header http.Header, accepted ...string) (string, error) {
 	if len(header["Content-Encoding"]) > 0 {
-		return "", problemf(codeContentType, "Content-Encoding is not supported: send the body as it is")
+		return "", problemf(codeContentType, "Content-Encoding is not supported: send the body without one")
 	}
 	types := header["Content-Type"]
 	if len(types) == 0 {
@@ -80,59 +139,42 @@ func contentType(header http.Header, accepted ...string) (string, error) {
 	kind, params, err := mime.ParseMediaType(types[0])
 	charset, hasCharset := params["charset"]
 	if len(types) > 1 || err != nil || !slices.Contains(accepted, kind) || hasCharset && !strings.EqualFold(charset, "utf-8") {
-		return "", problemf(codeContentType, "Content-Type must be %s, in UTF-8", strings.Join(accepted, " or "))
+		return "", problemf(codeContentType, "Content-Type must be %s, with no charset other than utf-8", strings.Join(accepted, " or "))
 	}
 	return kind, nil
 }
 
-// errNull refuses null, which the decoder would take for an absent value.
-var errNull = errors.New("null")
-
-// refuseNull is called for every value of a document before the decoder's own
-// way with it.
-var refuseNull = json.UnmarshalFromFunc(func(dec *jsontext.Decoder, v any) error {
-	if _, ok := v.(*nullableText); !ok && dec.PeekKind() == jsontext.KindNull {
-		return errNull
-	}
-	return errors.ErrUnsupported // the decoder goes on by itself
-})
-
-// nullableText is a text that may be absent, null, or there.
-type nullableText struct {
-	given bool
-	text  *string // nil where it was null
-}
-
-// UnmarshalJSONFrom is called where the text is there or null.
-func (t *nullableText) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
-	t.given = true
-	if dec.PeekKind() == jsontext.KindNull {
-		return dec.SkipValue()
-	}
-	return json.UnmarshalDecode(dec, &t.text)
-}
-
 var (
+	errNull      = errors.New("null")
+	errNotObject = problemf(codeMalformed, "the body must be a JSON object")
+
+	// rejectNull rejects null, which the decoder would treat as an absent value.
+	rejectNull = json.WithUnmarshalers(json.UnmarshalFromFunc(func(dec *jsontext.Decoder, _ any) error {
+		if dec.PeekKind() == jsontext.KindNull {
+			return errNull
+		}
+		return errors.ErrUnsupported // the decoder continues by itself
+	}))
 	strict       = json.RejectUnknownMembers(true)
-	strictNoNull = json.JoinOptions(strict, json.WithUnmarshalers(refuseNull))
+	strictNoNull = json.JoinOptions(strict, rejectNull)
 )
 
-func decodeJSON(body []byte, v any) error {
+func decodeJSON(body []byte, v any, allowNull bool) error {
 	options := strict
-	if bytes.Contains(body, []byte("null")) { // most have none, and need not be searched value by value
+	if !allowNull && bytes.Contains(body, []byte("null")) { // most bodies need no check of every value
 		options = strictNoNull
 	}
 	err := json.Unmarshal(body, v, options)
 	if err == nil {
 		return nil
 	}
-	// Malformed JSON is reported before what the part that came before it says.
+	// Malformed JSON is reported before faults in the part that precedes it.
 	if syntax := checkSyntax(body); syntax != nil {
 		return syntax
 	}
 	if syntactic, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
-		// The syntax is right, so that only a repeated name is left.
-		return problemf(codeDuplicateField, "%s is given twice", fieldName(syntactic.JSONPointer))
+		// Only a duplicate name is well-formed and still a syntactic error.
+		return problemf(codeDuplicateField, "duplicate field %s", fieldName(syntactic.JSONPointer))
 	}
 	semantic, ok := errors.AsType[*json.SemanticError](err)
 	if !ok {
@@ -141,11 +183,11 @@ func decodeJSON(body []byte, v any) error {
 	field := fieldName(semantic.JSONPointer)
 	switch {
 	case semantic.JSONPointer == "":
-		return problemf(codeMalformed, "body must be a JSON object")
+		return errNotObject
 	case errors.Is(err, errNull):
 		return problemf(codeMissingOrType, "%s must not be null", field)
 	case errors.Is(err, json.ErrUnknownName):
-		return problemf(codeUnknownField, "%s is not a field: names are case-sensitive", field)
+		return problemf(codeUnknownField, "unknown field %s; names are case-sensitive", field)
 	case isInteger(semantic.GoType) && (semantic.JSONKind == jsontext.KindNumber || semantic.JSONKind == jsontext.KindString):
 		return problemf(codeNotInt64, "%s must be an integer literal from -9223372036854775808 to 9223372036854775807, "+
 			"without fraction, exponent or quotes", field)
@@ -153,88 +195,84 @@ func decodeJSON(body []byte, v any) error {
 	return problemf(codeMissingOrType, "%s must be %s, not %s", field, jsonType(semantic.GoType), jsonKind(semantic.JSONKind))
 }
 
-// checkSyntax reports the first byte at which body is not one well-formed JSON
-// value, be its names repeated or not.
+// checkSyntax reports the first byte at which body is not one well-formed JSON value. It
+// ignores duplicate names.
 func checkSyntax(body []byte) error {
-	const blanks = " \t\r\n"
+	const spaces = " \t\r\n"
 	dec := jsontext.NewDecoder(bytes.NewBuffer(body), jsontext.AllowDuplicateNames(true))
 	err := dec.SkipValue()
 	if err == nil {
-		rest := bytes.TrimLeft(body[dec.InputOffset():], blanks)
+		rest := bytes.TrimLeft(body[dec.InputOffset():], spaces)
 		if len(rest) == 0 {
 			return nil
 		}
-		return problemf(codeMalformed, "body must end behind its JSON object, and goes on at byte %d", len(body)-len(rest))
+		return problemf(codeMalformed, "unexpected data after the JSON object at byte %d", len(body)-len(rest))
 	}
-	if len(bytes.Trim(body, blanks)) == 0 {
-		return problemf(codeMalformed, "body is empty: send a JSON object")
+	if len(bytes.Trim(body, spaces)) == 0 {
+		return problemf(codeMalformed, "the body is empty: send a JSON object")
 	}
 	if syntactic, ok := errors.AsType[*jsontext.SyntacticError](err); ok && !errors.Is(err, io.ErrUnexpectedEOF) {
-		return problemf(codeMalformed, "body is not well-formed JSON at byte %d: %v", syntactic.ByteOffset, syntactic.Err)
+		return problemf(codeMalformed, "the body is not well-formed JSON at byte %d: %v", syntactic.ByteOffset, syntactic.Err)
 	}
-	return problemf(codeMalformed, "body is not well-formed JSON: it ends at byte %d, too early", len(body))
+	return problemf(codeMalformed, "the body is not well-formed JSON: it ends early, at byte %d", len(body))
 }
 
-// checkRequired reports the first field of the struct behind v that breaks a
-// binding tag. The only one in use is required; other rules belong to the model.
+// checkRequired reports the first required field that the struct to which v points does
+// not have. The model checks all other rules.
 func checkRequired(v any) error {
-	err := binding.Validator.ValidateStruct(v)
-	failed, ok := errors.AsType[validator.ValidationErrors](err)
-	if !ok {
-		return err
+	value := reflect.ValueOf(v).Elem()
+	for _, f := range jsonFields(value.Type()) {
+		if f.required && value.FieldByIndex(f.index).IsZero() {
+			return problemf(codeMissingOrType, "%s is required", f.name)
+		}
 	}
-	name := failed[0].StructField()
-	if field, ok := reflect.TypeOf(v).Elem().FieldByName(name); ok {
-		name, _, _ = strings.Cut(field.Tag.Get("json"), ",")
-	}
-	return problemf(codeMissingOrType, "%s is required", name)
+	return nil
 }
 
-// fieldName returns the name of the field to which pointer leads, as scopes.0 for the
-// first item of scopes.
+// fieldName returns the name of the field at pointer, such as scopes.0 for the first
+// item of scopes.
 func fieldName(pointer jsontext.Pointer) string {
-	return oddName(strings.Join(slices.Collect(pointer.Tokens()), "."))
+	return quoteName(strings.Join(slices.Collect(pointer.Tokens()), "."))
 }
 
-// oddName returns a name that a client has made up: quoted where it is not one
-// that it is likely to have meant, and cut where it is long.
-func oddName(name string) string {
+// quoteName returns a name that a client made up, for an error message: cut if it is
+// long, and quoted if it has unusual characters.
+func quoteName(name string) string {
 	const longest = 64
-	name = models.HideTokens(name)
+	name = auth.Redact(name)
 	if runes := []rune(name); len(runes) > longest {
 		name = string(runes[:longest]) + "…"
 	}
-	for _, r := range name {
-		if r > '~' || r <= ' ' || r == '"' {
-			return fmt.Sprintf("%q", name)
-		}
-	}
-	if name == "" {
-		return `""`
+	unusual := strings.ContainsFunc(name, func(r rune) bool { return r > '~' || r <= ' ' || r == '"' })
+	if unusual || name == "" {
+		return fmt.Sprintf("%q", name)
 	}
 	return name
 }
 
-func isInteger(t reflect.Type) bool {
-	for t != nil && t.Kind() == reflect.Pointer {
+// indirect returns the type behind pointers.
+func indirect(t reflect.Type) reflect.Type {
+	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	return t != nil && t.Kind() == reflect.Int64
+	return t
 }
+
+func isInteger(t reflect.Type) bool { return t != nil && indirect(t).Kind() == reflect.Int64 }
 
 // jsonType names the JSON type that a Go type is read from.
 func jsonType(t reflect.Type) string {
-	for t != nil && t.Kind() == reflect.Pointer {
-		t = t.Elem()
+	if t == nil {
+		return "of another type"
 	}
-	switch {
-	case isInteger(t):
+	switch indirect(t).Kind() {
+	case reflect.Int64:
 		return "an integer"
-	case t != nil && t.Kind() == reflect.String:
+	case reflect.String:
 		return "a string"
-	case t != nil && t.Kind() == reflect.Bool:
+	case reflect.Bool:
 		return "a boolean"
-	case t != nil && t.Kind() == reflect.Slice:
+	case reflect.Slice:
 		return "an array"
 	}
 	return "of another type"
@@ -255,13 +293,12 @@ func jsonKind(kind jsontext.Kind) string {
 	return "an object"
 }
 
-// answer writes v as JSON. Texts go out as they came in: nothing is escaped for
-// HTML.
-func answer(c *gin.Context, status int, v any) {
+// respond writes v as JSON. Text is not escaped for HTML.
+func respond(c *gin.Context, status int, v any) error {
 	body, err := json.Marshal(v)
 	if err != nil {
-		middleware.Fail(c, fmt.Errorf("encode the answer: %w", err))
-		return
+		return fmt.Errorf("encode the response: %w", err)
 	}
-	c.Data(status, "application/json", body)
+	c.Data(status, typeJSON, body)
+	return nil
 }

@@ -18,9 +18,8 @@ import (
 // uiPath is the first page of Swagger UI.
 const uiPath = "/swagger/index.html"
 
-// uiPolicy is what a browser may do with Swagger UI: run and show what comes from
-// here, and call the API. The library puts styles into its elements, and has its
-// pictures in itself.
+// uiPolicy lets a browser run and show the files served here, and call the API. Swagger
+// UI adds styles to its elements and embeds its pictures.
 const uiPolicy = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
@@ -29,8 +28,8 @@ type Docs struct{ pages gin.HandlerFunc }
 
 // NewDocs returns the handlers of the documentation.
 func NewDocs() *Docs {
-	// gin-swagger writes the pages that name the document. It would serve the
-	// rest over WebDAV; [Docs.UI] serves that as what it is, files.
+	// gin-swagger writes the pages that name the document. It would serve the other
+	// files over WebDAV; [Docs.UI] serves them as files.
 	return &Docs{pages: ginswagger.CustomWrapHandler(&ginswagger.Config{
 		Title:                    "Plant Store",
 		URL:                      "/openapi.json",
@@ -40,44 +39,48 @@ func NewDocs() *Docs {
 	}, &webdav.Handler{})}
 }
 
-// Home leads to Swagger UI.
-func (*Docs) Home(c *gin.Context) { c.Redirect(http.StatusFound, uiPath) }
+// Home redirects to Swagger UI.
+func (*Docs) Home(c *gin.Context) error {
+	c.Redirect(http.StatusFound, uiPath)
+	return nil
+}
 
-// whole takes away the conditions and ranges of a request for a file, whose refusals
-// net/http would answer by itself, and not with an Error.
-func whole(c *gin.Context) *http.Request {
+// unconditional removes the headers of a request for a file that net/http would reject
+// by itself, without an Error.
+func unconditional(r *http.Request) *http.Request {
 	for _, header := range []string{"Range", "If-Range", "If-Match", "If-Unmodified-Since"} {
-		c.Request.Header.Del(header)
+		r.Header.Del(header)
 	}
-	return c.Request
+	return r
 }
 
-// OpenAPI answers the OpenAPI 3.1 document.
-func (*Docs) OpenAPI(c *gin.Context) {
-	c.Header("Content-Type", "application/json")
-	http.ServeContent(c.Writer, whole(c), "", time.Time{}, bytes.NewReader(docs.OpenAPI))
+// OpenAPI serves the OpenAPI 3.1 document.
+func (*Docs) OpenAPI(c *gin.Context) error {
+	c.Header("Content-Type", typeJSON)
+	http.ServeContent(c.Writer, unconditional(c.Request), "", time.Time{}, bytes.NewReader(docs.OpenAPI))
+	return nil
 }
 
-// UI answers the file of Swagger UI that the parameter file names.
-func (d *Docs) UI(c *gin.Context) {
+// UI serves the file of Swagger UI that the parameter file names.
+func (d *Docs) UI(c *gin.Context) error {
 	name := strings.TrimPrefix(c.Param("file"), "/")
 	switch name {
 	case "index.html", "index.css", "swagger-initializer.js":
 		c.Header("Content-Security-Policy", uiPolicy)
 		d.page(c, name)
-		return
+		return nil
 	}
 	if info, err := fs.Stat(swaggerfiles.FS, name); err != nil || info.IsDir() || strings.HasSuffix(name, ".map") {
-		NoRoute(true)(c)
-		return
+		return NoRoute(true)(c)
 	}
 	c.Header("Cache-Control", "public, max-age=3600")
-	http.ServeFileFS(c.Writer, whole(c), swaggerfiles.FS, name)
+	http.ServeFileFS(c.Writer, unconditional(c.Request), swaggerfiles.FS, name)
+	return nil
 }
 
-// page has gin-swagger write the page name. It looks for the name in the
-// request's target, where a query or another folder would mislead it, and knows
-// GET alone; for HEAD, net/http leaves the body out.
+// page writes the page name with gin-swagger, which reads the name from the request's
+// target, where a query would mislead it, and serves GET only; for HEAD, net/http drops
+// the body.
 func (d *Docs) page(c *gin.Context, name string) {
 	original := c.Request
 	request := *original

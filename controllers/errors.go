@@ -7,57 +7,163 @@ import (
 	"math"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
 	"time"
 
 	"github.com/gin-gonic/gin"
 	"go.uber.org/zap"
 
+	"plantstore/auth"
+	"plantstore/database"
 	"plantstore/middleware"
 	"plantstore/models"
 )
 
-// The error codes, which clients may rely on: the HTTP status that fits best,
-// times 100, plus a number.
+// The error codes, which clients rely on: the HTTP status that fits best, times 100, plus
+// a number.
 const (
-	codeMalformed       = 40001 // the body is not one well-formed JSON object
-	codeUnknownField    = 40002
-	codeDuplicateField  = 40003
-	codeMissingOrType   = 40004 // a required field is missing, or one has the wrong JSON type
-	codeNotInt64        = 40005
-	codeTextLimits      = 40006
-	codeParameter       = 40007 // in the path, the query, or a conditional header
-	codeNoToken         = 40101
-	codeInvalidToken    = 40102
-	codeScope           = 40301
-	codeNoPlant         = 40401
-	codeNoPath          = 40402
-	codeNoIssuedToken   = 40403
-	codeMethod          = 40501
-	codeIDTaken         = 40901 // by other content
-	codeIDTakenSame     = 40902 // by the same content
-	codeCondition       = 41201
-	codeBodyTooLarge    = 41301
-	codeContentType     = 41501
-	codeLimit           = 42901
-	codeInternal        = 50001
-	codeOverloaded      = 50301
-	codeDatabaseTimeout = 50302
+	codeMalformed      = 40001
+	codeUnknownField   = 40002
+	codeDuplicateField = 40003
+	codeMissingOrType  = 40004
+	codeNotInt64       = 40005
+	codeInvalidValue   = 40006
+	codeParameter      = 40007
+	codeBodyTooLarge   = 41301
+	codeContentType    = 41501
+	codeNoToken        = 40101
+	codeInvalidToken   = 40102
+	codeScope          = 40301
+	codeNoPlant        = 40401
+	codeNoPath         = 40402
+	codeNoIssuedToken  = 40403
+	codeMethod         = 40501
+	codeExists         = 40901
+	codeExistsSame     = 40902
+	codePrecondition   = 41201
+	codeRateLimit      = 42901
+	codeInternal       = 50001
+	codeOverloaded     = 50301
+	codeUnavailable    = 50302
 )
 
-// statusClientGone is logged for a request whose client left before the answer.
-// Nobody receives it; the number is the one that nginx logs.
-const statusClientGone = 499
+// errorTable has every error code: when it is used, for the documents, and the errors
+// that it stands for with their messages. A [problem] brings its code and message.
+var errorTable = []ErrorRow{
+	row(codeMalformed, "the body is not one well-formed JSON object in UTF-8; the message gives the byte offset"),
+	row(codeUnknownField, "unknown field; names are case-sensitive"),
+	row(codeDuplicateField, "duplicate field"),
+	row(codeMissingOrType, "a required field is missing, or a field has the wrong JSON type (including null)"),
+	row(codeNotInt64, "an id is not an int64 integer literal: `1.0`, `1e3` and `\"1\"` are not"),
+	row(codeInvalidValue, "a text is out of bounds, or a value is not one that its field allows",
+		as(func(e *models.InvalidError) string { return e.Error() })),
+	row(codeParameter, "invalid or unknown query parameter, path parameter or conditional header"),
+	row(codeBodyTooLarge, "the body is too large: by default more than 64 KiB, or for an import more than 1 GiB or 64 KiB in a line",
+		as(func(e *http.MaxBytesError) string { return fmt.Sprintf("the body is larger than %d bytes", e.Limit) })),
+	row(codeContentType, "unsupported Content-Type or Content-Encoding"),
+	row(codeNoToken, "no bearer token",
+		is(auth.ErrNoToken, "no bearer token: send the header Authorization: Bearer <token>")),
+	row(codeInvalidToken, "the bearer token is not valid",
+		is(auth.ErrInvalidToken, "the bearer token is not valid: it is unknown, revoked, expired or malformed")),
+	row(codeScope, "the bearer token lacks the scope that the operation needs",
+		as(func(e *auth.ScopeError) string {
+			return e.Error() + ": ask the operator of the service for a token that has it"
+		})),
+	row(codeNoPlant, "no such plant", noSuch("plant", "no such plant")),
+	row(codeNoPath, "no such path; `/plants/` is not `/plants`"),
+	row(codeNoIssuedToken, "no such token, or it is already revoked", noSuch("token", "no such token, or it is already revoked")),
+	row(codeMethod, "method not allowed on this path; `Allow` lists the methods that are"),
+	row(codeExistsSame, "the id exists with the same content: an earlier attempt of this request succeeded",
+		exists(true, "%s %v exists with the same content: an earlier attempt of this request succeeded")),
+	row(codeExists, "the id exists with different content; the stored row is unchanged",
+		exists(false, "%s %v exists with different content and is unchanged: choose another id")),
+	row(codePrecondition, "`If-Match` or `If-None-Match` does not hold; nothing was written",
+		is(models.ErrCondition, "If-Match or If-None-Match does not hold, and nothing was written: get the current version and retry")),
+	row(codeRateLimit, "too many requests with this token or from this address, or too many invalid tokens; `Retry-After` says when to retry",
+		as(func(e *middleware.LimitError) string {
+			return fmt.Sprintf("%s: retry in %d s", e, seconds(e.RetryAfter))
+		})),
+	row(codeOverloaded, "too many operations are waiting, or too many imports and exports are running; nothing was stored: retry after `Retry-After`",
+		is(database.ErrOverloaded, "too many operations are waiting, and nothing was stored: retry later")),
+	row(codeUnavailable, "the database or the keys of JWTs are unavailable, or the service is stopping; the outcome of a write is unknown: retry with the same id",
+		is(errStopping, "the service is stopping: retry"),
+		is(auth.ErrCannotVerify, "tokens cannot be verified at the moment, and nothing was done: retry"),
+		is(database.ErrUnavailable, "the database is unavailable. The outcome of a write is unknown: retry with the same id; "+
+			"error 40902, or a row that an import counts as unchanged, means that the first attempt succeeded")),
+	row(codeInternal, "an internal error; the message has the request id, the log has the cause"),
+}
 
-// Error is the body of every answer that is not a success.
+// errStopping means that the service is about to stop.
+var errStopping = errors.New("the service is stopping")
+
+// ErrorRow is a row of the table of error codes.
+type ErrorRow struct {
+	Code     int32
+	Status   int    // of the response
+	When     string // in Markdown
+	messages []func(error) (message string, ok bool)
+}
+
+// ErrorTable returns the table of error codes, in ascending order, for the documents.
+func ErrorTable() []ErrorRow {
+	return slices.SortedFunc(slices.Values(errorTable), func(a, b ErrorRow) int { return int(a.Code - b.Code) })
+}
+
+// row returns the row of code. Faults in the request's content have the status 400, as
+// the API's specification requires.
+func row(code int32, when string, messages ...func(error) (string, bool)) ErrorRow {
+	status := int(code / 100)
+	if status == http.StatusRequestEntityTooLarge || status == http.StatusUnsupportedMediaType {
+		status = http.StatusBadRequest
+	}
+	return ErrorRow{code, status, when, messages}
+}
+
+// is gives target, and the errors that wrap it, a message.
+func is(target error, message string) func(error) (string, bool) {
+	return func(err error) (string, bool) { return message, errors.Is(err, target) }
+}
+
+// as gives the errors of type E a message.
+func as[E error](message func(E) string) func(error) (string, bool) {
+	return func(err error) (string, bool) {
+		e, ok := errors.AsType[E](err)
+		if !ok {
+			return "", false
+		}
+		return message(e), true
+	}
+}
+
+// noSuch gives a *models.NotFoundError of one resource a message.
+func noSuch(noun, message string) func(error) (string, bool) {
+	return func(err error) (string, bool) {
+		e, ok := errors.AsType[*models.NotFoundError](err)
+		return message, ok && e.Noun == noun
+	}
+}
+
+// exists gives a *models.ExistsError a message with its noun and its key.
+func exists(same bool, format string) func(error) (string, bool) {
+	return func(err error) (string, bool) {
+		e, ok := errors.AsType[*models.ExistsError](err)
+		if !ok || e.Same != same {
+			return "", false
+		}
+		return fmt.Sprintf(format, e.Noun, e.Key), true
+	}
+}
+
+// Error is the body of every unsuccessful response.
 type Error struct {
-	// A stable numeric error indicator: the HTTP status that fits best, times 100, plus a number. The description of the API lists them.
+	// A stable numeric error indicator: the HTTP status that fits best, times 100, plus a number.
 	Code int32 `json:"error" binding:"required" format:"int32" example:"40004"`
-	// What was wrong, where, and what to do. For people: the wording may change.
+	// What is wrong, where, and what to do. For people: the wording may change.
 	Message string `json:"message" binding:"required" example:"name is required"`
 } // @name Error
 
-// problem is an error that is an answer already.
+// problem is an error with a code and a message of its own.
 type problem Error
 
 func (p *problem) Error() string { return p.Message }
@@ -66,33 +172,39 @@ func problemf(code int32, format string, args ...any) error {
 	return &problem{Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
-// status returns the HTTP status of an error code. What is wrong with the
-// request's content is 400, the status that the API's specification has for it.
-func status(code int32) int {
-	switch s := int(code / 100); s {
-	case http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType:
-		return http.StatusBadRequest
-	default:
-		return s
+// describe returns the Error for err.
+func describe(c *gin.Context, err error) Error {
+	if p, ok := errors.AsType[*problem](err); ok {
+		return Error(*p)
 	}
+	for _, row := range errorTable {
+		for _, message := range row.messages {
+			if text, ok := message(err); ok {
+				return Error{row.Code, text}
+			}
+		}
+	}
+	return Error{codeInternal, "internal error, request id " + middleware.RequestIDOf(c)}
 }
 
-// Errors answers a request that ended with an error: the one place where an
-// error becomes a status and an Error. Faults of ours are logged with their
-// cause, of which the client is told nothing but the request id.
+// statusClientGone is logged for a request whose client left before the response, as
+// nginx does.
+const statusClientGone = 499
+
+// Errors responds to requests that end with an error. It logs the cause of a server
+// fault; the client is told only the request id.
 func Errors(log *zap.Logger) gin.HandlerFunc {
 	return func(c *gin.Context) {
-		client := c.Request.Context() // the handler's own may end before
+		client := c.Request.Context() // a handler's own may end earlier
 		c.Next()
 		last := c.Errors.Last()
 		if last == nil {
 			return
 		}
-		if c.Writer.Written() {
-			// The client, if it is still there, must not take a part for the whole.
+		if c.Writer.Written() { // the client must not mistake a part for the whole
 			late := errors.Is(last.Err, context.DeadlineExceeded) || errors.Is(last.Err, os.ErrDeadlineExceeded)
 			if late || client.Err() == nil {
-				log.Error("answer broken off", zap.String("request_id", middleware.RequestIDOf(c)), zap.Error(last.Err))
+				log.Error("response aborted", zap.String("request_id", middleware.RequestIDOf(c)), zap.Error(last.Err))
 			}
 			panic(http.ErrAbortHandler)
 		}
@@ -101,92 +213,42 @@ func Errors(log *zap.Logger) gin.HandlerFunc {
 			return
 		}
 		body := describe(c, last.Err)
-		if refused, ok := errors.AsType[*importRefused](last.Err); ok {
-			answer(c, status(body.Code), ImportError{Code: body.Code, Message: body.Message, Report: refused.report})
-			return
-		}
-		if body.Code >= 50000 {
+		status := row(body.Code, "").Status
+		if status >= http.StatusInternalServerError {
 			log.Error("request failed",
 				zap.String("request_id", middleware.RequestIDOf(c)),
 				zap.Int32("code", body.Code),
 				zap.Error(last.Err))
 		}
-		code := status(body.Code)
-		if code == http.StatusServiceUnavailable {
+		if status == http.StatusServiceUnavailable {
 			c.Header("Retry-After", "1")
 		}
 		if limit, ok := errors.AsType[*middleware.LimitError](last.Err); ok {
 			c.Header("Retry-After", strconv.Itoa(seconds(limit.RetryAfter)))
 		}
-		answer(c, code, body)
-	}
-}
-
-// describe maps an error to what the client is told of it.
-func describe(c *gin.Context, err error) Error {
-	if p, ok := errors.AsType[*problem](err); ok {
-		return Error(*p)
-	}
-	if invalid, ok := errors.AsType[*models.InvalidError](err); ok {
-		return Error{codeTextLimits, invalid.Error()}
-	}
-	if exists, ok := errors.AsType[*models.ExistsError](err); ok {
-		if exists.Same {
-			return Error{codeIDTakenSame, fmt.Sprintf(
-				"id %d is taken by a plant with the same name and tag: an earlier attempt has stored it, nothing is lost", exists.ID)}
+		var response any = body
+		if rejected, ok := errors.AsType[*importRejected](last.Err); ok {
+			response = ImportError{Code: body.Code, Message: body.Message, Report: rejected.report}
 		}
-		return Error{codeIDTaken, fmt.Sprintf(
-			"id %d is taken by a plant with another name or tag, which is left as it is: choose another id", exists.ID)}
+		_ = respond(c, status, response) // these types can be encoded
 	}
-	if large, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return Error{codeBodyTooLarge, fmt.Sprintf("body is larger than %d bytes", large.Limit)}
-	}
-	if scope, ok := errors.AsType[*middleware.ScopeError](err); ok {
-		return Error{codeScope, fmt.Sprintf("the token lacks the scope %s: ask the operator of the service for one that has it", scope.Scope)}
-	}
-	if limit, ok := errors.AsType[*middleware.LimitError](err); ok {
-		return Error{codeLimit, fmt.Sprintf("%s: try again in %d s", limit, seconds(limit.RetryAfter))}
-	}
-	if refused, ok := errors.AsType[*importRefused](err); ok {
-		return Error{refused.report.Errors[0].Code, refused.Error()}
-	}
-	switch {
-	case errors.Is(err, models.ErrTokenNotFound):
-		return Error{codeNoIssuedToken, "no such token, or it was revoked before"}
-	case errors.Is(err, models.ErrNotFound):
-		return Error{codeNoPlant, "no such plant"}
-	case errors.Is(err, models.ErrCondition):
-		return Error{codeCondition, "If-Match or If-None-Match does not hold: the plant has changed, or is there, or is gone; get it again"}
-	case errors.Is(err, middleware.ErrNoToken):
-		return Error{codeNoToken, "no bearer token: send the header Authorization: Bearer <token>"}
-	case errors.Is(err, models.ErrInvalidToken):
-		return Error{codeInvalidToken, "the bearer token is not valid: it is unknown, revoked, expired or malformed"}
-	case errors.Is(err, models.ErrOverloaded):
-		return Error{codeOverloaded, "too much is waiting, and nothing was stored: try again later"}
-	case errors.Is(err, middleware.ErrCannotVerify):
-		return Error{codeDatabaseTimeout, "tokens cannot be verified at the moment, and nothing was done: try again"}
-	case errors.Is(err, models.ErrUnavailable):
-		return Error{codeDatabaseTimeout, "the database cannot be reached in time; the outcome of a write is unknown: send it again, " +
-			"and error 40902 tells that a plant was stored, as an import does by counting it as unchanged"}
-	}
-	return Error{codeInternal, "internal error, request id " + middleware.RequestIDOf(c)}
 }
 
-// seconds rounds up to what Retry-After has: whole seconds.
+// seconds rounds up to whole seconds, for Retry-After.
 func seconds(d time.Duration) int { return int(math.Ceil(d.Seconds())) }
 
-// NoRoute answers a request for a path that does not exist, and points to Swagger UI
-// where that is served.
-func NoRoute(documented bool) gin.HandlerFunc {
+// NoRoute rejects a request for an unknown path. documented means that Swagger UI is
+// served.
+func NoRoute(documented bool) middleware.Handler {
 	message := "no such path"
 	if documented {
-		message += ": " + uiPath + " documents those there are"
+		message += "; see " + uiPath
 	}
-	return func(c *gin.Context) { middleware.Fail(c, problemf(codeNoPath, "%s", message)) }
+	return func(*gin.Context) error { return problemf(codeNoPath, "%s", message) }
 }
 
-// NoMethod answers a request whose path exists, but not with its method. Gin has
-// set the Allow header.
-func NoMethod(c *gin.Context) {
-	middleware.Fail(c, problemf(codeMethod, "method not allowed on this path: use %s", c.Writer.Header().Get("Allow")))
+// NoMethod rejects a request whose path exists, but not with its method. The Allow
+// header is set.
+func NoMethod(c *gin.Context) error {
+	return problemf(codeMethod, "method not allowed on this path: use %s", c.Writer.Header().Get("Allow"))
 }

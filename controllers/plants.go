@@ -1,82 +1,83 @@
-// Package controllers holds the HTTP side of each resource: it binds a request,
-// calls a model, and answers. A handler that fails hands its error to
-// [middleware.Fail]; errors.go alone turns errors into answers.
+// Package controllers holds the HTTP side of each resource: it binds a request, calls a
+// store, and responds. Handlers return errors; errors.go alone turns errors into
+// responses.
 package controllers
 
 import (
-	"context"
-	"iter"
 	"net/http"
-	"net/url"
 	"strconv"
 	"time"
 
 	"github.com/gin-gonic/gin"
 
-	"plantstore/middleware"
 	"plantstore/models"
 )
+
+// PlantContent is the content of a plant, in requests and responses.
+type PlantContent struct {
+	// The name: 1 to 255 characters, no control characters, and not only white space.
+	Name *string `json:"name" binding:"required" extensions:"x-rule=plant.name" example:"Monstera deliciosa"`
+	// Specifies the type of the plant: up to 255 characters, no control characters. An absent tag stays absent, an empty one stays empty.
+	Tag *string `json:"tag,omitzero" extensions:"x-rule=plant.tag" example:"houseplant"`
+} // @name PlantContent
 
 // NewPlant is a plant as a client sends it.
 type NewPlant struct {
 	// The id, chosen by the client: any int64, unique in the store.
 	ID *int64 `json:"id" binding:"required" format:"int64" minimum:"-9223372036854775808" maximum:"9223372036854775807" example:"1"`
-	// The name: 1 to 255 characters, no control characters, and not only blanks.
-	Name *string `json:"name" binding:"required" minLength:"1" maxLength:"255" pattern:"^[^\\u0000-\\u001F\\u007F-\\u009F]*[^\\u0000-\\u0020\\u007F-\\u00A0\\u1680\\u2000-\\u200A\\u2028\\u2029\\u202F\\u205F\\u3000][^\\u0000-\\u001F\\u007F-\\u009F]*$" example:"Monstera deliciosa"`
-	// Specifies the type of the plant: up to 255 characters, no control characters. An absent tag stays absent, an empty one stays empty.
-	Tag *string `json:"tag,omitzero" maxLength:"255" pattern:"^[^\\u0000-\\u001F\\u007F-\\u009F]*$" example:"houseplant"`
+	PlantContent
 } // @name NewPlant
 
-// Plant is a plant as the answer to its creation shows it.
+// Plant is the response to the creation of a plant.
 type Plant struct {
-	// The name, as it was sent.
-	Name string `json:"name" binding:"required" minLength:"1" maxLength:"255" example:"Monstera deliciosa"`
-	// Specifies the type of the plant. Absent where the plant has none.
-	Tag *string `json:"tag,omitzero" maxLength:"255" example:"houseplant"`
+	PlantContent
 } // @name Plant
 
 // StoredPlant is a plant as it is stored.
 type StoredPlant struct {
 	// The id.
 	ID int64 `json:"id" binding:"required" format:"int64" example:"1"`
-	// The name, as it was sent.
-	Name string `json:"name" binding:"required" minLength:"1" maxLength:"255" example:"Monstera deliciosa"`
-	// Specifies the type of the plant. Absent where the plant has none.
-	Tag *string `json:"tag,omitzero" maxLength:"255" example:"houseplant"`
+	PlantContent
 	// When the plant was created, in UTC, to the microsecond.
 	CreatedAt time.Time `json:"created_at" binding:"required" format:"date-time" example:"2026-11-21T10:00:00.123456Z"`
 	// When the plant was last written.
 	UpdatedAt time.Time `json:"updated_at" binding:"required" format:"date-time" example:"2026-11-21T10:00:00.123456Z"`
 } // @name StoredPlant
 
-func stored(p *models.Plant) StoredPlant {
-	return StoredPlant{ID: p.ID, Name: p.Name, Tag: p.Tag, CreatedAt: p.CreatedAt.UTC(), UpdatedAt: p.UpdatedAt.UTC()}
+// PlantPatch is a JSON Merge Patch (RFC 7396) of a plant.
+type PlantPatch struct {
+	PlantContent
+} // @name PlantPatch
+
+func (in *PlantContent) toPlant(id int64) *models.Plant {
+	p := &models.Plant{ID: id, Tag: in.Tag}
+	if in.Name != nil { // absent from a patch
+		p.Name = *in.Name
+	}
+	return p
 }
 
-// answerStored answers with a plant and its version.
-func answerStored(c *gin.Context, p *models.Plant) {
+func toPlantContent(p *models.Plant) PlantContent {
+	return PlantContent{Name: &p.Name, Tag: p.Tag}
+}
+
+func toNewPlant(p *models.Plant) NewPlant { return NewPlant{&p.ID, toPlantContent(p)} }
+
+func toStoredPlant(p *models.Plant) StoredPlant {
+	return StoredPlant{p.ID, toPlantContent(p), p.CreatedAt.UTC(), p.UpdatedAt.UTC()}
+}
+
+// respondStored writes a plant with its version.
+func respondStored(c *gin.Context, p *models.Plant) error {
 	c.Header("ETag", etag(p.UpdatedAt))
-	answer(c, 200, stored(p))
-}
-
-// PlantStore keeps plants. [models.PlantStore] is the one that is used; another
-// stores nothing, to measure what the rest costs.
-type PlantStore interface {
-	Create(ctx context.Context, p *models.Plant) error
-	Get(ctx context.Context, id int64) (*models.Plant, error)
-	List(ctx context.Context, f models.PlantFilter) ([]models.Plant, error)
-	Put(ctx context.Context, p *models.Plant, condition models.Condition) error
-	Patch(ctx context.Context, id int64, patch models.PlantPatch, condition models.Condition) (*models.Plant, error)
-	Delete(ctx context.Context, id int64, condition models.Condition) error
-	Import(ctx context.Context, rows iter.Seq2[models.ImportRow, error], o models.ImportOptions) (models.ImportReport, error)
-	Export(ctx context.Context, yield func(*models.Plant) error) error
+	return respond(c, http.StatusOK, toStoredPlant(p))
 }
 
 // Plants handles the requests for plants.
-type Plants struct{ store PlantStore }
+type Plants struct{ store *models.PlantStore }
 
 // NewPlants returns the handlers for the plants in store.
-func NewPlants(store PlantStore) *Plants { return &Plants{store: store} }
+func NewPlants(store *models.PlantStore) *Plants { return &Plants{store} }
 
 // Create stores a new plant.
 //
@@ -104,23 +105,21 @@ func NewPlants(store PlantStore) *Plants { return &Plants{store: store} }
 //	@Header			429		{string}	RateLimit-Policy	"The limits"
 //	@Security		BearerAuth[plants:write]
 //	@Router			/plants [post]
-func (h *Plants) Create(c *gin.Context) {
+func (h *Plants) Create(c *gin.Context) error {
 	var in NewPlant
 	if err := bindJSON(c, &in); err != nil {
-		middleware.Fail(c, err)
-		return
+		return err
 	}
-	plant := models.Plant{ID: *in.ID, Name: *in.Name, Tag: in.Tag}
-	if err := h.store.Create(c.Request.Context(), &plant); err != nil {
-		middleware.Fail(c, err)
-		return
+	plant := in.toPlant(*in.ID)
+	if err := h.store.Create(c.Request.Context(), plant); err != nil {
+		return err
 	}
 	c.Header("Location", "/plants/"+strconv.FormatInt(plant.ID, 10))
 	c.Header("ETag", etag(plant.UpdatedAt))
-	answer(c, 200, Plant{Name: plant.Name, Tag: plant.Tag})
+	return respond(c, http.StatusOK, Plant{toPlantContent(plant)})
 }
 
-// Get answers with a plant.
+// Get responds with a plant.
 //
 //	@Summary		Get a plant
 //	@ID				getPlant
@@ -145,30 +144,28 @@ func (h *Plants) Create(c *gin.Context) {
 //	@Header			429				{string}	RateLimit-Policy	"The limits"
 //	@Security		BearerAuth[plants:read]
 //	@Router			/plants/{id} [get]
-func (h *Plants) Get(c *gin.Context) {
+func (h *Plants) Get(c *gin.Context) error {
 	id, err := pathID(c)
 	if err != nil {
-		middleware.Fail(c, err)
-		return
+		return err
 	}
 	plant, err := h.store.Get(c.Request.Context(), id)
 	if err != nil {
-		middleware.Fail(c, err)
-		return
+		return err
 	}
-	same, err := unchanged(c, etag(plant.UpdatedAt))
-	switch {
-	case err != nil:
-		middleware.Fail(c, err)
-	case same:
+	same, err := notModified(c, etag(plant.UpdatedAt))
+	if err != nil {
+		return err
+	}
+	if same {
 		c.Header("ETag", etag(plant.UpdatedAt))
 		c.Status(http.StatusNotModified)
-	default:
-		answerStored(c, plant)
+		return nil
 	}
+	return respondStored(c, plant)
 }
 
-// List answers with plants by ascending id.
+// List responds with plants by ascending id.
 //
 //	@Summary		List or search plants
 //	@Description	Plants by ascending id, a page at a time. The header Link has the address of the next page, as long as there is one.
@@ -194,68 +191,37 @@ func (h *Plants) Get(c *gin.Context) {
 //	@Header			429		{string}	RateLimit-Policy	"The limits"
 //	@Security		BearerAuth[plants:read]
 //	@Router			/plants [get]
-func (h *Plants) List(c *gin.Context) {
-	query, filter, err := listParameters(c)
+func (h *Plants) List(c *gin.Context) error {
+	q, err := parsePage(c, "tag", "q")
 	if err != nil {
-		middleware.Fail(c, err)
-		return
+		return err
 	}
-	limit := filter.Limit
-	filter.Limit++ // one more tells whether there is a next page
-	plants, err := h.store.List(c.Request.Context(), filter)
-	if err != nil {
-		middleware.Fail(c, err)
-		return
-	}
-	if len(plants) > limit {
-		plants = plants[:limit]
-		linkNext(c, "/plants", query, strconv.FormatInt(plants[limit-1].ID, 10))
-	}
-	page := make([]StoredPlant, len(plants))
-	for i := range plants {
-		page[i] = stored(&plants[i])
-	}
-	answer(c, http.StatusOK, page)
-}
-
-// listParameters returns the query of a list, as it was given and as a filter.
-func listParameters(c *gin.Context) (query url.Values, filter models.PlantFilter, err error) {
-	if query, err = queryOf(c, "limit", "after", "tag", "q"); err != nil {
-		return nil, filter, err
-	}
-	if filter.Limit, err = parseLimit(query); err != nil {
-		return nil, filter, err
-	}
-	if query.Has("after") {
-		after, err := parseID("after", query.Get("after"))
+	filter := models.Filter[int64]{Limit: q.limit + 1, Equal: map[string]any{}, Contains: map[string]string{}}
+	if q.Has("after") {
+		after, err := parseID("after", q.Get("after"))
 		if err != nil {
-			return nil, filter, err
+			return err
 		}
 		filter.After = &after
 	}
-	if query.Has("tag") {
-		tag := query.Get("tag")
-		if err := checkParameter("tag", tag, 0, models.MaxTagLength); err != nil {
-			return nil, filter, err
-		}
-		filter.Tag = &tag
-	}
-	if query.Has("q") {
-		filter.Name = query.Get("q")
-		if err := checkParameter("q", filter.Name, 1, models.MaxNameLength); err != nil {
-			return nil, filter, err
+	rules := models.Plant{}.Rules()
+	if q.Has("tag") {
+		if filter.Equal["tag"], err = parseText(q.Values, "tag", rules["tag"]); err != nil {
+			return err
 		}
 	}
-	return query, filter, nil
+	if q.Has("q") {
+		part := models.Text{Min: 1, Max: rules["name"].Max}
+		if filter.Contains["name"], err = parseText(q.Values, "q", part); err != nil {
+			return err
+		}
+	}
+	plants, err := h.store.List(c.Request.Context(), filter)
+	if err != nil {
+		return err
+	}
+	return respondPage(c, q, mapAll(plants, toStoredPlant), func(p StoredPlant) string { return strconv.FormatInt(p.ID, 10) })
 }
-
-// PlantContent is what a plant can be replaced by.
-type PlantContent struct {
-	// The name: 1 to 255 characters, no control characters, and not only blanks.
-	Name *string `json:"name" binding:"required" minLength:"1" maxLength:"255" pattern:"^[^\\u0000-\\u001F\\u007F-\\u009F]*[^\\u0000-\\u0020\\u007F-\\u00A0\\u1680\\u2000-\\u200A\\u2028\\u2029\\u202F\\u205F\\u3000][^\\u0000-\\u001F\\u007F-\\u009F]*$" example:"Monstera deliciosa"`
-	// Specifies the type of the plant: up to 255 characters, no control characters. Where it is absent, the plant has none.
-	Tag *string `json:"tag,omitzero" maxLength:"255" pattern:"^[^\\u0000-\\u001F\\u007F-\\u009F]*$" example:"houseplant"`
-} // @name PlantContent
 
 // Put creates or replaces a plant.
 //
@@ -285,32 +251,21 @@ type PlantContent struct {
 //	@Header			429				{string}	RateLimit-Policy	"The limits"
 //	@Security		BearerAuth[plants:write]
 //	@Router			/plants/{id} [put]
-func (h *Plants) Put(c *gin.Context) {
-	id, condition, err := target(c)
+func (h *Plants) Put(c *gin.Context) error {
+	id, condition, err := parseTarget(c)
 	if err != nil {
-		middleware.Fail(c, err)
-		return
+		return err
 	}
 	var in PlantContent
 	if err := bindJSON(c, &in); err != nil {
-		middleware.Fail(c, err)
-		return
+		return err
 	}
-	plant := models.Plant{ID: id, Name: *in.Name, Tag: in.Tag}
-	if err := h.store.Put(c.Request.Context(), &plant, condition); err != nil {
-		middleware.Fail(c, err)
-		return
+	plant := in.toPlant(id)
+	if err := h.store.Put(c.Request.Context(), plant, condition); err != nil {
+		return err
 	}
-	answerStored(c, &plant)
+	return respondStored(c, plant)
 }
-
-// PlantPatch is a JSON Merge Patch (RFC 7396) of a plant.
-type PlantPatch struct {
-	// The name, if it is to change.
-	Name *string `json:"name,omitzero" minLength:"1" maxLength:"255" pattern:"^[^\\u0000-\\u001F\\u007F-\\u009F]*[^\\u0000-\\u0020\\u007F-\\u00A0\\u1680\\u2000-\\u200A\\u2028\\u2029\\u202F\\u205F\\u3000][^\\u0000-\\u001F\\u007F-\\u009F]*$" example:"Monstera deliciosa"`
-	// The tag, if it is to change: null takes it away.
-	Tag nullableText `json:"tag,omitzero" swaggertype:"string" extensions:"x-nullable" maxLength:"255" pattern:"^[^\\u0000-\\u001F\\u007F-\\u009F]*$" example:"houseplant"`
-} // @name PlantPatch
 
 // Patch changes a plant.
 //
@@ -341,27 +296,21 @@ type PlantPatch struct {
 //	@Header			429				{string}	RateLimit-Policy	"The limits"
 //	@Security		BearerAuth[plants:write]
 //	@Router			/plants/{id} [patch]
-func (h *Plants) Patch(c *gin.Context) {
-	id, condition, err := target(c)
+func (h *Plants) Patch(c *gin.Context) error {
+	id, condition, err := parseTarget(c)
 	if err != nil {
-		middleware.Fail(c, err)
-		return
+		return err
 	}
 	var in PlantPatch
-	if err := bindJSON(c, &in, "application/merge-patch+json"); err != nil {
-		middleware.Fail(c, err)
-		return
-	}
-	patch := models.PlantPatch{Name: in.Name}
-	if in.Tag.given {
-		patch.Tag = &in.Tag.text
-	}
-	plant, err := h.store.Patch(c.Request.Context(), id, patch, condition)
+	fields, err := bindPatch(c, &in)
 	if err != nil {
-		middleware.Fail(c, err)
-		return
+		return err
 	}
-	answerStored(c, plant)
+	plant, err := h.store.Patch(c.Request.Context(), in.toPlant(id), fields, condition)
+	if err != nil {
+		return err
+	}
+	return respondStored(c, plant)
 }
 
 // Delete removes a plant.
@@ -390,25 +339,24 @@ func (h *Plants) Patch(c *gin.Context) {
 //	@Header			429				{string}	RateLimit-Policy	"The limits"
 //	@Security		BearerAuth[plants:write]
 //	@Router			/plants/{id} [delete]
-func (h *Plants) Delete(c *gin.Context) {
-	id, condition, err := target(c)
+func (h *Plants) Delete(c *gin.Context) error {
+	id, condition, err := parseTarget(c)
 	if err != nil {
-		middleware.Fail(c, err)
-		return
+		return err
 	}
 	if err := h.store.Delete(c.Request.Context(), id, condition); err != nil {
-		middleware.Fail(c, err)
-		return
+		return err
 	}
 	c.Status(http.StatusNoContent)
+	return nil
 }
 
-// target returns which plant a request is to write, and on what condition.
-func target(c *gin.Context) (int64, models.Condition, error) {
+// parseTarget returns the id of the row that a request writes, and the condition.
+func parseTarget(c *gin.Context) (int64, models.Condition, error) {
 	id, err := pathID(c)
 	if err != nil {
 		return 0, models.Condition{}, err
 	}
-	condition, err := conditionOf(c)
+	condition, err := parseCondition(c)
 	return id, condition, err
 }

@@ -6,48 +6,47 @@ import (
 
 	"github.com/gin-gonic/gin"
 
-	"plantstore/middleware"
 	"plantstore/models"
 )
 
 // NewToken asks for a bearer token.
 type NewToken struct {
-	// Whose token it is, or what it is for: 1 to 100 characters, no control characters, and not only blanks. Several may have the same name.
-	Name *string `json:"name" binding:"required" minLength:"1" maxLength:"100" pattern:"^[^\\u0000-\\u001F\\u007F-\\u009F]*[^\\u0000-\\u0020\\u007F-\\u00A0\\u1680\\u2000-\\u200A\\u2028\\u2029\\u202F\\u205F\\u3000][^\\u0000-\\u001F\\u007F-\\u009F]*$" example:"greenhouse importer"`
-	// What the token allows; admin implies the others.
-	Scopes *[]string `json:"scopes" binding:"required" validate:"min=1" enums:"plants:read,plants:write,admin" example:"plants:read,plants:write"`
-	// When the token ends, in the future. Where it is absent, the token does not end.
+	// The owner or purpose of the token: 1 to 100 characters, no control characters, and not only white space. Names need not be unique.
+	Name *string `json:"name" binding:"required" extensions:"x-rule=token.name" example:"greenhouse importer"`
+	// The scopes of the token; admin implies the others.
+	Scopes *[]models.Scope `json:"scopes" binding:"required" validate:"min=1" example:"plants:read,plants:write"`
+	// When the token expires, in the future. A token without it does not expire.
 	ExpiresAt *string `json:"expires_at,omitzero" format:"date-time" example:"2099-12-31T00:00:00Z"`
 } // @name NewToken
 
-// Token is a bearer token that was issued, as far as it is shown.
+// Token is an issued bearer token, without the token itself.
 type Token struct {
-	// The beginning of the token, by which it is told from others.
-	ID string `json:"id" binding:"required" pattern:"^pst_[a-z2-7]{8}$" example:"pst_abcdefgh"`
-	// Whose token it is, or what it is for.
-	Name string `json:"name" binding:"required" minLength:"1" maxLength:"100" example:"greenhouse importer"`
-	// What the token allows.
-	Scopes []string `json:"scopes" binding:"required" enums:"plants:read,plants:write,admin" example:"plants:read,plants:write"`
+	// The first characters of the token.
+	ID string `json:"id" binding:"required" extensions:"x-rule=token.id" example:"pst_abcdefgh"`
+	// The owner or purpose of the token.
+	Name string `json:"name" binding:"required" extensions:"x-rule=token.name" example:"greenhouse importer"`
+	// The scopes of the token.
+	Scopes []models.Scope `json:"scopes" binding:"required" example:"plants:read,plants:write"`
 	// When the token was issued.
 	CreatedAt time.Time `json:"created_at" binding:"required" format:"date-time" example:"2026-11-21T10:00:00.123456Z"`
-	// When the token ends. Absent where it does not.
+	// When the token expires. Absent if it does not.
 	ExpiresAt *time.Time `json:"expires_at,omitzero" format:"date-time" example:"2099-12-31T00:00:00Z"`
-	// When the token was revoked. Absent where it was not.
+	// When the token was revoked. Absent if it was not.
 	RevokedAt *time.Time `json:"revoked_at,omitzero" format:"date-time" example:"2026-11-21T11:00:00.123456Z"`
-	// When the token was last used, to the minute. Absent where it was not.
+	// When the token was last used, to the minute. Absent if it was not.
 	LastUsedAt *time.Time `json:"last_used_at,omitzero" format:"date-time" example:"2026-11-21T10:30:00.123456Z"`
 } // @name Token
 
-// IssuedToken is a new token, with what is shown only once.
+// IssuedToken is a new token.
 type IssuedToken struct {
-	// The token itself. It is not kept: this is the only answer that has it.
-	Secret string `json:"token" binding:"required" pattern:"^pst_[a-z2-7]{47}$" example:"pst_abcdefghijklmnopqrstuvwxyz234567abcdefghijklmno"`
+	// The token itself. No other response has it.
+	Secret string `json:"token" binding:"required" extensions:"x-rule=token.token" example:"pst_abcdefghijklmnopqrstuvwxyz234567abcdefghijklmno"`
 	Token
 } // @name IssuedToken
 
-func issued(t *models.Token) Token {
+func toToken(t *models.Token) Token {
 	return Token{
-		ID: t.ID, Name: t.Name, Scopes: t.Scopes.Names(), CreatedAt: t.CreatedAt.UTC(),
+		ID: t.ID, Name: t.Name, Scopes: t.Scopes, CreatedAt: t.CreatedAt.UTC(),
 		ExpiresAt: utc(t.ExpiresAt), RevokedAt: utc(t.RevokedAt), LastUsedAt: utc(t.LastUsedAt),
 	}
 }
@@ -56,15 +55,14 @@ func utc(t *time.Time) *time.Time {
 	if t == nil {
 		return nil
 	}
-	at := t.UTC()
-	return &at
+	return new(t.UTC())
 }
 
 // Tokens handles the requests for issued tokens.
 type Tokens struct{ store *models.TokenStore }
 
 // NewTokens returns the handlers for the tokens in store.
-func NewTokens(store *models.TokenStore) *Tokens { return &Tokens{store: store} }
+func NewTokens(store *models.TokenStore) *Tokens { return &Tokens{store} }
 
 // Create issues a token.
 //
@@ -89,33 +87,27 @@ func NewTokens(store *models.TokenStore) *Tokens { return &Tokens{store: store} 
 //	@Header			429	{string}	RateLimit-Policy	"The limits"
 //	@Security		BearerAuth[admin]
 //	@Router			/tokens [post]
-func (h *Tokens) Create(c *gin.Context) {
+func (h *Tokens) Create(c *gin.Context) error {
 	var in NewToken
 	if err := bindJSON(c, &in); err != nil {
-		middleware.Fail(c, err)
-		return
+		return err
 	}
-	token := models.Token{Name: *in.Name}
-	for _, scope := range *in.Scopes {
-		token.Scopes = append(token.Scopes, models.Scope(scope))
-	}
+	token := models.Token{Name: *in.Name, Scopes: *in.Scopes}
 	if in.ExpiresAt != nil {
 		expires, err := time.Parse(time.RFC3339, *in.ExpiresAt)
 		if err != nil {
-			middleware.Fail(c, problemf(codeTextLimits, "expires_at must be a time of RFC 3339, such as 2099-12-31T00:00:00Z"))
-			return
+			return problemf(codeInvalidValue, "expires_at must be a time of RFC 3339, such as 2099-12-31T00:00:00Z")
 		}
 		token.ExpiresAt = &expires
 	}
 	secret, err := h.store.Create(c.Request.Context(), &token)
 	if err != nil {
-		middleware.Fail(c, err)
-		return
+		return err
 	}
-	answer(c, http.StatusOK, IssuedToken{Secret: secret, Token: issued(&token)})
+	return respond(c, http.StatusOK, IssuedToken{Secret: secret, Token: toToken(&token)})
 }
 
-// List answers with the tokens that were issued.
+// List responds with the issued tokens.
 //
 //	@Summary		List tokens
 //	@Description	The tokens that were issued, revoked and expired ones too, by ascending id, a page at a time. The header Link has the address of the next page, as long as there is one.
@@ -139,36 +131,22 @@ func (h *Tokens) Create(c *gin.Context) {
 //	@Header			429	{string}	RateLimit-Policy	"The limits"
 //	@Security		BearerAuth[admin]
 //	@Router			/tokens [get]
-func (h *Tokens) List(c *gin.Context) {
-	query, err := queryOf(c, "limit", "after")
+func (h *Tokens) List(c *gin.Context) error {
+	q, err := parsePage(c)
 	if err != nil {
-		middleware.Fail(c, err)
-		return
+		return err
 	}
-	limit, err := parseLimit(query)
+	after := q.Get("after")
+	if q.Has("after") {
+		if err := checkTokenID("after", after); err != nil {
+			return err
+		}
+	}
+	tokens, err := h.store.List(c.Request.Context(), after, q.limit+1)
 	if err != nil {
-		middleware.Fail(c, err)
-		return
+		return err
 	}
-	after := query.Get("after")
-	if query.Has("after") && !models.IsTokenID(after) {
-		middleware.Fail(c, noTokenID("after"))
-		return
-	}
-	tokens, err := h.store.List(c.Request.Context(), after, limit+1) // one more tells whether there is a next page
-	if err != nil {
-		middleware.Fail(c, err)
-		return
-	}
-	if len(tokens) > limit {
-		tokens = tokens[:limit]
-		linkNext(c, "/tokens", query, tokens[limit-1].ID)
-	}
-	page := make([]Token, len(tokens))
-	for i := range tokens {
-		page[i] = issued(&tokens[i])
-	}
-	answer(c, http.StatusOK, page)
+	return respondPage(c, q, mapAll(tokens, toToken), func(t Token) string { return t.ID })
 }
 
 // Revoke ends a token.
@@ -194,19 +172,23 @@ func (h *Tokens) List(c *gin.Context) {
 //	@Header			429	{string}	RateLimit-Policy	"The limits"
 //	@Security		BearerAuth[admin]
 //	@Router			/tokens/{id} [delete]
-func (h *Tokens) Revoke(c *gin.Context) {
+func (h *Tokens) Revoke(c *gin.Context) error {
 	id := c.Param("id")
-	if !models.IsTokenID(id) {
-		middleware.Fail(c, noTokenID("id"))
-		return
+	if err := checkTokenID("id", id); err != nil {
+		return err
 	}
 	if err := h.store.Revoke(c.Request.Context(), id); err != nil {
-		middleware.Fail(c, err)
-		return
+		return err
 	}
 	c.Status(http.StatusNoContent)
+	return nil
 }
 
-func noTokenID(name string) error {
-	return problemf(codeParameter, "%s must be the id of a token, its first 12 characters, such as pst_abcdefgh, and never the whole of it", name)
+// checkTokenID rejects a parameter that is not the id of a token.
+func checkTokenID(name, id string) error {
+	if !models.TokenID.MatchString(id) {
+		return problemf(codeParameter, "%s must be the id of a token: its first %d characters, such as pst_abcdefgh, never the whole token",
+			name, models.TokenIDLength)
+	}
+	return nil
 }

@@ -1,6 +1,6 @@
-// Package database opens PostgreSQL or SQLite for GORM and keeps the schema at
-// the version the program needs. What differs between the two databases lives
-// here and nowhere else.
+// Package database opens PostgreSQL or SQLite for GORM, keeps the schema at the
+// version that the program needs, and limits how much runs at a time. All differences
+// between the two databases are here.
 package database
 
 import (
@@ -8,6 +8,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"time"
 
@@ -19,39 +20,44 @@ import (
 type Options struct {
 	// URL is sqlite:PATH, postgres://… or postgresql://….
 	URL string
-	// MaxConnections bounds the pool of a PostgreSQL database. SQLite has one
-	// connection, since it has one writer.
+	// Migrate lets [DB.Prepare] bring the schema up to date.
+	Migrate bool
+	// MaxConnections limits the pool of a PostgreSQL database; see [MinConnections].
+	// SQLite has one connection that writes.
 	MaxConnections int
-	// Timeout bounds one attempt to connect, and how long SQLite waits for
-	// another process's lock.
+	// Timeout limits an operation, an attempt to connect, and the time that SQLite
+	// waits for another process's lock.
 	Timeout time.Duration
-	// StartTimeout is how long Open keeps trying while the database cannot be
-	// reached, as when both are started at once.
+	// StartTimeout limits how long Open retries while the database is unreachable, as
+	// when both are started at once.
 	StartTimeout time.Duration
 	// SlowQuery is the duration from which a query is logged; 0 logs none.
 	SlowQuery time.Duration
-	Logger    *zap.Logger
 }
 
-// DB is an open database, or a transaction in one. Its GORM handle is for
-// writes, and for reads that must see them; [DB.Reads] is for all others. Both
-// are safe for concurrent use, but not in a transaction.
+// DB is an open database, or a transaction in one. Its GORM handle is for writes,
+// and for reads that must see them; [DB.Reads] is for all others. Both are safe for
+// concurrent use, but not in a transaction.
 type DB struct {
 	*gorm.DB
 	reads          *gorm.DB
-	pool, readPool *sql.DB // the same one on PostgreSQL
+	pool, readPool *sql.DB // the same on PostgreSQL
 	conn           connection
 	dialect        dialect
+	options        Options
+	batches        BatchOptions
+	budget         budget
+	closers        []func() // of the batchers
 }
 
-// connection is what runs statements: the pool, or a transaction.
+// connection runs statements: the pool, or a transaction.
 type connection interface {
 	PrepareContext(ctx context.Context, query string) (*sql.Stmt, error)
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
-// dialect is what this package must know of one kind of database.
+// dialect is one kind of database.
 type dialect interface {
 	// open returns the pools for writes and for reads, without connecting.
 	open(Options) (pool, readPool *sql.DB, err error)
@@ -59,28 +65,27 @@ type dialect interface {
 	dialector(pool *sql.DB) gorm.Dialector
 	// migrations returns goose's settings for this database.
 	migrations() migrationSettings
-	// insertNew is [DB.InsertNew]; the first column is the key.
-	insertNew(ctx context.Context, conn connection, table string, columns []Column) ([]int64, error)
-	// load is [DB.Load].
-	load(ctx context.Context, pool *sql.DB, table string, columns []string, keep bool, next func() ([]any, error)) (int64, error)
-	// patience is a statement that lets a transaction wait for locks for as long as
-	// its context does, or empty where none is needed.
+	// insertNew is [DB.InsertNew].
+	insertNew(ctx context.Context, conn connection, table *Table, rows reflect.Value) (inserted []any, all bool, err error)
+	// load is [DB.Load]; next returns nil after the last row.
+	load(ctx context.Context, pool *sql.DB, table *Table, keep bool, next func() ([]any, error)) (int64, error)
+	// patience is a statement that lets a transaction wait for locks until its context
+	// ends, or empty if none is needed.
 	patience() string
 	// after is [DB.After].
 	after(column, value string) string
 	// contains is [DB.Contains].
 	contains(column string) string
-	// searchIndexes are the statements that make and drop the indexes of
+	// searchIndexes returns the statements that create and drop the indexes of
 	// [DB.CreateSearchIndexes].
 	searchIndexes() (create, drop []string)
 }
 
-// Open connects to the database that o.URL names. A SQLite file that does not
-// exist is created, with its folder; a PostgreSQL database must exist. While
-// the database is out of reach, Open tries again for o.StartTimeout; anything
-// else that is wrong ends it at once. The schema is left as it is: see
-// [DB.Migrate].
-func Open(ctx context.Context, o Options) (*DB, error) {
+// Open connects to the database that o.URL names. A SQLite file that does not exist
+// is created, with its folder; a PostgreSQL database must exist. Open retries for
+// o.StartTimeout while the database is unreachable; any other fault ends it at once.
+// It leaves the schema as it is: see [DB.Prepare].
+func Open(ctx context.Context, o Options, batches BatchOptions, log *zap.Logger) (*DB, error) {
 	d, err := dialectOf(o.URL)
 	if err != nil {
 		return nil, err
@@ -89,12 +94,17 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	db := &DB{pool: pool, readPool: readPool, conn: pool, dialect: d}
-	if err := waitFor(ctx, pool, o); err != nil {
+	db := &DB{pool: pool, readPool: readPool, conn: pool, dialect: d, options: o, batches: batches}
+	readers := 0
+	if readPool != pool {
+		readers = readPool.Stats().MaxOpenConnections
+	}
+	db.budget = newBudget(batches.Flushers, pool.Stats().MaxOpenConnections, readers)
+	if err := waitFor(ctx, pool, o.StartTimeout, log); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
-	if db.DB, err = db.handle(pool, o); err == nil {
-		db.reads, err = db.handle(readPool, o)
+	if db.DB, err = db.handle(pool, log); err == nil {
+		db.reads, err = db.handle(readPool, log)
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open the database: %w", err), db.Close())
@@ -103,23 +113,48 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 }
 
 // handle returns GORM's handle on pool.
-func (db *DB) handle(pool *sql.DB, o Options) (*gorm.DB, error) {
+func (db *DB) handle(pool *sql.DB, log *zap.Logger) (*gorm.DB, error) {
 	return gorm.Open(db.dialect.dialector(pool), &gorm.Config{
-		Logger: queryLogger{log: o.Logger, slow: o.SlowQuery},
-		// One statement is a transaction already.
+		Logger: queryLogger{log: log, slow: db.options.SlowQuery},
+		// A single statement is a transaction already.
 		SkipDefaultTransaction: true,
 		DisableAutomaticPing:   true,
-		// PostgreSQL keeps microseconds: what is answered after a write must be
-		// what is read later.
+		// Columns by name: SELECT * fails on running replicas when a column is added.
+		QueryFields: true,
+		// PostgreSQL keeps microseconds, and a write must return what a later read does.
 		NowFunc: func() time.Time { return time.Now().UTC().Truncate(time.Microsecond) },
 	})
 }
 
-// Reads returns the handle for reads, which never wait for a write.
+// Reads returns the handle for reads, which never wait for a write. It takes no
+// slot: see [DB.Read].
 func (db *DB) Reads(ctx context.Context) *gorm.DB { return db.reads.WithContext(ctx) }
 
-// Transaction runs do in a transaction, which is committed when do returns nil
-// and undone otherwise. It waits for locks for as long as ctx does.
+// Read calls do with the handle for reads, in one of the slots for reads and within
+// the time limit of an operation. operation names it in errors, such as "get plant".
+// Besides do's own errors, it fails with ErrOverloaded if no slot becomes free, and
+// with an error that wraps ErrUnavailable if the database cannot be reached in time.
+func (db *DB) Read(ctx context.Context, operation string, do func(tx *gorm.DB) error) error {
+	return Failed(operation, db.budget.reads.run(ctx, db.options.Timeout, func(ctx context.Context) error { return do(db.Reads(ctx)) }))
+}
+
+// Background is Read without a slot, for the one reader that must work under any load:
+// authentication.
+func (db *DB) Background(ctx context.Context, operation string, do func(tx *gorm.DB) error) error {
+	ctx, cancel := context.WithTimeout(ctx, db.options.Timeout)
+	defer cancel()
+	return Failed(operation, do(db.Reads(ctx)))
+}
+
+// Write is Read with the handle for writes, in one of the slots for single writes.
+// When it returns nil, the changes of do are on disk. After ErrUnavailable, the
+// outcome is unknown.
+func (db *DB) Write(ctx context.Context, operation string, do func(tx *gorm.DB) error) error {
+	return Failed(operation, db.budget.writes.run(ctx, db.options.Timeout, func(ctx context.Context) error { return do(db.WithContext(ctx)) }))
+}
+
+// Transaction calls do in a transaction, which is committed if do returns nil and
+// rolled back otherwise. It waits for locks until ctx ends.
 func (db *DB) Transaction(ctx context.Context, do func(tx *DB) error) error {
 	return db.WithContext(ctx).Transaction(func(handle *gorm.DB) error {
 		tx := *db
@@ -134,34 +169,26 @@ func (db *DB) Transaction(ctx context.Context, do func(tx *DB) error) error {
 	})
 }
 
-// After returns the SQL of a time that moves a column forward: value, or the
-// next moment after column's where value is not later.
+// After returns the SQL of a time that moves a column forward: value if it is later
+// than column's, otherwise the next moment after column's.
 func (db *DB) After(column, value string) string { return db.dialect.after(column, value) }
 
-// Contains returns a condition and its argument that hold where column, a text,
-// has part in it. ASCII letters match in any case; how far others do is up to the
-// database: PostgreSQL goes by its locale, SQLite takes them as they are.
+// Contains returns a condition, and its argument, that holds if column, a text,
+// contains part. ASCII letters match in any case. Other letters do so according to
+// PostgreSQL's locale; on SQLite they match exactly.
 func (db *DB) Contains(column, part string) (condition, argument string) {
 	return db.dialect.contains(column), "%" + strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`).Replace(part) + "%"
 }
 
-// Ping reports whether the database answers.
+// Ping reports whether the database responds.
 func (db *DB) Ping(ctx context.Context) error { return db.readPool.PingContext(ctx) }
 
-// Writers returns how many transactions can write at the same time.
-func (db *DB) Writers() int { return db.pool.Stats().MaxOpenConnections }
-
-// Readers returns how many reads can run at the same time beside the transactions
-// that write, or 0 where they share the connections.
-func (db *DB) Readers() int {
-	if db.readPool == db.pool {
-		return 0
-	}
-	return db.readPool.Stats().MaxOpenConnections
-}
-
-// Close waits for the running queries and closes every connection.
+// Close writes the queued batches, waits for the running queries and closes every
+// connection.
 func (db *DB) Close() error {
+	for _, closeBatcher := range db.closers {
+		closeBatcher()
+	}
 	if db.readPool == db.pool {
 		return db.pool.Close()
 	}
@@ -176,13 +203,13 @@ func dialectOf(url string) (dialect, error) {
 	case "postgres", "postgresql":
 		return &postgresDialect{}, nil
 	}
-	// The URL itself may hold a password and is not repeated.
+	// Without the URL, which may contain a password.
 	return nil, errors.New("the database URL must start with sqlite:, postgres:// or postgresql://")
 }
 
-// waitFor pings until the database answers, for o.StartTimeout.
-func waitFor(ctx context.Context, pool *sql.DB, o Options) error {
-	ctx, cancel := context.WithTimeout(ctx, o.StartTimeout)
+// waitFor pings until the database responds, for timeout.
+func waitFor(ctx context.Context, pool *sql.DB, timeout time.Duration, log *zap.Logger) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
 		err := pool.PingContext(ctx)
@@ -190,10 +217,10 @@ func waitFor(ctx context.Context, pool *sql.DB, o Options) error {
 			return nil
 		}
 		err = fmt.Errorf("connect to the database: %w", err)
-		if !IsUnavailable(err) || isRefused(err) {
+		if !IsUnavailable(err) || isRejected(err) {
 			return err
 		}
-		o.Logger.Warn("waiting for the database", zap.Error(err))
+		log.Warn("waiting for the database", zap.Error(err))
 		select {
 		case <-ctx.Done():
 			return err

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"net"
@@ -15,13 +16,31 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 )
 
+// ErrUnavailable means that the database could not be reached, did not respond in
+// time, or cannot write at the moment. The outcome of a write is then unknown.
+var ErrUnavailable = errors.New("the database is unavailable")
+
+// ErrOverloaded means that too many operations are waiting. Nothing was stored.
+var ErrOverloaded = errors.New("too many operations are waiting")
+
+// Failed names the operation that err ended, and marks err with ErrUnavailable if a
+// retry may help.
+func Failed(operation string, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case IsUnavailable(err):
+		return fmt.Errorf("%s: %w: %w", operation, ErrUnavailable, err)
+	}
+	return fmt.Errorf("%s: %w", operation, err)
+}
+
 // IsUnavailable reports whether err means that the database could not be
-// reached, could not answer in time, or could not write at the moment: the same
-// operation may succeed later. After a write, it also means that the outcome is
-// not known.
+// reached, did not respond in time, or cannot write at the moment: the same operation
+// may succeed later.
 func IsUnavailable(err error) bool {
 	if _, ok := errors.AsType[*fs.PathError](err); ok {
-		return false // a file of the service's own, whose errors look like those of a network
+		return false // a file of the service's own; its errors look like a network's
 	}
 	if connect, ok := errors.AsType[*pgconn.ConnectError](err); ok && connect != nil {
 		return true
@@ -30,7 +49,7 @@ func IsUnavailable(err error) bool {
 		return isTransientState(pg.Code)
 	}
 	if lite, ok := errors.AsType[*sqlite.Error](err); ok {
-		switch lite.Code() & 0xff { // the primary code; the rest says more of the same
+		switch lite.Code() & 0xff { // the primary result code
 		case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR,
 			sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_INTERRUPT:
 			return true
@@ -52,8 +71,8 @@ func IsUnavailable(err error) bool {
 	return false
 }
 
-// IsLocked reports whether err means that another transaction holds on to a row,
-// or a table, for too long. IsUnavailable holds for it, too; nothing was written.
+// IsLocked reports whether err means that another transaction held the lock of a row
+// or a table for too long. IsUnavailable holds for it, too. Nothing was written.
 func IsLocked(err error) bool {
 	pg, ok := errors.AsType[*pgconn.PgError](err)
 	return ok && (pg.Code == "55P03" || pg.Code == "40P01") // lock_not_available, deadlock_detected
@@ -65,8 +84,8 @@ func IsDuplicate(err error) bool {
 	return ok && pg.Code == "23505" // unique_violation
 }
 
-// isTransientState tells from a SQLSTATE whether the server may do later what it
-// refused now. Appendix A of PostgreSQL's manual lists the states.
+// isTransientState reports whether a retry may succeed after a SQLSTATE. Appendix A
+// of PostgreSQL's manual lists them.
 func isTransientState(state string) bool {
 	switch state {
 	case "25006", // read_only_sql_transaction: a standby, as after a fail-over
@@ -85,9 +104,9 @@ func isTransientState(state string) bool {
 		strings.HasPrefix(state, "53") // insufficient resources: disk, memory, connections
 }
 
-// isRefused reports whether the server answered an attempt to connect with a
-// refusal that waiting will not change, such as a wrong password.
-func isRefused(err error) bool {
+// isRejected reports whether the server rejected an attempt to connect for a reason
+// that waiting will not change, such as a wrong password.
+func isRejected(err error) bool {
 	pg, ok := errors.AsType[*pgconn.PgError](err)
 	return ok && !isTransientState(pg.Code)
 }

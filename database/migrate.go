@@ -33,6 +33,21 @@ type Migration struct {
 	AppliedAt time.Time // zero while it is pending
 }
 
+// Prepare applies the pending migrations and returns them or, if the options forbid
+// that, fails if there are any.
+func (db *DB) Prepare(ctx context.Context) ([]Migration, error) {
+	if db.options.Migrate {
+		return db.Migrate(ctx)
+	}
+	all, err := db.Migrations(ctx)
+	for _, m := range all {
+		if m.AppliedAt.IsZero() {
+			return nil, fmt.Errorf("migration %s is pending: run `plantstore migrate up`, or set database.migrate to true", m.Name)
+		}
+	}
+	return nil, err
+}
+
 // Migrate applies every pending migration, each in a transaction of its own,
 // and returns them. Processes that call it at the same time take turns.
 func (db *DB) Migrate(ctx context.Context) ([]Migration, error) {

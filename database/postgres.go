@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -18,7 +19,7 @@ import (
 )
 
 type postgresDialect struct {
-	waryUntil atomic.Int64 // in nanoseconds since 1970: see insertNew
+	conflictsUntil atomic.Int64 // nanoseconds since 1970; see insertNew
 }
 
 func (*postgresDialect) open(o Options) (pool, readPool *sql.DB, err error) {
@@ -36,7 +37,7 @@ func (*postgresDialect) open(o Options) (pool, readPool *sql.DB, err error) {
 	}
 	config.RuntimeParams["client_encoding"] = "UTF8"
 
-	pool = stdlib.OpenDB(*config, stdlib.OptionAfterConnect(prepareConnection(o.Timeout/lockShare)))
+	pool = stdlib.OpenDB(*config, stdlib.OptionAfterConnect(prepareConnection(o.Timeout/waitShare)))
 	pool.SetMaxOpenConns(o.MaxConnections)
 	pool.SetMaxIdleConns(o.MaxConnections)
 	pool.SetConnMaxIdleTime(5 * time.Minute)
@@ -53,14 +54,10 @@ type postgresDialector struct{ *postgres.Dialector }
 
 func (postgresDialector) Explain(statement string, _ ...any) string { return statement }
 
-// lockShare is which part of an operation's time it may wait for a lock: what is
-// left is for those that it was to share a statement with.
-const lockShare = 6
-
-// prepareConnection returns what makes sure of what the service promises: that a
-// committed row is on disk, whatever default the server, the database or the role
-// has, that a text comes back as it was sent, and that a row which somebody has
-// locked harms no other.
+// prepareConnection returns the set-up of a new connection: it keeps what the service
+// promises whatever defaults the server, the database or the role have. A committed
+// row is on disk, text is returned as it was sent, and a locked row delays no other
+// for longer than lockTimeout.
 func prepareConnection(lockTimeout time.Duration) func(context.Context, *pgx.Conn) error {
 	return func(ctx context.Context, conn *pgx.Conn) error {
 		if err := checkEncoding(conn); err != nil {
@@ -91,60 +88,59 @@ func (*postgresDialect) migrations() migrationSettings {
 	return migrationSettings{dialect: goose.DialectPostgres, folder: "postgres", locker: locker, err: err}
 }
 
-// wary is for how long insertNew expects keys to be taken after one was.
-const wary = time.Second
+// conflictPeriod is how long insertNew expects keys to be taken after one was.
+const conflictPeriod = time.Second
 
-// insertNew sends each column as an array: one statement text, which pgx prepares
-// once on each connection, serves any number of rows.
+// insertNew sends each column as an array: one statement, which pgx prepares once on
+// each connection, serves any number of rows.
 //
-// As a rule all keys are free. Then, an INSERT without ON CONFLICT, which fails
-// where one is not, takes two thirds of the time. Where that has happened, the
-// clause comes first for a while: a failure costs a transaction, and a line in the
-// server's log.
-func (d *postgresDialect) insertNew(ctx context.Context, conn connection, table string, columns []Column) ([]int64, error) {
-	insert, values := insertStatement(table, columns)
-	if _, alone := conn.(*sql.DB); alone && time.Now().UnixNano() >= d.waryUntil.Load() {
+// Usually all keys are free. Then an INSERT without ON CONFLICT, which fails if a key
+// is taken, takes two thirds of the time. After such a failure the clause is used at
+// once for a while: each failure costs a transaction and a line in the server's log.
+func (d *postgresDialect) insertNew(ctx context.Context, conn connection, table *Table, rows reflect.Value) ([]any, bool, error) {
+	insert, values := d.insertStatement(table, rows)
+	if _, ownTransaction := conn.(*sql.DB); ownTransaction && time.Now().UnixNano() >= d.conflictsUntil.Load() {
 		_, err := conn.ExecContext(ctx, insert, values...)
-		if err == nil {
-			return columns[0].value.([]int64), nil
-		}
 		if !IsDuplicate(err) {
-			return nil, err
+			return nil, err == nil, err
 		}
-		d.waryUntil.Store(time.Now().Add(wary).UnixNano())
+		d.conflictsUntil.Store(time.Now().Add(conflictPeriod).UnixNano())
 	}
-	key := columns[0].name
-	return queryKeys(ctx, conn, fmt.Sprintf("%s ON CONFLICT (%s) DO NOTHING RETURNING %[2]s", insert, key), values)
+	keys, err := queryKeys(ctx, conn, fmt.Sprintf("%s ON CONFLICT (%s) DO NOTHING RETURNING %[2]s", insert, table.Key.DBName), values)
+	return keys, len(keys) == rows.Len(), err
 }
 
-// insertStatement returns the statement that inserts columns into table, and its
-// arguments.
-func insertStatement(table string, columns []Column) (statement string, values []any) {
-	var names, selected, arrays, aliases []string
-	values = make([]any, len(columns))
-	for i, c := range columns {
-		names, values[i] = append(names, c.name), c.value
-		parameter := fmt.Sprintf("$%d::%s", i+1, c.kind)
-		if c.each {
-			selected, arrays, aliases = append(selected, c.name), append(arrays, parameter+"[]"), append(aliases, c.name)
-		} else {
+// insertStatement returns the statement that inserts rows into table, and its
+// arguments: an array for each column, but one value for a timestamp.
+func (*postgresDialect) insertStatement(table *Table, rows reflect.Value) (statement string, values []any) {
+	var selected, arrays []string
+	for _, c := range table.Columns {
+		parameter := fmt.Sprintf("$%d::%s", len(values)+1, postgres.Dialector{}.DataTypeOf(c.Field))
+		if table.isTimestamp(c) {
 			selected = append(selected, parameter)
+			values = append(values, c.Of(rows.Index(0).Elem()).Interface())
+			continue
 		}
+		array := reflect.MakeSlice(reflect.SliceOf(c.FieldType), rows.Len(), rows.Len())
+		for i := range rows.Len() {
+			array.Index(i).Set(c.Of(rows.Index(i).Elem()))
+		}
+		selected, arrays = append(selected, c.DBName), append(arrays, parameter+"[]")
+		values = append(values, array.Interface())
 	}
-	list := func(of []string) string { return strings.Join(of, ", ") }
-	return fmt.Sprintf("INSERT INTO %s (%s) SELECT %s FROM unnest(%s) AS r(%s)",
-		table, list(names), list(selected), list(arrays), list(aliases)), values
+	return fmt.Sprintf("INSERT INTO %s (%s) SELECT %s FROM unnest(%s) AS r(%s)", table.Name,
+		Names(table.Columns), strings.Join(selected, ", "), strings.Join(arrays, ", "), Names(table.Data)), values
 }
 
 // queryKeys returns the one column of the rows that a statement returns.
-func queryKeys(ctx context.Context, conn connection, statement string, values []any) (keys []int64, err error) {
+func queryKeys(ctx context.Context, conn connection, statement string, values []any) (keys []any, err error) {
 	rows, err := conn.QueryContext(ctx, statement, values...)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, rows.Close()) }()
 	for rows.Next() {
-		var key int64
+		var key any
 		if err := rows.Scan(&key); err != nil {
 			return nil, err
 		}
@@ -155,7 +151,7 @@ func queryKeys(ctx context.Context, conn connection, statement string, values []
 
 // load copies the rows in PostgreSQL's binary format.
 func (d *postgresDialect) load(
-	ctx context.Context, pool *sql.DB, table string, columns []string, keep bool, next func() ([]any, error),
+	ctx context.Context, pool *sql.DB, table *Table, keep bool, next func() ([]any, error),
 ) (rows int64, err error) {
 	conn, err := pool.Conn(ctx)
 	if err != nil {
@@ -171,7 +167,7 @@ func (d *postgresDialect) load(
 		if _, err := tx.Exec(ctx, d.patience()); err != nil {
 			return err
 		}
-		rows, err = tx.CopyFrom(ctx, pgx.Identifier{table}, columns, pgx.CopyFromFunc(next))
+		rows, err = tx.CopyFrom(ctx, pgx.Identifier{table.Name}, strings.Split(Names(table.Columns), ", "), pgx.CopyFromFunc(next))
 		if err != nil || !keep {
 			return err
 		}

@@ -7,33 +7,33 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
-	"plantstore/models"
+	"plantstore/auth"
 )
 
-// AccessLog logs one line for each request when it has been answered: never a
-// header, a query or a body, for they may hold secrets. Of a token it has the name.
+// AccessLog logs a line for each request, after its response. The line has no header,
+// query or body, which may contain secrets, and the sender's name instead of the token.
 func AccessLog(log *zap.Logger) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		start := time.Now()
-		// Deferred, so that an answer that was broken off has its line too.
+		// Deferred, so that an aborted response is logged, too.
 		defer func() {
 			level := zapcore.InfoLevel
 			if c.Writer.Status() >= 500 {
 				level = zapcore.ErrorLevel
 			}
-			who := "" // nobody, or nobody yet
+			sender := ""
 			if identity := IdentityOf(c); identity != nil {
-				who = identity.Name
+				sender = identity.Name
 			}
 			log.Log(level, "request",
 				zap.String("request_id", RequestIDOf(c)),
 				zap.String("method", c.Request.Method),
-				zap.String("path", models.HideTokens(c.Request.URL.Path)),
+				zap.String("path", auth.Redact(c.Request.URL.Path)),
 				zap.Int("status", c.Writer.Status()),
 				zap.Duration("duration", time.Since(start)),
 				zap.Int("bytes", max(c.Writer.Size(), 0)),
 				zap.String("client", c.ClientIP()),
-				zap.String("token", who))
+				zap.String("token", sender))
 		}()
 		c.Next()
 	}

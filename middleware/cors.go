@@ -7,27 +7,25 @@ import (
 	"github.com/gin-gonic/gin"
 )
 
-// What a page of another origin may send and read (Fetch standard, section 3.3).
+// What a page of another origin may send and read (Fetch standard, section 3.3), and for
+// how many seconds a browser may cache that: Chromium's maximum.
 const (
 	corsMethods = "GET, HEAD, POST, PUT, PATCH, DELETE"
 	corsHeaders = "Authorization, Content-Type, If-Match, If-None-Match, X-Request-ID"
 	corsExposed = "ETag, Link, Location, X-Request-ID, Retry-After, RateLimit, RateLimit-Policy"
-	// corsMaxAge is for how many seconds a browser may keep the answer to a preflight:
-	// as long as any does.
-	corsMaxAge = "7200"
+	corsMaxAge  = "7200"
 )
 
-// CORS lets pages of origins call the API from a browser, without credentials: a
-// page that has a token sends it itself. It answers preflights, which carry none.
-// To all others it says nothing of this, and the browser keeps the answer from the
-// page; whether they may have it the token decides, as for who is no browser.
+// CORS lets pages of origins call the API from a browser, without cookies: a page sends
+// its token itself. It responds to preflights, which have no token. Responses to other
+// origins have none of these headers, so that browsers hide them from the page.
 func CORS(origins []string) gin.HandlerFunc {
 	if len(origins) == 0 {
 		return func(*gin.Context) {}
 	}
 	return func(c *gin.Context) {
 		header := c.Writer.Header()
-		header.Add("Vary", "Origin") // whoever asks, for caches
+		header.Add("Vary", "Origin") // for caches, in every response
 		origin := c.GetHeader("Origin")
 		if !slices.Contains(origins, origin) {
 			return

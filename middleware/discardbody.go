@@ -8,16 +8,14 @@ import (
 	"github.com/gin-gonic/gin"
 )
 
-// discardLimit is how much of a body that is refused is read all the same, in bytes.
-// A client that is still sending when its connection closes may lose the answer
-// that tells it why.
-const discardLimit = 16 << 20
+// A client that still sends when its connection is closed may lose the response, so the
+// rest of a rejected request's body is read first: discardLimit bytes, for discardTime.
+const (
+	discardLimit = 16 << 20
+	discardTime  = time.Second
+)
 
-// discardTime is how long that may take.
-const discardTime = time.Second
-
-// DiscardBody reads what is left of a request's body where the request is refused, before
-// the answer: for whatever reason it is refused, and whoever sends it.
+// DiscardBody reads the rest of the body of a request that is rejected.
 func DiscardBody() gin.HandlerFunc {
 	return func(c *gin.Context) {
 		if c.Request.ContentLength == 0 {
@@ -26,18 +24,17 @@ func DiscardBody() gin.HandlerFunc {
 		body := &observedBody{ReadCloser: c.Request.Body}
 		c.Request.Body = body
 		c.Next()
-		// Who expects 100 Continue sends nothing before the first read.
+		// A client that expects 100 Continue sends nothing before the first read.
 		waits := !body.begun && c.GetHeader("Expect") != ""
 		if len(c.Errors) == 0 || body.ended || waits {
 			return
 		}
-		// The answer waits for it, though not for a client that is slow.
 		_ = http.NewResponseController(c.Writer).SetReadDeadline(time.Now().Add(discardTime))
 		_, _ = io.CopyN(io.Discard, body.ReadCloser, discardLimit)
 	}
 }
 
-// observedBody knows how far it was read.
+// observedBody records how far the body was read.
 type observedBody struct {
 	io.ReadCloser
 	begun, ended bool

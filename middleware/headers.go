@@ -4,15 +4,13 @@ import (
 	"github.com/gin-gonic/gin"
 )
 
-// policy is what a browser may do with an answer that it is made to show: nothing,
-// and not inside another page. Only browsers of before 2018 would need
-// X-Frame-Options for the latter.
+// policy forbids a browser to load anything for a response, or to show it in a frame.
+// Only browsers from before 2018 would need X-Frame-Options for the latter.
 const policy = "default-src 'none'; frame-ancestors 'none'"
 
-// Headers sets the headers that every answer has; overTLS tells that it goes out by
-// HTTPS.
+// Headers sets the headers of every response. overTLS means that it is sent by HTTPS.
 func Headers(overTLS bool) gin.HandlerFunc {
-	// The same for every answer: net/http copies headers before it writes them.
+	// Shared by all responses: net/http copies headers before it writes them.
 	nosniff := []string{"nosniff"}
 	noStore := []string{"no-store"}
 	noReferrer := []string{"no-referrer"}
@@ -24,7 +22,7 @@ func Headers(overTLS bool) gin.HandlerFunc {
 		header["Cache-Control"] = noStore
 		header["Referrer-Policy"] = noReferrer
 		header["Content-Security-Policy"] = nothing
-		if overTLS { // of no meaning elsewhere: RFC 6797, section 7.2
+		if overTLS { // RFC 6797, section 7.2
 			header["Strict-Transport-Security"] = onlyHTTPS
 		}
 	}

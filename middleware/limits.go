@@ -11,16 +11,16 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// LimitError says that somebody sends too much.
+// LimitError means that a client sends too much.
 type LimitError struct {
-	What       string // there is too much of, such as "requests of this token"
+	What       string // such as "requests with this token"
 	RetryAfter time.Duration
 }
 
 func (e *LimitError) Error() string { return "too many " + e.What }
 
-// buckets are token buckets, one for each key. It has room for maxBuckets of them,
-// some 300 bytes each; the one that was not used for the longest time makes room.
+// buckets are token buckets by key: the maxBuckets most recently used ones, of some 300
+// bytes each.
 type buckets struct {
 	rate  rate.Limit
 	burst int
@@ -30,7 +30,7 @@ type buckets struct {
 const maxBuckets = 1 << 14
 
 func newBuckets(limit rate.Limit, burst int) *buckets {
-	byKey, _ := lru.New[string, *rate.Limiter](maxBuckets) // fails for no size
+	byKey, _ := lru.New[string, *rate.Limiter](maxBuckets) // fails for a size of 0 only
 	return &buckets{limit, burst, byKey}
 }
 
@@ -45,8 +45,8 @@ func (b *buckets) of(key string) *rate.Limiter {
 	return bucket
 }
 
-// take takes one from the bucket of key, and returns how many are left, and how long
-// it takes until there is one where there was none.
+// take takes one from the bucket of key. It returns how many are left and, if the
+// bucket was empty, how long it takes to have one again.
 func (b *buckets) take(key string) (left float64, wait time.Duration) {
 	bucket, now := b.of(key), time.Now()
 	reservation := bucket.ReserveN(now, 1)
@@ -59,8 +59,8 @@ func (b *buckets) take(key string) (left float64, wait time.Duration) {
 // left returns how many are left in the bucket of key.
 func (b *buckets) left(key string) float64 { return max(b.of(key).Tokens(), 0) }
 
-// addressOf returns the address that a request's limits count: an IPv4 address, or
-// the network of 64 bits that one subscriber of IPv6 has.
+// addressOf returns the address that limits count: an IPv4 address, or the /64 network
+// that an IPv6 subscriber has.
 func addressOf(c *gin.Context) string {
 	address, err := netip.ParseAddr(c.ClientIP())
 	if err != nil || address.Unmap().Is4() {
@@ -70,21 +70,21 @@ func addressOf(c *gin.Context) string {
 	return network.String()
 }
 
-// RateLimit lets each token and each address make perSecond requests in the long
-// run, and burst at once. It tells them what is left by the headers RateLimit and
-// RateLimit-Policy (draft-ietf-httpapi-ratelimit-headers-10).
-func RateLimit(perSecond, burst int) gin.HandlerFunc {
+// RateLimit allows each token and each address perSecond requests on average, and burst
+// at once. The headers RateLimit and RateLimit-Policy tell them how many are left
+// (draft-ietf-httpapi-ratelimit-headers-10).
+func RateLimit(perSecond, burst int) Handler {
 	limit := rate.Limit(perSecond)
 	tokens, addresses := newBuckets(limit, burst), newBuckets(limit, burst)
 	window := math.Ceil(float64(burst) / float64(perSecond))
 	policy := fmt.Sprintf(`"token";q=%d;w=%.0f, "address";q=%[1]d;w=%.0[2]f`, burst, window)
 	untilFull := func(left float64) float64 { return math.Ceil((float64(burst) - left) / float64(perSecond)) }
-	return func(c *gin.Context) {
+	return func(c *gin.Context) error {
 		address := addressOf(c)
 		ofToken, waitToken := tokens.take(IdentityOf(c).Name)
 		var ofAddress float64
 		var waitAddress time.Duration
-		if waitToken > 0 { // a token that hammers on takes nothing from its neighbours
+		if waitToken > 0 { // a token over its limit takes nothing from others at its address
 			ofAddress = addresses.left(address)
 		} else {
 			ofAddress, waitAddress = addresses.take(address)
@@ -94,9 +94,10 @@ func RateLimit(perSecond, burst int) gin.HandlerFunc {
 			int(ofToken), untilFull(ofToken), int(ofAddress), untilFull(ofAddress)))
 		switch {
 		case waitToken > 0:
-			Fail(c, &LimitError{"requests of this token", waitToken})
+			return &LimitError{"requests with this token", waitToken}
 		case waitAddress > 0:
-			Fail(c, &LimitError{"requests of this address", waitAddress})
+			return &LimitError{"requests from this address", waitAddress}
 		}
+		return nil
 	}
 }

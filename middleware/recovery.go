@@ -8,12 +8,12 @@ import (
 	"github.com/gin-gonic/gin"
 	"go.uber.org/zap"
 
-	"plantstore/models"
+	"plantstore/auth"
 )
 
-// Recovery turns a panic into an error, and logs it with its stack. An answer
-// that has begun cannot be taken back: its connection is broken off instead, so
-// that the client does not take a part for the whole.
+// Recovery logs a panic with its stack and turns it into an error. If the response has
+// begun, it aborts the connection instead, so that the client does not mistake a part
+// for the whole.
 func Recovery(log *zap.Logger) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		defer func() {
@@ -21,35 +21,34 @@ func Recovery(log *zap.Logger) gin.HandlerFunc {
 			if cause == nil {
 				return
 			}
-			if cause == http.ErrAbortHandler { //nolint:errorlint // net/http compares it so, too
+			if cause == http.ErrAbortHandler { //nolint:errorlint // as net/http compares it
 				panic(cause)
 			}
 			log.Error("panic",
 				zap.String("request_id", RequestIDOf(c)),
-				zap.String("path", models.HideTokens(c.Request.URL.Path)),
+				zap.String("path", auth.Redact(c.Request.URL.Path)),
 				zap.String("cause", causeOf(cause)),
 				zap.StackSkip("stack", 1))
 			if c.Writer.Written() {
 				panic(http.ErrAbortHandler)
 			}
-			Fail(c, errPanic)
+			fail(c, errPanic)
 		}()
 		c.Next()
 	}
 }
 
-// errPanic is what a request failed with that has panicked. The log has the rest.
+// errPanic is the error of a request that panicked. The log has the cause.
 var errPanic = errors.New("panic")
 
-// causeOf says why something has panicked: what the value says where it is there to
-// say something, and nothing but its type where it may be anything, a whole request
-// with its headers included.
+// causeOf describes the value of a panic: an error or a text as it is, any other value
+// by its type, since it may contain a whole request with its headers.
 func causeOf(value any) string {
 	switch value := value.(type) {
 	case error:
-		return models.HideTokens(value.Error())
+		return auth.Redact(value.Error())
 	case string:
-		return models.HideTokens(value)
+		return auth.Redact(value)
 	}
 	return fmt.Sprintf("a value of type %T", value)
 }

@@ -5,28 +5,28 @@ import (
 
 	"github.com/gin-gonic/gin"
 
-	"plantstore/models"
+	"plantstore/auth"
 )
 
-// RequestIDHeader carries the id by which an answer is found in the logs. This is
-// the form that net/http has it in, which need not be converted.
+// RequestIDHeader carries the id by which a request is found in the logs, in net/http's
+// canonical form.
 const RequestIDHeader = "X-Request-Id"
 
 const maxRequestIDLength = 64
 
-// RequestID answers with the client's request id where it is one to 64 of
-// [A-Za-z0-9._-], and with a random one otherwise.
+// RequestID returns the client's request id in the response if it is 1 to 64 of
+// [A-Za-z0-9._-], and a random one otherwise.
 func RequestID() gin.HandlerFunc {
 	return func(c *gin.Context) {
 		id := c.GetHeader(RequestIDHeader)
-		if !isRequestID(id) || models.HideTokens(id) != id { // what is no id must not be logged as one
+		if !isRequestID(id) || auth.Redact(id) != id { // a token must not be logged as an id
 			id = rand.Text()
 		}
 		c.Header(RequestIDHeader, id)
 	}
 }
 
-// RequestIDOf returns the id of the request that c answers.
+// RequestIDOf returns the id of c's request.
 func RequestIDOf(c *gin.Context) string { return c.Writer.Header().Get(RequestIDHeader) }
 
 func isRequestID(id string) bool {

@@ -8,34 +8,34 @@ import (
 )
 
 // Scope is a right that a bearer token gives.
-type Scope string
+type Scope string // @name Scope
 
-// The scopes there are.
+// The scopes.
 const (
 	ScopeRead  Scope = "plants:read"
 	ScopeWrite Scope = "plants:write"
 	ScopeAdmin Scope = "admin" // implies the others
 )
 
-// Scopes are the rights that a bearer token gives. In the database they are one
-// text, separated by blanks.
+// Scopes are the rights that a bearer token gives. The database stores them as one
+// text, separated by spaces.
 type Scopes []Scope
 
 // AllScopes returns every scope.
 func AllScopes() Scopes { return Scopes{ScopeRead, ScopeWrite, ScopeAdmin} }
 
-// Allow reports whether s has what needs scope.
+// Allow reports whether s includes scope.
 func (s Scopes) Allow(scope Scope) bool {
 	return slices.Contains(s, scope) || slices.Contains(s, ScopeAdmin)
 }
 
-// String returns the scopes separated by blanks, as RFC 6749, section 3.3, has them.
+// String returns the scopes separated by spaces (RFC 6749, section 3.3).
 func (s Scopes) String() string { return strings.Join(s.Names(), " ") }
 
-// Value is what the database stores.
+// Value returns the text for the database.
 func (s Scopes) Value() (driver.Value, error) { return s.String(), nil }
 
-// Scan reads what the database has stored.
+// Scan reads the text from the database.
 func (s *Scopes) Scan(value any) error {
 	text, ok := value.(string)
 	if !ok {
@@ -45,20 +45,16 @@ func (s *Scopes) Scan(value any) error {
 	return nil
 }
 
-// KnownScopes returns those of names that are scopes, each once.
+// KnownScopes returns the names that are scopes, each once.
 func KnownScopes(names []string) Scopes {
 	return slices.DeleteFunc(AllScopes(), func(s Scope) bool { return !slices.Contains(names, string(s)) })
 }
 
-// validate reports scopes that there are not, or that there are none.
+// validate rejects unknown scopes, and an empty list.
 func (s Scopes) validate() error {
-	for _, scope := range s {
-		if !slices.Contains(AllScopes(), scope) {
-			return invalid("scopes", "must be of %s", strings.Join(AllScopes().Names(), ", "))
-		}
-	}
-	if len(s) == 0 {
-		return invalid("scopes", "must not be empty: there are %s", strings.Join(AllScopes().Names(), ", "))
+	unknown := slices.ContainsFunc(s, func(scope Scope) bool { return !slices.Contains(AllScopes(), scope) })
+	if unknown || len(s) == 0 {
+		return invalid("scopes", "must be one or more of %s", strings.Join(AllScopes().Names(), ", "))
 	}
 	return nil
 }

@@ -7,43 +7,64 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"reflect"
+
+	"plantstore/database"
 )
 
-// spool keeps the rows of an import in a temporary file, in the system's folder
-// for such files, which $TMPDIR names.
+// spool keeps the rows of an import in a temporary file, in the system's folder for
+// such files, which $TMPDIR names.
 type spool struct {
-	file   *os.File
-	in     *bufio.Reader
-	out    *bufio.Writer
-	buffer []byte
+	columns []*database.Column
+	file    *os.File
+	in      *bufio.Reader
+	out     *bufio.Writer
+	buffer  []byte
 }
 
-func newSpool() (*spool, error) {
+// newSpool returns a spool of rows with columns, which are integers, texts, booleans
+// and pointers to these.
+func newSpool(columns []*database.Column) (*spool, error) {
 	file, err := os.CreateTemp("", "plantstore-import-*")
 	if err != nil {
-		return nil, fmt.Errorf("make a temporary file for the import: %w", err)
+		return nil, fmt.Errorf("create a temporary file for the import: %w", err)
 	}
-	// Without a name, it is gone when the process is.
+	// Without a name, it does not outlive the process.
 	if err := os.Remove(file.Name()); err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
-	return &spool{file: file, in: bufio.NewReader(file), out: bufio.NewWriterSize(file, 64<<10)}, nil
+	return &spool{columns: columns, file: file, in: bufio.NewReader(file), out: bufio.NewWriterSize(file, 64<<10)}, nil
 }
 
 func (s *spool) close() error { return s.file.Close() }
 
-// write appends a row: the line, the id, the name and the tag, texts with their
-// lengths before them, and that of the tag one higher, for no tag is 0.
-func (s *spool) write(row ImportRow) error {
-	b := binary.AppendUvarint(s.buffer[:0], uint64(row.Line))
-	b = binary.AppendVarint(b, row.Plant.ID)
-	b = binary.AppendUvarint(b, uint64(len(row.Plant.Name)))
-	b = append(b, row.Plant.Name...)
-	if row.Plant.Tag == nil {
-		b = append(b, 0)
-	} else {
-		b = binary.AppendUvarint(b, uint64(len(*row.Plant.Tag))+1)
-		b = append(b, *row.Plant.Tag...)
+// write appends a row: its line, then its columns, each pointer with a byte before it
+// that is 0 if it is nil, and each text with its length.
+func (s *spool) write(line int, row reflect.Value) error {
+	b := binary.AppendUvarint(s.buffer[:0], uint64(line))
+	for _, c := range s.columns {
+		value := c.Of(row)
+		if value.Kind() == reflect.Pointer {
+			if value.IsNil() {
+				b = append(b, 0)
+				continue
+			}
+			b, value = append(b, 1), value.Elem()
+		}
+		switch value.Kind() {
+		case reflect.String:
+			b = binary.AppendUvarint(b, uint64(value.Len()))
+			b = append(b, value.String()...)
+		case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+			b = binary.AppendVarint(b, value.Int())
+		case reflect.Bool:
+			b = append(b, 0)
+			if value.Bool() {
+				b[len(b)-1] = 1
+			}
+		default:
+			return fmt.Errorf("the import cannot keep the column %s, of type %s", c.DBName, value.Type())
+		}
 	}
 	s.buffer = b
 	_, err := s.out.Write(b)
@@ -60,39 +81,53 @@ func (s *spool) rewind() error {
 	return err
 }
 
-// read returns the next row, or nil after the last.
-func (s *spool) read() (*ImportRow, error) {
-	line, err := binary.ReadUvarint(s.in)
+// read sets the columns of row to those of the next one and returns its line, or
+// false after the last.
+func (s *spool) read(row reflect.Value) (line int, ok bool, err error) {
+	n, err := binary.ReadUvarint(s.in)
 	if errors.Is(err, io.EOF) {
-		return nil, nil //nolint:nilnil // no row is no error
+		return 0, false, nil
 	}
-	if err != nil {
-		return nil, err
+	for _, c := range s.columns {
+		if err == nil {
+			err = s.readValue(c.Of(row))
+		}
 	}
-	row := &ImportRow{Line: int(line)}
-	if row.Plant.ID, err = binary.ReadVarint(s.in); err != nil {
-		return nil, err
+	if errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF // within a row
 	}
-	length, err := binary.ReadUvarint(s.in)
-	if err != nil {
-		return nil, err
-	}
-	if row.Plant.Name, err = s.text(length); err != nil {
-		return nil, err
-	}
-	if length, err = binary.ReadUvarint(s.in); err != nil || length == 0 {
-		return row, err
-	}
-	tag, err := s.text(length - 1)
-	row.Plant.Tag = &tag
-	return row, err
+	return int(n), err == nil, err
 }
 
-// text returns the next length bytes.
-func (s *spool) text(length uint64) (string, error) {
-	if uint64(cap(s.buffer)) < length {
-		s.buffer = make([]byte, length)
+func (s *spool) readValue(value reflect.Value) error {
+	if value.Kind() == reflect.Pointer {
+		present, err := s.in.ReadByte()
+		if err != nil || present == 0 {
+			value.SetZero()
+			return err
+		}
+		value.Set(reflect.New(value.Type().Elem()))
+		value = value.Elem()
 	}
-	_, err := io.ReadFull(s.in, s.buffer[:length])
-	return string(s.buffer[:length]), err
+	switch value.Kind() {
+	case reflect.String:
+		length, err := binary.ReadUvarint(s.in)
+		if err != nil {
+			return err
+		}
+		if uint64(cap(s.buffer)) < length {
+			s.buffer = make([]byte, length)
+		}
+		_, err = io.ReadFull(s.in, s.buffer[:length])
+		value.SetString(string(s.buffer[:length]))
+		return err
+	case reflect.Bool:
+		b, err := s.in.ReadByte()
+		value.SetBool(b == 1)
+		return err
+	default:
+		n, err := binary.ReadVarint(s.in)
+		value.SetInt(n)
+		return err
+	}
 }

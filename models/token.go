@@ -10,69 +10,67 @@ import (
 	"regexp"
 	"strings"
 	"time"
-	"unicode"
 )
 
-// A token is the prefix, 40 random characters of 5 bits each, and a checksum:
-// pst_[a-z2-7]{47}. The prefix lets scanners of repositories and logs find one that
-// has leaked; the checksum lets a mistyped one be refused without a look at the
-// database.
+// A token is a prefix, 40 random characters of 5 bits each, and a checksum. Secret
+// scanners find a leaked token by its prefix; the checksum rejects a mistyped one
+// without a look-up. The id is its first TokenIDLength characters.
 const (
 	tokenPrefix    = "pst_"
-	tokenRandom    = 40
-	tokenChecksum  = 7 // 32 bits
-	tokenLength    = len(tokenPrefix) + tokenRandom + tokenChecksum
-	tokenIDLength  = len(tokenPrefix) + 8 // leaves 160 bits that nobody sees
-	maxTokenName   = 100
 	tokenAlphabet  = "abcdefghijklmnopqrstuvwxyz234567"
-	randomBytes    = 5 * tokenRandom / 8
-	checksumOffset = tokenLength - tokenChecksum
+	tokenRandom    = 40
+	tokenChecksum  = 7                    // 32 bits
+	TokenIDLength  = len(tokenPrefix) + 8 // leaves 160 bits secret
+	checksumOffset = len(tokenPrefix) + tokenRandom
+	tokenLength    = checksumOffset + tokenChecksum
 )
 
 var tokenEncoding = base32.NewEncoding(tokenAlphabet).WithPadding(base32.NoPadding)
 
-// Token is one row of the table tokens: a bearer token that was issued. The token
-// itself is not kept, only its SHA-256: it has so many random bits that nothing
-// slower is needed.
+// TokenID and WholeToken match the id of a token and a token, without its checksum
+// being checked.
+var (
+	TokenID    = regexp.MustCompile(fmt.Sprintf("^%s[a-z2-7]{%d}$", tokenPrefix, TokenIDLength-len(tokenPrefix)))
+	WholeToken = regexp.MustCompile(fmt.Sprintf("%s[a-z2-7]{%d}", tokenPrefix, tokenLength-len(tokenPrefix)))
+)
+
+// Token is a row of the table tokens: an issued bearer token. Only its SHA-256 is
+// stored; it has enough random bits to need no slower hash.
 type Token struct {
-	// ID is the beginning of the token, by which people tell it from others.
-	ID string `gorm:"primaryKey"`
-	// Name says whose it is, or what it is for; several may have the same.
-	Name      string
-	Hash      []byte
-	Scopes    Scopes
-	CreatedAt time.Time
-	// ExpiresAt is nil where the token does not expire.
-	ExpiresAt *time.Time
-	RevokedAt *time.Time
-	// LastUsedAt is written once a minute: it may be a minute late.
-	LastUsedAt *time.Time
+	ID         string `gorm:"primaryKey"` // the token's first characters
+	Name       string // its owner or purpose; not unique
+	Hash       []byte
+	Scopes     Scopes
+	CreatedAt  time.Time
+	ExpiresAt  *time.Time // nil if the token does not expire
+	RevokedAt  *time.Time
+	LastUsedAt *time.Time // up to a minute late
 }
+
+// Rules returns the rules of the texts.
+func (Token) Rules() Rules { return Rules{"name": {Min: 1, Max: 100, NotBlank: true}} }
 
 // Validate reports the first value that breaks a rule as an *InvalidError, or nil.
 func (t *Token) Validate(now time.Time) error {
-	if isBlank(t.Name) {
-		return invalid("name", "must not be blank: say whose token it is, or what it is for")
-	}
-	if err := checkText("name", t.Name, maxTokenName); err != nil {
+	if err := t.Rules()["name"].Check("name", t.Name); err != nil {
 		return err
 	}
 	if t.ExpiresAt != nil && !t.ExpiresAt.After(now) {
 		return invalid("expires_at", "must be in the future")
 	}
-	if t.ExpiresAt != nil && t.ExpiresAt.UTC().Year() > 9999 { // RFC 3339 has no more
+	if t.ExpiresAt != nil && t.ExpiresAt.UTC().Year() > 9999 { // the last of RFC 3339
 		return invalid("expires_at", "must be before the year 10000")
 	}
 	return t.Scopes.validate()
 }
 
-// Expired reports whether the token has ended by itself.
+// Expired reports whether the token has expired.
 func (t *Token) Expired(now time.Time) bool { return t.ExpiresAt != nil && !now.Before(*t.ExpiresAt) }
 
 // newSecret returns a new token.
 func newSecret() string {
-	var random [randomBytes]byte
-	_, _ = rand.Read(random[:]) // which does not fail
+	var random [5 * tokenRandom / 8]byte
+	_, _ = rand.Read(random[:]) // never fails
 	body := tokenPrefix + tokenEncoding.EncodeToString(random[:])
 	return body + checksum(body)
 }
@@ -84,29 +82,11 @@ func checksum(body string) string {
 	return tokenEncoding.EncodeToString(sum[:])
 }
 
-// isWellFormed reports whether secret has the form of a token, and its checksum.
-func isWellFormed(secret string) bool {
-	return len(secret) == tokenLength && strings.HasPrefix(secret, tokenPrefix) &&
-		checksum(secret[:checksumOffset]) == secret[checksumOffset:]
-}
-
-func hashOf(secret string) [sha256.Size]byte { return sha256.Sum256([]byte(secret)) }
-
-// IsTokenID reports whether id has the form of a Token.ID, and not that of a whole
-// token, which belongs in no command line and no path.
-func IsTokenID(id string) bool {
-	return len(id) == tokenIDLength && strings.HasPrefix(id, tokenPrefix) &&
-		!strings.ContainsFunc(id[len(tokenPrefix):], func(r rune) bool { return r > unicode.MaxASCII || !strings.ContainsRune(tokenAlphabet, r) })
-}
-
-// issuedToken matches a whole token, wherever it stands.
-var issuedToken = regexp.MustCompile(fmt.Sprintf("(%s[a-z2-7]{%d})[a-z2-7]{%d}", tokenPrefix, tokenIDLength-len(tokenPrefix), tokenLength-tokenIDLength))
-
-// HideTokens returns text with no more than the ids of the issued tokens in it, for
-// logs and error messages: somebody may have put a token where none belongs.
-func HideTokens(text string) string {
-	if !strings.Contains(text, tokenPrefix) { // as a rule, and faster
-		return text
+// HashToken returns the SHA-256 of a token, or false if secret does not have the form
+// of a token, with its checksum.
+func HashToken(secret string) (hash [sha256.Size]byte, ok bool) {
+	if len(secret) != tokenLength || !strings.HasPrefix(secret, tokenPrefix) || checksum(secret[:checksumOffset]) != secret[checksumOffset:] {
+		return hash, false
 	}
-	return issuedToken.ReplaceAllString(text, "$1…")
+	return sha256.Sum256([]byte(secret)), true
 }

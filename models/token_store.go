@@ -4,94 +4,83 @@ import (
 	"context"
 	"time"
 
+	"gorm.io/gorm"
+
 	"plantstore/database"
 )
 
-// TokenStore keeps issued tokens in a database. It is safe for concurrent use.
-type TokenStore struct {
-	db      *database.DB
-	timeout time.Duration
-}
+// TokenStore keeps issued tokens. It is safe for concurrent use. Its methods share
+// the errors of a [Store].
+type TokenStore struct{ db *database.DB }
 
-// NewTokenStore returns a store on db, whose schema must be migrated. timeout
-// bounds each operation.
-func NewTokenStore(db *database.DB, timeout time.Duration) *TokenStore {
-	return &TokenStore{db: db, timeout: timeout}
-}
+// NewTokenStore returns the store of the tokens in db, whose schema must be migrated.
+func NewTokenStore(db *database.DB) *TokenStore { return &TokenStore{db: db} }
 
-// Create stores a new token and returns it, whole, the only time that it is seen:
-// t has its Name, Scopes and ExpiresAt, and is given the rest. It fails with an
-// *InvalidError when t breaks a rule, and with an error that wraps ErrUnavailable
-// when the database cannot be reached in time.
+// Create stores a new token with t's Name, Scopes and ExpiresAt, sets the rest of t,
+// and returns the token itself, which cannot be read again. It fails with an
+// *InvalidError if t breaks a rule.
 func (s *TokenStore) Create(ctx context.Context, t *Token) (secret string, err error) {
 	now := s.db.NowFunc()
 	if err := t.Validate(now); err != nil {
 		return "", err
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
-	defer cancel()
 	secret = newSecret()
-	hash := hashOf(secret)
-	t.ID, t.Hash, t.CreatedAt = secret[:tokenIDLength], hash[:], now
+	hash, _ := HashToken(secret)
+	t.ID, t.Hash, t.CreatedAt = secret[:TokenIDLength], hash[:], now
 	t.Scopes = KnownScopes(t.Scopes.Names())
 	if t.ExpiresAt != nil {
-		expires := t.ExpiresAt.UTC().Truncate(time.Microsecond)
-		t.ExpiresAt = &expires
+		t.ExpiresAt = new(t.ExpiresAt.UTC().Truncate(time.Microsecond))
 	}
-	if err := s.db.WithContext(ctx).Create(t).Error; err != nil {
-		return "", storeError("create token", err)
-	}
-	return secret, nil
+	return secret, s.db.Write(ctx, "create token", func(tx *gorm.DB) error { return tx.Create(t).Error })
 }
 
-// List returns tokens by ascending id, those with a greater one than after, and at
-// most limit. It fails with an error that wraps ErrUnavailable when the database
-// cannot be reached in time.
+// List returns at most limit tokens by ascending id, those with a greater id than
+// after.
 func (s *TokenStore) List(ctx context.Context, after string, limit int) ([]Token, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
-	defer cancel()
 	tokens := make([]Token, 0)
-	err := s.db.Reads(ctx).Where("id > ?", after).Order("id").Limit(limit).Find(&tokens).Error
-	return tokens, storeError("list tokens", err)
-}
-
-// Revoke ends the token id, for good: see [TokenVerifier] for when that takes
-// effect. It fails with ErrTokenNotFound, and with an error that wraps ErrUnavailable
-// when the database cannot be reached in time.
-func (s *TokenStore) Revoke(ctx context.Context, id string) error {
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
-	defer cancel()
-	revoked := s.db.WithContext(ctx).Model(&Token{}).Where("id = ? AND revoked_at IS NULL", id).Update("revoked_at", s.db.NowFunc())
-	if revoked.Error != nil {
-		return storeError("revoke token", revoked.Error)
-	}
-	if revoked.RowsAffected == 0 {
-		return ErrTokenNotFound
-	}
-	return nil
-}
-
-// inForce returns the tokens that are neither revoked nor expired.
-func (s *TokenStore) inForce(ctx context.Context) ([]Token, error) {
-	var tokens []Token
-	err := s.db.Reads(ctx).Where("revoked_at IS NULL AND (expires_at IS NULL OR expires_at > ?)", s.db.NowFunc()).Find(&tokens).Error
+	err := s.db.Read(ctx, "list tokens", func(tx *gorm.DB) error {
+		return tx.Where("id > ?", after).Order("id").Limit(limit).Find(&tokens).Error
+	})
 	return tokens, err
 }
 
-// tokenCounts tells whether tokens have been created or revoked since another
-// time: both numbers only grow. Clocks, which differ between replicas, have no part in it.
-type tokenCounts struct{ Created, Revoked int64 }
+// Revoke ends the token id for good. It fails with a *NotFoundError if there is no such
+// token, or if it is already revoked.
+func (s *TokenStore) Revoke(ctx context.Context, id string) error {
+	return s.db.Write(ctx, "revoke token", func(tx *gorm.DB) error {
+		revoked := tx.Model(&Token{}).Where("id = ? AND revoked_at IS NULL", id).Update("revoked_at", tx.NowFunc())
+		if revoked.Error == nil && revoked.RowsAffected == 0 {
+			return &NotFoundError{"token"}
+		}
+		return revoked.Error
+	})
+}
 
-func (s *TokenStore) counts(ctx context.Context) (counts tokenCounts, err error) {
-	err = s.db.Reads(ctx).Model(&Token{}).Select("count(*) AS created, count(revoked_at) AS revoked").Scan(&counts).Error
+// Active returns the tokens that are neither revoked nor expired. It does not wait for
+// other reads, so that authentication works under load.
+func (s *TokenStore) Active(ctx context.Context) (tokens []Token, err error) {
+	err = s.db.Background(ctx, "read tokens", func(tx *gorm.DB) error {
+		return tx.Where("revoked_at IS NULL AND (expires_at IS NULL OR expires_at > ?)", tx.NowFunc()).Find(&tokens).Error
+	})
+	return tokens, err
+}
+
+// TokenCounts tells whether tokens were created or revoked: both numbers only grow.
+// Unlike times, they do not depend on the clocks of replicas.
+type TokenCounts struct{ Created, Revoked int64 }
+
+// Counts returns the present counts. Like Active, it does not wait for other reads.
+func (s *TokenStore) Counts(ctx context.Context) (counts TokenCounts, err error) {
+	err = s.db.Background(ctx, "count tokens", func(tx *gorm.DB) error {
+		return tx.Model(&Token{}).Select("count(*) AS created, count(revoked_at) AS revoked").Scan(&counts).Error
+	})
 	return counts, err
 }
 
-// touch writes down that the tokens ids were used.
-func (s *TokenStore) touch(ctx context.Context, ids []string) error {
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
-	defer cancel()
-	now := s.db.NowFunc()
-	return s.db.WithContext(ctx).Model(&Token{}).
-		Where("id IN ? AND (last_used_at IS NULL OR last_used_at < ?)", ids, now).Update("last_used_at", now).Error
+// Touch stores that the tokens ids were used now.
+func (s *TokenStore) Touch(ctx context.Context, ids []string) error {
+	return s.db.Write(ctx, "store the last use of tokens", func(tx *gorm.DB) error {
+		now := tx.NowFunc()
+		return tx.Model(&Token{}).Where("id IN ? AND (last_used_at IS NULL OR last_used_at < ?)", ids, now).Update("last_used_at", now).Error
+	})
 }

@@ -1,8 +1,9 @@
-// Package routes is the map of the service: every path, with what happens to a
-// request on its way.
+// Package routes is the map of the service: the method, path, scope, limits and handler
+// of every route, and the middleware that all of them share.
 package routes
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"slices"
@@ -12,76 +13,69 @@ import (
 	"github.com/gin-gonic/gin"
 	"go.uber.org/zap"
 
+	"plantstore/auth"
 	"plantstore/controllers"
 	"plantstore/middleware"
 	"plantstore/models"
 )
 
-// Options are the parts that the routes lead to.
+// Options are the parts of the service.
 type Options struct {
-	Log    *zap.Logger
-	Plants *controllers.Plants
-	Tokens *controllers.Tokens
-	Health *controllers.Health
-	// Verify tells whom a bearer token stands for.
-	Verify       middleware.Verifier
+	Log          *zap.Logger
+	Plants       *controllers.Plants
+	Tokens       *controllers.Tokens
+	Health       *controllers.Health
+	Verify       auth.Verifier
 	Limits       Limits
+	Bulk         Bulk
 	MaxBodyBytes int64
-	// Proxies are the addresses, and ranges in CIDR notation, of those who are
-	// believed when they say who the client is.
+	// Proxies are addresses, or ranges in CIDR notation, whose X-Forwarded-For is
+	// trusted.
 	Proxies []string
-	// TLS says that the service itself speaks HTTPS.
-	TLS bool
-	// Origins are those of pages that may call the API from a browser.
-	Origins []string
-	// Docs says that the OpenAPI document and Swagger UI are served.
-	Docs bool
-	// Bulk limits imports and exports.
-	Bulk Bulk
+	Origins []string // of pages that may call the API from a browser
+	TLS     bool     // the service itself serves HTTPS
+	Docs    bool     // the OpenAPI document and Swagger UI are served
 }
 
-// Limits says how much a client may send; 0 is any number.
+// Limits is how much a client may send; 0 means no limit.
 type Limits struct {
-	// RequestsPerSecond is for each token and for each address; Burst of them, at
-	// least 1, may come at once.
-	RequestsPerSecond, Burst int
-	// FailuresPerMinute is how many wrong tokens an address may send.
-	FailuresPerMinute int
+	RequestsPerSecond int // on average, for each token and each address
+	Burst             int // requests at once; 0 means RequestsPerSecond
+	FailuresPerMinute int // invalid tokens from an address
 }
 
-// Bulk limits requests that move many plants.
+// Bulk limits imports and exports.
 type Bulk struct {
 	MaxBodyBytes int64
-	Timeout      time.Duration // for the whole of a request
+	Timeout      time.Duration // of a whole request
 }
 
-// route is a line of the map.
-type route struct {
-	method, path string
-	scope        models.Scope      // that the bearer token must have
-	bounds       gin.HandlersChain // of the request's size and time
-	handler      gin.HandlerFunc
+// Route is a row of the table of routes.
+type Route struct {
+	Method, Path string
+	Scope        models.Scope // that the bearer token must have
+	limits       []middleware.Handler
+	handler      middleware.Handler
 }
 
-// methods returns the route's methods: one for GET is one for HEAD, too, as RFC
-// 9110, section 9.1, asks.
-func (r route) methods() []string {
-	if r.method == http.MethodGet {
+// methods returns the route's methods: GET includes HEAD (RFC 9110, section 9.1).
+func (r Route) methods() []string {
+	if r.Method == http.MethodGet {
 		return []string{http.MethodGet, http.MethodHead}
 	}
-	return []string{r.method}
+	return []string{r.Method}
 }
 
-// public is the scope of routes that need no token.
-const public models.Scope = "public"
+// Public is the scope of routes that need no token.
+const Public models.Scope = "public"
 
-// table is the map.
-func table(o Options) []route {
-	small := gin.HandlersChain{middleware.BodyLimit(o.MaxBodyBytes)}
-	bulk := gin.HandlersChain{middleware.Deadline(o.Bulk.Timeout), middleware.BodyLimit(o.Bulk.MaxBodyBytes)}
-	routes := []route{
-		{"GET", "/healthz", public, nil, o.Health.Live},
-		{"GET", "/readyz", public, nil, o.Health.Ready},
+// Table returns every route.
+func Table(o Options) []Route {
+	small := []middleware.Handler{middleware.BodyLimit(o.MaxBodyBytes)}
+	bulk := []middleware.Handler{middleware.Deadline(o.Bulk.Timeout), middleware.BodyLimit(o.Bulk.MaxBodyBytes)}
+	routes := []Route{
+		{"GET", "/healthz", Public, nil, o.Health.Live},
+		{"GET", "/readyz", Public, nil, o.Health.Ready},
 
 		{"POST", "/plants", models.ScopeWrite, small, o.Plants.Create},
 		{"GET", "/plants", models.ScopeRead, small, o.Plants.List},
@@ -99,29 +93,27 @@ func table(o Options) []route {
 	if o.Docs {
 		docs := controllers.NewDocs()
 		routes = append(routes,
-			route{"GET", "/", public, nil, docs.Home},
-			route{"GET", "/openapi.json", public, nil, docs.OpenAPI},
-			route{"GET", "/swagger/*file", public, nil, docs.UI})
+			Route{"GET", "/", Public, nil, docs.Home},
+			Route{"GET", "/openapi.json", Public, nil, docs.OpenAPI},
+			Route{"GET", "/swagger/*file", Public, nil, docs.UI})
 	}
 	return routes
 }
 
-// New returns the handler of the whole service. It panics where a route says
-// nothing of its scope.
+// New returns the handler of the whole service. It panics if a route has no scope.
 func New(o Options) http.Handler {
-	routes := table(o)
+	routes := Table(o)
 	gin.SetMode(gin.ReleaseMode)
 	e := gin.New()
-	// A path is what it is: nothing is redirected, cleaned, or taken for another.
+	// Paths match exactly: no redirects, no cleaning.
 	e.RedirectTrailingSlash = false
 	e.RedirectFixedPath = false
 	e.HandleMethodNotAllowed = true
-	// Nobody's word but the socket's is taken for who the client is, and that of the
-	// proxies that the operator names.
+	// Trust only the peer address and the configured proxies.
 	e.ForwardedByClientIP = len(o.Proxies) > 0
 	e.RemoteIPHeaders = []string{"X-Forwarded-For"}
 	if err := e.SetTrustedProxies(o.Proxies); err != nil {
-		panic(err) // not after config has checked them
+		panic(err) // config has checked them
 	}
 
 	e.Use(
@@ -132,62 +124,65 @@ func New(o Options) http.Handler {
 		controllers.Errors(o.Log),
 		middleware.Recovery(o.Log),
 		middleware.DiscardBody(),
-		noOtherMethod(routes),
+		middleware.Handle(allowedMethods(routes)),
 	)
-	e.NoRoute(controllers.NoRoute(o.Docs))
-	e.NoMethod(controllers.NoMethod)
+	e.NoRoute(middleware.Handle(controllers.NoRoute(o.Docs)))
+	e.NoMethod(middleware.Handle(controllers.NoMethod))
 	add(e, routes, authentication(o))
 	return e
 }
 
-// authentication returns what every request passes that is not public.
-func authentication(o Options) func(models.Scope) gin.HandlersChain {
+// authentication returns the handlers of every route that is not public, by its scope.
+func authentication(o Options) func(models.Scope) []middleware.Handler {
 	bearer := middleware.Bearer(o.Verify, o.Limits.FailuresPerMinute)
-	var limits gin.HandlersChain
-	if o.Limits.RequestsPerSecond > 0 {
-		limits = gin.HandlersChain{middleware.RateLimit(o.Limits.RequestsPerSecond, o.Limits.Burst)}
+	var limits []middleware.Handler
+	if perSecond := o.Limits.RequestsPerSecond; perSecond > 0 {
+		limits = append(limits, middleware.RateLimit(perSecond, cmp.Or(o.Limits.Burst, perSecond)))
 	}
-	return func(scope models.Scope) gin.HandlersChain {
-		return append(gin.HandlersChain{bearer, middleware.RequireScope(scope)}, limits...)
+	return func(scope models.Scope) []middleware.Handler {
+		return append([]middleware.Handler{bearer, middleware.RequireScope(scope)}, limits...)
 	}
 }
 
-// add gives e the routes, whose order of handlers is: authentication, scope, limits,
+// add adds routes to e. The order of handlers is: authentication, scope, rate limits,
 // content.
-func add(e *gin.Engine, routes []route, authenticate func(models.Scope) gin.HandlersChain) {
+func add(e *gin.Engine, routes []Route, authenticate func(models.Scope) []middleware.Handler) {
 	for _, r := range routes {
-		var chain gin.HandlersChain
-		switch r.scope {
+		var handlers []middleware.Handler
+		switch r.Scope {
 		case "":
-			panic(fmt.Sprintf("the route %s %s has no scope: public, or one of those in models/scope.go", r.method, r.path))
-		case public:
+			panic(fmt.Sprintf("the route %s %s has no scope: use Public, or one of models/scope.go", r.Method, r.Path))
+		case Public:
 		default:
-			chain = authenticate(r.scope)
+			handlers = authenticate(r.Scope)
 		}
-		chain = slices.Concat(chain, r.bounds, gin.HandlersChain{r.handler})
+		var chain gin.HandlersChain
+		for _, h := range slices.Concat(handlers, r.limits, []middleware.Handler{r.handler}) {
+			chain = append(chain, middleware.Handle(h))
+		}
 		for _, method := range r.methods() {
-			e.Handle(method, r.path, chain...)
+			e.Handle(method, r.Path, chain...)
 		}
 	}
 }
 
-// noOtherMethod refuses the methods that a path without parameters does not have,
-// where a path with one would take them: DELETE /plants/import is no request for the
-// plant import.
-func noOtherMethod(routes []route) gin.HandlerFunc {
+// allowedMethods rejects the methods that a path without parameters does not have but a
+// path with one does: DELETE /plants/import must not delete a plant with the id import.
+func allowedMethods(routes []Route) middleware.Handler {
 	methods := make(map[string][]string)
 	for _, r := range routes {
-		if !strings.ContainsAny(r.path, ":*") {
-			methods[r.path] = append(methods[r.path], r.methods()...)
+		if !strings.ContainsAny(r.Path, ":*") {
+			methods[r.Path] = append(methods[r.Path], r.methods()...)
 		}
 	}
-	for _, has := range methods {
-		slices.Sort(has)
+	for _, allowed := range methods {
+		slices.Sort(allowed)
 	}
-	return func(c *gin.Context) {
-		if has, ok := methods[c.Request.URL.Path]; ok && !slices.Contains(has, c.Request.Method) {
-			c.Header("Allow", strings.Join(has, ", "))
-			controllers.NoMethod(c)
+	return func(c *gin.Context) error {
+		if allowed, ok := methods[c.Request.URL.Path]; ok && !slices.Contains(allowed, c.Request.Method) {
+			c.Header("Allow", strings.Join(allowed, ", "))
+			return controllers.NoMethod(c)
 		}
+		return nil
 	}
 }

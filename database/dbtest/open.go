@@ -4,22 +4,30 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest"
 
 	"plantstore/database"
 )
 
-// Options returns the options by which tests open the database at url.
-func Options(t testing.TB, url string) database.Options {
-	return database.Options{
-		URL: url, MaxConnections: 8, Timeout: 5 * time.Second, StartTimeout: 30 * time.Second, Logger: zaptest.NewLogger(t),
-	}
+// Options returns the options with which tests open the database at url.
+func Options(url string) database.Options {
+	return database.Options{URL: url, Migrate: true, MaxConnections: 8, Timeout: 5 * time.Second, StartTimeout: 30 * time.Second}
 }
+
+// Batches are the batches of a database in tests.
+var Batches = database.BatchOptions{Flushers: 2, MaxBatch: 16, Queue: 1000}
 
 // Open opens a database until the test ends.
 func Open(t testing.TB, o database.Options) *database.DB {
 	t.Helper()
-	db, err := database.Open(t.Context(), o)
+	return OpenWith(t, o, Batches, zaptest.NewLogger(t))
+}
+
+// OpenWith is Open with batches and a log of the test's own.
+func OpenWith(t testing.TB, o database.Options, batches database.BatchOptions, log *zap.Logger) *database.DB {
+	t.Helper()
+	db, err := database.Open(t.Context(), o, batches, log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,11 +39,11 @@ func Open(t testing.TB, o database.Options) *database.DB {
 	return db
 }
 
-// Migrated opens the database at url until the test ends, with its schema.
+// Migrated opens the database at url, with its schema, until the test ends.
 func Migrated(t testing.TB, url string) *database.DB {
 	t.Helper()
-	db := Open(t, Options(t, url))
-	if _, err := db.Migrate(t.Context()); err != nil {
+	db := Open(t, Options(url))
+	if _, err := db.Prepare(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return db

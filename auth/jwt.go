@@ -1,4 +1,4 @@
-package middleware
+package auth
 
 import (
 	"bytes"
@@ -28,41 +28,36 @@ import (
 // JWTOptions says which JSON Web Tokens (RFC 7519) are accepted.
 type JWTOptions struct {
 	Issuer, Audience string
-	// Algorithms are those of RFC 7518 and RFC 8037 that a signature may have; none
-	// of a secret key.
-	Algorithms []string
-	// Leeway is how far the issuer's clock may be from ours.
-	Leeway time.Duration
-	// JWKSURL is where the issuer publishes its keys (RFC 7517); PublicKey is the
-	// one key, in PEM, where it does not.
-	JWKSURL, PublicKey string
-	Log                *zap.Logger
+	JWKSURL          string        // of the issuer's keys (RFC 7517)
+	PublicKey        string        // the issuer's one key in PEM, if there is no JWKSURL
+	Algorithms       []string      // of signatures (RFC 7518, RFC 8037), with public keys only
+	Leeway           time.Duration // between the issuer's clock and ours
 }
 
-// How the keys at a JWKS URL are fetched.
 const (
+	// jwksPeriod is the time between two scheduled fetches of the keys at a JWKS URL.
 	jwksPeriod = 15 * time.Minute
-	// jwksFloor is the least time between two fetches for the sake of tokens whose
-	// key is not known.
+	// jwksFloor is the least time between two fetches that tokens with unknown keys
+	// cause.
 	jwksFloor = 10 * time.Second
-	// jwksTimeout bounds such a fetch, and the wait for its turn.
+	// jwksTimeout limits such a fetch, and the wait for it.
 	jwksTimeout = 5 * time.Second
-	jwksSize    = 1 << 20 // bytes
+	jwksSize    = 1 << 20 // bytes of a response
+	// maxSubject limits the subject of a token, in bytes (OpenID Connect Core 1.0,
+	// section 2).
+	maxSubject = 255
 )
 
-// maxSubject is how long the subject of a token may be, in bytes, as OpenID Connect
-// Core 1.0, section 2, has it.
-const maxSubject = 255
+var (
+	errNoKeys     = fmt.Errorf("%w: the keys of JWTs could not be fetched", ErrCannotVerify)
+	errUnknownKey = errors.New("unknown key")
+)
 
-// errNoKeys says that the issuer's keys are not known yet.
-var errNoKeys = fmt.Errorf("%w: the keys of JWTs could not be fetched", ErrCannotVerify)
-
-// JWT returns the verifier of the JSON Web Tokens that o describes: with an exp, a
-// sub, and scopes in scope or scp. It fetches keys until ctx ends. It fails where
-// PublicKey is no public key that can be used; where the keys cannot be fetched, it
-// goes on trying.
-func JWT(ctx context.Context, o JWTOptions) (Verifier, error) {
-	keys, err := jwtKeys(ctx, o)
+// JWT returns the verifier of the JSON Web Tokens that o describes. They need an exp, a
+// sub, and scopes in scope or scp. JWT fetches keys until ctx ends; if a fetch fails, it
+// logs that and retries. It fails if PublicKey is not a usable public key.
+func JWT(ctx context.Context, o JWTOptions, log *zap.Logger) (Verifier, error) {
+	keys, err := jwtKeys(ctx, o, log)
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +70,7 @@ func JWT(ctx context.Context, o JWTOptions) (Verifier, error) {
 	)
 	return func(_ context.Context, token string) (*Identity, error) {
 		if strings.Count(token, ".") != 2 {
-			return nil, models.ErrInvalidToken
+			return nil, ErrInvalidToken
 		}
 		claims := new(jwtClaims)
 		parsed, err := parser.ParseWithClaims(token, claims, keys)
@@ -83,18 +78,18 @@ func JWT(ctx context.Context, o JWTOptions) (Verifier, error) {
 		case errors.Is(err, errNoKeys):
 			return nil, err
 		case err != nil:
-			o.Log.Debug("a JWT was refused", zap.String("reason", reasonOf(err)))
-			return nil, models.ErrInvalidToken
-		case parsed.Header["crit"] != nil:
-			return nil, models.ErrInvalidToken // RFC 7515, section 4.1.11: something that we do not know must be understood
+			log.Debug("rejected a JWT", zap.String("reason", reasonOf(err)))
+			return nil, ErrInvalidToken
+		case parsed.Header["crit"] != nil: // an extension that must be understood: RFC 7515, section 4.1.11
+			return nil, ErrInvalidToken
 		case claims.Subject == "" || len(claims.Subject) > maxSubject:
-			return nil, models.ErrInvalidToken
+			return nil, ErrInvalidToken
 		}
 		return &Identity{Name: "jwt:" + claims.Subject, Scopes: models.KnownScopes(append(claims.Scope, claims.SCP...))}, nil
 	}, nil
 }
 
-// reasonOf says why a JWT was refused, in words of ours: an error has parts of it.
+// reasonOf returns why a JWT was rejected, without the parts of it that err repeats.
 func reasonOf(err error) string {
 	for _, reason := range []error{
 		jwt.ErrTokenExpired, jwt.ErrTokenNotValidYet, jwt.ErrTokenInvalidIssuer, jwt.ErrTokenInvalidAudience,
@@ -104,17 +99,16 @@ func reasonOf(err error) string {
 			return reason.Error()
 		}
 	}
-	return "it has claims of another type"
+	return "a claim has the wrong type"
 }
 
-// jwtClaims are the claims of a token.
 type jwtClaims struct {
 	jwt.RegisteredClaims
 	Scope scopeClaim `json:"scope"` // RFC 8693, section 4.2
-	SCP   scopeClaim `json:"scp"`   // as some providers call it
+	SCP   scopeClaim `json:"scp"`   // the name that some providers use
 }
 
-// scopeClaim is a list of scopes: a text that separates them by blanks, or an array.
+// scopeClaim is a list of scopes: a text that separates them by spaces, or an array.
 type scopeClaim []string
 
 // UnmarshalJSON reads either form.
@@ -127,8 +121,8 @@ func (s *scopeClaim) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// jwtKeys returns what finds the key of a token's signature.
-func jwtKeys(ctx context.Context, o JWTOptions) (jwt.Keyfunc, error) {
+// jwtKeys returns the function that finds the key of a token's signature.
+func jwtKeys(ctx context.Context, o JWTOptions, log *zap.Logger) (jwt.Keyfunc, error) {
 	if o.PublicKey != "" {
 		key, err := parsePublicKey(o.PublicKey, o.Algorithms)
 		return func(*jwt.Token) (any, error) { return key, nil }, err
@@ -136,7 +130,7 @@ func jwtKeys(ctx context.Context, o JWTOptions) (jwt.Keyfunc, error) {
 	fetched, err := keyfunc.NewDefaultOverrideCtx(ctx, []string{o.JWKSURL}, keyfunc.Override{
 		Client: &http.Client{
 			Transport: jwksTransport{ctx},
-			// Keys come from where the operator has said, and from nowhere else.
+			// Keys come from the configured URL only.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 		HTTPTimeout:       jwksTimeout,
@@ -146,21 +140,21 @@ func jwtKeys(ctx context.Context, o JWTOptions) (jwt.Keyfunc, error) {
 		RefreshErrorHandlerFunc: func(string) func(context.Context, error) {
 			return func(_ context.Context, err error) {
 				if failed, ok := errors.AsType[*url.Error](err); ok {
-					err = failed.Err // without the URL, which may hold a key of ours
+					err = failed.Err // without the URL, which may contain a secret
 				}
-				o.Log.Error("the keys of JWTs could not be fetched", zap.Error(err))
+				log.Error("fetch the keys of JWTs", zap.Error(err))
 			}
 		},
 	})
 	if err != nil {
 		return nil, err
 	}
-	// Not the request's context: who leaves early must not end a fetch that others
-	// wait for, and that will not be repeated at once.
+	// Not the request's context: a client that leaves must not end a fetch that others
+	// wait for and that is not repeated at once.
 	find := fetched.KeyfuncCtx(ctx)
 	return func(token *jwt.Token) (any, error) {
 		key, err := find(token)
-		all, isSet := key.(jwt.VerificationKeySet) // of a token that names none
+		all, isSet := key.(jwt.VerificationKeySet) // for a token without a kid
 		switch {
 		case err == nil && !isSet:
 			return usableKey(key, o.Algorithms)
@@ -174,14 +168,13 @@ func jwtKeys(ctx context.Context, o JWTOptions) (jwt.Keyfunc, error) {
 		if known, failed := fetched.Storage().KeyReadAll(ctx); failed == nil && len(known) == 0 {
 			return nil, errNoKeys
 		}
-		return nil, errors.Join(err, errors.New("no such key"))
+		return nil, errors.Join(err, errUnknownKey)
 	}, nil
 }
 
-// jwksTransport fetches keys: an answer ends after jwksSize, and the whole fetch after
-// jwksTimeout of its own, for the library counts the wait for its turn, too. It ends
-// with ctx.
-type jwksTransport struct{ ctx context.Context } //nolint:containedctx // of the service, and not of a request
+// jwksTransport limits a fetch of keys: to jwksSize, to jwksTimeout without the wait
+// for it, which the library counts, too, and to the life of ctx.
+type jwksTransport struct{ ctx context.Context } //nolint:containedctx // the service's, not a request's
 
 func (t jwksTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithTimeout(t.ctx, jwksTimeout)
@@ -202,12 +195,11 @@ func (t jwksTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 // minRSABits is the smallest RSA key that RFC 7518, section 3.3, allows.
 const minRSABits = 2048
 
-// parsePublicKey reads a public key in PEM (RFC 7468), or that of a certificate, with
-// which one of algorithms can verify.
+// parsePublicKey reads a public key, or that of a certificate, in PEM (RFC 7468).
 func parsePublicKey(text string, algorithms []string) (any, error) {
 	block, _ := pem.Decode([]byte(text))
 	if block == nil {
-		return nil, errors.New("no PEM: -----BEGIN PUBLIC KEY----- is missing")
+		return nil, errors.New("not PEM: -----BEGIN PUBLIC KEY----- is missing")
 	}
 	var key any
 	var err error
@@ -228,7 +220,7 @@ func parsePublicKey(text string, algorithms []string) (any, error) {
 	return usableKey(key, algorithms)
 }
 
-// usableKey returns key, where one of algorithms can verify with it.
+// usableKey returns key if one of algorithms can verify with it.
 func usableKey(key any, algorithms []string) (any, error) {
 	var fitting []string
 	switch key := key.(type) {
@@ -243,7 +235,7 @@ func usableKey(key any, algorithms []string) (any, error) {
 		fitting = []string{"EdDSA"}
 	}
 	if !slices.ContainsFunc(fitting, func(algorithm string) bool { return slices.Contains(algorithms, algorithm) }) {
-		return nil, fmt.Errorf("no algorithm of auth.jwt.algorithms can verify with this key, a %T", key)
+		return nil, fmt.Errorf("none of auth.jwt.algorithms can verify with this key, a %T", key)
 	}
 	return key, nil
 }

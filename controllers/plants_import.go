@@ -2,68 +2,60 @@ package controllers
 
 import (
 	"bufio"
-	"encoding/csv"
 	"errors"
-	"fmt"
 	"net/http"
 	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/gin-gonic/gin"
-	"github.com/go-json-experiment/json"
 
-	"plantstore/middleware"
 	"plantstore/models"
 )
 
-// The media types of imports and exports.
-const (
-	TypeNDJSON = "application/x-ndjson"
-	TypeCSV    = "text/csv"
-)
-
-// ImportReport says what became of an import.
+// ImportReport is the result of an import.
 type ImportReport struct {
-	// How many rows there were.
+	// The number of rows.
 	Rows int `json:"rows" binding:"required" minimum:"0" example:"5"`
-	// How many plants were new.
+	// The number of plants that were new.
 	Created int `json:"created" binding:"required" minimum:"0" example:"4"`
-	// How many were there before, with the same name and tag.
+	// The number of plants that exist with the same content.
 	Unchanged int `json:"unchanged" binding:"required" minimum:"0" example:"0"`
-	// How many rows were refused.
-	Refused int `json:"refused" binding:"required" minimum:"0" example:"1"`
-	// Whether the created plants were kept: not in a dry run, and not where a row was refused without mode=partial.
+	// The number of rows that were rejected.
+	Rejected int `json:"refused" binding:"required" minimum:"0" example:"1"`
+	// Whether the created plants were stored: not in a dry run, and not if a row was rejected without mode=partial.
 	Stored bool `json:"stored" binding:"required" example:"true"`
-	// Why rows were refused, by their lines: 1,000 of them at most.
+	// Why rows were rejected, by line: at most 1,000.
 	Errors []RowError `json:"errors" binding:"required"`
 } // @name ImportReport
 
-// RowError says why a row of an import was refused.
+// RowError says why a row of an import was rejected.
 type RowError struct {
-	// The line, from 1; in CSV, the header is line 1.
+	// The line, from 1; the header of CSV is line 1.
 	Line int `json:"line" binding:"required" minimum:"1" example:"3"`
-	// The error code, as that of an Error.
+	// The error code, as in an Error.
 	Code int32 `json:"error" binding:"required" format:"int32" example:"40005"`
-	// What was wrong, as in an Error.
+	// The message, as in an Error.
 	Message string `json:"message" binding:"required" example:"id must be an integer literal"`
 } // @name RowError
 
-// ImportError is the Error of an import that refused a row, and so all of them.
+// ImportError is the Error of an import that stored nothing because rows were rejected.
 type ImportError struct {
-	// The code of the first row that is listed as refused.
+	// The code of the first row in the report.
 	Code int32 `json:"error" binding:"required" format:"int32" example:"40005"`
-	// What was wrong with that row, and its line.
+	// The line and the message of that row.
 	Message string `json:"message" binding:"required" example:"line 3: id must be an integer literal; nothing was stored"`
-	// What became of every row. Absent where the import was not read to its end.
+	// The whole report. Absent if the import was not read to its end.
 	Report *ImportReport `json:"report,omitzero"`
 } // @name ImportError
 
-// importRefused is the error of an import that refused rows and stored none.
-type importRefused struct{ report *ImportReport }
+// importRejected is the error of an import that stored nothing because rows were
+// rejected: that of the first row in the report.
+type importRejected struct{ report *ImportReport }
 
-func (e *importRefused) Error() string {
-	return fmt.Sprintf("line %d: %s; nothing was stored", e.report.Errors[0].Line, e.report.Errors[0].Message)
+func (e *importRejected) Error() string { return e.Unwrap().Error() }
+
+func (e *importRejected) Unwrap() error {
+	first := e.report.Errors[0]
+	return problemf(first.Code, "line %d: %s; nothing was stored", first.Line, first.Message)
 }
 
 // Import stores many plants.
@@ -94,61 +86,54 @@ func (e *importRefused) Error() string {
 //	@Header			429		{string}	RateLimit-Policy	"The limits"
 //	@Security		BearerAuth[plants:write]
 //	@Router			/plants/import [post]
-func (h *Plants) Import(c *gin.Context) {
-	query, err := queryOf(c, "mode", "dry_run")
+func (h *Plants) Import(c *gin.Context) error {
+	query, err := parseQuery(c, "mode", "dry_run")
 	if err != nil {
-		middleware.Fail(c, err)
-		return
+		return err
 	}
 	mode, err := parseChoice(query, "mode", "all", "partial")
 	if err != nil {
-		middleware.Fail(c, err)
-		return
+		return err
 	}
 	dryRun, err := parseChoice(query, "dry_run", "false", "true")
 	if err != nil {
-		middleware.Fail(c, err)
-		return
+		return err
 	}
-	kind, err := contentType(c.Request.Header, TypeCSV, TypeNDJSON)
+	mediaType, err := contentType(c.Request.Header, TypeCSV, TypeNDJSON)
 	if err != nil {
-		middleware.Fail(c, err)
-		return
+		return err
 	}
-	rows := readNDJSON
-	if kind == TypeCSV {
-		rows = readCSV
+	read := readNDJSON[NewPlant, models.Plant]
+	if mediaType == TypeCSV {
+		read = readCSV[NewPlant, models.Plant]
 	}
-	done, err := h.store.Import(c.Request.Context(), rows(c.Request.Body), models.ImportOptions{Partial: mode == "partial", DryRun: dryRun == "true"})
+	rows := read(c.Request.Body, func(in *NewPlant) *models.Plant { return in.toPlant(*in.ID) })
+	result, err := h.store.Import(c.Request.Context(), rows, models.ImportOptions{Partial: mode == "partial", DryRun: dryRun == "true"})
 	if p, ok := errors.AsType[*problem](err); ok {
-		err = problemf(p.Code, "%s; nothing was stored", p.Message)
+		return problemf(p.Code, "%s; nothing was stored", p.Message)
 	}
 	if err != nil {
-		middleware.Fail(c, err)
-		return
+		return err
 	}
-	report := newReport(c, done)
-	if done.NRefused > 0 && mode == "all" {
-		middleware.Fail(c, &importRefused{report})
-		return
+	report := toImportReport(c, &result)
+	if result.Rejected > 0 && mode == "all" {
+		return &importRejected{report}
 	}
-	answer(c, http.StatusOK, report)
+	return respond(c, http.StatusOK, report)
 }
 
-func newReport(c *gin.Context, done models.ImportReport) *ImportReport {
-	report := &ImportReport{
-		Rows: done.Rows, Created: done.Created, Unchanged: done.Unchanged, Refused: done.NRefused, Stored: done.Stored,
-		Errors: make([]RowError, 0, len(done.Refused)),
+func toImportReport(c *gin.Context, r *models.ImportReport) *ImportReport {
+	slices.SortFunc(r.Errors, func(a, b models.RejectedRow) int { return a.Line - b.Line })
+	return &ImportReport{
+		Rows: r.Rows, Created: r.Created, Unchanged: r.Unchanged, Rejected: r.Rejected, Stored: r.Stored,
+		Errors: mapAll(r.Errors, func(row *models.RejectedRow) RowError {
+			e := describe(c, row.Err)
+			return RowError{Line: row.Line, Code: e.Code, Message: e.Message}
+		}),
 	}
-	slices.SortFunc(done.Refused, func(a, b models.ImportRow) int { return a.Line - b.Line })
-	for _, row := range done.Refused {
-		e := describe(c, row.Err)
-		report.Errors = append(report.Errors, RowError{Line: row.Line, Code: e.Code, Message: e.Message})
-	}
-	return report
 }
 
-// Export answers with every plant.
+// Export responds with every plant.
 //
 //	@Summary		Export plants
 //	@Description	Every plant, by ascending id, as they are at one moment: in NDJSON, a NewPlant a line, or in CSV where the client accepts text/csv. The import takes it back unchanged. In CSV, a cell that a spreadsheet would run as a formula has a ' before it, as far as the spreadsheet separates cells by commas; an empty tag is a cell of '.
@@ -168,79 +153,23 @@ func newReport(c *gin.Context, done models.ImportReport) *ImportReport {
 //	@Header			429	{string}	RateLimit-Policy	"The limits"
 //	@Security		BearerAuth[plants:read]
 //	@Router			/plants/export [get]
-func (h *Plants) Export(c *gin.Context) {
-	c.Writer.Header().Add("Vary", "Accept") // beside what CORS has there
-	write := h.exportNDJSON
-	if c.NegotiateFormat(TypeNDJSON, TypeCSV) == TypeCSV {
-		write = h.exportCSV
-	}
-	// The headers go with the first bytes, so that an error before them has its
-	// own answer.
+func (h *Plants) Export(c *gin.Context) error {
+	c.Writer.Header().Add("Vary", "Accept") // CORS adds Origin
 	out := bufio.NewWriterSize(c.Writer, 64<<10)
-	err := write(c, out)
-	if err == nil {
+	rows := newNDJSONWriter[NewPlant](out)
+	c.Header("Content-Type", TypeNDJSON)
+	if c.NegotiateFormat(TypeNDJSON, TypeCSV) == TypeCSV {
+		rows = newCSVWriter[NewPlant](out)
+		c.Header("Content-Type", TypeCSV+"; charset=utf-8; header=present")
+		c.Header("Content-Disposition", `attachment; filename="plants.csv"`)
+	}
+	err := h.store.Export(c.Request.Context(), func(p *models.Plant) error { return rows.write(toNewPlant(p)) })
+	if err = errors.Join(err, rows.flush()); err == nil {
 		err = out.Flush()
 	}
-	if err != nil {
+	if err != nil && !c.Writer.Written() { // nothing was sent yet, so the response can be an Error
 		c.Writer.Header().Del("Content-Type")
 		c.Writer.Header().Del("Content-Disposition")
-		middleware.Fail(c, err)
 	}
-}
-
-func (h *Plants) exportNDJSON(c *gin.Context, out *bufio.Writer) error {
-	c.Header("Content-Type", TypeNDJSON)
-	return h.store.Export(c.Request.Context(), func(p *models.Plant) error {
-		if err := json.MarshalWrite(out, NewPlant{ID: &p.ID, Name: &p.Name, Tag: p.Tag}); err != nil {
-			return err
-		}
-		return out.WriteByte('\n')
-	})
-}
-
-func (h *Plants) exportCSV(c *gin.Context, out *bufio.Writer) error {
-	c.Header("Content-Type", TypeCSV+"; charset=utf-8; header=present")
-	c.Header("Content-Disposition", `attachment; filename="plants.csv"`)
-	rows := csv.NewWriter(out)
-	if err := rows.Write([]string{"id", "name", "tag"}); err != nil {
-		return err
-	}
-	record := make([]string, 3)
-	err := h.store.Export(c.Request.Context(), func(p *models.Plant) error {
-		record[0], record[1], record[2] = strconv.FormatInt(p.ID, 10), toCell(p.Name), ""
-		if p.Tag != nil {
-			record[2] = toCell(*p.Tag)
-		}
-		return rows.Write(record)
-	})
-	if err != nil {
-		return err
-	}
-	rows.Flush()
-	return rows.Error()
-}
-
-// toCell returns a text as a cell of CSV, which a spreadsheet must not run as a
-// formula, and which is not empty: with a ' before it where it begins with one of
-// = + - @, or is empty; and where it would lose a ' in fromCell.
-func toCell(text string) string {
-	if isMarked(text) {
-		return "'" + text
-	}
-	return text
-}
-
-// fromCell undoes toCell.
-func fromCell(cell string) string {
-	if strings.HasPrefix(cell, "'") && isMarked(cell) {
-		return cell[1:]
-	}
-	return cell
-}
-
-// isMarked reports whether text, but for any ' at its start, is empty or begins as
-// a formula does.
-func isMarked(text string) bool {
-	rest := strings.TrimLeft(text, "'")
-	return rest == "" || strings.ContainsRune("=+-@", rune(rest[0]))
+	return err
 }

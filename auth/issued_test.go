@@ -1,4 +1,4 @@
-package models_test
+package auth_test
 
 import (
 	"context"

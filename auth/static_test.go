@@ -1,4 +1,4 @@
-package middleware_test
+package auth_test
 
 import (
 	"context"

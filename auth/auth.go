@@ -1,0 +1,56 @@
+// Package auth tells who sent a request by its bearer token: static tokens, tokens
+// that the service has issued, and JSON Web Tokens of an identity provider.
+package auth
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"plantstore/models"
+)
+
+var (
+	// ErrNoToken means that the request has no bearer token.
+	ErrNoToken = errors.New("no bearer token")
+	// ErrInvalidToken means that a token is unknown, revoked, expired or malformed.
+	// Clients are not told which.
+	ErrInvalidToken = errors.New("the token is not valid")
+	// ErrCannotVerify means that the service cannot tell at the moment whether a token
+	// is valid.
+	ErrCannotVerify = errors.New("tokens cannot be verified at the moment")
+)
+
+// ScopeError means that a token lacks the scope that a route needs.
+type ScopeError struct{ Scope models.Scope }
+
+func (e *ScopeError) Error() string { return fmt.Sprintf("the token lacks the scope %s", e.Scope) }
+
+// Identity is the sender of a request.
+type Identity struct {
+	// Name identifies the sender in logs and limits: it is unique, and not secret.
+	Name   string
+	Scopes models.Scopes
+}
+
+// Verifier returns the identity that a bearer token stands for. It fails with
+// ErrInvalidToken, or with an error that wraps ErrCannotVerify.
+type Verifier func(ctx context.Context, token string) (*Identity, error)
+
+// AnyOf returns the verifier of the tokens that any of verifiers accepts.
+func AnyOf(verifiers ...Verifier) Verifier {
+	return func(ctx context.Context, token string) (*Identity, error) {
+		for _, verify := range verifiers {
+			if identity, err := verify(ctx, token); !errors.Is(err, ErrInvalidToken) {
+				return identity, err
+			}
+		}
+		return nil, ErrInvalidToken
+	}
+}
+
+// Redact returns text with each issued token cut to its id, for logs and error
+// messages: a client may have put a token anywhere.
+func Redact(text string) string {
+	return models.WholeToken.ReplaceAllStringFunc(text, func(token string) string { return token[:models.TokenIDLength] + "…" })
+}

@@ -1,0 +1,257 @@
+package auth
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"plantstore/models"
+)
+
+// A change to the tokens takes effect within 5 s on every replica: each polls for
+// changes every refreshPeriod, and if it cannot, it trusts its copy for trustPeriod.
+const (
+	refreshPeriod = 2 * time.Second
+	trustPeriod   = 4500 * time.Millisecond
+	// refreshFloor is the least time between two polls, however many unknown tokens
+	// are tried.
+	refreshFloor = 100 * time.Millisecond
+	// usePeriod is how often the last use of tokens is stored, useBatch how many with
+	// one statement.
+	usePeriod = time.Minute
+	useBatch  = 1000
+)
+
+// IssuedTokens verifies the tokens in a store from a copy of all active ones in memory,
+// some 300 bytes each: neither a valid nor an invalid token costs a query. It is safe
+// for concurrent use.
+type IssuedTokens struct {
+	store *models.TokenStore
+	log   *zap.Logger
+	known atomic.Pointer[knownTokens]
+
+	mu        sync.Mutex
+	refreshed chan struct{}       // closed after the next refresh that has not begun yet
+	unstored  map[string]struct{} // ids of tokens whose last use is to be stored
+	wanted    chan struct{}       // requests a refresh before its time
+
+	stop    context.CancelFunc
+	stopped <-chan struct{} // closed when no refresh will begin
+	running sync.WaitGroup
+}
+
+// knownTokens are the tokens that were active at some moment.
+type knownTokens struct {
+	asOf   time.Time // when the poll began
+	counts models.TokenCounts
+	byHash map[[sha256.Size]byte]*knownToken
+}
+
+type knownToken struct {
+	models.Token
+	used atomic.Bool // since uses were last collected
+}
+
+// NewIssuedTokens returns a verifier that polls store until it is closed. It fails if
+// the database cannot be reached.
+func NewIssuedTokens(ctx context.Context, store *models.TokenStore, log *zap.Logger) (*IssuedTokens, error) {
+	v := &IssuedTokens{
+		store:     store,
+		log:       log,
+		refreshed: make(chan struct{}),
+		unstored:  make(map[string]struct{}),
+		wanted:    make(chan struct{}, 1),
+	}
+	v.known.Store(&knownTokens{})
+	if err := v.refresh(ctx); err != nil {
+		return nil, err
+	}
+	ctx, v.stop = context.WithCancel(context.WithoutCancel(ctx))
+	v.stopped = ctx.Done()
+	v.running.Go(func() { v.run(ctx) })
+	v.running.Go(func() { v.runUses(ctx) })
+	return v, nil
+}
+
+// Close stops the verifier and stores the last uses.
+func (v *IssuedTokens) Close() error {
+	v.stop()
+	v.running.Wait()
+	return v.storeUses(context.Background())
+}
+
+// Len returns the number of active tokens.
+func (v *IssuedTokens) Len() int { return len(v.known.Load().byHash) }
+
+// Verify is a [Verifier]. It fails with ErrCannotVerify if the database has been
+// unreachable for too long to tell.
+func (v *IssuedTokens) Verify(ctx context.Context, secret string) (*Identity, error) {
+	hash, ok := models.HashToken(secret)
+	if !ok {
+		return nil, ErrInvalidToken
+	}
+	token, asOf := v.lookup(hash)
+	if token == nil { // another process may just have created it
+		tried := time.Now()
+		if err := v.awaitRefresh(ctx); err != nil {
+			return nil, err
+		}
+		if token, asOf = v.lookup(hash); token == nil && asOf.Before(tried) {
+			return nil, fmt.Errorf("%w: tokens cannot be read", ErrCannotVerify)
+		}
+	}
+	switch now := time.Now(); {
+	case token == nil, token.Expired(now):
+		return nil, ErrInvalidToken
+	case now.Sub(asOf) > trustPeriod:
+		return nil, fmt.Errorf("%w: tokens have not been read for %s", ErrCannotVerify, trustPeriod)
+	}
+	if !token.used.Load() { // a needless write would cost other processors their cache line
+		token.used.Store(true)
+	}
+	return &Identity{Name: token.ID, Scopes: token.Scopes}, nil
+}
+
+// lookup returns the token with hash, or nil, and the time of the poll that read it. Its
+// duration does not depend on how much of a token is right, as the hash of a similar
+// token is not similar.
+func (v *IssuedTokens) lookup(hash [sha256.Size]byte) (*knownToken, time.Time) {
+	known := v.known.Load()
+	return known.byHash[hash], known.asOf
+}
+
+// awaitRefresh waits for the end of a refresh that began after the call.
+func (v *IssuedTokens) awaitRefresh(ctx context.Context) error {
+	v.mu.Lock()
+	refreshed := v.refreshed
+	v.mu.Unlock()
+	select {
+	case v.wanted <- struct{}{}:
+	default: // already requested
+	}
+	select {
+	case <-refreshed:
+		return nil
+	case <-v.stopped:
+		return fmt.Errorf("%w: stopping", ErrCannotVerify)
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", ErrCannotVerify, ctx.Err())
+	}
+}
+
+// run refreshes every refreshPeriod and on request, until ctx ends.
+func (v *IssuedTokens) run(ctx context.Context) {
+	pause := time.NewTimer(refreshFloor) // since the refresh of NewIssuedTokens
+	defer pause.Stop()
+	failing := false
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-pause.C:
+		}
+		pause.Reset(refreshPeriod - refreshFloor)
+		select {
+		case <-ctx.Done():
+			return
+		case <-v.wanted:
+		case <-pause.C:
+		}
+		v.mu.Lock()
+		waiting := v.refreshed
+		v.refreshed = make(chan struct{})
+		v.mu.Unlock()
+		err := v.refresh(ctx)
+		switch {
+		case err != nil && !failing && ctx.Err() == nil:
+			v.log.Error("cannot read tokens; requests with issued tokens will soon get 503", zap.Error(err))
+		case err == nil && failing:
+			v.log.Info("tokens can be read again")
+		}
+		failing = err != nil
+		close(waiting)
+		pause.Reset(refreshFloor)
+	}
+}
+
+// runUses stores the last uses every usePeriod, until ctx ends. It is apart from run
+// because a write may wait, and a refresh must not.
+func (v *IssuedTokens) runUses(ctx context.Context) {
+	ticker := time.NewTicker(usePeriod)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			if err := v.storeUses(ctx); err != nil && ctx.Err() == nil { // retried in a minute
+				v.log.Warn("cannot store the last use of tokens", zap.Error(err))
+			}
+		}
+	}
+}
+
+// refresh reads the tokens, if they have changed.
+func (v *IssuedTokens) refresh(ctx context.Context) error {
+	old, now := v.known.Load(), time.Now()
+	// Counted first: the next refresh sees what changes between the two queries.
+	counts, err := v.store.Counts(ctx)
+	if err != nil {
+		return err
+	}
+	if counts == old.counts && old.byHash != nil {
+		v.known.Store(&knownTokens{asOf: now, counts: counts, byHash: old.byHash})
+		return nil
+	}
+	tokens, err := v.store.Active(ctx)
+	if err != nil {
+		return err
+	}
+	known := &knownTokens{asOf: now, counts: counts, byHash: make(map[[sha256.Size]byte]*knownToken, len(tokens))}
+	for _, t := range tokens {
+		hash := [sha256.Size]byte(t.Hash)
+		if known.byHash[hash] = old.byHash[hash]; known.byHash[hash] == nil {
+			known.byHash[hash] = &knownToken{Token: t}
+		}
+	}
+	v.known.Store(known)
+	v.collectUses(old) // including those of tokens that are no longer active
+	return nil
+}
+
+// collectUses adds the tokens that were used since the last call to unstored.
+func (v *IssuedTokens) collectUses(known *knownTokens) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, token := range known.byHash {
+		if token.used.Swap(false) {
+			v.unstored[token.ID] = struct{}{}
+		}
+	}
+}
+
+// storeUses stores the collected uses, and keeps those that it cannot store.
+func (v *IssuedTokens) storeUses(ctx context.Context) error {
+	v.collectUses(v.known.Load())
+	v.mu.Lock()
+	all := slices.Collect(maps.Keys(v.unstored))
+	v.mu.Unlock()
+	for ids := range slices.Chunk(all, useBatch) {
+		if err := v.store.Touch(ctx, ids); err != nil {
+			return err
+		}
+		v.mu.Lock()
+		for _, id := range ids {
+			delete(v.unstored, id)
+		}
+		v.mu.Unlock()
+	}
+	return nil
+}

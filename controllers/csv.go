@@ -1,0 +1,248 @@
+package controllers
+
+import (
+	"bufio"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"plantstore/models"
+)
+
+// readCSV reads a D from each row of body (RFC 4180) after the header, and converts it
+// with toRow. The columns are the JSON fields of D, in any order.
+func readCSV[D, T any](body io.Reader, toRow func(*D) *T) iter.Seq2[models.ImportRow[T], error] {
+	return func(yield func(models.ImportRow[T], error) bool) {
+		buffered := bufio.NewReader(body)
+		if start, err := buffered.Peek(3); err == nil && string(start) == "\ufeff" { // as spreadsheets write it
+			_, _ = buffered.Discard(3)
+		}
+		records := newRecordReader(buffered)
+		columns, err := readHeader(records, jsonFields(reflect.TypeFor[D]()))
+		if err != nil {
+			yield(models.ImportRow[T]{}, err)
+			return
+		}
+		for last := 1; ; {
+			record, err := records.next()
+			var row models.ImportRow[T]
+			malformed, bad := errors.AsType[*csv.ParseError](err)
+			switch {
+			case errors.Is(err, io.EOF):
+				return
+			case errors.Is(err, errRecordTooLong):
+				yield(row, lineTooLong(last+1))
+				return
+			case bad:
+				row.Line, last = malformed.StartLine, malformed.Line
+				row.Err = malformedCSV(malformed)
+			case err != nil:
+				yield(row, bodyError(err))
+				return
+			default:
+				row.Line, _ = records.FieldPos(0)
+				last, _ = records.FieldPos(len(record) - 1)
+				last += strings.Count(record[len(record)-1], "\n")
+				in := new(D)
+				if row.Err = readRecord(reflect.ValueOf(in).Elem(), columns, record); row.Err == nil {
+					row.Row = *toRow(in)
+				}
+			}
+			if !yield(row, nil) {
+				return
+			}
+		}
+	}
+}
+
+func malformedCSV(err *csv.ParseError) error {
+	return problemf(codeMalformed, "the row is not well-formed CSV: %v", err.Err)
+}
+
+// readHeader returns the fields that the columns of the header name.
+func readHeader(records *recordReader, fields []jsonField) ([]jsonField, error) {
+	names := strings.Join(fieldNames(fields), ",")
+	record, err := records.next()
+	malformed, bad := errors.AsType[*csv.ParseError](err)
+	switch {
+	case errors.Is(err, errRecordTooLong):
+		return nil, lineTooLong(1)
+	case bad:
+		return nil, atLine1(malformedCSV(malformed))
+	case errors.Is(err, io.EOF):
+		return nil, problemf(codeMalformed, "the body is empty: send CSV with the header %s", names)
+	case err != nil:
+		return nil, bodyError(err)
+	}
+	columns := make([]jsonField, len(record))
+	for i, name := range record {
+		field := slices.IndexFunc(fields, func(f jsonField) bool { return f.name == name })
+		switch {
+		case field < 0:
+			return nil, atLine1(problemf(codeUnknownField, "unknown column %s; valid columns: %s", quoteName(name), names))
+		case slices.Contains(record[:i], name):
+			return nil, atLine1(problemf(codeDuplicateField, "duplicate column %s", name))
+		}
+		columns[i] = fields[field]
+	}
+	for _, f := range fields {
+		if f.required && !slices.Contains(record, f.name) {
+			return nil, atLine1(problemf(codeMissingOrType, "the column %s is required", f.name))
+		}
+	}
+	return columns, nil
+}
+
+// atLine1 adds the line of the header to the message of a problem.
+func atLine1(err error) error {
+	p, _ := errors.AsType[*problem](err)
+	return problemf(p.Code, "line 1: %s", p.Message)
+}
+
+func fieldNames(fields []jsonField) []string {
+	names := make([]string, len(fields))
+	for i, f := range fields {
+		names[i] = f.name
+	}
+	return names
+}
+
+// readRecord sets the fields of row, pointers to int64 or to text, to the cells of
+// record. An empty cell of an optional column is nil.
+func readRecord(row reflect.Value, columns []jsonField, record []string) error {
+	for _, cell := range record {
+		if !utf8.ValidString(cell) {
+			return problemf(codeMalformed, "the row is not valid UTF-8")
+		}
+	}
+	for i, cell := range record {
+		f := columns[i]
+		if cell == "" && !f.required {
+			continue
+		}
+		value := reflect.New(row.FieldByIndex(f.index).Type().Elem())
+		if f.kind == reflect.Int64 {
+			n, ok := parseInt64(cell)
+			if !ok {
+				return problemf(codeNotInt64, "%s must be an integer literal from -9223372036854775808 to 9223372036854775807, "+
+					"without a plus sign, leading zeros or spaces", f.name)
+			}
+			value.Elem().SetInt(n)
+		} else {
+			value.Elem().SetString(strings.Clone(fromCell(cell))) // the record is reused
+		}
+		row.FieldByIndex(f.index).Set(value)
+	}
+	return nil
+}
+
+// newCSVWriter returns a writer of rows with a header. Its columns are the JSON fields of
+// D, in their order.
+func newCSVWriter[D any](out *bufio.Writer) rowWriter[D] {
+	rows, fields := csv.NewWriter(out), jsonFields(reflect.TypeFor[D]())
+	record := fieldNames(fields)
+	_ = rows.Write(record) // flush returns its error
+	return rowWriter[D]{
+		write: func(row D) error {
+			value := reflect.ValueOf(&row).Elem()
+			for i, f := range fields {
+				switch cell := reflect.Indirect(value.FieldByIndex(f.index)); {
+				case !cell.IsValid(): // a nil pointer
+					record[i] = ""
+				case f.kind == reflect.Int64:
+					record[i] = strconv.FormatInt(cell.Int(), 10)
+				default:
+					record[i] = toCell(cell.String())
+				}
+			}
+			return rows.Write(record)
+		},
+		flush: func() error {
+			rows.Flush()
+			return rows.Error()
+		},
+	}
+}
+
+// toCell returns a text as a cell of CSV that a spreadsheet does not run as a formula and
+// that is not empty: with a ' before it if it starts with one of = + - @, is empty, or
+// would lose a ' in fromCell.
+func toCell(text string) string {
+	if isMarked(text) {
+		return "'" + text
+	}
+	return text
+}
+
+// fromCell undoes toCell.
+func fromCell(cell string) string {
+	if strings.HasPrefix(cell, "'") && isMarked(cell) {
+		return cell[1:]
+	}
+	return cell
+}
+
+// isMarked reports whether text, without any ' at its start, is empty or starts like a
+// formula.
+func isMarked(text string) bool {
+	rest := strings.TrimLeft(text, "'")
+	return rest == "" || strings.ContainsRune("=+-@", rune(rest[0]))
+}
+
+// recordAllowance is how much of the body may be read for one row, in bytes: the
+// csv.Reader reads ahead by up to its buffer.
+const recordAllowance = maxLine + 4096
+
+var errRecordTooLong = errors.New("row is too long")
+
+// recordReader reads records of limited length. A quote that is never closed would make
+// one row of the rest of the body.
+type recordReader struct {
+	*csv.Reader
+	limit *recordLimit
+}
+
+func newRecordReader(r io.Reader) *recordReader {
+	limit := &recordLimit{r: r}
+	records := &recordReader{csv.NewReader(limit), limit}
+	records.ReuseRecord = true
+	return records
+}
+
+// next returns the next record, which the following call overwrites. It fails with
+// errRecordTooLong even if the part that it read is malformed.
+func (r *recordReader) next() ([]string, error) {
+	r.limit.left = recordAllowance
+	record, err := r.Read()
+	if r.limit.exceeded {
+		return nil, errRecordTooLong
+	}
+	return record, err
+}
+
+// recordLimit stops the reading of r after left bytes.
+type recordLimit struct {
+	r        io.Reader
+	left     int
+	exceeded bool
+}
+
+func (l *recordLimit) Read(p []byte) (int, error) {
+	if l.left <= 0 {
+		l.exceeded = true
+		return 0, errRecordTooLong
+	}
+	n, err := l.r.Read(p[:min(len(p), l.left)])
+	l.left -= n
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = fmt.Errorf("read the body: %w", err)
+	}
+	return n, err
+}

@@ -1,0 +1,71 @@
+package controllers
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+	"iter"
+
+	"github.com/go-json-experiment/json"
+
+	"plantstore/models"
+)
+
+// maxLine limits a row of an import, in bytes.
+const maxLine = 64 << 10
+
+// readNDJSON reads a D from each line of body, as bindJSON does, and converts it with
+// toRow. Empty lines are skipped.
+func readNDJSON[D, T any](body io.Reader, toRow func(*D) *T) iter.Seq2[models.ImportRow[T], error] {
+	return func(yield func(models.ImportRow[T], error) bool) {
+		lines := bufio.NewScanner(body)
+		lines.Buffer(make([]byte, 0, maxLine), maxLine)
+		n := 0
+		for lines.Scan() {
+			n++
+			if len(bytes.TrimSpace(lines.Bytes())) == 0 {
+				continue
+			}
+			row := models.ImportRow[T]{Line: n}
+			var in D
+			if row.Err = decodeJSON(lines.Bytes(), &in, false); row.Err == nil {
+				row.Err = checkRequired(&in)
+			}
+			if row.Err == nil {
+				row.Row = *toRow(&in)
+			}
+			if !yield(row, nil) {
+				return
+			}
+		}
+		switch err := lines.Err(); {
+		case errors.Is(err, bufio.ErrTooLong):
+			yield(models.ImportRow[T]{}, lineTooLong(n+1))
+		case err != nil:
+			yield(models.ImportRow[T]{}, bodyError(err))
+		}
+	}
+}
+
+func lineTooLong(line int) error {
+	return problemf(codeBodyTooLarge, "line %d is larger than %d bytes", line, maxLine)
+}
+
+// rowWriter writes the rows of an export.
+type rowWriter[D any] struct {
+	write func(D) error
+	flush func() error
+}
+
+func newNDJSONWriter[D any](out *bufio.Writer) rowWriter[D] {
+	return rowWriter[D]{
+		write: func(row D) error {
+			if err := json.MarshalWrite(out, row); err != nil {
+				return err
+			}
+			return out.WriteByte('\n')
+		},
+		flush: func() error { return nil },
+	}
+}

@@ -1,0 +1,98 @@
+package controllers
+
+import (
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"plantstore/models"
+)
+
+// etag returns the strong entity tag (RFC 9110, section 8.8.3) of a row that was
+// last written at updatedAt: the microseconds since 1970, which every write moves
+// forward.
+func etag(updatedAt time.Time) string {
+	return `"` + strconv.FormatInt(updatedAt.UnixMicro(), 36) + `"`
+}
+
+// parseCondition returns the condition of a write in If-Match and If-None-Match (RFC 9110,
+// section 13.1). If-None-Match can only be *.
+func parseCondition(c *gin.Context) (models.Condition, error) {
+	var condition models.Condition
+	if c.Request.Header["If-Match"] != nil {
+		tags, wildcard, err := parseETags(c, "If-Match")
+		if err != nil {
+			return condition, err
+		}
+		condition.Exists = wildcard
+		if !wildcard {
+			condition.Versions = make([]time.Time, 0, len(tags))
+			for _, tag := range tags {
+				if version, ok := versionOf(tag); ok {
+					condition.Versions = append(condition.Versions, version)
+				}
+			}
+		}
+	}
+	if c.Request.Header["If-None-Match"] != nil {
+		_, wildcard, err := parseETags(c, "If-None-Match")
+		if err != nil {
+			return condition, err
+		}
+		if !wildcard {
+			return condition, problemf(codeParameter, "If-None-Match must be * in a request that writes")
+		}
+		condition.Absent = true
+	}
+	return condition, nil
+}
+
+// versionOf returns the time in an entity tag that etag has made. Other tags, and weak
+// ones, match no row; neither do years that PostgreSQL could not even compare.
+func versionOf(tag string) (time.Time, bool) {
+	micros, err := strconv.ParseInt(strings.Trim(tag, `"`), 36, 64)
+	version := time.UnixMicro(micros).UTC()
+	return version, err == nil && etag(version) == tag && 1 <= version.Year() && version.Year() <= 9999
+}
+
+// notModified reports whether If-None-Match of a read has tag, so that the response is
+// 304 (RFC 9110, section 13.1.2: the comparison is weak).
+func notModified(c *gin.Context, tag string) (bool, error) {
+	if c.Request.Header["If-None-Match"] == nil {
+		return false, nil
+	}
+	tags, wildcard, err := parseETags(c, "If-None-Match")
+	return wildcard || slices.ContainsFunc(tags, func(t string) bool { return strings.TrimPrefix(t, "W/") == tag }), err
+}
+
+// entityTag matches an entity tag (RFC 9110, section 8.8.3) at the start of a text. Its
+// bytes beyond ASCII need not be UTF-8.
+var entityTag = regexp.MustCompile(`^(W/)?"[^\x00-\x20"\x7f]*"`)
+
+// parseETags returns the entity tags in a header, or whether it is *.
+func parseETags(c *gin.Context, header string) (tags []string, wildcard bool, err error) {
+	list := strings.TrimSpace(strings.Join(c.Request.Header[header], ","))
+	if list == "*" {
+		return nil, true, nil
+	}
+	malformed := problemf(codeParameter, `%s must be * or a list of entity tags, such as "hocywg299e"`, header)
+	for rest := strings.TrimLeft(list, ", \t"); ; {
+		tag := entityTag.FindString(rest)
+		if tag == "" {
+			return nil, false, malformed
+		}
+		tags = append(tags, tag)
+		rest = strings.TrimLeft(rest[len(tag):], " \t")
+		if rest != "" && rest[0] != ',' {
+			return nil, false, malformed
+		}
+		// Empty elements of a list are ignored: RFC 9110, section 5.6.1.
+		if rest = strings.TrimLeft(rest, ", \t"); rest == "" {
+			return tags, false, nil
+		}
+	}
+}

@@ -1,0 +1,181 @@
+package database
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"sync"
+	"time"
+)
+
+// errClosed rejects an item that arrives after the batcher was closed.
+var errClosed = fmt.Errorf("%w: the database is closed", ErrUnavailable)
+
+// BatchOptions limits batches; see [Batcher].
+type BatchOptions struct {
+	Flushers int // batches that are written at the same time; SQLite writes one
+	MaxBatch int // items in a batch
+	Queue    int // items that wait for the next batch
+}
+
+// Batcher writes items in batches: items that arrive while a batch is being written
+// form the next one and share its commit. There is no timer: a lone item is written
+// at once. It is safe for concurrent use.
+type Batcher[T any] struct {
+	// write stores a batch and returns the outcome of each item, before its context
+	// ends.
+	write    func(ctx context.Context, batch []T) []error
+	timeout  time.Duration // from an item's arrival to its outcome
+	maxBatch int
+	slots    slots // shared by all batchers of a database
+	queue    chan *pending[T]
+	flushers sync.WaitGroup
+	free     sync.Pool // of *pending[T]
+
+	mu     sync.RWMutex // guards closed, and the closing of queue
+	closed bool
+}
+
+// pending is an item that waits for its outcome.
+type pending[T any] struct {
+	ctx     context.Context //nolint:containedctx // the caller's, for as long as it waits
+	item    T
+	due     time.Time
+	outcome chan error // has room for one, so that a flusher never blocks
+}
+
+// NewBatcher returns a batcher that writes to db with write, within the limits of
+// db's options. It is closed with db.
+func NewBatcher[T any](db *DB, write func(context.Context, []T) []error) *Batcher[T] {
+	b := newBatcher(db.batches, db.options.Timeout, db.budget.batches, write)
+	db.closers = append(db.closers, b.close)
+	return b
+}
+
+func newBatcher[T any](o BatchOptions, timeout time.Duration, slots slots, write func(context.Context, []T) []error) *Batcher[T] {
+	b := &Batcher[T]{write: write, timeout: timeout, maxBatch: o.MaxBatch, slots: slots, queue: make(chan *pending[T], o.Queue)}
+	for range cap(slots) {
+		b.flushers.Go(b.run)
+	}
+	return b
+}
+
+// Do writes item and returns its outcome. It fails with ErrOverloaded at once if the
+// queue is full. An item still in the queue when ctx ends is dropped; it fails with
+// ctx's cause. The queue is in order of arrival and a batch is due with its first
+// item, so Do needs no timer of its own.
+func (b *Batcher[T]) Do(ctx context.Context, item T) error {
+	p, ok := b.free.Get().(*pending[T])
+	if !ok {
+		p = &pending[T]{outcome: make(chan error, 1)}
+	}
+	p.ctx, p.item, p.due = ctx, item, time.Now().Add(b.timeout)
+	err := b.enqueue(p)
+	if err == nil {
+		err = <-p.outcome
+	}
+	*p = pending[T]{outcome: p.outcome} // retains nothing
+	b.free.Put(p)
+	return err
+}
+
+func (b *Batcher[T]) enqueue(p *pending[T]) error {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	if b.closed {
+		return errClosed
+	}
+	select {
+	case b.queue <- p:
+		return nil
+	default:
+		return ErrOverloaded
+	}
+}
+
+// close writes the queued items and stops the flushers. Later items fail.
+func (b *Batcher[T]) close() {
+	b.mu.Lock()
+	if !b.closed {
+		b.closed = true
+		close(b.queue)
+	}
+	b.mu.Unlock()
+	b.flushers.Wait()
+}
+
+// run is a flusher: it writes the queued items, a batch at a time.
+func (b *Batcher[T]) run() {
+	batch := make([]*pending[T], 0, b.maxBatch)
+	for first := range b.queue {
+		b.slots <- struct{}{}
+		b.letOthersQueue()
+		batch = append(batch[:0], first)
+		for len(batch) < b.maxBatch {
+			next, ok := b.tryNext()
+			if !ok {
+				break
+			}
+			batch = append(batch, next)
+		}
+		b.flush(batch)
+		<-b.slots
+		clear(batch) // for the garbage collector
+	}
+}
+
+// letOthersQueue yields the processor for as long as that fills the queue, so that
+// requests already in memory share the batch. It takes no time if there are none.
+func (b *Batcher[T]) letOthersQueue() {
+	for before := -1; before < len(b.queue) && len(b.queue) < b.maxBatch; {
+		before = len(b.queue)
+		runtime.Gosched()
+	}
+}
+
+func (b *Batcher[T]) tryNext() (*pending[T], bool) {
+	select {
+	case p, ok := <-b.queue:
+		return p, ok
+	default:
+		return nil, false
+	}
+}
+
+// flush writes the items of batch whose callers still wait, and tells each its outcome.
+func (b *Batcher[T]) flush(batch []*pending[T]) {
+	begin := time.Now()
+	waiting, items := batch[:0], make([]T, 0, len(batch))
+	for _, p := range batch {
+		switch {
+		case p.ctx.Err() != nil:
+			p.outcome <- fmt.Errorf("wait for the write: %w", context.Cause(p.ctx))
+		case p.due.Sub(begin) < b.timeout/waitShare: // it would leave the others no time
+			p.outcome <- fmt.Errorf("wait for the write: %w", context.DeadlineExceeded)
+		default:
+			waiting, items = append(waiting, p), append(items, p.item)
+		}
+	}
+	if len(waiting) == 0 {
+		return
+	}
+	ctx, cancel := context.WithDeadline(context.Background(), waiting[0].due)
+	defer cancel()
+	for i, err := range b.writeSafely(ctx, items) {
+		waiting[i].outcome <- err
+	}
+}
+
+// writeSafely turns a panic into the outcome of every item, so that no caller waits
+// forever and the flusher survives.
+func (b *Batcher[T]) writeSafely(ctx context.Context, items []T) (outcomes []error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			outcomes = make([]error, len(items))
+			for i := range outcomes {
+				outcomes[i] = fmt.Errorf("panic in a batch of %d: %v", len(items), cause)
+			}
+		}
+	}()
+	return b.write(ctx, items)
+}

@@ -1,0 +1,94 @@
+package database
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// waitShare is the fraction of an operation's time limit, 1/waitShare, that it may
+// spend waiting: for a slot, in the queue of a batch, or for a row lock. The rest is
+// for the operation itself and, in a batch, for the rows beside it.
+const waitShare = 6
+
+// slots limits how many operations run on the database at a time, in order of
+// arrival. Operations that waited for a connection of the pool instead would get one
+// too late to use it: under overload, all of them would fail.
+type slots chan struct{}
+
+// acquire waits for a slot; release it by receiving from s. It fails with
+// ErrOverloaded after wait, and with ctx's cause if ctx ends first.
+func (s slots) acquire(ctx context.Context, wait time.Duration) error {
+	select {
+	case s <- struct{}{}: // the common case needs no timer
+		return nil
+	default:
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case s <- struct{}{}:
+		return nil
+	case <-timer.C:
+		return fmt.Errorf("%w: no slot within %s", ErrOverloaded, wait)
+	case <-ctx.Done():
+		return fmt.Errorf("wait for a slot: %w", context.Cause(ctx))
+	}
+}
+
+// run calls do in a slot, within timeout, the wait for the slot included.
+func (s slots) run(ctx context.Context, timeout time.Duration, do func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	if err := s.acquire(ctx, timeout/waitShare); err != nil {
+		return err
+	}
+	defer func() { <-s }()
+	return do(ctx)
+}
+
+// maxBulk is how many imports and exports may run at the same time: each occupies a
+// connection for as long as its client takes.
+const maxBulk = 2
+
+// background is how many connections are left to work that takes no slot: the
+// refresh of tokens.
+const background = 1
+
+// MinConnections is the fewest connections to PostgreSQL that suffice for flushers
+// batches at a time: one is left for reads and single writes.
+func MinConnections(flushers int) int { return flushers + maxBulk + background + 1 }
+
+// budget shares out the connections between batches, bulk operations, and slots for
+// reads and single writes.
+type budget struct{ reads, writes, batches, bulk slots }
+
+func newBudget(flushers, writers, readers int) budget {
+	flushers = min(flushers, writers)
+	b := budget{
+		writes:  make(slots, max(writers-flushers-maxBulk-background, 1)),
+		batches: make(slots, flushers),
+		bulk:    make(slots, maxBulk),
+	}
+	b.reads = b.writes
+	if readers > 0 {
+		b.reads = make(slots, max(readers-maxBulk-background, 1))
+	}
+	return b
+}
+
+// errTooManyBulk rejects a bulk operation at once: its wait could take minutes.
+var errTooManyBulk = fmt.Errorf("%w: %d imports and exports are running", ErrOverloaded, maxBulk)
+
+// Bulk calls do in one of the slots for imports and exports, without a time limit.
+// It fails with ErrOverloaded at once if no slot is free.
+func (db *DB) Bulk(ctx context.Context, operation string, do func(context.Context) error) error {
+	if err := db.budget.bulk.acquire(ctx, 0); errors.Is(err, ErrOverloaded) {
+		return errTooManyBulk
+	} else if err != nil {
+		return Failed(operation, err)
+	}
+	defer func() { <-db.budget.bulk }()
+	return Failed(operation, do(ctx))
+}

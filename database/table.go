@@ -1,0 +1,123 @@
+package database
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"gorm.io/gorm/schema"
+)
+
+// Table is the one list of a model's columns, read from its GORM schema. Every
+// statement, file and comparison is derived from it.
+type Table struct {
+	Name    string // of the table, such as plants
+	Noun    string // for one row, such as plant
+	Key     *Column
+	Created *Column   // CreatedAt; nil if the model has none
+	Updated *Column   // UpdatedAt, which versions a row; nil if the model has none
+	Content []*Column // the columns besides these, which clients set, in the order of the fields
+	Data    []*Column // Key and Content
+	Columns []*Column // Data and the timestamps
+}
+
+// Column is one column of a [Table] and the field that holds it.
+type Column struct {
+	*schema.Field
+}
+
+// TableOf returns the table of the GORM model T. It panics if T is not a model with
+// one primary key.
+func TableOf[T any]() *Table {
+	parsed, err := schema.Parse(new(T), &sync.Map{}, schema.NamingStrategy{})
+	if err != nil {
+		panic(fmt.Sprintf("parse the model %T: %v", *new(T), err))
+	}
+	t := &Table{Name: parsed.Table, Noun: strings.ToLower(parsed.Name)}
+	for _, field := range parsed.Fields {
+		switch column := (&Column{field}); {
+		case field.PrimaryKey && t.Key == nil:
+			t.Key = column
+		case field.PrimaryKey:
+			panic(fmt.Sprintf("%T has more than one primary key", *new(T)))
+		case field.AutoCreateTime > 0:
+			t.Created = column
+		case field.AutoUpdateTime > 0:
+			t.Updated = column
+		default:
+			t.Content = append(t.Content, column)
+		}
+	}
+	if t.Key == nil {
+		panic(fmt.Sprintf("%T has no primary key", *new(T)))
+	}
+	t.Data = append([]*Column{t.Key}, t.Content...)
+	t.Columns = slices.Clone(t.Data)
+	for _, timestamp := range []*Column{t.Created, t.Updated} {
+		if timestamp != nil {
+			t.Columns = append(t.Columns, timestamp)
+		}
+	}
+	return t
+}
+
+// Names returns the columns' names, as in SELECT.
+func Names(columns []*Column) string {
+	return join(columns, func(c *Column) string { return c.DBName })
+}
+
+// Parameters returns the columns' named arguments, as in VALUES: @id, @name.
+func Parameters(columns []*Column) string {
+	return join(columns, func(c *Column) string { return "@" + c.DBName })
+}
+
+// join returns text(column) of each column, separated by commas.
+func join(columns []*Column, text func(*Column) string) string {
+	texts := make([]string, len(columns))
+	for i, c := range columns {
+		texts[i] = text(c)
+	}
+	return strings.Join(texts, ", ")
+}
+
+// Of returns the column's field in row, a struct of the model.
+func (c *Column) Of(row reflect.Value) reflect.Value { return row.FieldByIndex(c.StructField.Index) }
+
+// Equal reports whether two rows have the same value in the column.
+func (c *Column) Equal(a, b reflect.Value) bool {
+	x, y := c.Of(a), c.Of(b)
+	if x.Kind() == reflect.Pointer {
+		if x.IsNil() || y.IsNil() {
+			return x.IsNil() == y.IsNil()
+		}
+		x, y = x.Elem(), y.Elem()
+	}
+	if at, ok := x.Interface().(time.Time); ok {
+		return at.Equal(y.Interface().(time.Time))
+	}
+	return reflect.DeepEqual(x.Interface(), y.Interface())
+}
+
+// Stamp sets the timestamps of a new row.
+func (t *Table) Stamp(row reflect.Value, now time.Time) {
+	for _, timestamp := range []*Column{t.Created, t.Updated} {
+		if timestamp != nil {
+			timestamp.Of(row).Set(reflect.ValueOf(now))
+		}
+	}
+}
+
+// isTimestamp reports whether c is a timestamp, which all rows of an insert share.
+func (t *Table) isTimestamp(c *Column) bool { return c == t.Created || c == t.Updated }
+
+// values returns the values of row in all columns.
+func (t *Table) values(row reflect.Value) []any {
+	values := make([]any, len(t.Columns))
+	for i, c := range t.Columns {
+		values[i] = c.Of(row).Interface()
+	}
+	return values
+}

@@ -1,0 +1,84 @@
+package models
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Rules has the rule of each text column of a model, by the column's name. The
+// OpenAPI document shows the same rules.
+type Rules map[string]Text
+
+// Text is the rule of a text. It is stored byte for byte: nothing is trimmed, folded
+// or normalized.
+type Text struct {
+	Min, Max int      // length, in Unicode code points
+	NotBlank bool     // it must not be only white space
+	OneOf    []string // if not nil, the valid values
+}
+
+// Check reports why text is not valid, as an *InvalidError that names field, or nil.
+func (t Text) Check(field, text string) error {
+	switch n := utf8.RuneCountInString(text); {
+	case t.OneOf != nil && !slices.Contains(t.OneOf, text):
+		return invalid(field, "must be one of %s", strings.Join(t.OneOf, ", "))
+	case t.OneOf != nil:
+		return nil
+	case n == 0 && t.Min > 0:
+		return invalid(field, "must not be empty")
+	case n < t.Min:
+		return invalid(field, "is too short: it has %d characters, the minimum is %d", n, t.Min)
+	case n > t.Max:
+		return invalid(field, "is too long: it has %d characters, the maximum is %d", n, t.Max)
+	case t.NotBlank && strings.TrimSpace(text) == "":
+		return invalid(field, "must not be only white space")
+	}
+	return checkCharacters(field, text)
+}
+
+// The characters of a text, as in a regular expression of ECMA-262. White space is
+// Unicode's White_Space property, as for [unicode.IsSpace].
+const (
+	noControls = `[^\u0000-\u001F\u007F-\u009F]`
+	noSpaces   = `[^\u0000-\u0020\u007F-\u00A0\u1680\u2000-\u200A\u2028\u2029\u202F\u205F\u3000]`
+)
+
+// Pattern returns what Min, Max and OneOf do not say of a text, as a regular
+// expression of ECMA-262.
+func (t Text) Pattern() string {
+	if t.NotBlank {
+		return "^" + noControls + "*" + noSpaces + noControls + "*$"
+	}
+	return "^" + noControls + "*$"
+}
+
+// checkCharacters rejects control characters (Unicode category Cc, which includes NUL:
+// PostgreSQL cannot store it) and text that is not UTF-8.
+func checkCharacters(field, text string) error {
+	character := 0
+	for i, r := range text {
+		character++
+		if unicode.IsControl(r) {
+			return invalid(field, "contains the control character U+%04X at character %d", r, character)
+		}
+		if r == utf8.RuneError && !utf8.ValidString(text[i:]) {
+			return invalid(field, "is not valid UTF-8 at character %d", character)
+		}
+	}
+	return nil
+}
+
+// InvalidError means that a value breaks a rule of its model.
+type InvalidError struct {
+	Field  string // the column, which is the name that clients use, too
+	Reason string // a predicate, such as "must not be empty"
+}
+
+func (e *InvalidError) Error() string { return e.Field + " " + e.Reason }
+
+func invalid(field, format string, args ...any) error {
+	return &InvalidError{Field: field, Reason: fmt.Sprintf(format, args...)}
+}

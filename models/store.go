@@ -1,0 +1,234 @@
+package models
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+
+	"gorm.io/gorm"
+
+	"plantstore/database"
+)
+
+// Model is a GORM model with rules for its texts.
+type Model interface{ Rules() Rules }
+
+// Key is the type of a model's primary key.
+type Key interface{ int64 | string }
+
+// Store keeps the rows of the model T, whose key is chosen by the client, in a
+// database. It is safe for concurrent use.
+//
+// Its methods share these errors: database.ErrOverloaded if too many operations are
+// waiting, and one that wraps database.ErrUnavailable if the database cannot be
+// reached in time; the outcome of a write is then unknown. When a write returns nil,
+// it is on disk.
+type Store[T Model, K Key] struct {
+	db      *database.DB
+	table   *database.Table
+	rules   Rules
+	inserts *database.Batcher[*T]
+}
+
+// NewStore returns the store of the rows of T in db, whose schema must be migrated. It
+// panics if T is not a model with a key of type K and a text column for each rule.
+func NewStore[T Model, K Key](db *database.DB) *Store[T, K] {
+	s := &Store[T, K]{db: db, table: database.TableOf[T](), rules: (*new(T)).Rules()}
+	if key := s.table.Key.FieldType; key != reflect.TypeFor[K]() {
+		panic(fmt.Sprintf("the key of %T is of type %s", *new(T), key))
+	}
+	for name := range s.rules {
+		if c := s.column(name); c == nil || c.IndirectFieldType.Kind() != reflect.String {
+			panic(fmt.Sprintf("%T has a rule for %s, which is not a text column", *new(T), name))
+		}
+	}
+	s.inserts = database.NewBatcher(db, s.insert)
+	return s
+}
+
+// column returns the data column name, or nil.
+func (s *Store[T, K]) column(name string) *database.Column {
+	i := slices.IndexFunc(s.table.Data, func(c *database.Column) bool { return c.DBName == name })
+	if i < 0 {
+		return nil
+	}
+	return s.table.Data[i]
+}
+
+// valueOf returns the struct behind row.
+func valueOf[T any](row *T) reflect.Value { return reflect.ValueOf(row).Elem() }
+
+func (s *Store[T, K]) keyOf(row *T) K { return s.table.Key.Of(valueOf(row)).Interface().(K) }
+
+// validate reports the first of columns in which row breaks a rule, as an
+// *InvalidError.
+func (s *Store[T, K]) validate(row *T, columns []*database.Column) error {
+	for _, c := range columns {
+		rule, ok := s.rules[c.DBName]
+		text := reflect.Indirect(c.Of(valueOf(row)))
+		if !ok || !text.IsValid() { // no rule, or a nil pointer
+			continue
+		}
+		if err := rule.Check(c.DBName, text.String()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sameContent reports whether two rows differ in nothing but key and timestamps.
+func (s *Store[T, K]) sameContent(a, b *T) bool {
+	return !slices.ContainsFunc(s.table.Content, func(c *database.Column) bool { return !c.Equal(valueOf(a), valueOf(b)) })
+}
+
+// Get returns the row with key. It fails with a *NotFoundError if there is none.
+func (s *Store[T, K]) Get(ctx context.Context, key K) (*T, error) {
+	row := new(T)
+	err := s.db.Read(ctx, "get "+s.table.Noun, func(tx *gorm.DB) error {
+		return tx.Where(s.table.Key.DBName+" = ?", key).Take(row).Error
+	})
+	if errors.Is(err, gorm.ErrRecordNotFound) {
+		return nil, &NotFoundError{s.table.Noun}
+	}
+	return row, err
+}
+
+// Filter selects the rows of a list.
+type Filter[K Key] struct {
+	After    *K                // only those with a greater key
+	Equal    map[string]any    // only those with this value, by column
+	Contains map[string]string // only those with this part in a text, in any case, by column
+	Limit    int               // at most this many
+}
+
+// List returns rows by ascending key. Its cost does not depend on how many precede
+// f.After.
+func (s *Store[T, K]) List(ctx context.Context, f Filter[K]) ([]T, error) {
+	rows := make([]T, 0, f.Limit)
+	err := s.db.Read(ctx, "list "+s.table.Name, func(tx *gorm.DB) error {
+		key := s.table.Key.DBName
+		tx = tx.Order(key).Limit(f.Limit)
+		if f.After != nil {
+			tx = tx.Where(key+" > ?", *f.After)
+		}
+		filters := 0
+		for _, c := range s.table.Content {
+			if value, ok := f.Equal[c.DBName]; ok {
+				tx, filters = tx.Where(c.DBName+" = ?", value), filters+1
+			}
+			if part, ok := f.Contains[c.DBName]; ok {
+				condition, argument := s.db.Contains(c.DBName, part)
+				tx, filters = tx.Where(condition, argument), filters+1
+			}
+		}
+		if filters != len(f.Equal)+len(f.Contains) {
+			return fmt.Errorf("a filter of %s names an unknown column", s.table.Name)
+		}
+		return tx.Find(&rows).Error
+	})
+	return rows, err
+}
+
+// Create validates and stores a new row and sets its timestamps. It fails with an
+// *InvalidError if the row breaks a rule, and with an *ExistsError if its key is
+// taken. After an error, row must not be used again: it may still be being written.
+func (s *Store[T, K]) Create(ctx context.Context, row *T) error {
+	if err := s.validate(row, s.table.Data); err != nil {
+		return err
+	}
+	if err := s.inserts.Do(ctx, row); err != nil {
+		return database.Failed("insert "+s.table.Noun, err)
+	}
+	return nil
+}
+
+// insert writes a batch and returns the outcome of each row.
+func (s *Store[T, K]) insert(ctx context.Context, batch []*T) []error {
+	outcomes := make([]error, len(batch))
+	err := s.insertAll(ctx, s.db, batch, outcomes)
+	switch {
+	case err == nil:
+	case len(batch) == 1 || database.IsUnavailable(err) && !database.IsLocked(err):
+		for i := range outcomes {
+			outcomes[i] = err
+		}
+	default: // one row that is locked, or that the database rejects, must not harm the others
+		for i := range batch {
+			outcomes[i] = s.insert(ctx, batch[i:i+1])[0]
+		}
+	}
+	return outcomes
+}
+
+// insertAll writes a batch with one statement and sets the outcome of each row, or
+// fails as a whole.
+func (s *Store[T, K]) insertAll(ctx context.Context, db *database.DB, batch []*T, outcomes []error) error {
+	now := db.NowFunc()
+	ordered := make([]keyed[T, K], len(batch))
+	for i, row := range batch {
+		s.table.Stamp(valueOf(row), now)
+		ordered[i] = keyed[T, K]{s.keyOf(row), row}
+	}
+	// In the order that InsertNew requires; of rows with the same key, the first wins.
+	slices.SortStableFunc(ordered, func(a, b keyed[T, K]) int { return cmp.Compare(a.key, b.key) })
+	ordered = slices.CompactFunc(ordered, func(a, b keyed[T, K]) bool { return a.key == b.key })
+	rows := make([]*T, len(ordered))
+	for i := range ordered {
+		rows[i] = ordered[i].row
+	}
+	inserted, all, err := db.InsertNew(ctx, s.table, rows)
+	if err != nil || all && len(rows) == len(batch) {
+		return err
+	}
+	free := make(map[any]bool, len(inserted))
+	for _, key := range inserted {
+		free[key] = true
+	}
+	holders := make(map[K]*T, len(rows)) // by key, the row that is stored
+	var taken []K
+	for _, row := range ordered {
+		if all || free[row.key] {
+			holders[row.key] = row.row
+		} else {
+			taken = append(taken, row.key)
+		}
+	}
+	s.explainTaken(ctx, db, taken, holders, batch, outcomes)
+	return nil
+}
+
+// keyed is a row with its key.
+type keyed[T any, K Key] struct {
+	key K
+	row *T
+}
+
+// explainTaken sets the outcomes of the rows in batch that are not in holders, the
+// rows that were inserted: these are stored whatever becomes of the others.
+func (s *Store[T, K]) explainTaken(ctx context.Context, db *database.DB, taken []K, holders map[K]*T, batch []*T, outcomes []error) {
+	var stored []T
+	var unknown error
+	if len(taken) > 0 {
+		unknown = db.WithContext(ctx).Where(s.table.Key.DBName+" IN ?", taken).Find(&stored).Error
+	}
+	for i := range stored {
+		holders[s.keyOf(&stored[i])] = &stored[i]
+	}
+	for i, row := range batch {
+		key := s.keyOf(row)
+		switch holder := holders[key]; {
+		case holder == row:
+		case holder != nil:
+			outcomes[i] = &ExistsError{Noun: s.table.Noun, Key: key, Same: s.sameContent(row, holder)}
+		case unknown != nil:
+			outcomes[i] = unknown
+		default: // deleted between the two statements, so the key is free again
+			if err := s.insertAll(ctx, db, batch[i:i+1], outcomes[i:i+1]); err != nil {
+				outcomes[i] = err
+			}
+		}
+	}
+}

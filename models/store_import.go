@@ -1,0 +1,202 @@
+package models
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"reflect"
+
+	"plantstore/database"
+)
+
+// ImportRow is a row of an import, or the reason why it is not valid.
+type ImportRow[T any] struct {
+	Line int // of the file, from 1
+	Row  T
+	Err  error
+}
+
+// ImportOptions says what an import stores.
+type ImportOptions struct {
+	Partial bool // the valid rows, even if others are rejected
+	DryRun  bool // nothing
+}
+
+// maxRejected is how many of the rejected rows a report lists.
+const maxRejected = 1000
+
+// ImportReport is the result of an import.
+type ImportReport struct {
+	Rows      int // in the file
+	Created   int
+	Unchanged int           // stored before with the same content
+	Rejected  int           // not valid, or stored before with different content
+	Errors    []RejectedRow // the first 1,000 rejected rows, in no particular order
+	Stored    bool          // whether the created rows were committed
+}
+
+// RejectedRow says why a row of an import was rejected.
+type RejectedRow struct {
+	Line int
+	Err  error
+}
+
+func (r *ImportReport) reject(line int, err error) {
+	r.Rejected++
+	if len(r.Errors) < maxRejected {
+		r.Errors = append(r.Errors, RejectedRow{line, err})
+	}
+}
+
+// importBatch is how many rows share a statement if they cannot be loaded at once.
+const importBatch = 1000
+
+// Import stores rows, all or none of them unless o says otherwise. It reads all rows
+// before it stores the first, so that a slow client holds no lock, and keeps them in a
+// temporary file, so that memory does not grow with their number. Rows that break a
+// rule, or whose key is taken by different content, are rejected in the report; that
+// is not an error.
+//
+// It fails with the error that rows ends with, with database.ErrOverloaded if too many
+// imports and exports are running, and with the errors that all methods share. Then no
+// row is stored.
+func (s *Store[T, K]) Import(ctx context.Context, rows iter.Seq2[ImportRow[T], error], o ImportOptions) (report ImportReport, err error) {
+	err = s.db.Bulk(ctx, "import "+s.table.Name, func(ctx context.Context) (err error) {
+		spool, err := newSpool(s.table.Data)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, spool.close()) }()
+		for row, err := range rows {
+			if err != nil {
+				return err
+			}
+			report.Rows++
+			if row.Err == nil {
+				row.Err = s.validate(&row.Row, s.table.Data)
+			}
+			if row.Err != nil {
+				report.reject(row.Line, row.Err)
+			} else if err := spool.write(row.Line, valueOf(&row.Row)); err != nil {
+				return err
+			}
+		}
+		return s.importSpool(ctx, spool, o, &report)
+	})
+	return report, err
+}
+
+// importSpool stores the rows in spool.
+func (s *Store[T, K]) importSpool(ctx context.Context, spool *spool, o ImportOptions, report *ImportReport) error {
+	storable := func() bool { return report.Rejected == 0 || o.Partial }
+	if storable() { // most imports are of new rows only
+		created, err := s.loadSpool(ctx, spool, !o.DryRun)
+		if err == nil {
+			report.Created, report.Stored = created, !o.DryRun
+			return nil
+		}
+		if !errors.Is(err, errors.ErrUnsupported) && !database.IsDuplicate(err) {
+			return err
+		}
+	}
+	rollback := errors.New("rollback")
+	err := s.db.Transaction(ctx, func(tx *database.DB) error {
+		if err := s.insertSpool(ctx, tx, spool, report); err != nil {
+			return err
+		}
+		if !storable() || o.DryRun {
+			return rollback
+		}
+		return nil
+	})
+	if errors.Is(err, rollback) {
+		return nil
+	}
+	report.Stored = err == nil
+	return err
+}
+
+// loadSpool stores all rows or none, and returns how many.
+func (s *Store[T, K]) loadSpool(ctx context.Context, spool *spool, keep bool) (int, error) {
+	if err := spool.rewind(); err != nil {
+		return 0, err
+	}
+	row, now := valueOf(new(T)), s.db.NowFunc()
+	s.table.Stamp(row, now)
+	n, err := s.db.Load(ctx, s.table, keep, func() (reflect.Value, bool, error) {
+		_, ok, err := spool.read(row)
+		return row, ok, err
+	})
+	return int(n), err
+}
+
+// insertSpool stores the rows whose keys are free and compares the others with the
+// stored ones.
+func (s *Store[T, K]) insertSpool(ctx context.Context, tx *database.DB, spool *spool, report *ImportReport) error {
+	if err := spool.rewind(); err != nil {
+		return err
+	}
+	for more := true; more; {
+		var lines []int
+		var batch []*T
+		for more && len(batch) < importBatch {
+			row := new(T)
+			line, ok, err := spool.read(valueOf(row))
+			if err != nil {
+				return err
+			}
+			if more = ok; ok {
+				lines, batch = append(lines, line), append(batch, row)
+			}
+		}
+		if len(batch) == 0 {
+			return nil
+		}
+		outcomes := make([]error, len(batch))
+		if err := s.insertAll(ctx, tx, batch, outcomes); err != nil {
+			return err
+		}
+		for i, err := range outcomes {
+			exists, taken := errors.AsType[*ExistsError](err)
+			switch {
+			case err == nil:
+				report.Created++
+			case taken && exists.Same:
+				report.Unchanged++
+			case taken:
+				report.reject(lines[i], err)
+			default:
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Export calls yield for each row, by ascending key, from one snapshot: later writes
+// are not seen. The timestamps of the rows are not set. It ends with the first error
+// of yield, with database.ErrOverloaded if too many imports and exports are running,
+// and with the errors that all methods share.
+func (s *Store[T, K]) Export(ctx context.Context, yield func(*T) error) error {
+	return s.db.Bulk(ctx, "export "+s.table.Name, func(ctx context.Context) (err error) {
+		rows, err := s.db.Reads(ctx).Raw("SELECT " + database.Names(s.table.Data) + " FROM " + s.table.Name + " ORDER BY " + s.table.Key.DBName).Rows()
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, rows.Close()) }()
+		targets := make([]any, len(s.table.Data))
+		for rows.Next() {
+			row := new(T)
+			for i, c := range s.table.Data {
+				targets[i] = c.Of(valueOf(row)).Addr().Interface()
+			}
+			if err := rows.Scan(targets...); err != nil {
+				return err
+			}
+			if err := yield(row); err != nil {
+				return err
+			}
+		}
+		return rows.Err()
+	})
+}

@@ -1,0 +1,145 @@
+package models
+
+import (
+	"context"
+	"database/sql"
+	"reflect"
+	"time"
+
+	"gorm.io/gorm"
+
+	"plantstore/database"
+)
+
+// Condition is what must hold of a row for a write to happen. The statement that
+// writes decides it: of two writers with the same version, one succeeds.
+type Condition struct {
+	// Versions are the values of UpdatedAt of which the row must have one; nil allows
+	// any.
+	Versions []time.Time
+	// Exists requires that the row exists, Absent that it does not.
+	Exists, Absent bool
+}
+
+// where returns the SQL that selects the row @key, if it has one of c's versions.
+func (s *Store[T, K]) where(c Condition) string {
+	where := " WHERE " + s.table.Key.DBName + " = @" + s.table.Key.DBName
+	if c.Versions != nil {
+		where += " AND " + s.table.Updated.DBName + " IN @versions"
+	}
+	return where
+}
+
+// set returns the assignments that write columns, with a new version.
+func (s *Store[T, K]) set(columns []*database.Column) string {
+	set := ""
+	for _, c := range columns {
+		set += ", " + c.DBName + " = @" + c.DBName
+	}
+	if version := s.table.Updated; version != nil {
+		set += ", " + version.DBName + " = " + s.db.After(s.table.Name+"."+version.DBName, "@"+version.DBName)
+	}
+	if set == "" {
+		return " SET " + s.table.Key.DBName + " = @" + s.table.Key.DBName // changes nothing
+	}
+	return " SET " + set[len(", "):]
+}
+
+// Put validates row and stores it under its key, whether or not there is a row
+// already, and sets its timestamps. It fails with an *InvalidError if the row breaks a
+// rule, and with ErrCondition if c does not hold.
+func (s *Store[T, K]) Put(ctx context.Context, row *T, c Condition) error {
+	if err := s.validate(row, s.table.Data); err != nil {
+		return err
+	}
+	insert := "INSERT INTO " + s.table.Name + " (" + database.Names(s.table.Columns) + ") VALUES (" + database.Parameters(s.table.Columns) +
+		") ON CONFLICT (" + s.table.Key.DBName + ") DO "
+	var statement string
+	switch replaces := c.Versions != nil || c.Exists; {
+	case replaces && c.Absent:
+		return ErrCondition
+	case replaces:
+		statement = "UPDATE " + s.table.Name + s.set(s.table.Content) + s.where(c)
+	case c.Absent:
+		statement = insert + "NOTHING"
+	default:
+		statement = insert + "UPDATE" + s.set(s.table.Content)
+	}
+	stored, err := s.write(ctx, "put", statement, row, c)
+	if err != nil {
+		return err
+	}
+	if stored == nil {
+		return ErrCondition
+	}
+	*row = *stored
+	return nil
+}
+
+// Patch writes the named columns of row to the row with its key, and returns the
+// whole row as stored. It fails with an *InvalidError if one of these columns breaks a
+// rule, a *NotFoundError if there is no such row, and ErrCondition if c does not hold.
+func (s *Store[T, K]) Patch(ctx context.Context, row *T, columns []string, c Condition) (*T, error) {
+	changed := make([]*database.Column, len(columns))
+	for i, name := range columns {
+		if changed[i] = s.column(name); changed[i] == nil || changed[i] == s.table.Key {
+			return nil, invalid(name, "cannot be changed")
+		}
+	}
+	if err := s.validate(row, changed); err != nil {
+		return nil, err
+	}
+	if c.Absent {
+		return nil, s.explain(ctx, row, c)
+	}
+	stored, err := s.write(ctx, "patch", "UPDATE "+s.table.Name+s.set(changed)+s.where(c), row, c)
+	if err == nil && stored == nil {
+		err = s.explain(ctx, row, c)
+	}
+	return stored, err
+}
+
+// Delete removes the row with key. It fails with a *NotFoundError if there is no such
+// row, and with ErrCondition if c does not hold.
+func (s *Store[T, K]) Delete(ctx context.Context, key K, c Condition) error {
+	row := new(T)
+	s.table.Key.Of(valueOf(row)).Set(reflect.ValueOf(key))
+	if c.Absent {
+		return s.explain(ctx, row, c)
+	}
+	deleted, err := s.write(ctx, "delete", "DELETE FROM "+s.table.Name+s.where(c), row, c)
+	if err == nil && deleted == nil {
+		err = s.explain(ctx, row, c)
+	}
+	return err
+}
+
+// write runs a statement that writes at most one row, with the columns of row as
+// named arguments, and returns the row it wrote, or nil if there was none.
+func (s *Store[T, K]) write(ctx context.Context, verb, statement string, row *T, c Condition) (*T, error) {
+	s.table.Stamp(valueOf(row), s.db.NowFunc())
+	args := []any{sql.Named("versions", c.Versions)}
+	for _, column := range s.table.Columns {
+		args = append(args, sql.Named(column.DBName, column.Of(valueOf(row)).Interface()))
+	}
+	var rows []T
+	err := s.db.Write(ctx, verb+" "+s.table.Noun, func(tx *gorm.DB) error {
+		return tx.Raw(statement+" RETURNING "+database.Names(s.table.Columns), args...).Scan(&rows).Error
+	})
+	if err != nil || len(rows) == 0 {
+		return nil, err
+	}
+	return &rows[0], nil
+}
+
+// explain returns why no row was written: a *NotFoundError, or ErrCondition if c
+// asked for something.
+func (s *Store[T, K]) explain(ctx context.Context, row *T, c Condition) error {
+	if c.Versions == nil && !c.Absent {
+		return &NotFoundError{s.table.Noun}
+	}
+	if _, err := s.Get(ctx, s.keyOf(row)); err != nil {
+		return err
+	}
+	return ErrCondition
+}
