@@ -15,8 +15,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"plantstore/config"
 	"plantstore/auth"
+	"plantstore/config"
 )
 
 // exitStatuses is part of the help of several commands.

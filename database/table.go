@@ -105,7 +105,7 @@ func (c *Column) Equal(a, b reflect.Value) bool {
 func (t *Table) Stamp(row reflect.Value, now time.Time) {
 	for _, timestamp := range []*Column{t.Created, t.Updated} {
 		if timestamp != nil {
-			timestamp.Of(row).Set(reflect.ValueOf(now))
+			*timestamp.Of(row).Addr().Interface().(*time.Time) = now // without a copy on the heap
 		}
 	}
 }

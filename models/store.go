@@ -61,7 +61,7 @@ func (s *Store[T, K]) column(name string) *database.Column {
 // valueOf returns the struct behind row.
 func valueOf[T any](row *T) reflect.Value { return reflect.ValueOf(row).Elem() }
 
-func (s *Store[T, K]) keyOf(row *T) K { return s.table.Key.Of(valueOf(row)).Interface().(K) }
+func (s *Store[T, K]) keyOf(row *T) K { return *s.table.Key.Of(valueOf(row)).Addr().Interface().(*K) }
 
 // validate reports the first of columns in which row breaks a rule, as an
 // *InvalidError.
