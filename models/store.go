@@ -34,16 +34,25 @@ type Store[T Model, K Key] struct {
 }
 
 // NewStore returns the store of the rows of T in db, whose schema must be migrated. It
-// panics if T is not a model with a key of type K and a text column for each rule.
+// panics if T is not a model with a key of type K, or has a text column without a rule
+// or a rule without a text column.
 func NewStore[T Model, K Key](db *database.DB) *Store[T, K] {
 	s := &Store[T, K]{db: db, table: database.TableOf[T](), rules: (*new(T)).Rules()}
 	if key := s.table.Key.FieldType; key != reflect.TypeFor[K]() {
 		panic(fmt.Sprintf("the key of %T is of type %s", *new(T), key))
 	}
-	for name := range s.rules {
-		if c := s.column(name); c == nil || c.IndirectFieldType.Kind() != reflect.String {
-			panic(fmt.Sprintf("%T has a rule for %s, which is not a text column", *new(T), name))
+	texts := 0
+	for _, c := range s.table.Data {
+		if c.IndirectFieldType.Kind() != reflect.String {
+			continue
 		}
+		if _, ok := s.rules[c.DBName]; !ok {
+			panic(fmt.Sprintf("%T has no rule for the text %s", *new(T), c.DBName))
+		}
+		texts++
+	}
+	if texts != len(s.rules) {
+		panic(fmt.Sprintf("%T has a rule for a column that is not a text", *new(T)))
 	}
 	s.inserts = database.NewBatcher(db, s.insert)
 	return s
