@@ -2,111 +2,180 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
-	"time"
+	"slices"
 )
 
-// comparison is a table of contenders that take turns at the same load.
-type comparison struct {
-	contenders  []string
-	connections []int
-	database    func(ctx context.Context, name string, connections int) (outcome, error) // one turn
-	turns       map[cell][]outcome                                                       // by round
-	medians     map[cell]outcome
+// The figures of an outcome.
+const (
+	rate  = iota
+	ratio // of the service's rate to this one
+	mean
+	p50
+	p99
+	p999
+	cpu
+	idle
+	peak
+	growth
+	rows
+	figures
+)
+
+// outcome holds the figures of a turn, or their medians. A figure that was not
+// measured is 0.
+type outcome [figures]float64
+
+// units describes the figures.
+var units = [figures]struct{ name, format string }{
+	rate:   {"requests/s", "%.0f"},
+	ratio:  {"ratio", "%.2f ×"},
+	mean:   {"mean", "%.2f ms"},
+	p50:    {"p50", "%.2f ms"},
+	p99:    {"p99", "%.2f ms"},
+	p999:   {"p99.9", "%.2f ms"},
+	cpu:    {"CPU per request", "%.0f µs"},
+	idle:   {"idle memory", "%.0f MB"},
+	peak:   {"peak memory in MB", "%.0f MB"},
+	growth: {"growth of memory in MiB", "%.1f MiB"},
+	rows:   {"rows/s", "%.0f"},
 }
 
-// cell is what one figure is of.
+// cell identifies the results of a contender in a comparison.
 type cell struct {
-	name        string
-	connections int
+	operation, contender string
+	connections          int
 }
 
-// run gives each contender b.rounds turns and writes the table of the medians.
-func (c *comparison) run(ctx context.Context, b *bench, w io.Writer) error {
-	if len(b.contenders) > 0 {
-		c.contenders = b.contenders
+// results holds the outcomes of each cell, in the order of the rounds.
+type results map[cell][]outcome
+
+func (r results) median(of cell) (m outcome) {
+	for i := range m {
+		values := make([]float64, len(r[of]))
+		for j, o := range r[of] {
+			values[j] = o[i]
+		}
+		m[i] = median(values)
 	}
-	c.turns = map[cell][]outcome{}
+	return m
+}
+
+// ratio returns the median of the ratios within each round, whose turns had the
+// machine in the same state. It returns 0 if one of the cells was not measured.
+func (r results) ratio(figure int, of, to cell) float64 {
+	ratios := make([]float64, min(len(r[of]), len(r[to])))
+	for i := range ratios {
+		ratios[i] = r[of][i][figure] / r[to][i][figure]
+	}
+	return median(ratios)
+}
+
+// median returns the middle one of values, or 0.
+func median(values []float64) float64 {
+	if len(values) == 0 {
+		return 0
+	}
+	slices.Sort(values)
+	return values[len(values)/2]
+}
+
+// claim is a limit for a figure of a cell, or, unless to is zero, for the ratio
+// of the figures of two cells.
+type claim struct {
+	figure int
+	of, to cell
+	sign   string // "≥" or "≤"
+	limit  float64
+}
+
+// check returns a row for each claim of c whose cells were measured.
+func (r results) check(c comparison) (table [][]any) {
+	for _, claim := range c.claims {
+		of, to := claim.of, claim.to
+		measured := r.ratio(claim.figure, of, to)
+		text := units[claim.figure].name + ", " + of.operation
+		switch to.operation {
+		case "":
+			for _, o := range r[of] {
+				measured = max(measured, o[claim.figure])
+			}
+		case of.operation:
+			text += " ÷ that of " + to.contender
+		default:
+			text += " ÷ " + to.operation
+		}
+		if measured == 0 {
+			continue
+		}
+		if of.connections > 0 {
+			text += fmt.Sprintf(", %d connections", of.connections)
+		}
+		verdict := "**missed**"
+		if claim.sign == "≥" && measured >= claim.limit || claim.sign == "≤" && measured <= claim.limit {
+			verdict = "reached"
+		}
+		table = append(table, []any{c.title, text, fmt.Sprintf("%.2f", measured), fmt.Sprintf("%s %g", claim.sign, claim.limit), verdict})
+	}
+	return table
+}
+
+// compare gives the contenders alternating turns and writes a table of their
+// medians.
+func compare(ctx context.Context, b *bench, c comparison, w io.Writer) (_ results, err error) {
+	store, err := b.open(ctx, c.database)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, store.close()) }()
+	rounds, duration := b.rounds, b.duration
+	if c.duration > 0 {
+		rounds, duration = 1, c.duration
+	}
+	r := results{}
+	var order []cell
 	for _, connections := range c.connections {
-		for round := range b.rounds {
-			for _, name := range c.contenders {
-				o, err := c.database(ctx, name, connections)
-				if err != nil {
-					return err
+		for round := range rounds {
+			for _, op := range c.operations {
+				for _, name := range c.contenders {
+					if !b.runs(name, op, store) {
+						continue
+					}
+					o, err := b.turn(ctx, name, store, load{operation: op, connections: connections, duration: duration})
+					if err != nil {
+						return nil, fmt.Errorf("%s, %s: %w", name, op.name, err)
+					}
+					of := cell{op.name, name, connections}
+					fmt.Fprintf(os.Stderr, "round %d, %v: %.0f/s, p99 %.2f ms\n", round+1, of, o[rate], o[p99])
+					if round == 0 {
+						order = append(order, of)
+					}
+					r[of] = append(r[of], o)
 				}
-				fmt.Fprintf(os.Stderr, "%3d connections, round %d: %-16s %8.0f/s  p50 %v  p99 %v  processor %v\n",
-					connections, round+1, name, o.rate, o.p50, o.p99, o.processor)
-				t := cell{name, connections}
-				c.turns[t] = append(c.turns[t], o)
 			}
 		}
 	}
-	c.medians = map[cell]outcome{}
-	heading(w, "connections", "contender", "requests/s", "plantstore is", "p50", "p99", "p99.9", "processor per request", "peak memory")
-	for _, connections := range c.connections {
-		for _, name := range c.contenders {
-			turns := c.turns[cell{name, connections}]
-			m := outcome{
-				rate:      median(turns, func(o outcome) float64 { return o.rate }).rate,
-				p50:       median(turns, func(o outcome) time.Duration { return o.p50 }).p50,
-				p99:       median(turns, func(o outcome) time.Duration { return o.p99 }).p99,
-				p999:      median(turns, func(o outcome) time.Duration { return o.p999 }).p999,
-				processor: median(turns, func(o outcome) time.Duration { return o.processor }).processor,
-				memory:    median(turns, func(o outcome) int64 { return o.memory }).memory,
-			}
-			c.medians[cell{name, connections}] = m
-			ratio := "" // where the service has not taken part
-			if figure, ok := c.ratio(name, connections, func(o outcome) float64 { return o.rate }); ok {
-				ratio = fmt.Sprintf("%.2f ×", figure)
-			}
-			if name == pgbench {
-				row(w, connections, name, fmt.Sprintf("%.0f", m.rate), ratio, fmt.Sprintf("%.2f ms on average", m.p50.Seconds()*1e3), "", "", "", "")
-				continue
-			}
-			row(w, connections, name, fmt.Sprintf("%.0f", m.rate), ratio, m.p50, m.p99, m.p999,
-				fmt.Sprintf("%d µs", m.processor.Microseconds()), fmt.Sprintf("%d MB", m.memory/1e6))
+
+	heading(w, "operation", "connections", "contender", "requests/s", service+" is", "mean", "p50", "p99", "p99.9",
+		"CPU per request", "idle memory", "peak memory")
+	for _, of := range order {
+		m := r.median(of)
+		m[ratio] = r.ratio(rate, cell{of.operation, service, of.connections}, of)
+		cells := []any{of.operation, of.connections, of.contender}
+		for figure := rate; figure <= peak; figure++ {
+			cells = append(cells, format(m, figure))
 		}
+		row(w, cells...)
 	}
-	return nil
+	return r, nil
 }
 
-// rates claims that the service's rate is at least limit times that of other.
-func (c *comparison) rates(b *bench, where, other string, connections int, limit float64) {
-	c.claim(b, claim{what: "requests/s", limit: limit}, where, other, connections, func(o outcome) float64 { return o.rate })
-}
-
-// latency claims that a latency of the service is at most limit times that of
-// other.
-func (c *comparison) latency(b *bench, what string, of func(outcome) time.Duration, where, other string, connections int, limit float64) {
-	c.claim(b, claim{what: what, limit: limit, atMost: true}, where, other, connections,
-		func(o outcome) float64 { return of(o).Seconds() })
-}
-
-// claim adds the ratio of the service's figure to that of other to the claims of
-// b, unless one of the two has not taken part.
-func (c *comparison) claim(b *bench, to claim, where, other string, connections int, figure func(outcome) float64) {
-	ratio, ok := c.ratio(other, connections, figure)
-	if !ok {
-		return
-	}
-	to.what = fmt.Sprintf("%s ÷ that of %s, %s, %d at a time", to.what, other, where, connections)
-	to.figure = ratio
-	b.claims = append(b.claims, to)
-}
-
-// ratio returns the median of the rounds' ratios of the service's figure to that of
-// other: the two are compared with each other while the machine is the same. It
-// reports false where one of the two has not taken part.
-func (c *comparison) ratio(other string, connections int, figure func(outcome) float64) (float64, bool) {
-	mine, its := c.turns[cell{service, connections}], c.turns[cell{other, connections}]
-	if len(mine) == 0 || len(its) == 0 {
-		return 0, false
-	}
-	ratios := make([]float64, len(mine))
-	for i := range mine {
-		ratios[i] = figure(mine[i]) / figure(its[i])
-	}
-	return median(ratios, func(r float64) float64 { return r }), true
+// runs reports whether the contender takes part in an operation on s.
+func (b *bench) runs(contender string, op operation, s *store) bool {
+	return selected(b.contenders, contender) &&
+		(op.by == nil || slices.Contains(op.by, contender)) &&
+		(contender != pgbench || op.pgbench != "" && s.server != nil)
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -15,67 +14,104 @@ import (
 	"time"
 )
 
-// token is the one that every contender accepts.
-const token = "benchmark-token-of-more-than-32-characters"
-
-// service is the name of what is measured, beside the baselines.
-const service = "plantstore"
-
-// programs are the built programs.
-type programs struct{ plantstore, baseline string }
-
-// build compiles the service as its image does, and the baselines alike.
-func build(ctx context.Context, folder string) (programs, error) {
-	p := programs{filepath.Join(folder, "plantstore"), filepath.Join(folder, "baseline")}
-	for target, source := range map[string]string{p.plantstore: "plantstore", p.baseline: "plantstore/bench/baseline"} {
-		cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", target, source)
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if output, err := cmd.CombinedOutput(); err != nil {
-			return p, fmt.Errorf("go build %s: %w\n%s", source, err, output)
-		}
-	}
-	return p, nil
-}
-
-// migrate makes the table that all contenders write to.
-func (p programs) migrate(ctx context.Context, databaseURL string) error {
-	cmd := exec.CommandContext(ctx, p.plantstore, "migrate", "up")
-	cmd.Dir = filepath.Dir(p.plantstore) // without a configs/config.yaml
-	cmd.Env = []string{"DATABASE_URL=" + databaseURL}
+// build compiles the service and the baselines into b.folder, with the flags of
+// the Dockerfile.
+func (b *bench) build(ctx context.Context) error {
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-tags=nomsgpack", "-ldflags=-s -w", "-o", b.folder,
+		"plantstore", "plantstore/bench/baseline")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if output, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("plantstore migrate up: %w\n%s", err, output)
+		return fmt.Errorf("go build: %w\n%s", err, output)
 	}
 	return nil
 }
 
-// server is a contender that serves.
+// turn measures a contender on s.
+func (b *bench) turn(ctx context.Context, name string, s *store, l load) (o outcome, err error) {
+	if err := s.prepare(ctx, l.rows); err != nil {
+		return o, err
+	}
+	if l.method != "GET" {
+		s.rows = -1
+	}
+	if name == pgbench {
+		return b.pgbench(ctx, s, l)
+	}
+	if name != service && l.baselinePath != "" {
+		l.path = l.baselinePath
+	}
+	contender, err := b.start(ctx, name, s.url)
+	if err != nil {
+		return o, err
+	}
+	defer func() { err = errors.Join(err, contender.stop()) }()
+	before, err := contender.usage()
+	if err != nil {
+		return o, err
+	}
+	if o, err = l.run(ctx, contender.address); err != nil {
+		return o, err
+	}
+	after, err := contender.usage()
+	// CPU time includes the warm-up; so does this estimate of the requests.
+	requests := o[rate] * (warmup + l.duration).Seconds()
+	o[cpu] = (after.cpuSeconds - before.cpuSeconds) * 1e6 / requests
+	o[idle], o[peak] = before.memory/1e6, after.peak/1e6
+	return o, err
+}
+
+func (b *bench) pgbench(ctx context.Context, s *store, l load) (o outcome, err error) {
+	script := filepath.Join(b.folder, "pgbench.sql")
+	if err := os.WriteFile(script, []byte(l.pgbench), 0o644); err != nil { //nolint:gosec // PostgreSQL runs as another user and reads it
+		return o, err
+	}
+	seconds := max(1, int((l.duration + warmup).Seconds()))
+	cmd := s.server.Command("pgbench", "-n", "-M", "prepared", "-c", strconv.Itoa(l.connections), "-j", "2",
+		"-T", strconv.Itoa(seconds), "-D", "n=0", "-f", script, s.url)
+	output, err := cmd.CombinedOutput()
+	o[rate], o[mean] = number(output, `tps = ([0-9.]+)`), number(output, `latency average = ([0-9.]+) ms`)
+	if err != nil || o[rate] == 0 {
+		return o, fmt.Errorf("pgbench: %w\n%s", err, output)
+	}
+	return o, ctx.Err()
+}
+
+// server is a running contender.
 type server struct {
 	address string
 	cmd     *exec.Cmd
 	log     *os.File
 }
 
-// start runs the contender name on databaseURL and waits until it accepts
-// connections. Its log goes to a file in folder.
-func (p programs) start(ctx context.Context, name, databaseURL, folder string) (_ *server, err error) {
-	port, err := freePort()
+// start runs a contender on databaseURL and waits until it accepts connections.
+func (b *bench) start(ctx context.Context, name, databaseURL string) (*server, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0") // finds a free port
 	if err != nil {
 		return nil, err
 	}
-	s := &server{address: net.JoinHostPort("127.0.0.1", port)}
-	if s.log, err = os.Create(filepath.Join(folder, "contender.log")); err != nil {
+	s := &server{address: listener.Addr().String()}
+	if err := listener.Close(); err != nil {
+		return nil, err
+	}
+	if s.log, err = os.Create(filepath.Join(b.folder, "contender.log")); err != nil {
 		return nil, err
 	}
 	if name == service {
-		s.cmd = exec.CommandContext(ctx, p.plantstore)
-		s.cmd.Env = append(writeSettings(), "PLANTSTORE_ENV=production", "PLANTSTORE_AUTH_TOKENS="+token)
+		s.cmd = exec.CommandContext(ctx, filepath.Join(b.folder, "plantstore"))
+		for _, entry := range os.Environ() { // settings for experiments
+			if strings.HasPrefix(entry, "PLANTSTORE_") || strings.HasPrefix(entry, "GO") {
+				s.cmd.Env = append(s.cmd.Env, entry)
+			}
+		}
+		s.cmd.Env = append(s.cmd.Env, "PLANTSTORE_ENV=production", "PLANTSTORE_AUTH_TOKENS="+token)
 	} else {
-		s.cmd = exec.CommandContext(ctx, p.baseline, name)
+		s.cmd = exec.CommandContext(ctx, filepath.Join(b.folder, "baseline"), name)
 		s.cmd.Env = []string{"TOKEN=" + token}
 	}
+	_, port, _ := net.SplitHostPort(s.address)
 	s.cmd.Env = append(s.cmd.Env, "DATABASE_URL="+databaseURL, "PORT="+port)
 	s.cmd.Stdout, s.cmd.Stderr = s.log, s.log
-	s.cmd.Dir = folder
+	s.cmd.Dir = b.folder
 	if err := s.cmd.Start(); err != nil {
 		return nil, err
 	}
@@ -87,67 +123,29 @@ func (p programs) start(ctx context.Context, name, databaseURL, folder string) (
 		time.Sleep(10 * time.Millisecond)
 	}
 	text, _ := os.ReadFile(s.log.Name())
-	return nil, errors.Join(fmt.Errorf("%s does not serve:\n%s", name, text), s.stop())
+	return nil, errors.Join(fmt.Errorf("%s does not accept connections:\n%s", name, text), s.stop())
 }
 
-// writeSettings passes on how the service gathers its writes, for trials.
-func writeSettings() []string {
-	var settings []string
-	for _, entry := range os.Environ() {
-		if strings.HasPrefix(entry, "PLANTSTORE_") || strings.HasPrefix(entry, "GO") {
-			settings = append(settings, entry)
-		}
-	}
-	return settings
-}
-
-// stop ends the contender.
 func (s *server) stop() error {
 	err := s.cmd.Process.Signal(syscall.SIGTERM)
-	_ = s.cmd.Wait() // the baselines know no other end than being killed
+	_ = s.cmd.Wait() // the baselines do not handle the signal
 	return errors.Join(err, s.log.Close(), os.Remove(s.log.Name()))
 }
 
-// memory returns the resident set of the contender, now and at its largest, in
-// bytes.
-func (s *server) memory() (now, peak int64, err error) {
-	file, err := os.Open(fmt.Sprintf("/proc/%d/status", s.cmd.Process.Pid))
-	if err != nil {
-		return 0, 0, err
-	}
-	defer file.Close()
-	for lines := bufio.NewScanner(file); lines.Scan(); {
-		name, value, _ := strings.Cut(lines.Text(), ":")
-		kibibytes, _ := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 10, 64)
-		switch name {
-		case "VmRSS":
-			now = kibibytes << 10
-		case "VmHWM":
-			peak = kibibytes << 10
-		}
-	}
-	return now, peak, nil
-}
+// usage is what a contender has used so far. Memory is the resident set in bytes.
+type usage struct{ memory, peak, cpuSeconds float64 }
 
-// processor returns the processor time that the contender has used.
-func (s *server) processor() (time.Duration, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.cmd.Process.Pid))
+func (s *server) usage() (usage, error) {
+	folder := fmt.Sprintf("/proc/%d/", s.cmd.Process.Pid)
+	status, err := os.ReadFile(folder + "status")
 	if err != nil {
-		return 0, err
+		return usage{}, err
 	}
-	// The fields after the name, which may have blanks and is in parentheses:
-	// the 12th and 13th are user and system time in ticks of 10 ms.
-	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
-	user, _ := strconv.ParseInt(fields[11], 10, 64)
-	system, _ := strconv.ParseInt(fields[12], 10, 64)
-	return time.Duration(user+system) * 10 * time.Millisecond, nil
-}
-
-func freePort() (string, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	_, port, _ := net.SplitHostPort(listener.Addr().String())
-	return port, listener.Close()
+	stat, err := os.ReadFile(folder + "stat")
+	const cpuTimes = `\) (?:\S+ ){11}` // then user and system time in ticks of 10 ms
+	return usage{
+		memory:     number(status, `VmRSS:\s+(\d+) kB`) * 1024,
+		peak:       number(status, `VmHWM:\s+(\d+) kB`) * 1024,
+		cpuSeconds: (number(stat, cpuTimes+`(\d+)`) + number(stat, cpuTimes+`\d+ (\d+)`)) / 100,
+	}, err
 }

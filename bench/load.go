@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,180 +12,136 @@ import (
 	"net/http/httputil"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 )
 
-// load is a closed loop: each of its connections sends a request, waits for the
-// answer, and sends the next.
+// token is accepted by every contender.
+const token = "benchmark-token-of-more-than-32-characters"
+
+const warmup = time.Second
+
+// load is a closed loop: each connection sends a request, waits for the response,
+// and sends the next.
 type load struct {
-	address     string
+	operation
 	connections int
-	warmup      time.Duration // not counted
-	duration    time.Duration
-	// request appends the n-th request to buffer. It is called by all
-	// connections at once.
-	request func(buffer []byte, n int64) []byte
+	duration    time.Duration // after the warm-up
 }
 
-// outcome is what a load has measured.
-type outcome struct {
-	rate           float64 // successful requests a second
-	p50, p99, p999 time.Duration
-	processor      time.Duration // that the contender used for a request
-	memory         int64         // the contender's largest resident set, in bytes
-	failed         int           // answers that were not a success, and broken connections
-}
-
-// run sends the load and returns what it has measured.
-func (l load) run(ctx context.Context) (outcome, error) {
-	ctx, cancel := context.WithTimeout(ctx, l.warmup+l.duration)
+// run sends the load to the server at address. It fails if any response after the
+// warm-up is not a success.
+func (l load) run(ctx context.Context, address string) (o outcome, err error) {
+	ctx, cancel := context.WithTimeout(ctx, warmup+l.duration)
 	defer cancel()
 	var (
 		next      atomic.Int64
 		clients   sync.WaitGroup
 		mu        sync.Mutex
-		latencies []time.Duration
-		failed    int
-		broken    error
+		latencies []float64
 	)
-	begin := time.Now().Add(l.warmup)
+	begin := time.Now().Add(warmup)
 	for range l.connections {
 		clients.Go(func() {
-			measured, refused, err := l.client(ctx, begin, &next)
+			measured, failure := l.client(ctx, address, begin, &next)
 			mu.Lock()
 			defer mu.Unlock()
 			latencies = append(latencies, measured...)
-			failed += refused
-			broken = errors.Join(broken, err)
+			if err == nil {
+				err = failure
+			}
 		})
 	}
 	clients.Wait()
-	if len(latencies) == 0 {
-		return outcome{}, errors.Join(errors.New("no request has succeeded"), broken)
+	if err != nil || len(latencies) == 0 {
+		return o, cmp.Or(err, errors.New("no response within a turn"))
 	}
 	slices.Sort(latencies)
-	at := func(share float64) time.Duration { return latencies[int(share*float64(len(latencies)-1))] }
-	return outcome{
-		rate: float64(len(latencies)) / l.duration.Seconds(),
-		p50:  at(0.5), p99: at(0.99), p999: at(0.999),
-		failed: failed,
-	}, broken
+	n := float64(len(latencies))
+	o[rate] = n / l.duration.Seconds()
+	for _, latency := range latencies {
+		o[mean] += latency / n
+	}
+	for figure, share := range map[int]float64{p50: 0.5, p99: 0.99, p999: 0.999} {
+		o[figure] = latencies[int(share*(n-1))]
+	}
+	return o, nil
 }
 
-// client is one connection. It returns how long each success took that came
-// after begin, and the number of other answers.
-func (l load) client(ctx context.Context, begin time.Time, next *atomic.Int64) (latencies []time.Duration, failed int, err error) {
-	conn, err := net.Dial("tcp", l.address)
+// client is one connection. It returns the latencies, in milliseconds, of
+// requests sent after begin.
+func (l load) client(ctx context.Context, address string, begin time.Time, next *atomic.Int64) (latencies []float64, err error) {
+	conn, err := net.Dial("tcp", address)
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	defer conn.Close()
-	answers := bufio.NewReader(conn)
-	var buffer []byte
+	responses := bufio.NewReader(conn)
+	var request []byte
 	for ctx.Err() == nil {
-		buffer = l.request(buffer[:0], next.Add(1)-1)
+		request = l.request(request[:0], next.Add(1)-1)
 		sent := time.Now()
-		if _, err := conn.Write(buffer); err != nil {
-			return latencies, failed, err
+		if _, err := conn.Write(request); err != nil {
+			return nil, err
 		}
-		status, err := readAnswer(answers)
+		status, err := readResponse(responses)
 		if err != nil {
-			return latencies, failed, err
+			return nil, err
 		}
-		done := time.Now()
 		switch {
 		case sent.Before(begin):
-		case status == 200:
-			latencies = append(latencies, done.Sub(sent))
+		case status == l.status:
+			latencies = append(latencies, time.Since(sent).Seconds()*1e3)
 		default:
-			failed++
+			return nil, fmt.Errorf("status %d, expected %d", status, l.status)
 		}
 	}
-	return latencies, failed, nil
+	return latencies, nil
 }
 
-// readAnswer reads an HTTP/1.1 answer and returns its status. It looks at no more than that, so that the client takes as little of
-// the machine as it can from the service.
-func readAnswer(r *bufio.Reader) (status int, err error) {
-	line, err := r.ReadSlice('\n')
-	if err != nil {
-		return 0, err
-	}
-	if len(line) < len("HTTP/1.1 200") {
-		return 0, fmt.Errorf("not an HTTP answer: %q", line)
-	}
-	if status, err = strconv.Atoi(string(line[9:12])); err != nil {
-		return 0, fmt.Errorf("not an HTTP answer: %q", line)
-	}
-	length, chunked := -1, false
+// request appends the n-th request to buffer.
+func (o operation) request(buffer []byte, n int64) []byte {
+	id := strconv.FormatInt(o.id(n), 10)
+	body := strings.ReplaceAll(o.body, "{id}", id)
+	return fmt.Appendf(buffer, "%s %s HTTP/1.1\r\nHost: plantstore\r\nAuthorization: Bearer "+token+
+		"\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
+		o.method, strings.ReplaceAll(o.path, "{id}", id), len(body), body)
+}
+
+// readResponse reads a response of a Go server and returns its status. It does
+// less than net/http, to leave the machine to the server.
+func readResponse(r *bufio.Reader) (status int, err error) {
+	var length int
+	var chunked bool
 	for {
 		line, err := r.ReadSlice('\n')
 		if err != nil {
 			return 0, err
 		}
-		if len(bytes.TrimRight(line, "\r\n")) == 0 {
+		line = bytes.TrimRight(line, "\r\n")
+		if len(line) == 0 {
 			break
 		}
-		name, value, _ := bytes.Cut(line, []byte(":"))
-		switch {
-		case bytes.EqualFold(name, []byte("Content-Length")):
-			if length, err = strconv.Atoi(string(bytes.TrimSpace(value))); err != nil {
-				return 0, err
-			}
-		case bytes.EqualFold(name, []byte("Transfer-Encoding")):
+		if value, ok := bytes.CutPrefix(line, []byte("HTTP/1.1 ")); ok {
+			status, err = strconv.Atoi(string(value[:min(3, len(value))]))
+		} else if value, ok := bytes.CutPrefix(line, []byte("Content-Length: ")); ok {
+			length, err = strconv.Atoi(string(value))
+		} else if bytes.Equal(line, []byte("Transfer-Encoding: chunked")) {
 			chunked = true
 		}
-	}
-	if chunked {
-		if _, err := io.Copy(io.Discard, httputil.NewChunkedReader(r)); err != nil {
+		if err != nil {
 			return 0, err
 		}
-		_, err = r.ReadSlice('\n') // the end of the trailers, of which there are none
+	}
+	if !chunked {
+		_, err = r.Discard(length)
 		return status, err
 	}
-	if length < 0 {
-		return 0, errors.New("an answer of unknown length")
+	if _, err := io.Copy(io.Discard, httputil.NewChunkedReader(r)); err != nil {
+		return 0, err
 	}
-	_, err = io.CopyN(io.Discard, r, int64(length))
+	_, err = r.ReadSlice('\n') // the empty line after the last chunk
 	return status, err
 }
-
-// newPlant returns the requests that create one plant each, whose ids are
-// unique.
-func newPlant(id func(n int64) int64) func([]byte, int64) []byte {
-	return func(buffer []byte, n int64) []byte {
-		body := make([]byte, 0, 128)
-		body = append(body, `{"id":`...)
-		body = strconv.AppendInt(body, id(n), 10)
-		body = append(body, `,"name":"Monstera deliciosa","tag":"houseplant"}`...)
-		buffer = append(buffer, "POST /plants HTTP/1.1\r\nHost: plantstore\r\nContent-Type: application/json\r\n"+
-			"Authorization: Bearer "+token+"\r\nContent-Length: "...)
-		buffer = strconv.AppendInt(buffer, int64(len(body)), 10)
-		buffer = append(buffer, "\r\n\r\n"...)
-		return append(buffer, body...)
-	}
-}
-
-// get returns requests that read what path names.
-func get(path func(n int64) string) func([]byte, int64) []byte {
-	return func(buffer []byte, n int64) []byte {
-		return append(buffer, "GET "+path(n)+" HTTP/1.1\r\nHost: plantstore\r\nAuthorization: Bearer "+token+"\r\n\r\n"...)
-	}
-}
-
-// sequential ids ascend, as those do that a client counts.
-func sequential(n int64) int64 { return firstID + n }
-
-// random ids are spread over all of int64, and unique: the finalizer of
-// MurmurHash3 is a bijection.
-func random(n int64) int64 {
-	h := uint64(firstID + n)
-	h = (h ^ h>>33) * 0xff51afd7ed558ccd
-	h = (h ^ h>>33) * 0xc4ceb9fe1a85ec53
-	return int64(h ^ h>>33)
-}
-
-// firstID is above the ids of the rows that a table is filled with.
-const firstID = 1 << 40

@@ -1,6 +1,6 @@
-// Command bench measures the service beside its baselines, on databases of its
-// own, and prints the medians of alternating rounds with their ratios, in
-// Markdown: go run ./bench > bench/RESULTS.md.
+// Command bench compares the service with its baselines on databases of its own
+// and prints the medians of alternating turns, and their ratios, in Markdown:
+// go run ./bench > bench/RESULTS.md. The file table.go defines what it measures.
 package main
 
 import (
@@ -28,73 +28,63 @@ func main() {
 	}
 }
 
+// bench is one run of the benchmark.
+type bench struct {
+	folder           string // for programs, logs and input files; on the RAM disk
+	ramDisk, disk    string
+	duration         time.Duration
+	rounds           int
+	only, contenders string  // separated by commas; "": all
+	claims           [][]any // rows of a table
+}
+
 func run(ctx context.Context) (err error) {
 	b := &bench{}
-	flag.DurationVar(&b.duration, "duration", 3*time.Second, "how long one contender's turn is")
-	flag.IntVar(&b.rounds, "rounds", 3, "how many turns each contender has")
-	flag.StringVar(&b.ramDisk, "ram-disk", "/dev/shm", "a folder in memory, for the comparisons")
+	flag.DurationVar(&b.duration, "duration", 3*time.Second, "the length of a turn")
+	flag.IntVar(&b.rounds, "rounds", 3, "the number of turns of each contender")
+	flag.StringVar(&b.ramDisk, "ram-disk", "/dev/shm", "a folder on a RAM disk")
 	flag.StringVar(&b.disk, "disk", os.TempDir(), "a folder on a real disk")
-	flag.Func("only", "the sections to run, separated by commas; empty: all", list(&b.only))
-	flag.Func("contenders", "those who take part, separated by commas; empty: all", list(&b.contenders))
+	flag.StringVar(&b.only, "only", "", "run only these sections, separated by commas: postgres, disk, sqlite, growth, reads, bulk, memory")
+	flag.StringVar(&b.contenders, "contenders", "", "run only these contenders, separated by commas")
 	flag.Parse()
 
 	if b.folder, err = os.MkdirTemp(b.ramDisk, "plantstore-bench-*"); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(b.folder)) }()
-	if b.programs, err = build(ctx, b.folder); err != nil {
+	if err := os.Chmod(b.folder, 0o755); err != nil { //nolint:gosec // PostgreSQL runs as another user and reads files from it
+		return err
+	}
+	if err := b.build(ctx); err != nil {
 		return err
 	}
 
 	var tables bytes.Buffer
-	for _, s := range sections {
-		if len(b.only) > 0 && !slices.Contains(b.only, s.name) {
+	for _, c := range comparisons {
+		if !selected(b.only, c.section) {
 			continue
 		}
-		fmt.Fprintf(os.Stderr, "== %s\n", s.name)
-		fmt.Fprintf(&tables, "\n## %s\n\n", s.title)
-		if err := s.run(ctx, b, &tables); err != nil {
-			return fmt.Errorf("%s: %w", s.name, err)
+		fmt.Fprintln(os.Stderr, "==", c.title)
+		fmt.Fprintf(&tables, "\n## %s\n\n", c.title)
+		measure := compare
+		if c.section == bulkSection {
+			measure = bulk
 		}
+		results, err := measure(ctx, b, c, &tables)
+		if err != nil {
+			return fmt.Errorf("%s: %w", c.title, err)
+		}
+		b.claims = append(b.claims, results.check(c)...)
+	}
+	if tables.Len() == 0 {
+		return fmt.Errorf("no section is called %q", b.only)
 	}
 	writeHeading(os.Stdout, b)
 	_, err = io.Copy(os.Stdout, &tables)
 	return err
 }
 
-// bench is one run of the benchmark.
-type bench struct {
-	programs
-	folder   string // for what is built and written, on the RAM disk
-	ramDisk  string
-	disk     string
-	duration time.Duration
-	rounds   int
-	claims   []claim
-
-	only, contenders []string // empty: all
-}
-
-// list returns what reads a flag's values, separated by commas, into target.
-func list(target *[]string) func(string) error {
-	return func(text string) error {
-		*target = strings.Split(text, ",")
-		return nil
-	}
-}
-
-// section is one table of the results.
-type section struct {
-	name, title string
-	run         func(ctx context.Context, b *bench, w io.Writer) error
-}
-
-var sections = []section{
-	{"postgres", "PostgreSQL on a RAM disk", onRAMDisk},
-	{"disk", "PostgreSQL on a real disk", onDisk},
-	{"sqlite", "SQLite, synchronous=FULL", onSQLite},
-	{"growth", "Growth: rows that are there before", growth},
-	{"reads", "Reads, of a million rows", reads},
-	{"bulk", "Import and export of a million rows", bulk},
-	{"memory", "Memory over a minute at 256 connections", memory},
+// selected reports whether name is in the list of a flag, or the list is empty.
+func selected(list, name string) bool {
+	return list == "" || slices.Contains(strings.Split(list, ","), name)
 }

@@ -1,43 +1,20 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
+	"regexp"
 	"runtime"
-	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
 
-// claim is something that the results are to show: a figure of this run, and the
-// one that it was meant to reach.
-type claim struct {
-	what   string
-	figure float64
-	limit  float64
-	atMost bool // limit is the most, not the least
-}
-
-// median returns the middle one of values, ordered by key.
-func median[T any, K cmp.Ordered](values []T, key func(T) K) T {
-	sorted := slices.SortedFunc(slices.Values(values), func(a, b T) int { return cmp.Compare(key(a), key(b)) })
-	return sorted[len(sorted)/2]
-}
-
-// row writes one row of a Markdown table.
+// row writes a row of a Markdown table.
 func row(w io.Writer, cells ...any) {
 	for _, cell := range cells {
-		switch v := cell.(type) {
-		case float64:
-			fmt.Fprintf(w, "| %.2f ", v)
-		case time.Duration:
-			fmt.Fprintf(w, "| %.2f ms ", float64(v)/float64(time.Millisecond))
-		default:
-			fmt.Fprintf(w, "| %v ", v)
-		}
+		fmt.Fprintf(w, "| %v ", cell)
 	}
 	fmt.Fprintln(w, "|")
 }
@@ -47,58 +24,56 @@ func heading(w io.Writer, columns ...string) {
 	fmt.Fprintf(w, "| %s |\n|%s\n", strings.Join(columns, " | "), strings.Repeat(" --- |", len(columns)))
 }
 
-// writeHeading writes what was measured, where and when, and what it shows.
+// format returns a figure with its unit, or "" if it was not measured.
+func format(o outcome, figure int) string {
+	if o[figure] == 0 {
+		return ""
+	}
+	return fmt.Sprintf(units[figure].format, o[figure])
+}
+
+// writeHeading describes the run and lists its claims.
 func writeHeading(w io.Writer, b *bench) {
+	processors, _ := os.ReadFile("/proc/cpuinfo")
+	kernel, _ := os.ReadFile("/proc/version")
 	fmt.Fprintf(w, `# Results
 
-Written by %s on %s. Do not edit: run it again.
+Written by %s on %s. Do not edit; run it again.
 
-The machine: %s, %d processors, %s, Linux %s. Everything runs on it at once: the
-client, the contender and the database. Such figures say little in themselves and
-shift with the machine; what counts are the ratios of contenders that took turns in
-the same run. Each contender had %d turns of %v after a second to warm up, in
-alternation; the figures are medians of the turns, and the ratios medians of the ratios within each round. Access logs are on in all of
-them, written to a file in memory. Every 200 is durable in the sense of its
-database: fsync on, synchronous_commit on, SQLite in WAL with synchronous=FULL.
+Machine: %s, %d processors, %s, Linux %s. The client, the contender and the
+database share it, so absolute figures depend on it; compare the ratios. The
+contenders took turns, %d of %v each after a warm-up of %v. Figures are medians of
+the turns; ratios are medians of the ratios within each round. All contenders write
+an access log to a file in memory. A 200 means that the row is durable: fsync and
+synchronous_commit are on, and SQLite uses WAL with synchronous=FULL.
 
-The contenders, in [baseline](baseline): **gin+gorm** as their documentation starts;
-**gin+gorm, tuned** without the default transaction and with prepared statements;
-**net/http+pgx** without a framework, one prepared statement a row; **no storage**,
-the service's own stack with a store that keeps nothing. **pgbench** runs the
-same INSERT, prepared, one row a transaction, without HTTP: what the database can do.
-`, "`make bench`", time.Now().UTC().Format(time.DateOnly), processorName(), runtime.NumCPU(), runtime.Version(), kernel(), b.rounds, b.duration)
+Contenders, in [baseline](baseline): **gin+gorm** follows the first pages of their
+documentation; **tuned gin+gorm** has no default transaction and uses prepared
+statements; **net/http+pgx** has no framework and runs one prepared statement per
+row; **no storage** is the service's own stack without a database. **pgbench** runs
+the same INSERT, prepared, one row per transaction, without HTTP.
+`, "`make bench`", time.Now().UTC().Format(time.DateOnly), find(processors, `model name\s*: (.*)`),
+		runtime.NumCPU(), runtime.Version(), find(kernel, `^Linux version (\S+)`), b.rounds, b.duration, warmup)
 	if len(b.claims) == 0 {
 		return
 	}
-	fmt.Fprint(w, "\n## What it shows\n\n")
-	heading(w, "ratio", "measured", "meant to be", "")
+	fmt.Fprint(w, "\n## Claims\n\n")
+	heading(w, "where", "figure of "+service, "measured", "limit", "")
 	for _, c := range b.claims {
-		sign, met := "≥", c.figure >= c.limit
-		if c.atMost {
-			sign, met = "≤", c.figure <= c.limit
-		}
-		verdict := "reached"
-		if !met {
-			verdict = "**missed**"
-		}
-		row(w, c.what, c.figure, fmt.Sprintf("%s %g", sign, c.limit), verdict)
+		row(w, c...)
 	}
 }
 
-func processorName() string {
-	text, _ := os.ReadFile("/proc/cpuinfo")
-	for line := range strings.Lines(string(text)) {
-		if name, value, _ := strings.Cut(line, ":"); strings.TrimSpace(name) == "model name" {
-			return strings.TrimSpace(value)
-		}
+// find returns what the parentheses in pattern match in text, or "".
+func find(text []byte, pattern string) string {
+	if match := regexp.MustCompile(pattern).FindSubmatch(text); match != nil {
+		return string(match[1])
 	}
-	return runtime.GOARCH
+	return ""
 }
 
-func kernel() string {
-	release, err := exec.Command("uname", "-r").Output()
-	if err != nil {
-		return "of unknown version"
-	}
-	return strings.TrimSpace(string(release))
+// number is find for a number.
+func number(text []byte, pattern string) float64 {
+	n, _ := strconv.ParseFloat(find(text, pattern), 64)
+	return n
 }

@@ -14,7 +14,7 @@ import (
 	"gorm.io/gorm"
 )
 
-// plant is a row, and the body of a request: most teams have one type for both.
+// plant is both the row and the request, as in most services.
 type plant struct {
 	ID        int64     `json:"id" binding:"required" gorm:"primaryKey;autoIncrement:false"`
 	Name      string    `json:"name" binding:"required,max=255"`
@@ -25,25 +25,18 @@ type plant struct {
 
 func (plant) TableName() string { return "plants" }
 
-// ginGorm is Gin and GORM as their documentation starts with them.
-func ginGorm(databaseURL, token string) (http.Handler, error) {
-	db, err := openGorm(databaseURL, &gorm.Config{TranslateError: true})
-	if err != nil {
-		return nil, err
-	}
-	gin.SetMode(gin.ReleaseMode)
-	e := gin.Default()
-	plants(e.Group("/plants", bearer(token)), db)
-	return e, nil
+func (p *plant) response() gin.H {
+	return gin.H{"id": p.ID, "name": p.Name, "tag": p.Tag, "created_at": p.CreatedAt, "updated_at": p.UpdatedAt}
 }
 
-// ginGormTuned is the same with what GORM's page on performance says, and zap
-// for the access log.
-func ginGormTuned(databaseURL, token string) (http.Handler, error) {
-	db, err := openGorm(databaseURL, &gorm.Config{TranslateError: true, SkipDefaultTransaction: true, PrepareStmt: true})
-	if err != nil {
-		return nil, err
-	}
+// ginGorm follows the first pages of Gin's and GORM's documentation.
+func ginGorm(databaseURL, token string) (http.Handler, error) {
+	gin.SetMode(gin.ReleaseMode)
+	return routes(gin.Default(), databaseURL, token, &gorm.Config{TranslateError: true})
+}
+
+// tunedGinGorm follows GORM's page on performance, too, and logs with zap.
+func tunedGinGorm(databaseURL, token string) (http.Handler, error) {
 	log, err := zap.NewProduction()
 	if err != nil {
 		return nil, err
@@ -51,18 +44,23 @@ func ginGormTuned(databaseURL, token string) (http.Handler, error) {
 	gin.SetMode(gin.ReleaseMode)
 	e := gin.New()
 	e.Use(gin.Recovery(), accessLog(log))
-	plants(e.Group("/plants", bearer(token)), db)
-	return e, nil
+	return routes(e, databaseURL, token, &gorm.Config{TranslateError: true, SkipDefaultTransaction: true, PrepareStmt: true})
 }
 
-func plants(r gin.IRoutes, db *gorm.DB) {
+func routes(e *gin.Engine, databaseURL, token string, config *gorm.Config) (http.Handler, error) {
+	db, err := openGorm(databaseURL, config)
+	if err != nil {
+		return nil, err
+	}
+	r := e.Group("/plants", bearer(token))
 	r.POST("", create(db))
 	r.GET("", list(db))
 	r.GET("/:id", get(db))
+	return e, nil
 }
 
-// openGorm opens PostgreSQL with a pool of the size that served the baselines
-// best, or SQLite with the settings of the service.
+// openGorm opens PostgreSQL with poolSize connections, or SQLite with the settings
+// of the service.
 func openGorm(databaseURL string, config *gorm.Config) (*gorm.DB, error) {
 	connections, dialector := poolSize, postgres.Open(databaseURL)
 	if path, ok := strings.CutPrefix(databaseURL, "sqlite:"); ok {
@@ -86,40 +84,30 @@ func create(db *gorm.DB) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		var p plant
 		if err := c.ShouldBindJSON(&p); err != nil {
-			c.JSON(http.StatusBadRequest, gin.H{"error": 400, "message": err.Error()})
+			respondError(c, http.StatusBadRequest, err.Error())
 			return
 		}
-		err := db.WithContext(c.Request.Context()).Create(&p).Error
-		switch {
-		case errors.Is(err, gorm.ErrDuplicatedKey):
-			c.JSON(http.StatusConflict, gin.H{"error": 409, "message": "the id is taken"})
-		case err != nil:
-			_ = c.Error(err)
-			c.JSON(http.StatusInternalServerError, gin.H{"error": 500, "message": "internal error"})
-		default:
-			c.Header("Location", "/plants/"+strconv.FormatInt(p.ID, 10))
-			c.JSON(http.StatusOK, gin.H{"name": p.Name, "tag": p.Tag})
+		if err := db.WithContext(c.Request.Context()).Create(&p).Error; err != nil {
+			fail(c, err)
+			return
 		}
+		c.Header("Location", "/plants/"+strconv.FormatInt(p.ID, 10))
+		c.JSON(http.StatusOK, gin.H{"name": p.Name, "tag": p.Tag})
 	}
 }
 
 func get(db *gorm.DB) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		var p plant
-		err := db.WithContext(c.Request.Context()).First(&p, "id = ?", c.Param("id")).Error
-		switch {
-		case errors.Is(err, gorm.ErrRecordNotFound):
-			c.JSON(http.StatusNotFound, gin.H{"error": 404, "message": "no such plant"})
-		case err != nil:
-			_ = c.Error(err)
-			c.JSON(http.StatusInternalServerError, gin.H{"error": 500, "message": "internal error"})
-		default:
-			c.JSON(http.StatusOK, shown(&p))
+		if err := db.WithContext(c.Request.Context()).First(&p, "id = ?", c.Param("id")).Error; err != nil {
+			fail(c, err)
+			return
 		}
+		c.JSON(http.StatusOK, p.response())
 	}
 }
 
-// list counts its pages by offset, as most do.
+// list pages by offset, as in most services.
 func list(db *gorm.DB) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		var query struct {
@@ -127,31 +115,42 @@ func list(db *gorm.DB) gin.HandlerFunc {
 			Offset int `form:"offset"`
 		}
 		if err := c.ShouldBindQuery(&query); err != nil {
-			c.JSON(http.StatusBadRequest, gin.H{"error": 400, "message": err.Error()})
+			respondError(c, http.StatusBadRequest, err.Error())
 			return
 		}
 		var found []plant
 		if err := db.WithContext(c.Request.Context()).Order("id").Limit(query.Limit).Offset(query.Offset).Find(&found).Error; err != nil {
-			_ = c.Error(err)
-			c.JSON(http.StatusInternalServerError, gin.H{"error": 500, "message": "internal error"})
+			fail(c, err)
 			return
 		}
 		page := make([]gin.H, len(found))
 		for i := range found {
-			page[i] = shown(&found[i])
+			page[i] = found[i].response()
 		}
 		c.JSON(http.StatusOK, page)
 	}
 }
 
-func shown(p *plant) gin.H {
-	return gin.H{"id": p.ID, "name": p.Name, "tag": p.Tag, "created_at": p.CreatedAt, "updated_at": p.UpdatedAt}
+func fail(c *gin.Context, err error) {
+	switch {
+	case errors.Is(err, gorm.ErrDuplicatedKey):
+		respondError(c, http.StatusConflict, "the id is taken")
+	case errors.Is(err, gorm.ErrRecordNotFound):
+		respondError(c, http.StatusNotFound, "no such plant")
+	default:
+		_ = c.Error(err)
+		respondError(c, http.StatusInternalServerError, "internal error")
+	}
+}
+
+func respondError(c *gin.Context, status int, message string) {
+	c.AbortWithStatusJSON(status, gin.H{"error": status, "message": message})
 }
 
 func bearer(token string) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		if c.GetHeader("Authorization") != "Bearer "+token {
-			c.AbortWithStatusJSON(http.StatusUnauthorized, gin.H{"error": 401, "message": "invalid token"})
+			respondError(c, http.StatusUnauthorized, "invalid token")
 		}
 	}
 }

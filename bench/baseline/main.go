@@ -1,36 +1,33 @@
-// Command baseline is what the service is measured against: the same operation
-// as a team would write it by hand. Each of them answers POST /plants with a
-// bearer token, logs one line for each request, and means by 200 that the row is
-// on disk.
+// Command baseline runs one of the programs that the service is compared with, as
+// a team would write them by hand. Each requires a bearer token, logs a line per
+// request, and responds with 200 only after the row is durable, except for the
+// one without storage.
 package main
 
 import (
-	"fmt"
 	"log"
 	"net/http"
 	"os"
 	"time"
 )
 
-// baselines returns the handler of each, by its name.
 var baselines = map[string]func(databaseURL, token string) (http.Handler, error){
-	"gin+gorm":        ginGorm,
-	"gin+gorm, tuned": ginGormTuned,
-	"net/http+pgx":    netHTTP,
-	"no storage":      noStorage,
+	"gin+gorm":       ginGorm,
+	"tuned gin+gorm": tunedGinGorm,
+	"net/http+pgx":   netHTTP,
+	"no storage":     noStorage,
 }
 
 func main() {
-	name := os.Args[1]
-	newHandler, ok := baselines[name]
+	newHandler, ok := baselines[os.Args[1]]
 	if !ok {
-		log.Fatalf("there is no baseline %q", name)
+		log.Fatalf("unknown baseline %q", os.Args[1])
 	}
 	handler, err := newHandler(os.Getenv("DATABASE_URL"), os.Getenv("TOKEN"))
 	if err != nil {
-		log.Fatal(fmt.Errorf("%s: %w", name, err))
+		log.Fatal(err)
 	}
-	// Time-outs as the service has them: they cost each request something.
+	// The timeouts of the service, because they take time in each request.
 	server := &http.Server{
 		Addr:              "127.0.0.1:" + os.Getenv("PORT"),
 		Handler:           handler,

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	_ "github.com/jackc/pgx/v5/stdlib" // the driver pgx of database/sql
+	sqlitedriver "github.com/libtnb/sqlite"
+
+	"plantstore/database/dbtest"
+)
+
+// engine is a kind of database.
+type engine struct {
+	name   string
+	driver string
+	empty  []string // statements that delete all rows and return their space
+	fill   []string // statements that insert the rows 1 to {rows} into the empty table
+}
+
+var (
+	postgres = &engine{
+		name: "PostgreSQL", driver: "pgx",
+		empty: []string{"TRUNCATE plants"},
+		fill: []string{
+			`INSERT INTO plants SELECT n, 'Plant ' || n, 'houseplant', now(), now() FROM generate_series(1, {rows}) n`,
+			"VACUUM ANALYZE plants",
+		},
+	}
+	sqlite = &engine{
+		name: "SQLite", driver: sqlitedriver.DriverName,
+		empty: []string{"DELETE FROM plants", "VACUUM"},
+		fill: []string{
+			`WITH RECURSIVE numbers(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < {rows})
+INSERT INTO plants SELECT n, 'Plant ' || n, 'houseplant', '2026-01-01 00:00:00+00:00', '2026-01-01 00:00:00+00:00' FROM numbers`,
+		},
+	}
+)
+
+type database struct {
+	*engine
+	onDisk bool
+}
+
+// store is an open database with the table plants.
+type store struct {
+	*engine
+	url    string
+	folder string
+	server *dbtest.Server // nil: SQLite
+	db     *sql.DB
+	rows   int // in the table; unknown: -1
+}
+
+// open starts PostgreSQL or creates a SQLite database, and migrates it.
+//
+// PostgreSQL has its default settings, except for more connections and for enough
+// WAL for a whole comparison: no contender pays for a checkpoint of another.
+func (b *bench) open(ctx context.Context, d database) (_ *store, err error) {
+	folder := b.ramDisk
+	if d.onDisk {
+		folder = b.disk
+	}
+	s := &store{engine: d.engine, rows: -1}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.close())
+		}
+	}()
+	source := ""
+	if d.engine == postgres {
+		s.server, err = dbtest.StartServerIn(folder, "max_connections=300", "max_wal_size=16GB", "checkpoint_timeout=1h", "shared_buffers=1GB")
+		if err != nil {
+			return nil, err
+		}
+		s.url, source = s.server.URL, s.server.URL
+	} else {
+		if s.folder, err = os.MkdirTemp(folder, "plantstore-bench-sqlite-*"); err != nil {
+			return nil, err
+		}
+		s.url, source = "sqlite:"+s.folder+"/plants.db", "file:"+s.folder+"/plants.db?_pragma=busy_timeout(5000)"
+	}
+	cmd := exec.CommandContext(ctx, filepath.Join(b.folder, "plantstore"), "migrate", "up")
+	cmd.Dir = b.folder // has no configs/config.yaml
+	cmd.Env = []string{"DATABASE_URL=" + s.url}
+	if output, err := cmd.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("plantstore migrate up: %w\n%s", err, output)
+	}
+	if s.db, err = sql.Open(d.driver, source); err != nil {
+		return nil, err
+	}
+	s.db.SetMaxIdleConns(0) // closing the last connection checkpoints and removes SQLite's WAL
+	return s, nil
+}
+
+func (s *store) close() (err error) {
+	if s.db != nil {
+		err = s.db.Close()
+	}
+	if s.server != nil {
+		err = errors.Join(err, s.server.Close())
+	}
+	if s.folder != "" {
+		err = errors.Join(err, os.RemoveAll(s.folder))
+	}
+	return err
+}
+
+// prepare fills the table with n rows, unless it has exactly these.
+func (s *store) prepare(ctx context.Context, n int) error {
+	if s.rows == n {
+		return nil
+	}
+	statements := s.empty
+	if n > 0 {
+		statements = append(slices.Clone(s.empty), s.fill...)
+	}
+	for _, statement := range statements {
+		if _, err := s.db.ExecContext(ctx, strings.ReplaceAll(statement, "{rows}", strconv.Itoa(n))); err != nil {
+			return err
+		}
+	}
+	s.rows = n
+	return nil
+}

@@ -1,0 +1,180 @@
+package main
+
+import (
+	"fmt"
+	"time"
+)
+
+// The contenders. All but service and pgbench are names that bench/baseline knows.
+const (
+	service = "plantstore"
+	plain   = "gin+gorm"
+	tuned   = "tuned gin+gorm"
+	direct  = "net/http+pgx"
+	noStore = "no storage"
+	pgbench = "pgbench"
+)
+
+// operation is a request that contenders are measured with. In path and body,
+// {id} stands for the id of a plant.
+type operation struct {
+	name         string
+	method, path string
+	baselinePath string // if the baselines use another path
+	body         string
+	id           func(n int64) int64 // the id in the n-th request
+	rows         int                 // the number of rows in the table before a turn; their ids are 1 to rows
+	status       int                 // of a success
+	by           []string            // the contenders that implement it; nil: all
+	pgbench      string              // the same as a script for pgbench; "": pgbench does not run it
+}
+
+// To add an operation, add a row here, list it in a comparison, and add a handler
+// to each baseline that implements it.
+var (
+	create = operation{
+		name: "POST /plants", method: "POST", path: "/plants", status: 200,
+		body: `{"id":{id},"name":"Monstera deliciosa","tag":"houseplant"}`, id: sequential,
+		pgbench: `\set n :n + 1
+\set id :client_id * 1000000000 + :n
+INSERT INTO plants (id, name, tag, created_at, updated_at) VALUES (:id, 'Monstera deliciosa', 'houseplant', now(), now());
+`,
+	}
+	createRandom = operation{
+		name: "POST /plants, random ids", method: "POST", path: "/plants", status: 200,
+		body: create.body, id: random,
+	}
+	get = operation{
+		name: "GET /plants/{id}", method: "GET", path: "/plants/{id}", status: 200,
+		id: existing, rows: million, by: []string{service, plain, tuned},
+	}
+	firstPage = operation{
+		name: "GET /plants, first page of 100", method: "GET", path: "/plants?limit=100", status: 200,
+		id: existing, rows: million, by: []string{service, plain, tuned},
+	}
+	lastPage = operation{
+		name: "GET /plants, 10,000th page of 100", method: "GET", status: 200,
+		path: "/plants?limit=100&after=999900", baselinePath: "/plants?limit=100&offset=999900",
+		id: existing, rows: million, by: []string{service, plain, tuned},
+	}
+)
+
+const million = 1_000_000
+
+// at returns the operation on a table of rows.
+func (o operation) at(rows int) operation {
+	o.name, o.rows = fmt.Sprintf("%s, at %d million rows", o.name, rows/million), rows
+	return o
+}
+
+// sequential returns ascending ids that are not in the table.
+func sequential(n int64) int64 { return 1<<40 + n }
+
+// random returns unique ids that are spread over all of int64: the finalizer of
+// MurmurHash3 is a bijection.
+func random(n int64) int64 {
+	h := uint64(sequential(n))
+	h = (h ^ h>>33) * 0xff51afd7ed558ccd
+	h = (h ^ h>>33) * 0xc4ceb9fe1a85ec53
+	return int64(h ^ h>>33)
+}
+
+// existing returns each id of a table of a million rows once, in no order: 7919
+// and a million are coprime.
+func existing(n int64) int64 { return n*7919%million + 1 }
+
+var (
+	postgresRAM  = database{postgres, false}
+	postgresDisk = database{postgres, true}
+	sqliteRAM    = database{sqlite, false}
+	sqliteDisk   = database{sqlite, true}
+)
+
+// comparison is a table of the results: contenders × operations × connections on
+// a database.
+type comparison struct {
+	section     string // its name in the flag -only
+	title       string
+	database    database
+	operations  []operation
+	contenders  []string
+	connections []int
+	duration    time.Duration // of the only turn; 0: as the flags say
+	claims      []claim
+}
+
+var comparisons = []comparison{
+	{
+		section: "postgres", title: "PostgreSQL on a RAM disk", database: postgresRAM,
+		operations:  []operation{create},
+		contenders:  []string{service, plain, tuned, direct, noStore, pgbench},
+		connections: []int{1, 64, 256},
+		claims: []claim{
+			{rate, cell{create.name, service, 256}, cell{create.name, plain, 256}, "≥", 3.5},
+			{rate, cell{create.name, service, 256}, cell{create.name, direct, 256}, "≥", 1.9},
+			{rate, cell{create.name, service, 256}, cell{create.name, noStore, 256}, "≥", 0.8},
+			{rate, cell{create.name, service, 64}, cell{create.name, direct, 64}, "≥", 1.5},
+			{rate, cell{create.name, service, 64}, cell{create.name, pgbench, 64}, "≥", 0.9},
+			{p99, cell{create.name, service, 64}, cell{create.name, direct, 64}, "≤", 1},
+			{p99, cell{create.name, service, 256}, cell{create.name, direct, 256}, "≤", 1},
+			{p50, cell{create.name, service, 1}, cell{create.name, tuned, 1}, "≤", 1.3},
+		},
+	},
+	{
+		section: "disk", title: "PostgreSQL on a real disk", database: postgresDisk,
+		operations:  []operation{create},
+		contenders:  []string{service, tuned, direct, pgbench},
+		connections: []int{64},
+		claims:      []claim{{rate, cell{create.name, service, 64}, cell{create.name, pgbench, 64}, "≥", 1}},
+	},
+	{
+		section: "sqlite", title: "SQLite on a RAM disk", database: sqliteRAM,
+		operations:  []operation{create},
+		contenders:  []string{service, plain, tuned},
+		connections: []int{1, 64},
+	},
+	{
+		section: "sqlite", title: "SQLite on a real disk", database: sqliteDisk,
+		operations:  []operation{create},
+		contenders:  []string{service, plain, tuned},
+		connections: []int{1, 64},
+		claims:      []claim{{rate, cell{create.name, service, 64}, cell{create.name, plain, 64}, "≥", 5}},
+	},
+	{
+		section: "growth", title: "Growth of the table", database: postgresRAM,
+		operations: []operation{
+			create, createRandom, create.at(million), createRandom.at(million), create.at(5 * million), createRandom.at(5 * million),
+		},
+		contenders:  []string{service},
+		connections: []int{64},
+		claims: []claim{
+			{rate, cell{create.at(million).name, service, 64}, cell{create.name, service, 64}, "≥", 0.8},
+			{rate, cell{createRandom.at(million).name, service, 64}, cell{createRandom.name, service, 64}, "≥", 0.8},
+			{rate, cell{create.at(5 * million).name, service, 64}, cell{create.name, service, 64}, "≥", 0.8},
+			{rate, cell{createRandom.at(5 * million).name, service, 64}, cell{createRandom.name, service, 64}, "≥", 0.8},
+		},
+	},
+	{
+		section: "reads", title: "Reads from a million rows (the service pages by key, the baselines by offset)", database: postgresRAM,
+		operations:  []operation{get, firstPage, lastPage},
+		contenders:  []string{service, plain, tuned},
+		connections: []int{64},
+		claims:      []claim{{rate, cell{firstPage.name, service, 64}, cell{lastPage.name, service, 64}, "≤", 1.5}},
+	},
+	{
+		section: bulkSection, title: "Import and export of a million rows",
+		claims: []claim{
+			{rows, importCSV.on(postgresRAM), copyCSV, "≥", 0.5},
+			{rows, importNDJSON.on(postgresRAM), copyCSV, "≥", 0.5},
+			{growth, export.on(postgresRAM), cell{}, "≤", 32}, // after the imports
+		},
+	},
+	{
+		section: "memory", title: "Memory over a minute", database: postgresRAM,
+		operations:  []operation{create},
+		contenders:  []string{service},
+		connections: []int{256},
+		duration:    time.Minute,
+		claims:      []claim{{peak, cell{create.name, service, 256}, cell{}, "≤", 60}},
+	},
+}
