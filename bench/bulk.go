@@ -14,29 +14,31 @@ import (
 
 const bulkSection = "bulk"
 
-// transfer imports or exports a million rows.
+// transfer moves a million rows.
 type transfer struct {
-	name, method, path string
-	file, contentType  string // of the request body; "": no body
-	empty              bool   // the table is emptied first
+	name, by    string
+	file        string // to import; "": export
+	contentType string
+	empty       bool // the table is emptied first
 }
 
 const fileCSV, fileNDJSON = "rows.csv", "rows.ndjson"
 
 var (
-	importCSV    = transfer{"import CSV", "POST", "/plants/import", fileCSV, "text/csv", true}
-	importNDJSON = transfer{"import NDJSON", "POST", "/plants/import", fileNDJSON, "application/x-ndjson", true}
-	importAgain  = transfer{"import NDJSON, all rows exist", "POST", "/plants/import", fileNDJSON, "application/x-ndjson", false}
-	export       = transfer{"export", "GET", "/plants/export", "", "", false}
+	copyCSV      = transfer{`\\copy CSV`, "psql", fileCSV, "", true}
+	importCSV    = transfer{"import CSV", service, fileCSV, "text/csv", true}
+	importNDJSON = transfer{"import NDJSON", service, fileNDJSON, "application/x-ndjson", true}
+	importAgain  = transfer{"import NDJSON, all rows exist", service, fileNDJSON, "application/x-ndjson", false}
+	export       = transfer{"export", service, "", "", false}
 
-	copyCSV = cell{operation: `psql \\copy, CSV`, contender: "psql"}
+	transfers = []transfer{importCSV, importNDJSON, importAgain, export, copyCSV}
 )
 
 func (t transfer) on(d database) cell {
-	return cell{operation: d.name + ", " + t.name, contender: service}
+	return cell{operation: d.name + ", " + t.name, contender: t.by}
 }
 
-// bulk measures imports and exports, and psql's \copy on the same PostgreSQL.
+// bulk measures the transfers.
 func bulk(ctx context.Context, b *bench, c comparison, w io.Writer) (_ results, err error) {
 	if err := b.writeRows(); err != nil {
 		return nil, err
@@ -47,34 +49,30 @@ func bulk(ctx context.Context, b *bench, c comparison, w io.Writer) (_ results, 
 		if stores[i], err = b.open(ctx, d); err != nil {
 			return nil, err
 		}
-		defer func() { err = errors.Join(err, stores[i].close()) }()
 	}
 	r := results{}
 	for range b.rounds {
 		for i, d := range databases {
-			if err := b.transfers(ctx, d, stores[i], r); err != nil {
+			if err := b.transferAll(ctx, d, stores[i], r); err != nil {
 				return nil, err
 			}
 		}
-		if err := b.copy(ctx, stores[0], r); err != nil {
-			return nil, err
-		}
 	}
 	heading(w, "", "seconds", "rows/s", `of \\copy`)
-	order := []cell{copyCSV}
 	for _, d := range databases {
-		order = append(order, importCSV.on(d), importNDJSON.on(d), importAgain.on(d), export.on(d))
-	}
-	for _, of := range order {
-		m := r.median(of)
-		row(w, of.operation, fmt.Sprintf("%.2f", million/m[rows]), format(m, rows), fmt.Sprintf("%.2f ×", r.ratio(rows, of, copyCSV)))
+		for _, t := range transfers {
+			if m := r.median(t.on(d)); m[rows] > 0 {
+				row(w, t.on(d).operation, fmt.Sprintf("%.2f", million/m[rows]), format(m, rows),
+					fmt.Sprintf("%.2f ×", r.ratio(rows, t.on(d), copyCSV.on(postgresRAM))))
+			}
+		}
 	}
 	return r, nil
 }
 
-// transfers runs all transfers on one server, and adds their outcomes to r. Growth
-// of memory is since the start of the server.
-func (b *bench) transfers(ctx context.Context, d database, st *store, r results) (err error) {
+// transferAll adds the outcomes of all transfers to r. Growth of memory is since
+// the start of the server.
+func (b *bench) transferAll(ctx context.Context, d database, st *store, r results) (err error) {
 	s, err := b.start(ctx, service, st.url)
 	if err != nil {
 		return err
@@ -84,21 +82,26 @@ func (b *bench) transfers(ctx context.Context, d database, st *store, r results)
 	if err != nil {
 		return err
 	}
-	for _, t := range []transfer{importCSV, importNDJSON, importAgain, export} {
+	for _, t := range transfers {
+		if t == copyCSV && st.server == nil {
+			continue
+		}
 		if t.empty {
 			if err := st.prepare(ctx, 0); err != nil {
 				return err
 			}
 		}
-		st.rows = -1
+		st.used("POST")
 		begin := time.Now()
-		if err := t.run(ctx, s.address, b.folder); err != nil {
-			return fmt.Errorf("%s: %w", t.name, err)
+		if t == copyCSV {
+			err = st.copy(filepath.Join(b.folder, t.file))
+		} else {
+			err = t.send(ctx, s.address, b.folder)
 		}
 		took := time.Since(begin)
-		after, err := s.usage()
-		if err != nil {
-			return err
+		after, failure := s.usage()
+		if err := errors.Join(err, failure); err != nil {
+			return fmt.Errorf("%s: %w", t.name, err)
 		}
 		fmt.Fprintf(os.Stderr, "%s, %s: %v\n", d.name, t.name, took)
 		r[t.on(d)] = append(r[t.on(d)], outcome{rows: million / took.Seconds(), growth: (after.peak - before.memory) / (1 << 20)})
@@ -106,25 +109,23 @@ func (b *bench) transfers(ctx context.Context, d database, st *store, r results)
 	return nil
 }
 
-// run sends the request and reads the response. The file is in folder.
-func (t transfer) run(ctx context.Context, address, folder string) error {
-	var body io.Reader = http.NoBody
+// send sends the request and reads the response. The file is in folder.
+func (t transfer) send(ctx context.Context, address, folder string) error {
+	method, path, body := http.MethodGet, "/plants/export", io.Reader(http.NoBody)
 	if t.file != "" {
 		file, err := os.Open(filepath.Join(folder, t.file))
 		if err != nil {
 			return err
 		}
 		defer file.Close()
-		body = file
+		method, path, body = http.MethodPost, "/plants/import", file
 	}
-	request, err := http.NewRequestWithContext(ctx, t.method, "http://"+address+t.path, body)
+	request, err := http.NewRequestWithContext(ctx, method, "http://"+address+path, body)
 	if err != nil {
 		return err
 	}
 	request.Header.Set("Authorization", "Bearer "+token)
-	if t.file != "" {
-		request.Header.Set("Content-Type", t.contentType)
-	}
+	request.Header.Set("Content-Type", t.contentType)
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
 		return err
@@ -137,19 +138,13 @@ func (t transfer) run(ctx context.Context, address, folder string) error {
 	return err
 }
 
-// copy adds the outcome of psql's \copy to r.
-func (b *bench) copy(ctx context.Context, s *store, r results) error {
-	if err := s.prepare(ctx, 0); err != nil {
-		return err
-	}
-	s.rows = -1
-	begin := time.Now()
+// copy imports a CSV file with psql.
+func (s *store) copy(file string) error {
 	cmd := s.server.Command("psql", "-q", "-c", "ALTER TABLE plants ALTER created_at SET DEFAULT now(), ALTER updated_at SET DEFAULT now()",
-		"-c", `\copy plants(id, name, tag) FROM '`+filepath.Join(b.folder, fileCSV)+`' CSV HEADER`, s.url)
+		"-c", `\copy plants(id, name, tag) FROM '`+file+`' CSV HEADER`, s.url)
 	if output, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("psql: %w\n%s", err, output)
+		return fmt.Errorf("%w\n%s", err, output)
 	}
-	r[copyCSV] = append(r[copyCSV], outcome{rows: million / time.Since(begin).Seconds()})
 	return nil
 }
 

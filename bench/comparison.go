@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -40,7 +39,7 @@ var units = [figures]struct{ name, format string }{
 	cpu:    {"CPU per request", "%.0f µs"},
 	idle:   {"idle memory", "%.0f MB"},
 	peak:   {"peak memory in MB", "%.0f MB"},
-	growth: {"growth of memory in MiB", "%.1f MiB"},
+	growth: {"growth of memory since the start in MiB", "%.1f MiB"},
 	rows:   {"rows/s", "%.0f"},
 }
 
@@ -92,8 +91,8 @@ type claim struct {
 	limit  float64
 }
 
-// check returns a row for each claim of c whose cells were measured.
-func (r results) check(c comparison) (table [][]any) {
+// check writes a row for each claim of c whose cells were measured.
+func (r results) check(c comparison, w io.Writer) {
 	for _, claim := range c.claims {
 		of, to := claim.of, claim.to
 		measured := r.ratio(claim.figure, of, to)
@@ -118,19 +117,17 @@ func (r results) check(c comparison) (table [][]any) {
 		if claim.sign == "≥" && measured >= claim.limit || claim.sign == "≤" && measured <= claim.limit {
 			verdict = "reached"
 		}
-		table = append(table, []any{c.title, text, fmt.Sprintf("%.2f", measured), fmt.Sprintf("%s %g", claim.sign, claim.limit), verdict})
+		row(w, c.title, text, fmt.Sprintf("%.2f", measured), fmt.Sprintf("%s %g", claim.sign, claim.limit), verdict)
 	}
-	return table
 }
 
 // compare gives the contenders alternating turns and writes a table of their
 // medians.
-func compare(ctx context.Context, b *bench, c comparison, w io.Writer) (_ results, err error) {
+func compare(ctx context.Context, b *bench, c comparison, w io.Writer) (results, error) {
 	store, err := b.open(ctx, c.database)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, store.close()) }()
 	rounds, duration := b.rounds, b.duration
 	if c.duration > 0 {
 		rounds, duration = 1, c.duration
@@ -148,7 +145,7 @@ func compare(ctx context.Context, b *bench, c comparison, w io.Writer) (_ result
 					if err != nil {
 						return nil, fmt.Errorf("%s, %s: %w", name, op.name, err)
 					}
-					of := cell{op.name, name, connections}
+					of := op.by(name, connections)
 					fmt.Fprintf(os.Stderr, "round %d, %v: %.0f/s, p99 %.2f ms\n", round+1, of, o[rate], o[p99])
 					if round == 0 {
 						order = append(order, of)
@@ -176,6 +173,6 @@ func compare(ctx context.Context, b *bench, c comparison, w io.Writer) (_ result
 // runs reports whether the contender takes part in an operation on s.
 func (b *bench) runs(contender string, op operation, s *store) bool {
 	return selected(b.contenders, contender) &&
-		(op.by == nil || slices.Contains(op.by, contender)) &&
+		(op.contenders == nil || slices.Contains(op.contenders, contender)) &&
 		(contender != pgbench || op.pgbench != "" && s.server != nil)
 }

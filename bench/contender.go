@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
 )
@@ -31,9 +30,7 @@ func (b *bench) turn(ctx context.Context, name string, s *store, l load) (o outc
 	if err := s.prepare(ctx, l.rows); err != nil {
 		return o, err
 	}
-	if l.method != "GET" {
-		s.rows = -1
-	}
+	s.used(l.method)
 	if name == pgbench {
 		return b.pgbench(ctx, s, l)
 	}
@@ -96,20 +93,13 @@ func (b *bench) start(ctx context.Context, name, databaseURL string) (*server, e
 	if s.log, err = os.Create(filepath.Join(b.folder, "contender.log")); err != nil {
 		return nil, err
 	}
+	s.cmd = exec.CommandContext(ctx, filepath.Join(b.folder, "baseline"), name)
 	if name == service {
 		s.cmd = exec.CommandContext(ctx, filepath.Join(b.folder, "plantstore"))
-		for _, entry := range os.Environ() { // settings for experiments
-			if strings.HasPrefix(entry, "PLANTSTORE_") || strings.HasPrefix(entry, "GO") {
-				s.cmd.Env = append(s.cmd.Env, entry)
-			}
-		}
-		s.cmd.Env = append(s.cmd.Env, "PLANTSTORE_ENV=production", "PLANTSTORE_AUTH_TOKENS="+token)
-	} else {
-		s.cmd = exec.CommandContext(ctx, filepath.Join(b.folder, "baseline"), name)
-		s.cmd.Env = []string{"TOKEN=" + token}
 	}
 	_, port, _ := net.SplitHostPort(s.address)
-	s.cmd.Env = append(s.cmd.Env, "DATABASE_URL="+databaseURL, "PORT="+port)
+	s.cmd.Env = append(os.Environ(), "DATABASE_URL="+databaseURL, "PORT="+port,
+		"TOKEN="+token, "PLANTSTORE_AUTH_TOKENS="+token, "PLANTSTORE_ENV=production")
 	s.cmd.Stdout, s.cmd.Stderr = s.log, s.log
 	s.cmd.Dir = b.folder
 	if err := s.cmd.Start(); err != nil {

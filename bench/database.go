@@ -24,6 +24,7 @@ type engine struct {
 	driver string
 	empty  []string // statements that delete all rows and return their space
 	fill   []string // statements that insert the rows 1 to {rows} into the empty table
+	trim   []string // statements that delete all other rows
 }
 
 var (
@@ -34,6 +35,7 @@ var (
 			`INSERT INTO plants SELECT n, 'Plant ' || n, 'houseplant', now(), now() FROM generate_series(1, {rows}) n`,
 			"VACUUM ANALYZE plants",
 		},
+		trim: []string{"DELETE FROM plants WHERE id NOT BETWEEN 1 AND {rows}", "VACUUM plants"},
 	}
 	sqlite = &engine{
 		name: "SQLite", driver: sqlitedriver.DriverName,
@@ -42,6 +44,7 @@ var (
 			`WITH RECURSIVE numbers(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < {rows})
 INSERT INTO plants SELECT n, 'Plant ' || n, 'houseplant', '2026-01-01 00:00:00+00:00', '2026-01-01 00:00:00+00:00' FROM numbers`,
 		},
+		trim: []string{"DELETE FROM plants WHERE id NOT BETWEEN 1 AND {rows}"},
 	}
 )
 
@@ -57,24 +60,21 @@ type store struct {
 	folder string
 	server *dbtest.Server // nil: SQLite
 	db     *sql.DB
-	rows   int // in the table; unknown: -1
+	rows   int  // in the table, with the ids 1 to rows; unknown: -1
+	added  bool // there may be rows with other ids
 }
 
 // open starts PostgreSQL or creates a SQLite database, and migrates it.
 //
 // PostgreSQL has its default settings, except for more connections and for enough
 // WAL for a whole comparison: no contender pays for a checkpoint of another.
-func (b *bench) open(ctx context.Context, d database) (_ *store, err error) {
+func (b *bench) open(ctx context.Context, d database) (s *store, err error) {
 	folder := b.ramDisk
 	if d.onDisk {
 		folder = b.disk
 	}
-	s := &store{engine: d.engine, rows: -1}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, s.close())
-		}
-	}()
+	s = &store{engine: d.engine, rows: -1}
+	b.stores = append(b.stores, s)
 	source := ""
 	if d.engine == postgres {
 		s.server, err = dbtest.StartServerIn(folder, "max_connections=300", "max_wal_size=16GB", "checkpoint_timeout=1h", "shared_buffers=1GB")
@@ -101,33 +101,48 @@ func (b *bench) open(ctx context.Context, d database) (_ *store, err error) {
 	return s, nil
 }
 
-func (s *store) close() (err error) {
-	if s.db != nil {
-		err = s.db.Close()
+// closeStores closes all databases and removes them.
+func (b *bench) closeStores() (err error) {
+	for _, s := range b.stores {
+		if s.db != nil {
+			err = errors.Join(err, s.db.Close())
+		}
+		if s.server != nil {
+			err = errors.Join(err, s.server.Close())
+		}
+		err = errors.Join(err, os.RemoveAll(s.folder)) // of SQLite
 	}
-	if s.server != nil {
-		err = errors.Join(err, s.server.Close())
-	}
-	if s.folder != "" {
-		err = errors.Join(err, os.RemoveAll(s.folder))
-	}
+	b.stores = nil
 	return err
 }
 
 // prepare fills the table with n rows, unless it has exactly these.
 func (s *store) prepare(ctx context.Context, n int) error {
-	if s.rows == n {
+	statements := slices.Concat(s.empty, s.fill)
+	switch {
+	case s.rows == n && !s.added:
 		return nil
-	}
-	statements := s.empty
-	if n > 0 {
-		statements = append(slices.Clone(s.empty), s.fill...)
+	case n == 0:
+		statements = s.empty
+	case s.rows == n:
+		statements = s.trim
 	}
 	for _, statement := range statements {
 		if _, err := s.db.ExecContext(ctx, strings.ReplaceAll(statement, "{rows}", strconv.Itoa(n))); err != nil {
 			return err
 		}
 	}
-	s.rows = n
+	s.rows, s.added = n, false
 	return nil
+}
+
+// used records that a contender has sent requests with method.
+func (s *store) used(method string) {
+	switch method {
+	case "GET":
+	case "POST":
+		s.added = true
+	default:
+		s.rows = -1
+	}
 }

@@ -36,26 +36,16 @@ type load struct {
 func (l load) run(ctx context.Context, address string) (o outcome, err error) {
 	ctx, cancel := context.WithTimeout(ctx, warmup+l.duration)
 	defer cancel()
-	var (
-		next      atomic.Int64
-		clients   sync.WaitGroup
-		mu        sync.Mutex
-		latencies []float64
-	)
+	var next atomic.Int64
+	var clients sync.WaitGroup
+	measured, errs := make([][]float64, l.connections), make([]error, l.connections)
 	begin := time.Now().Add(warmup)
-	for range l.connections {
-		clients.Go(func() {
-			measured, failure := l.client(ctx, address, begin, &next)
-			mu.Lock()
-			defer mu.Unlock()
-			latencies = append(latencies, measured...)
-			if err == nil {
-				err = failure
-			}
-		})
+	for i := range l.connections {
+		clients.Go(func() { measured[i], errs[i] = l.client(ctx, address, begin, &next) })
 	}
 	clients.Wait()
-	if err != nil || len(latencies) == 0 {
+	latencies := slices.Concat(measured...)
+	if err := cmp.Or(errs...); err != nil || len(latencies) == 0 {
 		return o, cmp.Or(err, errors.New("no response within a turn"))
 	}
 	slices.Sort(latencies)

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"slices"
@@ -34,8 +33,8 @@ type bench struct {
 	ramDisk, disk    string
 	duration         time.Duration
 	rounds           int
-	only, contenders string  // separated by commas; "": all
-	claims           [][]any // rows of a table
+	stores           []*store // of the comparison
+	only, contenders string   // separated by commas; "": all
 }
 
 func run(ctx context.Context) (err error) {
@@ -59,7 +58,7 @@ func run(ctx context.Context) (err error) {
 		return err
 	}
 
-	var tables bytes.Buffer
+	var claims, tables bytes.Buffer
 	for _, c := range comparisons {
 		if !selected(b.only, c.section) {
 			continue
@@ -71,16 +70,20 @@ func run(ctx context.Context) (err error) {
 			measure = bulk
 		}
 		results, err := measure(ctx, b, c, &tables)
-		if err != nil {
+		if err := errors.Join(err, b.closeStores()); err != nil {
 			return fmt.Errorf("%s: %w", c.title, err)
 		}
-		b.claims = append(b.claims, results.check(c)...)
+		results.check(c, &claims)
 	}
 	if tables.Len() == 0 {
 		return fmt.Errorf("no section is called %q", b.only)
 	}
 	writeHeading(os.Stdout, b)
-	_, err = io.Copy(os.Stdout, &tables)
+	if claims.Len() > 0 {
+		fmt.Print("\n## Claims\n\n")
+		heading(os.Stdout, "where", "figure of "+service, "measured", "limit", "")
+	}
+	_, err = fmt.Print(claims.String(), tables.String())
 	return err
 }
 

@@ -32,7 +32,7 @@ func format(o outcome, figure int) string {
 	return fmt.Sprintf(units[figure].format, o[figure])
 }
 
-// writeHeading describes the run and lists its claims.
+// writeHeading describes the run.
 func writeHeading(w io.Writer, b *bench) {
 	processors, _ := os.ReadFile("/proc/cpuinfo")
 	kernel, _ := os.ReadFile("/proc/version")
@@ -54,14 +54,6 @@ row; **no storage** is the service's own stack without a database. **pgbench** r
 the same INSERT, prepared, one row per transaction, without HTTP.
 `, "`make bench`", time.Now().UTC().Format(time.DateOnly), find(processors, `model name\s*: (.*)`),
 		runtime.NumCPU(), runtime.Version(), find(kernel, `^Linux version (\S+)`), b.rounds, b.duration, warmup)
-	if len(b.claims) == 0 {
-		return
-	}
-	fmt.Fprint(w, "\n## Claims\n\n")
-	heading(w, "where", "figure of "+service, "measured", "limit", "")
-	for _, c := range b.claims {
-		row(w, c...)
-	}
 }
 
 // find returns what the parentheses in pattern match in text, or "".

@@ -25,7 +25,7 @@ type operation struct {
 	id           func(n int64) int64 // the id in the n-th request
 	rows         int                 // the number of rows in the table before a turn; their ids are 1 to rows
 	status       int                 // of a success
-	by           []string            // the contenders that implement it; nil: all
+	contenders   []string            // that implement it; nil: all
 	pgbench      string              // the same as a script for pgbench; "": pgbench does not run it
 }
 
@@ -46,16 +46,16 @@ INSERT INTO plants (id, name, tag, created_at, updated_at) VALUES (:id, 'Monster
 	}
 	get = operation{
 		name: "GET /plants/{id}", method: "GET", path: "/plants/{id}", status: 200,
-		id: existing, rows: million, by: []string{service, plain, tuned},
+		id: existing, rows: million, contenders: []string{service, plain, tuned},
 	}
 	firstPage = operation{
 		name: "GET /plants, first page of 100", method: "GET", path: "/plants?limit=100", status: 200,
-		id: existing, rows: million, by: []string{service, plain, tuned},
+		id: existing, rows: million, contenders: []string{service, plain, tuned},
 	}
 	lastPage = operation{
 		name: "GET /plants, 10,000th page of 100", method: "GET", status: 200,
 		path: "/plants?limit=100&after=999900", baselinePath: "/plants?limit=100&offset=999900",
-		id: existing, rows: million, by: []string{service, plain, tuned},
+		id: existing, rows: million, contenders: []string{service, plain, tuned},
 	}
 )
 
@@ -65,6 +65,11 @@ const million = 1_000_000
 func (o operation) at(rows int) operation {
 	o.name, o.rows = fmt.Sprintf("%s, at %d million rows", o.name, rows/million), rows
 	return o
+}
+
+// by returns the cell of the operation in a comparison.
+func (o operation) by(contender string, connections int) cell {
+	return cell{o.name, contender, connections}
 }
 
 // sequential returns ascending ids that are not in the table.
@@ -106,75 +111,61 @@ type comparison struct {
 var comparisons = []comparison{
 	{
 		section: "postgres", title: "PostgreSQL on a RAM disk", database: postgresRAM,
-		operations:  []operation{create},
-		contenders:  []string{service, plain, tuned, direct, noStore, pgbench},
-		connections: []int{1, 64, 256},
+		operations: []operation{create}, contenders: []string{service, plain, tuned, direct, noStore, pgbench}, connections: []int{1, 64, 256},
 		claims: []claim{
-			{rate, cell{create.name, service, 256}, cell{create.name, plain, 256}, "≥", 3.5},
-			{rate, cell{create.name, service, 256}, cell{create.name, direct, 256}, "≥", 1.9},
-			{rate, cell{create.name, service, 256}, cell{create.name, noStore, 256}, "≥", 0.8},
-			{rate, cell{create.name, service, 64}, cell{create.name, direct, 64}, "≥", 1.5},
-			{rate, cell{create.name, service, 64}, cell{create.name, pgbench, 64}, "≥", 0.9},
-			{p99, cell{create.name, service, 64}, cell{create.name, direct, 64}, "≤", 1},
-			{p99, cell{create.name, service, 256}, cell{create.name, direct, 256}, "≤", 1},
-			{p50, cell{create.name, service, 1}, cell{create.name, tuned, 1}, "≤", 1.3},
+			{rate, create.by(service, 256), create.by(plain, 256), "≥", 3.5},
+			{rate, create.by(service, 256), create.by(direct, 256), "≥", 1.9},
+			{rate, create.by(service, 256), create.by(noStore, 256), "≥", 0.8},
+			{rate, create.by(service, 64), create.by(direct, 64), "≥", 1.5},
+			{rate, create.by(service, 64), create.by(pgbench, 64), "≥", 0.9},
+			{p99, create.by(service, 64), create.by(direct, 64), "≤", 1},
+			{p99, create.by(service, 256), create.by(direct, 256), "≤", 1},
+			{p50, create.by(service, 1), create.by(tuned, 1), "≤", 1.3},
 		},
 	},
 	{
 		section: "disk", title: "PostgreSQL on a real disk", database: postgresDisk,
-		operations:  []operation{create},
-		contenders:  []string{service, tuned, direct, pgbench},
-		connections: []int{64},
-		claims:      []claim{{rate, cell{create.name, service, 64}, cell{create.name, pgbench, 64}, "≥", 1}},
+		operations: []operation{create}, contenders: []string{service, tuned, direct, pgbench}, connections: []int{64},
+		claims: []claim{{rate, create.by(service, 64), create.by(pgbench, 64), "≥", 1}},
 	},
 	{
 		section: "sqlite", title: "SQLite on a RAM disk", database: sqliteRAM,
-		operations:  []operation{create},
-		contenders:  []string{service, plain, tuned},
-		connections: []int{1, 64},
+		operations: []operation{create}, contenders: []string{service, plain, tuned}, connections: []int{1, 64},
 	},
 	{
 		section: "sqlite", title: "SQLite on a real disk", database: sqliteDisk,
-		operations:  []operation{create},
-		contenders:  []string{service, plain, tuned},
-		connections: []int{1, 64},
-		claims:      []claim{{rate, cell{create.name, service, 64}, cell{create.name, plain, 64}, "≥", 5}},
+		operations: []operation{create}, contenders: []string{service, plain, tuned}, connections: []int{1, 64},
+		claims: []claim{{rate, create.by(service, 64), create.by(plain, 64), "≥", 5}},
 	},
 	{
 		section: "growth", title: "Growth of the table", database: postgresRAM,
 		operations: []operation{
 			create, createRandom, create.at(million), createRandom.at(million), create.at(5 * million), createRandom.at(5 * million),
 		},
-		contenders:  []string{service},
-		connections: []int{64},
+		contenders: []string{service}, connections: []int{64},
 		claims: []claim{
-			{rate, cell{create.at(million).name, service, 64}, cell{create.name, service, 64}, "≥", 0.8},
-			{rate, cell{createRandom.at(million).name, service, 64}, cell{createRandom.name, service, 64}, "≥", 0.8},
-			{rate, cell{create.at(5 * million).name, service, 64}, cell{create.name, service, 64}, "≥", 0.8},
-			{rate, cell{createRandom.at(5 * million).name, service, 64}, cell{createRandom.name, service, 64}, "≥", 0.8},
+			{rate, create.at(million).by(service, 64), create.by(service, 64), "≥", 0.8},
+			{rate, createRandom.at(million).by(service, 64), createRandom.by(service, 64), "≥", 0.8},
+			{rate, create.at(5*million).by(service, 64), create.by(service, 64), "≥", 0.8},
+			{rate, createRandom.at(5*million).by(service, 64), createRandom.by(service, 64), "≥", 0.8},
 		},
 	},
 	{
 		section: "reads", title: "Reads from a million rows (the service pages by key, the baselines by offset)", database: postgresRAM,
-		operations:  []operation{get, firstPage, lastPage},
-		contenders:  []string{service, plain, tuned},
-		connections: []int{64},
-		claims:      []claim{{rate, cell{firstPage.name, service, 64}, cell{lastPage.name, service, 64}, "≤", 1.5}},
+		operations: []operation{get, firstPage, lastPage}, contenders: []string{service, plain, tuned}, connections: []int{64},
+		claims: []claim{{rate, firstPage.by(service, 64), lastPage.by(service, 64), "≤", 1.5}},
 	},
 	{
 		section: bulkSection, title: "Import and export of a million rows",
 		claims: []claim{
-			{rows, importCSV.on(postgresRAM), copyCSV, "≥", 0.5},
-			{rows, importNDJSON.on(postgresRAM), copyCSV, "≥", 0.5},
+			{rows, importCSV.on(postgresRAM), copyCSV.on(postgresRAM), "≥", 0.5},
+			{rows, importNDJSON.on(postgresRAM), copyCSV.on(postgresRAM), "≥", 0.5},
 			{growth, export.on(postgresRAM), cell{}, "≤", 32}, // after the imports
 		},
 	},
 	{
 		section: "memory", title: "Memory over a minute", database: postgresRAM,
-		operations:  []operation{create},
-		contenders:  []string{service},
-		connections: []int{256},
-		duration:    time.Minute,
-		claims:      []claim{{peak, cell{create.name, service, 256}, cell{}, "≤", 60}},
+		operations: []operation{create}, contenders: []string{service}, connections: []int{256}, duration: time.Minute,
+		claims: []claim{{peak, create.by(service, 256), cell{}, "≤", 60}},
 	},
 }
