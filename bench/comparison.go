@@ -146,7 +146,8 @@ func compare(ctx context.Context, b *bench, c comparison, w io.Writer) (results,
 						return nil, fmt.Errorf("%s, %s: %w", name, op.name, err)
 					}
 					of := op.by(name, connections)
-					fmt.Fprintf(os.Stderr, "round %d, %v: %.0f/s, p99 %.2f ms\n", round+1, of, o[rate], o[p99])
+					fmt.Fprintf(os.Stderr, "round %d, %s, %s, %d connections: %.0f/s, p99 %.2f ms\n",
+						round+1, op.name, name, connections, o[rate], o[p99])
 					if round == 0 {
 						order = append(order, of)
 					}

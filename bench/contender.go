@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -54,7 +55,7 @@ func (b *bench) turn(ctx context.Context, name string, s *store, l load) (o outc
 	requests := o[rate] * (warmup + l.duration).Seconds()
 	o[cpu] = (after.cpuSeconds - before.cpuSeconds) * 1e6 / requests
 	o[idle], o[peak] = before.memory/1e6, after.peak/1e6
-	return o, err
+	return o, cmp.Or(err, ctx.Err())
 }
 
 func (b *bench) pgbench(ctx context.Context, s *store, l load) (o outcome, err error) {

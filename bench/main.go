@@ -81,7 +81,7 @@ func run(ctx context.Context) (err error) {
 	writeHeading(os.Stdout, b)
 	if claims.Len() > 0 {
 		fmt.Print("\n## Claims\n\n")
-		heading(os.Stdout, "where", "figure of "+service, "measured", "limit", "")
+		heading(os.Stdout, "comparison", "figure of "+service, "measured", "limit", "")
 	}
 	_, err = fmt.Print(claims.String(), tables.String())
 	return err
