@@ -39,7 +39,7 @@ func (t transfer) on(d database) cell {
 }
 
 // bulk measures the transfers.
-func bulk(ctx context.Context, b *bench, c comparison, w io.Writer) (_ results, err error) {
+func bulk(ctx context.Context, b *bench, _ comparison, w io.Writer) (_ results, err error) {
 	if err := b.writeRows(); err != nil {
 		return nil, err
 	}

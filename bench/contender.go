@@ -69,7 +69,7 @@ func (b *bench) pgbench(ctx context.Context, s *store, l load) (o outcome, err e
 	output, err := cmd.CombinedOutput()
 	o[rate], o[mean] = number(output, `tps = ([0-9.]+)`), number(output, `latency average = ([0-9.]+) ms`)
 	if err != nil || o[rate] == 0 {
-		return o, fmt.Errorf("pgbench: %w\n%s", err, output)
+		return o, fmt.Errorf("%w\n%s", cmp.Or(err, errors.New("no rate in the output")), output)
 	}
 	return o, ctx.Err()
 }
