@@ -39,21 +39,20 @@ func (t transfer) on(d database) cell {
 }
 
 // bulk measures the transfers.
-func bulk(ctx context.Context, b *bench, _ comparison, w io.Writer) (_ results, err error) {
+func bulk(ctx context.Context, b *bench, _ comparison, w io.Writer) (results, error) {
 	if err := b.writeRows(); err != nil {
 		return nil, err
 	}
 	databases := []database{postgresRAM, sqliteRAM}
-	stores := make([]*store, len(databases))
-	for i, d := range databases {
-		if stores[i], err = b.open(ctx, d); err != nil {
+	for _, d := range databases {
+		if _, err := b.open(ctx, d); err != nil {
 			return nil, err
 		}
 	}
 	r := results{}
 	for range b.rounds {
 		for i, d := range databases {
-			if err := b.transferAll(ctx, d, stores[i], r); err != nil {
+			if err := b.transferAll(ctx, d, b.stores[i], r); err != nil {
 				return nil, err
 			}
 		}

@@ -53,9 +53,9 @@ func routes(e *gin.Engine, databaseURL, token string, config *gorm.Config) (http
 		return nil, err
 	}
 	r := e.Group("/plants", bearer(token))
-	r.POST("", create(db))
-	r.GET("", list(db))
-	r.GET("/:id", get(db))
+	r.POST("", handle(db, create))
+	r.GET("", handle(db, list))
+	r.GET("/:id", handle(db, get))
 	return e, nil
 }
 
@@ -80,77 +80,72 @@ func openGorm(databaseURL string, config *gorm.Config) (*gorm.DB, error) {
 	return db, nil
 }
 
-func create(db *gorm.DB) gin.HandlerFunc {
+var errBadRequest = errors.New("bad request")
+
+// handle wraps a handler that returns the body of a success.
+func handle(db *gorm.DB, handler func(*gin.Context, *gorm.DB) (any, error)) gin.HandlerFunc {
 	return func(c *gin.Context) {
-		var p plant
-		if err := c.ShouldBindJSON(&p); err != nil {
-			respondError(c, http.StatusBadRequest, err.Error())
-			return
+		body, err := handler(c, db.WithContext(c.Request.Context()))
+		switch {
+		case err == nil:
+			c.JSON(http.StatusOK, body)
+		case errors.Is(err, errBadRequest):
+			fail(c, http.StatusBadRequest, err.Error())
+		case errors.Is(err, gorm.ErrDuplicatedKey):
+			fail(c, http.StatusConflict, "the id is taken")
+		case errors.Is(err, gorm.ErrRecordNotFound):
+			fail(c, http.StatusNotFound, "no such plant")
+		default:
+			_ = c.Error(err)
+			fail(c, http.StatusInternalServerError, "internal error")
 		}
-		if err := db.WithContext(c.Request.Context()).Create(&p).Error; err != nil {
-			fail(c, err)
-			return
-		}
-		c.Header("Location", "/plants/"+strconv.FormatInt(p.ID, 10))
-		c.JSON(http.StatusOK, gin.H{"name": p.Name, "tag": p.Tag})
 	}
 }
 
-func get(db *gorm.DB) gin.HandlerFunc {
-	return func(c *gin.Context) {
-		var p plant
-		if err := db.WithContext(c.Request.Context()).First(&p, "id = ?", c.Param("id")).Error; err != nil {
-			fail(c, err)
-			return
-		}
-		c.JSON(http.StatusOK, p.response())
+func fail(c *gin.Context, status int, message string) {
+	c.AbortWithStatusJSON(status, gin.H{"error": status, "message": message})
+}
+
+func create(c *gin.Context, db *gorm.DB) (any, error) {
+	var p plant
+	if err := c.ShouldBindJSON(&p); err != nil {
+		return nil, errors.Join(errBadRequest, err)
 	}
+	if err := db.Create(&p).Error; err != nil {
+		return nil, err
+	}
+	c.Header("Location", "/plants/"+strconv.FormatInt(p.ID, 10))
+	return gin.H{"name": p.Name, "tag": p.Tag}, nil
+}
+
+func get(c *gin.Context, db *gorm.DB) (any, error) {
+	var p plant
+	err := db.First(&p, "id = ?", c.Param("id")).Error
+	return p.response(), err
 }
 
 // list pages by offset, as in most services.
-func list(db *gorm.DB) gin.HandlerFunc {
-	return func(c *gin.Context) {
-		var query struct {
-			Limit  int `form:"limit,default=50" binding:"min=1,max=1000"`
-			Offset int `form:"offset"`
-		}
-		if err := c.ShouldBindQuery(&query); err != nil {
-			respondError(c, http.StatusBadRequest, err.Error())
-			return
-		}
-		var found []plant
-		if err := db.WithContext(c.Request.Context()).Order("id").Limit(query.Limit).Offset(query.Offset).Find(&found).Error; err != nil {
-			fail(c, err)
-			return
-		}
-		page := make([]gin.H, len(found))
-		for i := range found {
-			page[i] = found[i].response()
-		}
-		c.JSON(http.StatusOK, page)
+func list(c *gin.Context, db *gorm.DB) (any, error) {
+	var query struct {
+		Limit  int `form:"limit,default=50" binding:"min=1,max=1000"`
+		Offset int `form:"offset"`
 	}
-}
-
-func fail(c *gin.Context, err error) {
-	switch {
-	case errors.Is(err, gorm.ErrDuplicatedKey):
-		respondError(c, http.StatusConflict, "the id is taken")
-	case errors.Is(err, gorm.ErrRecordNotFound):
-		respondError(c, http.StatusNotFound, "no such plant")
-	default:
-		_ = c.Error(err)
-		respondError(c, http.StatusInternalServerError, "internal error")
+	if err := c.ShouldBindQuery(&query); err != nil {
+		return nil, errors.Join(errBadRequest, err)
 	}
-}
-
-func respondError(c *gin.Context, status int, message string) {
-	c.AbortWithStatusJSON(status, gin.H{"error": status, "message": message})
+	var found []plant
+	err := db.Order("id").Limit(query.Limit).Offset(query.Offset).Find(&found).Error
+	page := make([]gin.H, len(found))
+	for i := range found {
+		page[i] = found[i].response()
+	}
+	return page, err
 }
 
 func bearer(token string) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		if c.GetHeader("Authorization") != "Bearer "+token {
-			respondError(c, http.StatusUnauthorized, "invalid token")
+			fail(c, http.StatusUnauthorized, "invalid token")
 		}
 	}
 }
