@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
+	"plantstore/auth"
 	"plantstore/controllers"
 	"plantstore/middleware"
 	"plantstore/models"
@@ -38,15 +39,16 @@ func noStorage(_, token string) (http.Handler, error) {
 		middleware.Recovery(log),
 		middleware.DiscardBody(),
 	)
-	e.POST("/plants",
-		middleware.Bearer(middleware.AnyOf(middleware.StaticTokens([]string{token})), 600),
+	var chain gin.HandlersChain
+	for _, h := range []middleware.Handler{
+		middleware.Bearer(auth.AnyOf(auth.StaticTokens([]string{token})), 600),
 		middleware.RequireScope(models.ScopeWrite),
-		middleware.BodyLimit(64<<10),
-		func(c *gin.Context) {
-			if err := dropPlant(c); err != nil {
-				middleware.Fail(c, err)
-			}
-		})
+		middleware.BodyLimit(64 << 10),
+		dropPlant,
+	} {
+		chain = append(chain, middleware.Handle(h))
+	}
+	e.POST("/plants", chain...)
 	return e, nil
 }
 
@@ -65,12 +67,16 @@ func dropPlant(c *gin.Context) error {
 	}
 	now := time.Now()
 	p := models.Plant{ID: *in.ID, Name: *in.Name, Tag: in.Tag, CreatedAt: now, UpdatedAt: now}
-	if err := p.Validate(); err != nil {
-		return err
+	for name, rule := range p.Rules() {
+		if text := map[string]*string{"name": in.Name, "tag": in.Tag}[name]; text != nil {
+			if err := rule.Check(name, *text); err != nil {
+				return err
+			}
+		}
 	}
 	c.Header("Location", "/plants/"+strconv.FormatInt(p.ID, 10))
 	c.Header("ETag", `"`+strconv.FormatInt(p.UpdatedAt.UnixMicro(), 36)+`"`)
-	out, err := json.Marshal(controllers.Plant{Name: p.Name, Tag: p.Tag})
+	out, err := json.Marshal(controllers.Plant{PlantContent: in.PlantContent})
 	if err != nil {
 		return err
 	}
