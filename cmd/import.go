@@ -59,9 +59,10 @@ func newImport(s *settings) *cobra.Command {
 
 func importPlants(cmd *cobra.Command, c *client, o importOptions) error {
 	name, size, total := "stdin", int64(-1), int64(-1)
-	progress := newProgress(cmd.ErrOrStderr(), "reading")
+	body := &rowReader{Reader: cmd.InOrStdin(), header: o.format.header}
+	progress := &body.progress
+	progress.w = cmd.ErrOrStderr()
 	defer progress.stop()
-	body := &rowReader{Reader: cmd.InOrStdin(), header: o.format.header, progress: progress}
 	if o.path != "-" {
 		file, err := os.Open(o.path)
 		if err != nil {
@@ -75,7 +76,8 @@ func importPlants(cmd *cobra.Command, c *client, o importOptions) error {
 		}
 		if info.Mode().IsRegular() { // a pipe has no size and cannot be read twice
 			size = info.Size()
-			if progress != nil {
+			if isTerminal(progress.w) {
+				progress.show("reading", -1)
 				if total, err = countRows(file, o.format); err != nil {
 					return err
 				}

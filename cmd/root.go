@@ -55,7 +55,7 @@ func Main(args []string) int {
 }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	root := newRoot(os.Environ())
+	root := newRoot()
 	parsed := false // errors before that are usage errors
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
 		err := cmd.ValidateRequiredFlags() // Cobra would do this later
@@ -79,8 +79,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return 1
 }
 
-func newRoot(environ []string) *cobra.Command {
-	s := &settings{environ: environ}
+func newRoot() *cobra.Command {
+	s := new(settings)
 	serve := newServe(s)
 	root := &cobra.Command{
 		Use:   "plantstore",

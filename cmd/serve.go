@@ -8,9 +8,11 @@ import (
 	"net"
 	"os"
 	"runtime/debug"
+	"strconv"
 
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
+	"golang.org/x/net/netutil"
 
 	"plantstore/config"
 	"plantstore/controllers"
@@ -101,10 +103,11 @@ func serve(ctx context.Context, cfg *config.Config, stdout, stderr io.Writer) (e
 	if err := checkTemporaryDirectory(); err != nil {
 		log.Warn("imports will fail: TMPDIR must name a writable directory", zap.Error(err))
 	}
-	listener, err := listen(cfg.Server)
+	listener, err := listen("server.port", net.JoinHostPort(cfg.Server.Host, strconv.Itoa(cfg.Server.Port)))
 	if err != nil {
 		return err
 	}
+	listener = netutil.LimitListener(listener, cfg.Server.MaxConnections)
 	stopDebug, err := serveDebug(cfg.Server.DebugAddress, log)
 	if err != nil {
 		return err
