@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -31,14 +32,13 @@ func SettingOf(key string) Setting {
 
 func settingsOf(section reflect.Value, prefix string) (all []Setting) {
 	for field, value := range section.Fields() {
-		key := prefix + field.Tag.Get("key")
+		key, rules := prefix+field.Tag.Get("key"), field.Tag.Get("validate")
 		switch {
 		case field.Anonymous:
 			all = append(all, settingsOf(value, prefix)...)
 		case field.Type.Kind() == reflect.Struct:
 			all = append(all, settingsOf(value, key+".")...)
 		default:
-			rules := field.Tag.Get("validate")
 			all = append(all, Setting{
 				Key:      key,
 				Variable: cmp.Or(field.Tag.Get("env"), "PLANTSTORE_"+strings.ToUpper(strings.ReplaceAll(key, ".", "_"))),
@@ -107,6 +107,8 @@ func (s Setting) allowed() string {
 	return kind + ", " + s.Bounds
 }
 
+var listSeparator = regexp.MustCompile(`\s*,\s*`)
+
 // parse is a decoding hook. It parses text, which is all that the environment has, and
 // rejects the conversions that mapstructure would make: 80.5 to an integer, and 5 to
 // five nanoseconds.
@@ -118,11 +120,7 @@ func parse(from, to reflect.Type, value any) (any, error) {
 	case to.Kind() == reflect.Bool && isText:
 		return strconv.ParseBool(text)
 	case to.Kind() == reflect.Slice && isText:
-		parts := strings.Split(text, ",")
-		for i := range parts {
-			parts[i] = strings.TrimSpace(parts[i])
-		}
-		return parts, nil
+		return listSeparator.Split(strings.TrimSpace(text), -1), nil
 	case to.Kind() == reflect.Int || to.Kind() == reflect.Int64:
 		if isText {
 			return strconv.ParseInt(text, 10, 64)
