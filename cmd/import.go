@@ -91,8 +91,7 @@ func importPlants(cmd *cobra.Command, c *client, o importOptions) error {
 	if err != nil {
 		return err
 	}
-	printReport(cmd, name, o, report)
-	return rejectedRows(o, report)
+	return printReport(cmd, name, o, report)
 }
 
 // countRows counts the rows in file and returns to its beginning.
@@ -139,37 +138,26 @@ func (c *client) importRows(ctx context.Context, o importOptions, body io.Reader
 }
 
 // printReport prints the summary on standard output, in the words of the report, and
-// the rejected rows on standard error, in the form of compiler errors.
-func printReport(cmd *cobra.Command, name string, o importOptions, report *controllers.ImportReport) {
+// the rejected rows on standard error, in the form of compiler errors. It returns an
+// error if rows were rejected.
+func printReport(cmd *cobra.Command, name string, o importOptions, report *controllers.ImportReport) error {
 	for _, row := range report.Errors {
-		_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "%s:%d: %d %s\n", name, row.Line, row.Code, row.Message)
+		cmd.PrintErrf("%s:%d: %d %s\n", name, row.Line, row.Code, row.Message)
 	}
 	if more := report.Refused - len(report.Errors); more > 0 {
-		_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "%s: and %d more, which the service does not list\n", name, more)
+		cmd.PrintErrf("%s: and %d more, which the service does not list\n", name, more)
 	}
-	outcome := "stored"
+	outcome, others := "stored", "the others are stored"
 	switch {
 	case o.dryRun:
-		outcome = "dry run, nothing stored"
+		outcome, others = "dry run, nothing stored", "nothing was stored in this dry run"
 	case !report.Stored:
-		outcome = "nothing stored"
+		outcome, others = "nothing stored", "nothing was stored; --partial stores the others"
 	}
 	_, _ = fmt.Fprintf(cmd.OutOrStdout(), "%d rows: %d created, %d unchanged, %d refused; %s\n",
 		report.Rows, report.Created, report.Unchanged, report.Refused, outcome)
-}
-
-// rejectedRows returns the error of an import with rejected rows.
-func rejectedRows(o importOptions, report *controllers.ImportReport) error {
-	var outcome string
-	switch {
-	case report.Refused == 0:
-		return nil
-	case report.Stored:
-		outcome = "the others are stored"
-	case o.dryRun:
-		outcome = "nothing was stored in this dry run"
-	default:
-		outcome = "nothing was stored; --partial stores the others"
+	if report.Refused > 0 {
+		return &exitError{3, fmt.Errorf("%d of %d rows rejected: %s", report.Refused, report.Rows, others)}
 	}
-	return &exitError{3, fmt.Errorf("%d of %d rows rejected: %s", report.Refused, report.Rows, outcome)}
+	return nil
 }
