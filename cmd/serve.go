@@ -80,9 +80,15 @@ func serve(ctx context.Context, cfg *config.Config, stdout, stderr io.Writer) (e
 			log.Warn("cannot store when some tokens were last used", zap.Error(err))
 		}
 	}()
-	verify, err := newVerifier(ctx, cfg.Auth.JWT, static, issued, log)
-	if err != nil {
-		return err
+	verifiers := []middleware.Verifier{middleware.StaticTokens(static), middleware.IssuedTokens(issued)}
+	if cfg.Auth.JWT.Issuer != "" {
+		jwt, err := newJWTVerifier(ctx, cfg.Auth.JWT, log)
+		if err != nil {
+			return err
+		}
+		verifiers = append(verifiers, jwt)
+	} else if len(static) == 0 && issued.Len() == 0 {
+		log.Warn("no tokens exist yet; create one with `plantstore token create`")
 	}
 
 	health := controllers.NewHealth(db.Ping)
@@ -92,7 +98,7 @@ func serve(ctx context.Context, cfg *config.Config, stdout, stderr io.Writer) (e
 		Tokens:       controllers.NewTokens(tokens),
 		Health:       health,
 		Docs:         cfg.Docs.Enabled,
-		Verify:       verify,
+		Verify:       middleware.AnyOf(verifiers...),
 		Limits:       routes.Limits(cfg.Limits),
 		MaxBodyBytes: cfg.Server.MaxBodyBytes,
 		Bulk:         routes.Bulk(cfg.Bulk),
@@ -134,16 +140,8 @@ func serve(ctx context.Context, cfg *config.Config, stdout, stderr io.Writer) (e
 	return shutDown(cfg.Server, server, health, log)
 }
 
-// newVerifier returns the verifier of all kinds of tokens.
-func newVerifier(ctx context.Context, cfg config.JWT, static []string, issued *models.TokenVerifier, log *zap.Logger) (middleware.Verifier, error) {
-	verifiers := []middleware.Verifier{middleware.StaticTokens(static), middleware.IssuedTokens(issued)}
-	if cfg.Issuer == "" {
-		if len(static) == 0 && issued.Len() == 0 {
-			log.Warn("no tokens exist yet; create one with `plantstore token create`")
-		}
-		return middleware.AnyOf(verifiers...), nil
-	}
-	jwt, err := middleware.JWT(ctx, middleware.JWTOptions{
+func newJWTVerifier(ctx context.Context, cfg config.JWT, log *zap.Logger) (middleware.Verifier, error) {
+	verify, err := middleware.JWT(ctx, middleware.JWTOptions{
 		Issuer:     cfg.Issuer,
 		Audience:   cfg.Audience,
 		Algorithms: cfg.Algorithms,
@@ -159,7 +157,7 @@ func newVerifier(ctx context.Context, cfg config.JWT, static []string, issued *m
 		}
 		return nil, usageError(fmt.Errorf("%s: %w", config.SettingOf(key), err))
 	}
-	return middleware.AnyOf(append(verifiers, jwt)...), nil
+	return verify, nil
 }
 
 // checkTemporaryDirectory checks that imports can create temporary files.

@@ -54,7 +54,7 @@ func listen(key, address string) (net.Listener, error) {
 	if err == nil {
 		return listener, nil
 	}
-	if _, ok := errors.AsType[*net.DNSError](err); ok && key == "server.port" {
+	if _, unknown := errors.AsType[*net.DNSError](err); key == "server.port" && (unknown || errors.Is(err, syscall.EADDRNOTAVAIL)) {
 		key = "server.host"
 	}
 	err = fmt.Errorf("%s: %w", config.SettingOf(key), err)
