@@ -12,8 +12,8 @@ RUN CGO_ENABLED=0 go build -trimpath \
     && mkdir -p /data /root-of-image/etc/ssl/certs \
     && cp /etc/ssl/certs/ca-certificates.crt /root-of-image/etc/ssl/certs/
 
-# Nothing but the binary, the certificates that PostgreSQL and JWKS over TLS need, and
-# the one folder that is written to: by SQLite, and by imports while they last.
+# The binary, the CA certificates for PostgreSQL and JWKS over TLS, and one writable
+# directory, for SQLite and the temporary files of imports.
 FROM scratch
 COPY --from=build /root-of-image /
 COPY --from=build --chown=65532:65532 /data /data

@@ -4,17 +4,17 @@ LDFLAGS := -s -w -X plantstore/cmd.version=$(VERSION) -X plantstore/cmd.commit=$
 LINT    := go tool -modfile=.ci/lint.mod golangci-lint
 VULN    := go tool -modfile=.ci/lint.mod govulncheck
 REDOCLY := @redocly/cli@1.34.5
-GENERATED := docs/openapi.json docs/configuration.md configs/config.yaml
 VENV    := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/plantstore/schemathesis
+GENERATED := docs/openapi.json docs/configuration.md configs/config.yaml
 
 .DEFAULT_GOAL := help
 
 .PHONY: help
-help: ## Show what each target does
+help: ## List all targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: run
-run: ## Run the service with nothing configured
+run: ## Run the service with its default configuration
 	go run .
 
 .PHONY: build
@@ -22,35 +22,35 @@ build: ## Build the static binary ./plantstore
 	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o plantstore .
 
 .PHONY: test
-test: ## Run every test, with PostgreSQL and Chromium, which are installed where they are missing
+test: ## Run all tests; installs PostgreSQL and Chromium if they are missing
 	@tests/prerequisites.sh postgresql chromium
 	@rm -rf coverage && mkdir coverage
 	go test -race -tags browser -timeout 20m -cover ./... -args -test.gocoverdir='$(CURDIR)/coverage'
 	@go tool covdata textfmt -i=coverage -o coverage/all.txt
 	@grep -v '^plantstore/bench/' coverage/all.txt > coverage/profile.txt
-	@go tool cover -func=coverage/profile.txt | awk '/^total:/ { print "coverage of all code, the program under test included: " $$3 }'
+	@go tool cover -func=coverage/profile.txt | awk '/^total:/ { print "coverage of all code, including the program under test: " $$3 }'
 
 .PHONY: fuzz
-fuzz: ## Fuzz the JSON binding for a minute
+fuzz: ## Fuzz the JSON decoder for a minute
 	go test -run='^$$' -fuzz=FuzzBindJSON -fuzztime=1m -fuzzminimizetime=100x ./controllers
 
 .PHONY: bench
-bench: ## Measure the service beside its baselines, for a quarter of an hour, and write bench/RESULTS.md
+bench: ## Compare the service with its baselines and write bench/RESULTS.md (15 minutes)
 	@tests/prerequisites.sh postgresql
 	go run ./bench > bench/RESULTS.md.new
 	mv bench/RESULTS.md.new bench/RESULTS.md
 
 .PHONY: lint
-lint: ## Check style and likely faults
+lint: ## Run the linters
 	$(LINT) run --build-tags browser,schemathesis ./...
 	$(LINT) fmt --diff
 
 .PHONY: vulncheck
-vulncheck: ## Look for known holes in what the program uses, where their database can be reached
+vulncheck: ## Check the dependencies for known vulnerabilities, if their database is reachable
 	@output=$$($(VULN) ./... 2>&1); status=$$?; echo "$$output"; \
 		case "$$status $$output" in \
 		0*) ;; \
-		*'fetching vulnerabilities'*) echo 'NOT CHECKED for known holes: their database cannot be reached from here' ;; \
+		*'fetching vulnerabilities'*) echo 'NOT CHECKED for known vulnerabilities: their database is unreachable' ;; \
 		*) exit $$status ;; \
 		esac
 
@@ -68,14 +68,14 @@ check-docs: ## Fail if a generated file was out of date, after generating it aga
 		[ "$$(cksum $(GENERATED))" = "$$before" ] || { echo 'make docs fails or changes a file: commit $(GENERATED)' >&2; exit 1; }
 
 .PHONY: check-api
-check-api: ## Check the OpenAPI document by Redocly (from npm), and the service by the document with Schemathesis (from PyPI)
+check-api: ## Check the OpenAPI document with Redocly (npm), and the service against it with Schemathesis (PyPI)
 	@tests/prerequisites.sh npm python3-venv postgresql
 	npx --yes $(REDOCLY) lint --config .ci/redocly.yaml docs/openapi.json
 	python3 -m venv '$(VENV)' && '$(VENV)/bin/pip' install --quiet --disable-pip-version-check -r .ci/schemathesis.txt
 	SCHEMATHESIS='$(VENV)/bin/schemathesis' go test -v -count=1 -timeout 10m -tags schemathesis -run Schemathesis ./tests
 
 .PHONY: screenshot
-screenshot: ## Take the README's picture of Swagger UI
+screenshot: ## Update the picture of Swagger UI in the README
 	@tests/prerequisites.sh chromium
 	SCREENSHOT='$(CURDIR)/docs/swagger-ui.png' go test -count=1 -tags browser -run Browser ./tests
 

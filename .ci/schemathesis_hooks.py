@@ -1,4 +1,4 @@
-"""What Schemathesis cannot take from docs/openapi.json."""
+"""Test data that Schemathesis cannot derive from docs/openapi.json."""
 
 import csv
 import datetime
@@ -9,9 +9,9 @@ import re
 import schemathesis
 from hypothesis import strategies as st
 
-# Imports: JSON Schema cannot describe bodies that are no JSON documents. These
-# have valid plants, of which some may be there already. They are without ', as
-# CSV takes some away, and without control characters.
+# Bodies of imports, which JSON Schema cannot describe, with valid plants. Some of them
+# may exist. They contain no ', since import removes some in CSV, and no control
+# characters.
 TEXT = st.text(st.characters(codec="utf-8", exclude_categories=["Cc"], exclude_characters="'"), max_size=255)
 PLANTS = st.lists(st.tuples(st.integers(-(2**63), 2**63 - 1), TEXT.filter(str.strip), TEXT), max_size=5)
 
@@ -35,15 +35,15 @@ schemathesis.openapi.format("entity-tags", st.just("*") | TAGS)
 
 @schemathesis.hook
 def before_load_schema(context, schema):
-    """Fits Schemathesis' copy of the document to its limits."""
+    """Adapts the copy of the document to the limits of Schemathesis."""
     for operations in schema["paths"].values():
         for operation in operations.values():
-            # The coverage phase makes headers of letters and digits alone, and so
-            # no entity tags from their pattern: it needs a format.
+            # The coverage phase ignores the pattern of headers, so that it never
+            # generates entity tags. It needs a format.
             for parameter in operation.get("parameters", []):
                 if parameter["in"] == "header" and "pattern" in parameter["schema"]:
                     parameter["schema"]["format"] = "entity-tags"
-            # Bodies that are made above can only have examples in bytes.
+            # Examples of the bodies generated above must be bytes.
             for body in operation.get("requestBody", {}).get("content", {}).values():
                 if "example" in body:
                     body["example"] = body["example"].encode()
@@ -54,9 +54,9 @@ TIME = re.compile(r"\d{4}-\d\d-\d\dT")
 
 @schemathesis.hook
 def filter_body(context, body):
-    """Leaves out what JSON Schema cannot tell from what is right: ids such as 1.0,
-    which it takes for integers, where the API's specification has none but integer
-    literals; and a time in the past, at which no token can expire."""
+    """Drops invalid bodies that JSON Schema considers valid: ids such as 1.0, which it
+    treats as integers, while the API accepts only integer literals; and tokens that
+    expire in the past."""
     if not isinstance(body, dict):
         return True
     if isinstance(body.get("id"), float) and body["id"].is_integer():

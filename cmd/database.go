@@ -58,6 +58,10 @@ func withDatabase(cmd *cobra.Command, s *settings, action func(*database.DB, *co
 }
 
 func openDatabase(ctx context.Context, cfg *config.Config, log *zap.Logger) (*database.DB, error) {
+	if least := database.MinConnections(cfg.Writes.Flushers); cfg.Database.MaxConnections < least {
+		return nil, usageError(fmt.Errorf("%s must be at least %d with writes.flushers at %d",
+			config.SettingOf("database.max_connections"), least, cfg.Writes.Flushers))
+	}
 	db, err := database.Open(ctx, database.Options(cfg.Database), database.BatchOptions(cfg.Writes), log)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", config.SettingOf("database.url"), err)

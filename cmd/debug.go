@@ -2,15 +2,11 @@ package cmd
 
 import (
 	"errors"
-	"fmt"
-	"net"
 	"net/http"
 	"net/http/pprof"
 	"time"
 
 	"go.uber.org/zap"
-
-	"plantstore/config"
 )
 
 // serveDebug serves the profiles of net/http/pprof at address, apart from the API,
@@ -24,9 +20,9 @@ func serveDebug(address string, log *zap.Logger) (stop func() error, err error) 
 	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
 	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
-	listener, err := net.Listen("tcp", address)
+	listener, err := listen("server.debug_address", address)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", config.SettingOf("server.debug_address"), err)
+		return nil, err
 	}
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
 	go func() {

@@ -53,9 +53,9 @@ func exportPlants(cmd *cobra.Command, c *client, f format, path string) error {
 	defer response.Body.Close()
 	rows := &rowReader{Reader: response.Body, header: f.header}
 	if path != "-" || !isTerminal(stdout) { // a terminal shows either rows or a bar
-		rows.progress = newProgress(cmd.ErrOrStderr(), "exporting")
-		defer rows.progress.stop()
+		rows.progress.w = cmd.ErrOrStderr()
 		rows.progress.rows("exporting", -1)
+		defer rows.progress.stop()
 	}
 	save := func(w io.Writer) error {
 		_, err := io.Copy(w, rows)

@@ -10,9 +10,8 @@ import (
 
 // settings is the part of the configuration that comes from the command line.
 type settings struct {
-	environ []string
-	file    string
-	flags   map[string]*pflag.Flag
+	file  string
+	flags map[string]*pflag.Flag
 	// clientFlags are the flags of the commands that call a service.
 	clientFlags *pflag.FlagSet
 }
@@ -35,16 +34,16 @@ func (s *settings) register(flags *pflag.FlagSet) {
 		{s.clientFlags, "url", "client.url"},
 	} {
 		setting := config.SettingOf(f.key)
-		f.set.String(f.name, setting.Default, setting.Usage()+" [$"+setting.Variable()+"]")
+		f.set.String(f.name, setting.Default, setting.Usage()+" [$"+setting.Variable+"]")
 		s.flags[f.key] = f.set.Lookup(f.name)
 	}
 	token := config.SettingOf("client.token")
-	s.clientFlags.Var(new(secretFile), "token-file", "`FILE` with the "+token.Usage()+" [$"+token.Variable()+"_FILE]")
+	s.clientFlags.Var(new(secretFile), "token-file", "`FILE` with the "+token.Usage()+" [$"+token.Variable+"_FILE]")
 	s.flags[token.Key] = s.clientFlags.Lookup("token-file")
 }
 
 func (s *settings) load() (*config.Config, error) {
-	cfg, err := config.Load(config.Sources{Flags: s.flags, Environ: s.environ, File: s.file})
+	cfg, err := config.Load(s.file, s.flags)
 	if err != nil {
 		return nil, usageError(err)
 	}

@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"cmp"
 	"errors"
 	"path/filepath"
 	"strings"
@@ -14,29 +15,22 @@ type format struct {
 	header    int // lines before the first row
 }
 
-var (
-	formatCSV    = format{mediaType: controllers.TypeCSV, header: 1}
-	formatNDJSON = format{mediaType: controllers.TypeNDJSON}
-)
+var formats = map[string]format{
+	"csv":    {mediaType: controllers.TypeCSV, header: 1},
+	"ndjson": {mediaType: controllers.TypeNDJSON},
+	"jsonl":  {mediaType: controllers.TypeNDJSON},
+}
 
 // formatOf returns the format with the given name. If it is empty, the extension of
 // path determines the format, or otherwise defaultName.
 func formatOf(name, path, defaultName string) (format, error) {
-	if name == "" {
-		switch strings.ToLower(filepath.Ext(path)) {
-		case ".csv":
-			name = "csv"
-		case ".ndjson", ".jsonl":
-			name = "ndjson"
-		default:
-			name = defaultName
-		}
+	extension := strings.ToLower(strings.TrimPrefix(filepath.Ext(path), "."))
+	f, ok := formats[cmp.Or(name, extension)]
+	if !ok && name == "" {
+		f, ok = formats[defaultName]
 	}
-	switch name {
-	case "csv":
-		return formatCSV, nil
-	case "ndjson":
-		return formatNDJSON, nil
+	if !ok {
+		return f, usageError(errors.New("--format must be csv or ndjson"))
 	}
-	return format{}, usageError(errors.New("--format must be csv or ndjson"))
+	return f, nil
 }

@@ -59,9 +59,10 @@ func newImport(s *settings) *cobra.Command {
 
 func importPlants(cmd *cobra.Command, c *client, o importOptions) error {
 	name, size, total := "stdin", int64(-1), int64(-1)
-	progress := newProgress(cmd.ErrOrStderr(), "reading")
+	body := &rowReader{Reader: cmd.InOrStdin(), header: o.format.header}
+	progress := &body.progress
+	progress.w = cmd.ErrOrStderr()
 	defer progress.stop()
-	body := &rowReader{Reader: cmd.InOrStdin(), header: o.format.header, progress: progress}
 	if o.path != "-" {
 		file, err := os.Open(o.path)
 		if err != nil {
@@ -75,7 +76,8 @@ func importPlants(cmd *cobra.Command, c *client, o importOptions) error {
 		}
 		if info.Mode().IsRegular() { // a pipe has no size and cannot be read twice
 			size = info.Size()
-			if progress != nil {
+			if isTerminal(progress.w) {
+				progress.show("reading", -1)
 				if total, err = countRows(file, o.format); err != nil {
 					return err
 				}
@@ -89,8 +91,7 @@ func importPlants(cmd *cobra.Command, c *client, o importOptions) error {
 	if err != nil {
 		return err
 	}
-	printReport(cmd, name, o, report)
-	return rejectedRows(o, report)
+	return printReport(cmd, name, o, report)
 }
 
 // countRows counts the rows in file and returns to its beginning.
@@ -137,37 +138,26 @@ func (c *client) importRows(ctx context.Context, o importOptions, body io.Reader
 }
 
 // printReport prints the summary on standard output, in the words of the report, and
-// the rejected rows on standard error, in the form of compiler errors.
-func printReport(cmd *cobra.Command, name string, o importOptions, report *controllers.ImportReport) {
+// the rejected rows on standard error, in the form of compiler errors. It returns an
+// error if rows were rejected.
+func printReport(cmd *cobra.Command, name string, o importOptions, report *controllers.ImportReport) error {
 	for _, row := range report.Errors {
-		_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "%s:%d: %d %s\n", name, row.Line, row.Code, row.Message)
+		cmd.PrintErrf("%s:%d: %d %s\n", name, row.Line, row.Code, row.Message)
 	}
 	if more := report.Rejected - len(report.Errors); more > 0 {
-		_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "%s: and %d more, which the service does not list\n", name, more)
+		cmd.PrintErrf("%s: and %d more, which the service does not list\n", name, more)
 	}
-	outcome := "stored"
+	outcome, others := "stored", "the others are stored"
 	switch {
 	case o.dryRun:
-		outcome = "dry run, nothing stored"
+		outcome, others = "dry run, nothing stored", "nothing was stored in this dry run"
 	case !report.Stored:
-		outcome = "nothing stored"
+		outcome, others = "nothing stored", "nothing was stored; --partial stores the others"
 	}
 	_, _ = fmt.Fprintf(cmd.OutOrStdout(), "%d rows: %d created, %d unchanged, %d refused; %s\n",
 		report.Rows, report.Created, report.Unchanged, report.Rejected, outcome)
-}
-
-// rejectedRows returns the error of an import with rejected rows.
-func rejectedRows(o importOptions, report *controllers.ImportReport) error {
-	var outcome string
-	switch {
-	case report.Rejected == 0:
-		return nil
-	case report.Stored:
-		outcome = "the others are stored"
-	case o.dryRun:
-		outcome = "nothing was stored in this dry run"
-	default:
-		outcome = "nothing was stored; --partial stores the others"
+	if report.Rejected > 0 {
+		return &exitError{3, fmt.Errorf("%d of %d rows rejected: %s", report.Rejected, report.Rows, others)}
 	}
-	return &exitError{3, fmt.Errorf("%d of %d rows rejected: %s", report.Rejected, report.Rows, outcome)}
+	return nil
 }

@@ -5,29 +5,17 @@ import (
 	"errors"
 	"io"
 	"os"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/schollz/progressbar/v3"
 	"golang.org/x/term"
 )
 
-// progress shows the progress of an import or an export on a terminal. A nil progress
-// shows nothing.
+// progress shows the progress of an import or an export on w, if w is a terminal.
 type progress struct {
 	w   io.Writer
-	mu  sync.Mutex
-	bar *progressbar.ProgressBar // nil after stop
-}
-
-// newProgress returns a progress that shows label on w, or nil if w is not a terminal.
-func newProgress(w io.Writer, label string) *progress {
-	if !isTerminal(w) {
-		return nil
-	}
-	p := &progress{w: w}
-	p.show(label, -1)
-	return p
+	bar atomic.Pointer[progressbar.ProgressBar]
 }
 
 func isTerminal(w io.Writer) bool {
@@ -35,17 +23,11 @@ func isTerminal(w io.Writer) bool {
 	return ok && term.IsTerminal(int(file.Fd()))
 }
 
-// show starts a bar of total rows, or a spinner if total is -1.
+// show replaces the bar by one of total rows, or by a spinner if total is -1.
 func (p *progress) show(label string, total int64, options ...progressbar.Option) {
-	if p == nil {
-		return
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.bar != nil {
-		_ = p.bar.Finish()
-	}
-	p.bar = progressbar.NewOptions64(total, append(options,
+	p.stop()
+	p.bar.Store(progressbar.NewOptions64(total, append(options,
+		progressbar.OptionSetVisibility(isTerminal(p.w)),
 		progressbar.OptionSetWriter(p.w),
 		progressbar.OptionSetDescription(label),
 		progressbar.OptionSetItsString("rows"),
@@ -53,7 +35,7 @@ func (p *progress) show(label string, total int64, options ...progressbar.Option
 		progressbar.OptionClearOnFinish(),
 		// This sets the start time before the goroutine of the spinner reads it.
 		progressbar.OptionSetRenderBlankState(true),
-	)...)
+	)...))
 }
 
 // rows starts a count of rows, out of total if that is positive.
@@ -64,28 +46,18 @@ func (p *progress) rows(label string, total int64) {
 	p.show(label, total, progressbar.OptionShowCount(), progressbar.OptionShowIts(), progressbar.OptionShowTotalBytes(total > 0))
 }
 
+// add counts rows. It has no effect after stop: the body of a request may be read after
+// its response has arrived.
 func (p *progress) add(rows int) {
-	if p == nil {
-		return
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.bar != nil {
-		_ = p.bar.Add(rows)
+	if bar := p.bar.Load(); bar != nil {
+		_ = bar.Add(rows)
 	}
 }
 
-// stop clears the line. Rows added later are ignored: the body of a request may be read
-// after its response has arrived.
+// stop clears the line.
 func (p *progress) stop() {
-	if p == nil {
-		return
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.bar != nil {
-		_ = p.bar.Finish()
-		p.bar = nil
+	if bar := p.bar.Swap(nil); bar != nil {
+		_ = bar.Finish()
 	}
 }
 
@@ -94,7 +66,7 @@ type rowReader struct {
 	io.Reader
 	header   int
 	rows     int64
-	progress *progress
+	progress progress
 	end      func() // called at the end of input, if not nil
 }
 

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"strings"
@@ -49,38 +48,33 @@ func Main(args []string) int {
 		<-signals
 		cancel()
 		<-signals
-		os.Exit(1)
+		os.Exit(1) // without a handler, process 1 of a container would ignore the signal
 	}()
-	return run(ctx, args, os.Stdout, os.Stderr)
-}
 
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	root := newRoot(os.Environ())
-	parsed := false // errors before that are usage errors
+	root := newRoot()
+	parsed := false
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
 		err := cmd.ValidateRequiredFlags() // Cobra would do this later
 		parsed = err == nil
 		return err
 	}
 	root.SetArgs(args)
-	root.SetOut(stdout)
-	root.SetErr(stderr)
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return 0
 	}
-	if !parsed {
-		err = usageError(err)
-	}
-	_, _ = fmt.Fprintln(stderr, "plantstore:", auth.Redact(strings.Join(strings.Fields(err.Error()), " ")))
+	_, _ = fmt.Fprintln(os.Stderr, "plantstore:", auth.Redact(strings.Join(strings.Fields(err.Error()), " ")))
 	if exit, ok := errors.AsType[*exitError](err); ok {
 		return exit.status
+	}
+	if !parsed {
+		return 2
 	}
 	return 1
 }
 
-func newRoot(environ []string) *cobra.Command {
-	s := &settings{environ: environ}
+func newRoot() *cobra.Command {
+	s := new(settings)
 	serve := newServe(s)
 	root := &cobra.Command{
 		Use:   "plantstore",

@@ -8,9 +8,11 @@ import (
 	"net"
 	"os"
 	"runtime/debug"
+	"strconv"
 
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
+	"golang.org/x/net/netutil"
 
 	"plantstore/auth"
 	"plantstore/config"
@@ -70,9 +72,15 @@ func serve(ctx context.Context, cfg *config.Config, stdout, stderr io.Writer) (e
 			log.Warn("cannot store when some tokens were last used", zap.Error(err))
 		}
 	}()
-	verify, err := newVerifier(ctx, cfg.Auth.JWT, static, issued, log)
-	if err != nil {
-		return err
+	verifiers := []auth.Verifier{auth.StaticTokens(static), issued.Verify}
+	if cfg.Auth.JWT.Issuer != "" {
+		jwt, err := newJWTVerifier(ctx, cfg.Auth.JWT, log)
+		if err != nil {
+			return err
+		}
+		verifiers = append(verifiers, jwt)
+	} else if len(static) == 0 && issued.Len() == 0 {
+		log.Warn("no tokens exist yet; create one with `plantstore token create`")
 	}
 
 	health := controllers.NewHealth(db.Ping)
@@ -82,7 +90,7 @@ func serve(ctx context.Context, cfg *config.Config, stdout, stderr io.Writer) (e
 		Tokens:       controllers.NewTokens(tokens),
 		Health:       health,
 		Docs:         cfg.Docs.Enabled,
-		Verify:       verify,
+		Verify:       auth.AnyOf(verifiers...),
 		Limits:       routes.Limits(cfg.Limits),
 		MaxBodyBytes: cfg.Server.MaxBodyBytes,
 		Bulk:         routes.Bulk(cfg.Bulk),
@@ -93,10 +101,11 @@ func serve(ctx context.Context, cfg *config.Config, stdout, stderr io.Writer) (e
 	if err := checkTemporaryDirectory(); err != nil {
 		log.Warn("imports will fail: TMPDIR must name a writable directory", zap.Error(err))
 	}
-	listener, err := listen(cfg.Server)
+	listener, err := listen("server.port", net.JoinHostPort(cfg.Server.Host, strconv.Itoa(cfg.Server.Port)))
 	if err != nil {
 		return err
 	}
+	listener = netutil.LimitListener(listener, cfg.Server.MaxConnections)
 	stopDebug, err := serveDebug(cfg.Server.DebugAddress, log)
 	if err != nil {
 		return err
@@ -123,16 +132,8 @@ func serve(ctx context.Context, cfg *config.Config, stdout, stderr io.Writer) (e
 	return shutDown(cfg.Server, server, health, log)
 }
 
-// newVerifier returns the verifier of all kinds of tokens.
-func newVerifier(ctx context.Context, cfg config.JWT, static []string, issued *auth.IssuedTokens, log *zap.Logger) (auth.Verifier, error) {
-	verifiers := []auth.Verifier{auth.StaticTokens(static), issued.Verify}
-	if cfg.Issuer == "" {
-		if len(static) == 0 && issued.Len() == 0 {
-			log.Warn("no tokens exist yet; create one with `plantstore token create`")
-		}
-		return auth.AnyOf(verifiers...), nil
-	}
-	jwt, err := auth.JWT(ctx, auth.JWTOptions(cfg), log)
+func newJWTVerifier(ctx context.Context, cfg config.JWT, log *zap.Logger) (auth.Verifier, error) {
+	verify, err := auth.JWT(ctx, auth.JWTOptions(cfg), log)
 	if err != nil {
 		key := "auth.jwt.public_key"
 		if cfg.PublicKey == "" {
@@ -140,7 +141,7 @@ func newVerifier(ctx context.Context, cfg config.JWT, static []string, issued *a
 		}
 		return nil, usageError(fmt.Errorf("%s: %w", config.SettingOf(key), err))
 	}
-	return auth.AnyOf(append(verifiers, jwt)...), nil
+	return verify, nil
 }
 
 // checkTemporaryDirectory checks that imports can create temporary files.

@@ -7,11 +7,10 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"strconv"
+	"syscall"
 	"time"
 
 	"go.uber.org/zap"
-	"golang.org/x/net/netutil"
 
 	"plantstore/config"
 	"plantstore/controllers"
@@ -48,15 +47,21 @@ func newServer(cfg *config.Config, log *zap.Logger) (*http.Server, error) {
 	return server, nil
 }
 
-func listen(cfg config.Server) (net.Listener, error) {
-	listener, err := net.Listen("tcp", net.JoinHostPort(cfg.Host, strconv.Itoa(cfg.Port)))
-	if _, ok := errors.AsType[*net.DNSError](err); ok {
-		return nil, usageError(fmt.Errorf("%s: %w", config.SettingOf("server.host"), err))
+// listen listens on address, which the setting key configures. Its errors are errors in
+// the configuration, unless another process uses the port.
+func listen(key, address string) (net.Listener, error) {
+	listener, err := net.Listen("tcp", address)
+	if err == nil {
+		return listener, nil
 	}
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", config.SettingOf("server.port"), err)
+	if _, unknown := errors.AsType[*net.DNSError](err); key == "server.port" && (unknown || errors.Is(err, syscall.EADDRNOTAVAIL)) {
+		key = "server.host"
 	}
-	return netutil.LimitListener(listener, cfg.MaxConnections), nil
+	err = fmt.Errorf("%s: %w", config.SettingOf(key), err)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return nil, err
+	}
+	return nil, usageError(err)
 }
 
 // shutDown makes the service report not ready, so that load balancers stop using it,

@@ -60,7 +60,18 @@ func newTokenCreate(s *settings) *cobra.Command {
 				return usageError(err)
 			}
 			return withTokens(cmd, s, func(ctx context.Context, store *models.TokenStore, w io.Writer) error {
-				return createToken(ctx, store, &token, w, cmd.ErrOrStderr())
+				secret, err := store.Create(ctx, &token)
+				if err != nil {
+					return err
+				}
+				_, _ = fmt.Fprintln(w, secret) // nothing else, for scripts
+				until := "revoked"
+				if token.ExpiresAt != nil {
+					until = token.ExpiresAt.Format(time.RFC3339)
+				}
+				cmd.PrintErrf("created for %s with scopes %s, valid until %s; not shown again; revoke it with `plantstore token revoke %s`\n",
+					token.Name, token.Scopes, until, token.ID)
+				return nil
 			})
 		},
 	}
@@ -70,22 +81,6 @@ func newTokenCreate(s *settings) *cobra.Command {
 	create.Flags().StringVar(&expires, "expires", "", "lifetime, such as 90d or 12h (default: unlimited)")
 	_ = create.MarkFlagRequired("name") // the flag exists
 	return create
-}
-
-// createToken prints only the token on w, for scripts, and its description on notes.
-func createToken(ctx context.Context, store *models.TokenStore, token *models.Token, w, notes io.Writer) error {
-	secret, err := store.Create(ctx, token)
-	if err != nil {
-		return err
-	}
-	_, _ = fmt.Fprintln(w, secret)
-	until := "revoked"
-	if token.ExpiresAt != nil {
-		until = token.ExpiresAt.Format(time.RFC3339)
-	}
-	_, _ = fmt.Fprintf(notes, "created for %s with scopes %s, valid until %s; not shown again; revoke it with `plantstore token revoke %s`\n",
-		token.Name, token.Scopes, until, token.ID)
-	return nil
 }
 
 func newTokenList(s *settings) *cobra.Command {

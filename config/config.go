@@ -6,12 +6,12 @@ package config
 
 import "time"
 
-// Config is the configuration. The tags of a field define its setting: key, default,
-// bounds (min, max, oneof, required) and description (desc). Everything else about
-// settings, such as configs/config.yaml and docs/configuration.md, is derived from
-// them. Sections have the fields of the options they are converted to.
+// Config is the configuration. The tags of a field define its setting: key, variable
+// (env, if it is not PLANTSTORE_ and the key), default, bounds (validate) and description
+// (desc). The rest is derived from them, including configs/config.yaml and
+// docs/configuration.md. Sections have the fields of the options they are converted to.
 type Config struct {
-	Env      string   `key:"env" default:"development" oneof:"development production" desc:"production rejects weak tokens, requires database.url, creates no token and logs JSON"`
+	Env      string   `key:"env" default:"development" validate:"oneof=development production" desc:"production rejects weak tokens, requires database.url, creates no token and logs JSON"`
 	Server   Server   `key:"server"`
 	Database Database `key:"database"`
 	Writes   Writes   `key:"writes"`
@@ -32,18 +32,18 @@ const (
 // Server configures the HTTP server.
 type Server struct {
 	Host              string        `key:"host" desc:"address to listen on; if empty, all addresses"`
-	Port              int           `key:"port" default:"8080" min:"0" max:"65535" desc:"port to listen on; 0 picks a free one"`
+	Port              int           `key:"port" env:"PORT" default:"8080" validate:"min=0,max=65535" desc:"port to listen on; 0 picks a free one"`
 	TLSCertificate    string        `key:"tls_certificate" desc:"path of a PEM file with the certificate and its chain; may be replaced at any time; if empty, the service uses plain HTTP"`
 	TLSKey            string        `key:"tls_key" desc:"path of a PEM file with the private key of the certificate"`
-	ReadHeaderTimeout time.Duration `key:"read_header_timeout" default:"5s" min:"1ms" desc:"time limit for receiving the headers of a request"`
-	ReadTimeout       time.Duration `key:"read_timeout" default:"15s" min:"1ms" desc:"time limit for receiving a whole request"`
-	WriteTimeout      time.Duration `key:"write_timeout" default:"30s" min:"1ms" desc:"time limit from the end of the request headers to the end of the response"`
-	IdleTimeout       time.Duration `key:"idle_timeout" default:"60s" min:"1ms" desc:"how long an idle connection is kept open"`
-	ShutdownDelay     time.Duration `key:"shutdown_delay" default:"0s" min:"0s" desc:"time between reporting not ready and closing the port, for load balancers to notice"`
-	ShutdownTimeout   time.Duration `key:"shutdown_timeout" default:"20s" min:"1ms" desc:"time limit for in-flight requests at shutdown"`
-	MaxHeaderBytes    int           `key:"max_header_bytes" default:"16384" min:"1024" desc:"maximum size of the request line and headers, in bytes"`
-	MaxBodyBytes      int64         `key:"max_body_bytes" default:"65536" min:"1" desc:"maximum size of a request body, in bytes"`
-	MaxConnections    int           `key:"max_connections" default:"10000" min:"1" desc:"maximum number of open connections; further ones wait. An idle connection takes a file descriptor and about 20 KiB of memory"`
+	ReadHeaderTimeout time.Duration `key:"read_header_timeout" default:"5s" validate:"min=1ms" desc:"time limit for receiving the headers of a request"`
+	ReadTimeout       time.Duration `key:"read_timeout" default:"15s" validate:"min=1ms" desc:"time limit for receiving a whole request"`
+	WriteTimeout      time.Duration `key:"write_timeout" default:"30s" validate:"min=1ms" desc:"time limit from the end of the request headers to the end of the response"`
+	IdleTimeout       time.Duration `key:"idle_timeout" default:"60s" validate:"min=1ms" desc:"how long an idle connection is kept open"`
+	ShutdownDelay     time.Duration `key:"shutdown_delay" default:"0s" validate:"min=0s" desc:"time between reporting not ready and closing the port, for load balancers to notice"`
+	ShutdownTimeout   time.Duration `key:"shutdown_timeout" default:"20s" validate:"min=1ms" desc:"time limit for in-flight requests at shutdown"`
+	MaxHeaderBytes    int           `key:"max_header_bytes" default:"16384" validate:"min=1024" desc:"maximum size of the request line and headers, in bytes"`
+	MaxBodyBytes      int64         `key:"max_body_bytes" default:"65536" validate:"min=1" desc:"maximum size of a request body, in bytes"`
+	MaxConnections    int           `key:"max_connections" default:"10000" validate:"min=1" desc:"maximum number of open connections; further ones wait. An idle connection takes a file descriptor and about 20 KiB of memory"`
 	TrustedProxies    []string      `key:"trusted_proxies" desc:"IP addresses or CIDR ranges, such as 10.0.0.0/8, of proxies trusted to set X-Forwarded-For"`
 	CORSOrigins       []string      `key:"cors_origins" desc:"origins of web pages that may call the API, such as https://plants.example.org; if empty, only its own pages"`
 	DebugAddress      string        `key:"debug_address" desc:"address that serves Go profiles under /debug/pprof/ without authentication, such as 127.0.0.1:6060; if empty, disabled"`
@@ -54,25 +54,25 @@ func (s Server) TLS() bool { return s.TLSCertificate != "" }
 
 // Database configures the database.
 type Database struct {
-	URL            string        `key:"url" default:"sqlite:data/plantstore.db" desc:"sqlite:PATH or postgres://user:password@host:5432/name?sslmode=verify-full; the PG* variables of libpq complete the latter"`
+	URL            string        `key:"url" env:"DATABASE_URL" default:"sqlite:data/plantstore.db" desc:"sqlite:PATH or postgres://user:password@host:5432/name?sslmode=verify-full; the PG* variables of libpq complete the latter"`
 	Migrate        bool          `key:"migrate" default:"true" desc:"apply pending migrations at startup; replicas take turns"`
 	MaxConnections int           `key:"max_connections" default:"16" desc:"maximum number of PostgreSQL connections"`
-	Timeout        time.Duration `key:"timeout" default:"3s" min:"1ms" desc:"time limit for one operation, including the wait for a connection"`
-	StartTimeout   time.Duration `key:"start_timeout" default:"30s" min:"1ms" desc:"how long startup waits for an unreachable database"`
-	SlowQuery      time.Duration `key:"slow_query" default:"200ms" min:"0s" desc:"queries that take at least this long are logged, without their values; 0s disables this"`
+	Timeout        time.Duration `key:"timeout" default:"3s" validate:"min=1ms" desc:"time limit for one operation, including the wait for a connection"`
+	StartTimeout   time.Duration `key:"start_timeout" default:"30s" validate:"min=1ms" desc:"how long startup waits for an unreachable database"`
+	SlowQuery      time.Duration `key:"slow_query" default:"200ms" validate:"min=0s" desc:"queries that take at least this long are logged, without their values; 0s disables this"`
 }
 
 // Writes configures how concurrent writes share transactions.
 type Writes struct {
-	Flushers int `key:"flushers" default:"1" min:"1" max:"1000" desc:"maximum number of batches written at once; increase it for a distant database; SQLite always has one"`
-	MaxBatch int `key:"max_batch" default:"512" min:"1" max:"10000" desc:"maximum number of rows in one transaction"`
-	Queue    int `key:"queue" default:"4096" min:"1" max:"1000000" desc:"maximum number of waiting rows; further ones are rejected with error 50301"`
+	Flushers int `key:"flushers" default:"1" validate:"min=1,max=1000" desc:"maximum number of batches written at once; increase it for a distant database; SQLite always has one"`
+	MaxBatch int `key:"max_batch" default:"512" validate:"min=1,max=10000" desc:"maximum number of rows in one transaction"`
+	Queue    int `key:"queue" default:"4096" validate:"min=1,max=1000000" desc:"maximum number of waiting rows; further ones are rejected with error 50301"`
 }
 
 // Bulk configures imports and exports.
 type Bulk struct {
-	MaxBodyBytes int64         `key:"max_body_bytes" default:"1073741824" min:"1" desc:"maximum size of an import, in bytes"`
-	Timeout      time.Duration `key:"timeout" default:"15m" min:"1ms" desc:"time limit for an import or export"`
+	MaxBodyBytes int64         `key:"max_body_bytes" default:"1073741824" validate:"min=1" desc:"maximum size of an import, in bytes"`
+	Timeout      time.Duration `key:"timeout" default:"15m" validate:"min=1ms" desc:"time limit for an import or export"`
 }
 
 // Auth configures authentication.
@@ -89,15 +89,15 @@ type JWT struct {
 	Audience   string        `key:"audience" desc:"required value of the aud claim"`
 	JWKSURL    string        `key:"jwks_url" desc:"https URL of the issuer's keys"`
 	PublicKey  string        `key:"public_key" desc:"the issuer's only key in PEM, instead of jwks_url; best read from a file with PLANTSTORE_AUTH_JWT_PUBLIC_KEY_FILE"`
-	Algorithms []string      `key:"algorithms" default:"RS256,ES256,EdDSA" oneof:"RS256 RS384 RS512 PS256 PS384 PS512 ES256 ES384 ES512 EdDSA" required:"true" desc:"accepted signature algorithms"`
-	Leeway     time.Duration `key:"leeway" default:"30s" min:"0s" max:"5m" desc:"tolerated difference between the clocks of the issuer and the service"`
+	Algorithms []string      `key:"algorithms" default:"RS256,ES256,EdDSA" validate:"min=1,dive,oneof=RS256 RS384 RS512 PS256 PS384 PS512 ES256 ES384 ES512 EdDSA" desc:"accepted signature algorithms"`
+	Leeway     time.Duration `key:"leeway" default:"30s" validate:"min=0s,max=5m" desc:"tolerated difference between the clocks of the issuer and the service"`
 }
 
 // Limits configures rate limits.
 type Limits struct {
-	RequestsPerSecond int `key:"requests_per_second" default:"0" min:"0" desc:"sustained rate for each token and each address; requests above it are rejected with error 42901; 0 disables the limit"`
-	Burst             int `key:"burst" default:"0" min:"0" desc:"number of requests that may arrive at once; 0 stands for requests_per_second"`
-	FailuresPerMinute int `key:"failures_per_minute" default:"600" min:"0" desc:"number of invalid tokens accepted from an address; 0 disables the limit"`
+	RequestsPerSecond int `key:"requests_per_second" default:"0" validate:"min=0" desc:"sustained rate for each token and each address; requests above it are rejected with error 42901; 0 disables the limit"`
+	Burst             int `key:"burst" default:"0" validate:"min=0" desc:"number of requests that may arrive at once; 0 stands for requests_per_second"`
+	FailuresPerMinute int `key:"failures_per_minute" default:"600" validate:"min=0" desc:"number of invalid tokens accepted from an address; 0 disables the limit"`
 }
 
 // Docs configures the documentation.
@@ -113,6 +113,6 @@ type Client struct {
 
 // Log configures logging.
 type Log struct {
-	Level  string `key:"level" default:"info" oneof:"debug info warn error" desc:"lowest level that is logged"`
-	Format string `key:"format" default:"auto" oneof:"auto json console" desc:"log format; auto is json in production and console in development"`
+	Level  string `key:"level" default:"info" validate:"oneof=debug info warn error" desc:"lowest level that is logged"`
+	Format string `key:"format" default:"auto" validate:"oneof=auto json console" desc:"log format; auto is json in production and console in development"`
 }

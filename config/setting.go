@@ -1,8 +1,10 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,13 +13,12 @@ import (
 
 // Setting is one setting, as the tags of its field define it.
 type Setting struct {
-	Key, Default, Description string
-	// Bounds says which values are allowed, such as "at least 1". It is empty if any
-	// value of the type is.
+	Key, Variable, Default, Description string
+	// Bounds says which values of the type are allowed, such as "at least 1", if not all.
 	Bounds string
 
 	field reflect.Value
-	tag   reflect.StructTag
+	rules string // for validator
 }
 
 // Settings returns all settings in the order of their fields.
@@ -31,7 +32,7 @@ func SettingOf(key string) Setting {
 
 func settingsOf(section reflect.Value, prefix string) (all []Setting) {
 	for field, value := range section.Fields() {
-		key := prefix + field.Tag.Get("key")
+		key, rules := prefix+field.Tag.Get("key"), field.Tag.Get("validate")
 		switch {
 		case field.Anonymous:
 			all = append(all, settingsOf(value, prefix)...)
@@ -39,16 +40,23 @@ func settingsOf(section reflect.Value, prefix string) (all []Setting) {
 			all = append(all, settingsOf(value, key+".")...)
 		default:
 			all = append(all, Setting{
-				Key: key, Default: field.Tag.Get("default"), Description: field.Tag.Get("desc"),
-				Bounds: boundsOf(field.Tag), field: value, tag: field.Tag,
+				Key:      key,
+				Variable: cmp.Or(field.Tag.Get("env"), "PLANTSTORE_"+strings.ToUpper(strings.ReplaceAll(key, ".", "_"))),
+				Default:  field.Tag.Get("default"), Description: field.Tag.Get("desc"), Bounds: boundsOf(rules),
+				field: value, rules: rules,
 			})
 		}
 	}
 	return all
 }
 
-func boundsOf(tag reflect.StructTag) string {
-	lowest, highest, names := tag.Get("min"), tag.Get("max"), strings.Fields(tag.Get("oneof"))
+func boundsOf(rules string) string {
+	parameters := make(map[string]string)
+	for rule := range strings.SplitSeq(rules, ",") {
+		name, parameter, _ := strings.Cut(rule, "=")
+		parameters[name] = parameter
+	}
+	lowest, highest, names := parameters["min"], parameters["max"], strings.Fields(parameters["oneof"])
 	switch {
 	case len(names) > 0:
 		last := len(names) - 1
@@ -61,22 +69,11 @@ func boundsOf(tag reflect.StructTag) string {
 	return ""
 }
 
-// Variable returns the environment variable that sets s.
-func (s Setting) Variable() string {
-	switch s.Key {
-	case "server.port":
-		return "PORT"
-	case "database.url":
-		return "DATABASE_URL"
-	}
-	return "PLANTSTORE_" + strings.ToUpper(strings.ReplaceAll(s.Key, ".", "_"))
-}
-
 // Kind returns the kind of the value of s.
 func (s Setting) Kind() reflect.Kind { return s.field.Kind() }
 
 // String returns the key and the variable of s, to name it in messages.
-func (s Setting) String() string { return s.Key + " (" + s.Variable() + ")" }
+func (s Setting) String() string { return s.Key + " (" + s.Variable + ")" }
 
 // Usage returns the description and the bounds of s.
 func (s Setting) Usage() string {
@@ -110,30 +107,7 @@ func (s Setting) allowed() string {
 	return kind + ", " + s.Bounds
 }
 
-// inBounds reports whether the value of the field is within the bounds of its tags.
-func (s Setting) inBounds() bool {
-	if required := s.tag.Get("required") == "true"; required && s.field.Len() == 0 {
-		return false
-	}
-	if names := strings.Fields(s.tag.Get("oneof")); len(names) > 0 {
-		values, isList := s.field.Interface().([]string)
-		if !isList {
-			values = []string{s.field.String()}
-		}
-		return !slices.ContainsFunc(values, func(v string) bool { return !slices.Contains(names, v) })
-	}
-	lowest, highest := s.tag.Get("min"), s.tag.Get("max")
-	return (lowest == "" || s.field.Int() >= s.bound(lowest)) && (highest == "" || s.field.Int() <= s.bound(highest))
-}
-
-// bound parses the text of a min or max tag.
-func (s Setting) bound(text string) int64 {
-	parsed, err := parse(reflect.TypeFor[string](), s.field.Type(), text)
-	if err != nil {
-		panic("config: tag of " + s.Key + ": " + err.Error())
-	}
-	return reflect.ValueOf(parsed).Int()
-}
+var listSeparator = regexp.MustCompile(`\s*,\s*`)
 
 // parse is a decoding hook. It parses text, which is all that the environment has, and
 // rejects the conversions that mapstructure would make: 80.5 to an integer, and 5 to
@@ -146,11 +120,7 @@ func parse(from, to reflect.Type, value any) (any, error) {
 	case to.Kind() == reflect.Bool && isText:
 		return strconv.ParseBool(text)
 	case to.Kind() == reflect.Slice && isText:
-		parts := strings.Split(text, ",")
-		for i := range parts {
-			parts[i] = strings.TrimSpace(parts[i])
-		}
-		return parts, nil
+		return listSeparator.Split(strings.TrimSpace(text), -1), nil
 	case to.Kind() == reflect.Int || to.Kind() == reflect.Int64:
 		if isText {
 			return strconv.ParseInt(text, 10, 64)

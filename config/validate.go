@@ -18,8 +18,9 @@ const DevTokenPrefix = "dev_"
 // bearerToken is the syntax of a bearer token: b64token of RFC 6750, section 2.1.
 var bearerToken = regexp.MustCompile(`^[A-Za-z0-9._~+/-]+=*$`)
 
-// validate checks what the tags of the fields cannot say. databaseSet reports whether the
-// operator has chosen a database.
+// validate checks what the tags of the fields cannot say. databaseSet reports whether a
+// flag or the environment sets database.url. The default file has the default, which is
+// no choice.
 func (c *Config) validate(databaseSet bool) error {
 	server, jwt, production := c.Server, c.Auth.JWT, c.Env == Production
 	for _, rule := range []struct {
@@ -34,10 +35,8 @@ func (c *Config) validate(databaseSet bool) error {
 		{"server.trusted_proxies", all(server.TrustedProxies, isAddressRange), "must contain only IP addresses and CIDR ranges such as 10.0.0.0/8, and not all addresses"},
 		{"server.cors_origins", !slices.Contains(server.CORSOrigins, "*"), "must name each origin: * would let every web page call the service from the browsers and networks of its visitors"},
 		{"server.cors_origins", all(server.CORSOrigins, isOrigin), "must contain only origins as browsers send them, such as https://plants.example.org: in lower case, without a path, a trailing / or the default port of the scheme"},
-		{"server.debug_address", server.DebugAddress == "" || isHostPort(server.DebugAddress), "must be an address and a port, such as 127.0.0.1:6060"},
 		{"database.url", isDatabaseURL(c.Database.URL), "must be sqlite:PATH or postgres://user:password@host:5432/name?sslmode=verify-full, with special characters percent-encoded"},
-		{"database.url", !production || databaseSet, "is required in production"},
-		{"database.max_connections", c.Database.MaxConnections >= c.Writes.Flushers+4, "must be at least 4 more than writes.flushers: imports and exports may take two"},
+		{"database.url", !production || databaseSet || c.Database.URL != SettingOf("database.url").Default, "is required in production"},
 		{"auth.tokens", all(c.Auth.Tokens, bearerToken.MatchString), "must contain only tokens of letters, digits and -._~+/, with = at the end"},
 		{"auth.tokens", !production || all(c.Auth.Tokens, isStrong), fmt.Sprintf(
 			"must contain only random tokens of at least %d characters in production, and no development token: create one with openssl rand -hex 32", MinTokenLength)},
@@ -87,14 +86,6 @@ func isOrigin(text string) bool {
 		return false
 	}
 	return u.Scheme == "http" && u.Port() != "80" || u.Scheme == "https" && u.Port() != "443"
-}
-
-func isHostPort(text string) bool {
-	_, port, err := net.SplitHostPort(text)
-	if err == nil {
-		_, err = net.LookupPort("tcp", port)
-	}
-	return err == nil
 }
 
 func isDatabaseURL(text string) bool {

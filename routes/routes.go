@@ -3,7 +3,6 @@
 package routes
 
 import (
-	"cmp"
 	"fmt"
 	"net/http"
 	"slices"
@@ -40,7 +39,7 @@ type Options struct {
 // Limits is how much a client may send; 0 means no limit.
 type Limits struct {
 	RequestsPerSecond int // on average, for each token and each address
-	Burst             int // requests at once; 0 means RequestsPerSecond
+	Burst             int // requests at once, at least 1
 	FailuresPerMinute int // invalid tokens from an address
 }
 
@@ -137,7 +136,7 @@ func authentication(o Options) func(models.Scope) []middleware.Handler {
 	bearer := middleware.Bearer(o.Verify, o.Limits.FailuresPerMinute)
 	var limits []middleware.Handler
 	if perSecond := o.Limits.RequestsPerSecond; perSecond > 0 {
-		limits = append(limits, middleware.RateLimit(perSecond, cmp.Or(o.Limits.Burst, perSecond)))
+		limits = append(limits, middleware.RateLimit(perSecond, o.Limits.Burst))
 	}
 	return func(scope models.Scope) []middleware.Handler {
 		return append([]middleware.Handler{bearer, middleware.RequireScope(scope)}, limits...)

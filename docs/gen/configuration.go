@@ -60,7 +60,7 @@ func writeConfiguration() error {
 			shown = "`" + s.Default + "`"
 		}
 		fmt.Fprintf(yaml, "%s# %s\n%s%s: %s\n", indent, s.Usage(), indent, name, value)
-		fmt.Fprintf(page, "| `%s` | `%s` | %s | %s |\n", s.Key, s.Variable(), shown, s.Usage())
+		fmt.Fprintf(page, "| `%s` | `%s` | %s | %s |\n", s.Key, s.Variable, shown, s.Usage())
 	}
 	return errors.Join(
 		os.WriteFile(config.DefaultFile, yaml.Bytes(), 0o644),
