@@ -6,7 +6,7 @@ RUN go mod download
 COPY . .
 ARG VERSION=dev
 ARG COMMIT=unknown
-RUN CGO_ENABLED=0 go build -trimpath \
+RUN CGO_ENABLED=0 go build -tags nomsgpack -trimpath \
       -ldflags "-s -w -X plantstore/cmd.version=${VERSION} -X plantstore/cmd.commit=${COMMIT}" \
       -o /root-of-image/plantstore . \
     && mkdir -p /data /root-of-image/etc/ssl/certs \

@@ -56,7 +56,7 @@ func (s Server) TLS() bool { return s.TLSCertificate != "" }
 type Database struct {
 	URL            string        `key:"url" env:"DATABASE_URL" default:"sqlite:data/plantstore.db" desc:"sqlite:PATH or postgres://user:password@host:5432/name?sslmode=verify-full; the PG* variables of libpq complete the latter"`
 	Migrate        bool          `key:"migrate" default:"true" desc:"apply pending migrations at startup; replicas take turns"`
-	MaxConnections int           `key:"max_connections" default:"16" desc:"maximum number of PostgreSQL connections"`
+	MaxConnections int           `key:"max_connections" default:"16" validate:"min=1" desc:"maximum number of PostgreSQL connections"`
 	Timeout        time.Duration `key:"timeout" default:"3s" validate:"min=1ms" desc:"time limit for one operation, including the wait for a connection"`
 	StartTimeout   time.Duration `key:"start_timeout" default:"30s" validate:"min=1ms" desc:"how long startup waits for an unreachable database"`
 	SlowQuery      time.Duration `key:"slow_query" default:"200ms" validate:"min=0s" desc:"queries that take at least this long are logged, without their values; 0s disables this"`
