@@ -2,21 +2,13 @@ package database_test
 
 import (
 	"context"
-	"database/sql"
-	"database/sql/driver"
-	"errors"
 	"fmt"
-	"io/fs"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
-	"syscall"
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgconn"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
@@ -26,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(dbtest.Main(m)) }
 
-// value returns what a query of one value answers.
+// value returns the value that query selects.
 func value(t *testing.T, db *database.DB, query string) string {
 	t.Helper()
 	var v string
@@ -38,18 +30,20 @@ func value(t *testing.T, db *database.DB, query string) string {
 
 func TestSQLiteIsDurable(t *testing.T) {
 	t.Parallel()
-	db := dbtest.Open(t, dbtest.Options(t, dbtest.SQLite(t)))
-	for query, want := range map[string]string{
-		"PRAGMA journal_mode": "wal",
-		"PRAGMA synchronous":  "2", // FULL
-		"PRAGMA busy_timeout": "5000",
-		"PRAGMA temp_store":   "2", // MEMORY
+	db := dbtest.Open(t, dbtest.Options(dbtest.SQLite(t)))
+	for pragma, want := range map[string]string{
+		"journal_mode": "wal",
+		"synchronous":  "2", // FULL
+		"busy_timeout": "5000",
+		"temp_store":   "2", // MEMORY
 	} {
-		if got := value(t, db, query); got != want {
-			t.Errorf("%s is %s, want %s", query, got, want)
-		}
+		t.Run(pragma+" is "+want, func(t *testing.T) {
+			if got := value(t, db, "PRAGMA "+pragma); got != want {
+				t.Errorf("got %s, want %s", got, want)
+			}
+		})
 	}
-	// 3.51.3 mends a fault that could damage a database in WAL mode.
+	// 3.51.3 fixes a bug that could damage a database in WAL mode.
 	var major, minor, patch int
 	version := value(t, db, "SELECT sqlite_version()")
 	if _, err := fmt.Sscanf(version, "%d.%d.%d", &major, &minor, &patch); err != nil {
@@ -70,45 +64,64 @@ func TestSQLiteFiles(t *testing.T) {
 		}
 		return path
 	}
-	for path, want := range map[string]string{
-		write("empty.db", ""):                          "has no bytes",
-		write("text.db", strings.Repeat("text ", 999)): "file is not a database",
-		folder:                   "is a folder",
-		folder + "/text.db/x.db": "create the folder",
-		":memory:":               "names no file",
+	for _, test := range []struct{ name, path, want string }{
+		{"an empty file is rejected", write("empty.db", ""), "has no bytes"},
+		{"a text file is rejected", write("text.db", strings.Repeat("text ", 999)), "file is not a database"},
+		{"a folder is rejected", folder, "is a folder"},
+		{"a file as the folder is rejected", folder + "/text.db/x.db", "create the folder"},
+		{"a database in memory is rejected", ":memory:", "names no file"},
 	} {
-		_, err := database.Open(t.Context(), dbtest.Options(t, "sqlite:"+path))
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: got %v, want %s", path, err, want)
+		t.Run(test.name, func(t *testing.T) {
+			if err := openError(t, "sqlite:"+test.path); err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got %v, want %s", err, test.want)
+			}
+		})
+	}
+	t.Run("an empty file is left as it is", func(t *testing.T) {
+		if text, err := os.ReadFile(filepath.Join(folder, "empty.db")); err != nil || len(text) != 0 {
+			t.Errorf("got %d bytes, %v", len(text), err)
 		}
-	}
-	if text, err := os.ReadFile(filepath.Join(folder, "empty.db")); err != nil || len(text) != 0 {
-		t.Errorf("the empty file was touched: %d bytes, %v", len(text), err)
-	}
-	// Any name will do, and half a file of a start that was cut off is no obstacle.
-	odd := filepath.Join(folder, "new", "a?b#c%41 é.db")
-	if err := os.Mkdir(filepath.Dir(odd), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(odd+".new", []byte("half"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	db := dbtest.Open(t, dbtest.Options(t, "sqlite:"+odd))
-	if _, err := db.Migrate(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if info, err := os.Stat(odd); err != nil || info.Size() == 0 || info.Mode() != 0o600 {
-		t.Errorf("%v, %v", info, err)
-	}
+	})
+	t.Run("any name is valid, and the rest of an interrupted start is overwritten", func(t *testing.T) {
+		path := filepath.Join(folder, "new", "a?b#c%41 é.db")
+		if err := os.Mkdir(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path+".new", []byte("half"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		db := dbtest.Open(t, dbtest.Options("sqlite:"+path))
+		if _, err := db.Migrate(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if info, err := os.Stat(path); err != nil || info.Size() == 0 || info.Mode() != 0o600 {
+			t.Errorf("got %v, %v", info, err)
+		}
+	})
 }
 
-// TestSQLiteIsNotMadeTwice: a file that vanishes under the service is a fault,
-// and not a new and empty database.
-func TestSQLiteIsNotMadeTwice(t *testing.T) {
+// openError opens the database at url, which must fail, and returns the error.
+func openError(t *testing.T, url string) error {
+	t.Helper()
+	return openOptionsError(t, dbtest.Options(url))
+}
+
+func openOptionsError(t *testing.T, o database.Options) error {
+	t.Helper()
+	db, err := database.Open(t.Context(), o, dbtest.Batches, zap.NewNop())
+	if err == nil {
+		_ = db.Close()
+	}
+	return err
+}
+
+// TestSQLiteDoesNotRecreateItsFile: a file that vanishes while the service runs is a
+// fault, and must not become a new and empty database.
+func TestSQLiteDoesNotRecreateItsFile(t *testing.T) {
 	t.Parallel()
 	url := dbtest.SQLite(t)
 	path := strings.TrimPrefix(url, "sqlite:")
-	first := dbtest.Open(t, dbtest.Options(t, url))
+	first := dbtest.Open(t, dbtest.Options(url))
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
@@ -116,120 +129,69 @@ func TestSQLiteIsNotMadeTwice(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pool.SetMaxIdleConns(0) // the next query opens the file anew
+	pool.SetMaxIdleConns(0) // the next query opens the file again
 	if err := first.Ping(t.Context()); err == nil {
-		t.Error("the database answers without its file")
+		t.Error("the database responds without its file")
 	}
 	if _, err := os.Stat(path); err == nil {
-		t.Error("the file was made anew")
+		t.Error("the file was created again")
 	}
 }
 
 func TestPostgresIsDurable(t *testing.T) {
 	t.Parallel()
 	for setting, want := range map[string]string{"off": "on", "on": "on", "local": "local", "remote_apply": "remote_apply"} {
-		url := dbtest.Postgres(t)
-		name := url[strings.LastIndex(url, "/")+1:]
-		name, _, _ = strings.Cut(name, "?")
-		dbtest.Exec(t, url, fmt.Sprintf("ALTER DATABASE %s SET synchronous_commit = %s", name, setting))
-		if got := value(t, dbtest.Open(t, dbtest.Options(t, url)), "SHOW synchronous_commit"); got != want {
-			t.Errorf("where it is %s by default, synchronous_commit is %s, want %s", setting, got, want)
-		}
+		t.Run("synchronous_commit "+setting+" becomes "+want, func(t *testing.T) {
+			url := dbtest.Postgres(t)
+			name := url[strings.LastIndex(url, "/")+1:]
+			name, _, _ = strings.Cut(name, "?")
+			dbtest.Exec(t, url, fmt.Sprintf("ALTER DATABASE %s SET synchronous_commit = %s", name, setting))
+			if got := value(t, dbtest.Open(t, dbtest.Options(url)), "SHOW synchronous_commit"); got != want {
+				t.Errorf("got %s, want %s", got, want)
+			}
+		})
 	}
 }
 
 func TestPostgresEncodings(t *testing.T) {
 	t.Parallel()
-	dbtest.Open(t, dbtest.Options(t, dbtest.PostgresWith(t, "ENCODING 'SQL_ASCII'")))
-	_, err := database.Open(t.Context(), dbtest.Options(t, dbtest.PostgresWith(t, "ENCODING 'LATIN1'")))
+	dbtest.Open(t, dbtest.Options(dbtest.PostgresWith(t, "ENCODING 'SQL_ASCII'")))
+	err := openError(t, dbtest.PostgresWith(t, "ENCODING 'LATIN1'"))
 	if err == nil || !strings.Contains(err.Error(), "ENCODING 'UTF8'") {
 		t.Errorf("LATIN1: got %v", err)
 	}
 }
 
-func TestPostgresRefusalsAreNotWaitedFor(t *testing.T) {
+func TestOpenDoesNotRetryIfPostgresRejectsIt(t *testing.T) {
 	t.Parallel()
 	url := dbtest.Postgres(t)
-	o := dbtest.Options(t, strings.Replace(url, "/test_", "/none_", 1))
+	o := dbtest.Options(strings.Replace(url, "/test_", "/none_", 1))
 	o.StartTimeout = time.Hour
-	if _, err := database.Open(t.Context(), o); err == nil || !strings.Contains(err.Error(), "does not exist") {
-		t.Errorf("a database that does not exist: %v", err)
+	if err := openOptionsError(t, o); err == nil || !strings.Contains(err.Error(), "does not exist") {
+		t.Errorf("a database that does not exist: got %v", err)
 	}
 }
 
-func TestOpenRefusesURLs(t *testing.T) {
+func TestOpenRejectsURLsWithoutRepeatingThem(t *testing.T) {
 	t.Parallel()
 	const secret = "canary-1234"
-	for _, url := range []string{"", secret, "mysql://u:" + secret + "@h/d", "postgres://u:" + secret + "@h:port/d", "postgres://u:" + secret + "%@h/d"} {
-		if _, err := database.Open(t.Context(), dbtest.Options(t, url)); err == nil || strings.Contains(err.Error(), secret) {
-			t.Errorf("%q: got %v", url, err)
-		}
+	for name, url := range map[string]string{
+		"empty":                 "",
+		"no scheme":             secret,
+		"an unknown scheme":     "mysql://u:" + secret + "@h/d",
+		"a port of letters":     "postgres://u:" + secret + "@h:port/d",
+		"a wrong percent in it": "postgres://u:" + secret + "%@h/d",
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := openError(t, url); err == nil || strings.Contains(err.Error(), secret) {
+				t.Errorf("got %v", err)
+			}
+		})
 	}
 }
 
-func TestMigrateAndRollback(t *testing.T) {
-	dbtest.Each(t, func(t *testing.T, url string) {
-		t.Parallel()
-		db := dbtest.Open(t, dbtest.Options(t, url))
-		for range 2 {
-			applied, err := db.Migrate(t.Context())
-			if err != nil || len(applied) == 0 || applied[0].Version != 1 {
-				t.Fatalf("%v, %v", applied, err)
-			}
-			if again, err := db.Migrate(t.Context()); err != nil || len(again) != 0 {
-				t.Fatalf("again: %v, %v", again, err)
-			}
-			all, err := db.Migrations(t.Context())
-			if err != nil || len(all) != len(applied) || all[0].AppliedAt.IsZero() {
-				t.Fatalf("%v, %v", all, err)
-			}
-			for range applied {
-				if _, err := db.Rollback(t.Context()); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if _, err := db.Rollback(t.Context()); err == nil {
-				t.Error("a migration was undone where there is none")
-			}
-		}
-	})
-}
-
-func TestMigrateConcurrently(t *testing.T) {
-	dbtest.Each(t, func(t *testing.T, url string) {
-		t.Parallel()
-		const processes = 6
-		applied := make([]int, processes)
-		var group sync.WaitGroup
-		for i := range processes {
-			group.Go(func() {
-				db, err := database.Open(t.Context(), dbtest.Options(t, url))
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				migrations, err := db.Migrate(t.Context())
-				if err := errors.Join(err, db.Close()); err != nil {
-					t.Error(err)
-				}
-				applied[i] = len(migrations)
-			})
-		}
-		group.Wait()
-		once := 0
-		for _, n := range applied {
-			if n > 0 {
-				once++
-			}
-		}
-		if once != 1 {
-			t.Errorf("migrations were applied by %d processes: %v", once, applied)
-		}
-	})
-}
-
-// TestPingBesideAWriter: an import may hold SQLite's one writer for seconds.
-func TestPingBesideAWriter(t *testing.T) {
+// TestPingDuringAWrite: an import may occupy SQLite's one writer for seconds.
+func TestPingDuringAWrite(t *testing.T) {
 	t.Parallel()
 	db := dbtest.Migrated(t, dbtest.SQLite(t))
 	err := db.Transaction(t.Context(), func(*database.DB) error {
@@ -242,58 +204,34 @@ func TestPingBesideAWriter(t *testing.T) {
 	}
 }
 
-func TestSlowQueriesAreNamedWithoutValues(t *testing.T) {
+// canary is a model without a table.
+type canary struct {
+	ID int64 `gorm:"primaryKey;autoIncrement:false"`
+}
+
+func TestSlowQueriesAreLoggedWithoutValues(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, url string) {
 		t.Parallel()
 		core, logs := observer.New(zap.DebugLevel)
-		o := dbtest.Options(t, url)
-		o.Logger, o.SlowQuery = zap.New(core), time.Nanosecond
-		db := dbtest.Open(t, o)
+		o := dbtest.Options(url)
+		o.SlowQuery = time.Nanosecond
+		db := dbtest.OpenWith(t, o, dbtest.Batches, zap.New(core))
 		var n int
 		if err := db.WithContext(t.Context()).Raw("SELECT length(?)", "canary").Scan(&n).Error; err != nil {
 			t.Fatal(err)
 		}
 		slow := logs.FilterMessage("slow query").All()
 		if len(slow) == 0 || !strings.Contains(fmt.Sprint(slow[len(slow)-1].ContextMap()["sql"]), "SELECT length(") {
-			t.Errorf("logged %v", logs.All())
+			t.Errorf("got the log %v", logs.All())
 		}
-		if _, err := db.InsertNew(t.Context(), "canaries", database.ColumnOf("id", "bigint", []int64{1})); err == nil {
+		if _, _, err := db.InsertNew(t.Context(), database.TableOf[canary](), []*canary{{ID: 1}}); err == nil {
 			t.Error("inserted into a table that does not exist")
 		}
 		if last := logs.FilterMessage("slow query").All(); fmt.Sprint(last[len(last)-1].ContextMap()["sql"]) != "INSERT INTO canaries" {
-			t.Errorf("logged %v", logs.All())
+			t.Errorf("got the log %v", logs.All())
 		}
 		if strings.Contains(fmt.Sprint(logs.All()), "canary") {
 			t.Error("a value is in the log")
 		}
 	})
-}
-
-func TestIsUnavailable(t *testing.T) {
-	for _, test := range []struct {
-		err  error
-		want bool
-	}{
-		{nil, false},
-		{errors.New("x"), false},
-		{sql.ErrNoRows, false},
-		{context.DeadlineExceeded, true},
-		{fmt.Errorf("x: %w", context.Canceled), true},
-		{driver.ErrBadConn, true},
-		{&net.OpError{Op: "dial", Err: errors.New("refused")}, true},
-		{&fs.PathError{Op: "write", Path: "x", Err: syscall.ENOSPC}, false},
-		{sql.ErrTxDone, true},
-		{&pgconn.PgError{Code: "23505"}, false},
-		{&pgconn.PgError{Code: "23514"}, false},
-		{&pgconn.PgError{Code: "42P01"}, false},
-		{&pgconn.PgError{Code: "57P01"}, true},
-		{&pgconn.PgError{Code: "53300"}, true},
-		{&pgconn.PgError{Code: "08006"}, true},
-		{&pgconn.PgError{Code: "25006"}, true},
-		{&pgconn.PgError{Code: "40001"}, true},
-	} {
-		if got := database.IsUnavailable(test.err); got != test.want {
-			t.Errorf("%v: got %v", test.err, got)
-		}
-	}
 }

@@ -10,7 +10,7 @@ import (
 	"plantstore/database/dbtest"
 )
 
-// indexes returns the names of the indexes of plants, but that of the key.
+// indexes returns the names of the indexes of plants, without that of the key.
 func indexes(t *testing.T, db *database.DB) []string {
 	t.Helper()
 	query := "SELECT indexname FROM pg_indexes WHERE tablename = 'plants' AND indexname <> 'plants_pkey' ORDER BY 1"
@@ -25,35 +25,35 @@ func indexes(t *testing.T, db *database.DB) []string {
 }
 
 func TestSearchIndexes(t *testing.T) {
-	for what, test := range map[string]struct {
+	for name, test := range map[string]struct {
 		url  string
 		want []string
 	}{
 		"SQLite":     {dbtest.SQLite(t), []string{"plants_tag"}},
 		"PostgreSQL": {dbtest.Postgres(t), []string{"plants_name_trgm", "plants_tag"}},
 	} {
-		t.Run(what, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			db := dbtest.Migrated(t, test.url)
-			for range 2 { // a second time does no harm
+			for range 2 { // twice is harmless
 				if err := db.CreateSearchIndexes(t.Context()); err != nil {
 					t.Fatal(err)
 				}
 				if got := indexes(t, db); !slices.Equal(got, test.want) {
-					t.Errorf("created %v, want %v", got, test.want)
+					t.Errorf("got %v, want %v", got, test.want)
 				}
 			}
 			if err := db.DropSearchIndexes(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			if got := indexes(t, db); len(got) != 0 {
-				t.Errorf("%v are left", got)
+				t.Errorf("after DropSearchIndexes: got %v", got)
 			}
 		})
 	}
 }
 
-// TestSearchIndexesWithoutExtension: who may not have pg_trgm is told so, and has
-// the index that needs none.
+// TestSearchIndexesWithoutExtension: a role that may not create pg_trgm gets an error,
+// and the index that does not need it.
 func TestSearchIndexesWithoutExtension(t *testing.T) {
 	owner := dbtest.Postgres(t)
 	dbtest.Migrated(t, owner)
@@ -70,11 +70,11 @@ func TestSearchIndexesWithoutExtension(t *testing.T) {
 	}
 	u.User = url.User(role)
 	t.Cleanup(func() { dbtest.Exec(t, owner, "DROP OWNED BY "+role+"; DROP ROLE "+role) })
-	db := dbtest.Open(t, dbtest.Options(t, u.String()))
+	db := dbtest.Open(t, dbtest.Options(u.String()))
 	if err := db.CreateSearchIndexes(t.Context()); err == nil || !strings.Contains(err.Error(), "pg_trgm") {
 		t.Errorf("got %v, want an error that names pg_trgm", err)
 	}
 	if got := indexes(t, db); !slices.Equal(got, []string{"plants_tag"}) {
-		t.Errorf("created %v", got)
+		t.Errorf("got %v, want plants_tag", got)
 	}
 }

@@ -1,0 +1,249 @@
+package database
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// gate is a write that reports its batch and then waits to be opened.
+type gate struct {
+	batches chan []int
+	open    chan struct{}
+}
+
+func newGate() *gate { return &gate{batches: make(chan []int), open: make(chan struct{})} }
+
+func (g *gate) write(_ context.Context, batch []int) []error {
+	g.batches <- slices.Clone(batch)
+	<-g.open
+	return make([]error, len(batch))
+}
+
+// expect fails the test unless the next batch is want, and lets it end.
+func (g *gate) expect(t *testing.T, want ...int) {
+	t.Helper()
+	if got := <-g.batches; !slices.Equal(got, want) {
+		t.Errorf("got the batch %v, want %v", got, want)
+	}
+	g.open <- struct{}{}
+}
+
+// ok is a write of batches that all succeed.
+func ok(_ context.Context, batch []int) []error { return make([]error, len(batch)) }
+
+// testBatcher runs test in a bubble, with a batcher of one flusher that writes with write
+// and closes when test returns.
+func testBatcher(t *testing.T, o BatchOptions, timeout time.Duration, write func(context.Context, []int) []error, test func(*testing.T, *Batcher[int])) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBatcher(o, timeout, make(slots, 1), write)
+		defer b.close()
+		test(t, b)
+	})
+}
+
+// testGated is testBatcher with the write of a gate.
+func testGated(t *testing.T, o BatchOptions, timeout time.Duration, test func(*testing.T, *gate, *Batcher[int])) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate() // its channels belong to the bubble
+		b := newBatcher(o, timeout, make(slots, 1), g.write)
+		defer b.close()
+		test(t, g, b)
+	})
+}
+
+// start calls b.Do in the background, and returns its outcome when item is queued or
+// written.
+func start(ctx context.Context, b *Batcher[int], item int) <-chan error {
+	outcome := make(chan error, 1)
+	go func() { outcome <- b.Do(ctx, item) }()
+	synctest.Wait()
+	return outcome
+}
+
+func TestBatcherGathersWaitingItems(t *testing.T) {
+	testGated(t, BatchOptions{MaxBatch: 3, Queue: 100}, time.Minute, func(t *testing.T, g *gate, b *Batcher[int]) {
+		var outcomes []<-chan error
+		for item := range 6 { // the first is written at once; the others arrive meanwhile
+			outcomes = append(outcomes, start(t.Context(), b, item))
+		}
+		g.expect(t, 0)
+		g.expect(t, 1, 2, 3)
+		g.expect(t, 4, 5)
+		for item, outcome := range outcomes {
+			if err := <-outcome; err != nil {
+				t.Errorf("item %d: %v", item, err)
+			}
+		}
+	})
+}
+
+func TestBatcherRejectsItemsIfTheQueueIsFull(t *testing.T) {
+	testGated(t, BatchOptions{MaxBatch: 10, Queue: 1}, time.Minute, func(t *testing.T, g *gate, b *Batcher[int]) {
+		written, queued := start(t.Context(), b, 0), start(t.Context(), b, 1)
+		if err := b.Do(t.Context(), 2); !errors.Is(err, ErrOverloaded) {
+			t.Errorf("got %v, want ErrOverloaded", err)
+		}
+		g.expect(t, 0)
+		g.expect(t, 1)
+		if err := errors.Join(<-written, <-queued); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestBatcherDropsCanceledItems(t *testing.T) {
+	testGated(t, BatchOptions{MaxBatch: 10, Queue: 10}, time.Minute, func(t *testing.T, g *gate, b *Batcher[int]) {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		first, canceled, last := start(t.Context(), b, 0), start(ctx, b, 1), start(t.Context(), b, 2)
+		cause := errors.New("the client has gone")
+		cancel(cause)
+		g.expect(t, 0)
+		g.expect(t, 2)
+		if err := <-canceled; !errors.Is(err, cause) {
+			t.Errorf("the canceled item: got %v, want %v", err, cause)
+		}
+		if err := errors.Join(<-first, <-last); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestBatcherGivesABatchTheTimeOfItsFirstItem(t *testing.T) {
+	var written [][]int
+	write := func(ctx context.Context, batch []int) []error {
+		written = append(written, slices.Clone(batch))
+		<-ctx.Done()
+		return slices.Repeat([]error{ctx.Err()}, len(batch))
+	}
+	testBatcher(t, BatchOptions{MaxBatch: 10, Queue: 10}, time.Second, write, func(t *testing.T, b *Batcher[int]) {
+		var group sync.WaitGroup
+		for item := range 3 {
+			group.Go(func() {
+				time.Sleep(time.Duration(item) * 600 * time.Millisecond)
+				begin := time.Now()
+				if err := b.Do(t.Context(), item); !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("item %d: got %v, want DeadlineExceeded", item, err)
+				}
+				if waited := time.Since(begin); waited > time.Second {
+					t.Errorf("item %d waited %v, want at most 1s", item, waited)
+				}
+			})
+		}
+		group.Wait()
+		if want := [][]int{{0}, {1}, {2}}; !slices.EqualFunc(written, want, slices.Equal) {
+			t.Errorf("got the batches %v, want %v", written, want)
+		}
+	})
+}
+
+// TestBatcherDropsItemsThatAreDueSoon: a write that had no time left would fail, and take
+// the rest of its batch with it.
+func TestBatcherDropsItemsThatAreDueSoon(t *testing.T) {
+	testGated(t, BatchOptions{MaxBatch: 10, Queue: 10}, waitShare*time.Second, func(t *testing.T, g *gate, b *Batcher[int]) {
+		first := start(t.Context(), b, 0)
+		time.Sleep(time.Second - time.Nanosecond)
+		late := start(t.Context(), b, 1)
+		time.Sleep(time.Nanosecond)
+		inTime := start(t.Context(), b, 2)
+		time.Sleep((waitShare - 1) * time.Second) // a sixth of the time of item 2 is left
+		g.expect(t, 0)
+		g.expect(t, 2)
+		if err := <-late; !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("the item that is due soon: got %v, want DeadlineExceeded", err)
+		}
+		if err := errors.Join(<-first, <-inTime); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestBatcherSurvivesAPanic(t *testing.T) {
+	panics := true
+	write := func(ctx context.Context, batch []int) []error {
+		if panics {
+			panic("a fault")
+		}
+		return ok(ctx, batch)
+	}
+	testBatcher(t, BatchOptions{MaxBatch: 10, Queue: 10}, time.Minute, write, func(t *testing.T, b *Batcher[int]) {
+		if err := b.Do(t.Context(), 1); err == nil || !strings.Contains(err.Error(), "a fault") {
+			t.Errorf("got %v, want the panic", err)
+		}
+		panics = false // the flusher waits for the next item
+		if err := b.Do(t.Context(), 2); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestCloseWritesQueuedItems(t *testing.T) {
+	testGated(t, BatchOptions{MaxBatch: 10, Queue: 10}, time.Minute, func(t *testing.T, g *gate, b *Batcher[int]) {
+		first, second := start(t.Context(), b, 0), start(t.Context(), b, 1)
+		var closed sync.WaitGroup
+		closed.Go(b.close)
+		closed.Go(b.close) // twice is harmless
+		g.expect(t, 0)
+		g.expect(t, 1)
+		closed.Wait()
+		if err := errors.Join(<-first, <-second); err != nil {
+			t.Error(err)
+		}
+		if err := b.Do(t.Context(), 2); !errors.Is(err, ErrUnavailable) {
+			t.Errorf("after close: got %v, want ErrUnavailable", err)
+		}
+	})
+}
+
+func TestEachItemGetsItsOwnOutcome(t *testing.T) {
+	odd := errors.New("odd")
+	b := newBatcher(BatchOptions{MaxBatch: 7, Queue: 1000}, time.Minute, make(slots, 3), func(_ context.Context, batch []int) []error {
+		outcomes := make([]error, len(batch))
+		for i, item := range batch {
+			if item%2 == 1 {
+				outcomes[i] = odd
+			}
+		}
+		return outcomes
+	})
+	defer b.close()
+	var group sync.WaitGroup
+	for item := range 500 {
+		group.Go(func() {
+			if err := b.Do(t.Context(), item); errors.Is(err, odd) != (item%2 == 1) {
+				t.Errorf("item %d: got %v", item, err)
+			}
+		})
+	}
+	group.Wait()
+}
+
+func TestBatchersShareSlots(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		shared, g := make(slots, 1), newGate()
+		o := BatchOptions{MaxBatch: 10, Queue: 10}
+		plants, suppliers := newBatcher(o, time.Minute, shared, g.write), newBatcher(o, time.Minute, shared, ok)
+		defer plants.close()
+		defer suppliers.close()
+		plant, supplier := start(t.Context(), plants, 1), start(t.Context(), suppliers, 2)
+		if got := <-g.batches; !slices.Equal(got, []int{1}) {
+			t.Errorf("got the batch %v, want [1]", got)
+		}
+		select {
+		case <-supplier:
+			t.Error("two batches were written in one slot")
+		default:
+		}
+		g.open <- struct{}{}
+		if err := errors.Join(<-plant, <-supplier); err != nil {
+			t.Error(err)
+		}
+	})
+}

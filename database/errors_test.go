@@ -1,0 +1,52 @@
+package database_test
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"syscall"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"plantstore/database"
+)
+
+func TestIsUnavailable(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		err  error
+		want bool
+	}{
+		{"no error", nil, false},
+		{"an unknown error", errors.New("x"), false},
+		{"no rows", sql.ErrNoRows, false},
+		{"a missed deadline", context.DeadlineExceeded, true},
+		{"a canceled context", fmt.Errorf("x: %w", context.Canceled), true},
+		{"a broken connection", driver.ErrBadConn, true},
+		{"a network error", &net.OpError{Op: "dial", Err: errors.New("refused")}, true},
+		{"a full disk of the service itself", &fs.PathError{Op: "write", Path: "x", Err: syscall.ENOSPC}, false},
+		{"a transaction that has ended", sql.ErrTxDone, true},
+		{"unique_violation", &pgconn.PgError{Code: "23505"}, false},
+		{"check_violation", &pgconn.PgError{Code: "23514"}, false},
+		{"undefined_table", &pgconn.PgError{Code: "42P01"}, false},
+		{"admin_shutdown", &pgconn.PgError{Code: "57P01"}, true},
+		{"too_many_connections", &pgconn.PgError{Code: "53300"}, true},
+		{"connection_failure", &pgconn.PgError{Code: "08006"}, true},
+		{"read_only_sql_transaction", &pgconn.PgError{Code: "25006"}, true},
+		{"serialization_failure", &pgconn.PgError{Code: "40001"}, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if got := database.IsUnavailable(test.err); got != test.want {
+				t.Errorf("got %v, want %v", got, test.want)
+			}
+			if got := errors.Is(database.Failed("write", test.err), database.ErrUnavailable); got != test.want {
+				t.Errorf("Failed marks it: got %v, want %v", got, test.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,127 @@
+package database_test
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"plantstore/database"
+)
+
+// pot is a model with a text key, which is not its first field.
+type pot struct {
+	Width     int64
+	Code      string `gorm:"primaryKey"`
+	Label     *string
+	CreatedAt time.Time
+	Clay      bool `gorm:"column:is_clay"`
+	UpdatedAt time.Time
+}
+
+func TestTableOf(t *testing.T) {
+	table := database.TableOf[pot]()
+	for _, test := range []struct{ name, got, want string }{
+		{"the table has GORM's name", table.Name, "pots"},
+		{"the noun is the model's name", table.Noun, "pot"},
+		{"the key is the primary key", table.Key.DBName, "code"},
+		{"CreatedAt is a timestamp", table.Created.DBName, "created_at"},
+		{"UpdatedAt is a timestamp", table.Updated.DBName, "updated_at"},
+		{"the content is the other columns", database.Names(table.Content), "width, label, is_clay"},
+		{"the data begins with the key", database.Names(table.Data), "code, width, label, is_clay"},
+		{"the timestamps come last", database.Names(table.Columns), "code, width, label, is_clay, created_at, updated_at"},
+		{"parameters have the columns' names", database.Parameters(table.Data), "@code, @width, @label, @is_clay"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if test.got != test.want {
+				t.Errorf("got %s, want %s", test.got, test.want)
+			}
+		})
+	}
+	t.Run("a column reads and writes its field", func(t *testing.T) {
+		row := pot{Code: "a"}
+		value := reflect.ValueOf(&row).Elem()
+		if got := table.Key.Of(value).String(); got != "a" {
+			t.Errorf("got %q, want a", got)
+		}
+		now := time.Now()
+		table.Stamp(value, now)
+		if row.CreatedAt != now || row.UpdatedAt != now {
+			t.Errorf("got %v and %v, want %v", row.CreatedAt, row.UpdatedAt, now)
+		}
+	})
+	t.Run("a model needs no timestamps", func(t *testing.T) {
+		table := database.TableOf[canary]()
+		if table.Created != nil || table.Updated != nil || database.Names(table.Columns) != "id" {
+			t.Errorf("got %+v", table)
+		}
+		table.Stamp(reflect.ValueOf(new(canary)).Elem(), time.Now()) // does not panic
+	})
+}
+
+func TestTableOfPanics(t *testing.T) {
+	type keyless struct{ Name string }
+	type twoKeys struct {
+		A, B int64 `gorm:"primaryKey"`
+	}
+	for name, test := range map[string]struct {
+		parse func()
+		want  string
+	}{
+		"if the type is not a struct":  {func() { database.TableOf[int]() }, "parse the model int"},
+		"if the model has no key":      {func() { database.TableOf[keyless]() }, "no primary key"},
+		"if the model has two of them": {func() { database.TableOf[twoKeys]() }, "more than one primary key"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			defer func() {
+				if cause, _ := recover().(string); !strings.Contains(cause, test.want) {
+					t.Errorf("got %q, want %q", cause, test.want)
+				}
+			}()
+			test.parse()
+		})
+	}
+}
+
+func TestColumnEqual(t *testing.T) {
+	type times struct {
+		ID   int64 `gorm:"primaryKey;autoIncrement:false"`
+		Name string
+		Hash []byte
+		At   *time.Time
+		Note *string
+	}
+	now := time.Now()
+	here, utc := now.Round(0), now.UTC()
+	row := times{Name: "a", Hash: []byte("x"), At: &here, Note: new("n")}
+	for name, test := range map[string]struct {
+		change func(*times)
+		differ string // the columns
+	}{
+		"a copy has equal columns":               {func(r *times) { *r = times{0, "a", []byte("x"), &here, new("n")} }, ""},
+		"the zone of a time makes no difference": {func(r *times) { r.At = &utc }, ""},
+		"a text differs":                         {func(r *times) { r.Name = "A" }, "name"},
+		"bytes differ":                           {func(r *times) { r.Hash = nil }, "hash"},
+		"a time differs":                         {func(r *times) { r.At = new(now.Add(1)) }, "at"},
+		"nil differs from a value":               {func(r *times) { r.At, r.Note = nil, nil }, "at, note"},
+		"nil differs from an empty text":         {func(r *times) { r.Note = new("") }, "note"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			other := row
+			test.change(&other)
+			var differ []*database.Column
+			for _, c := range database.TableOf[times]().Columns {
+				a, b := reflect.ValueOf(&row).Elem(), reflect.ValueOf(&other).Elem()
+				if c.Equal(a, b) != c.Equal(b, a) {
+					t.Errorf("%s: a equals b, but b does not equal a", c.DBName)
+				}
+				if !c.Equal(a, b) {
+					differ = append(differ, c)
+				}
+			}
+			if got := database.Names(differ); got != test.differ {
+				t.Errorf("got a difference in %q, want %q", got, test.differ)
+			}
+		})
+	}
+}
