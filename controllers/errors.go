@@ -125,34 +125,34 @@ func is(target error, message string) func(error) (string, bool) {
 	return func(err error) (string, bool) { return message, errors.Is(err, target) }
 }
 
-// as gives the errors of type E a message.
+// as gives the errors of type E a message; those for which it is empty are not meant.
 func as[E error](message func(E) string) func(error) (string, bool) {
-	return func(err error) (string, bool) {
-		e, ok := errors.AsType[E](err)
-		if !ok {
-			return "", false
+	return func(err error) (text string, ok bool) {
+		if e, ok := errors.AsType[E](err); ok {
+			text = message(e)
 		}
-		return message(e), true
+		return text, text != ""
 	}
 }
 
 // noSuch gives a *models.NotFoundError of one resource a message.
 func noSuch(noun, message string) func(error) (string, bool) {
-	return func(err error) (string, bool) {
-		e, ok := errors.AsType[*models.NotFoundError](err)
-		return message, ok && e.Noun == noun
-	}
+	return as(func(e *models.NotFoundError) string {
+		if e.Noun != noun {
+			return ""
+		}
+		return message
+	})
 }
 
 // exists gives a *models.ExistsError a message with its noun and its key.
 func exists(same bool, format string) func(error) (string, bool) {
-	return func(err error) (string, bool) {
-		e, ok := errors.AsType[*models.ExistsError](err)
-		if !ok || e.Same != same {
-			return "", false
+	return as(func(e *models.ExistsError) string {
+		if e.Same != same {
+			return ""
 		}
-		return fmt.Sprintf(format, e.Noun, e.Key), true
-	}
+		return fmt.Sprintf(format, e.Noun, e.Key)
+	})
 }
 
 // Error is the body of every unsuccessful response.

@@ -2,15 +2,14 @@ package database
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"go.uber.org/zap"
 	"gorm.io/gorm/logger"
 )
 
-// queryLogger passes GORM's log to zap. It names slow queries. Failed ones are
-// logged by whoever handles the error and knows the request.
+// queryLogger passes GORM's log to zap. It logs slow queries; the handler of an error,
+// which knows the request, logs the failed ones.
 type queryLogger struct {
 	log  *zap.Logger
 	slow time.Duration
@@ -20,15 +19,13 @@ type queryLogger struct {
 func (l queryLogger) LogMode(logger.LogLevel) logger.Interface { return l }
 
 func (l queryLogger) Info(_ context.Context, format string, args ...any) {
-	l.log.Info(fmt.Sprintf(format, args...))
+	l.log.Sugar().Infof(format, args...)
 }
-
 func (l queryLogger) Warn(_ context.Context, format string, args ...any) {
-	l.log.Warn(fmt.Sprintf(format, args...))
+	l.log.Sugar().Warnf(format, args...)
 }
-
 func (l queryLogger) Error(_ context.Context, format string, args ...any) {
-	l.log.Error(fmt.Sprintf(format, args...))
+	l.log.Sugar().Errorf(format, args...)
 }
 
 // Trace is called after every statement.
@@ -38,9 +35,5 @@ func (l queryLogger) Trace(_ context.Context, begin time.Time, statement func() 
 		return
 	}
 	text, rows := statement()
-	l.log.Warn("slow query",
-		zap.String("sql", text),
-		zap.Int64("rows", rows),
-		zap.Duration("duration", duration),
-		zap.Error(err))
+	l.log.Warn("slow query", zap.String("sql", text), zap.Int64("rows", rows), zap.Duration("duration", duration), zap.Error(err))
 }

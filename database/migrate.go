@@ -11,14 +11,14 @@ import (
 	"github.com/pressly/goose/v3/lock"
 )
 
-// One folder of numbered SQL files for each kind of database, with the same
-// numbers and the same effect.
+// A folder of numbered SQL files for each kind of database, with the same numbers and
+// the same effect.
 //
 //go:embed migrations/*/*.sql
 var migrationFiles embed.FS
 
-// migrationSettings is what goose must know of one kind of database. The lock
-// makes several processes that start at once take turns.
+// migrationSettings are goose's settings for one kind of database. Processes that start
+// at the same time take turns by its lock.
 type migrationSettings struct {
 	dialect goose.Dialect
 	folder  string
@@ -48,8 +48,8 @@ func (db *DB) Prepare(ctx context.Context) ([]Migration, error) {
 	return nil, err
 }
 
-// Migrate applies every pending migration, each in a transaction of its own,
-// and returns them. Processes that call it at the same time take turns.
+// Migrate applies every pending migration, each in a transaction, and returns them.
+// Processes that call it at the same time take turns.
 func (db *DB) Migrate(ctx context.Context) ([]Migration, error) {
 	provider, err := db.provider()
 	if err != nil {
@@ -59,15 +59,15 @@ func (db *DB) Migrate(ctx context.Context) ([]Migration, error) {
 	if err != nil {
 		return nil, fmt.Errorf("migrate the database: %w", err)
 	}
-	applied := make([]Migration, len(results))
-	for i, r := range results {
-		applied[i] = Migration{Version: r.Source.Version, Name: r.Source.Path}
+	var applied []Migration
+	for _, r := range results {
+		applied = append(applied, Migration{Version: r.Source.Version, Name: r.Source.Path})
 	}
 	return applied, nil
 }
 
-// Rollback undoes the migration that was applied last and returns it. It fails
-// when there is none.
+// Rollback undoes the migration that was applied last and returns it. It fails if no
+// migration is applied.
 func (db *DB) Rollback(ctx context.Context) (Migration, error) {
 	provider, err := db.provider()
 	if err != nil {
@@ -90,9 +90,9 @@ func (db *DB) Migrations(ctx context.Context) ([]Migration, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the state of the migrations: %w", err)
 	}
-	all := make([]Migration, len(statuses))
-	for i, s := range statuses {
-		all[i] = Migration{Version: s.Source.Version, Name: s.Source.Path, AppliedAt: s.AppliedAt}
+	var all []Migration
+	for _, s := range statuses {
+		all = append(all, Migration{Version: s.Source.Version, Name: s.Source.Path, AppliedAt: s.AppliedAt})
 	}
 	return all, nil
 }

@@ -25,7 +25,7 @@ type postgresDialect struct {
 func (*postgresDialect) open(o Options) (pool, readPool *sql.DB, err error) {
 	config, err := pgx.ParseConfig(o.URL)
 	if err != nil {
-		// The parser's own message repeats parts of the URL.
+		// Without the parser's message, which repeats parts of the URL.
 		return nil, nil, errors.New("the database URL is not a valid PostgreSQL URL: " +
 			"postgres://user:password@host:5432/name?sslmode=…, with special characters percent-encoded")
 	}
@@ -48,8 +48,7 @@ func (*postgresDialect) dialector(pool *sql.DB) gorm.Dialector {
 	return postgresDialector{&postgres.Dialector{Config: &postgres.Config{Conn: pool}}}
 }
 
-// postgresDialector is GORM's, but that it keeps values out of the log: it shows
-// statements as they were prepared.
+// postgresDialector keeps values out of the log: it shows statements as prepared.
 type postgresDialector struct{ *postgres.Dialector }
 
 func (postgresDialector) Explain(statement string, _ ...any) string { return statement }
@@ -71,19 +70,16 @@ func prepareConnection(lockTimeout time.Duration) func(context.Context, *pgx.Con
 }
 
 func checkEncoding(conn *pgx.Conn) error {
-	switch encoding := conn.PgConn().ParameterStatus("server_encoding"); encoding {
-	// SQL_ASCII stores whatever bytes it is sent. It is what initdb picks
-	// where no locale is set.
-	case "UTF8", "SQL_ASCII":
-	default:
-		return fmt.Errorf("the database has the encoding %q and cannot hold every text: "+
-			"create it with ENCODING 'UTF8' TEMPLATE template0", encoding)
+	encoding := conn.PgConn().ParameterStatus("server_encoding")
+	if encoding == "UTF8" || encoding == "SQL_ASCII" { // the latter stores any bytes; initdb picks it without a locale
+		return nil
 	}
-	return nil
+	return fmt.Errorf("the database has the encoding %q, which cannot store every text: "+
+		"create it with ENCODING 'UTF8' TEMPLATE template0", encoding)
 }
 
 func (*postgresDialect) migrations() migrationSettings {
-	// Ten minutes for another process that is migrating, asked every second.
+	// Polls every second, for ten minutes, while another process migrates.
 	locker, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(1, 600))
 	return migrationSettings{dialect: goose.DialectPostgres, folder: "postgres", locker: locker, err: err}
 }
@@ -132,7 +128,7 @@ func (*postgresDialect) insertStatement(table *Table, rows reflect.Value) (state
 		Names(table.Columns), strings.Join(selected, ", "), strings.Join(arrays, ", "), Names(table.Data)), values
 }
 
-// queryKeys returns the one column of the rows that a statement returns.
+// queryKeys returns the keys that a statement returns.
 func queryKeys(ctx context.Context, conn connection, statement string, values []any) (keys []any, err error) {
 	rows, err := conn.QueryContext(ctx, statement, values...)
 	if err != nil {
@@ -163,7 +159,7 @@ func (d *postgresDialect) load(
 		if err != nil {
 			return err
 		}
-		defer tx.Rollback(context.WithoutCancel(ctx)) //nolint:errcheck // after the commit, it does nothing
+		defer tx.Rollback(context.WithoutCancel(ctx)) //nolint:errcheck // does nothing after the commit
 		if _, err := tx.Exec(ctx, d.patience()); err != nil {
 			return err
 		}
@@ -186,11 +182,11 @@ func (*postgresDialect) contains(column string) string { return column + " ILIKE
 
 func (*postgresDialect) searchIndexes() (create, drop []string) {
 	create = []string{
-		"SET lock_timeout = 0", // transactions that are under way are waited for
+		"SET lock_timeout = 0", // waits for running transactions
 		"CREATE INDEX CONCURRENTLY IF NOT EXISTS plants_tag ON plants (tag, id)",
-		"CREATE EXTENSION IF NOT EXISTS pg_trgm", // which may fail, hence not first
+		"CREATE EXTENSION IF NOT EXISTS pg_trgm", // may fail, so not first
 		"CREATE INDEX CONCURRENTLY IF NOT EXISTS plants_name_trgm ON plants USING gin (name gin_trgm_ops)",
-		"ANALYZE plants", // or the planner may not yet think much of them
+		"ANALYZE plants", // lets the planner use them at once
 	}
 	drop = []string{
 		"SET lock_timeout = 0",

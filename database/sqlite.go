@@ -23,8 +23,7 @@ import (
 // sqliteDialect is a SQLite database in the file path.
 type sqliteDialect struct{ path string }
 
-// readers is how many connections read a SQLite database at the same time, beside
-// the one that writes.
+// readers is how many connections read a SQLite database besides the one that writes.
 const readers = 7
 
 func (d sqliteDialect) open(o Options) (pool, readPool *sql.DB, err error) {
@@ -38,8 +37,8 @@ func (d sqliteDialect) open(o Options) (pool, readPool *sql.DB, err error) {
 	if pool, err = sql.Open(sqlite.DriverName, name); err != nil {
 		return nil, nil, fmt.Errorf("open %s: %w", d.path, err)
 	}
-	// SQLite has one writer at a time. Waiting for a turn in the pool's queue costs
-	// nothing; waiting for SQLite's own lock is polling.
+	// SQLite has one writer at a time. Writers wait in the pool's queue, as waiting for
+	// SQLite's own lock is polling.
 	pool.SetMaxOpenConns(1)
 	if readPool, err = sql.Open(sqlite.DriverName, name+"&_pragma=query_only(1)"); err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("open %s: %w", d.path, err), pool.Close())
@@ -53,14 +52,13 @@ func (sqliteDialect) dialector(pool *sql.DB) gorm.Dialector {
 	return sqliteDialector{&sqlite.Dialector{Conn: pool}}
 }
 
-// sqliteDialector is GORM's, but that it keeps values out of the log: it shows
-// statements as they were prepared.
+// sqliteDialector keeps values out of the log: it shows statements as prepared.
 type sqliteDialector struct{ *sqlite.Dialector }
 
 func (sqliteDialector) Explain(statement string, _ ...any) string { return statement }
 
-// dataSourceName returns the driver's name for the file path. The file must
-// exist: SQLite would put an empty one in its place.
+// dataSourceName returns the driver's name for the file path, which must exist: SQLite
+// would create an empty one.
 func dataSourceName(path string, busyTimeout time.Duration) string {
 	return "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + url.Values{
 		"mode":    {"rw"},
@@ -68,19 +66,16 @@ func dataSourceName(path string, busyTimeout time.Duration) string {
 		"_pragma": {
 			"busy_timeout(" + strconv.FormatInt(busyTimeout.Milliseconds(), 10) + ")",
 			"journal_mode(WAL)",
-			// NORMAL would lose acknowledged rows when the power fails.
-			"synchronous(FULL)",
-			// No temporary files, for a read-only root file system.
-			"temp_store(MEMORY)",
+			"synchronous(FULL)",  // NORMAL would lose acknowledged rows on power loss
+			"temp_store(MEMORY)", // the root file system may be read-only
 		},
 		"_time_format": {"sqlite"},
 		"_timezone":    {"UTC"},
 	}.Encode()
 }
 
-// ensureFile creates the database file where there is none. It is made under
-// another name and moved into place whole, so that a file of no bytes is always
-// the trace of a fault, and never taken for a new database.
+// ensureFile creates the database file if it does not exist. It is created under another
+// name and renamed when complete, so an empty file is never mistaken for a new database.
 func (d sqliteDialect) ensureFile() (err error) {
 	if err := os.MkdirAll(filepath.Dir(d.path), 0o750); err != nil {
 		return fmt.Errorf("create the folder of the database: %w", err)
@@ -93,68 +88,52 @@ func (d sqliteDialect) ensureFile() (err error) {
 
 	info, err := os.Stat(d.path)
 	switch {
-	case err == nil && info.IsDir():
+	case errors.Is(err, fs.ErrNotExist):
+		if err := d.createFile(); err != nil {
+			return fmt.Errorf("create the database: %w", err)
+		}
+	case err != nil:
+		return fmt.Errorf("find the database: %w", err)
+	case info.IsDir():
 		return fmt.Errorf("%s is a folder, not a database file", d.path)
-	case err == nil && info.Size() == 0:
-		return fmt.Errorf("%s has no bytes: it was damaged, or is not a database; "+
-			"restore it from a copy, or remove it to start with an empty store", d.path)
-	case err == nil:
-		return nil
-	case !errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("look for the database: %w", err)
-	}
-	return d.createFile()
-}
-
-// createFile makes an empty database in WAL mode at d.path. The caller holds the
-// file lock.
-func (d sqliteDialect) createFile() (err error) {
-	unfinished := d.path + ".new"
-	file, err := os.OpenFile(unfinished, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return fmt.Errorf("create the database: %w", err)
-	}
-	if err := file.Close(); err != nil {
-		return fmt.Errorf("create the database: %w", err)
-	}
-	pool, err := sql.Open(sqlite.DriverName, dataSourceName(unfinished, time.Second))
-	if err != nil {
-		return fmt.Errorf("create the database: %w", err)
-	}
-	// Any write makes SQLite lay out the file; closing moves it out of the WAL.
-	_, err = pool.Exec("PRAGMA user_version = 0")
-	if err = errors.Join(err, pool.Close()); err != nil {
-		return fmt.Errorf("create the database: %w", err)
-	}
-	if err := os.Rename(unfinished, d.path); err != nil {
-		return fmt.Errorf("create the database: %w", err)
-	}
-	return syncFolder(filepath.Dir(d.path))
-}
-
-// syncFolder makes the names in a folder durable.
-func syncFolder(path string) (err error) {
-	folder, err := os.Open(path)
-	if err != nil {
-		return fmt.Errorf("sync the folder of the database: %w", err)
-	}
-	defer func() { err = errors.Join(err, folder.Close()) }()
-	if err := folder.Sync(); err != nil {
-		return fmt.Errorf("sync the folder of the database: %w", err)
+	case info.Size() == 0:
+		return fmt.Errorf("%s is empty: it was damaged, or is not a database; "+
+			"restore it from a backup, or remove it to start with an empty store", d.path)
 	}
 	return nil
 }
 
-// fileLock returns the lock that lets one process at a time create or migrate
-// the database. The system frees it when its holder dies.
+// createFile creates an empty database in WAL mode. The caller holds the file lock.
+func (d sqliteDialect) createFile() error {
+	unfinished := d.path + ".new"
+	if err := os.WriteFile(unfinished, nil, 0o600); err != nil {
+		return err
+	}
+	pool, err := sql.Open(sqlite.DriverName, dataSourceName(unfinished, time.Second))
+	if err != nil {
+		return err
+	}
+	// Any write makes SQLite lay out the file; closing moves it out of the WAL.
+	_, err = pool.Exec("PRAGMA user_version = 0")
+	if err := errors.Join(err, pool.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(unfinished, d.path); err != nil {
+		return err
+	}
+	folder, err := os.Open(filepath.Dir(d.path))
+	if err != nil {
+		return err
+	}
+	return errors.Join(folder.Sync(), folder.Close()) // makes the name durable
+}
+
+// fileLock returns the lock under which a process creates or migrates the database. The
+// system frees it when the process dies.
 func (d sqliteDialect) fileLock() *flock.Flock { return flock.New(d.path + ".lock") }
 
 func (d sqliteDialect) migrations() migrationSettings {
-	return migrationSettings{
-		dialect: goose.DialectSQLite3,
-		folder:  "sqlite",
-		locker:  fileLocker{d.fileLock()},
-	}
+	return migrationSettings{dialect: goose.DialectSQLite3, folder: "sqlite", locker: fileLocker{d.fileLock()}}
 }
 
 // insertNew runs a prepared statement for each row, in one transaction.
@@ -202,8 +181,8 @@ func (sqliteDialect) load(context.Context, *sql.DB, *Table, bool, func() ([]any,
 
 func (sqliteDialect) patience() string { return "" }
 
-// after has the next millisecond for the next moment, which is what SQLite can
-// count in, in the form that the driver writes times: without zeros at the end.
+// after counts in milliseconds, as SQLite does, in the form in which the driver writes
+// times: without trailing zeros.
 func (sqliteDialect) after(column, value string) string {
 	return fmt.Sprintf("CASE WHEN %[1]s < %[2]s THEN %[2]s ELSE "+
 		"rtrim(rtrim(strftime('%%Y-%%m-%%d %%H:%%M:%%f', %[1]s, '+0.001 seconds'), '0'), '.') || '+00:00' END", column, value)
@@ -211,8 +190,8 @@ func (sqliteDialect) after(column, value string) string {
 
 func (sqliteDialect) contains(column string) string { return column + ` LIKE ? ESCAPE '\'` }
 
-// searchIndexes has none for parts of names: a scan reads a million of them in
-// well under a second.
+// searchIndexes has none for parts of names: a scan of a million takes well under a
+// second.
 func (sqliteDialect) searchIndexes() (create, drop []string) {
 	return []string{"CREATE INDEX IF NOT EXISTS plants_tag ON plants (tag, id)"}, []string{"DROP INDEX IF EXISTS plants_tag"}
 }
