@@ -211,8 +211,7 @@ func (h *Plants) List(c *gin.Context) error {
 		}
 	}
 	if q.Has("q") {
-		part := models.Text{Min: 1, Max: rules["name"].Max}
-		if filter.Contains["name"], err = parseText(q.Values, "q", part); err != nil {
+		if filter.Contains["name"], err = parseText(q.Values, "q", rules["name"].Part()); err != nil {
 			return err
 		}
 	}
