@@ -7,7 +7,7 @@ LINT    := go tool -modfile=.ci/lint.mod golangci-lint
 VULN    := go tool -modfile=.ci/lint.mod govulncheck
 REDOCLY := @redocly/cli@1.34.5
 VENV    := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/plantstore/schemathesis
-GENERATED := docs/openapi.json docs/configuration.md configs/config.yaml
+GENERATED := docs/openapi.json docs/api.md docs/configuration.md configs/config.yaml
 
 .DEFAULT_GOAL := help
 
@@ -61,7 +61,7 @@ format: ## Format the code
 	$(LINT) fmt
 
 .PHONY: docs
-docs: ## Generate docs/openapi.json, docs/configuration.md and configs/config.yaml from the code
+docs: ## Generate docs/openapi.json, the errors in docs/api.md, docs/configuration.md and configs/config.yaml from the code
 	go run ./docs/gen
 
 .PHONY: check-docs

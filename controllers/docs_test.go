@@ -2,11 +2,8 @@ package controllers
 
 import (
 	"encoding/json"
-	"maps"
 	"math"
-	"os"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -41,8 +38,8 @@ func TestDocumentIsValid(t *testing.T) {
 	}
 }
 
-// TestDocumentKeepsTheSpecification holds the document against the operation as
-// the users have specified it.
+// TestDocumentKeepsTheSpecification compares the document with the operation that the
+// users specified.
 func TestDocumentKeepsTheSpecification(t *testing.T) {
 	doc := document(t)
 	operation := doc.Paths.Find("/plants").Post
@@ -79,38 +76,32 @@ func TestDocumentKeepsTheSpecification(t *testing.T) {
 	}
 }
 
-// TestDocumentSaysWhatTheModelDoes compares the limits in the document with the
-// model's rules, over all of Unicode's first plane, which has every blank and
-// control character, and the last character of all.
-func TestDocumentSaysWhatTheModelDoes(t *testing.T) {
-	schema := document(t).Components.Schemas["NewPlant"].Value
-	id, name, tag := schema.Properties["id"].Value, schema.Properties["name"].Value, schema.Properties["tag"].Value
-	if *name.MaxLength != models.MaxNameLength || name.MinLength != 1 || *tag.MaxLength != models.MaxTagLength || tag.MinLength != 0 {
-		t.Error("the lengths differ")
-	}
-	if *id.Min != math.MinInt64 || *id.Max != math.MaxInt64 { // as float64; TestDocumentHasExactLimits has the digits
-		t.Error("the limits of id differ")
-	}
-	namePattern, tagPattern := compile(t, name.Pattern), compile(t, tag.Pattern)
-	for r := rune(0); r <= 0x10000; r++ {
-		if r == 0x10000 {
-			r = utf8.MaxRune
-		}
-		if !utf8.ValidRune(r) {
-			continue
-		}
-		for _, text := range []string{string(r), "a" + string(r)} {
-			wantName := (&models.Plant{Name: text}).Validate() == nil
-			wantTag := (&models.Plant{Name: "x", Tag: &text}).Validate() == nil
-			if namePattern.MatchString(text) != wantName || tagPattern.MatchString(text) != wantTag {
-				t.Errorf("%q: the document says %v for a name and %v for a tag, the model %v and %v", text,
-					namePattern.MatchString(text), tagPattern.MatchString(text), wantName, wantTag)
+// TestPatternsFollowRules compares the patterns in the document with the checks of the
+// rules, over Unicode's first plane, which has every space and control character, and
+// the last character.
+func TestPatternsFollowRules(t *testing.T) {
+	rules, properties := models.Plant{}.Rules(), document(t).Components.Schemas["NewPlant"].Value.Properties
+	for field, rule := range rules {
+		t.Run(field, func(t *testing.T) {
+			pattern := compile(t, properties[field].Value.Pattern)
+			for r := rune(0); r <= 0x10000; r++ {
+				if r == 0x10000 {
+					r = utf8.MaxRune
+				}
+				if !utf8.ValidRune(r) {
+					continue
+				}
+				for _, text := range []string{string(r), "a" + string(r)} {
+					if valid := rule.Check(field, text) == nil; pattern.MatchString(text) != valid {
+						t.Errorf("%q: the rule says %v, the pattern %v", text, valid, !valid)
+					}
+				}
 			}
-		}
+		})
 	}
 }
 
-// compile compiles a pattern of ECMA-262, whose escapes Go spells otherwise.
+// compile compiles a pattern of ECMA-262, which has other escapes than Go.
 func compile(t *testing.T, pattern string) *regexp.Regexp {
 	t.Helper()
 	return regexp.MustCompile(regexp.MustCompile(`\\u([0-9A-F]{4})`).ReplaceAllString(pattern, `\x{$1}`))
@@ -124,68 +115,7 @@ func TestDocumentHasExactLimits(t *testing.T) {
 	}
 }
 
-// TestCodesAreDocumented holds the list of error codes in the code against those
-// in the document and in the README.
-func TestCodesAreDocumented(t *testing.T) {
-	source, err := os.ReadFile("errors.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	readme, err := os.ReadFile("../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	description, examples := document(t).Info.Description, make(openapi3.Examples)
-	for _, path := range document(t).Paths.Map() {
-		for _, operation := range path.Operations() {
-			for _, response := range operation.Responses.Map() {
-				if content := response.Value.Content["application/json"]; content != nil {
-					maps.Copy(examples, content.Examples)
-				}
-			}
-		}
-	}
-	found := 0
-	for _, match := range regexp.MustCompile(`(?m)^\tcode\w+ += (\d{5})`).FindAllStringSubmatch(string(source), -1) {
-		found++
-		row := "| " + match[1] + " | "
-		if _, ok := examples[match[1]]; !ok && match[1] != "40402" && match[1] != "40501" { // those of no operation
-			t.Errorf("error %s has no example", match[1])
-		}
-		if !strings.Contains(description, row) || !strings.Contains(string(readme), row) {
-			t.Errorf("error %s is not documented", match[1])
-		}
-	}
-	if documented := strings.Count(description, "\n| ") - 2; documented != found {
-		t.Errorf("%d codes are documented, the code has %d", documented, found)
-	}
-}
-
-// TestScopesAreDocumented holds the scopes there are against those in the document
-// and in the README.
-func TestScopesAreDocumented(t *testing.T) {
-	doc := document(t)
-	readme, err := os.ReadFile("../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, schema := range []string{"NewToken", "Token", "IssuedToken"} {
-		var documented []string
-		for _, scope := range doc.Components.Schemas[schema].Value.Properties["scopes"].Value.Items.Value.Enum {
-			documented = append(documented, scope.(string))
-		}
-		if !slices.Equal(documented, models.AllScopes().Names()) {
-			t.Errorf("%s has the scopes %v", schema, documented)
-		}
-	}
-	for _, scope := range models.AllScopes().Names() {
-		if !strings.Contains(doc.Components.SecuritySchemes["BearerAuth"].Value.Description, scope) || !strings.Contains(string(readme), "`"+scope+"`") {
-			t.Errorf("%s is not described", scope)
-		}
-	}
-}
-
-// TestExampleBinds sends the document's own example through the binding.
+// TestExampleBinds binds the example in the document.
 func TestExampleBinds(t *testing.T) {
 	example := make(map[string]any)
 	for field, property := range document(t).Components.Schemas["NewPlant"].Value.Properties {

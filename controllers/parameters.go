@@ -51,8 +51,8 @@ func parseQuery(c *gin.Context, names ...string) (url.Values, error) {
 
 // The number of items on a page.
 const (
-	defaultLimit = 50
-	maxLimit     = 1000
+	DefaultLimit = 50
+	MaxLimit     = 1000
 )
 
 // pageQuery is the query of a list.
@@ -66,11 +66,11 @@ func parsePage(c *gin.Context, names ...string) (q pageQuery, err error) {
 	if q.Values, err = parseQuery(c, append([]string{"limit", "after"}, names...)...); err != nil {
 		return q, err
 	}
-	q.limit = defaultLimit
+	q.limit = DefaultLimit
 	if q.Has("limit") {
 		limit, ok := parseInt64(q.Get("limit"))
-		if !ok || limit < 1 || limit > maxLimit {
-			return q, problemf(codeParameter, "limit must be an integer from 1 to %d", maxLimit)
+		if !ok || limit < 1 || limit > MaxLimit {
+			return q, problemf(codeParameter, "limit must be an integer from 1 to %d", MaxLimit)
 		}
 		q.limit = int(limit)
 	}

@@ -24,7 +24,7 @@ type PlantContent struct {
 // NewPlant is a plant as a client sends it.
 type NewPlant struct {
 	// The id, chosen by the client: any int64, unique in the store.
-	ID *int64 `json:"id" binding:"required" format:"int64" minimum:"-9223372036854775808" maximum:"9223372036854775807" example:"1"`
+	ID *int64 `json:"id" binding:"required" format:"int64" example:"1"`
 	PlantContent
 } // @name NewPlant
 
@@ -81,29 +81,14 @@ func NewPlants(store *models.PlantStore) *Plants { return &Plants{store} }
 
 // Create stores a new plant.
 //
-//	@Summary		Create a plant
-//	@Description	Stores a plant under the id that the client has chosen. A 200 means that it is on disk. After a 503 the outcome is unknown: send the same request again, and error 40902 tells that the first one had won.
 //	@ID				createPlant
-//	@Tags			plants
-//	@Accept			json
-//	@Produce		json
+//	@Summary		Create a plant
+//	@Description	Stores a plant under the id that the client has chosen. A 200 means that it is on disk. After error 50302 the outcome is unknown: send the same request again; error 40902 means that the first attempt succeeded.
 //	@Param			plant	body		NewPlant	true	"The plant to create"
-//	@Success		200		{object}	Plant		"Created: the plant"
-//	@Failure		400		{object}	Error		"The request failed: 40001, 40002, 40003, 40004, 40005, 40006, 41301 or 41501"
-//	@Failure		401		{object}	Error		"No bearer token (40101), or one that is not valid (40102)"
-//	@Failure		403		{object}	Error		"The token lacks the scope (40301)"
-//	@Failure		409		{object}	Error		"The id is taken by a plant with other content (40901) or with the same (40902)"
-//	@Failure		429		{object}	Error		"Too many requests (42901)"
-//	@Failure		500		{object}	Error		"A fault of the service (50001)"
-//	@Failure		503		{object}	Error		"Too much is waiting (50301), or the database cannot be reached in time (50302)"
-//	@Header			all		{string}	X-Request-ID		"The id of the request: the client's, or a new one"
-//	@Header			200		{string}	Location			"The path of the plant"
-//	@Header			200		{string}	ETag				"The version of the plant"
-//	@Header			401,403		{string}	WWW-Authenticate	"The challenge of RFC 6750"
-//	@Header			429,503		{integer}	Retry-After			"Seconds to wait before the next attempt"
-//	@Header			429		{string}	RateLimit			"What is left, where the operator has set a limit (draft-ietf-httpapi-ratelimit-headers)"
-//	@Header			429		{string}	RateLimit-Policy	"The limits"
-//	@Security		BearerAuth[plants:write]
+//	@Success		200		{object}	Plant		"The new plant"
+//	@Failure		409		{object}	Error		"The id exists with different content (40901) or with the same content (40902)"
+//	@Header			200		{string}	Location	"The path of the plant"
+//	@Header			200		{string}	ETag		"The version of the plant"
 //	@Router			/plants [post]
 func (h *Plants) Create(c *gin.Context) error {
 	var in NewPlant
@@ -121,28 +106,13 @@ func (h *Plants) Create(c *gin.Context) error {
 
 // Get responds with a plant.
 //
-//	@Summary		Get a plant
 //	@ID				getPlant
-//	@Tags			plants
-//	@Produce		json
-//	@Param			id				path		int			true	"The id of the plant"	format(int64) minimum(-9223372036854775808) maximum(9223372036854775807)	example(1)
-//	@Param			If-None-Match	header		string		false	"The version that the client has: the ETag of an earlier answer"
+//	@Summary		Get a plant
+//	@Param			id				path		int			true	"The id of the plant"	format(int64)	example(1)
+//	@Param			If-None-Match	header		string		false	"The version that the client has: the ETag of an earlier response"
 //	@Success		200				{object}	StoredPlant	"The plant"
-//	@Success		304				"The plant is still the version in If-None-Match"
-//	@Failure		400				{object}	Error	"A parameter is not valid (40007)"
-//	@Failure		401				{object}	Error	"No bearer token (40101), or one that is not valid (40102)"
-//	@Failure		403				{object}	Error	"The token lacks the scope (40301)"
-//	@Failure		404				{object}	Error	"There is no such plant (40401)"
-//	@Failure		429				{object}	Error	"Too many requests (42901)"
-//	@Failure		500				{object}	Error	"A fault of the service (50001)"
-//	@Failure		503				{object}	Error	"Too much is waiting (50301), or the database cannot be reached in time (50302)"
-//	@Header			all				{string}	X-Request-ID		"The id of the request: the client's, or a new one"
-//	@Header			200,304			{string}	ETag				"The version of the plant"
-//	@Header			401,403				{string}	WWW-Authenticate	"The challenge of RFC 6750"
-//	@Header			429,503				{integer}	Retry-After			"Seconds to wait before the next attempt"
-//	@Header			429				{string}	RateLimit			"What is left, where the operator has set a limit (draft-ietf-httpapi-ratelimit-headers)"
-//	@Header			429				{string}	RateLimit-Policy	"The limits"
-//	@Security		BearerAuth[plants:read]
+//	@Success		304				"The plant still has the version in If-None-Match"
+//	@Header			200,304			{string}	ETag	"The version of the plant"
 //	@Router			/plants/{id} [get]
 func (h *Plants) Get(c *gin.Context) error {
 	id, err := pathID(c)
@@ -167,29 +137,14 @@ func (h *Plants) Get(c *gin.Context) error {
 
 // List responds with plants by ascending id.
 //
-//	@Summary		List or search plants
-//	@Description	Plants by ascending id, a page at a time. The header Link has the address of the next page, as long as there is one.
 //	@ID				listPlants
-//	@Tags			plants
-//	@Produce		json
-//	@Param			limit	query		int			false	"How many plants a page has at most"	minimum(1)	maximum(1000)	default(50)
-//	@Param			after	query		int			false	"Only plants with a greater id"	format(int64) minimum(-9223372036854775808) maximum(9223372036854775807)
-//	@Param			tag		query		string		false	"Only plants with exactly this tag"	maxlength(255)
-//	@Param			q		query		string		false	"Only plants with this part in their name, in any case"	minlength(1) maxlength(255)
-//	@Success		200		{array}		StoredPlant	"The plants"
-//	@Failure		400		{object}	Error		"A parameter is not valid (40007)"
-//	@Failure		401		{object}	Error		"No bearer token (40101), or one that is not valid (40102)"
-//	@Failure		403		{object}	Error		"The token lacks the scope (40301)"
-//	@Failure		429		{object}	Error		"Too many requests (42901)"
-//	@Failure		500		{object}	Error		"A fault of the service (50001)"
-//	@Failure		503		{object}	Error		"Too much is waiting (50301), or the database cannot be reached in time (50302)"
-//	@Header			all		{string}	X-Request-ID		"The id of the request: the client's, or a new one"
-//	@Header			200		{string}	Link				"The next page, if there is one (RFC 8288): <…>; rel=\"next\""
-//	@Header			401,403		{string}	WWW-Authenticate	"The challenge of RFC 6750"
-//	@Header			429,503		{integer}	Retry-After			"Seconds to wait before the next attempt"
-//	@Header			429		{string}	RateLimit			"What is left, where the operator has set a limit (draft-ietf-httpapi-ratelimit-headers)"
-//	@Header			429		{string}	RateLimit-Policy	"The limits"
-//	@Security		BearerAuth[plants:read]
+//	@Summary		List or search plants
+//	@Description	Returns plants by ascending id, one page at a time.
+//	@Param			limit	query	int			false	"The maximum number of plants on a page"
+//	@Param			after	query	int			false	"Only plants with a greater id"								format(int64)
+//	@Param			tag		query	string		false	"Only plants with exactly this tag"							extensions(x-rule=plant.tag)
+//	@Param			q		query	string		false	"Only plants with this text in their name, ignoring case"	extensions(x-rule=plant.name.part)
+//	@Success		200		{array}	StoredPlant	"The plants"
 //	@Router			/plants [get]
 func (h *Plants) List(c *gin.Context) error {
 	q, err := parsePage(c, "tag", "q")
@@ -211,8 +166,7 @@ func (h *Plants) List(c *gin.Context) error {
 		}
 	}
 	if q.Has("q") {
-		part := models.Text{Min: 1, Max: rules["name"].Max}
-		if filter.Contains["name"], err = parseText(q.Values, "q", part); err != nil {
+		if filter.Contains["name"], err = parseText(q.Values, "q", rules["name"].Part()); err != nil {
 			return err
 		}
 	}
@@ -225,31 +179,15 @@ func (h *Plants) List(c *gin.Context) error {
 
 // Put creates or replaces a plant.
 //
-//	@Summary		Create or replace a plant
-//	@Description	With If-None-Match: * it only creates, with If-Match it only replaces the version that the client has seen.
 //	@ID				putPlant
-//	@Tags			plants
-//	@Accept			json
-//	@Produce		json
-//	@Param			id				path		int				true	"The id of the plant"	format(int64) minimum(-9223372036854775808) maximum(9223372036854775807)	example(1)
-//	@Param			If-Match		header		string			false	"The ETags of which the plant must have one, or *"
-//	@Param			If-None-Match	header		string			false	"Only *: there must be no such plant"	Enums(*)
-//	@Param			plant			body		PlantContent	true	"What the plant is to be"
-//	@Success		200				{object}	StoredPlant		"The plant, on disk"
-//	@Failure		400				{object}	Error			"The request failed: 40001, 40002, 40003, 40004, 40006, 40007, 41301 or 41501"
-//	@Failure		401				{object}	Error			"No bearer token (40101), or one that is not valid (40102)"
-//	@Failure		403				{object}	Error			"The token lacks the scope (40301)"
-//	@Failure		412				{object}	Error			"If-Match or If-None-Match does not hold (41201)"
-//	@Failure		429				{object}	Error			"Too many requests (42901)"
-//	@Failure		500				{object}	Error			"A fault of the service (50001)"
-//	@Failure		503				{object}	Error			"Too much is waiting (50301), or the database cannot be reached in time (50302)"
-//	@Header			all				{string}	X-Request-ID		"The id of the request: the client's, or a new one"
-//	@Header			200				{string}	ETag				"The version of the plant"
-//	@Header			401,403				{string}	WWW-Authenticate	"The challenge of RFC 6750"
-//	@Header			429,503				{integer}	Retry-After			"Seconds to wait before the next attempt"
-//	@Header			429				{string}	RateLimit			"What is left, where the operator has set a limit (draft-ietf-httpapi-ratelimit-headers)"
-//	@Header			429				{string}	RateLimit-Policy	"The limits"
-//	@Security		BearerAuth[plants:write]
+//	@Summary		Create or replace a plant
+//	@Description	With If-None-Match: * it only creates; with If-Match it only replaces a version that the client has seen.
+//	@Param			id				path		int				true	"The id of the plant"	format(int64)	example(1)
+//	@Param			If-Match		header		string			false	"The plant must have one of these ETags; * means any"
+//	@Param			If-None-Match	header		string			false	"Only *: the plant must not exist"	Enums(*)
+//	@Param			plant			body		PlantContent	true	"The content of the plant"
+//	@Success		200				{object}	StoredPlant		"The stored plant"
+//	@Header			200				{string}	ETag			"The version of the plant"
 //	@Router			/plants/{id} [put]
 func (h *Plants) Put(c *gin.Context) error {
 	id, condition, err := parseTarget(c)
@@ -269,32 +207,16 @@ func (h *Plants) Put(c *gin.Context) error {
 
 // Patch changes a plant.
 //
-//	@Summary		Change a plant
-//	@Description	A JSON Merge Patch (RFC 7396): what is absent stays, and a tag of null is taken away. With If-Match it only changes the version that the client has seen.
 //	@ID				patchPlant
-//	@Tags			plants
+//	@Summary		Change a plant
+//	@Description	Applies a JSON Merge Patch (RFC 7396): absent fields stay unchanged, and null removes an optional field. With If-Match it only changes a version that the client has seen.
 //	@Accept			application/merge-patch+json,json
-//	@Produce		json
-//	@Param			id				path		int			true	"The id of the plant"	format(int64) minimum(-9223372036854775808) maximum(9223372036854775807)	example(1)
-//	@Param			If-Match		header		string		false	"The ETags of which the plant must have one, or *"
-//	@Param			If-None-Match	header		string		false	"Only *, which no plant that is there fulfils"	Enums(*)
-//	@Param			patch			body		PlantPatch	true	"The change"
-//	@Success		200				{object}	StoredPlant	"The plant as it is then, on disk"
-//	@Failure		400				{object}	Error		"The request failed: 40001, 40002, 40003, 40004, 40006, 40007, 41301 or 41501"
-//	@Failure		401				{object}	Error		"No bearer token (40101), or one that is not valid (40102)"
-//	@Failure		403				{object}	Error		"The token lacks the scope (40301)"
-//	@Failure		404				{object}	Error		"There is no such plant (40401)"
-//	@Failure		412				{object}	Error		"If-Match or If-None-Match does not hold (41201)"
-//	@Failure		429				{object}	Error		"Too many requests (42901)"
-//	@Failure		500				{object}	Error		"A fault of the service (50001)"
-//	@Failure		503				{object}	Error		"Too much is waiting (50301), or the database cannot be reached in time (50302)"
-//	@Header			all				{string}	X-Request-ID		"The id of the request: the client's, or a new one"
-//	@Header			200				{string}	ETag				"The version of the plant"
-//	@Header			401,403				{string}	WWW-Authenticate	"The challenge of RFC 6750"
-//	@Header			429,503				{integer}	Retry-After			"Seconds to wait before the next attempt"
-//	@Header			429				{string}	RateLimit			"What is left, where the operator has set a limit (draft-ietf-httpapi-ratelimit-headers)"
-//	@Header			429				{string}	RateLimit-Policy	"The limits"
-//	@Security		BearerAuth[plants:write]
+//	@Param			id				path		int			true	"The id of the plant"	format(int64)	example(1)
+//	@Param			If-Match		header		string		false	"The plant must have one of these ETags; * means any"
+//	@Param			If-None-Match	header		string		false	"Only *: the plant must not exist, so the change fails"	Enums(*)
+//	@Param			patch			body		PlantPatch	true	"The fields to change"
+//	@Success		200				{object}	StoredPlant	"The changed plant"
+//	@Header			200				{string}	ETag		"The version of the plant"
 //	@Router			/plants/{id} [patch]
 func (h *Plants) Patch(c *gin.Context) error {
 	id, condition, err := parseTarget(c)
@@ -315,29 +237,13 @@ func (h *Plants) Patch(c *gin.Context) error {
 
 // Delete removes a plant.
 //
-//	@Summary		Delete a plant
-//	@Description	With If-Match it only deletes the version that the client has seen.
 //	@ID				deletePlant
-//	@Tags			plants
-//	@Produce		json
-//	@Param			id				path	int		true	"The id of the plant"	format(int64) minimum(-9223372036854775808) maximum(9223372036854775807)	example(1)
-//	@Param			If-Match		header	string	false	"The ETags of which the plant must have one, or *"
-//	@Param			If-None-Match	header	string	false	"Only *, which no plant that is there fulfils"	Enums(*)
-//	@Success		204				"The plant is gone"
-//	@Failure		400				{object}	Error	"A parameter is not valid (40007)"
-//	@Failure		401				{object}	Error	"No bearer token (40101), or one that is not valid (40102)"
-//	@Failure		403				{object}	Error	"The token lacks the scope (40301)"
-//	@Failure		404				{object}	Error	"There is no such plant (40401)"
-//	@Failure		412				{object}	Error	"If-Match or If-None-Match does not hold (41201)"
-//	@Failure		429				{object}	Error	"Too many requests (42901)"
-//	@Failure		500				{object}	Error	"A fault of the service (50001)"
-//	@Failure		503				{object}	Error	"Too much is waiting (50301), or the database cannot be reached in time (50302)"
-//	@Header			all				{string}	X-Request-ID		"The id of the request: the client's, or a new one"
-//	@Header			401,403				{string}	WWW-Authenticate	"The challenge of RFC 6750"
-//	@Header			429,503				{integer}	Retry-After			"Seconds to wait before the next attempt"
-//	@Header			429				{string}	RateLimit			"What is left, where the operator has set a limit (draft-ietf-httpapi-ratelimit-headers)"
-//	@Header			429				{string}	RateLimit-Policy	"The limits"
-//	@Security		BearerAuth[plants:write]
+//	@Summary		Delete a plant
+//	@Description	With If-Match it only deletes a version that the client has seen.
+//	@Param			id				path	int		true	"The id of the plant"	format(int64)	example(1)
+//	@Param			If-Match		header	string	false	"The plant must have one of these ETags; * means any"
+//	@Param			If-None-Match	header	string	false	"Only *: the plant must not exist, so the deletion fails"	Enums(*)
+//	@Success		204				"The plant is deleted"
 //	@Router			/plants/{id} [delete]
 func (h *Plants) Delete(c *gin.Context) error {
 	id, condition, err := parseTarget(c)

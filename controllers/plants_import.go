@@ -60,31 +60,18 @@ func (e *importRejected) Unwrap() error {
 
 // Import stores many plants.
 //
-//	@Summary		Import plants
-//	@Description	A stream of plants: NDJSON, a NewPlant a line, or CSV with a header row of id, name and tag, in any order and tag if you like. An empty cell is no tag; a cell of ' is an empty one. Of a cell that begins with one or more ' before one of = + - @, or has nothing else than ', the first ' is taken away, as the export has put it there. A byte order mark is ignored in CSV.
-//	@Description
-//	@Description	All plants are stored, or none where a row is refused; with mode=partial, those that are not refused. A row whose id is taken by the same content is counted as unchanged, and is no error: an import whose answer was lost can be sent again as it was. The body may be much larger than that of other requests, a line may not.
 //	@ID				importPlants
-//	@Tags			plants
+//	@Summary		Import plants
+//	@Description	Reads a stream of plants: NDJSON with one NewPlant per line, or CSV with a header row. The columns of CSV are id, name and, optionally, tag, in any order. An empty cell means no tag; a cell that is only ' means an empty one. If a cell consists of ' or starts with one or more ' before = + - or @, the first ' is removed, because the export adds it. A byte order mark is ignored in CSV.
+//	@Description
+//	@Description	If any row is rejected, nothing is stored; with mode=partial, all other rows are. A row that exists with the same content counts as unchanged and is no error, so an import can be repeated if its response was lost. The body may be much larger than that of other requests; a line may not.
 //	@Accept			application/x-ndjson,text/csv
-//	@Produce		json
-//	@Param			mode	query		string			false	"What is stored when a row is refused: nothing (all), or the others (partial)"	Enums(all, partial)	default(all)
-//	@Param			dry_run	query		bool			false	"Store nothing, only report"	default(false)
-//	@Param			plants	body		string			false	"The plants: none where there is no body"
-//	@Success		200		{object}	ImportReport	"The import is on disk, as far as it is stored"
-//	@Failure		400		{object}	ImportError		"The request failed: 40001, 40002, 40003, 40004, 40005, 40006, 40007, 41301 or 41501"
-//	@Failure		401		{object}	Error			"No bearer token (40101), or one that is not valid (40102)"
-//	@Failure		403		{object}	Error			"The token lacks the scope (40301)"
-//	@Failure		409		{object}	ImportError		"The id of the first row that is listed as refused is taken by a plant with other content (40901)"
-//	@Failure		429		{object}	Error			"Too many requests (42901)"
-//	@Failure		500		{object}	Error			"A fault of the service (50001)"
-//	@Failure		503		{object}	Error			"Too many imports and exports are running (50301), or the database cannot be reached (50302)"
-//	@Header			all		{string}	X-Request-ID		"The id of the request: the client's, or a new one"
-//	@Header			401,403		{string}	WWW-Authenticate	"The challenge of RFC 6750"
-//	@Header			429,503		{integer}	Retry-After			"Seconds to wait before the next attempt"
-//	@Header			429		{string}	RateLimit			"What is left, where the operator has set a limit (draft-ietf-httpapi-ratelimit-headers)"
-//	@Header			429		{string}	RateLimit-Policy	"The limits"
-//	@Security		BearerAuth[plants:write]
+//	@Param			mode	query		string			false	"What to store if a row is rejected: nothing (all), or the other rows (partial)"	Enums(all, partial)	default(all)
+//	@Param			dry_run	query		bool			false	"Store nothing, only report"														default(false)
+//	@Param			plants	body		string			false	"The plants. An absent body has no rows."
+//	@Success		200		{object}	ImportReport	"The report. The imported plants are on disk."
+//	@Failure		400		{object}	ImportError
+//	@Failure		409		{object}	ImportError	"The first rejected row has an id that exists with different content (40901)"
 //	@Router			/plants/import [post]
 func (h *Plants) Import(c *gin.Context) error {
 	query, err := parseQuery(c, "mode", "dry_run")
@@ -135,23 +122,11 @@ func toImportReport(c *gin.Context, r *models.ImportReport) *ImportReport {
 
 // Export responds with every plant.
 //
-//	@Summary		Export plants
-//	@Description	Every plant, by ascending id, as they are at one moment: in NDJSON, a NewPlant a line, or in CSV where the client accepts text/csv. The import takes it back unchanged. In CSV, a cell that a spreadsheet would run as a formula has a ' before it, as far as the spreadsheet separates cells by commas; an empty tag is a cell of '.
 //	@ID				exportPlants
-//	@Tags			plants
-//	@Produce		application/x-ndjson,text/csv,json
-//	@Success		200	{string}	string	"The plants. An answer that breaks off is not whole."
-//	@Failure		401	{object}	Error	"No bearer token (40101), or one that is not valid (40102)"
-//	@Failure		403	{object}	Error	"The token lacks the scope (40301)"
-//	@Failure		429	{object}	Error	"Too many requests (42901)"
-//	@Failure		500	{object}	Error	"A fault of the service (50001)"
-//	@Failure		503	{object}	Error	"Too many imports and exports are running (50301), or the database cannot be reached (50302)"
-//	@Header			all	{string}	X-Request-ID		"The id of the request: the client's, or a new one"
-//	@Header			401,403	{string}	WWW-Authenticate	"The challenge of RFC 6750"
-//	@Header			429,503	{integer}	Retry-After			"Seconds to wait before the next attempt"
-//	@Header			429	{string}	RateLimit			"What is left, where the operator has set a limit (draft-ietf-httpapi-ratelimit-headers)"
-//	@Header			429	{string}	RateLimit-Policy	"The limits"
-//	@Security		BearerAuth[plants:read]
+//	@Summary		Export plants
+//	@Description	Returns every plant, by ascending id, as of one moment: in NDJSON with one NewPlant per line, or in CSV if the client accepts text/csv. The import reads it back unchanged. In CSV, a cell that a spreadsheet would run as a formula starts with ', provided that the spreadsheet separates cells by commas; an empty tag is a cell that is only '.
+//	@Produce		application/x-ndjson,text/csv
+//	@Success		200	{string}	string	"The plants. A response that ends early is incomplete."
 //	@Router			/plants/export [get]
 func (h *Plants) Export(c *gin.Context) error {
 	c.Writer.Header().Add("Vary", "Accept") // CORS adds Origin

@@ -66,26 +66,11 @@ func NewTokens(store *models.TokenStore) *Tokens { return &Tokens{store} }
 
 // Create issues a token.
 //
-//	@Summary		Issue a token
-//	@Description	The answer is the only one that has the token itself. It is good at once.
 //	@ID				createToken
-//	@Tags			tokens
-//	@Accept			json
-//	@Produce		json
+//	@Summary		Issue a token
+//	@Description	Only this response contains the token itself. The token is valid immediately.
 //	@Param			token	body		NewToken	true	"The token to issue"
-//	@Success		200		{object}	IssuedToken	"The token"
-//	@Failure		400		{object}	Error		"The request failed: 40001, 40002, 40003, 40004, 40006, 41301 or 41501"
-//	@Failure		401		{object}	Error		"No bearer token (40101), or one that is not valid (40102)"
-//	@Failure		403		{object}	Error		"The token lacks the scope (40301)"
-//	@Failure		429		{object}	Error		"Too many requests (42901)"
-//	@Failure		500		{object}	Error		"A fault of the service (50001)"
-//	@Failure		503		{object}	Error		"The database cannot be reached in time (50302)"
-//	@Header			all		{string}	X-Request-ID		"The id of the request: the client's, or a new one"
-//	@Header			401,403	{string}	WWW-Authenticate	"The challenge of RFC 6750"
-//	@Header			429,503	{integer}	Retry-After			"Seconds to wait before the next attempt"
-//	@Header			429	{string}	RateLimit			"What is left, where the operator has set a limit (draft-ietf-httpapi-ratelimit-headers)"
-//	@Header			429	{string}	RateLimit-Policy	"The limits"
-//	@Security		BearerAuth[admin]
+//	@Success		200		{object}	IssuedToken	"The new token"
 //	@Router			/tokens [post]
 func (h *Tokens) Create(c *gin.Context) error {
 	var in NewToken
@@ -109,27 +94,12 @@ func (h *Tokens) Create(c *gin.Context) error {
 
 // List responds with the issued tokens.
 //
-//	@Summary		List tokens
-//	@Description	The tokens that were issued, revoked and expired ones too, by ascending id, a page at a time. The header Link has the address of the next page, as long as there is one.
 //	@ID				listTokens
-//	@Tags			tokens
-//	@Produce		json
-//	@Param			limit	query		int		false	"How many tokens a page has at most"	minimum(1)	maximum(1000)	default(50)
-//	@Param			after	query		string	false	"Only tokens with a greater id"
-//	@Success		200		{array}		Token	"The tokens"
-//	@Failure		400		{object}	Error	"A parameter is not valid (40007)"
-//	@Failure		401		{object}	Error	"No bearer token (40101), or one that is not valid (40102)"
-//	@Failure		403		{object}	Error	"The token lacks the scope (40301)"
-//	@Failure		429		{object}	Error	"Too many requests (42901)"
-//	@Failure		500		{object}	Error	"A fault of the service (50001)"
-//	@Failure		503		{object}	Error	"The database cannot be reached in time (50302)"
-//	@Header			all		{string}	X-Request-ID		"The id of the request: the client's, or a new one"
-//	@Header			200		{string}	Link				"The next page, if there is one (RFC 8288): <…>; rel=\"next\""
-//	@Header			401,403	{string}	WWW-Authenticate	"The challenge of RFC 6750"
-//	@Header			429,503	{integer}	Retry-After			"Seconds to wait before the next attempt"
-//	@Header			429	{string}	RateLimit			"What is left, where the operator has set a limit (draft-ietf-httpapi-ratelimit-headers)"
-//	@Header			429	{string}	RateLimit-Policy	"The limits"
-//	@Security		BearerAuth[admin]
+//	@Summary		List tokens
+//	@Description	Returns all issued tokens, including revoked and expired ones, by ascending id, one page at a time.
+//	@Param			limit	query	int		false	"The maximum number of tokens on a page"
+//	@Param			after	query	string	false	"Only tokens with a greater id"	extensions(x-rule=token.id)
+//	@Success		200		{array}	Token	"The tokens"
 //	@Router			/tokens [get]
 func (h *Tokens) List(c *gin.Context) error {
 	q, err := parsePage(c)
@@ -151,26 +121,11 @@ func (h *Tokens) List(c *gin.Context) error {
 
 // Revoke ends a token.
 //
-//	@Summary		Revoke a token
-//	@Description	Ends a token for good, on every replica within 5 seconds.
 //	@ID				revokeToken
-//	@Tags			tokens
-//	@Produce		json
-//	@Param			id	path	string	true	"The id of the token: its beginning"	example(pst_abcdefgh)
+//	@Summary		Revoke a token
+//	@Description	Revokes a token permanently, on every replica within 5 seconds.
+//	@Param			id	path	string	true	"The id of the token: its first characters"	extensions(x-rule=token.id)	example(pst_abcdefgh)
 //	@Success		204	"The token is revoked"
-//	@Failure		400	{object}	Error	"A parameter is not valid (40007)"
-//	@Failure		401	{object}	Error	"No bearer token (40101), or one that is not valid (40102)"
-//	@Failure		403	{object}	Error	"The token lacks the scope (40301)"
-//	@Failure		404	{object}	Error	"There is no such token, or it was revoked before (40403)"
-//	@Failure		429	{object}	Error	"Too many requests (42901)"
-//	@Failure		500	{object}	Error	"A fault of the service (50001)"
-//	@Failure		503	{object}	Error	"The database cannot be reached in time (50302)"
-//	@Header			all		{string}	X-Request-ID		"The id of the request: the client's, or a new one"
-//	@Header			401,403	{string}	WWW-Authenticate	"The challenge of RFC 6750"
-//	@Header			429,503	{integer}	Retry-After			"Seconds to wait before the next attempt"
-//	@Header			429	{string}	RateLimit			"What is left, where the operator has set a limit (draft-ietf-httpapi-ratelimit-headers)"
-//	@Header			429	{string}	RateLimit-Policy	"The limits"
-//	@Security		BearerAuth[admin]
 //	@Router			/tokens/{id} [delete]
 func (h *Tokens) Revoke(c *gin.Context) error {
 	id := c.Param("id")

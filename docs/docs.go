@@ -1,5 +1,4 @@
-// Package docs holds the OpenAPI document, which swag writes from the
-// annotations in main.go and controllers: make docs.
+// Package docs holds the OpenAPI document. docs/gen writes it: make docs.
 package docs
 
 import _ "embed"

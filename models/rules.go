@@ -2,6 +2,7 @@ package models
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode"
@@ -12,12 +13,14 @@ import (
 // OpenAPI document shows the same rules.
 type Rules map[string]Text
 
-// Text is the rule of a text. It is stored byte for byte: nothing is trimmed, folded
+// Text is the rule of a text. The text is stored byte for byte: nothing is trimmed, folded
 // or normalized.
 type Text struct {
 	Min, Max int      // length, in Unicode code points
 	NotBlank bool     // it must not be only white space
 	OneOf    []string // if not nil, the valid values
+	// Match is the form of a text that the service itself makes; the limits do not apply.
+	Match *regexp.Regexp
 }
 
 // Check reports why text is not valid, as an *InvalidError that names field, or nil.
@@ -25,7 +28,9 @@ func (t Text) Check(field, text string) error {
 	switch n := utf8.RuneCountInString(text); {
 	case t.OneOf != nil && !slices.Contains(t.OneOf, text):
 		return invalid(field, "must be one of %s", strings.Join(t.OneOf, ", "))
-	case t.OneOf != nil:
+	case t.Match != nil && !t.Match.MatchString(text):
+		return invalid(field, "must match %s", t.Match)
+	case t.OneOf != nil || t.Match != nil:
 		return nil
 	case n == 0 && t.Min > 0:
 		return invalid(field, "must not be empty")
@@ -46,10 +51,16 @@ const (
 	noSpaces   = `[^\u0000-\u0020\u007F-\u00A0\u1680\u2000-\u200A\u2028\u2029\u202F\u205F\u3000]`
 )
 
-// Pattern returns what Min, Max and OneOf do not say of a text, as a regular
-// expression of ECMA-262.
+// Part returns the rule of a text to search for in a text of t.
+func (t Text) Part() Text { return Text{Min: 1, Max: t.Max} }
+
+// Pattern returns the regular expression (ECMA-262) that a text matches besides the
+// limits of its length.
 func (t Text) Pattern() string {
-	if t.NotBlank {
+	switch {
+	case t.Match != nil:
+		return t.Match.String()
+	case t.NotBlank:
 		return "^" + noControls + "*" + noSpaces + noControls + "*$"
 	}
 	return "^" + noControls + "*$"

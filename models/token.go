@@ -27,11 +27,12 @@ const (
 
 var tokenEncoding = base32.NewEncoding(tokenAlphabet).WithPadding(base32.NoPadding)
 
-// TokenID and WholeToken match the id of a token and a token, without its checksum
-// being checked.
+// TokenID matches the id of a token. WholeToken matches a token anywhere in a text, and
+// onlyToken a text that is a token; they do not check its checksum.
 var (
 	TokenID    = regexp.MustCompile(fmt.Sprintf("^%s[a-z2-7]{%d}$", tokenPrefix, TokenIDLength-len(tokenPrefix)))
 	WholeToken = regexp.MustCompile(fmt.Sprintf("%s[a-z2-7]{%d}", tokenPrefix, tokenLength-len(tokenPrefix)))
+	onlyToken  = regexp.MustCompile("^" + WholeToken.String() + "$")
 )
 
 // Token is a row of the table tokens: an issued bearer token. Only its SHA-256 is
@@ -47,8 +48,14 @@ type Token struct {
 	LastUsedAt *time.Time // up to a minute late
 }
 
-// Rules returns the rules of the texts.
-func (Token) Rules() Rules { return Rules{"name": {Min: 1, Max: 100, NotBlank: true}} }
+// Rules returns the rules of the texts, and of the token itself.
+func (Token) Rules() Rules {
+	return Rules{
+		"id":    {Match: TokenID},
+		"name":  {Min: 1, Max: 100, NotBlank: true},
+		"token": {Match: onlyToken},
+	}
+}
 
 // Validate reports the first value that breaks a rule as an *InvalidError, or nil.
 func (t *Token) Validate(now time.Time) error {

@@ -1,0 +1,137 @@
+package main
+
+import (
+	"log"
+	"path"
+	"slices"
+	"strings"
+
+	"plantstore/controllers"
+	"plantstore/models"
+	"plantstore/routes"
+)
+
+// completeOperations adds to each operation what follows from its row in the table of
+// routes, its parameters and its body. Each row with a scope must have an operation, and
+// each operation such a row.
+func completeOperations(paths, schemas object) {
+	scopes := make(map[string]models.Scope)
+	for _, r := range routes.Table(routes.Options{}) {
+		if r.Scope != routes.Public {
+			scopes[r.Method+" "+strings.ReplaceAll(r.Path, ":id", "{id}")] = r.Scope
+		}
+	}
+	for path := range paths {
+		for method := range at(paths, path) {
+			name, o := strings.ToUpper(method)+" "+path, at(paths, path, method)
+			if scopes[name] == "" {
+				log.Fatalf("%s has annotations, but no row with a scope in routes.Table", name)
+			}
+			o["tags"] = []any{strings.Split(path, "/")[1]}
+			o["security"] = []any{object{"BearerAuth": []any{scopes[name]}}}
+			delete(scopes, name)
+			completeParameters(o)
+			addErrors(name, o, completeBody(o, schemas))
+			completeResponses(o)
+			addLinks(o, path, paths)
+		}
+	}
+	for name := range scopes {
+		log.Fatalf("%s is in routes.Table, but has no annotations", name)
+	}
+}
+
+// parameters returns the parameters of an operation, by name.
+func parameters(operation object) object {
+	all := object{}
+	if list, ok := operation["parameters"].([]any); ok {
+		for _, p := range list {
+			all[p.(object)["name"].(string)] = p
+		}
+	}
+	return all
+}
+
+// A header with entity tags (RFC 9110, section 8.8.3), or *.
+const (
+	entityTag  = `(W/)?"[\u0021\u0023-\u007E\u0080-\u00FF]*"`
+	entityTags = `^(\*|` + entityTag + `([ \t]*,[ \t,]*` + entityTag + `)*[ \t,]*)$`
+)
+
+func completeParameters(operation object) {
+	all := parameters(operation)
+	walk(all, limitInt64)
+	for name := range all {
+		schema := at(all, name, "schema")
+		switch {
+		case strings.HasSuffix(name, "-Match") && schema["enum"] == nil:
+			schema["pattern"] = entityTags
+		case name == "limit":
+			schema["minimum"], schema["maximum"], schema["default"] = 1, controllers.MaxLimit, controllers.DefaultLimit
+			at(operation, "responses", "200", "headers")["Link"] = header("string", `The next page, if there is one (RFC 8288): <…>; rel="next"`)
+		}
+	}
+}
+
+// files are examples of bodies that are not JSON.
+var files = map[string]string{
+	controllers.TypeNDJSON: `{"id":2001,"name":"Monstera deliciosa","tag":"houseplant"}` + "\n",
+	controllers.TypeCSV:    "id,name,tag\n2001,Monstera deliciosa,houseplant\n",
+}
+
+// completeBody gives all media types of JSON the same schema, and returns it: unknown
+// fields are invalid; in a JSON Merge Patch (RFC 7396), fields may be absent, and null
+// removes an optional one.
+func completeBody(operation, schemas object) (schema object) {
+	if operation["requestBody"] == nil {
+		return nil
+	}
+	content := at(operation, "requestBody", "content")
+	delete(content, "text/plain") // swag's name for any text
+	for media := range content {
+		if example, ok := files[media]; ok {
+			at(content, media)["example"] = example
+			continue
+		}
+		content[media] = content["application/json"]
+		schema = at(schemas, path.Base(at(content, media, "schema")["$ref"].(string)))
+	}
+	if schema == nil {
+		return nil
+	}
+	walk(schema, limitInt64)
+	schema["additionalProperties"] = false
+	if content["application/merge-patch+json"] != nil {
+		required, _ := schema["required"].([]any)
+		for name := range at(schema, "properties") {
+			if property := at(schema, "properties", name); !slices.Contains(required, any(name)) {
+				property["type"] = []any{property["type"], "null"}
+				if enum, ok := property["enum"].([]any); ok {
+					property["enum"] = append(enum, nil)
+				}
+			}
+		}
+		delete(schema, "required")
+	}
+	return schema
+}
+
+// addLinks links a response that has the version of an item with the operations on it.
+func addLinks(operation object, path string, paths object) {
+	success, ok := at(operation, "responses")["200"].(object)
+	if !ok || at(success, "headers")["ETag"] == nil {
+		return
+	}
+	id := "$request.path.id"
+	if !strings.HasSuffix(path, "/{id}") {
+		path, id = path+"/{id}", "$request.body#/id"
+	}
+	for method := range at(paths, path) {
+		next, arguments := at(paths, path, method), object{"path.id": id}
+		if parameters(next)["If-Match"] != nil {
+			arguments["header.If-Match"] = "$response.header.ETag"
+		}
+		name := next["operationId"].(string)
+		at(success, "links")[name] = object{"operationId": name, "parameters": arguments}
+	}
+}

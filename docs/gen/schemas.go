@@ -1,0 +1,88 @@
+package main
+
+import (
+	"log"
+	"maps"
+	"math"
+	"reflect"
+	"slices"
+	"strings"
+
+	"plantstore/models"
+)
+
+// object is a JSON object.
+type object = map[string]any
+
+// at returns the object at path in o. It adds empty ones for absent names.
+func at(o object, path ...string) object {
+	for _, name := range path {
+		if o[name] == nil {
+			o[name] = object{}
+		}
+		o = o[name].(object)
+	}
+	return o
+}
+
+// walk calls visit for each object in value.
+func walk(value any, visit func(object)) {
+	list, _ := value.([]any)
+	if o, ok := value.(object); ok {
+		visit(o)
+		list = slices.Collect(maps.Values(o))
+	}
+	for _, child := range list {
+		walk(child, visit)
+	}
+}
+
+// rules returns the rules of all models by model and column, such as plant.name, and
+// those of a part of such a text, such as plant.name.part.
+func rules() map[string]models.Text {
+	all := make(map[string]models.Text)
+	for _, model := range []models.Model{models.Plant{}, models.Token{}} {
+		for column, rule := range model.Rules() {
+			name := strings.ToLower(reflect.TypeOf(model).Name()) + "." + column
+			all[name], all[name+".part"] = rule, rule.Part()
+		}
+	}
+	return all
+}
+
+// completeSchema replaces x-rule by the rule that it names, and removes the names of
+// constants in Go.
+func completeSchema(schema object) {
+	maps.DeleteFunc(schema, func(key string, _ any) bool { return strings.HasPrefix(key, "x-enum-") })
+	name, ok := schema["x-rule"].(string)
+	if !ok {
+		return
+	}
+	delete(schema, "x-rule")
+	rule, ok := rules()[name]
+	if !ok {
+		log.Fatalf("x-rule=%s: no model has this rule", name)
+	}
+	if rule.OneOf != nil {
+		var enum []any
+		for _, value := range rule.OneOf {
+			enum = append(enum, value)
+		}
+		schema["enum"] = enum
+		return
+	}
+	schema["pattern"] = rule.Pattern()
+	if rule.Min > 0 {
+		schema["minLength"] = rule.Min
+	}
+	if rule.Max > 0 {
+		schema["maxLength"] = rule.Max
+	}
+}
+
+// limitInt64 adds the limits of an int64, which its format alone does not imply.
+func limitInt64(schema object) {
+	if schema["format"] == "int64" {
+		schema["minimum"], schema["maximum"] = math.MinInt64, math.MaxInt64
+	}
+}
