@@ -3,6 +3,7 @@ package auth_test
 import (
 	"context"
 	"errors"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -11,14 +12,35 @@ import (
 	"go.uber.org/zap/zaptest"
 	"gorm.io/gorm"
 
+	"plantstore/auth"
 	"plantstore/database"
 	"plantstore/database/dbtest"
 	"plantstore/models"
 )
 
-func verifierOf(t *testing.T, store *models.TokenStore) *models.TokenVerifier {
+func TestMain(m *testing.M) { os.Exit(dbtest.Main(m)) }
+
+// eachTokenStore runs test with a new store on each kind of database.
+func eachTokenStore(t *testing.T, test func(t *testing.T, store *models.TokenStore)) {
 	t.Helper()
-	verifier, err := models.NewTokenVerifier(t.Context(), store, zaptest.NewLogger(t))
+	dbtest.Each(t, func(t *testing.T, url string) {
+		t.Parallel()
+		test(t, models.NewTokenStore(dbtest.Migrated(t, url)))
+	})
+}
+
+func issue(t *testing.T, store *models.TokenStore, token *models.Token) (secret string) {
+	t.Helper()
+	secret, err := store.Create(t.Context(), token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return secret
+}
+
+func issuedTokens(t *testing.T, store *models.TokenStore) *auth.IssuedTokens {
+	t.Helper()
+	verifier, err := auth.NewIssuedTokens(t.Context(), store, zaptest.NewLogger(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,25 +48,25 @@ func verifierOf(t *testing.T, store *models.TokenStore) *models.TokenVerifier {
 	return verifier
 }
 
-// TestVerify follows tokens from their creation, by another process, to their end.
-func TestVerify(t *testing.T) {
-	eachTokenStore(t, func(t *testing.T, store *models.TokenStore, _ *database.DB) {
-		verifier := verifierOf(t, store)
+// TestIssuedTokens follows tokens from their creation, by another process, to their end.
+func TestIssuedTokens(t *testing.T) {
+	eachTokenStore(t, func(t *testing.T, store *models.TokenStore) {
+		verifier := issuedTokens(t, store)
 		lasting := models.Token{Name: "lasting", Scopes: models.Scopes{models.ScopeWrite}}
 		secret := issue(t, store, &lasting)
-		// It is good at once, though the verifier has read before.
+		// It is valid at once, although the verifier has read the tokens before.
 		got, err := verifier.Verify(t.Context(), secret)
-		if err != nil || got.ID != lasting.ID || got.Scopes.String() != "plants:write" {
-			t.Fatalf("a new token: %+v, %v", got, err)
+		if err != nil || got.Name != lasting.ID || got.Scopes.String() != "plants:write" {
+			t.Fatalf("a new token: got %+v, %v", got, err)
 		}
 		ends := time.Now().Add(300 * time.Millisecond)
 		short := issue(t, store, &models.Token{Name: "short", Scopes: models.AllScopes(), ExpiresAt: &ends})
 		if _, err := verifier.Verify(t.Context(), short); err != nil {
-			t.Errorf("before its end: %v", err)
+			t.Errorf("before it expires: got %v", err)
 		}
 		<-time.After(time.Until(ends))
-		if _, err := verifier.Verify(t.Context(), short); !errors.Is(err, models.ErrInvalidToken) {
-			t.Errorf("after its end: %v", err)
+		if _, err := verifier.Verify(t.Context(), short); !errors.Is(err, auth.ErrInvalidToken) {
+			t.Errorf("after it has expired: got %v, want ErrInvalidToken", err)
 		}
 
 		if err := store.Revoke(t.Context(), lasting.ID); err != nil {
@@ -53,23 +75,18 @@ func TestVerify(t *testing.T) {
 		revoked := time.Now()
 		for err = nil; err == nil; _, err = verifier.Verify(t.Context(), secret) {
 			if time.Since(revoked) > 5*time.Second {
-				t.Fatal("a token is good 5 s after it was revoked")
+				t.Fatal("a token is valid 5 s after it was revoked")
 			}
 		}
-		if !errors.Is(err, models.ErrInvalidToken) {
-			t.Errorf("a revoked token: %v", err)
+		if !errors.Is(err, auth.ErrInvalidToken) {
+			t.Errorf("a revoked token: got %v, want ErrInvalidToken", err)
 		}
 		t.Logf("a revocation took effect after %s", time.Since(revoked))
-		for _, id := range []string{lasting.ID, "pst_aaaaaaaa", ""} {
-			if err := store.Revoke(t.Context(), id); !errors.Is(err, models.ErrTokenNotFound) || !errors.Is(err, models.ErrNotFound) {
-				t.Errorf("revoke %q: %v", id, err)
-			}
-		}
 	})
 }
 
-// TestUnknownTokensCostNoQueries: however many tokens are tried, the database is
-// asked ten times a second at most.
+// TestUnknownTokensCostNoQueries: however many tokens are tried, there are at most ten
+// queries a second.
 func TestUnknownTokensCostNoQueries(t *testing.T) {
 	db := dbtest.Migrated(t, dbtest.SQLite(t))
 	var queries atomic.Int64
@@ -77,33 +94,33 @@ func TestUnknownTokensCostNoQueries(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	elsewhere := models.NewTokenStore(dbtest.Migrated(t, dbtest.SQLite(t)), 5*time.Second)
-	verifier := verifierOf(t, models.NewTokenStore(db, 5*time.Second))
+	elsewhere := models.NewTokenStore(dbtest.Migrated(t, dbtest.SQLite(t)))
+	verifier := issuedTokens(t, models.NewTokenStore(db))
 	begin, before := time.Now(), queries.Load()
 	for range 20 {
 		unknown := issue(t, elsewhere, &models.Token{Name: "x", Scopes: models.AllScopes()})
-		answers := make(chan error)
+		outcomes := make(chan error)
 		for range 100 {
 			go func() {
 				_, err := verifier.Verify(context.WithoutCancel(t.Context()), unknown)
-				answers <- err
+				outcomes <- err
 			}()
 		}
 		for range 100 {
-			if err := <-answers; !errors.Is(err, models.ErrInvalidToken) {
-				t.Error(err)
+			if err := <-outcomes; !errors.Is(err, auth.ErrInvalidToken) {
+				t.Errorf("got %v, want ErrInvalidToken", err)
 			}
 		}
 	}
-	asked, most := queries.Load()-before, int64(time.Since(begin)/(100*time.Millisecond))+1
-	if asked < 20 || asked > most {
-		t.Errorf("2,000 tries of 20 unknown tokens cost %d queries within %s, want 20 to %d", asked, time.Since(begin), most)
+	got, most := queries.Load()-before, int64(time.Since(begin)/(100*time.Millisecond))+1
+	if got < 20 || got > most {
+		t.Errorf("2,000 attempts with 20 unknown tokens: got %d queries within %s, want 20 to %d", got, time.Since(begin), most)
 	}
-	// Mistyped tokens are refused without waiting for any.
+	// Mistyped tokens are rejected without a query.
 	begin = time.Now()
 	for range 10_000 {
-		if _, err := verifier.Verify(t.Context(), "pst_"+strings.Repeat("a", 47)); !errors.Is(err, models.ErrInvalidToken) {
-			t.Fatal(err)
+		if _, err := verifier.Verify(t.Context(), "pst_"+strings.Repeat("a", 47)); !errors.Is(err, auth.ErrInvalidToken) {
+			t.Fatalf("a mistyped token: got %v, want ErrInvalidToken", err)
 		}
 	}
 	if time.Since(begin) > 5*time.Second {
@@ -111,50 +128,51 @@ func TestUnknownTokensCostNoQueries(t *testing.T) {
 	}
 }
 
-// TestVerifierWithoutDatabase: what cannot be told is neither yes nor no.
-func TestVerifierWithoutDatabase(t *testing.T) {
+// TestIssuedTokensWithoutDatabase: a token that cannot be verified is not invalid.
+func TestIssuedTokensWithoutDatabase(t *testing.T) {
 	t.Parallel()
-	db, err := database.Open(t.Context(), dbtest.Options(t, dbtest.SQLite(t)))
+	url := dbtest.SQLite(t)
+	dbtest.Migrated(t, url)
+	o := dbtest.Options(url)
+	o.Timeout = time.Second
+	db, err := database.Open(t.Context(), o, dbtest.Batches, zaptest.NewLogger(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := db.Migrate(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	store := models.NewTokenStore(db, time.Second)
-	verifier := verifierOf(t, store)
+	store := models.NewTokenStore(db)
+	verifier := issuedTokens(t, store)
 	known := issue(t, store, &models.Token{Name: "x", Scopes: models.AllScopes()})
 	if _, err := verifier.Verify(t.Context(), known); err != nil {
 		t.Fatal(err)
 	}
-	unknown := issue(t, models.NewTokenStore(dbtest.Migrated(t, dbtest.SQLite(t)), time.Second), &models.Token{Name: "x", Scopes: models.AllScopes()})
+	unknown := issue(t, models.NewTokenStore(dbtest.Migrated(t, dbtest.SQLite(t))), &models.Token{Name: "x", Scopes: models.AllScopes()})
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
 	closed := time.Now()
-	if _, err := verifier.Verify(t.Context(), unknown); !errors.Is(err, models.ErrUnavailable) {
-		t.Errorf("an unknown token: %v", err)
+	if _, err := verifier.Verify(t.Context(), unknown); !errors.Is(err, auth.ErrCannotVerify) {
+		t.Errorf("an unknown token: got %v, want ErrCannotVerify", err)
 	}
 	if _, err := verifier.Verify(t.Context(), known); err != nil {
-		t.Errorf("a known token, just after: %v", err)
+		t.Errorf("a known token, at once: got %v", err)
 	}
 	for err = nil; err == nil; _, err = verifier.Verify(t.Context(), known) {
 		if time.Since(closed) > 5*time.Second {
-			t.Fatal("a token is good 5 s after the database was seen last")
+			t.Fatal("a token is valid 5 s after the database was closed")
 		}
 	}
-	if !errors.Is(err, models.ErrUnavailable) {
-		t.Errorf("a known token, later: %v", err)
+	if !errors.Is(err, auth.ErrCannotVerify) {
+		t.Errorf("a known token, later: got %v, want ErrCannotVerify", err)
 	}
 }
 
 func TestLastUse(t *testing.T) {
-	eachTokenStore(t, func(t *testing.T, store *models.TokenStore, _ *database.DB) {
+	eachTokenStore(t, func(t *testing.T, store *models.TokenStore) {
 		token := func(name string) models.Token { return models.Token{Name: name, Scopes: models.AllScopes()} }
-		used, idle, ended := token("used"), token("idle"), token("used and revoked")
-		secrets := []string{issue(t, store, &used), issue(t, store, &ended)}
+		used, idle, revoked := token("used"), token("idle"), token("used and revoked")
+		secrets := []string{issue(t, store, &used), issue(t, store, &revoked)}
 		issue(t, store, &idle)
-		verifier, err := models.NewTokenVerifier(t.Context(), store, zaptest.NewLogger(t))
+		verifier, err := auth.NewIssuedTokens(t.Context(), store, zaptest.NewLogger(t))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -164,7 +182,7 @@ func TestLastUse(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := store.Revoke(t.Context(), ended.ID); err != nil {
+		if err := store.Revoke(t.Context(), revoked.ID); err != nil {
 			t.Fatal(err)
 		}
 		for err = nil; err == nil; {
@@ -179,7 +197,7 @@ func TestLastUse(t *testing.T) {
 		}
 		for _, token := range tokens {
 			if wasUsed := token.LastUsedAt != nil && !token.LastUsedAt.Before(begin); wasUsed == (token.ID == idle.ID) {
-				t.Errorf("%s was last used at %v", token.Name, token.LastUsedAt)
+				t.Errorf("the last use of the token %q: got %v", token.Name, token.LastUsedAt)
 			}
 		}
 	})

@@ -8,33 +8,41 @@ import (
 	"testing"
 	"time"
 
-	"plantstore/middleware"
+	"plantstore/auth"
 	"plantstore/models"
 )
 
 func TestStaticTokens(t *testing.T) {
-	verify := middleware.StaticTokens([]string{"first", "second"})
+	verify := auth.StaticTokens([]string{"first", "second"})
 	for token, want := range map[string]string{"first": "static:1", "second": "static:2"} {
-		who, err := verify(t.Context(), token)
-		if err != nil || who.Name != want || !who.Scopes.Allow(models.ScopeAdmin) {
-			t.Errorf("%q: %+v, %v", token, who, err)
+		t.Run(token+" is "+want, func(t *testing.T) {
+			got, err := verify(t.Context(), token)
+			if err != nil || got.Name != want || !got.Scopes.Allow(models.ScopeAdmin) {
+				t.Errorf("got %+v, %v", got, err)
+			}
+		})
+	}
+	for name, token := range map[string]string{
+		"nothing": "", "a part": "firs", "an extension": "firstx", "another case": "First", "two tokens": "firstsecond",
+	} {
+		t.Run(name+" is invalid", func(t *testing.T) {
+			if got, err := verify(t.Context(), token); got != nil || !errors.Is(err, auth.ErrInvalidToken) {
+				t.Errorf("got %+v, %v, want ErrInvalidToken", got, err)
+			}
+		})
+	}
+	t.Run("an empty token is invalid if there are no tokens", func(t *testing.T) {
+		if got, err := auth.StaticTokens(nil)(t.Context(), ""); got != nil || !errors.Is(err, auth.ErrInvalidToken) {
+			t.Errorf("got %+v, %v, want ErrInvalidToken", got, err)
 		}
-	}
-	for _, token := range []string{"", "firs", "firstx", "First", "firstsecond"} {
-		if who, err := verify(t.Context(), token); who != nil || !errors.Is(err, models.ErrInvalidToken) {
-			t.Errorf("%q: %+v, %v", token, who, err)
-		}
-	}
-	if _, err := middleware.StaticTokens(nil)(t.Context(), ""); !errors.Is(err, models.ErrInvalidToken) {
-		t.Errorf("without tokens, the empty one: %v", err)
-	}
+	})
 }
 
-// TestStaticTokensTellNothingByTime tries 10,000 tokens each that are wrong from the
-// first character on, and wrong in the last alone, by turns.
-func TestStaticTokensTellNothingByTime(t *testing.T) {
+// TestStaticTokensAreComparedInConstantTime tries 10,000 tokens each with a wrong first
+// and with a wrong last character, by turns.
+func TestStaticTokensAreComparedInConstantTime(t *testing.T) {
 	token := strings.Repeat("0123456789abcdef", 4)
-	verify := middleware.StaticTokens([]string{token})
+	verify := auth.StaticTokens([]string{token})
 	sameTime(t, 10_000, func(n int, prefix bool) {
 		try := []byte("x" + token[1:])
 		if prefix {
@@ -42,14 +50,13 @@ func TestStaticTokensTellNothingByTime(t *testing.T) {
 		}
 		try[len(try)-1] = byte('g' + n%16)
 		if _, err := verify(t.Context(), string(try)); err == nil {
-			t.Fatal("a wrong token is right")
+			t.Fatal("a wrong token is valid")
 		}
 	})
 }
 
-// sameTime calls try by turns with true and with false, tries times each, and
-// reports where the medians of the times differ by more than they do within the
-// same kind.
+// sameTime calls try by turns with true and with false, tries times each, and fails the
+// test if the medians of the durations differ by more than they do within one kind.
 func sameTime(t *testing.T, tries int, try func(n int, prefix bool)) {
 	t.Helper()
 	median := func(times []time.Duration) time.Duration { slices.Sort(times); return times[len(times)/2] }
@@ -59,7 +66,7 @@ func sameTime(t *testing.T, tries int, try func(n int, prefix bool)) {
 		var times [2][]time.Duration
 		for n := range tries / rounds {
 			for second := range 2 {
-				kind := (n + second) % 2 // who comes second finds its way prepared
+				kind := (n + second) % 2 // the second finds a warm cache
 				begin := time.Now()
 				try(n, kind == 1)
 				times[kind] = append(times[kind], time.Since(begin))
@@ -78,7 +85,7 @@ func sameTime(t *testing.T, tries int, try func(n int, prefix bool)) {
 }
 
 func BenchmarkStaticToken(b *testing.B) {
-	verify := middleware.StaticTokens([]string{strings.Repeat("a", 64), strings.Repeat("b", 64), strings.Repeat("c", 64)})
+	verify := auth.StaticTokens([]string{strings.Repeat("a", 64), strings.Repeat("b", 64), strings.Repeat("c", 64)})
 	token := strings.Repeat("c", 64)
 	b.ReportAllocs()
 	for b.Loop() {

@@ -8,10 +8,9 @@ import (
 	"plantstore/database/dbtest"
 )
 
-// TestStoredPlantsStayStored: what came before the insert cannot be looked at, so
-// that nothing is known of one plant of the batch. The others are stored, and it
-// is said so.
-func TestStoredPlantsStayStored(t *testing.T) {
+// TestInsertedRowsStayInserted: the role may not read the rows of keys that are taken, so
+// that the outcome of one row is unknown. The others are stored, and succeed.
+func TestInsertedRowsStayInserted(t *testing.T) {
 	t.Parallel()
 	owner := dbtest.Postgres(t)
 	dbtest.Migrated(t, owner)
@@ -32,16 +31,17 @@ func TestStoredPlantsStayStored(t *testing.T) {
 
 	batch := []*Plant{{ID: 1, Name: "new"}, {ID: 2, Name: "taken"}, {ID: 1, Name: "new"}, {ID: 3, Name: "new, too"}}
 	outcomes := make([]error, len(batch))
-	if err := insertPlants(t.Context(), dbtest.Open(t, dbtest.Options(t, u.String())), batch, outcomes); err != nil {
+	db := dbtest.Open(t, dbtest.Options(u.String()))
+	if err := NewPlantStore(db).insertAll(t.Context(), db, batch, outcomes); err != nil {
 		t.Fatal(err)
 	}
 	if outcomes[0] != nil || outcomes[3] != nil {
-		t.Errorf("of plants that are stored: %v, %v", outcomes[0], outcomes[3])
+		t.Errorf("new plants: got %v, %v", outcomes[0], outcomes[3])
 	}
 	if _, known := errors.AsType[*ExistsError](outcomes[1]); known || outcomes[1] == nil {
-		t.Errorf("of a plant of which nothing is known: %v", outcomes[1])
+		t.Errorf("a plant that cannot be read: got %v, want an error other than ExistsError", outcomes[1])
 	}
 	if exists, ok := errors.AsType[*ExistsError](outcomes[2]); !ok || !exists.Same {
-		t.Errorf("of the twin of a plant that is stored: %v", outcomes[2])
+		t.Errorf("a repeated plant: got %v, want ExistsError with Same", outcomes[2])
 	}
 }

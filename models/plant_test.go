@@ -1,48 +1,71 @@
-package models_test
+package models
 
 import (
 	"errors"
 	"strings"
 	"testing"
 
-	"plantstore/models"
+	"plantstore/database"
 )
 
-func TestPlantValidate(t *testing.T) {
+func TestPlantRules(t *testing.T) {
+	table := database.TableOf[Plant]()
+	store := Store[Plant, int64]{table: table, rules: Plant{}.Rules()}
 	for _, test := range []struct {
-		rule  string
-		plant models.Plant
-		field string // at fault; empty: none
+		name  string
+		plant Plant
+		field string // that is invalid, if any
 	}{
-		{"a name of one character is enough", models.Plant{Name: "x"}, ""},
-		{"zero is an id", models.Plant{ID: 0, Name: "x"}, ""},
-		{"a name of 255 characters fits, whatever their bytes", models.Plant{Name: strings.Repeat("🌵", 255)}, ""},
-		{"a name of 256 characters does not", models.Plant{Name: strings.Repeat("x", 256)}, "name"},
-		{"an empty name is refused", models.Plant{Name: ""}, "name"},
-		{"a name of spaces is refused", models.Plant{Name: "   "}, "name"},
-		{"a name of Unicode's blanks is refused", models.Plant{Name: "\u00a0\u2003\u3000"}, "name"},
-		{"blanks around a name stay", models.Plant{Name: " x "}, ""},
-		{"NUL is refused", models.Plant{Name: "a\x00b"}, "name"},
-		{"a newline is refused", models.Plant{Name: "a\nb"}, "name"},
-		{"DEL is refused", models.Plant{Name: "a\x7fb"}, "name"},
-		{"the C1 controls are refused", models.Plant{Name: "a\u0085b"}, "name"},
-		{"text that is not UTF-8 is refused", models.Plant{Name: "a\xffb"}, "name"},
-		{"the replacement character itself is text", models.Plant{Name: "a\ufffdb"}, ""},
-		{"an empty tag is a tag", models.Plant{Name: "x", Tag: new("")}, ""},
-		{"a tag of blanks is a tag", models.Plant{Name: "x", Tag: new("  ")}, ""},
-		{"a tag of 255 characters fits", models.Plant{Name: "x", Tag: new(strings.Repeat("é", 255))}, ""},
-		{"a tag of 256 characters does not", models.Plant{Name: "x", Tag: new(strings.Repeat("é", 256))}, "tag"},
-		{"a tab in a tag is refused", models.Plant{Name: "x", Tag: new("a\tb")}, "tag"},
+		{"a name of one character is valid", Plant{Name: "x"}, ""},
+		{"zero is an id", Plant{ID: 0, Name: "x"}, ""},
+		{"a name may have 255 characters, not bytes", Plant{Name: strings.Repeat("🌵", 255)}, ""},
+		{"a name must not have 256 characters", Plant{Name: strings.Repeat("x", 256)}, "name"},
+		{"a name must not be empty", Plant{Name: ""}, "name"},
+		{"a name must not be only spaces", Plant{Name: "   "}, "name"},
+		{"a name must not be only Unicode white space", Plant{Name: "\u00a0\u2003\u3000"}, "name"},
+		{"spaces around a name are valid", Plant{Name: " x "}, ""},
+		{"NUL is invalid", Plant{Name: "a\x00b"}, "name"},
+		{"a newline is invalid", Plant{Name: "a\nb"}, "name"},
+		{"DEL is invalid", Plant{Name: "a\x7fb"}, "name"},
+		{"the C1 controls are invalid", Plant{Name: "a\u0085b"}, "name"},
+		{"text that is not UTF-8 is invalid", Plant{Name: "a\xffb"}, "name"},
+		{"the replacement character is valid", Plant{Name: "a\ufffdb"}, ""},
+		{"a tag may be empty", Plant{Name: "x", Tag: new("")}, ""},
+		{"a tag may be only spaces", Plant{Name: "x", Tag: new("  ")}, ""},
+		{"a tag may have 255 characters", Plant{Name: "x", Tag: new(strings.Repeat("é", 255))}, ""},
+		{"a tag must not have 256 characters", Plant{Name: "x", Tag: new(strings.Repeat("é", 256))}, "tag"},
+		{"a tab in a tag is invalid", Plant{Name: "x", Tag: new("a\tb")}, "tag"},
 	} {
-		t.Run(test.rule, func(t *testing.T) {
-			err := test.plant.Validate()
-			invalid, _ := errors.AsType[*models.InvalidError](err)
-			switch {
-			case test.field == "" && err != nil:
-				t.Errorf("refused: %v", err)
-			case test.field != "" && (invalid == nil || invalid.Field != test.field):
-				t.Errorf("got %v, want a fault of %s", err, test.field)
-			}
+		t.Run(test.name, func(t *testing.T) {
+			checkField(t, store.validate(&test.plant, table.Data), test.field)
 		})
+	}
+}
+
+func TestTextCheck(t *testing.T) {
+	light := Text{OneOf: []string{"low", "bright"}}
+	for _, test := range []struct {
+		name, text string
+		rule       Text
+		field      string // that is invalid, if any
+	}{
+		{"one of the valid values", "low", light, ""},
+		{"a value in another case", "Low", light, "light"},
+		{"an empty text if that is not one of them", "", light, "light"},
+		{"a text of the least length", "äb", Text{Min: 2, Max: 3}, ""},
+		{"a shorter text", "ä", Text{Min: 2, Max: 3}, "light"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			checkField(t, test.rule.Check("light", test.text), test.field)
+		})
+	}
+}
+
+// checkField fails the test unless err is an *InvalidError that names field or, if that
+// is empty, nil.
+func checkField(t *testing.T, err error, field string) {
+	t.Helper()
+	if invalid, ok := errors.AsType[*InvalidError](err); ok != (field != "") || err != nil && !ok || ok && invalid.Field != field {
+		t.Errorf("got %v, want field %q as invalid", err, field)
 	}
 }

@@ -6,15 +6,20 @@ import (
 )
 
 func TestScopes(t *testing.T) {
-	known := KnownScopes([]string{"admin", "plants:read", "openid", "admin"})
-	if known.String() != "plants:read admin" {
-		t.Errorf("known are %q", known)
-	}
+	t.Run("unknown and repeated names are dropped", func(t *testing.T) {
+		if got := KnownScopes([]string{"admin", "plants:read", "openid", "admin"}).String(); got != "plants:read admin" {
+			t.Errorf("got %q, want plants:read admin", got)
+		}
+	})
 	var read Scopes
-	if err := read.Scan("plants:write  plants:read"); err != nil || !slices.Equal(read, Scopes{ScopeRead, ScopeWrite}) {
-		t.Errorf("%v, %v", read, err)
-	}
-	if err := read.Scan(5); err == nil {
-		t.Error("a number is read as scopes")
-	}
+	t.Run("a text is read", func(t *testing.T) {
+		if err := read.Scan("plants:write  plants:read"); err != nil || !slices.Equal(read, Scopes{ScopeRead, ScopeWrite}) {
+			t.Errorf("got %v, %v", read, err)
+		}
+	})
+	t.Run("a number is rejected", func(t *testing.T) {
+		if err := read.Scan(5); err == nil {
+			t.Error("got nil, want an error")
+		}
+	})
 }

@@ -4,14 +4,24 @@ import (
 	"errors"
 	"math"
 	"math/rand/v2"
+	"reflect"
 	"strings"
 	"testing"
+	"time"
+
+	"plantstore/database"
 )
 
+// spooled is a row of a spool of T.
+type spooled[T any] struct {
+	line int
+	row  T
+}
+
 // writeSpool returns a spool that has rows.
-func writeSpool(t *testing.T, rows []ImportRow) *spool {
+func writeSpool[T any](t *testing.T, rows ...spooled[T]) *spool {
 	t.Helper()
-	s, err := newSpool()
+	s, err := newSpool(database.TableOf[T]().Data)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -21,75 +31,146 @@ func writeSpool(t *testing.T, rows []ImportRow) *spool {
 		}
 	})
 	for _, row := range rows {
-		if err := s.write(row); err != nil {
+		if err := s.write(row.line, valueOf(&row.row)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	return s
 }
 
-// TestSpoolRoundTrip reads what was written, and reads it again.
-func TestSpoolRoundTrip(t *testing.T) {
-	t.Parallel()
-	long := strings.Repeat("🌵", 255)
-	rows := []ImportRow{
-		{Line: 1, Plant: Plant{ID: 0, Name: "no tag"}},
-		{Line: 2, Plant: Plant{ID: -1, Name: "an empty tag", Tag: new("")}},
-		{Line: math.MaxInt32 + 7, Plant: Plant{ID: math.MinInt64, Name: "x", Tag: new("a tag of another length")}},
-		{Line: 300, Plant: Plant{ID: math.MaxInt64, Name: long, Tag: &long}},
-		{Line: 5, Plant: Plant{ID: 9007199254740993, Name: "\x00\n\xff", Tag: new("\x00")}},
-		{Line: 6, Plant: Plant{ID: 64, Name: strings.Repeat("x", 200_000), Tag: new(strings.Repeat("y", 100_000))}},
-	}
-	for i := range 5000 {
-		row := ImportRow{Line: 7 + i, Plant: Plant{ID: int64(rand.Uint64()), Name: strings.Repeat("n", rand.IntN(300))}} //nolint:gosec // any id will do
-		if i%3 > 0 {
-			row.Plant.Tag = new(strings.Repeat("t", rand.IntN(300)))
-		}
-		rows = append(rows, row)
-	}
-	s := writeSpool(t, rows)
-	for range 3 {
-		if err := s.rewind(); err != nil {
-			t.Fatal(err)
-		}
-		var got []ImportRow // all are kept: no row may lie in the memory of another
-		for {
-			row, err := s.read()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if row == nil {
-				break
-			}
-			got = append(got, *row)
-		}
-		if len(got) != len(rows) {
-			t.Fatalf("%d rows of %d", len(got), len(rows))
-		}
-		for i, row := range got {
-			if row.Line != rows[i].Line || row.Plant.ID != rows[i].Plant.ID || !row.Plant.SameContent(&rows[i].Plant) || row.Err != nil {
-				t.Fatalf("row %d is %+v, want %+v", i, row, rows[i])
-			}
-		}
-	}
-}
-
-func TestSpoolOfNothing(t *testing.T) {
-	t.Parallel()
-	s := writeSpool(t, nil)
+// readSpool returns all rows of s. It keeps each: a row must not share memory with the
+// next.
+func readSpool[T any](t *testing.T, s *spool) (rows []spooled[T]) {
+	t.Helper()
 	if err := s.rewind(); err != nil {
 		t.Fatal(err)
 	}
-	if row, err := s.read(); row != nil || err != nil {
-		t.Errorf("read %v, %v", row, err)
+	var row T // reused, as for Load
+	for {
+		line, ok, err := s.read(valueOf(&row))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !ok {
+			return rows
+		}
+		rows = append(rows, spooled[T]{line, row})
 	}
 }
 
-// TestSpoolThatIsCut reads a file that has lost its end, at each byte of its only
-// row: that is an error, and never a row or none.
-func TestSpoolThatIsCut(t *testing.T) {
+func TestSpoolReturnsTheSameRowsEachTime(t *testing.T) {
 	t.Parallel()
-	s := writeSpool(t, []ImportRow{{Line: 1000, Plant: Plant{ID: math.MinInt64, Name: "name", Tag: new("tag")}}})
+	long := strings.Repeat("🌵", 255)
+	rows := []spooled[Plant]{
+		{1, Plant{ID: 0, Name: "no tag"}},
+		{2, Plant{ID: -1, Name: "an empty tag", Tag: new("")}},
+		{math.MaxInt32 + 7, Plant{ID: math.MinInt64, Name: "x", Tag: new("a tag of another length")}},
+		{300, Plant{ID: math.MaxInt64, Name: long, Tag: &long}},
+		{5, Plant{ID: 9007199254740993, Name: "\x00\n\xff", Tag: new("\x00")}},
+		{6, Plant{ID: 64, Name: strings.Repeat("x", 200_000), Tag: new(strings.Repeat("y", 100_000))}},
+	}
+	for i := range 5000 {
+		p := Plant{ID: int64(rand.Uint64()), Name: strings.Repeat("n", rand.IntN(300))} //nolint:gosec // any id will do
+		if i%3 > 0 {
+			p.Tag = new(strings.Repeat("t", rand.IntN(300)))
+		}
+		rows = append(rows, spooled[Plant]{7 + i, p})
+	}
+	s := writeSpool(t, rows...)
+	for range 3 {
+		got := readSpool[Plant](t, s)
+		if len(got) != len(rows) {
+			t.Fatalf("got %d rows, want %d", len(got), len(rows))
+		}
+		for i := range got {
+			if !reflect.DeepEqual(got[i], rows[i]) {
+				t.Fatalf("row %d: got %+v, want %+v", i, got[i], rows[i])
+			}
+		}
+	}
+}
+
+// everyKind is a model with a column of each kind that a spool keeps.
+type everyKind struct {
+	Code       string `gorm:"primaryKey"`
+	Text       level  // a type of its own
+	Int        int
+	Int8       int8
+	Int16      int16
+	Int32      int32
+	Int64      int64
+	Bool       bool
+	MaybeText  *string
+	MaybeInt32 *int32
+	MaybeBool  *bool
+	CreatedAt  time.Time // not part of the data
+}
+
+type level string
+
+func TestSpoolKeepsEveryKind(t *testing.T) {
+	t.Parallel()
+	full := everyKind{
+		Code: "a", Text: "high", Int: math.MinInt, Int8: math.MinInt8, Int16: math.MaxInt16, Int32: math.MinInt32,
+		Int64: math.MaxInt64, Bool: true, MaybeText: new("x"), MaybeInt32: new(int32(-1)), MaybeBool: new(true),
+	}
+	zero := everyKind{MaybeText: new(""), MaybeInt32: new(int32(0)), MaybeBool: new(false)}
+	rows := []spooled[everyKind]{{1, full}, {2, everyKind{}}, {3, zero}, {4, full}}
+	if got := readSpool[everyKind](t, writeSpool(t, rows...)); !reflect.DeepEqual(got, rows) {
+		t.Errorf("got %+v, want %+v", got, rows)
+	}
+}
+
+func TestSpoolRejectsOtherKinds(t *testing.T) {
+	t.Parallel()
+	type float struct {
+		ID    int64 `gorm:"primaryKey"`
+		Width float64
+	}
+	type bytes struct {
+		ID   int64 `gorm:"primaryKey"`
+		Hash []byte
+	}
+	type moment struct {
+		ID int64 `gorm:"primaryKey"`
+		At *time.Time
+	}
+	for name, test := range map[string]struct {
+		columns []*database.Column
+		row     reflect.Value
+		want    string
+	}{
+		"a float": {database.TableOf[float]().Data, valueOf(&float{}), "the column width, of type float64"},
+		"bytes":   {database.TableOf[bytes]().Data, valueOf(&bytes{}), "the column hash, of type []uint8"},
+		"a time":  {database.TableOf[moment]().Data, valueOf(&moment{At: new(time.Now())}), "the column at, of type time.Time"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, err := newSpool(test.columns)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := s.write(1, test.row); err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got %v, want %s", err, test.want)
+			}
+			if err := s.close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestEmptySpool(t *testing.T) {
+	t.Parallel()
+	if rows := readSpool[Plant](t, writeSpool[Plant](t)); rows != nil {
+		t.Errorf("got %v, want no row", rows)
+	}
+}
+
+// TestTruncatedSpool reads a file without its end, cut at each byte of its only row. That
+// is an error, and never a row or the regular end.
+func TestTruncatedSpool(t *testing.T) {
+	t.Parallel()
+	s := writeSpool(t, spooled[Plant]{1000, Plant{ID: math.MinInt64, Name: "name", Tag: new("tag")}})
 	if err := s.rewind(); err != nil {
 		t.Fatal(err)
 	}
@@ -101,8 +182,9 @@ func TestSpoolThatIsCut(t *testing.T) {
 		if err := errors.Join(s.file.Truncate(size), s.rewind()); err != nil {
 			t.Fatal(err)
 		}
-		if row, err := s.read(); err == nil {
-			t.Errorf("of %d bytes: %+v", size, row)
+		var p Plant
+		if _, ok, err := s.read(valueOf(&p)); ok || err == nil {
+			t.Errorf("of %d bytes: got %+v, %v, %v, want an error", size, p, ok, err)
 		}
 	}
 }

@@ -19,7 +19,7 @@ func eachTokenStore(t *testing.T, test func(t *testing.T, store *models.TokenSto
 	dbtest.Each(t, func(t *testing.T, url string) {
 		t.Parallel()
 		db := dbtest.Migrated(t, url)
-		test(t, models.NewTokenStore(db, 5*time.Second), db)
+		test(t, models.NewTokenStore(db), db)
 	})
 }
 
@@ -44,7 +44,7 @@ func TestTokensAreStoredAsHashes(t *testing.T) {
 		hash := sha256.Sum256([]byte(secret))
 		if !bytes.Equal(got.Hash, hash[:]) || !strings.HasPrefix(secret, got.ID) || got.Name != "a name" ||
 			got.Scopes.String() != "plants:read plants:write" || !got.ExpiresAt.Equal(*token.ExpiresAt) || got.RevokedAt != nil || got.LastUsedAt != nil {
-			t.Errorf("stored %+v", got)
+			t.Errorf("got %+v", got)
 		}
 		var rows []map[string]any
 		if err := db.WithContext(t.Context()).Table("tokens").Find(&rows).Error; err != nil {
@@ -56,12 +56,12 @@ func TestTokensAreStoredAsHashes(t *testing.T) {
 	})
 }
 
-func TestTokensThatAreRefused(t *testing.T) {
-	store := models.NewTokenStore(dbtest.Migrated(t, dbtest.SQLite(t)), 5*time.Second)
+func TestInvalidTokensAreNotStored(t *testing.T) {
+	store := models.NewTokenStore(dbtest.Migrated(t, dbtest.SQLite(t)))
 	read := models.Scopes{models.ScopeRead}
 	past, far := time.Now().Add(-time.Second), time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)
 	for _, test := range []struct {
-		what  string
+		name  string
 		token models.Token
 		field string
 	}{
@@ -71,20 +71,40 @@ func TestTokensThatAreRefused(t *testing.T) {
 		{"a control character in the name", models.Token{Name: "a\nb", Scopes: read}, "name"},
 		{"no scopes", models.Token{Name: "x"}, "scopes"},
 		{"an unknown scope", models.Token{Name: "x", Scopes: models.Scopes{"plants:eat"}}, "scopes"},
-		{"an end in the past", models.Token{Name: "x", Scopes: read, ExpiresAt: &past}, "expires_at"},
-		{"an end that no database knows", models.Token{Name: "x", Scopes: read, ExpiresAt: &far}, "expires_at"},
+		{"an expiry in the past", models.Token{Name: "x", Scopes: read, ExpiresAt: &past}, "expires_at"},
+		{"an expiry in the year 10000", models.Token{Name: "x", Scopes: read, ExpiresAt: &far}, "expires_at"},
 	} {
-		_, err := store.Create(t.Context(), &test.token)
-		if invalid, ok := errors.AsType[*models.InvalidError](err); !ok || invalid.Field != test.field {
-			t.Errorf("%s: %v", test.what, err)
-		}
+		t.Run(test.name, func(t *testing.T) {
+			_, err := store.Create(t.Context(), &test.token)
+			if invalid, ok := errors.AsType[*models.InvalidError](err); !ok || invalid.Field != test.field {
+				t.Errorf("got %v, want %s as invalid", err, test.field)
+			}
+		})
 	}
 	if tokens, err := store.List(t.Context(), "", 10); err != nil || len(tokens) != 0 {
-		t.Errorf("%v, %v", tokens, err)
+		t.Errorf("got %v, %v, want no token", tokens, err)
 	}
 	if _, err := store.Create(t.Context(), &models.Token{Name: strings.Repeat("ä", 100), Scopes: read}); err != nil {
-		t.Error(err)
+		t.Errorf("a name of 100 characters: %v", err)
 	}
+}
+
+func TestRevoke(t *testing.T) {
+	eachTokenStore(t, func(t *testing.T, store *models.TokenStore, _ *database.DB) {
+		token := models.Token{Name: "x", Scopes: models.AllScopes()}
+		issue(t, store, &token)
+		if err := store.Revoke(t.Context(), token.ID); err != nil {
+			t.Fatal(err)
+		}
+		for name, id := range map[string]string{"a token that is revoked already": token.ID, "an unknown token": "pst_aaaaaaaa", "an empty id": ""} {
+			t.Run(name, func(t *testing.T) {
+				err := store.Revoke(t.Context(), id)
+				if missing, ok := errors.AsType[*models.NotFoundError](err); !ok || missing.Noun != "token" {
+					t.Errorf("got %v, want NotFoundError of a token", err)
+				}
+			})
+		}
+	})
 }
 
 func TestListTokens(t *testing.T) {
@@ -103,14 +123,14 @@ func TestListTokens(t *testing.T) {
 			}
 			for _, token := range page {
 				if token.ID <= after {
-					t.Errorf("%s after %s", token.ID, after)
+					t.Errorf("got %s after %s", token.ID, after)
 				}
 				after = token.ID
 				ids = append(ids, token.ID)
 			}
 		}
 		if len(ids) != 5 {
-			t.Errorf("listed %v", ids)
+			t.Errorf("got %v, want 5 ids", ids)
 		}
 	})
 }

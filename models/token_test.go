@@ -6,42 +6,43 @@ import (
 	"testing"
 )
 
+func isToken(secret string) bool {
+	_, ok := HashToken(secret)
+	return ok
+}
+
 func TestNewSecret(t *testing.T) {
 	form := regexp.MustCompile(`^pst_[a-z2-7]{47}$`)
 	seen := make(map[string]bool)
 	for range 1000 {
 		secret := newSecret()
-		if !form.MatchString(secret) || !isWellFormed(secret) || !IsTokenID(secret[:tokenIDLength]) || IsTokenID(secret) {
-			t.Fatalf("%q has not the form of a token", secret)
+		id := secret[:TokenIDLength]
+		if !form.MatchString(secret) || !isToken(secret) || !TokenID.MatchString(id) || TokenID.MatchString(secret) || WholeToken.FindString("x"+secret+"y") != secret {
+			t.Fatalf("%q does not have the form of a token", secret)
 		}
-		if seen[secret[:tokenIDLength]] {
-			t.Fatalf("%q begins as another", secret)
+		if seen[id] {
+			t.Fatalf("two tokens begin with %s", id)
 		}
-		seen[secret[:tokenIDLength]] = true
+		seen[id] = true
 	}
 }
 
-// TestMistyped changes each character of a token, and swaps each with the next.
-func TestMistyped(t *testing.T) {
+// TestMistypedTokens changes each character of a token, and swaps each with the next.
+func TestMistypedTokens(t *testing.T) {
 	secret := newSecret()
+	var mistyped []string
 	for i := range secret {
-		for _, c := range []byte("aZ2-.") {
-			mistyped := []byte(secret)
-			if mistyped[i] = c; string(mistyped) != secret && isWellFormed(string(mistyped)) {
-				t.Errorf("%q passes for %q", mistyped, secret)
-			}
+		for _, c := range "aZ2-." {
+			mistyped = append(mistyped, secret[:i]+string(c)+secret[i+1:])
 		}
-		if i > 0 && secret[i] != secret[i-1] {
-			swapped := []byte(secret)
-			swapped[i], swapped[i-1] = swapped[i-1], swapped[i]
-			if isWellFormed(string(swapped)) {
-				t.Errorf("%q passes for %q", swapped, secret)
-			}
+		if i > 0 {
+			mistyped = append(mistyped, secret[:i-1]+secret[i:i+1]+secret[i-1:i]+secret[i+1:])
 		}
 	}
-	for _, other := range []string{"", "pst_", secret[1:], secret[:len(secret)-1], secret + "a", " " + secret, strings.ToUpper(secret)} {
-		if isWellFormed(other) {
-			t.Errorf("%q passes", other)
+	mistyped = append(mistyped, "", "pst_", secret[1:], secret[:len(secret)-1], secret+"a", " "+secret, strings.ToUpper(secret))
+	for _, text := range mistyped {
+		if text != secret && isToken(text) {
+			t.Errorf("%q passes as %q", text, secret)
 		}
 	}
 }

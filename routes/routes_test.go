@@ -11,24 +11,22 @@ import (
 	"github.com/gin-gonic/gin"
 	"go.uber.org/zap"
 
+	"plantstore/auth"
 	"plantstore/controllers"
 	"plantstore/database/dbtest"
 	"plantstore/docs"
-	"plantstore/middleware"
 	"plantstore/models"
 )
 
 func TestMain(m *testing.M) { os.Exit(dbtest.Main(m)) }
 
-// optionsOf returns the options of a service on a new SQLite database, and where
-// its tokens are.
+// optionsOf returns the options of a service on a new SQLite database, and the store of
+// its tokens.
 func optionsOf(t *testing.T) (Options, *models.TokenStore) {
 	t.Helper()
 	db := dbtest.Migrated(t, dbtest.SQLite(t))
-	plants := models.NewPlantStore(db, models.WriteOptions{Timeout: 5 * time.Second, Flushers: 1, MaxBatch: 16, Queue: 100})
-	t.Cleanup(plants.Close)
-	tokens := models.NewTokenStore(db, 5*time.Second)
-	verifier, err := models.NewTokenVerifier(t.Context(), tokens, zap.NewNop())
+	tokens := models.NewTokenStore(db)
+	verifier, err := auth.NewIssuedTokens(t.Context(), tokens, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,18 +37,18 @@ func optionsOf(t *testing.T) (Options, *models.TokenStore) {
 	})
 	return Options{
 		Log:          zap.NewNop(),
-		Plants:       controllers.NewPlants(plants),
+		Plants:       controllers.NewPlants(models.NewPlantStore(db)),
 		Tokens:       controllers.NewTokens(tokens),
 		Health:       controllers.NewHealth(db.Ping),
-		Verify:       middleware.IssuedTokens(verifier),
+		Verify:       verifier.Verify,
 		Docs:         true,
 		MaxBodyBytes: 1 << 16,
 		Bulk:         Bulk{MaxBodyBytes: 1 << 20, Timeout: time.Minute},
 	}, tokens
 }
 
-// TestEveryRouteAsksForItsScope walks every route with every kind of bearer.
-func TestEveryRouteAsksForItsScope(t *testing.T) {
+// TestEveryRouteRequiresItsScope sends each kind of token to every route.
+func TestEveryRouteRequiresItsScope(t *testing.T) {
 	o, tokens := optionsOf(t)
 	handler := New(o)
 	issue := func(expires *time.Time, scopes ...models.Scope) (secret, id string) {
@@ -72,53 +70,58 @@ func TestEveryRouteAsksForItsScope(t *testing.T) {
 	}
 	<-time.After(time.Until(soon))
 
-	for _, r := range table(o) {
-		path := strings.NewReplacer(":id", "7", "*file", "index.html").Replace(r.path)
+	for _, r := range Table(o) {
+		path := strings.NewReplacer(":id", "7", "*file", "index.html").Replace(r.Path)
 		for _, method := range r.methods() {
 			for _, bearer := range []struct {
-				what, authorization string
-				may                 models.Scopes
-				status              int // where it may not
+				name, authorization string
+				scopes              models.Scopes
+				status              int // if these do not suffice
 			}{
-				{"none", "", nil, 401},
+				{"no token", "", nil, 401},
 				{"another scheme", "Basic eDp5", nil, 401},
 				{"garbage", "Bearer garbage", nil, 401},
-				{"expired", "Bearer " + expired, nil, 401},
-				{"revoked", "Bearer " + revoked, nil, 401},
-				{"read", "Bearer " + read, models.Scopes{models.ScopeRead}, 403},
-				{"write", "Bearer " + write, models.Scopes{models.ScopeWrite}, 403},
-				{"admin", "Bearer " + admin, models.AllScopes(), 403},
+				{"an expired token", "Bearer " + expired, nil, 401},
+				{"a revoked token", "Bearer " + revoked, nil, 401},
+				{"a token to read", "Bearer " + read, models.Scopes{models.ScopeRead}, 403},
+				{"a token to write", "Bearer " + write, models.Scopes{models.ScopeWrite}, 403},
+				{"a token of an administrator", "Bearer " + admin, models.AllScopes(), 403},
 			} {
-				request := httptest.NewRequest(method, path, strings.NewReader("{"))
-				if bearer.authorization != "" {
-					request.Header.Set("Authorization", bearer.authorization)
-				}
-				answer := httptest.NewRecorder()
-				handler.ServeHTTP(answer, request)
-				refused := answer.Code == 401 || answer.Code == 403
-				switch may := r.scope == public || bearer.may.Allow(r.scope); {
-				case may && refused:
-					t.Errorf("%s %s with %s: %d", method, path, bearer.what, answer.Code)
-				case !may && answer.Code != bearer.status:
-					t.Errorf("%s %s with %s: %d, want %d", method, path, bearer.what, answer.Code, bearer.status)
-				case !may && answer.Header().Get("WWW-Authenticate") == "":
-					t.Errorf("%s %s with %s has no challenge", method, path, bearer.what)
-				}
+				t.Run(method+" "+path+" with "+bearer.name, func(t *testing.T) {
+					request := httptest.NewRequest(method, path, strings.NewReader("{"))
+					if bearer.authorization != "" {
+						request.Header.Set("Authorization", bearer.authorization)
+					}
+					response := httptest.NewRecorder()
+					handler.ServeHTTP(response, request)
+					if r.Scope == Public || bearer.scopes.Allow(r.Scope) {
+						if response.Code == 401 || response.Code == 403 {
+							t.Errorf("got %d, want it to pass", response.Code)
+						}
+						return
+					}
+					if response.Code != bearer.status {
+						t.Errorf("got %d, want %d", response.Code, bearer.status)
+					}
+					if response.Header().Get("WWW-Authenticate") == "" {
+						t.Error("the response has no challenge")
+					}
+				})
 			}
 		}
 	}
 }
 
-func TestRouteWithoutScope(t *testing.T) {
+func TestARouteWithoutAScopePanics(t *testing.T) {
 	defer func() {
 		if cause, _ := recover().(string); !strings.Contains(cause, "GET /pots has no scope") {
-			t.Errorf("it starts: %v", cause)
+			t.Errorf("got %q, want a panic that names the route", cause)
 		}
 	}()
-	add(gin.New(), []route{{method: "GET", path: "/pots", handler: func(*gin.Context) {}}}, authentication(Options{}))
+	add(gin.New(), []Route{{Method: "GET", Path: "/pots", handler: controllers.NoMethod}}, authentication(Options{}))
 }
 
-// TestDocumentNamesTheScopes holds the OpenAPI document against the table.
+// TestDocumentNamesTheScopes compares the OpenAPI document to the table.
 func TestDocumentNamesTheScopes(t *testing.T) {
 	var document struct {
 		Paths map[string]map[string]struct{ Security []map[string][]string }
@@ -128,14 +131,14 @@ func TestDocumentNamesTheScopes(t *testing.T) {
 	}
 	o, _ := optionsOf(t)
 	documented := 0
-	for _, r := range table(o) {
-		if r.scope == public {
+	for _, r := range Table(o) {
+		if r.Scope == Public {
 			continue
 		}
 		documented++
-		operation := document.Paths[strings.ReplaceAll(r.path, ":id", "{id}")][strings.ToLower(r.method)]
-		if len(operation.Security) != 1 || len(operation.Security[0]["BearerAuth"]) != 1 || operation.Security[0]["BearerAuth"][0] != string(r.scope) {
-			t.Errorf("%s %s needs %s, the document says %v", r.method, r.path, r.scope, operation.Security)
+		operation := document.Paths[strings.ReplaceAll(r.Path, ":id", "{id}")][strings.ToLower(r.Method)]
+		if len(operation.Security) != 1 || len(operation.Security[0]["BearerAuth"]) != 1 || operation.Security[0]["BearerAuth"][0] != string(r.Scope) {
+			t.Errorf("%s %s requires %s, the document has %v", r.Method, r.Path, r.Scope, operation.Security)
 		}
 	}
 	for _, operations := range document.Paths {
