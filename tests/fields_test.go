@@ -168,8 +168,8 @@ func TestEveryFieldSurvives(t *testing.T) {
 		next := func(names ...string) object {
 			n++
 			o := object{}
-			for i, name := range names {
-				o[name] = d.value(t, name, n+i)
+			for _, name := range names {
+				o[name] = d.value(t, name, n+slices.Index(columns, name))
 			}
 			return o
 		}

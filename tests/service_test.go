@@ -10,6 +10,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"os"
 	"os/exec"
@@ -43,7 +44,7 @@ func TestMain(m *testing.M) {
 		}
 		defer os.RemoveAll(folder)
 		program = filepath.Join(folder, "plantstore")
-		if err := build(program, instruments()...); err != nil {
+		if err := errors.Join(noteSources(), build(program, instruments()...)); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}
@@ -61,6 +62,20 @@ func instruments() (flags []string) {
 		flags = append(flags, "-cover", "-covermode=atomic")
 	}
 	return flags
+}
+
+// noteSources opens what the program is built from, so that go test does not take
+// a result from its cache after a change to the program.
+func noteSources() error {
+	return filepath.WalkDir("..", func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && entry.Name() == ".git" && entry.IsDir() {
+			return fs.SkipDir
+		}
+		if slices.Contains([]string{".go", ".json", ".mod", ".sql", ".yaml"}, filepath.Ext(path)) {
+			_, err = os.Stat(path)
+		}
+		return err
+	})
 }
 
 // build compiles the program.
