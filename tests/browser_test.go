@@ -239,9 +239,7 @@ func TestBrowserCORS(t *testing.T) {
 			if got != test.want {
 				t.Errorf("the page got %q, want %q", got, test.want)
 			}
-			if a := s.get("/plants/1", "Authorization", "Bearer "+token); a.status != test.stored {
-				t.Errorf("then GET /plants/1 answers %d, want %d", a.status, test.stored)
-			}
+			checkStatus(t, s.get(t, "/plants/1", "Authorization", "Bearer "+token), test.stored)
 		})
 	}
 }

@@ -45,22 +45,22 @@ func absolute(t *testing.T, path string) string {
 
 // checkCLI runs the program and checks its exit status, all of its standard
 // output, and parts of its standard error. No token may be in either.
-func checkCLI(t *testing.T, what string, settings, args []string, status int, stdout string, stderr ...string) {
+func checkCLI(t *testing.T, settings, args []string, status int, stdout string, stderr ...string) {
 	t.Helper()
 	gotOut, gotErr, gotStatus := runToEnd(t, settings, args...)
 	if gotStatus != status || gotOut != stdout {
-		t.Errorf("%s: exit status %d and %q, want %d and %q; standard error %q", what, gotStatus, gotOut, status, stdout, gotErr)
+		t.Errorf("plantstore %v: got exit status %d and %q, want %d and %q; standard error %q", args, gotStatus, gotOut, status, stdout, gotErr)
 	}
 	for _, part := range stderr {
 		if !strings.Contains(gotErr, part) {
-			t.Errorf("%s: standard error is %q, want %q in it", what, gotErr, part)
+			t.Errorf("plantstore %v: got standard error %q, want %q in it", args, gotErr, part)
 		}
 	}
 	if stderr == nil && gotErr != "" {
-		t.Errorf("%s: standard error is %q", what, gotErr)
+		t.Errorf("plantstore %v: got standard error %q, want no output", args, gotErr)
 	}
 	if strings.Contains(gotOut+gotErr, token) || strings.Contains(gotErr, "\r") {
-		t.Errorf("%s: the token or a progress bar is in %q, %q", what, gotOut, gotErr)
+		t.Errorf("plantstore %v: got the token or a progress bar in %q, %q", args, gotOut, gotErr)
 	}
 }
 
@@ -71,20 +71,20 @@ func TestCLIRoundTrip(t *testing.T) {
 		sample, folder := absolute(t, samplePlants), t.TempDir()
 		first := clientOf(start(t, "DATABASE_URL="+url).url)
 		second := clientOf(start(t).url)
-		checkCLI(t, "a dry run", first, []string{"import", sample, "--dry-run"}, 0,
-			"625 rows: 625 created, 0 unchanged, 0 refused; dry run, nothing stored\n")
-		checkCLI(t, "the first import", first, []string{"import", sample}, 0, "625 rows: 625 created, 0 unchanged, 0 refused; stored\n")
-		checkCLI(t, "the same again", first, []string{"import", sample}, 0, "625 rows: 0 created, 625 unchanged, 0 refused; stored\n")
+		checkCLI(t, first, []string{"import", sample, "--dry-run"}, 0,
+			"625 rows: 625 created, 0 unchanged, 0 refused; dry run, nothing stored\n") // a dry run
+		checkCLI(t, first, []string{"import", sample}, 0, "625 rows: 625 created, 0 unchanged, 0 refused; stored\n") // the first import
+		checkCLI(t, first, []string{"import", sample}, 0, "625 rows: 0 created, 625 unchanged, 0 refused; stored\n") // the same again
 		for _, name := range []string{"plants.csv", "plants.ndjson"} {
 			from, back := filepath.Join(folder, name), filepath.Join(folder, "back-"+name)
-			checkCLI(t, "export", first, []string{"export", "-o", from}, 0, "625 plants written to "+from+"\n")
+			checkCLI(t, first, []string{"export", "-o", from}, 0, "625 plants written to "+from+"\n")
 			created, unchanged := 625, 0
 			if name != "plants.csv" {
 				created, unchanged = 0, 625
 			}
-			checkCLI(t, "import of "+name, second, []string{"import", from}, 0,
+			checkCLI(t, second, []string{"import", from}, 0,
 				fmt.Sprintf("625 rows: %d created, %d unchanged, 0 refused; stored\n", created, unchanged))
-			checkCLI(t, "export to a file that is there", second, []string{"export", "-o", back}, 0, "625 plants written to "+back+"\n")
+			checkCLI(t, second, []string{"export", "-o", back}, 0, "625 plants written to "+back+"\n")
 			text, err := os.ReadFile(from)
 			if err != nil {
 				t.Fatal(err)
@@ -96,7 +96,7 @@ func TestCLIRoundTrip(t *testing.T) {
 			if string(text) != string(again) {
 				t.Errorf("%s is %d bytes, and %d after an import and an export, or others", name, len(text), len(again))
 			}
-			checkCLI(t, "export to standard output", second, []string{"export", "--format", strings.TrimPrefix(filepath.Ext(name), ".")}, 0, string(text))
+			checkCLI(t, second, []string{"export", "--format", strings.TrimPrefix(filepath.Ext(name), ".")}, 0, string(text))
 		}
 		entries, err := os.ReadDir(folder)
 		if err != nil || len(entries) != 4 {
@@ -109,33 +109,27 @@ func TestCLIRefusedRows(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	settings := clientOf(s.url)
-	if a := s.post(`{"id":1,"name":"Monstera"}`); a.status != 200 {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+	requireStatus(t, s.post(t, `{"id":1,"name":"Monstera"}`), 200)
 	file := write(t, "bad.csv", "id,name,tag\n2,Ficus,\n3.5,Aloe,\n1,Other,x\n")
 	refused := []string{file + ":3: 40005 id must be", file + ":4: 40901 id 1 is taken", "plantstore: 2 of 3 rows refused: "}
 	const counts = "3 rows: 1 created, 0 unchanged, 2 refused; "
-	checkCLI(t, "all or nothing", settings, []string{"import", file}, 3, counts+"nothing stored\n", append(refused, "nothing was stored")...)
-	checkCLI(t, "a dry run of a partial import", settings, []string{"import", file, "--partial", "--dry-run"}, 3,
-		counts+"dry run, nothing stored\n", append(refused, "nothing was stored")...)
-	if a := s.get("/plants/2", "Authorization", "Bearer "+token); a.status != 404 {
-		t.Errorf("plant 2 is stored: %d", a.status)
-	}
-	checkCLI(t, "a partial import", settings, []string{"import", file, "--partial"}, 3, counts+"stored\n", append(refused, "the others are stored")...)
-	if a := s.get("/plants/2", "Authorization", "Bearer "+token); a.status != 200 {
-		t.Errorf("plant 2 is not stored: %d", a.status)
-	}
+	checkCLI(t, settings, []string{"import", file}, 3, counts+"nothing stored\n", append(refused, "nothing was stored")...) // all or nothing
+	checkCLI(t, settings, []string{"import", file, "--partial", "--dry-run"}, 3,
+		counts+"dry run, nothing stored\n", append(refused, "nothing was stored")...) // a dry run of a partial import
+	checkStatus(t, s.get(t, "/plants/2", "Authorization", "Bearer "+token), 404)
+	checkCLI(t, settings, []string{"import", file, "--partial"}, 3, counts+"stored\n", append(refused, "the others are stored")...) // a partial import
+	checkStatus(t, s.get(t, "/plants/2", "Authorization", "Bearer "+token), 200)
 
 	// More rows than the service lists.
 	many := write(t, "many.jsonl", strings.Repeat(`{"id":"x","name":"x"}`+"\n", 1200))
-	checkCLI(t, "many refused rows", settings, []string{"import", many}, 3,
-		"1200 rows: 0 created, 0 unchanged, 1200 refused; nothing stored\n", many+":1000: 40005", many+": and 200 more")
+	checkCLI(t, settings, []string{"import", many}, 3,
+		"1200 rows: 0 created, 0 unchanged, 1200 refused; nothing stored\n", many+":1000: 40005", many+": and 200 more") // many refused rows
 
 	// What no row can be read from.
-	checkCLI(t, "an unknown column", settings, []string{"import", write(t, "x.csv", "id,nam\n")}, 1, "", "40002 line 1: nam")
+	checkCLI(t, settings, []string{"import", write(t, "x.csv", "id,nam\n")}, 1, "", "40002 line 1: nam") // an unknown column
 	large := write(t, "large.csv", "id,nam\n"+strings.Repeat("1,x\n", 8<<20))
-	checkCLI(t, "an unknown column of a large file", settings, []string{"import", large}, 1, "", "40002 line 1: nam")
-	checkCLI(t, "a wrong token with a large file", settings, []string{"import", large, "--token-file", write(t, "token", "wrong")}, 1, "", "40102")
+	checkCLI(t, settings, []string{"import", large}, 1, "", "40002 line 1: nam")                                 // an unknown column of a large file
+	checkCLI(t, settings, []string{"import", large, "--token-file", write(t, "token", "wrong")}, 1, "", "40102") // a wrong token with a large file
 }
 
 func TestCLIStandardInput(t *testing.T) {
@@ -161,10 +155,10 @@ func TestCLIFailures(t *testing.T) {
 	wrongToken := write(t, "token", "wrong-"+token+"\n")
 	const notSent = "the development token is not sent to"
 	for _, test := range []struct {
-		what   string
-		args   string
-		status int
-		names  string
+		name     string
+		args     string
+		status   int
+		mentions string
 	}{
 		{"no file", "import", 2, "accepts 1 arg(s)"},
 		{"an unknown flag", "import " + file + " --frob", 2, "--frob"},
@@ -182,16 +176,20 @@ func TestCLIFailures(t *testing.T) {
 		{"a user in the URL", "export --url http://u:" + token + "@localhost", 2, "client.url (PLANTSTORE_CLIENT_URL)"},
 		{"another path", "export --url " + s.url + "/prefix", 1, "40402"},
 	} {
-		checkCLI(t, test.what, settings, strings.Fields(test.args), test.status, "", test.names)
+		t.Run(test.name, func(t *testing.T) {
+			checkCLI(t, settings, strings.Fields(test.args), test.status, "", test.mentions)
+		})
 	}
 	if _, err := os.Stat(target); err == nil {
 		t.Error("a failed export has left a file")
 	}
 	for _, url := range []string{"http://plants.example.org", "https://localhost.example.org", "http://10.0.0.1:8080"} {
-		checkCLI(t, url, nil, []string{"export", "--url", url}, 2, "", notSent)
+		t.Run(url, func(t *testing.T) {
+			checkCLI(t, nil, []string{"export", "--url", url}, 2, "", notSent)
+		})
 	}
-	checkCLI(t, "no development token", nil, []string{"export"}, 2, "", "data/dev-token")
-	checkCLI(t, "any port", []string{"PORT=0"}, []string{"export"}, 2, "", "client.url (PLANTSTORE_CLIENT_URL)")
+	checkCLI(t, nil, []string{"export"}, 2, "", "data/dev-token")                                    // no development token
+	checkCLI(t, []string{"PORT=0"}, []string{"export"}, 2, "", "client.url (PLANTSTORE_CLIENT_URL)") // any port
 }
 
 // TestCLIDevelopmentToken runs the commands in the folder of a development
@@ -199,7 +197,7 @@ func TestCLIFailures(t *testing.T) {
 func TestCLIDevelopmentToken(t *testing.T) {
 	t.Parallel()
 	s := launch(t, command(t, []string{"PORT=0", "PLANTSTORE_LOG_FORMAT=json"}))
-	address := s.awaitLog("serving")["address"].(string)
+	address := s.awaitLog(t, "serving")["address"].(string)
 	port := address[strings.LastIndex(address, ":")+1:]
 	for _, args := range [][]string{
 		{"import", absolute(t, samplePlants)},
@@ -230,8 +228,8 @@ func TestCLIStrangeServices(t *testing.T) {
 	defer elsewhere.Close()
 	html := func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>Welcome</html>") }
 	for what, test := range map[string]struct {
-		handler http.HandlerFunc
-		names   []string
+		handler  http.HandlerFunc
+		mentions []string
 	}{
 		"a redirect":      {http.RedirectHandler(elsewhere.URL, http.StatusTemporaryRedirect).ServeHTTP, []string{"not followed"}},
 		"a web site":      {html, []string{`"text/html"`, "is it a Plant Store?"}},
@@ -248,26 +246,28 @@ func TestCLIStrangeServices(t *testing.T) {
 			panic(http.ErrAbortHandler)
 		}, []string{"no whole answer"}},
 	} {
-		names := test.names
-		if what != "a redirect" && what != "a web site" {
-			names = append(names, "safe to run the import again")
-		}
-		checkCLI(t, what+" for an import", fake(t, test.handler), []string{"import", file}, 1, "", names...)
-		stdout := ""
-		if what == "half an answer" {
-			stdout = `{"rows":` // and the exit status
-		}
-		checkCLI(t, what+" for an export", fake(t, test.handler), []string{"export"}, 1, stdout, test.names...)
+		t.Run(what, func(t *testing.T) {
+			names := test.mentions
+			if what != "a redirect" && what != "a web site" {
+				names = append(names, "safe to run the import again")
+			}
+			checkCLI(t, fake(t, test.handler), []string{"import", file}, 1, "", names...)
+			stdout := ""
+			if what == "half an answer" {
+				stdout = `{"rows":` // and the exit status
+			}
+			checkCLI(t, fake(t, test.handler), []string{"export"}, 1, stdout, test.mentions...)
 
-		target := write(t, "plants.ndjson", "what was there before")
-		checkCLI(t, what+" for an export to a file", fake(t, test.handler), []string{"export", "-o", target}, 1, "", test.names...)
-		text, err := os.ReadFile(target)
-		if err != nil || string(text) != "what was there before" {
-			t.Errorf("%s: the file has %q, %v", what, text, err)
-		}
-		if entries, _ := os.ReadDir(filepath.Dir(target)); len(entries) != 1 {
-			t.Errorf("%s leaves %v", what, entries)
-		}
+			target := write(t, "plants.ndjson", "what was there before")
+			checkCLI(t, fake(t, test.handler), []string{"export", "-o", target}, 1, "", test.mentions...)
+			text, err := os.ReadFile(target)
+			if err != nil || string(text) != "what was there before" {
+				t.Errorf("the file has %q, %v", text, err)
+			}
+			if entries, _ := os.ReadDir(filepath.Dir(target)); len(entries) != 1 {
+				t.Errorf("%s leaves %v", what, entries)
+			}
+		})
 	}
 }
 
@@ -283,8 +283,8 @@ func TestCLIRequests(t *testing.T) {
 		_, _ = io.WriteString(w, `{"stored":true}`)
 	})
 	settings[0] += "/base/"
-	checkCLI(t, "import", settings, []string{"import", write(t, "x.CSV", rows), "--partial", "--dry-run"}, 0,
-		"0 rows: 0 created, 0 unchanged, 0 refused; dry run, nothing stored\n")
+	checkCLI(t, settings, []string{"import", write(t, "x.CSV", rows), "--partial", "--dry-run"}, 0,
+		"0 rows: 0 created, 0 unchanged, 0 refused; dry run, nothing stored\n") // import
 	if want := "POST /base/plants/import?dry_run=true&mode=partial text/csv 12 " + rows; <-got != want {
 		t.Errorf("want %q", want)
 	}
@@ -305,7 +305,7 @@ func TestCLIInterrupt(t *testing.T) {
 	if err := p.process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}
-	err := p.wait()
+	err := p.wait(t)
 	exit, ok := errors.AsType[*exec.ExitError](err)
 	if !ok || exit.ExitCode() != 1 || !strings.Contains(p.stderr.String(), "interrupted; it is safe to run the import again") {
 		t.Errorf("%v, %q", err, p.stderr)
@@ -326,11 +326,11 @@ func TestCLIDevices(t *testing.T) {
 		text, _ := os.ReadFile(pipe)
 		read <- string(text)
 	}()
-	checkCLI(t, "export to a pipe", settings, []string{"export", "--format", "csv", "-o", pipe}, 0, "0 plants written to "+pipe+"\n")
+	checkCLI(t, settings, []string{"export", "--format", "csv", "-o", pipe}, 0, "0 plants written to "+pipe+"\n") // export to a pipe
 	if got := <-read; got != "id,name,tag\n" {
 		t.Errorf("through the pipe came %q", got)
 	}
-	checkCLI(t, "export to a link", settings, []string{"export", "--format", "csv", "-o", link}, 0, "0 plants written to "+link+"\n")
+	checkCLI(t, settings, []string{"export", "--format", "csv", "-o", link}, 0, "0 plants written to "+link+"\n") // export to a link
 	target, err := os.Readlink(link)
 	if err != nil {
 		t.Fatal("the link was replaced")

@@ -59,17 +59,17 @@ func (s *service) drip(text string) (took time.Duration, said string, err error)
 			}
 		}
 	}()
-	answer, err := io.ReadAll(conn)
+	response, err := io.ReadAll(conn)
 	if errors.Is(err, syscall.ECONNRESET) { // closed it is, though the last byte came too late
 		err = nil
 	}
-	return time.Since(begin), string(answer), err
+	return time.Since(begin), string(response), err
 }
 
 // steadily sends rate requests a second, by turns a POST and a GET of what it has
 // stored, until stop is closed. It returns how long each answer took from the time
 // at which its request was due.
-func (s *service) steadily(rate int, stop <-chan struct{}) []time.Duration {
+func (s *service) steadily(t *testing.T, rate int, stop <-chan struct{}) []time.Duration {
 	transport := &http.Transport{MaxIdleConnsPerHost: rate}
 	defer transport.CloseIdleConnections()
 	var mu sync.Mutex
@@ -88,9 +88,9 @@ func (s *service) steadily(rate int, stop <-chan struct{}) []time.Duration {
 				if n%2 == 1 {
 					method, path, body = http.MethodGet, fmt.Sprintf("/plants?after=%d&limit=1", n-3), ""
 				}
-				a, err := s.tryOn(transport, method, path, strings.NewReader(body), "Authorization", "Bearer "+token)
-				if err != nil || a.status != http.StatusOK {
-					s.t.Errorf("%s %s: %d %s, %v", method, path, a.status, a.body, err)
+				r, err := s.tryOn(transport, method, path, strings.NewReader(body), "Authorization", "Bearer "+token)
+				if err != nil || r.status != http.StatusOK {
+					t.Errorf("%s %s: %v, %v", method, path, r, err)
 				}
 				mu.Lock()
 				defer mu.Unlock()
@@ -132,7 +132,7 @@ func besideSlowClients(t *testing.T) time.Duration {
 	const late = 2500 * time.Millisecond // that the service, and this test, may be in closing so many
 	s := startPlain(t, "PLANTSTORE_SERVER_READ_HEADER_TIMEOUT="+headers.String(), "PLANTSTORE_SERVER_READ_TIMEOUT="+body.String())
 	stop, latencies := make(chan struct{}), make(chan []time.Duration)
-	go func() { latencies <- s.steadily(50, stop) }()
+	go func() { latencies <- s.steadily(t, 50, stop) }()
 	// They come one after the other, as this test takes the processor that the service
 	// needs to take them in.
 	arrivals := time.NewTicker(time.Millisecond)
@@ -140,14 +140,14 @@ func besideSlowClients(t *testing.T) time.Duration {
 	var group sync.WaitGroup
 	for i := range slowClients {
 		<-arrivals.C
-		what, text, timeout, answer := "slow headers", "POST /plants HTTP/1.1\r\nHost: x\r\nX-Slow: ", headers, ""
+		what, text, timeout, response := "slow headers", "POST /plants HTTP/1.1\r\nHost: x\r\nX-Slow: ", headers, ""
 		if i%2 == 1 {
-			what, timeout, answer = "a slow body", body, "HTTP/1.1 400 Bad Request\r\n"
+			what, timeout, response = "a slow body", body, "HTTP/1.1 400 Bad Request\r\n"
 			text = "POST /plants HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + token + "\r\nContent-Length: 100\r\n\r\n{"
 		}
 		group.Go(func() {
 			took, said, err := s.drip(text)
-			if err != nil || took < timeout || took > timeout+late || !strings.HasPrefix(said, answer) || (answer == "") != (said == "") {
+			if err != nil || took < timeout || took > timeout+late || !strings.HasPrefix(said, response) || (response == "") != (said == "") {
 				t.Errorf("%s: closed after %v, want %v; %q, %v", what, took, timeout, said, err)
 			}
 		})
@@ -188,19 +188,21 @@ func TestLargeHeaders(t *testing.T) {
 		"too long a one":   {"GET /healthz HTTP/1.1\r\nHost: x\r\nX-Long: " + strings.Repeat("x", 13_000) + "\r\n", http.StatusRequestHeaderFieldsTooLarge},
 		"too long a path":  {"GET /" + strings.Repeat("x", 13_000) + " HTTP/1.1\r\nHost: x\r\n", http.StatusRequestHeaderFieldsTooLarge},
 	} {
-		conn := s.dial()
-		if _, err := io.WriteString(conn, test.head+"\r\n"); err != nil {
-			t.Fatal(err)
-		}
-		response, err := http.ReadResponse(bufio.NewReader(conn), nil)
-		if err != nil {
-			t.Errorf("%s: %v", what, err)
-			continue
-		}
-		_ = response.Body.Close()
-		if response.StatusCode != test.status {
-			t.Errorf("%s: %s, want %d", what, response.Status, test.status)
-		}
+		t.Run(what, func(t *testing.T) {
+			conn := s.dial(t)
+			if _, err := io.WriteString(conn, test.head+"\r\n"); err != nil {
+				t.Fatal(err)
+			}
+			resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+			if err != nil {
+				t.Errorf("%v", err)
+				return
+			}
+			_ = resp.Body.Close()
+			if resp.StatusCode != test.status {
+				t.Errorf("%s, want %d", resp.Status, test.status)
+			}
+		})
 	}
 }
 
@@ -216,40 +218,40 @@ func TestEndlessRequests(t *testing.T) {
 		limit      int // in bytes, of what goes out, the buffers of two sockets included
 		status     int
 	}{
-		"headers":          {"POST /plants HTTP/1.1\r\nHost: x\r\n", strings.Repeat("X-More: x\r\n", chunk/11), 16 << 20, 431},
-		"a header":         {"POST /plants HTTP/1.1\r\nHost: x\r\nX-More: ", strings.Repeat("x", chunk), 16 << 20, 431},
-		"a body":           {post + "Content-Length: 9223372036854775807\r\n\r\n{", strings.Repeat(" ", chunk), 32 << 20, 400},
-		"a chunked body":   {post + "Transfer-Encoding: chunked\r\n\r\n", fmt.Sprintf("%x\r\n%s\r\n", chunk, strings.Repeat(" ", chunk)), 32 << 20, 400},
-		"a chunk's length": {post + "Transfer-Encoding: chunked\r\n\r\n", strings.Repeat("0", chunk), 32 << 20, 400},
-		"a body of nobody": {"POST /plants HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n", fmt.Sprintf("%x\r\n%s\r\n", chunk, strings.Repeat(" ", chunk)), 32 << 20, 401},
+		"headers":          {head: "POST /plants HTTP/1.1\r\nHost: x\r\n", more: strings.Repeat("X-More: x\r\n", chunk/11), limit: 16 << 20, status: 431},
+		"a header":         {head: "POST /plants HTTP/1.1\r\nHost: x\r\nX-More: ", more: strings.Repeat("x", chunk), limit: 16 << 20, status: 431},
+		"a body":           {head: post + "Content-Length: 9223372036854775807\r\n\r\n{", more: strings.Repeat(" ", chunk), limit: 32 << 20, status: 400},
+		"a chunked body":   {head: post + "Transfer-Encoding: chunked\r\n\r\n", more: fmt.Sprintf("%x\r\n%s\r\n", chunk, strings.Repeat(" ", chunk)), limit: 32 << 20, status: 400},
+		"a chunk's length": {head: post + "Transfer-Encoding: chunked\r\n\r\n", more: strings.Repeat("0", chunk), limit: 32 << 20, status: 400},
+		"a body of nobody": {head: "POST /plants HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n", more: fmt.Sprintf("%x\r\n%s\r\n", chunk, strings.Repeat(" ", chunk)), limit: 32 << 20, status: 401},
 	} {
-		conn := s.dial()
-		sent := make(chan int)
-		go func() {
-			total := 0
-			defer func() { sent <- total }()
-			for text := test.head + test.more; total <= test.limit; text = test.more {
-				n, err := io.WriteString(conn, text)
-				if total += n; err != nil {
-					return
+		t.Run(what, func(t *testing.T) {
+			conn := s.dial(t)
+			sent := make(chan int)
+			go func() {
+				total := 0
+				defer func() { sent <- total }()
+				for text := test.head + test.more; total <= test.limit; text = test.more {
+					n, err := io.WriteString(conn, text)
+					if total += n; err != nil {
+						return
+					}
 				}
+			}()
+			resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+			if err == nil {
+				_ = resp.Body.Close()
+				if resp.StatusCode != test.status {
+					t.Errorf("%s, want %d", resp.Status, test.status)
+				}
+			} else if !errors.Is(err, syscall.ECONNRESET) { // which takes the answer along
+				t.Errorf("%v", err)
 			}
-		}()
-		response, err := http.ReadResponse(bufio.NewReader(conn), nil)
-		if err == nil {
-			_ = response.Body.Close()
-			if response.StatusCode != test.status {
-				t.Errorf("%s: %s, want %d", what, response.Status, test.status)
+			total := receive(t, sent)
+			if t.Logf("%s without end: the service let go after %d KiB", what, total>>10); total > test.limit {
+				t.Errorf("%s without end: the service takes %d bytes, and goes on", what, total)
 			}
-		} else if !errors.Is(err, syscall.ECONNRESET) { // which takes the answer along
-			t.Errorf("%s: %v", what, err)
-		}
-		total := receive(t, sent)
-		if t.Logf("%s without end: the service let go after %d KiB", what, total>>10); total > test.limit {
-			t.Errorf("%s without end: the service takes %d bytes, and goes on", what, total)
-		}
+		})
 	}
-	if a := s.post(`{"id":1,"name":"x"}`); a.status != 200 {
-		t.Errorf("%d %s", a.status, a.body)
-	}
+	checkStatus(t, s.post(t, `{"id":1,"name":"x"}`), 200)
 }

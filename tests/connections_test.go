@@ -12,16 +12,16 @@ import (
 )
 
 // dial connects to the service, until the test ends.
-func (s *service) dial() net.Conn {
-	s.t.Helper()
+func (s *service) dial(t *testing.T) net.Conn {
+	t.Helper()
 	_, address, _ := strings.Cut(s.url, "://")
 	conn, err := net.DialTimeout("tcp", address, patience)
 	if err != nil {
-		s.t.Fatal(err)
+		t.Fatal(err)
 	}
-	s.t.Cleanup(func() { _ = conn.Close() })
+	t.Cleanup(func() { _ = conn.Close() })
 	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
-		s.t.Fatal(err)
+		t.Fatal(err)
 	}
 	return conn
 }
@@ -37,13 +37,13 @@ func askHealth(t *testing.T, conn net.Conn) {
 // readHealth reads the answer to askHealth.
 func readHealth(t *testing.T, conn net.Conn) {
 	t.Helper()
-	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer response.Body.Close()
-	if _, err := io.Copy(io.Discard, response.Body); err != nil || response.StatusCode != http.StatusOK {
-		t.Errorf("/healthz: %d, %v", response.StatusCode, err)
+	defer resp.Body.Close()
+	if _, err := io.Copy(io.Discard, resp.Body); err != nil || resp.StatusCode != http.StatusOK {
+		t.Errorf("/healthz: %d, %v", resp.StatusCode, err)
 	}
 }
 
@@ -54,11 +54,11 @@ func TestConnectionsBeyondTheLimitWait(t *testing.T) {
 	s := start(t, "PLANTSTORE_SERVER_MAX_CONNECTIONS=3")
 	var open [limit]net.Conn
 	for i := range open {
-		open[i] = s.dial()
+		open[i] = s.dial(t)
 		askHealth(t, open[i])
 		readHealth(t, open[i])
 	}
-	waiting := s.dial() // the kernel takes it
+	waiting := s.dial(t) // the kernel takes it
 	askHealth(t, waiting)
 	if err := waiting.SetReadDeadline(time.Now().Add(300 * time.Millisecond)); err != nil {
 		t.Fatal(err)

@@ -30,15 +30,15 @@ func bodyOf(id int64) string { return fmt.Sprintf(`{"id":%d,"name":"%s"}`, id, n
 
 // attempt is one request to create the plant id, and what came of it.
 type attempt struct {
-	id     int64
-	answer answer
-	err    error // the connection broke before the answer
+	id       int64
+	response response
+	err      error // the connection broke before the answer
 }
 
 // create attempts to create the plant id.
 func (s *service) create(transport *http.Transport, id int64, body io.Reader, headers ...string) attempt {
-	a, err := s.tryOn(transport, http.MethodPost, "/plants", body, append(headers, "Authorization", "Bearer "+token)...)
-	return attempt{id, a, err}
+	r, err := s.tryOn(transport, http.MethodPost, "/plants", body, append(headers, "Authorization", "Bearer "+token)...)
+	return attempt{id, r, err}
 }
 
 // ledger has what clients know of the plants that they sent: true where the
@@ -49,14 +49,14 @@ type ledger map[int64]bool
 func (l ledger) record(t *testing.T, a attempt) {
 	t.Helper()
 	_, sent := l[a.id]
-	switch code := a.answer.code(); {
+	switch code := a.response.code(); {
 	case a.err != nil, code == 50302:
 		l[a.id] = false
-	case a.answer.status == 200, code == 40902 && sent: // an earlier attempt has stored it
+	case a.response.status == 200, code == 40902 && sent: // an earlier attempt has stored it
 		l[a.id] = true
 	case code == 50301:
 	default:
-		t.Errorf("plant %d: %d %s", a.id, a.answer.status, a.answer.body)
+		t.Errorf("plant %d: %d %s", a.id, a.response.status, a.response.body)
 	}
 }
 
@@ -133,8 +133,8 @@ type load struct {
 // startLoad starts a load that is recorded in known. Its clients keep their
 // connections and do as the README says: what was answered with 503 they send
 // again.
-func (s *service) startLoad(known ledger) *load {
-	ctx, stop := context.WithCancel(s.t.Context())
+func (s *service) startLoad(t *testing.T, known ledger) *load {
+	ctx, stop := context.WithCancel(t.Context())
 	// Room for what comes while the test is busy with a fault.
 	attempts := make(chan attempt, 4096)
 	var group sync.WaitGroup
@@ -148,7 +148,7 @@ func (s *service) startLoad(known ledger) *load {
 				if a.err != nil {
 					return
 				}
-				if a.answer.status != http.StatusServiceUnavailable {
+				if a.response.status != http.StatusServiceUnavailable {
 					id = ids.Add(1)
 				}
 			}
@@ -158,7 +158,7 @@ func (s *service) startLoad(known ledger) *load {
 		group.Wait()
 		close(attempts)
 	}()
-	return &load{t: s.t, known: known, attempts: attempts, stop: stop}
+	return &load{t: t, known: known, attempts: attempts, stop: stop}
 }
 
 func (l *load) record(a attempt) {
@@ -183,7 +183,7 @@ func (l *load) await(n, status int) {
 				l.t.Errorf("plant %d: %v", a.id, a.err)
 			}
 			l.record(a)
-			if a.answer.status == status {
+			if a.response.status == status {
 				n--
 			}
 		case <-deadline:
@@ -215,16 +215,16 @@ func TestKillService(t *testing.T) {
 		for round := range 20 {
 			s := start(t, "DATABASE_URL="+url)
 			if round > 0 {
-				checkError(t, "what was acknowledged just before the kill", s.post(bodyOf(last)), 409, 40902)
+				checkError(t, s.post(t, bodyOf(last)), 40902)
 			}
-			l := s.startLoad(known)
+			l := s.startLoad(t, known)
 			l.await(50+rand.IntN(451), 200)
 			if err := s.process.Kill(); err != nil {
 				t.Fatal(err)
 			}
 			broken += l.end()
 			last = l.last
-			if err := s.wait(); err == nil || err.Error() != "signal: killed" {
+			if err := s.wait(t); err == nil || err.Error() != "signal: killed" {
 				t.Errorf("the service ended with %v", err)
 			}
 		}
@@ -241,16 +241,14 @@ func TestKillPostgres(t *testing.T) {
 	server := ownServer(t)
 	s := start(t, "DATABASE_URL="+server.URL)
 	known := ledger{}
-	l := s.startLoad(known)
+	l := s.startLoad(t, known)
 	for range 5 {
 		l.await(50+rand.IntN(451), 200)
 		if err := server.Kill(); err != nil {
 			t.Fatal(err)
 		}
 		l.await(clients, 503)
-		if a := s.get("/healthz"); a.status != 200 {
-			t.Errorf("/healthz without a database: %d", a.status)
-		}
+		checkStatus(t, s.get(t, "/healthz"), 200)
 		if err := server.Start(); err != nil {
 			t.Fatal(err)
 		}
@@ -259,7 +257,7 @@ func TestKillPostgres(t *testing.T) {
 	if broken := l.end(); broken != 0 {
 		t.Errorf("%d connections to the service broke", broken)
 	}
-	s.stop()
+	s.stop(t)
 	known.check(t, server.URL)
 }
 
@@ -291,22 +289,22 @@ func TestTerminateWithFullQueue(t *testing.T) {
 		}
 		known := ledger{}
 		refused := receive(t, attempts)
-		checkError(t, "a write beyond the queue", refused.answer, 503, 50301)
+		checkError(t, refused.response, 50301) // a write beyond the queue
 		known.record(t, refused)
 
 		if err := s.process.Signal(syscall.SIGTERM); err != nil {
 			t.Fatal(err)
 		}
-		s.awaitLog("stopping")
+		s.awaitLog(t, "stopping")
 		unlock()
 		for range requests - 1 {
 			a := receive(t, attempts)
-			if a.err != nil || a.answer.status != 200 && a.answer.code() != 50301 {
-				t.Errorf("plant %d: %d %s, %v", a.id, a.answer.status, a.answer.body, a.err)
+			if a.err != nil || a.response.status != 200 && a.response.code() != 50301 {
+				t.Errorf("plant %d: %d %s, %v", a.id, a.response.status, a.response.body, a.err)
 			}
 			known.record(t, a)
 		}
-		if err := s.wait(); err != nil {
+		if err := s.wait(t); err != nil {
 			t.Errorf("the service ended with %v", err)
 		}
 		if len(known) < queue {
@@ -325,17 +323,6 @@ type watchedReader struct {
 func (r *watchedReader) Read(p []byte) (int, error) {
 	r.onRead()
 	return r.Reader.Read(p)
-}
-
-// receive waits for the next value from channel.
-func receive[T any](t *testing.T, channel <-chan T) (value T) {
-	t.Helper()
-	select {
-	case value = <-channel:
-	case <-time.After(patience):
-		t.Fatal("waited in vain")
-	}
-	return value
 }
 
 // lockTable keeps others from writing plants until unlock is called.

@@ -147,7 +147,7 @@ func encode(t *testing.T, contentType string, o object) string {
 func TestEveryFieldSurvives(t *testing.T) {
 	eachService(t, func(t *testing.T, s *service) {
 		var document struct{ Components struct{ Schemas schemas } }
-		if err := json.Unmarshal([]byte(s.get("/openapi.json").body), &document); err != nil {
+		if err := json.Unmarshal([]byte(s.get(t, "/openapi.json").body), &document); err != nil {
 			t.Fatal(err)
 		}
 		d := document.Components.Schemas
@@ -189,23 +189,23 @@ func TestEveryFieldSurvives(t *testing.T) {
 			})
 		}
 		read := func(t *testing.T, want object) {
-			compare(t, "GET", objects(t, s.call("GET", fmt.Sprint("/plants/", want["id"]), "").body), columns, want)
-			compare(t, "list", objects(t, s.call("GET", "/plants", "").body), columns, want)
-			compare(t, "export as NDJSON", objects(t, s.export(inNDJSON)), columns, want)
-			compare(t, "export as CSV", csvObjects(t, s.export(inCSV)), columns, want)
+			compare(t, "GET", objects(t, s.call(t, "GET", fmt.Sprint("/plants/", want["id"]), "").body), columns, want)
+			compare(t, "list", objects(t, s.call(t, "GET", "/plants", "").body), columns, want)
+			compare(t, "export as NDJSON", objects(t, s.export(t, inNDJSON)), columns, want)
+			compare(t, "export as CSV", csvObjects(t, s.export(t, inCSV)), columns, want)
 		}
 
 		plant := next(columns...)
 		id := fmt.Sprint(plant["id"])
 		write := func(name, method, path string, body object) {
 			t.Run(name, func(t *testing.T) {
-				a := s.call(method, path, encode(t, inNDJSON, body))
-				if a.status != 200 {
-					t.Fatalf("got %d %s, want 200", a.status, a.body)
+				r := s.call(t, method, path, encode(t, inNDJSON, body))
+				if r.status != 200 {
+					t.Fatalf("got %v, want 200", r)
 				}
 				maps.Copy(plant, body)
 				maps.DeleteFunc(plant, func(_ string, v any) bool { return v == nil })
-				compare(t, "response", objects(t, a.body), content, plant)
+				compare(t, "response", objects(t, r.body), content, plant)
 				read(t, plant)
 			})
 		}
@@ -222,8 +222,8 @@ func TestEveryFieldSurvives(t *testing.T) {
 
 		conflict := func(name string, o object, code int) {
 			t.Run(name, func(t *testing.T) {
-				if a := s.post(encode(t, inNDJSON, o)); a.code() != code {
-					t.Errorf("POST: got %d %s, want error %d", a.status, a.body, code)
+				if r := s.post(t, encode(t, inNDJSON, o)); r.code() != code {
+					t.Errorf("POST: got %v, want error %d", r, code)
 				}
 				for _, contentType := range []string{inNDJSON, inCSV} {
 					want := "1: 0 new, 1 unchanged, 0 refused, stored"
@@ -233,8 +233,8 @@ func TestEveryFieldSurvives(t *testing.T) {
 							want = "1: 0 new, 0 unchanged, 1 refused; 2 40901"
 						}
 					}
-					if a := s.importRows("", contentType, encode(t, contentType, o)); a.summary() != want {
-						t.Errorf("import of %s: got %d %s, want %s", contentType, a.status, a.body, want)
+					if r := s.importRows(t, "", contentType, encode(t, contentType, o)); r.summary() != want {
+						t.Errorf("import of %s: got %v, want %s", contentType, r, want)
 					}
 				}
 			})
@@ -256,9 +256,9 @@ func TestEveryFieldSurvives(t *testing.T) {
 			t.Run("import of "+contentType, func(t *testing.T) {
 				other := maps.Clone(plant)
 				maps.Copy(other, next("id"))
-				rows := strings.ReplaceAll(s.export(contentType), id, fmt.Sprint(other["id"]))
-				if a := s.importRows("", contentType, rows); !strings.Contains(a.summary(), " 1 new, ") {
-					t.Fatalf("got %d %s, want 1 new plant", a.status, a.body)
+				rows := strings.ReplaceAll(s.export(t, contentType), id, fmt.Sprint(other["id"]))
+				if r := s.importRows(t, "", contentType, rows); !strings.Contains(r.summary(), " 1 new, ") {
+					t.Fatalf("got %v, want 1 new plant", r)
 				}
 				read(t, other)
 			})

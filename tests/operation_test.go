@@ -46,9 +46,7 @@ func TestFirstStart(t *testing.T) {
 		t.Fatalf("printed %q", welcome)
 	}
 	first.url = printed[1]
-	if a := first.get("/swagger/index.html"); a.status != 200 {
-		t.Errorf("Swagger UI: %d", a.status)
-	}
+	checkStatus(t, first.get(t, "/swagger/index.html"), 200)
 
 	// The line to paste, pasted.
 	curl := regexp.MustCompile(`(?m)^ +Try it +(curl .*)$`).FindStringSubmatch(welcome)[1]
@@ -56,12 +54,10 @@ func TestFirstStart(t *testing.T) {
 	if !strings.Contains(curl, "-H 'Authorization: Bearer "+printed[2]+"'") || !strings.Contains(curl, first.url+"/plants") {
 		t.Errorf("the curl line is %q", curl)
 	}
-	if a := first.post(body, "Authorization", "Bearer "+printed[2]); a.status != 200 {
-		t.Errorf("%d %s", a.status, a.body)
-	}
+	checkStatus(t, first.post(t, body, "Authorization", "Bearer "+printed[2]), 200)
 	checkMode(t, filepath.Join(first.folder, "data", "dev-token"))
 	checkMode(t, filepath.Join(first.folder, "data", "plantstore.db"))
-	first.stop()
+	first.stop(t)
 
 	second := command(t, []string{"PORT=0"})
 	second.Dir = first.folder
@@ -71,9 +67,8 @@ func TestFirstStart(t *testing.T) {
 		t.Errorf("the second start prints another token: %q", again.stdout)
 	}
 	again.url = regexp.MustCompile(`http://localhost:\d+`).FindString(again.stdout.String())
-	checkError(t, "the same after a restart", again.post(body, "Authorization", "Bearer "+printed[2]), 409, 40902)
-	checkError(t, "another name after a restart",
-		again.post(`{"id":1,"name":"x"}`, "Authorization", "Bearer "+printed[2]), 409, 40901)
+	checkError(t, again.post(t, body, "Authorization", "Bearer "+printed[2]), 40902)                  // the same after a restart
+	checkError(t, again.post(t, `{"id":1,"name":"x"}`, "Authorization", "Bearer "+printed[2]), 40901) // another name after a restart
 }
 
 func checkMode(t *testing.T, path string) {
@@ -87,13 +82,13 @@ func checkMode(t *testing.T, path string) {
 }
 
 // stop ends the service as an orchestrator does.
-func (s *service) stop() {
-	s.t.Helper()
+func (s *service) stop(t *testing.T) {
+	t.Helper()
 	if err := s.process.Signal(syscall.SIGTERM); err != nil {
-		s.t.Fatal(err)
+		t.Fatal(err)
 	}
-	if err := s.wait(); err != nil {
-		s.t.Errorf("the service ended with %v", err)
+	if err := s.wait(t); err != nil {
+		t.Errorf("the service ended with %v", err)
 	}
 }
 
@@ -105,9 +100,9 @@ func TestBadConfigurationStopsTheStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, test := range []struct {
-		setting string
-		status  int
-		names   string
+		setting  string
+		status   int
+		mentions string
 	}{
 		{"PORT=" + secret, 2, "server.port (PORT)"},
 		{"PORT=65536", 2, "server.port (PORT)"},
@@ -124,13 +119,15 @@ func TestBadConfigurationStopsTheStart(t *testing.T) {
 		{"DATABASE_URL=sqlite:" + os.DevNull + "/x.db", 1, "database.url (DATABASE_URL)"},
 		{"PLANTSTORE_CONFIG=/does/not/exist.yaml", 2, "/does/not/exist.yaml"},
 	} {
-		stdout, stderr, status := runToEnd(t, []string{"PORT=0", test.setting}) // the last one counts
-		if status != test.status || stdout != "" {
-			t.Errorf("%s: exit status %d, printed %q", test.setting, status, stdout)
-		}
-		if strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, test.names) || strings.Contains(stderr, secret) {
-			t.Errorf("%s: got %q, want one line that names %s and no value", test.setting, stderr, test.names)
-		}
+		t.Run(test.setting, func(t *testing.T) {
+			stdout, stderr, status := runToEnd(t, []string{"PORT=0", test.setting}) // the last one counts
+			if status != test.status || stdout != "" {
+				t.Errorf("exit status %d, printed %q", status, stdout)
+			}
+			if strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, test.mentions) || strings.Contains(stderr, secret) {
+				t.Errorf("got %q, want one line that names %s and no value", stderr, test.mentions)
+			}
+		})
 	}
 }
 
@@ -139,9 +136,9 @@ func TestProductionRefusesWeakSettings(t *testing.T) {
 	database := "DATABASE_URL=" + dbtest.SQLite(t)
 	strong := "PLANTSTORE_AUTH_TOKENS=0123456789abcdef0123456789abcdef"
 	for _, test := range []struct {
-		what     string
+		name     string
 		settings []string
-		names    string
+		mentions string
 	}{
 		{"a short token", []string{database, "PLANTSTORE_AUTH_TOKENS=0123456789abcdef0123456789abcde"}, "auth.tokens"},
 		{"a strong and a short token", []string{database, strong + ",short"}, "auth.tokens"},
@@ -151,16 +148,16 @@ func TestProductionRefusesWeakSettings(t *testing.T) {
 		{"a development token", []string{database, "PLANTSTORE_AUTH_TOKENS=dev_0123456789abcdef0123456789abcdef"}, "auth.tokens"},
 		{"no database", []string{strong}, "database.url"},
 	} {
-		_, stderr, status := runToEnd(t, append(test.settings, "PLANTSTORE_ENV=production", "PORT=0"))
-		if status != 2 || !strings.Contains(stderr, test.names) || strings.Count(stderr, "\n") != 1 {
-			t.Errorf("%s: exit status %d, %q", test.what, status, stderr)
-		}
+		t.Run(test.name, func(t *testing.T) {
+			_, stderr, status := runToEnd(t, append(test.settings, "PLANTSTORE_ENV=production", "PORT=0"))
+			if status != 2 || !strings.Contains(stderr, test.mentions) || strings.Count(stderr, "\n") != 1 {
+				t.Errorf("exit status %d, %q", status, stderr)
+			}
+		})
 	}
 
 	s := start(t, database, strong, "PLANTSTORE_ENV=production")
-	if a := s.post(`{"id":1,"name":"x"}`, "Authorization", "Bearer 0123456789abcdef0123456789abcdef"); a.status != 200 {
-		t.Errorf("%d %s", a.status, a.body)
-	}
+	checkStatus(t, s.post(t, `{"id":1,"name":"x"}`, "Authorization", "Bearer 0123456789abcdef0123456789abcdef"), 200)
 	if s.stdout.String() != "" {
 		t.Errorf("production prints %q", s.stdout)
 	}
@@ -172,13 +169,13 @@ func TestStopFinishesRequests(t *testing.T) {
 	s := start(t, "PLANTSTORE_SERVER_SHUTDOWN_DELAY=1s")
 	body, send := io.Pipe()
 	type result struct {
-		answer answer
-		err    error
+		response response
+		err      error
 	}
 	results := make(chan result)
 	go func() {
-		a, err := s.try("POST", "/plants", body, "Authorization", "Bearer "+token)
-		results <- result{a, err}
+		r, err := s.try("POST", "/plants", body, "Authorization", "Bearer "+token)
+		results <- result{r, err}
 	}()
 	if _, err := io.WriteString(send, `{"id":1,`); err != nil {
 		t.Fatal(err)
@@ -186,22 +183,20 @@ func TestStopFinishesRequests(t *testing.T) {
 	if err := s.process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	s.awaitLog("stopping")
+	s.awaitLog(t, "stopping")
 	// Not ready for more, and alive.
-	checkError(t, "/readyz of a service that stops", s.get("/readyz"), 503, 50302)
-	if a := s.get("/healthz"); a.status != 200 {
-		t.Errorf("/healthz of a service that stops: %d", a.status)
-	}
+	checkError(t, s.get(t, "/readyz"), 50302) // /readyz of a service that stops
+	checkStatus(t, s.get(t, "/healthz"), 200)
 	if _, err := io.WriteString(send, `"name":"x"}`); err != nil {
 		t.Fatal(err)
 	}
 	if err := send.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if r := <-results; r.err != nil || r.answer.status != 200 {
-		t.Errorf("the request under way got %d %s, %v", r.answer.status, r.answer.body, r.err)
+	if r := <-results; r.err != nil || r.response.status != 200 {
+		t.Errorf("the request under way got %d %s, %v", r.response.status, r.response.body, r.err)
 	}
-	if err := s.wait(); err != nil {
+	if err := s.wait(t); err != nil {
 		t.Errorf("the service ended with %v", err)
 	}
 	if _, err := os.Stat(filepath.Join(s.folder, "data", "plantstore.db-wal")); err == nil {
@@ -212,17 +207,19 @@ func TestStopFinishesRequests(t *testing.T) {
 func TestSecondSignalEndsAtOnce(t *testing.T) {
 	t.Parallel()
 	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
-		s := start(t, "PLANTSTORE_SERVER_SHUTDOWN_DELAY=1h")
-		if err := s.process.Signal(signal); err != nil {
-			t.Fatal(err)
-		}
-		s.awaitLog("stopping")
-		if err := s.process.Signal(signal); err != nil {
-			t.Fatal(err)
-		}
-		if err := s.wait(); err == nil || err.Error() != "exit status 1" {
-			t.Errorf("after two of %v: %v", signal, err)
-		}
+		t.Run(signal.String(), func(t *testing.T) {
+			s := start(t, "PLANTSTORE_SERVER_SHUTDOWN_DELAY=1h")
+			if err := s.process.Signal(signal); err != nil {
+				t.Fatal(err)
+			}
+			s.awaitLog(t, "stopping")
+			if err := s.process.Signal(signal); err != nil {
+				t.Fatal(err)
+			}
+			if err := s.wait(t); err == nil || err.Error() != "exit status 1" {
+				t.Errorf("after two of %v: %v", signal, err)
+			}
+		})
 	}
 }
 
@@ -247,10 +244,8 @@ func TestPostgresOutage(t *testing.T) {
 	t.Parallel()
 	server := ownServer(t)
 	s := start(t, "DATABASE_URL="+server.URL)
-	create := func(id int) answer { return s.post(fmt.Sprintf(`{"id":%d,"name":"x"}`, id)) }
-	if a := create(1); a.status != 200 {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+	create := func(id int) response { return s.post(t, fmt.Sprintf(`{"id":%d,"name":"x"}`, id)) }
+	requireStatus(t, create(1), 200)
 
 	if err := server.Stop(); err != nil {
 		t.Fatal(err)
@@ -259,29 +254,23 @@ func TestPostgresOutage(t *testing.T) {
 	for id := range 20 {
 		group.Go(func() {
 			begin := time.Now()
-			a := create(100 + id)
-			checkError(t, "without a database", a, 503, 50302)
-			if a.header.Get("Retry-After") == "" {
-				t.Error("no Retry-After")
-			}
+			r := create(100 + id)
+			checkError(t, r, 50302)
+			checkHas(t, r, "Retry-After")
 			if took := time.Since(begin); took > 5*time.Second {
 				t.Errorf("the answer took %v", took)
 			}
 		})
 	}
 	group.Wait()
-	checkError(t, "/readyz without a database", s.get("/readyz"), 503, 50302)
-	if a := s.get("/healthz"); a.status != 200 {
-		t.Errorf("/healthz without a database: %d", a.status)
-	}
+	checkError(t, s.get(t, "/readyz"), 50302) // /readyz without a database
+	checkStatus(t, s.get(t, "/healthz"), 200)
 
 	if err := server.Start(); err != nil {
 		t.Fatal(err)
 	}
-	if a := create(2); a.status != 200 {
-		t.Errorf("with the database back: %d %s", a.status, a.body)
-	}
-	checkError(t, "what was stored before", create(1), 409, 40902)
+	checkStatus(t, create(2), 200)
+	checkError(t, create(1), 40902) // what was stored before
 }
 
 // TestDatabaseComesLate starts the service before its database.
@@ -298,11 +287,11 @@ func TestDatabaseComesLate(t *testing.T) {
 	}
 
 	s := launch(t, command(t, []string{"DATABASE_URL=" + server.URL, "PLANTSTORE_LOG_FORMAT=json", "PORT=0"}))
-	s.awaitLog("waiting for the database")
+	s.awaitLog(t, "waiting for the database")
 	if err := server.Start(); err != nil {
 		t.Fatal(err)
 	}
-	s.awaitLog("serving")
+	s.awaitLog(t, "serving")
 }
 
 // TestManyStartAtOnce starts several processes on one empty database.
@@ -318,15 +307,13 @@ func TestManyStartAtOnce(t *testing.T) {
 		}
 		migrated := make(map[string]int)
 		for i, s := range services {
-			address := s.awaitLog("serving")["address"].(string)
+			address := s.awaitLog(t, "serving")["address"].(string)
 			s.url = "http://127.0.0.1:" + address[strings.LastIndex(address, ":")+1:]
 			for _, line := range regexp.MustCompile(`"msg":"migrated the database","migration":"(\S+)"`).FindAllStringSubmatch(s.stderr.String(), -1) {
 				migrated[line[1]]++
 			}
-			if a := s.post(fmt.Sprintf(`{"id":%d,"name":"x"}`, i)); a.status != 200 {
-				t.Errorf("replica %d: %d %s", i, a.status, a.body)
-			}
-			checkError(t, "what another replica has stored", s.post(`{"id":0,"name":"x"}`), 409, 40902)
+			checkStatus(t, s.post(t, fmt.Sprintf(`{"id":%d,"name":"x"}`, i)), 200)
+			checkError(t, s.post(t, `{"id":0,"name":"x"}`), 40902)
 		}
 		for name, times := range migrated {
 			if times != 1 {
@@ -359,10 +346,8 @@ func TestMigrateCommand(t *testing.T) {
 		migrate("up", "nothing to apply")
 		migrate("status", "Z  00001_plants.sql")
 		s := start(t, append(settings, "PLANTSTORE_DATABASE_MIGRATE=false")...)
-		if a := s.post(`{"id":1,"name":"x"}`); a.status != 200 {
-			t.Errorf("%d %s", a.status, a.body)
-		}
-		s.stop()
+		checkStatus(t, s.post(t, `{"id":1,"name":"x"}`), 200)
+		s.stop(t)
 		migrate("down", "undone 00002_tokens.sql")
 		migrate("down", "undone 00001_plants.sql")
 		migrate("status", "pending")
@@ -374,11 +359,13 @@ func TestHealthcheckAndVersionCommands(t *testing.T) {
 	s := start(t)
 	port := "PORT=" + s.url[strings.LastIndex(s.url, ":")+1:]
 	for _, args := range [][]string{{"healthcheck"}, {"healthcheck", "--ready"}} {
-		if _, stderr, status := runToEnd(t, []string{port}, args...); status != 0 {
-			t.Errorf("%v of a healthy service: exit status %d, %q", args, status, stderr)
-		}
+		t.Run(strings.Join(args, " "), func(t *testing.T) {
+			if _, stderr, status := runToEnd(t, []string{port}, args...); status != 0 {
+				t.Errorf("%v of a healthy service: exit status %d, %q", args, status, stderr)
+			}
+		})
 	}
-	s.stop()
+	s.stop(t)
 	if _, stderr, status := runToEnd(t, []string{port}, "healthcheck"); status != 1 || !strings.Contains(stderr, "does not answer") {
 		t.Errorf("healthcheck of no service: exit status %d, %q", status, stderr)
 	}
@@ -394,7 +381,7 @@ func TestFlagsBeatTheEnvironment(t *testing.T) {
 	t.Parallel()
 	s := launch(t, command(t, []string{"PORT=1", "DATABASE_URL=sqlite:environment.db", "PLANTSTORE_LOG_FORMAT=json"},
 		"serve", "--port", "0", "--database-url", "sqlite:flag.db"))
-	s.awaitLog("serving")
+	s.awaitLog(t, "serving")
 	if _, err := os.Stat(filepath.Join(s.folder, "flag.db")); err != nil {
 		t.Error(err)
 	}
@@ -422,22 +409,24 @@ func TestAccessLog(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	const canary = "canary-4711"
-	s.post(`{"id":1,"name":"`+canary+`"}`, "X-Request-ID", "one")
-	s.post(`{"id":2,"name":"x"}`, "Authorization", "Bearer "+canary, "X-Request-ID", "two", "Cookie", canary)
-	s.get("/nothing?token="+canary, "X-Request-ID", "three")
-	s.stop()
+	s.post(t, `{"id":1,"name":"`+canary+`"}`, "X-Request-ID", "one")
+	s.post(t, `{"id":2,"name":"x"}`, "Authorization", "Bearer "+canary, "X-Request-ID", "two", "Cookie", canary)
+	s.get(t, "/nothing?token="+canary, "X-Request-ID", "three")
+	s.stop(t)
 	log := s.stderr.String()
 	for id, want := range map[string]string{
 		"one":   `"method":"POST","path":"/plants","status":200,"duration":"[0-9.µm]+s","bytes":22,"client":"127.0.0.1"`,
 		"two":   `"method":"POST","path":"/plants","status":401,`,
 		"three": `"method":"GET","path":"/nothing","status":404,`,
 	} {
-		if n := strings.Count(log, `"request_id":"`+id+`"`); n != 1 {
-			t.Errorf("request %s has %d lines", id, n)
-		}
-		if !regexp.MustCompile(`"request_id":"` + id + `",` + want).MatchString(log) {
-			t.Errorf("no line of request %s matches %s", id, want)
-		}
+		t.Run(id, func(t *testing.T) {
+			if n := strings.Count(log, `"request_id":"`+id+`"`); n != 1 {
+				t.Errorf("request %s has %d lines", id, n)
+			}
+			if !regexp.MustCompile(`"request_id":"` + id + `",` + want).MatchString(log) {
+				t.Errorf("no line of request %s matches %s", id, want)
+			}
+		})
 	}
 	if all := log + s.stdout.String(); strings.Contains(all, canary) || strings.Contains(all, token) {
 		t.Errorf("a secret is in what the service wrote: %s", all)
@@ -452,24 +441,24 @@ func TestSlowClientsAreClosed(t *testing.T) {
 		"slow headers": "POST /plants HTTP/1.1\r\nHost: x\r\n",
 		"a slow body":  "POST /plants HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + token + "\r\nContent-Length: 100\r\n\r\n{",
 	} {
-		conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Close()
-		if _, err := io.WriteString(conn, text); err != nil {
-			t.Fatal(err)
-		}
-		if err := conn.SetReadDeadline(time.Now().Add(patience)); err != nil {
-			t.Fatal(err)
-		}
-		if answer, err := io.ReadAll(conn); err != nil {
-			t.Errorf("%s: the connection stays open: %q, %v", what, answer, err)
-		}
+		t.Run(what, func(t *testing.T) {
+			conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			if _, err := io.WriteString(conn, text); err != nil {
+				t.Fatal(err)
+			}
+			if err := conn.SetReadDeadline(time.Now().Add(patience)); err != nil {
+				t.Fatal(err)
+			}
+			if response, err := io.ReadAll(conn); err != nil {
+				t.Errorf("the connection stays open: %q, %v", response, err)
+			}
+		})
 	}
-	if a := s.post(`{"id":1,"name":"x"}`); a.status != 200 {
-		t.Errorf("%d %s", a.status, a.body)
-	}
+	checkStatus(t, s.post(t, `{"id":1,"name":"x"}`), 200)
 }
 
 // TestFootprint prints what a start costs. It fails on nothing but a service
@@ -477,8 +466,8 @@ func TestSlowClientsAreClosed(t *testing.T) {
 func TestFootprint(t *testing.T) {
 	begin := time.Now()
 	s := start(t)
-	a := s.get("/readyz")
-	t.Logf("from the start of the process to the first 200 on SQLite: %v (status %d)", time.Since(begin).Round(time.Millisecond), a.status)
+	r := s.get(t, "/readyz")
+	t.Logf("from the start of the process to the first 200 on SQLite: %v (status %d)", time.Since(begin).Round(time.Millisecond), r.status)
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.process.Pid))
 	if err == nil {
 		t.Logf("idle memory: %s", regexp.MustCompile(`VmRSS:.*`).Find(status))

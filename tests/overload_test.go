@@ -19,7 +19,7 @@ import (
 func TestOverload(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
-		what    string
+		name    string
 		slow    string // makes the database slow
 		request func(n int64) (method, path, body string)
 		clients int // that are needed for the peak
@@ -40,7 +40,7 @@ func TestOverload(t *testing.T) {
 			func(int64) (method, path, body string) { return "GET", "/plants/1", "" }, 64,
 		},
 	} {
-		t.Run(test.what, func(t *testing.T) {
+		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			url := dbtest.Postgres(t)
 			dbtest.Migrated(t, url)
@@ -52,11 +52,11 @@ func TestOverload(t *testing.T) {
 			ids.Store(1000)
 			send := func() (status int) {
 				method, path, body := test.request(ids.Add(1))
-				a, err := s.tryOn(transport, method, path, strings.NewReader(body), "Authorization", "Bearer "+token, "Content-Type", "application/json")
+				r, err := s.tryOn(transport, method, path, strings.NewReader(body), "Authorization", "Bearer "+token, "Content-Type", "application/json")
 				if err != nil {
 					t.Error(err)
 				}
-				return a.status
+				return r.status
 			}
 			const span = 3 * time.Second
 			full, took := closedLoop(test.clients, span, send)

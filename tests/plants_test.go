@@ -1,13 +1,11 @@
 package tests
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
 	"math/rand/v2"
 	"net/http"
 	"net/url"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,73 +16,6 @@ import (
 
 	"plantstore/database/dbtest"
 )
-
-// connections are kept for the requests of call.
-var connections = &http.Transport{MaxIdleConnsPerHost: 4}
-
-// call sends a request with the token and, in pairs, with headers.
-func (s *service) call(method, path, body string, headers ...string) answer {
-	s.t.Helper()
-	a, err := s.tryOn(connections, method, path, strings.NewReader(body), append([]string{"Authorization", "Bearer " + token}, headers...)...)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return a
-}
-
-// storedPlant is what the service says of a plant that it has stored.
-type storedPlant struct {
-	ID        int64
-	Name      string
-	Tag       *string
-	CreatedAt time.Time `json:"created_at"`
-	UpdatedAt time.Time `json:"updated_at"`
-}
-
-// plant returns the StoredPlant in an answer.
-func (a answer) plant() (p storedPlant) {
-	_ = json.Unmarshal([]byte(a.body), &p)
-	return p
-}
-
-func (a answer) etag() string { return a.header.Get("ETag") }
-
-// times are the end of a StoredPlant, which every run has others of.
-var times = regexp.MustCompile(`,"created_at":"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,6})?Z)","updated_at":"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,6})?Z)"\}`)
-
-// checkStored checks an answer with the StoredPlant that has content, which is
-// its JSON without the times.
-func checkStored(t *testing.T, what string, a answer, content string) {
-	t.Helper()
-	if got := times.ReplaceAllString(a.body, "}"); a.status != 200 || got != content {
-		t.Errorf("%s: got %d %s, want 200 %s with its times", what, a.status, a.body, content)
-		return
-	}
-	checkHeaders(t, what, a)
-	if got := a.header.Get("Content-Type"); got != "application/json" {
-		t.Errorf("%s: Content-Type %q", what, got)
-	}
-	if !regexp.MustCompile(`^"[!#-~]+"$`).MatchString(a.etag()) {
-		t.Errorf("%s: ETag %q is not a strong one", what, a.etag())
-	}
-}
-
-// checkEmpty checks an answer that has no body.
-func checkEmpty(t *testing.T, what string, a answer, status int) {
-	t.Helper()
-	if a.status != status || a.body != "" {
-		t.Errorf("%s: got %d %q, want %d without a body", what, a.status, a.body, status)
-	}
-	checkHeaders(t, what, a)
-}
-
-// checkNames checks that an error's message names something.
-func checkNames(t *testing.T, what string, a answer, names string) {
-	t.Helper()
-	if !strings.Contains(a.body, strings.ReplaceAll(names, `"`, `\"`)) {
-		t.Errorf("%s: the message does not name %s: %s", what, names, a.body)
-	}
-}
 
 // oddTexts are texts that something on their way might change.
 var oddTexts = []string{
@@ -104,29 +35,31 @@ func TestPlantsIDs(t *testing.T) {
 		for _, id := range []string{
 			"0", "-1", "1", "9007199254740993", "9223372036854775807", "-9223372036854775808", "-9223372036854775807",
 		} {
-			path := "/plants/" + id
-			checkError(t, id+" is not there", s.call("GET", path, ""), 404, 40401)
-			checkEmpty(t, "HEAD of what is not there", s.call("HEAD", path, ""), 404)
-			checkError(t, id+" cannot be changed", s.call("PATCH", path, `{"name":"x"}`), 404, 40401)
-			checkError(t, id+" cannot be deleted", s.call("DELETE", path, ""), 404, 40401)
-			put := s.call("PUT", path, `{"name":"x"}`)
-			checkStored(t, "PUT "+id, put, `{"id":`+id+`,"name":"x"}`)
-			get := s.call("GET", path, "")
-			checkStored(t, "GET "+id, get, `{"id":`+id+`,"name":"x"}`)
-			head := s.call("HEAD", path, "")
-			checkEmpty(t, "HEAD "+id, head, 200)
-			if get.body != put.body || get.etag() != put.etag() || head.etag() != put.etag() ||
-				head.header.Get("Content-Length") != strconv.Itoa(len(get.body)) {
-				t.Errorf("%s: PUT answered %s %s, GET %s %s, HEAD %v", id, put.etag(), put.body, get.etag(), get.body, head.header)
-			}
-			checkStored(t, "PATCH "+id, s.call("PATCH", path, `{"tag":"y"}`), `{"id":`+id+`,"name":"x","tag":"y"}`)
-			checkEmpty(t, "DELETE "+id, s.call("DELETE", path, ""), 204)
-			checkError(t, id+" is gone", s.call("GET", path, ""), 404, 40401)
-			checkError(t, id+" is deleted already", s.call("DELETE", path, ""), 404, 40401)
-			created := s.post(`{"id":` + id + `,"name":"again"}`)
-			if got := s.call("GET", path, ""); created.status != 200 || got.etag() != created.etag() {
-				t.Errorf("%s created again: %d %s with ETag %s, then %s", id, created.status, created.body, created.etag(), got.etag())
-			}
+			t.Run(id, func(t *testing.T) {
+				path := "/plants/" + id
+				checkError(t, s.call(t, "GET", path, ""), 40401)
+				checkEmpty(t, s.call(t, "HEAD", path, ""), 404)
+				checkError(t, s.call(t, "PATCH", path, `{"name":"x"}`), 40401)
+				checkError(t, s.call(t, "DELETE", path, ""), 40401)
+				put := s.call(t, "PUT", path, `{"name":"x"}`)
+				checkStored(t, put, `{"id":`+id+`,"name":"x"}`)
+				get := s.call(t, "GET", path, "")
+				checkStored(t, get, `{"id":`+id+`,"name":"x"}`)
+				head := s.call(t, "HEAD", path, "")
+				checkEmpty(t, head, 200)
+				if get.body != put.body || get.etag() != put.etag() || head.etag() != put.etag() ||
+					head.header.Get("Content-Length") != strconv.Itoa(len(get.body)) {
+					t.Errorf("PUT answered %s %s, GET %s %s, HEAD %v", put.etag(), put.body, get.etag(), get.body, head.header)
+				}
+				checkStored(t, s.call(t, "PATCH", path, `{"tag":"y"}`), `{"id":`+id+`,"name":"x","tag":"y"}`)
+				checkEmpty(t, s.call(t, "DELETE", path, ""), 204)
+				checkError(t, s.call(t, "GET", path, ""), 40401)
+				checkError(t, s.call(t, "DELETE", path, ""), 40401)
+				created := s.post(t, `{"id":`+id+`,"name":"again"}`)
+				if got := s.call(t, "GET", path, ""); created.status != 200 || got.etag() != created.etag() {
+					t.Errorf("%s created again: %v with ETag %s, then %s", id, created, created.etag(), got.etag())
+				}
+			})
 		}
 	})
 }
@@ -140,15 +73,17 @@ func TestPlantsBadIDs(t *testing.T) {
 		"01", "-01", "-0", "00", "+1", "%2B1", "--1", "1.0", "1e3", "0x1", "1_0", "1,0", "abc", "%20", "1%20", "%201", "%D9%A3", "%00", "%FF",
 		"imports", "Export", "1;", "1:", "~",
 	} {
-		for method, body := range bodies {
-			what := method + " /plants/" + id
-			a := s.call(method, "/plants/"+id, body)
-			checkError(t, what, a, 400, 40007)
-			checkNames(t, what, a, "id must")
-		}
+		t.Run(id, func(t *testing.T) {
+			for method, body := range bodies {
+				r := s.call(t, method, "/plants/"+id, body)
+				checkError(t, r, 40007, "id must")
+			}
+		})
 	}
 	for _, path := range []string{"/plants/", "/plants/1/", "/plants/1/x", "/plants/1%2F2", "//plants/1", "/Plants/1", "/plants/import/", "/plants/EXPORT/x"} {
-		checkError(t, "GET "+path, s.call("GET", path, ""), 404, 40402)
+		t.Run(path, func(t *testing.T) {
+			checkError(t, s.call(t, "GET", path, ""), 40402)
+		})
 	}
 }
 
@@ -167,13 +102,15 @@ func TestPlantsMethods(t *testing.T) {
 		{"GET", "/plants/import", "POST"},
 		{"PUT", "/plants/import", "POST"},
 	} {
-		a := s.send(test.method, test.path, nil) // without a token: the route comes first
-		checkError(t, test.method+" "+test.path, a, 405, 40501)
-		allowed := strings.Split(a.header.Get("Allow"), ", ")
-		slices.Sort(allowed)
-		if got := strings.Join(allowed, " "); got != test.allow {
-			t.Errorf("%s %s: Allow has %s, want %s", test.method, test.path, got, test.allow)
-		}
+		t.Run(test.method+" "+test.path, func(t *testing.T) {
+			r := s.send(t, test.method, test.path, nil) // without a token: the route comes first
+			checkError(t, r, 40501)
+			allowed := strings.Split(r.header.Get("Allow"), ", ")
+			slices.Sort(allowed)
+			if got := strings.Join(allowed, " "); got != test.allow {
+				t.Errorf("%s %s: Allow has %s, want %s", test.method, test.path, got, test.allow)
+			}
+		})
 	}
 }
 
@@ -182,32 +119,28 @@ func TestPlantsMethods(t *testing.T) {
 func TestPlantsAuthentication(t *testing.T) {
 	t.Parallel()
 	s := start(t)
-	if a := s.post(`{"id":1,"name":"x"}`); a.status != 200 {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+	requireStatus(t, s.post(t, `{"id":1,"name":"x"}`), 200)
 	for _, request := range []string{
 		"GET /plants", "GET /plants?limit=0", "GET /plants/1", "GET /plants/2", "GET /plants/01", "PUT /plants/1", "PATCH /plants/1", "DELETE /plants/1",
 		"POST /plants/import", "POST /plants/import?mode=x", "GET /plants/export",
 	} {
-		method, path, _ := strings.Cut(request, " ")
-		a := s.call(method, path, "{", "Authorization", "")
-		checkError(t, request+" without a token", a, 401, 40101)
-		if got := a.header.Get("WWW-Authenticate"); got != `Bearer realm="plantstore"` {
-			t.Errorf("%s without a token: WWW-Authenticate %q", request, got)
-		}
-		a = s.call(method, path, "{", "Authorization", "Bearer x", "If-Match", "x", "If-None-Match", "*")
-		checkError(t, request+" with a wrong token", a, 401, 40102)
-		if got := a.header.Get("WWW-Authenticate"); got != `Bearer realm="plantstore", error="invalid_token"` {
-			t.Errorf("%s with a wrong token: WWW-Authenticate %q", request, got)
-		}
-		if a.etag() != "" {
-			t.Errorf("%s with a wrong token: ETag %s", request, a.etag())
-		}
-		if method == "GET" {
-			checkEmpty(t, "HEAD "+path+" without a token", s.call("HEAD", path, "", "Authorization", ""), 401)
-		}
+		t.Run(request, func(t *testing.T) {
+			method, path, _ := strings.Cut(request, " ")
+			r := s.call(t, method, path, "{", "Authorization", "")
+			checkError(t, r, 40101)
+			checkHeader(t, r, "WWW-Authenticate", `Bearer realm="plantstore"`)
+			r = s.call(t, method, path, "{", "Authorization", "Bearer x", "If-Match", "x", "If-None-Match", "*")
+			checkError(t, r, 40102)
+			checkHeader(t, r, "WWW-Authenticate", `Bearer realm="plantstore", error="invalid_token"`)
+			if r.etag() != "" {
+				t.Errorf("%s with a wrong token: ETag %s", request, r.etag())
+			}
+			if method == "GET" {
+				checkEmpty(t, s.call(t, "HEAD", path, "", "Authorization", ""), 401)
+			}
+		})
 	}
-	checkStored(t, "the plant after all of them", s.call("GET", "/plants/1", ""), `{"id":1,"name":"x"}`)
+	checkStored(t, s.call(t, "GET", "/plants/1", ""), `{"id":1,"name":"x"}`) // the plant after all of them
 }
 
 // TestPlantsTexts stores texts by each of the ways there are, and reads them by
@@ -221,23 +154,21 @@ func TestPlantsTexts(t *testing.T) {
 			for j, want := range []string{`,"name":` + quote(text), `,"name":"x","tag":` + quote(text)} {
 				id := strconv.Itoa(2*i + j)
 				path, want, body := "/plants/"+id, `{"id":`+id+want+`}`, "{"+want[1:]+"}"
-				if a := s.post(want); a.status != 200 {
-					t.Errorf("POST of %q: %d %s", text, a.status, a.body)
-				}
-				checkStored(t, "GET of what POST stored", s.call("GET", path, ""), want)
-				checkStored(t, "PUT over another", s.call("PUT", path, body), want)
-				checkStored(t, "GET of what PUT stored", s.call("GET", path, ""), want)
-				s.call("PUT", path, `{"name":"x"}`)
-				checkStored(t, "PATCH", s.call("PATCH", path, body), want)
-				if a := s.call("GET", "/plants?limit=1&after="+strconv.Itoa(2*i+j-1), ""); times.ReplaceAllString(a.body, "}") != "["+want+"]" {
-					t.Errorf("the list has %s, want %s", a.body, want)
+				checkStatus(t, s.post(t, want), 200)
+				checkStored(t, s.call(t, "GET", path, ""), want)
+				checkStored(t, s.call(t, "PUT", path, body), want)
+				checkStored(t, s.call(t, "GET", path, ""), want)
+				s.call(t, "PUT", path, `{"name":"x"}`)
+				checkStored(t, s.call(t, "PATCH", path, body), want)
+				if r := s.call(t, "GET", "/plants?limit=1&after="+strconv.Itoa(2*i+j-1), ""); withoutTimes(r.body) != "["+want+"]" {
+					t.Errorf("the list has %s, want %s", r.body, want)
 				}
 				query := "/plants?q=" + url.QueryEscape(text)
 				if j == 1 {
 					query = "/plants?tag=" + url.QueryEscape(text)
 				}
-				if a := s.call("GET", query, ""); !strings.Contains(times.ReplaceAllString(a.body, "}"), want) {
-					t.Errorf("%s does not find %s: %s", query, want, a.body)
+				if r := s.call(t, "GET", query, ""); !strings.Contains(withoutTimes(r.body), want) {
+					t.Errorf("%s does not find %s: %s", query, want, r.body)
 				}
 			}
 		}
@@ -251,85 +182,86 @@ func TestPlantsWriteBodies(t *testing.T) {
 	const before = `{"id":1,"name":"Monstera","tag":"house"}`
 	eachService(t, func(t *testing.T, s *service) {
 		for _, test := range []struct {
-			what, method, body string
+			name, method, body string
 			code               int    // or 0
 			want               string // the plant then, or what the message names
 		}{
-			{"the same", "PUT", `{"name":"Monstera","tag":"house"}`, 0, before},
-			{"no tag", "PUT", `{"name":"Ficus"}`, 0, `{"id":1,"name":"Ficus"}`},
-			{"an empty tag", "PUT", `{"tag":"","name":"Ficus"}`, 0, `{"id":1,"name":"Ficus","tag":""}`},
-			{"blanks around", "PUT", " {\r\n\t\"name\" : \"Ficus\" }\n", 0, `{"id":1,"name":"Ficus"}`},
-			{"nothing", "PUT", "", 40001, "empty"},
-			{"an array", "PUT", `[{"name":"x"}]`, 40001, "object"},
-			{"null", "PUT", `null`, 40001, "object"},
-			{"a truncated object", "PUT", `{"name":"x"`, 40001, "byte 11"},
-			{"a second object", "PUT", `{"name":"x"}{}`, 40001, "byte 12"},
-			{"an id", "PUT", `{"id":1,"name":"x"}`, 40002, "id"},
-			{"another id", "PUT", `{"id":2,"name":"x"}`, 40002, "id"},
-			{"a time", "PUT", `{"name":"x","updated_at":"2026-01-01T00:00:00Z"}`, 40002, "updated_at"},
-			{"another case", "PUT", `{"Name":"x"}`, 40002, "Name"},
-			{"a repeated name", "PUT", `{"name":"x","name":"x"}`, 40003, "name"},
-			{"no name", "PUT", `{"tag":"x"}`, 40004, "name"},
-			{"an empty object", "PUT", `{}`, 40004, "name"},
-			{"a null name", "PUT", `{"name":null}`, 40004, "name"},
-			{"a null tag", "PUT", `{"name":"x","tag":null}`, 40004, "tag"},
-			{"a number for a name", "PUT", `{"name":1}`, 40004, "name"},
-			{"a long name", "PUT", `{"name":"` + long + `"}`, 40006, "name"},
-			{"a blank name", "PUT", `{"name":" \u3000"}`, 40006, "name"},
-			{"a control character in a tag", "PUT", `{"name":"x","tag":"\u0085"}`, 40006, "tag"},
-			{"a large body", "PUT", `{"name":"` + strings.Repeat("x", 65536) + `"}`, 41301, "65536"},
+			{name: "the same", method: "PUT", body: `{"name":"Monstera","tag":"house"}`, want: before},
+			{name: "no tag", method: "PUT", body: `{"name":"Ficus"}`, want: `{"id":1,"name":"Ficus"}`},
+			{name: "an empty tag", method: "PUT", body: `{"tag":"","name":"Ficus"}`, want: `{"id":1,"name":"Ficus","tag":""}`},
+			{name: "blanks around", method: "PUT", body: " {\r\n\t\"name\" : \"Ficus\" }\n", want: `{"id":1,"name":"Ficus"}`},
+			{name: "nothing", method: "PUT", code: 40001, want: "empty"},
+			{name: "an array", method: "PUT", body: `[{"name":"x"}]`, code: 40001, want: "object"},
+			{name: "null", method: "PUT", body: `null`, code: 40001, want: "object"},
+			{name: "a truncated object", method: "PUT", body: `{"name":"x"`, code: 40001, want: "byte 11"},
+			{name: "a second object", method: "PUT", body: `{"name":"x"}{}`, code: 40001, want: "byte 12"},
+			{name: "an id", method: "PUT", body: `{"id":1,"name":"x"}`, code: 40002, want: "id"},
+			{name: "another id", method: "PUT", body: `{"id":2,"name":"x"}`, code: 40002, want: "id"},
+			{name: "a time", method: "PUT", body: `{"name":"x","updated_at":"2026-01-01T00:00:00Z"}`, code: 40002, want: "updated_at"},
+			{name: "another case", method: "PUT", body: `{"Name":"x"}`, code: 40002, want: "Name"},
+			{name: "a repeated name", method: "PUT", body: `{"name":"x","name":"x"}`, code: 40003, want: "name"},
+			{name: "no name", method: "PUT", body: `{"tag":"x"}`, code: 40004, want: "name"},
+			{name: "an empty object", method: "PUT", body: `{}`, code: 40004, want: "name"},
+			{name: "a null name", method: "PUT", body: `{"name":null}`, code: 40004, want: "name"},
+			{name: "a null tag", method: "PUT", body: `{"name":"x","tag":null}`, code: 40004, want: "tag"},
+			{name: "a number for a name", method: "PUT", body: `{"name":1}`, code: 40004, want: "name"},
+			{name: "a long name", method: "PUT", body: `{"name":"` + long + `"}`, code: 40006, want: "name"},
+			{name: "a blank name", method: "PUT", body: `{"name":" \u3000"}`, code: 40006, want: "name"},
+			{name: "a control character in a tag", method: "PUT", body: `{"name":"x","tag":"\u0085"}`, code: 40006, want: "tag"},
+			{name: "a large body", method: "PUT", body: `{"name":"` + strings.Repeat("x", 65536) + `"}`, code: 41301, want: "65536"},
 
-			{"nothing to change", "PATCH", `{}`, 0, before},
-			{"the same name", "PATCH", `{"name":"Monstera"}`, 0, before},
-			{"another name", "PATCH", `{"name":"Ficus"}`, 0, `{"id":1,"name":"Ficus","tag":"house"}`},
-			{"another tag", "PATCH", `{"tag":"garden"}`, 0, `{"id":1,"name":"Monstera","tag":"garden"}`},
-			{"an empty tag", "PATCH", `{"tag":""}`, 0, `{"id":1,"name":"Monstera","tag":""}`},
-			{"a null tag takes it away", "PATCH", `{"tag":null}`, 0, `{"id":1,"name":"Monstera"}`},
-			{"a name and a null tag", "PATCH", `{"tag":null,"name":"Ficus"}`, 0, `{"id":1,"name":"Ficus"}`},
-			{"a tag with the text null", "PATCH", `{"tag":"null"}`, 0, `{"id":1,"name":"Monstera","tag":"null"}`},
-			{"both", "PATCH", `{"name":"Ficus","tag":"garden"}`, 0, `{"id":1,"name":"Ficus","tag":"garden"}`},
-			{"nothing at all", "PATCH", "", 40001, "empty"},
-			{"an array", "PATCH", `[]`, 40001, "object"},
-			{"a JSON patch", "PATCH", `[{"op":"remove","path":"/tag"}]`, 40001, "object"},
-			{"null", "PATCH", `null`, 40001, "object"},
-			{"a string", "PATCH", `"x"`, 40001, "object"},
-			{"a truncated object", "PATCH", `{"tag":null`, 40001, "byte 11"},
-			{"an id", "PATCH", `{"id":1}`, 40002, "id"},
-			{"a null id", "PATCH", `{"id":null}`, 40002, "id"},
-			{"an unknown field that is null", "PATCH", `{"colour":null}`, 40002, "colour"},
-			{"another case", "PATCH", `{"Tag":null}`, 40002, "Tag"},
-			{"a repeated tag", "PATCH", `{"tag":null,"tag":"x"}`, 40003, "tag"},
-			{"a null name", "PATCH", `{"name":null}`, 40004, "name"},
-			{"a null name and a tag", "PATCH", `{"tag":"x","name":null}`, 40004, "name"},
-			{"a number for a tag", "PATCH", `{"tag":1}`, 40004, "tag"},
-			{"an object for a tag", "PATCH", `{"tag":{"x":null}}`, 40004, "tag"},
-			{"an array for a name", "PATCH", `{"name":["x"]}`, 40004, "name"},
-			{"an empty name", "PATCH", `{"name":""}`, 40006, "name"},
-			{"a blank name", "PATCH", `{"name":"  "}`, 40006, "name"},
-			{"a long tag", "PATCH", `{"tag":"` + long + `"}`, 40006, "tag"},
-			{"a good name and a bad tag", "PATCH", `{"name":"Ficus","tag":"\u0000"}`, 40006, "tag"},
-			{"a large body", "PATCH", `{"name":"` + strings.Repeat("x", 65536) + `"}`, 41301, "65536"},
+			{name: "nothing to change", method: "PATCH", body: `{}`, want: before},
+			{name: "the same name", method: "PATCH", body: `{"name":"Monstera"}`, want: before},
+			{name: "another name", method: "PATCH", body: `{"name":"Ficus"}`, want: `{"id":1,"name":"Ficus","tag":"house"}`},
+			{name: "another tag", method: "PATCH", body: `{"tag":"garden"}`, want: `{"id":1,"name":"Monstera","tag":"garden"}`},
+			{name: "an empty tag", method: "PATCH", body: `{"tag":""}`, want: `{"id":1,"name":"Monstera","tag":""}`},
+			{name: "a null tag takes it away", method: "PATCH", body: `{"tag":null}`, want: `{"id":1,"name":"Monstera"}`},
+			{name: "a name and a null tag", method: "PATCH", body: `{"tag":null,"name":"Ficus"}`, want: `{"id":1,"name":"Ficus"}`},
+			{name: "a tag with the text null", method: "PATCH", body: `{"tag":"null"}`, want: `{"id":1,"name":"Monstera","tag":"null"}`},
+			{name: "both", method: "PATCH", body: `{"name":"Ficus","tag":"garden"}`, want: `{"id":1,"name":"Ficus","tag":"garden"}`},
+			{name: "nothing at all", method: "PATCH", code: 40001, want: "empty"},
+			{name: "an array", method: "PATCH", body: `[]`, code: 40001, want: "object"},
+			{name: "a JSON patch", method: "PATCH", body: `[{"op":"remove","path":"/tag"}]`, code: 40001, want: "object"},
+			{name: "null", method: "PATCH", body: `null`, code: 40001, want: "object"},
+			{name: "a string", method: "PATCH", body: `"x"`, code: 40001, want: "object"},
+			{name: "a truncated object", method: "PATCH", body: `{"tag":null`, code: 40001, want: "byte 11"},
+			{name: "an id", method: "PATCH", body: `{"id":1}`, code: 40002, want: "id"},
+			{name: "a null id", method: "PATCH", body: `{"id":null}`, code: 40002, want: "id"},
+			{name: "an unknown field that is null", method: "PATCH", body: `{"colour":null}`, code: 40002, want: "colour"},
+			{name: "another case", method: "PATCH", body: `{"Tag":null}`, code: 40002, want: "Tag"},
+			{name: "a repeated tag", method: "PATCH", body: `{"tag":null,"tag":"x"}`, code: 40003, want: "tag"},
+			{name: "a null name", method: "PATCH", body: `{"name":null}`, code: 40004, want: "name"},
+			{name: "a null name and a tag", method: "PATCH", body: `{"tag":"x","name":null}`, code: 40004, want: "name"},
+			{name: "a number for a tag", method: "PATCH", body: `{"tag":1}`, code: 40004, want: "tag"},
+			{name: "an object for a tag", method: "PATCH", body: `{"tag":{"x":null}}`, code: 40004, want: "tag"},
+			{name: "an array for a name", method: "PATCH", body: `{"name":["x"]}`, code: 40004, want: "name"},
+			{name: "an empty name", method: "PATCH", body: `{"name":""}`, code: 40006, want: "name"},
+			{name: "a blank name", method: "PATCH", body: `{"name":"  "}`, code: 40006, want: "name"},
+			{name: "a long tag", method: "PATCH", body: `{"tag":"` + long + `"}`, code: 40006, want: "tag"},
+			{name: "a good name and a bad tag", method: "PATCH", body: `{"name":"Ficus","tag":"\u0000"}`, code: 40006, want: "tag"},
+			{name: "a large body", method: "PATCH", body: `{"name":"` + strings.Repeat("x", 65536) + `"}`, code: 41301, want: "65536"},
 		} {
-			what := test.method + " " + test.what
-			first := s.call("PUT", "/plants/1", `{"name":"Monstera","tag":"house"}`)
-			checkStored(t, "before "+what, first, before)
-			a := s.call(test.method, "/plants/1", test.body)
-			then := s.call("GET", "/plants/1", "")
-			if test.code == 0 {
-				checkStored(t, what, a, test.want)
-				if then.body != a.body || then.etag() != a.etag() {
-					t.Errorf("%s: answered %s %s, and then there is %s %s", what, a.etag(), a.body, then.etag(), then.body)
+			t.Run(test.method+" "+test.name, func(t *testing.T) {
+				what := test.method + " " + test.name
+				first := s.call(t, "PUT", "/plants/1", `{"name":"Monstera","tag":"house"}`)
+				checkStored(t, first, before)
+				r := s.call(t, test.method, "/plants/1", test.body)
+				then := s.call(t, "GET", "/plants/1", "")
+				if test.code == 0 {
+					checkStored(t, r, test.want)
+					if then.body != r.body || then.etag() != r.etag() {
+						t.Errorf("answered %s %s, and then there is %s %s", r.etag(), r.body, then.etag(), then.body)
+					}
+					if p, q := first.plant(), r.plant(); r.etag() == first.etag() || !p.CreatedAt.Equal(q.CreatedAt) || !q.UpdatedAt.After(p.UpdatedAt) {
+						t.Errorf("%s became %s: ETag %s, then %s", first.body, r.body, first.etag(), r.etag())
+					}
+					return
 				}
-				if p, q := first.plant(), a.plant(); a.etag() == first.etag() || !p.CreatedAt.Equal(q.CreatedAt) || !q.UpdatedAt.After(p.UpdatedAt) {
-					t.Errorf("%s: %s became %s: ETag %s, then %s", what, first.body, a.body, first.etag(), a.etag())
+				checkError(t, r, test.code, test.want)
+				if then.body != first.body || then.etag() != first.etag() {
+					t.Errorf("%s was refused and made %s %s of %s %s", what, then.etag(), then.body, first.etag(), first.body)
 				}
-				continue
-			}
-			checkError(t, what, a, 400, test.code)
-			checkNames(t, what, a, test.want)
-			if then.body != first.body || then.etag() != first.etag() {
-				t.Errorf("%s was refused and made %s %s of %s %s", what, then.etag(), then.body, first.etag(), first.body)
-			}
+			})
 		}
 	})
 }
@@ -356,16 +288,17 @@ func TestPlantsContentTypes(t *testing.T) {
 		{"PATCH", "Content-Type", "application/x-www-form-urlencoded", 41501},
 		{"PATCH", "Content-Encoding", "identity", 41501},
 	} {
-		what := test.method + " with " + test.header + ": " + test.value
-		a := s.call("PUT", "/plants/1", `{"name":"x"}`)
-		if test.method == "PATCH" || test.code != 0 {
-			a = s.call(test.method, "/plants/1", `{"name":"x"}`, test.header, test.value)
-		}
-		if test.code != 0 {
-			checkError(t, what, a, 400, test.code)
-		} else {
-			checkStored(t, what, a, `{"id":1,"name":"x"}`)
-		}
+		t.Run(test.method+" with "+test.header+": "+test.value, func(t *testing.T) {
+			r := s.call(t, "PUT", "/plants/1", `{"name":"x"}`)
+			if test.method == "PATCH" || test.code != 0 {
+				r = s.call(t, test.method, "/plants/1", `{"name":"x"}`, test.header, test.value)
+			}
+			if test.code != 0 {
+				checkError(t, r, test.code)
+			} else {
+				checkStored(t, r, `{"id":1,"name":"x"}`)
+			}
+		})
 	}
 }
 
@@ -377,7 +310,7 @@ func TestPlantsConditions(t *testing.T) {
 	bodies := map[string]string{"PUT": `{"name":"new"}`, "PATCH": `{"name":"new"}`, "DELETE": ""}
 	eachService(t, func(t *testing.T, s *service) {
 		for _, test := range []struct {
-			what    string
+			name    string
 			headers []string
 			there   int // the code for a plant that is there
 			put     int // the code for a PUT of one that is not; the others have absent, or there where that is malformed
@@ -419,59 +352,61 @@ func TestPlantsConditions(t *testing.T) {
 			{"that it has not the ETag", []string{"If-None-Match", "OLD"}, malformed, malformed},
 			{"that it has not the ETag, malformed", []string{"If-None-Match", "x"}, malformed, malformed},
 		} {
-			for method, body := range bodies {
-				id := ids.Add(1)
-				path := fmt.Sprintf("/plants/%d", id)
-				old := s.call("PUT", path, `{"name":"old"}`)
-				now := s.call("PUT", path, `{"name":"now"}`)
-				if old.status != 200 || now.status != 200 || old.etag() == now.etag() {
-					t.Fatalf("%d %s %s, then %d %s %s", old.status, old.body, old.etag(), now.status, now.body, now.etag())
-				}
-				headers := slices.Clone(test.headers)
-				for i := range headers {
-					headers[i] = strings.NewReplacer("NOW", now.etag(), "OLD", old.etag()).Replace(headers[i])
-				}
-				what := method + " on condition of " + test.what
-
-				a, then := s.call(method, path, body, headers...), s.call("GET", path, "")
-				switch {
-				case test.there != 0:
-					checkError(t, what, a, test.there/100, test.there)
-					if then.body != now.body || then.etag() != now.etag() {
-						t.Errorf("%s was refused, and made %s %s of %s %s", what, then.etag(), then.body, now.etag(), now.body)
+			t.Run(test.name, func(t *testing.T) {
+				for method, body := range bodies {
+					id := ids.Add(1)
+					path := fmt.Sprintf("/plants/%d", id)
+					old := s.call(t, "PUT", path, `{"name":"old"}`)
+					now := s.call(t, "PUT", path, `{"name":"now"}`)
+					if old.status != 200 || now.status != 200 || old.etag() == now.etag() {
+						t.Fatalf("%d %s %s, then %d %s %s", old.status, old.body, old.etag(), now.status, now.body, now.etag())
 					}
-				case method == "DELETE":
-					checkEmpty(t, what, a, 204)
-					checkError(t, "after "+what, then, 404, 40401)
-				default:
-					checkStored(t, what, a, fmt.Sprintf(`{"id":%d,"name":"new"}`, id))
-					if then.body != a.body || a.etag() == now.etag() {
-						t.Errorf("%s: %s %s became %s %s, and then there is %s", what, now.etag(), now.body, a.etag(), a.body, then.body)
+					headers := slices.Clone(test.headers)
+					for i := range headers {
+						headers[i] = strings.NewReplacer("NOW", now.etag(), "OLD", old.etag()).Replace(headers[i])
 					}
-				}
+					what := method + " on condition of " + test.name
 
-				what += " of what is not there"
-				s.call("DELETE", path, "")
-				a, then = s.call(method, path, body, headers...), s.call("GET", path, "")
-				switch {
-				case method == "PUT" && test.put == 0:
-					checkStored(t, what, a, fmt.Sprintf(`{"id":%d,"name":"new"}`, id))
-					continue
-				case method == "PUT":
-					checkError(t, what, a, test.put/100, test.put)
-				case test.there == malformed:
-					checkError(t, what, a, 400, malformed)
-				default:
-					checkError(t, what, a, 404, absent)
+					r, then := s.call(t, method, path, body, headers...), s.call(t, "GET", path, "")
+					switch {
+					case test.there != 0:
+						checkError(t, r, test.there)
+						if then.body != now.body || then.etag() != now.etag() {
+							t.Errorf("%s was refused, and made %s %s of %s %s", what, then.etag(), then.body, now.etag(), now.body)
+						}
+					case method == "DELETE":
+						checkEmpty(t, r, 204)
+						checkError(t, then, 40401)
+					default:
+						checkStored(t, r, fmt.Sprintf(`{"id":%d,"name":"new"}`, id))
+						if then.body != r.body || r.etag() == now.etag() {
+							t.Errorf("%s: %s %s became %s %s, and then there is %s", what, now.etag(), now.body, r.etag(), r.body, then.body)
+						}
+					}
+
+					what += " of what is not there"
+					s.call(t, "DELETE", path, "")
+					r, then = s.call(t, method, path, body, headers...), s.call(t, "GET", path, "")
+					switch {
+					case method == "PUT" && test.put == 0:
+						checkStored(t, r, fmt.Sprintf(`{"id":%d,"name":"new"}`, id))
+						continue
+					case method == "PUT":
+						checkError(t, r, test.put)
+					case test.there == malformed:
+						checkError(t, r, malformed)
+					default:
+						checkError(t, r, absent)
+					}
+					checkError(t, then, absent)
 				}
-				checkError(t, "after "+what, then, 404, absent)
-			}
+			})
 		}
 		// A plant that was deleted and made again is another.
-		gone := s.call("PUT", "/plants/0", `{"name":"x"}`)
-		s.call("DELETE", "/plants/0", "")
-		s.call("PUT", "/plants/0", `{"name":"x"}`)
-		checkError(t, "PUT with the ETag of the plant before", s.call("PUT", "/plants/0", `{"name":"y"}`, "If-Match", gone.etag()), 412, 41201)
+		gone := s.call(t, "PUT", "/plants/0", `{"name":"x"}`)
+		s.call(t, "DELETE", "/plants/0", "")
+		s.call(t, "PUT", "/plants/0", `{"name":"x"}`)
+		checkError(t, s.call(t, "PUT", "/plants/0", `{"name":"y"}`, "If-Match", gone.etag()), 41201) // PUT with the ETag of the plant before
 	})
 }
 
@@ -479,9 +414,9 @@ func TestPlantsConditions(t *testing.T) {
 // client has.
 func TestPlantsNotModified(t *testing.T) {
 	eachService(t, func(t *testing.T, s *service) {
-		old, now := s.call("PUT", "/plants/1", `{"name":"x"}`), s.call("PUT", "/plants/1", `{"name":"x"}`)
+		old, now := s.call(t, "PUT", "/plants/1", `{"name":"x"}`), s.call(t, "PUT", "/plants/1", `{"name":"x"}`)
 		for _, test := range []struct {
-			what, value string
+			name, value string
 			status      int
 		}{
 			{"the ETag", "NOW", 304},
@@ -498,38 +433,39 @@ func TestPlantsNotModified(t *testing.T) {
 			{"any in a list", `NOW, *`, 400},
 			{"nothing", " ", 400},
 		} {
-			value := strings.NewReplacer("NOW", now.etag(), "OLD", old.etag()).Replace(test.value)
-			a, head := s.call("GET", "/plants/1", "", "If-None-Match", value), s.call("HEAD", "/plants/1", "", "If-None-Match", value)
-			checkEmpty(t, "HEAD "+test.what, head, test.status)
-			switch test.status {
-			case 200:
-				checkStored(t, test.what, a, `{"id":1,"name":"x"}`)
-			case 304:
-				checkEmpty(t, test.what, a, 304)
-				if a.header.Get("Content-Type") != "" {
-					t.Errorf("%s: Content-Type %q of nothing", test.what, a.header.Get("Content-Type"))
+			t.Run(test.name, func(t *testing.T) {
+				value := strings.NewReplacer("NOW", now.etag(), "OLD", old.etag()).Replace(test.value)
+				r, head := s.call(t, "GET", "/plants/1", "", "If-None-Match", value), s.call(t, "HEAD", "/plants/1", "", "If-None-Match", value)
+				checkEmpty(t, head, test.status)
+				switch test.status {
+				case 200:
+					checkStored(t, r, `{"id":1,"name":"x"}`)
+				case 304:
+					checkEmpty(t, r, 304)
+					if r.header.Get("Content-Type") != "" {
+						t.Errorf("Content-Type %q of nothing", r.header.Get("Content-Type"))
+					}
+				default:
+					checkError(t, r, 40007, "If-None-Match")
 				}
-			default:
-				checkError(t, test.what, a, 400, 40007)
-				checkNames(t, test.what, a, "If-None-Match")
-			}
-			if test.status != 400 && (a.etag() != now.etag() || head.etag() != now.etag()) {
-				t.Errorf("%s: ETag %q, with HEAD %q, want %q", test.what, a.etag(), head.etag(), now.etag())
-			}
+				if test.status != 400 && (r.etag() != now.etag() || head.etag() != now.etag()) {
+					t.Errorf("ETag %q, with HEAD %q, want %q", r.etag(), head.etag(), now.etag())
+				}
+			})
 		}
-		checkError(t, "what is not there", s.call("GET", "/plants/2", "", "If-None-Match", "*"), 404, 40401)
+		checkError(t, s.call(t, "GET", "/plants/2", "", "If-None-Match", "*"), 40401) // what is not there
 	})
 }
 
 func TestPlantsListParameters(t *testing.T) {
 	t.Parallel()
 	s := start(t)
-	if a := s.call("GET", "/plants", ""); a.status != 200 || a.body != "[]" || a.header.Get("Link") != "" || a.header.Get("Content-Type") != "application/json" {
-		t.Errorf("nothing to list: %d %s, %v", a.status, a.body, a.header)
+	if r := s.call(t, "GET", "/plants", ""); r.status != 200 || r.body != "[]" || r.header.Get("Link") != "" || r.header.Get("Content-Type") != "application/json" {
+		t.Errorf("nothing to list: %v, %v", r, r.header)
 	}
-	checkEmpty(t, "HEAD of the list", s.call("HEAD", "/plants", ""), 200)
+	checkEmpty(t, s.call(t, "HEAD", "/plants", ""), 200) // HEAD of the list
 	long := strings.Repeat("%C3%A9", 256)
-	for _, test := range []struct{ query, names string }{
+	for _, test := range []struct{ query, mentions string }{
 		{"limit=0", "limit"},
 		{"limit=-1", "limit"},
 		{"limit=1001", "limit"},
@@ -576,14 +512,17 @@ func TestPlantsListParameters(t *testing.T) {
 		{"limit=%zz", "query"},
 		{"q=100%", "query"},
 	} {
-		a := s.call("GET", "/plants?"+test.query, "")
-		checkError(t, test.query, a, 400, 40007)
-		checkNames(t, test.query, a, test.names)
+		t.Run(test.query, func(t *testing.T) {
+			r := s.call(t, "GET", "/plants?"+test.query, "")
+			checkError(t, r, 40007, test.mentions)
+		})
 	}
 	for _, query := range []string{"", "?", "?limit=1", "?limit=1000", "?after=-9223372036854775808", "?after=9223372036854775807", "?tag=", "?tag", "?q=+", "?&&q=x&", "?tag=" + long[6:] + "&q=" + long[6:]} {
-		if a := s.call("GET", "/plants"+query, ""); a.status != 200 || a.body != "[]" {
-			t.Errorf("%s: %d %s", query, a.status, a.body)
-		}
+		t.Run(query, func(t *testing.T) {
+			if r := s.call(t, "GET", "/plants"+query, ""); r.status != 200 || r.body != "[]" {
+				t.Errorf("got %v", r)
+			}
+		})
 	}
 }
 
@@ -605,11 +544,9 @@ func TestPlantsSearch(t *testing.T) {
 			9:  `"name":"Rose\u0301","tag":"e\u0301"`,
 			10: `"name":"🌵 cactus","tag":"🌵"`,
 		} {
-			if a := s.call("PUT", fmt.Sprintf("/plants/%d", id), "{"+content+"}"); a.status != 200 {
-				t.Fatalf("%s: %d %s", content, a.status, a.body)
-			}
+			requireStatus(t, s.call(t, "PUT", fmt.Sprintf("/plants/%d", id), "{"+content+"}"), 200)
 		}
-		for _, test := range []struct{ what, query, want string }{
+		for _, test := range []struct{ name, query, want string }{
 			{"everything", "", "-2 -1 0 1 2 3 4 5 6 7 8 9 10"},
 			{"a tag", "tag=house", "-2 2"},
 			{"a tag is in one case", "tag=House", "-1"},
@@ -652,54 +589,28 @@ func TestPlantsSearch(t *testing.T) {
 			{"two by name", "limit=2&q=ficus", "0 1"},
 			{"all by name after the first", "after=0&limit=2&q=ficus", "1 2"},
 		} {
-			a := s.call("GET", "/plants?"+test.query, "")
-			if got := a.idsOf(t); a.status != 200 || got != test.want {
-				t.Errorf("%s: %s has %q, want %q: %d", test.what, test.query, got, test.want, a.status)
-			}
-			checkHeaders(t, test.what, a)
+			t.Run(test.name, func(t *testing.T) {
+				r := s.call(t, "GET", "/plants?"+test.query, "")
+				if got := r.idsOf(t); r.status != 200 || got != test.want {
+					t.Errorf("%s has %q, want %q: %d", test.query, got, test.want, r.status)
+				}
+				checkHeaders(t, r)
+			})
 		}
 		// The next page is one of the same search.
-		a := s.call("GET", "/plants?q=M&tag=house&limit=1", "")
-		if next := a.next(); next != "" {
+		r := s.call(t, "GET", "/plants?q=M&tag=house&limit=1", "")
+		if next := r.next(); next != "" {
 			t.Errorf("the only one has a next page: %s", next)
 		}
 		var pages []string
-		for path := "/plants?q=%20&limit=2"; path != ""; path = a.next() {
-			a = s.call("GET", path, "")
-			pages = append(pages, a.idsOf(t))
+		for path := "/plants?q=%20&limit=2"; path != ""; path = r.next() {
+			r = s.call(t, "GET", path, "")
+			pages = append(pages, r.idsOf(t))
 		}
 		if got := strings.Join(pages, "|"); got != "-2 -1|2 4|6 7|10" {
 			t.Errorf("the pages of a search have %s", got)
 		}
 	})
-}
-
-// plants returns the list in an answer.
-func (a answer) plants(t *testing.T) (plants []storedPlant) {
-	t.Helper()
-	if err := json.Unmarshal([]byte(a.body), &plants); err != nil {
-		t.Fatalf("%d %s: %v", a.status, a.body, err)
-	}
-	return plants
-}
-
-// idsOf returns the ids in a list, with blanks between them.
-func (a answer) idsOf(t *testing.T) string {
-	t.Helper()
-	var ids []string
-	for _, p := range a.plants(t) {
-		ids = append(ids, strconv.FormatInt(p.ID, 10))
-	}
-	return strings.Join(ids, " ")
-}
-
-// next returns the path of the next page, or nothing.
-func (a answer) next() string {
-	link := regexp.MustCompile(`^<(/plants\?[!-;=?-~]+)>; rel="next"$`).FindStringSubmatch(a.header.Get("Link"))
-	if link == nil {
-		return a.header.Get("Link")
-	}
-	return link[1]
 }
 
 // TestPlantsPaging reads some hundred plants page by page while others come: it
@@ -716,32 +627,32 @@ func TestPlantsPaging(t *testing.T) {
 		for _, id := range known {
 			fmt.Fprintln(bodies, bodyOf(id))
 		}
-		if a := s.call("POST", "/plants/import", bodies.String(), "Content-Type", "application/x-ndjson"); a.status != 200 {
-			t.Fatalf("%d %s", a.status, a.body)
-		}
+		requireStatus(t, s.call(t, "POST", "/plants/import", bodies.String(), "Content-Type", "application/x-ndjson"), 200)
 
 		// Without writes, pages are as large as they can be.
 		for _, limit := range []int{1000, 50, len(known), len(known) - 1, 7} {
-			read, pages := []int64(nil), 0
-			for path := fmt.Sprintf("/plants?limit=%d", limit); path != ""; pages++ {
-				a := s.call("GET", path, "")
-				page := a.plants(t)
-				for _, p := range page {
-					read = append(read, p.ID)
-					if p.Name != nameOf(p.ID) {
-						t.Fatalf("plant %d is listed as %q", p.ID, p.Name)
+			t.Run(fmt.Sprintf("pages of %d", limit), func(t *testing.T) {
+				read, pages := []int64(nil), 0
+				for path := fmt.Sprintf("/plants?limit=%d", limit); path != ""; pages++ {
+					r := s.call(t, "GET", path, "")
+					page := r.plants(t)
+					for _, p := range page {
+						read = append(read, p.ID)
+						if p.Name != nameOf(p.ID) {
+							t.Fatalf("plant %d is listed as %q", p.ID, p.Name)
+						}
+					}
+					if path = r.next(); path != "" && len(page) != limit {
+						t.Errorf("a page of %d, which is not the last, has %d plants", limit, len(page))
 					}
 				}
-				if path = a.next(); path != "" && len(page) != limit {
-					t.Errorf("a page of %d, which is not the last, has %d plants", limit, len(page))
+				if !slices.Equal(read, known) || pages != (len(known)+limit-1)/limit {
+					t.Errorf("%d plants on %d pages of %d, want %d", len(read), pages, limit, len(known))
 				}
-			}
-			if !slices.Equal(read, known) || pages != (len(known)+limit-1)/limit {
-				t.Errorf("%d plants on %d pages of %d, want %d", len(read), pages, limit, len(known))
-			}
+			})
 		}
-		if a := s.call("GET", "/plants", ""); len(a.plants(t)) != 50 {
-			t.Errorf("a page has %d plants where no limit is given", len(a.plants(t)))
+		if r := s.call(t, "GET", "/plants", ""); len(r.plants(t)) != 50 {
+			t.Errorf("a page has %d plants where no limit is given", len(r.plants(t)))
 		}
 
 		stop, wrote := make(chan struct{}), make(chan struct{}, 1) // wrote holds one since it was looked at
@@ -768,8 +679,8 @@ func TestPlantsPaging(t *testing.T) {
 		var read []int64
 		last, first := int64(0), true
 		for path := "/plants?limit=7"; path != ""; {
-			a := s.call("GET", path, "")
-			for _, p := range a.plants(t) {
+			r := s.call(t, "GET", path, "")
+			for _, p := range r.plants(t) {
 				if !first && p.ID <= last {
 					t.Errorf("%d comes after %d", p.ID, last)
 				}
@@ -778,7 +689,7 @@ func TestPlantsPaging(t *testing.T) {
 					read = append(read, p.ID)
 				}
 			}
-			path = a.next()
+			path = r.next()
 			// Something is written between one page and the next, now and then.
 			if len(read)%10 == 0 {
 				for range 2 { // the first may have been written before this page
@@ -798,58 +709,60 @@ func TestPlantsPaging(t *testing.T) {
 func TestPlantsOneWinner(t *testing.T) {
 	eachService(t, func(t *testing.T, s *service) {
 		for _, test := range []struct {
-			what, method, path, body string
+			name, method, path, body string
 			headers                  func(etag string) []string
 			won, lost                int
 		}{
-			{"PATCH with one ETag", "PATCH", "/plants/1", `{"tag":"%d"}`, func(etag string) []string { return []string{"If-Match", etag} }, 200, 412},
-			{"PUT with one ETag", "PUT", "/plants/1", `{"name":"x","tag":"%d"}`, func(etag string) []string { return []string{"If-Match", etag} }, 200, 412},
-			{"PUT of a plant that is not there", "PUT", "/plants/2", `{"name":"x","tag":"%d"}`, func(string) []string { return []string{"If-None-Match", "*"} }, 200, 412},
-			{"DELETE with one ETag", "DELETE", "/plants/1", "", func(etag string) []string { return []string{"If-Match", etag} }, 204, 404},
-			{"DELETE", "DELETE", "/plants/1", "", func(string) []string { return nil }, 204, 404},
+			{name: "PATCH with one ETag", method: "PATCH", path: "/plants/1", body: `{"tag":"%d"}`, headers: func(etag string) []string { return []string{"If-Match", etag} }, won: 200, lost: 412},
+			{name: "PUT with one ETag", method: "PUT", path: "/plants/1", body: `{"name":"x","tag":"%d"}`, headers: func(etag string) []string { return []string{"If-Match", etag} }, won: 200, lost: 412},
+			{name: "PUT of a plant that is not there", method: "PUT", path: "/plants/2", body: `{"name":"x","tag":"%d"}`, headers: func(string) []string { return []string{"If-None-Match", "*"} }, won: 200, lost: 412},
+			{name: "DELETE with one ETag", method: "DELETE", path: "/plants/1", headers: func(etag string) []string { return []string{"If-Match", etag} }, won: 204, lost: 404},
+			{name: "DELETE", method: "DELETE", path: "/plants/1", headers: func(string) []string { return nil }, won: 204, lost: 404},
 		} {
-			const writers = 100
-			etag := s.call("PUT", "/plants/1", `{"name":"x"}`).etag()
-			s.call("DELETE", "/plants/2", "")
-			all, begin := make([]answer, writers), make(chan struct{})
-			var group sync.WaitGroup
-			for i := range writers {
-				group.Go(func() {
-					body := test.body
-					if strings.Contains(body, "%d") {
-						body = fmt.Sprintf(body, i)
-					}
-					<-begin
-					var err error
-					if all[i], err = s.try(test.method, test.path, strings.NewReader(body),
-						append([]string{"Authorization", "Bearer " + token}, test.headers(etag)...)...); err != nil {
-						t.Error(err)
-					}
-				})
-			}
-			close(begin)
-			group.Wait()
-			winner, losers := -1, 0
-			for i, a := range all {
-				switch a.status {
-				case test.won:
-					if winner >= 0 {
-						t.Errorf("%s: %d and %d have won", test.what, winner, i)
-					}
-					winner = i
-				case test.lost:
-					losers++
-				default:
-					t.Errorf("%s: %d %s", test.what, a.status, a.body)
+			t.Run(test.name, func(t *testing.T) {
+				const writers = 100
+				etag := s.call(t, "PUT", "/plants/1", `{"name":"x"}`).etag()
+				s.call(t, "DELETE", "/plants/2", "")
+				all, begin := make([]response, writers), make(chan struct{})
+				var group sync.WaitGroup
+				for i := range writers {
+					group.Go(func() {
+						body := test.body
+						if strings.Contains(body, "%d") {
+							body = fmt.Sprintf(body, i)
+						}
+						<-begin
+						var err error
+						if all[i], err = s.try(test.method, test.path, strings.NewReader(body),
+							append([]string{"Authorization", "Bearer " + token}, test.headers(etag)...)...); err != nil {
+							t.Error(err)
+						}
+					})
 				}
-			}
-			if winner < 0 || losers != writers-1 {
-				t.Errorf("%s: winner %d, and %d losers", test.what, winner, losers)
-				continue
-			}
-			if then := s.call("GET", test.path, ""); test.won == 200 && then.body != all[winner].body {
-				t.Errorf("%s: the winner was told %s, and there is %s", test.what, all[winner].body, then.body)
-			}
+				close(begin)
+				group.Wait()
+				winner, losers := -1, 0
+				for i, r := range all {
+					switch r.status {
+					case test.won:
+						if winner >= 0 {
+							t.Errorf("%d and %d have won", winner, i)
+						}
+						winner = i
+					case test.lost:
+						losers++
+					default:
+						t.Errorf("got %v", r)
+					}
+				}
+				if winner < 0 || losers != writers-1 {
+					t.Errorf("winner %d, and %d losers", winner, losers)
+					return
+				}
+				if then := s.call(t, "GET", test.path, ""); test.won == 200 && then.body != all[winner].body {
+					t.Errorf("the winner was told %s, and there is %s", all[winner].body, then.body)
+				}
+			})
 		}
 	})
 }
@@ -860,9 +773,7 @@ func TestPlantsCounter(t *testing.T) {
 	const counters, each, plants = 20, 50, 4
 	eachService(t, func(t *testing.T, s *service) {
 		for id := range plants {
-			if a := s.call("PUT", fmt.Sprintf("/plants/%d", id), `{"name":"0"}`); a.status != 200 {
-				t.Fatalf("%d %s", a.status, a.body)
-			}
+			requireStatus(t, s.call(t, "PUT", fmt.Sprintf("/plants/%d", id), `{"name":"0"}`), 200)
 		}
 		var late atomic.Int64
 		var group sync.WaitGroup
@@ -870,31 +781,31 @@ func TestPlantsCounter(t *testing.T) {
 			group.Go(func() {
 				transport := &http.Transport{}
 				defer transport.CloseIdleConnections()
-				call := func(method, body string, headers ...string) answer {
-					a, err := s.tryOn(transport, method, fmt.Sprintf("/plants/%d", counter%plants), strings.NewReader(body),
+				call := func(method, body string, headers ...string) response {
+					r, err := s.tryOn(transport, method, fmt.Sprintf("/plants/%d", counter%plants), strings.NewReader(body),
 						append(headers, "Authorization", "Bearer "+token)...)
 					if err != nil {
 						t.Error(err)
 					}
-					return a
+					return r
 				}
 				read := call("GET", "")
 				for done := 0; done < each; {
 					n, err := strconv.Atoi(read.plant().Name)
 					if err != nil {
-						t.Errorf("%d %s", read.status, read.body)
+						t.Errorf("got %v", read)
 						return
 					}
-					a := call("PATCH", fmt.Sprintf(`{"name":"%d"}`, n+1), "If-Match", read.etag())
-					switch a.status {
+					r := call("PATCH", fmt.Sprintf(`{"name":"%d"}`, n+1), "If-Match", read.etag())
+					switch r.status {
 					case 200:
 						done++
-						read = a
+						read = r
 					case 412:
 						late.Add(1)
 						read = call("GET", "")
 					default:
-						t.Errorf("%d %s", a.status, a.body)
+						t.Errorf("got %v", r)
 						return
 					}
 				}
@@ -902,8 +813,8 @@ func TestPlantsCounter(t *testing.T) {
 		}
 		group.Wait()
 		for id := range plants {
-			if a := s.call("GET", fmt.Sprintf("/plants/%d", id), ""); a.plant().Name != strconv.Itoa(counters*each/plants) {
-				t.Errorf("%d increments counted to %s", counters*each/plants, a.plant().Name)
+			if r := s.call(t, "GET", fmt.Sprintf("/plants/%d", id), ""); r.plant().Name != strconv.Itoa(counters*each/plants) {
+				t.Errorf("%d increments counted to %s", counters*each/plants, r.plant().Name)
 			}
 		}
 		if late.Load() == 0 {
@@ -925,42 +836,42 @@ func TestPlantsVersionsOnlyGrow(t *testing.T) {
 			"2999-01-01 00:00:00.999+00:00", "2999-01-01 00:00:00.9996+00:00", "2999-01-01 00:00:59.999999+00:00", "2999-12-31 23:59:59.9994+00:00",
 			"2999-12-31 23:59:59.999999+00:00", "2999-02-28 23:59:59.009999+00:00", "2999-06-30 12:00:00.09+00:00",
 		} {
-			if a := s.call("PUT", "/plants/1", `{"name":"x"}`); a.status != 200 {
-				t.Fatalf("%d %s", a.status, a.body)
-			}
-			if _, err := table.ExecContext(t.Context(), "UPDATE plants SET updated_at = '"+written+"'"); err != nil {
-				t.Fatal(err)
-			}
-			last := s.call("GET", "/plants/1", "")
-			if want, err := time.Parse("2006-01-02 15:04:05Z07:00", written); err != nil || !last.plant().UpdatedAt.Equal(want) {
-				t.Fatalf("%s is read as %s", written, last.body)
-			}
-			for i := range 12 {
-				method, body := "PATCH", `{}`
-				if i%3 == 0 {
-					method, body = "PUT", `{"name":"x"}`
+			t.Run(written, func(t *testing.T) {
+				requireStatus(t, s.call(t, "PUT", "/plants/1", `{"name":"x"}`), 200)
+				if _, err := table.ExecContext(t.Context(), "UPDATE plants SET updated_at = '"+written+"'"); err != nil {
+					t.Fatal(err)
 				}
-				var condition []string
-				if i%2 == 0 {
-					condition = []string{"If-Match", last.etag()}
+				last := s.call(t, "GET", "/plants/1", "")
+				if want, err := time.Parse("2006-01-02 15:04:05Z07:00", written); err != nil || !last.plant().UpdatedAt.Equal(want) {
+					t.Fatalf("%s is read as %s", written, last.body)
 				}
-				a := s.call(method, "/plants/1", body, condition...)
-				then := s.call("GET", "/plants/1", "")
-				if a.status != 200 || !a.plant().UpdatedAt.After(last.plant().UpdatedAt) || a.etag() == last.etag() ||
-					then.body != a.body || then.etag() != a.etag() {
-					t.Fatalf("after %s %s, %s %d: answered %d %s %s, and then there is %s %s",
-						last.etag(), last.body, method, i, a.status, a.etag(), a.body, then.etag(), then.body)
+				for i := range 12 {
+					method, body := "PATCH", `{}`
+					if i%3 == 0 {
+						method, body = "PUT", `{"name":"x"}`
+					}
+					var condition []string
+					if i%2 == 0 {
+						condition = []string{"If-Match", last.etag()}
+					}
+					r := s.call(t, method, "/plants/1", body, condition...)
+					then := s.call(t, "GET", "/plants/1", "")
+					if r.status != 200 || !r.plant().UpdatedAt.After(last.plant().UpdatedAt) || r.etag() == last.etag() ||
+						then.body != r.body || then.etag() != r.etag() {
+						t.Fatalf("after %s %s, %s %d: answered %d %s %s, and then there is %s %s",
+							last.etag(), last.body, method, i, r.status, r.etag(), r.body, then.etag(), then.body)
+					}
+					if step := r.plant().UpdatedAt.Sub(last.plant().UpdatedAt); step > 2*time.Millisecond {
+						t.Errorf("after %s, the next moment is %v later", written, step)
+					}
+					if !r.plant().CreatedAt.Equal(last.plant().CreatedAt) {
+						t.Errorf("%s %d: created at %v, then at %v", method, i, last.plant().CreatedAt, r.plant().CreatedAt)
+					}
+					checkError(t, s.call(t, "PATCH", "/plants/1", `{}`, "If-Match", last.etag()), 41201)
+					last = r
 				}
-				if step := a.plant().UpdatedAt.Sub(last.plant().UpdatedAt); step > 2*time.Millisecond {
-					t.Errorf("after %s, the next moment is %v later", written, step)
-				}
-				if !a.plant().CreatedAt.Equal(last.plant().CreatedAt) {
-					t.Errorf("%s %d: created at %v, then at %v", method, i, last.plant().CreatedAt, a.plant().CreatedAt)
-				}
-				checkError(t, "with the version before", s.call("PATCH", "/plants/1", `{}`, "If-Match", last.etag()), 412, 41201)
-				last = a
-			}
-			checkEmpty(t, "DELETE with the version", s.call("DELETE", "/plants/1", "", "If-Match", last.etag()), 204)
+				checkEmpty(t, s.call(t, "DELETE", "/plants/1", "", "If-Match", last.etag()), 204)
+			})
 		}
 	})
 }
@@ -970,22 +881,24 @@ func TestPlantsSurviveKill(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, url string) {
 		t.Parallel()
 		s := start(t, "DATABASE_URL="+url)
-		s.call("PUT", "/plants/3", `{"name":"x"}`)
-		put := s.call("PUT", "/plants/1", `{"name":"put"}`)
-		s.call("PUT", "/plants/2", `{"name":"put","tag":"x"}`)
-		patched := s.call("PATCH", "/plants/2", `{"tag":null}`)
-		checkEmpty(t, "DELETE", s.call("DELETE", "/plants/3", ""), 204)
+		s.call(t, "PUT", "/plants/3", `{"name":"x"}`)
+		put := s.call(t, "PUT", "/plants/1", `{"name":"put"}`)
+		s.call(t, "PUT", "/plants/2", `{"name":"put","tag":"x"}`)
+		patched := s.call(t, "PATCH", "/plants/2", `{"tag":null}`)
+		checkEmpty(t, s.call(t, "DELETE", "/plants/3", ""), 204) // DELETE
 		if err := s.process.Kill(); err != nil {
 			t.Fatal(err)
 		}
-		_ = s.wait()
+		_ = s.wait(t)
 		s = start(t, "DATABASE_URL="+url)
-		for path, want := range map[string]answer{"/plants/1": put, "/plants/2": patched} {
-			if a := s.call("GET", path, ""); want.status != 200 || a.body != want.body || a.etag() != want.etag() {
-				t.Errorf("%s was %s %s, and is %s %s", path, want.etag(), want.body, a.etag(), a.body)
-			}
+		for path, want := range map[string]response{"/plants/1": put, "/plants/2": patched} {
+			t.Run(path, func(t *testing.T) {
+				if r := s.call(t, "GET", path, ""); want.status != 200 || r.body != want.body || r.etag() != want.etag() {
+					t.Errorf("%s was %s %s, and is %s %s", path, want.etag(), want.body, r.etag(), r.body)
+				}
+			})
 		}
-		checkError(t, "what was deleted", s.call("GET", "/plants/3", ""), 404, 40401)
+		checkError(t, s.call(t, "GET", "/plants/3", ""), 40401) // what was deleted
 	})
 }
 
@@ -994,9 +907,7 @@ func TestPlantsWithoutDatabase(t *testing.T) {
 	t.Parallel()
 	server := ownServer(t)
 	s := start(t, "DATABASE_URL="+server.URL, "PLANTSTORE_DATABASE_TIMEOUT=1s")
-	if a := s.call("PUT", "/plants/1", `{"name":"x"}`); a.status != 200 {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+	requireStatus(t, s.call(t, "PUT", "/plants/1", `{"name":"x"}`), 200)
 	if err := server.Stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -1012,14 +923,14 @@ func TestPlantsWithoutDatabase(t *testing.T) {
 		{"GET", "/plants/export", "", "Accept", "text/csv"},
 		{"POST", "/plants/import", bodyOf(2), "Content-Type", "application/x-ndjson"},
 	} {
-		a := s.call(request[0], request[1], request[2], request[3:]...)
-		checkError(t, strings.Join(request, " "), a, 503, 50302)
-		if a.header.Get("Retry-After") == "" {
-			t.Errorf("%v: no Retry-After", request)
-		}
+		t.Run(strings.Join(request, " "), func(t *testing.T) {
+			r := s.call(t, request[0], request[1], request[2], request[3:]...)
+			checkError(t, r, 50302)
+			checkHas(t, r, "Retry-After")
+		})
 	}
 	if err := server.Start(); err != nil {
 		t.Fatal(err)
 	}
-	checkStored(t, "with the database back", s.call("GET", "/plants/1", ""), `{"id":1,"name":"x"}`)
+	checkStored(t, s.call(t, "GET", "/plants/1", ""), `{"id":1,"name":"x"}`) // with the database back
 }

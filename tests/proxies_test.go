@@ -10,7 +10,7 @@ import (
 func TestClientAddress(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
-		what    string
+		name    string
 		trusted string
 		headers http.Header
 		client  string
@@ -27,7 +27,7 @@ func TestClientAddress(t *testing.T) {
 		{"no address", "127.0.0.1", http.Header{"X-Forwarded-For": {"203.0.113.7, unknown"}}, "127.0.0.1"},
 		{"other headers", "127.0.0.1", http.Header{"X-Real-Ip": {"203.0.113.7"}, "Forwarded": {"for=203.0.113.7"}, "Cf-Connecting-Ip": {"203.0.113.7"}}, "127.0.0.1"},
 	} {
-		t.Run(test.what, func(t *testing.T) {
+		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			s := start(t, "PLANTSTORE_SERVER_TRUSTED_PROXIES="+test.trusted)
 			request, err := http.NewRequest(http.MethodGet, s.url+"/healthz", nil)
@@ -37,12 +37,12 @@ func TestClientAddress(t *testing.T) {
 			if test.headers != nil {
 				request.Header = test.headers
 			}
-			response, err := http.DefaultClient.Do(request)
+			resp, err := http.DefaultClient.Do(request)
 			if err != nil {
 				t.Fatal(err)
 			}
-			_ = response.Body.Close()
-			if client := s.awaitLog("request")["client"]; client != test.client {
+			_ = resp.Body.Close()
+			if client := s.awaitLog(t, "request")["client"]; client != test.client {
 				t.Errorf("the client is %v, want %s", client, test.client)
 			}
 		})

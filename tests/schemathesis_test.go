@@ -26,6 +26,6 @@ func TestSchemathesis(t *testing.T) {
 		if err := cmd.Run(); err != nil {
 			t.Errorf("Schemathesis: %v", err)
 		}
-		s.stop()
+		s.stop(t)
 	})
 }

@@ -106,7 +106,7 @@ func (c *canaries) checkFiles(t *testing.T, folder string, dataToo bool) {
 // service has written.
 func TestSecretsStaySecret(t *testing.T) {
 	for _, test := range []struct {
-		what     string
+		name     string
 		postgres bool
 		settings []string
 		// secret is a setting whose value is a token.
@@ -117,7 +117,7 @@ func TestSecretsStaySecret(t *testing.T) {
 		{"production, on PostgreSQL", true, []string{"PLANTSTORE_ENV=production"}, "PLANTSTORE_AUTH_TOKENS"},
 		{"development, on PostgreSQL, with secrets in files", true, []string{"PLANTSTORE_LOG_FORMAT=console"}, "PLANTSTORE_AUTH_TOKENS_FILE"},
 	} {
-		t.Run(test.what, func(t *testing.T) {
+		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			h := &hunt{t: t, canaries: new(canaries)}
 			h.static = h.plant("a static token")
@@ -155,7 +155,7 @@ type hunt struct {
 	key         ed25519.PrivateKey
 	stored      string       // what must be found in the folder of the database
 	codes       map[int]bool // the error codes that were seen
-	answers     []string
+	responses   []string
 }
 
 // ownPostgres starts a PostgreSQL that asks for a password.
@@ -238,7 +238,7 @@ func (h *hunt) setting(name string) (value string) {
 }
 
 // send sends a request with a token, and canaries wherever a request has room.
-func (h *hunt) send(method, path, token, body string, headers ...string) answer {
+func (h *hunt) send(method, path, token, body string, headers ...string) response {
 	h.t.Helper()
 	all := []string{
 		"Authorization", "Bearer " + token,
@@ -249,17 +249,17 @@ func (h *hunt) send(method, path, token, body string, headers ...string) answer 
 		"Referer", "https://example.org/?code=" + h.plant("a referrer"),
 		"User-Agent", h.plant("the name of a browser"),
 	}
-	a := h.service.send(method, path, strings.NewReader(body), append(all, headers...)...)
-	h.codes[a.code()] = true
-	h.answers = append(h.answers, fmt.Sprint(a.header, a.body))
-	return a
+	r := h.service.send(h.t, method, path, strings.NewReader(body), append(all, headers...)...)
+	h.codes[r.code()] = true
+	h.responses = append(h.responses, fmt.Sprint(r.header, r.body))
+	return r
 }
 
 // want checks that a request has come as far as it was to.
-func (h *hunt) want(what string, a answer, status, code int) {
+func (h *hunt) want(what string, r response, status, code int) {
 	h.t.Helper()
-	if a.status != status || a.code() != code {
-		h.t.Errorf("%s: got %d %s, want %d with error %d", what, a.status, a.body, status, code)
+	if r.status != status || r.code() != code {
+		h.t.Errorf("%s: got %v, want %d with error %d", what, r, status, code)
 	}
 }
 
@@ -295,29 +295,29 @@ func (h *hunt) sendTokens() {
 		h.t.Fatal(err)
 	}
 	for _, test := range []struct {
-		what, method, path, token string
+		name, method, path, token string
 		status, code              int
 	}{
-		{"a static token", "GET", "/plants", h.static, 200, 0},
-		{"an issued token", "GET", "/plants", reader, 200, 0},
-		{"a JWT", "GET", "/plants", h.signed("a JWT", "someone", h.key), 200, 0},
-		{"a wrong token", "GET", "/plants", h.plant("a wrong token"), 401, 40102},
-		{"a mistyped issued token", "GET", "/plants", h.add("a mistyped token", mistype(reader)), 401, 40102},
-		{"an issued token of another service", "GET", "/plants", h.add("a token from elsewhere", issue(h.t, dbtest.SQLite(h.t))), 401, 40102},
-		{"a JWT with a wrong signature", "GET", "/plants", h.signed("a wrong JWT", h.plant("a subject that is not believed"), otherKey), 401, 40102},
-		{"two tokens", "GET", "/plants", h.static + " " + reader, 401, 40102},
-		{"a token without the scope", "POST", "/plants", reader, 403, 40301},
-		{"a JWT without the scope", "POST", "/plants", h.signed("another JWT", "someone", h.key), 403, 40301},
-		{"a token in the query", "GET", "/plants?token=" + h.plant("a token in the query"), reader, 400, 40007},
-		{"a token in the query, and no other", "GET", "/plants?access_token=" + admin, "", 401, 40101},
-		{"no such path", "GET", "/nothing?token=" + h.plant("a query of no path"), h.static, 404, 40402},
-		{"no such method", "PUT", "/plants?token=" + h.plant("a query of no method"), h.static, 405, 40501},
-		{"a token in the path", "DELETE", "/tokens/" + reader, admin, 400, 40007},
-		{"a token for an id", "GET", "/plants/" + admin, admin, 400, 40007},
-		{"a token for a path", "GET", "/" + admin, admin, 404, 40402},
-		{"a token for a parameter", "GET", "/plants?" + admin + "=1", admin, 400, 40007},
+		{name: "a static token", method: "GET", path: "/plants", token: h.static, status: 200},
+		{name: "an issued token", method: "GET", path: "/plants", token: reader, status: 200},
+		{name: "a JWT", method: "GET", path: "/plants", token: h.signed("a JWT", "someone", h.key), status: 200},
+		{name: "a wrong token", method: "GET", path: "/plants", token: h.plant("a wrong token"), status: 401, code: 40102},
+		{name: "a mistyped issued token", method: "GET", path: "/plants", token: h.add("a mistyped token", mistype(reader)), status: 401, code: 40102},
+		{name: "an issued token of another service", method: "GET", path: "/plants", token: h.add("a token from elsewhere", issue(h.t, dbtest.SQLite(h.t))), status: 401, code: 40102},
+		{name: "a JWT with a wrong signature", method: "GET", path: "/plants", token: h.signed("a wrong JWT", h.plant("a subject that is not believed"), otherKey), status: 401, code: 40102},
+		{name: "two tokens", method: "GET", path: "/plants", token: h.static + " " + reader, status: 401, code: 40102},
+		{name: "a token without the scope", method: "POST", path: "/plants", token: reader, status: 403, code: 40301},
+		{name: "a JWT without the scope", method: "POST", path: "/plants", token: h.signed("another JWT", "someone", h.key), status: 403, code: 40301},
+		{name: "a token in the query", method: "GET", path: "/plants?token=" + h.plant("a token in the query"), token: reader, status: 400, code: 40007},
+		{name: "a token in the query, and no other", method: "GET", path: "/plants?access_token=" + admin, status: 401, code: 40101},
+		{name: "no such path", method: "GET", path: "/nothing?token=" + h.plant("a query of no path"), token: h.static, status: 404, code: 40402},
+		{name: "no such method", method: "PUT", path: "/plants?token=" + h.plant("a query of no method"), token: h.static, status: 405, code: 40501},
+		{name: "a token in the path", method: "DELETE", path: "/tokens/" + reader, token: admin, status: 400, code: 40007},
+		{name: "a token for an id", method: "GET", path: "/plants/" + admin, token: admin, status: 400, code: 40007},
+		{name: "a token for a path", method: "GET", path: "/" + admin, token: admin, status: 404, code: 40402},
+		{name: "a token for a parameter", method: "GET", path: "/plants?" + admin + "=1", token: admin, status: 400, code: 40007},
 	} {
-		h.want(test.what, h.send(test.method, test.path, test.token, `{"id":1}`), test.status, test.code)
+		h.want(test.name, h.send(test.method, test.path, test.token, `{"id":1}`), test.status, test.code)
 	}
 	h.want("a token for a request id", h.send("GET", "/plants", reader, "", "X-Request-ID", reader), 200, 0)
 	h.want("a token for a field", h.send("POST", "/plants", admin, `{"`+admin+`":1}`), 400, 40002)
@@ -356,51 +356,50 @@ func (h *hunt) sendBodies() {
 	plant := fmt.Sprintf(`{"id":7,"name":"%s","tag":"%s"}`, name, tag)
 	search := "/plants?tag=" + h.data("a tag that is looked for") + "&q=" + h.data("a name that is looked for")
 	for _, test := range []struct {
-		what, method, path, body string
+		name, method, path, body string
 		headers                  []string
 		status, code             int
 	}{
-		{"a plant", "POST", "/plants", plant, nil, 200, 0},
-		{"the same plant", "POST", "/plants", plant, nil, 409, 40902},
-		{"another plant", "POST", "/plants", `{"id":7,"name":"` + h.data("another name") + `"}`, nil, 409, 40901},
-		{"a search", "GET", search, "", nil, 200, 0},
-		{"a search with too much", "GET", search + "&key=" + h.plant("a parameter"), "", nil, 400, 40007},
-		{"a new name", "PATCH", "/plants/7", `{"name":"` + h.data("a new name") + `"}`, nil, 200, 0},
-		{"no JSON", "POST", "/plants", `{"id":8,"name":` + h.plant("no JSON"), nil, 400, 40001},
-		{"an unknown field", "POST", "/plants", `{"id":8,"name":"x","password":"` + h.plant("an unknown field") + `"}`, nil, 400, 40002},
-		{"a field twice", "POST", "/plants", `{"id":8,"id":9,"name":"` + h.plant("a name beside an id twice") + `"}`, nil, 400, 40003},
-		{"a wrong type", "POST", "/plants", `{"id":8,"name":["` + h.plant("a list for a name") + `"]}`, nil, 400, 40004},
-		{"no integer", "POST", "/plants", `{"id":"` + h.plant("a text for an id") + `","name":"x"}`, nil, 400, 40005},
-		{"a long name", "POST", "/plants", `{"id":8,"name":"` + strings.Repeat(h.plant("a long name"), 9) + `"}`, nil, 400, 40006},
-		{"a large body", "POST", "/plants", strings.Repeat(h.plant("a large body"), 2000), nil, 400, 41301},
-		{"another type of body", "POST", "/plants", h.plant("another type of body"), []string{"Content-Type", "text/" + h.plant("a type")}, 400, 41501},
-		{"a bad condition", "DELETE", "/plants/7", "", []string{"If-Match", h.plant("a bad condition")}, 400, 40007},
-		{"a condition", "DELETE", "/plants/7", "", []string{"If-Match", `"` + h.plant("a condition") + `"`}, 412, 41201},
-		{"no plant", "GET", "/plants/99", "", nil, 404, 40401},
+		{name: "a plant", method: "POST", path: "/plants", body: plant, status: 200},
+		{name: "the same plant", method: "POST", path: "/plants", body: plant, status: 409, code: 40902},
+		{name: "another plant", method: "POST", path: "/plants", body: `{"id":7,"name":"` + h.data("another name") + `"}`, status: 409, code: 40901},
+		{name: "a search", method: "GET", path: search, status: 200},
+		{name: "a search with too much", method: "GET", path: search + "&key=" + h.plant("a parameter"), status: 400, code: 40007},
+		{name: "a new name", method: "PATCH", path: "/plants/7", body: `{"name":"` + h.data("a new name") + `"}`, status: 200},
+		{name: "no JSON", method: "POST", path: "/plants", body: `{"id":8,"name":` + h.plant("no JSON"), status: 400, code: 40001},
+		{name: "an unknown field", method: "POST", path: "/plants", body: `{"id":8,"name":"x","password":"` + h.plant("an unknown field") + `"}`, status: 400, code: 40002},
+		{name: "a field twice", method: "POST", path: "/plants", body: `{"id":8,"id":9,"name":"` + h.plant("a name beside an id twice") + `"}`, status: 400, code: 40003},
+		{name: "a wrong type", method: "POST", path: "/plants", body: `{"id":8,"name":["` + h.plant("a list for a name") + `"]}`, status: 400, code: 40004},
+		{name: "no integer", method: "POST", path: "/plants", body: `{"id":"` + h.plant("a text for an id") + `","name":"x"}`, status: 400, code: 40005},
+		{name: "a long name", method: "POST", path: "/plants", body: `{"id":8,"name":"` + strings.Repeat(h.plant("a long name"), 9) + `"}`, status: 400, code: 40006},
+		{name: "a large body", method: "POST", path: "/plants", body: strings.Repeat(h.plant("a large body"), 2000), status: 400, code: 41301},
+		{name: "another type of body", method: "POST", path: "/plants", body: h.plant("another type of body"), headers: []string{"Content-Type", "text/" + h.plant("a type")}, status: 400, code: 41501},
+		{name: "a bad condition", method: "DELETE", path: "/plants/7", headers: []string{"If-Match", h.plant("a bad condition")}, status: 400, code: 40007},
+		{name: "a condition", method: "DELETE", path: "/plants/7", headers: []string{"If-Match", `"` + h.plant("a condition") + `"`}, status: 412, code: 41201},
+		{name: "no plant", method: "GET", path: "/plants/99", status: 404, code: 40401},
 		{
-			"an import", "POST", "/plants/import", fmt.Sprintf("id,name,tag\n20,%s,%s\n", h.data("a cell"), h.data("another cell")),
-			[]string{"Content-Type", "text/csv"},
-			200, 0,
-		},
+			name: "an import", method: "POST", path: "/plants/import", body: fmt.Sprintf("id,name,tag\n20,%s,%s\n", h.data("a cell"), h.data("another cell")),
+			headers: []string{"Content-Type", "text/csv"},
+			status:  200},
 		{
-			"an import of bad rows", "POST", "/plants/import", fmt.Sprintf("id,name,tag\n%s,x,\n21,,%s\n20,%s,\n22,\"%s", h.plant("a cell for an id"),
+			name: "an import of bad rows", method: "POST", path: "/plants/import", body: fmt.Sprintf("id,name,tag\n%s,x,\n21,,%s\n20,%s,\n22,\"%s", h.plant("a cell for an id"),
 				h.plant("a cell beside a bad one"), h.plant("a cell of an id that is taken"), h.plant("a cell without an end")),
-			[]string{"Content-Type", "text/csv"},
-			400, 40005,
+			headers: []string{"Content-Type", "text/csv"},
+			status:  400, code: 40005,
 		},
 		{
-			"an import of an unknown column", "POST", "/plants/import?mode=partial", "id,name,tag\n" + strings.Repeat(h.plant("a long line"), 3000),
-			[]string{"Content-Type", "text/csv"},
-			400, 41301,
+			name: "an import of an unknown column", method: "POST", path: "/plants/import?mode=partial", body: "id,name,tag\n" + strings.Repeat(h.plant("a long line"), 3000),
+			headers: []string{"Content-Type", "text/csv"},
+			status:  400, code: 41301,
 		},
-		{"an import of bad lines", "POST", "/plants/import", fmt.Sprintf("{\"id\":\"%s\"}\n%s\n{\"name\":\"%[1]s\",\"secret\":\"%[2]s\"}\n",
-			h.plant("a line's id"), h.plant("a line that is no JSON")), []string{"Content-Type", "application/x-ndjson"}, 400, 40005},
-		{"an export", "GET", "/plants/export", "", nil, 200, 0},
-		{"every token", "GET", "/tokens", "", nil, 200, 0},
-		{"the document", "GET", "/openapi.json", "", nil, 200, 0},
-		{"whether it is ready", "GET", "/readyz", "", nil, 200, 0},
+		{name: "an import of bad lines", method: "POST", path: "/plants/import", body: fmt.Sprintf("{\"id\":\"%s\"}\n%s\n{\"name\":\"%[1]s\",\"secret\":\"%[2]s\"}\n",
+			h.plant("a line's id"), h.plant("a line that is no JSON")), headers: []string{"Content-Type", "application/x-ndjson"}, status: 400, code: 40005},
+		{name: "an export", method: "GET", path: "/plants/export", status: 200},
+		{name: "every token", method: "GET", path: "/tokens", status: 200},
+		{name: "the document", method: "GET", path: "/openapi.json", status: 200},
+		{name: "whether it is ready", method: "GET", path: "/readyz", status: 200},
 	} {
-		h.want(test.what, h.send(test.method, test.path, h.static, test.body, test.headers...), test.status, test.code)
+		h.want(test.name, h.send(test.method, test.path, h.static, test.body, test.headers...), test.status, test.code)
 	}
 }
 
@@ -441,7 +440,7 @@ func (h *hunt) provokeFaults() {
 		if len(got) == 0 && what != "a large header" {
 			h.t.Errorf("%s has no answer", what)
 		}
-		h.answers = append(h.answers, string(got))
+		h.responses = append(h.responses, string(got))
 		_ = conn.Close() // nothing is left to be sent
 	}
 }
@@ -506,9 +505,9 @@ func (h *hunt) runCommands() {
 	others := slices.DeleteFunc(slices.Clone(settings), func(s string) bool { return strings.HasPrefix(s, "PLANTSTORE_AUTH_JWT_PUBLIC_KEY") })
 	other := launch(h.t, command(h.t, append(others, "PORT=0", "PLANTSTORE_LOG_FORMAT=json",
 		"PLANTSTORE_AUTH_JWT_JWKS_URL=http://127.0.0.1:1/"+h.plant("the path of the JWKS URL")+"?key="+h.plant("the query of the JWKS URL"))))
-	other.awaitLog("the keys of JWTs could not be fetched")
-	other.awaitLog("serving")
-	other.stop()
+	other.awaitLog(h.t, "the keys of JWTs could not be fetched")
+	other.awaitLog(h.t, "serving")
+	other.stop(h.t)
 	h.check(h.t, "a service without keys", other.stdout.String()+other.stderr.String(), true)
 }
 
@@ -555,7 +554,7 @@ func (h *hunt) lookAround() {
 	} else if err := h.server.Start(); err != nil {
 		h.t.Fatal(err)
 	}
-	h.service.stop()
+	h.service.stop(h.t)
 	if h.server != nil {
 		if err := h.server.Stop(); err != nil {
 			h.t.Fatal(err)
@@ -569,8 +568,8 @@ func (h *hunt) lookAround() {
 			h.t.Errorf("the log lacks %q: what was to be looked at is not there", expected)
 		}
 	}
-	for _, answer := range h.answers {
-		h.check(h.t, "an answer", answer, false)
+	for _, response := range h.responses {
+		h.check(h.t, "an answer", response, false)
 	}
 	for _, code := range []int{
 		40001, 40002, 40003, 40004, 40005, 40006, 40007, 40101, 40102, 40301, 40401, 40402, 40501, 40901, 40902, 41201, 41301, 41501, 42901, 50001, 50302,
@@ -617,7 +616,7 @@ func walkFiles(t *testing.T, folder string, visit func(path, content string)) {
 func TestPanicTellsNoSecret(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
-		what  string
+		name  string
 		panic func(r *http.Request)
 		// logged is what the log must say.
 		logged string
@@ -631,25 +630,27 @@ func TestPanicTellsNoSecret(t *testing.T) {
 		{"the header", func(r *http.Request) { panic(r.Header) }, "http.Header"},
 		{"a text with an issued token", func(r *http.Request) { panic("no " + r.URL.Query().Get("token")) }, "no pst_"},
 	} {
-		h := new(canaries)
-		log := newLines()
-		core := zapcore.NewCore(zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig()), zapcore.Lock(zapcore.AddSync(log)), zap.DebugLevel)
-		logger := zap.New(core)
-		gin.SetMode(gin.ReleaseMode)
-		e := gin.New()
-		e.Use(middleware.RequestID(), middleware.AccessLog(logger), controllers.Errors(logger), middleware.Recovery(logger))
-		e.POST("/*path", func(c *gin.Context) { test.panic(c.Request) })
+		t.Run(test.name, func(t *testing.T) {
+			h := new(canaries)
+			log := newLines()
+			core := zapcore.NewCore(zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig()), zapcore.Lock(zapcore.AddSync(log)), zap.DebugLevel)
+			logger := zap.New(core)
+			gin.SetMode(gin.ReleaseMode)
+			e := gin.New()
+			e.Use(middleware.RequestID(), middleware.AccessLog(logger), controllers.Errors(logger), middleware.Recovery(logger))
+			e.POST("/*path", func(c *gin.Context) { test.panic(c.Request) })
 
-		issued := h.add("an issued token", issue(t, dbtest.SQLite(t)))
-		request := httptest.NewRequest(http.MethodPost, "/"+issued+"?token="+issued, strings.NewReader(h.plant("the body")))
-		request.Header.Set("Authorization", "Bearer "+h.plant("the token"))
-		request.Header.Set("Cookie", h.plant("a cookie"))
-		recorder := httptest.NewRecorder()
-		e.ServeHTTP(recorder, request)
-		if recorder.Code != 500 || !strings.Contains(log.String(), `"msg":"panic"`) || !strings.Contains(log.String(), test.logged) {
-			t.Errorf("%s: %d, the log has no %q:\n%s", test.what, recorder.Code, test.logged, log)
-		}
-		h.check(t, test.what+": the log", log.String(), true)
-		h.check(t, test.what+": the answer", fmt.Sprint(recorder.Header(), recorder.Body), true)
+			issued := h.add("an issued token", issue(t, dbtest.SQLite(t)))
+			request := httptest.NewRequest(http.MethodPost, "/"+issued+"?token="+issued, strings.NewReader(h.plant("the body")))
+			request.Header.Set("Authorization", "Bearer "+h.plant("the token"))
+			request.Header.Set("Cookie", h.plant("a cookie"))
+			recorder := httptest.NewRecorder()
+			e.ServeHTTP(recorder, request)
+			if recorder.Code != 500 || !strings.Contains(log.String(), `"msg":"panic"`) || !strings.Contains(log.String(), test.logged) {
+				t.Errorf("%d, the log has no %q:\n%s", recorder.Code, test.logged, log)
+			}
+			h.check(t, test.name+": the log", log.String(), true)
+			h.check(t, test.name+": the answer", fmt.Sprint(recorder.Header(), recorder.Body), true)
+		})
 	}
 }

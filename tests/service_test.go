@@ -9,9 +9,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"io/fs"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -147,7 +145,7 @@ func startProgram(t *testing.T, path string, settings ...string) *service {
 	cmd := command(t, append([]string{"PORT=0", "PLANTSTORE_LOG_FORMAT=json", "PLANTSTORE_AUTH_TOKENS=" + token}, settings...))
 	cmd.Path = path
 	s := launch(t, cmd)
-	address := s.awaitLog("serving")["address"].(string)
+	address := s.awaitLog(t, "serving")["address"].(string)
 	_, port, _ := strings.Cut(address, "]:")
 	s.url = "http://127.0.0.1:" + port
 	return s
@@ -168,7 +166,7 @@ func launch(t *testing.T, cmd *exec.Cmd) *service {
 	}()
 	t.Cleanup(func() {
 		_ = s.process.Signal(syscall.SIGTERM)
-		_ = s.wait()
+		_ = s.wait(t)
 		if t.Failed() {
 			t.Logf("the service's log:\n%s", s.stderr.without(`"msg":"request",`))
 		}
@@ -177,96 +175,38 @@ func launch(t *testing.T, cmd *exec.Cmd) *service {
 }
 
 // wait waits for the process to end and returns how it did.
-func (s *service) wait() error {
+func (s *service) wait(t *testing.T) error {
 	select {
 	case <-s.ended:
 		return s.err
 	case <-time.After(patience):
 		_ = s.process.Kill()
-		s.t.Error("the service did not end")
+		t.Error("the service did not end")
 		<-s.ended
 		return errors.New("killed")
 	}
 }
 
 // awaitLog waits for the log line that has message and returns it.
-func (s *service) awaitLog(message string) map[string]any {
-	s.t.Helper()
+func (s *service) awaitLog(t *testing.T, message string) map[string]any {
+	t.Helper()
 	var entry map[string]any
 	found := s.stderr.await(s.ended, func(line string) bool {
 		entry = nil
 		return json.Unmarshal([]byte(line), &entry) == nil && entry["msg"] == message
 	})
 	if !found {
-		s.t.Fatalf("the service did not log %q:\n%s", message, s.stderr)
+		t.Fatalf("the service did not log %q:\n%s", message, s.stderr)
 	}
 	return entry
 }
 
-// answer is what the service has answered.
-type answer struct {
-	status int
-	header http.Header
-	body   string
-}
-
-// code returns the error code in the body, or 0.
-func (a answer) code() int {
-	var e struct{ Error int }
-	_ = json.Unmarshal([]byte(a.body), &e)
-	return e.Error
-}
-
-// post sends body to POST /plants with the token and, in pairs, with headers.
-func (s *service) post(body string, headers ...string) answer {
-	s.t.Helper()
-	return s.send(http.MethodPost, "/plants", strings.NewReader(body),
-		append([]string{"Authorization", "Bearer " + token, "Content-Type", "application/json"}, headers...)...)
-}
-
-func (s *service) get(path string, headers ...string) answer {
-	s.t.Helper()
-	return s.send(http.MethodGet, path, nil, headers...)
-}
-
-// send makes one request, on a connection of its own. A header whose value is
-// empty is left out.
-func (s *service) send(method, path string, body io.Reader, headers ...string) answer {
-	s.t.Helper()
-	a, err := s.try(method, path, body, headers...)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return a
-}
-
-func (s *service) try(method, path string, body io.Reader, headers ...string) (answer, error) {
-	return s.tryOn(&http.Transport{DisableKeepAlives: true}, method, path, body, headers...)
-}
-
-// tryOn makes one request over transport, which may keep its connection.
-func (s *service) tryOn(transport *http.Transport, method, path string, body io.Reader, headers ...string) (answer, error) {
-	request, err := http.NewRequest(method, s.url+path, body)
-	if err != nil {
-		return answer{}, err
-	}
-	for i := 0; i < len(headers); i += 2 {
-		if request.Header.Del(headers[i]); headers[i+1] != "" {
-			request.Header.Set(headers[i], headers[i+1])
-		}
-	}
-	client := http.Client{
-		Timeout:       patience,
-		Transport:     transport,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
-	response, err := client.Do(request)
-	if err != nil {
-		return answer{}, err
-	}
-	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	return answer{response.StatusCode, response.Header, string(text)}, err
+// eachService runs test with a service on each kind of database.
+func eachService(t *testing.T, test func(t *testing.T, s *service)) {
+	dbtest.Each(t, func(t *testing.T, url string) {
+		t.Parallel()
+		test(t, start(t, "DATABASE_URL="+url))
+	})
 }
 
 // lines collects what a process writes and wakes those who wait for a line.

@@ -16,25 +16,27 @@ func TestWrongTokensTellNothingByTime(t *testing.T) {
 	url := dbtest.SQLite(t)
 	s := start(t, "DATABASE_URL="+url, "PLANTSTORE_LIMITS_FAILURES_PER_MINUTE=0")
 	for _, test := range []struct {
-		what, token string
+		name, token string
 		public      int // characters that are known to everybody
 	}{
 		{"a static token", token, 0},
 		{"an issued token", issue(t, url), len("pst_")},
 	} {
-		transport := &http.Transport{}
-		defer transport.CloseIdleConnections()
-		sameTime(t, test.what, 10_000, func(n int, prefix bool) {
-			try := []byte(test.token)
-			if !prefix {
-				try[test.public] = 'X'
-			}
-			// None of these begins or ends a token, for they are capitals.
-			try[len(try)-1] = byte('A' + n%16)
-			a, err := s.tryOn(transport, "GET", "/plants", nil, as(string(try))...)
-			if err != nil || a.status != 401 {
-				t.Fatalf("%s: %d %s, %v", test.what, a.status, a.body, err)
-			}
+		t.Run(test.name, func(t *testing.T) {
+			transport := &http.Transport{}
+			defer transport.CloseIdleConnections()
+			sameTime(t, test.name, 10_000, func(n int, prefix bool) {
+				try := []byte(test.token)
+				if !prefix {
+					try[test.public] = 'X'
+				}
+				// None of these begins or ends a token, for they are capitals.
+				try[len(try)-1] = byte('A' + n%16)
+				r, err := s.tryOn(transport, "GET", "/plants", nil, as(string(try))...)
+				if err != nil || r.status != 401 {
+					t.Fatalf("%v, %v", r, err)
+				}
+			})
 		})
 	}
 }

@@ -115,13 +115,13 @@ func startTLS(t *testing.T, folder string, settings ...string) *service {
 }
 
 // on makes a request with the token over transport.
-func (s *service) on(transport *http.Transport, method, path, contentType string, body io.Reader) answer {
-	s.t.Helper()
-	a, err := s.tryOn(transport, method, path, body, "Authorization", "Bearer "+token, "Content-Type", contentType)
+func (s *service) on(t *testing.T, transport *http.Transport, method, path, contentType string, body io.Reader) response {
+	t.Helper()
+	r, err := s.tryOn(transport, method, path, body, "Authorization", "Bearer "+token, "Content-Type", contentType)
 	if err != nil {
-		s.t.Fatal(err)
+		t.Fatal(err)
 	}
-	return a
+	return r
 }
 
 func TestTLS(t *testing.T) {
@@ -130,23 +130,23 @@ func TestTLS(t *testing.T) {
 	own.in(t, folder)
 	s := startTLS(t, folder)
 	for name, transport := range map[string]*http.Transport{"HTTP/1.1": own.over(t, false), "HTTP/2.0": own.over(t, true)} {
-		if a := s.on(transport, "PUT", "/plants/1", "application/json", strings.NewReader(`{"name":"x"}`)); a.status != 200 || a.header.Get("Strict-Transport-Security") != "max-age=31536000" {
-			t.Errorf("%s: %d %s %v", name, a.status, a.body, a.header)
-		}
-		checkError(t, "no such plant over "+name, s.on(transport, "GET", "/plants/2", "", nil), 404, 40401)
-		if a := s.on(transport, "GET", "/nothing", "", nil); a.status != 404 || a.header.Get("Strict-Transport-Security") == "" {
-			t.Errorf("no such path over %s: %d %v", name, a.status, a.header)
-		}
+		t.Run(name, func(t *testing.T) {
+			if r := s.on(t, transport, "PUT", "/plants/1", "application/json", strings.NewReader(`{"name":"x"}`)); r.status != 200 || r.header.Get("Strict-Transport-Security") != "max-age=31536000" {
+				t.Errorf("%v %v", r, r.header)
+			}
+			checkError(t, s.on(t, transport, "GET", "/plants/2", "", nil), 40401)
+			if r := s.on(t, transport, "GET", "/nothing", "", nil); r.status != 404 || r.header.Get("Strict-Transport-Security") == "" {
+				t.Errorf("no such path over %s: %d %v", name, r.status, r.header)
+			}
+		})
 	}
-	if a, err := s.tryOn(&http.Transport{TLSClientConfig: &tls.Config{RootCAs: own.trust().RootCAs, MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}}, "GET", "/healthz", nil); err == nil {
-		t.Errorf("TLS 1.1: %d", a.status)
+	if r, err := s.tryOn(&http.Transport{TLSClientConfig: &tls.Config{RootCAs: own.trust().RootCAs, MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}}, "GET", "/healthz", nil); err == nil {
+		t.Errorf("TLS 1.1: %d", r.status)
 	}
 	s.url = "http" + strings.TrimPrefix(s.url, "https")
-	if a := s.get("/healthz"); a.status != 400 {
-		t.Errorf("plain HTTP to the port of HTTPS: %d", a.status)
-	}
-	if a := start(t).get("/healthz"); a.header.Get("Strict-Transport-Security") != "" {
-		t.Errorf("plain HTTP has %v", a.header)
+	checkStatus(t, s.get(t, "/healthz"), 400)
+	if r := start(t).get(t, "/healthz"); r.header.Get("Strict-Transport-Security") != "" {
+		t.Errorf("plain HTTP has %v", r.header)
 	}
 }
 
@@ -161,33 +161,32 @@ func TestTLSBulk(t *testing.T) {
 		"PLANTSTORE_SERVER_READ_TIMEOUT=300ms", "PLANTSTORE_SERVER_WRITE_TIMEOUT=300ms")
 	transport := own.over(t, true)
 	rows := numbered(1, 50_000)
-	if a := s.on(transport, "POST", "/plants/import", inNDJSON, strings.NewReader(rows)); a.status != 200 || a.summary() != "50000: 50000 new, 0 unchanged, 0 refused, stored" {
-		t.Fatalf("import: %d %s", a.status, a.body)
+	checkReport(t, s.on(t, transport, "POST", "/plants/import", inNDJSON, strings.NewReader(rows)), 0, "50000: 50000 new, 0 unchanged, 0 refused, stored")
+	if r := s.on(t, transport, "GET", "/plants/export", "", nil); r.status != 200 || r.body != rows {
+		t.Errorf("export: %d, %d bytes, want %d", r.status, len(r.body), len(rows))
 	}
-	if a := s.on(transport, "GET", "/plants/export", "", nil); a.status != 200 || a.body != rows {
-		t.Errorf("export: %d, %d bytes, want %d", a.status, len(a.body), len(rows))
-	}
-	checkError(t, "too large an import", s.on(transport, "POST", "/plants/import", inNDJSON, strings.NewReader(strings.Repeat(rows, 3))), 400, 41301)
-	checkError(t, "too large an import of no announced length",
-		s.on(transport, "POST", "/plants/import", inNDJSON, io.MultiReader(strings.NewReader(strings.Repeat(rows, 3)))), 400, 41301)
+	checkError(t, s.on(t, transport, "POST", "/plants/import", inNDJSON, strings.NewReader(strings.Repeat(rows, 3))), 41301)                 // too large an import
+	checkError(t, s.on(t, transport, "POST", "/plants/import", inNDJSON, io.MultiReader(strings.NewReader(strings.Repeat(rows, 3)))), 41301) // too large an import of no announced length
 
 	// Longer than others may take, and not for ever.
 	for name, transport := range map[string]*http.Transport{"HTTP/1.1": own.over(t, false), "HTTP/2.0": transport} {
-		slow, in := io.Pipe()
-		go func() {
-			defer in.Close()
-			for id := range int64(1000) {
-				if _, err := io.WriteString(in, bodyOf(100_000+id)+"\n"); err != nil {
-					return // the service has had enough
+		t.Run(name, func(t *testing.T) {
+			slow, in := io.Pipe()
+			go func() {
+				defer in.Close()
+				for id := range int64(1000) {
+					if _, err := io.WriteString(in, bodyOf(100_000+id)+"\n"); err != nil {
+						return // the service has had enough
+					}
+					time.Sleep(10 * time.Millisecond) // as a client does that is slow
 				}
-				time.Sleep(10 * time.Millisecond) // as a client does that is slow
+			}()
+			begin := time.Now()
+			checkError(t, s.on(t, transport, "POST", "/plants/import", inNDJSON, slow), 40001)
+			if took := time.Since(begin); took < 2*time.Second || took > 8*time.Second {
+				t.Errorf("a slow import over %s took %v", name, took)
 			}
-		}()
-		begin := time.Now()
-		checkError(t, "a slow import over "+name, s.on(transport, "POST", "/plants/import", inNDJSON, slow), 400, 40001)
-		if took := time.Since(begin); took < 2*time.Second || took > 8*time.Second {
-			t.Errorf("a slow import over %s took %v", name, took)
-		}
+		})
 	}
 
 	// A stream that breaks off, and its connection, which must not.
@@ -197,34 +196,32 @@ func TestTLSBulk(t *testing.T) {
 		t.Fatal(err)
 	}
 	request.Header.Set("Authorization", "Bearer "+token)
-	response, err := transport.RoundTrip(request)
+	resp, err := transport.RoundTrip(request)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer response.Body.Close()
-	if _, err := io.ReadFull(response.Body, make([]byte, 1000)); err != nil || response.ProtoMajor != 2 {
-		t.Fatalf("%s, %v", response.Proto, err)
+	defer resp.Body.Close()
+	if _, err := io.ReadFull(resp.Body, make([]byte, 1000)); err != nil || resp.ProtoMajor != 2 {
+		t.Fatalf("%s, %v", resp.Proto, err)
 	}
 	dbtest.Exec(t, url, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'SELECT id, name, tag%' AND pid <> pg_backend_pid()")
-	if n, err := io.Copy(io.Discard, response.Body); err == nil || !strings.Contains(err.Error(), "stream") {
+	if n, err := io.Copy(io.Discard, resp.Body); err == nil || !strings.Contains(err.Error(), "stream") {
 		t.Errorf("an export that was broken off goes on for %d bytes: %v", n, err)
 	}
-	s.awaitLog("answer broken off")
-	if a := s.on(transport, "GET", "/plants/1", "", nil); a.status != 200 {
-		t.Errorf("then: %d %s", a.status, a.body)
-	}
+	s.awaitLog(t, "answer broken off")
+	checkStatus(t, s.on(t, transport, "GET", "/plants/1", "", nil), 200)
 	if n := strings.Count(s.stderr.String(), `"logger":"http"`); n != 0 {
 		t.Errorf("net/http has logged %d lines", n)
 	}
 }
 
 // handshake connects anew and returns the certificate that the service shows.
-func (s *service) handshake() *x509.Certificate {
-	s.t.Helper()
+func (s *service) handshake(t *testing.T) *x509.Certificate {
+	t.Helper()
 	dialer := tls.Dialer{NetDialer: &net.Dialer{Timeout: patience}, Config: &tls.Config{InsecureSkipVerify: true}}
-	conn, err := dialer.DialContext(s.t.Context(), "tcp", strings.TrimPrefix(s.url, "https://"))
+	conn, err := dialer.DialContext(t.Context(), "tcp", strings.TrimPrefix(s.url, "https://"))
 	if err != nil {
-		s.t.Fatal(err)
+		t.Fatal(err)
 	}
 	defer conn.Close()
 	return conn.(*tls.Conn).ConnectionState().PeerCertificates[0]
@@ -232,25 +229,25 @@ func (s *service) handshake() *x509.Certificate {
 
 // awaitCertificate connects until the service shows the certificate of p, which
 // it must without one that is neither that nor that of before.
-func (s *service) awaitCertificate(before, p pair) {
-	s.t.Helper()
-	s.handshakeUntil(before, func(got *x509.Certificate) bool { return got.Equal(p.leaf) })
+func (s *service) awaitCertificate(t *testing.T, before, p pair) {
+	t.Helper()
+	s.handshakeUntil(t, before, func(got *x509.Certificate) bool { return got.Equal(p.leaf) })
 }
 
 // handshakeUntil connects until holds, and meanwhile wants the certificate of p.
-func (s *service) handshakeUntil(p pair, holds func(*x509.Certificate) bool) {
-	s.t.Helper()
+func (s *service) handshakeUntil(t *testing.T, p pair, holds func(*x509.Certificate) bool) {
+	t.Helper()
 	ticker := time.NewTicker(50 * time.Millisecond)
 	defer ticker.Stop()
 	for deadline := time.Now().Add(patience); ; <-ticker.C {
-		got := s.handshake()
+		got := s.handshake(t)
 		switch {
 		case holds(got):
 			return
 		case !got.Equal(p.leaf):
-			s.t.Fatal("the service shows a certificate that is not there any more")
+			t.Fatal("the service shows a certificate that is not there any more")
 		case time.Now().After(deadline):
-			s.t.Fatal("waited in vain for another certificate")
+			t.Fatal("waited in vain for another certificate")
 		}
 	}
 }
@@ -263,18 +260,16 @@ func TestCertificateIsReplaced(t *testing.T) {
 	first.in(t, folder)
 	s := startTLS(t, folder)
 	open := first.over(t, true)
-	if a := s.on(open, "GET", "/healthz", "", nil); a.status != 200 {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+	requireStatus(t, s.on(t, open, "GET", "/healthz", "", nil), 200)
 	const refused = "the new certificate cannot be used, the one before stays"
 	refusals := func() int { return strings.Count(s.stderr.String(), refused) }
 
 	// A key alone is no pair, nor is half a certificate; each is said once, however
 	// many handshakes follow.
 	writeTo(t, filepath.Join(folder, "key.pem"), second.key)
-	s.handshakeUntil(first, func(*x509.Certificate) bool { return refusals() == 1 })
+	s.handshakeUntil(t, first, func(*x509.Certificate) bool { return refusals() == 1 })
 	checks := time.After(2500 * time.Millisecond)
-	s.handshakeUntil(first, func(*x509.Certificate) bool {
+	s.handshakeUntil(t, first, func(*x509.Certificate) bool {
 		select {
 		case <-checks:
 			return true
@@ -283,20 +278,18 @@ func TestCertificateIsReplaced(t *testing.T) {
 		}
 	})
 	writeTo(t, filepath.Join(folder, "cert.pem"), second.cert[:len(second.cert)/2])
-	s.handshakeUntil(first, func(*x509.Certificate) bool { return refusals() == 2 })
+	s.handshakeUntil(t, first, func(*x509.Certificate) bool { return refusals() == 2 })
 	if err := os.Remove(filepath.Join(folder, "cert.pem")); err != nil {
 		t.Fatal(err)
 	}
-	s.handshakeUntil(first, func(*x509.Certificate) bool { return refusals() == 3 })
+	s.handshakeUntil(t, first, func(*x509.Certificate) bool { return refusals() == 3 })
 	writeTo(t, filepath.Join(folder, "cert.pem"), second.cert)
-	s.awaitCertificate(first, second)
+	s.awaitCertificate(t, first, second)
 	if n := refusals(); n != 3 {
 		t.Errorf("%d refusals are logged, want 3", n)
 	}
 	// The connection from before goes on, as its transport trusts no other.
-	if a := s.on(open, "GET", "/healthz", "", nil); a.status != 200 {
-		t.Errorf("on the connection from before: %d", a.status)
-	}
+	checkStatus(t, s.on(t, open, "GET", "/healthz", "", nil), 200)
 	if _, err := s.tryOn(first.over(t, true), "GET", "/healthz", nil); err == nil {
 		t.Error("a new connection gets the old certificate")
 	}
@@ -323,9 +316,9 @@ func TestCertificateIsReplaced(t *testing.T) {
 	link("data/cert.pem", "cert.pem")
 	link("data/key.pem", "key.pem")
 	linked := startTLS(t, mounted)
-	linked.awaitCertificate(second, second)
+	linked.awaitCertificate(t, second, second)
 	link("b", "data")
-	linked.awaitCertificate(second, third)
+	linked.awaitCertificate(t, second, third)
 	if strings.Contains(linked.stderr.String(), refused) {
 		t.Error("a pair that was replaced at once was refused")
 	}
@@ -336,7 +329,7 @@ func TestBadCertificateStopsTheStart(t *testing.T) {
 	own, other := newPair(t), newPair(t)
 	for what, test := range map[string]struct {
 		cert, key []byte
-		names     string
+		mentions  string
 	}{
 		"no certificate":    {nil, own.key, "server.tls_certificate (PLANTSTORE_SERVER_TLS_CERTIFICATE): no such file"},
 		"no key":            {own.cert, nil, "server.tls_key (PLANTSTORE_SERVER_TLS_KEY): no such file"},
@@ -344,16 +337,18 @@ func TestBadCertificateStopsTheStart(t *testing.T) {
 		"another's key":     {own.cert, other.key, "server.tls_key"},
 		"one for the other": {own.key, own.cert, "server.tls_certificate"},
 	} {
-		folder := t.TempDir()
-		for name, text := range map[string][]byte{"cert.pem": test.cert, "key.pem": test.key} {
-			if text != nil {
-				writeTo(t, filepath.Join(folder, name), text)
+		t.Run(what, func(t *testing.T) {
+			folder := t.TempDir()
+			for name, text := range map[string][]byte{"cert.pem": test.cert, "key.pem": test.key} {
+				if text != nil {
+					writeTo(t, filepath.Join(folder, name), text)
+				}
 			}
-		}
-		_, stderr, status := runToEnd(t, append(pairFiles(folder), "PORT=0", "PLANTSTORE_AUTH_TOKENS="+token))
-		if status != 2 || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, test.names) || strings.Contains(stderr, folder) {
-			t.Errorf("%s: exit status %d, %q", what, status, stderr)
-		}
+			_, stderr, status := runToEnd(t, append(pairFiles(folder), "PORT=0", "PLANTSTORE_AUTH_TOKENS="+token))
+			if status != 2 || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, test.mentions) || strings.Contains(stderr, folder) {
+				t.Errorf("exit status %d, %q", status, stderr)
+			}
+		})
 	}
 }
 
@@ -365,8 +360,8 @@ func TestTLSCommands(t *testing.T) {
 	s := startTLS(t, folder)
 	settings := append(pairFiles(folder), "PORT="+s.url[strings.LastIndex(s.url, ":")+1:], "PLANTSTORE_CLIENT_TOKEN="+token)
 	plants := write(t, "plants.csv", "id,name\n1,one\n2,two\n")
-	checkCLI(t, "healthcheck", settings, []string{"healthcheck", "--ready"}, 0, "")
-	checkCLI(t, "import", settings, []string{"import", plants}, 0, "2 rows: 2 created, 0 unchanged, 0 refused; stored\n")
+	checkCLI(t, settings, []string{"healthcheck", "--ready"}, 0, "")                                            // healthcheck
+	checkCLI(t, settings, []string{"import", plants}, 0, "2 rows: 2 created, 0 unchanged, 0 refused; stored\n") // import
 	target := filepath.Join(t.TempDir(), "plants.ndjson")
 	if _, stderr, status := runToEnd(t, settings, "export", "-o", target); status != 0 {
 		t.Errorf("export: exit status %d, %q", status, stderr)
@@ -378,11 +373,11 @@ func TestTLSCommands(t *testing.T) {
 	// The token goes to nobody with another certificate.
 	impostor, elsewhere := newPair(t), t.TempDir()
 	impostor.in(t, elsewhere)
-	checkCLI(t, "import to another service", append(settings, pairFiles(elsewhere)...), []string{"import", plants}, 1, "", "another certificate")
+	checkCLI(t, append(settings, pairFiles(elsewhere)...), []string{"import", plants}, 1, "", "another certificate") // import to another service
 	if n := strings.Count(s.stderr.String(), `"path":"/plants/import"`); n != 1 {
 		t.Errorf("the service has had %d imports, want 1", n)
 	}
-	checkCLI(t, "import by a URL", append(settings, "PLANTSTORE_CLIENT_URL="+s.url), []string{"import", plants}, 1, "", "certificate")
+	checkCLI(t, append(settings, "PLANTSTORE_CLIENT_URL="+s.url), []string{"import", plants}, 1, "", "certificate") // import by a URL
 }
 
 // TestTLSWelcome follows what a developer is told.
@@ -402,7 +397,5 @@ func TestTLSWelcome(t *testing.T) {
 		t.Errorf("printed %q, want %q in it", welcome, want)
 	}
 	s.url = printed[1]
-	if a := s.on(own.over(t, true), "GET", "/swagger/index.html", "", nil); a.status != 200 {
-		t.Errorf("Swagger UI: %d", a.status)
-	}
+	checkStatus(t, s.on(t, own.over(t, true), "GET", "/swagger/index.html", "", nil), 200)
 }
