@@ -255,3 +255,31 @@ func TestEndlessRequests(t *testing.T) {
 	}
 	checkStatus(t, s.post(t, `{"id":1,"name":"x"}`), 200)
 }
+
+// TestSlowClientsAreClosed opens connections that never send a whole request.
+func TestSlowClientsAreClosed(t *testing.T) {
+	t.Parallel()
+	s := start(t, "PLANTSTORE_SERVER_READ_HEADER_TIMEOUT=200ms", "PLANTSTORE_SERVER_READ_TIMEOUT=400ms")
+	for what, text := range map[string]string{
+		"slow headers": "POST /plants HTTP/1.1\r\nHost: x\r\n",
+		"a slow body":  "POST /plants HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + token + "\r\nContent-Length: 100\r\n\r\n{",
+	} {
+		t.Run(what, func(t *testing.T) {
+			conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			if _, err := io.WriteString(conn, text); err != nil {
+				t.Fatal(err)
+			}
+			if err := conn.SetReadDeadline(time.Now().Add(patience)); err != nil {
+				t.Fatal(err)
+			}
+			if response, err := io.ReadAll(conn); err != nil {
+				t.Errorf("the connection stays open: %q, %v", response, err)
+			}
+		})
+	}
+	checkStatus(t, s.post(t, `{"id":1,"name":"x"}`), 200)
+}

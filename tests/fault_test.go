@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -27,6 +28,9 @@ const clients = 16
 func nameOf(id int64) string { return fmt.Sprintf("plant %d", id) }
 
 func bodyOf(id int64) string { return fmt.Sprintf(`{"id":%d,"name":"%s"}`, id, nameOf(id)) }
+
+// ids numbers the plants of tests that share a database.
+var ids atomic.Int64
 
 // attempt is one request to create the plant id, and what came of it.
 type attempt struct {
@@ -348,4 +352,30 @@ func lockTable(t *testing.T, databaseURL string) (unlock func()) {
 			t.Error(err)
 		}
 	}
+}
+
+// TestPlantsSurviveKill kills the service after it has acknowledged writes.
+func TestPlantsSurviveKill(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, url string) {
+		t.Parallel()
+		s := start(t, "DATABASE_URL="+url)
+		s.call(t, "PUT", "/plants/3", `{"name":"x"}`)
+		put := s.call(t, "PUT", "/plants/1", `{"name":"put"}`)
+		s.call(t, "PUT", "/plants/2", `{"name":"put","tag":"x"}`)
+		patched := s.call(t, "PATCH", "/plants/2", `{"tag":null}`)
+		checkEmpty(t, s.call(t, "DELETE", "/plants/3", ""), 204) // DELETE
+		if err := s.process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		_ = s.wait(t)
+		s = start(t, "DATABASE_URL="+url)
+		for path, want := range map[string]response{"/plants/1": put, "/plants/2": patched} {
+			t.Run(path, func(t *testing.T) {
+				if r := s.call(t, "GET", path, ""); want.status != 200 || r.body != want.body || r.etag() != want.etag() {
+					t.Errorf("%s was %s %s, and is %s %s", path, want.etag(), want.body, r.etag(), r.body)
+				}
+			})
+		}
+		checkError(t, s.call(t, "GET", "/plants/3", ""), 40401) // what was deleted
+	})
 }

@@ -1,0 +1,80 @@
+package tests
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+)
+
+// stop ends the service as an orchestrator does.
+func (s *service) stop(t *testing.T) {
+	t.Helper()
+	if err := s.process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.wait(t); err != nil {
+		t.Errorf("the service ended with %v", err)
+	}
+}
+
+// TestStopFinishesRequests stops the service while a request is under way.
+func TestStopFinishesRequests(t *testing.T) {
+	t.Parallel()
+	s := start(t, "PLANTSTORE_SERVER_SHUTDOWN_DELAY=1s")
+	body, send := io.Pipe()
+	type result struct {
+		response response
+		err      error
+	}
+	results := make(chan result)
+	go func() {
+		r, err := s.try("POST", "/plants", body, "Authorization", "Bearer "+token)
+		results <- result{r, err}
+	}()
+	if _, err := io.WriteString(send, `{"id":1,`); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	s.awaitLog(t, "stopping")
+	// Not ready for more, and alive.
+	checkError(t, s.get(t, "/readyz"), 50302) // /readyz of a service that stops
+	checkStatus(t, s.get(t, "/healthz"), 200)
+	if _, err := io.WriteString(send, `"name":"x"}`); err != nil {
+		t.Fatal(err)
+	}
+	if err := send.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if r := <-results; r.err != nil || r.response.status != 200 {
+		t.Errorf("the request under way got %d %s, %v", r.response.status, r.response.body, r.err)
+	}
+	if err := s.wait(t); err != nil {
+		t.Errorf("the service ended with %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(s.folder, "data", "plantstore.db-wal")); err == nil {
+		t.Error("the database was not closed: its WAL is still there")
+	}
+}
+
+func TestSecondSignalEndsAtOnce(t *testing.T) {
+	t.Parallel()
+	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
+		t.Run(signal.String(), func(t *testing.T) {
+			s := start(t, "PLANTSTORE_SERVER_SHUTDOWN_DELAY=1h")
+			if err := s.process.Signal(signal); err != nil {
+				t.Fatal(err)
+			}
+			s.awaitLog(t, "stopping")
+			if err := s.process.Signal(signal); err != nil {
+				t.Fatal(err)
+			}
+			if err := s.wait(t); err == nil || err.Error() != "exit status 1" {
+				t.Errorf("after two of %v: %v", signal, err)
+			}
+		})
+	}
+}
