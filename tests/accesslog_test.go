@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestAccessLog checks that every request has one line, and no secret in it.
+// TestAccessLog checks that each request has one line, without secrets.
 func TestAccessLog(t *testing.T) {
 	t.Parallel()
 	s := start(t)
@@ -23,14 +23,14 @@ func TestAccessLog(t *testing.T) {
 	} {
 		t.Run(id, func(t *testing.T) {
 			if n := strings.Count(log, `"request_id":"`+id+`"`); n != 1 {
-				t.Errorf("request %s has %d lines", id, n)
+				t.Errorf("got %d lines of request %s, want 1", n, id)
 			}
 			if !regexp.MustCompile(`"request_id":"` + id + `",` + want).MatchString(log) {
-				t.Errorf("no line of request %s matches %s", id, want)
+				t.Errorf("got no line of request %s that matches %s", id, want)
 			}
 		})
 	}
 	if all := log + s.stdout.String(); strings.Contains(all, canary) || strings.Contains(all, token) {
-		t.Errorf("a secret is in what the service wrote: %s", all)
+		t.Errorf("got a secret in the output: %s", all)
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// canaries are secrets, each of them for one place: one that turns up elsewhere
-// tells how it came there.
+// canaries are secrets that each belong to one place: one found elsewhere tells how it got
+// there.
 type canaries struct {
 	mu    sync.Mutex
 	known []canary
@@ -19,11 +19,11 @@ type canaries struct {
 
 type canary struct {
 	where, text string
-	// data is what a client stores, and may get back; others are for nobody.
+	// data may be stored and returned to clients; other canaries may not.
 	data bool
 }
 
-// add makes text a canary, which is at home where.
+// add makes text a canary that belongs to where.
 func (c *canaries) add(where, text string) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -31,12 +31,12 @@ func (c *canaries) add(where, text string) string {
 	return text
 }
 
-// plant returns a new canary. It is a strong token, too.
+// plant returns a new canary, which is also a strong token.
 func (c *canaries) plant(where string) string { return c.add(where, newCanary()) }
 
 func newCanary() string { return "canary-" + strings.ToLower(rand.Text()) }
 
-// data returns a new canary that may be in the database and in answers.
+// data returns a new canary that may be in the database and in responses.
 func (c *canaries) data(where string) string {
 	text := newCanary()
 	c.mu.Lock()
@@ -45,17 +45,17 @@ func (c *canaries) data(where string) string {
 	return text
 }
 
-// piece is how much of a canary must not be seen: a part may do the same harm.
+// piece is the length of a part of a canary that counts as a leak.
 const piece = 16
 
-// in returns which canaries text has, or a piece of, in any case.
+// in returns the canaries with a part in text, in any case.
 func (c *canaries) in(text string, dataToo bool) (found []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	text = strings.ToLower(text)
 	for _, one := range c.known {
 		secret := strings.ToLower(one.text)
-		// The beginning tells which it is, and has no secret: canary-, or pst_ with the id.
+		// The prefix is public: canary-, or pst_ and the id.
 		begin, end := secret[min(len("pst_abcdefgh"), len(secret)-piece):], secret[len(secret)-piece:]
 		if (dataToo || !one.data) && (strings.Contains(text, begin[:piece]) || strings.Contains(text, end)) {
 			found = append(found, one.where)
@@ -68,7 +68,7 @@ func (c *canaries) in(text string, dataToo bool) (found []string) {
 func (c *canaries) check(t *testing.T, where, text string, dataToo bool) {
 	t.Helper()
 	for _, found := range c.in(text, dataToo) {
-		t.Errorf("%s: there is the canary of: %s", where, found)
+		t.Errorf("%s: got the canary of %s", where, found)
 	}
 }
 

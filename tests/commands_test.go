@@ -19,12 +19,17 @@ func runToEnd(t *testing.T, settings []string, args ...string) (stdout, stderr s
 		t.Fatal(err)
 	}
 	overdue := time.AfterFunc(patience, func() {
-		t.Errorf("plantstore %v with %v does not end", args, settings)
+		t.Errorf("plantstore %v with %v: still running", args, settings)
 		_ = cmd.Process.Kill()
 	})
 	defer overdue.Stop()
-	_ = cmd.Wait() // the exit status says it
+	_ = cmd.Wait() // ExitCode has its result
 	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
+}
+
+// lastLine returns the last line of an output.
+func lastLine(text string) string {
+	return text[strings.LastIndex(strings.TrimSpace(text), "\n")+1:]
 }
 
 func TestMigrateCommand(t *testing.T) {
@@ -35,13 +40,13 @@ func TestMigrateCommand(t *testing.T) {
 			t.Helper()
 			stdout, stderr, status := runToEnd(t, settings, "migrate", direction)
 			if status != 0 || !strings.Contains(stdout, want) {
-				t.Errorf("migrate %s: exit status %d, %q, %q", direction, status, stdout, stderr)
+				t.Errorf("migrate %s: got exit status %d, %q, %q, want 0 and %q", direction, status, stdout, stderr, want)
 			}
 		}
 		migrate("status", "pending")
 		_, stderr, status := runToEnd(t, append(settings, "PLANTSTORE_DATABASE_MIGRATE=false", "PORT=0"))
 		if status != 1 || !strings.Contains(stderr, "plantstore migrate up") {
-			t.Errorf("a start on an old schema: exit status %d, %q", status, stderr)
+			t.Errorf("start with an old schema: got exit status %d, %q, want 1", status, stderr)
 		}
 		migrate("up", "applied 00001_plants.sql\napplied 00002_tokens.sql\n")
 		migrate("up", "nothing to apply")
@@ -58,22 +63,22 @@ func TestMigrateCommand(t *testing.T) {
 func TestHealthcheckAndVersionCommands(t *testing.T) {
 	t.Parallel()
 	s := start(t)
-	port := "PORT=" + s.url[strings.LastIndex(s.url, ":")+1:]
+	port := "PORT=" + s.port()
 	for _, args := range [][]string{{"healthcheck"}, {"healthcheck", "--ready"}} {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {
 			if _, stderr, status := runToEnd(t, []string{port}, args...); status != 0 {
-				t.Errorf("%v of a healthy service: exit status %d, %q", args, status, stderr)
+				t.Errorf("got exit status %d, %q, want 0", status, stderr)
 			}
 		})
 	}
 	s.stop(t)
-	if _, stderr, status := runToEnd(t, []string{port}, "healthcheck"); status != 1 || !strings.Contains(stderr, "does not answer") {
-		t.Errorf("healthcheck of no service: exit status %d, %q", status, stderr)
+	if _, stderr, status := runToEnd(t, []string{port}, "healthcheck"); status != 1 || !strings.Contains(stderr, s.port()) {
+		t.Errorf("healthcheck without a service: got exit status %d, %q, want 1", status, stderr)
 	}
 	if stdout, _, status := runToEnd(t, nil, "version"); status != 0 || !strings.HasPrefix(stdout, "plantstore dev (commit unknown, go1") {
-		t.Errorf("version: exit status %d, %q", status, stdout)
+		t.Errorf("version: got exit status %d, %q, want 0", status, stdout)
 	}
 	if _, stderr, status := runToEnd(t, nil, "frobnicate"); status != 2 || strings.Count(stderr, "\n") != 1 {
-		t.Errorf("an unknown command: exit status %d, %q", status, stderr)
+		t.Errorf("unknown command: got exit status %d, %q, want 2 and one line", status, stderr)
 	}
 }

@@ -39,12 +39,12 @@ func TestBadConfigurationStopsTheStart(t *testing.T) {
 		{"PLANTSTORE_CONFIG=/does/not/exist.yaml", 2, "/does/not/exist.yaml"},
 	} {
 		t.Run(test.setting, func(t *testing.T) {
-			stdout, stderr, status := runToEnd(t, []string{"PORT=0", test.setting}) // the last one counts
+			stdout, stderr, status := runToEnd(t, []string{"PORT=0", test.setting}) // of two values, the last counts
 			if status != test.status || stdout != "" {
-				t.Errorf("exit status %d, printed %q", status, stdout)
+				t.Errorf("got exit status %d and output %q, want %d and no output", status, stdout, test.status)
 			}
 			if strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, test.mentions) || strings.Contains(stderr, secret) {
-				t.Errorf("got %q, want one line that names %s and no value", stderr, test.mentions)
+				t.Errorf("got %q, want one line with %s and without the value", stderr, test.mentions)
 			}
 		})
 	}
@@ -62,7 +62,7 @@ func TestProductionRefusesWeakSettings(t *testing.T) {
 		{"a short token", []string{database, "PLANTSTORE_AUTH_TOKENS=0123456789abcdef0123456789abcde"}, "auth.tokens"},
 		{"a strong and a short token", []string{database, strong + ",short"}, "auth.tokens"},
 		{"a token of one character", []string{database, "PLANTSTORE_AUTH_TOKENS=" + strings.Repeat("x", 40)}, "auth.tokens"},
-		{"a word that repeats itself", []string{database, "PLANTSTORE_AUTH_TOKENS=" + strings.Repeat("01234567", 5)}, "auth.tokens"},
+		{"a repeated word", []string{database, "PLANTSTORE_AUTH_TOKENS=" + strings.Repeat("01234567", 5)}, "auth.tokens"},
 		{"a placeholder", []string{database, "PLANTSTORE_AUTH_TOKENS=ChangeMe-0123456789abcdefghijklmnop"}, "auth.tokens"},
 		{"a development token", []string{database, "PLANTSTORE_AUTH_TOKENS=dev_0123456789abcdef0123456789abcdef"}, "auth.tokens"},
 		{"no database", []string{strong}, "database.url"},
@@ -70,7 +70,7 @@ func TestProductionRefusesWeakSettings(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			_, stderr, status := runToEnd(t, append(test.settings, "PLANTSTORE_ENV=production", "PORT=0"))
 			if status != 2 || !strings.Contains(stderr, test.mentions) || strings.Count(stderr, "\n") != 1 {
-				t.Errorf("exit status %d, %q", status, stderr)
+				t.Errorf("got exit status %d and %q, want 2 and one line with %s", status, stderr, test.mentions)
 			}
 		})
 	}
@@ -78,20 +78,20 @@ func TestProductionRefusesWeakSettings(t *testing.T) {
 	s := start(t, database, strong, "PLANTSTORE_ENV=production")
 	checkStatus(t, s.post(t, `{"id":1,"name":"x"}`, "Authorization", "Bearer 0123456789abcdef0123456789abcdef"), 200)
 	if s.stdout.String() != "" {
-		t.Errorf("production prints %q", s.stdout)
+		t.Errorf("got output %q in production, want no output", s.stdout)
 	}
 }
 
-// TestProductionWithoutTokens: tokens can be issued later.
+// TestProductionWithoutTokens starts without tokens, which can be issued later.
 func TestProductionWithoutTokens(t *testing.T) {
 	t.Parallel()
 	url := dbtest.SQLite(t)
 	s := start(t, "DATABASE_URL="+url, "PLANTSTORE_ENV=production", "PLANTSTORE_AUTH_TOKENS=")
-	s.awaitLog(t, "nobody can come in: plantstore token create issues a token")
+	s.stderr.await(s.ended, func(line string) bool { return strings.Contains(line, "plantstore token create") })
 	if _, err := os.Stat(filepath.Join(s.folder, "data")); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("it has made a folder for a token of its own: %v", err)
+		t.Errorf("got a data folder in production (%v), want no development token", err)
 	}
-	checkError(t, s.post(t, bodyOf(1)), 40102) // anybody
+	checkError(t, s.post(t, bodyOf(1)), 40102)
 	checkStatus(t, s.post(t, bodyOf(1), as(issue(t, url))...), 200)
 }
 
@@ -104,6 +104,6 @@ func TestFlagsBeatTheEnvironment(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := os.Stat(filepath.Join(s.folder, "environment.db")); err == nil {
-		t.Error("the environment's database was made, too")
+		t.Error("got the database of the environment as well")
 	}
 }

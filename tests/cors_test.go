@@ -14,7 +14,7 @@ func TestCORS(t *testing.T) {
 		other   = "http://localhost:3000"
 	)
 	s := start(t, "PLANTSTORE_SERVER_CORS_ORIGINS="+allowed+","+other)
-	preflight := func(path, origin, method string) response {
+	preflight := func(t *testing.T, path, origin, method string) response {
 		return s.send(t, "OPTIONS", path, nil, "Origin", origin, "Access-Control-Request-Method", method,
 			"Access-Control-Request-Headers", "authorization,content-type")
 	}
@@ -24,9 +24,9 @@ func TestCORS(t *testing.T) {
 		t.Run(path, func(t *testing.T) {
 			for _, origin := range []string{allowed, other} {
 				t.Run(origin, func(t *testing.T) {
-					r := preflight(path, origin, method)
+					r := preflight(t, path, origin, method)
 					if r.status != 204 || r.body != "" || r.header.Get("X-Request-ID") == "" {
-						t.Errorf("preflight of %s: %v, headers %v", path, r, r.header)
+						t.Errorf("got %v with %v, want 204 and a request id", r, r.header)
 					}
 					for header, want := range map[string]string{
 						"Access-Control-Allow-Origin":  origin,
@@ -35,7 +35,7 @@ func TestCORS(t *testing.T) {
 						"Vary":                         "Origin",
 					} {
 						if got := r.header.Values(header); len(got) != 1 || got[0] != want {
-							t.Errorf("preflight of %s: %s is %q, want %q", path, header, got, want)
+							t.Errorf("got %s %q, want %q", header, got, want)
 						}
 					}
 					checkNoCredentials(t, r)
@@ -44,29 +44,29 @@ func TestCORS(t *testing.T) {
 		})
 	}
 
-	// What is answered, however it ends.
+	// Responses have the headers, whatever their status.
 	authorized := []string{"Authorization", "Bearer " + token, "Content-Type", "application/json"}
-	for what, request := range map[string]struct {
+	for name, request := range map[string]struct {
 		method, path, body string
 		headers            []string
 		status             int
 		vary               string
 	}{
-		"a plant":             {method: "POST", path: "/plants", body: `{"id":1,"name":"x"}`, headers: authorized, status: 200, vary: "Origin"},
-		"a bad one":           {method: "POST", path: "/plants", body: `{`, headers: authorized, status: 400, vary: "Origin"},
-		"no token":            {method: "POST", path: "/plants", body: `{"id":2,"name":"x"}`, status: 401, vary: "Origin"},
-		"no such path":        {method: "GET", path: "/nothing", status: 404, vary: "Origin"},
-		"no such method":      {method: "PUT", path: "/plants", headers: authorized, status: 405, vary: "Origin"},
-		"a path of two":       {method: "GET", path: "/plants/import", headers: authorized, status: 405, vary: "Origin"},
-		"an export":           {method: "GET", path: "/plants/export", headers: authorized, status: 200, vary: "Origin Accept"},
-		"OPTIONS for no more": {method: "OPTIONS", path: "/plants", status: 405, vary: "Origin"},
+		"a plant":                      {method: "POST", path: "/plants", body: `{"id":1,"name":"x"}`, headers: authorized, status: 200, vary: "Origin"},
+		"a malformed plant":            {method: "POST", path: "/plants", body: `{`, headers: authorized, status: 400, vary: "Origin"},
+		"no token":                     {method: "POST", path: "/plants", body: `{"id":2,"name":"x"}`, status: 401, vary: "Origin"},
+		"no such path":                 {method: "GET", path: "/nothing", status: 404, vary: "Origin"},
+		"no such method":               {method: "PUT", path: "/plants", headers: authorized, status: 405, vary: "Origin"},
+		"a path with another method":   {method: "GET", path: "/plants/import", headers: authorized, status: 405, vary: "Origin"},
+		"an export":                    {method: "GET", path: "/plants/export", headers: authorized, status: 200, vary: "Origin Accept"},
+		"OPTIONS that is no preflight": {method: "OPTIONS", path: "/plants", status: 405, vary: "Origin"},
 	} {
-		t.Run(what, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			for _, origin := range []string{allowed, ""} {
 				t.Run(fmt.Sprintf("from %q", origin), func(t *testing.T) {
 					r := s.send(t, request.method, request.path, strings.NewReader(request.body), append([]string{"Origin", origin}, request.headers...)...)
-					if r.status != request.status && r.code() != 40902 { // the second time
-						t.Errorf("%v, want %d", r, request.status)
+					if r.status != request.status && r.code() != 40902 { // from the second origin
+						t.Errorf("got %v, want %d", r, request.status)
 					}
 					exposed := ""
 					if origin != "" {
@@ -74,7 +74,7 @@ func TestCORS(t *testing.T) {
 					}
 					if got := r.header; got.Get("Access-Control-Allow-Origin") != origin || got.Get("Access-Control-Expose-Headers") != exposed ||
 						strings.Join(got.Values("Vary"), " ") != request.vary {
-						t.Errorf("%s from %q: headers %v", what, origin, got)
+						t.Errorf("got headers %v", got)
 					}
 					checkNoCredentials(t, r)
 				})
@@ -82,36 +82,36 @@ func TestCORS(t *testing.T) {
 		})
 	}
 
-	// Origins that are not named, though they look like it.
+	// Origins that are not allowed, although they look like it.
 	for _, origin := range []string{
 		"https://evil.example", "http://plants.example.org", allowed + ".evil.example", allowed + ":8443", "https://evil.plants.example.org", "null", "*", strings.ToUpper(allowed),
 	} {
 		t.Run(origin, func(t *testing.T) {
-			r := preflight("/plants", origin, "POST")
-			checkError(t, r, 40501) // and no header of CORS
+			r := preflight(t, "/plants", origin, "POST")
+			checkError(t, r, 40501)
 			checkHeader(t, r, "Vary", "Origin")
 			checkError(t, s.post(t, `{"id":1,"name":"x"}`, "Origin", origin), 40902)
 		})
 	}
 }
 
-// checkNoCredentials checks that browsers are not asked to send cookies.
+// checkNoCredentials checks that browsers do not send cookies.
 func checkNoCredentials(t *testing.T, r response) {
 	t.Helper()
 	if got, ok := r.header[http.CanonicalHeaderKey("Access-Control-Allow-Credentials")]; ok {
-		t.Errorf("Access-Control-Allow-Credentials: %q", got)
+		t.Errorf("got Access-Control-Allow-Credentials %q, want no such header", got)
 	}
 }
 
-// TestNoCORS: without origins, OPTIONS is a method like any other.
+// TestNoCORS checks that without origins OPTIONS is a method like any other.
 func TestNoCORS(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	r := s.send(t, "OPTIONS", "/plants", nil, "Origin", "https://plants.example.org", "Access-Control-Request-Method", "POST")
-	checkError(t, r, 40501) // preflight
+	checkError(t, r, 40501)
 	r = s.post(t, `{"id":1,"name":"x"}`, "Origin", "https://plants.example.org")
 	if r.status != 200 || r.header.Get("Vary") != "" {
-		t.Errorf("%d, headers %v", r.status, r.header)
+		t.Errorf("got %v with %v, want 200 without Vary", r, r.header)
 	}
-	checkHeaders(t, r) // a plant
+	checkHeaders(t, r)
 }

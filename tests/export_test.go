@@ -12,13 +12,11 @@ import (
 	"plantstore/database/dbtest"
 )
 
-// export returns the plants that are stored, as an export has them.
+// export exports the plants.
 func (s *service) export(t *testing.T, accept string) string {
 	t.Helper()
 	r := s.call(t, "GET", "/plants/export", "", "Accept", accept)
-	if r.status != 200 {
-		t.Fatalf("export: %v", r)
-	}
+	requireStatus(t, r, 200)
 	return r.body
 }
 
@@ -36,7 +34,7 @@ func TestExportFormats(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	if got := s.export(t, inNDJSON) + s.export(t, inCSV); got != "id,name,tag\n" {
-		t.Errorf("an export of nothing has %q", got)
+		t.Errorf("got %q, want an empty export", got)
 	}
 	requireStatus(t, s.importRows(t, "", inNDJSON, `{"id":2,"name":"=b","tag":""}`+"\n"+`{"id":-1,"name":"a \"<\", c","tag":"-t"}`+"\n"+`{"id":3,"name":"c"}`), 200)
 	const ndjson = `{"id":-1,"name":"a \"<\", c","tag":"-t"}` + "\n" + `{"id":2,"name":"=b","tag":""}` + "\n" + `{"id":3,"name":"c"}` + "\n"
@@ -73,7 +71,7 @@ func TestExportFormats(t *testing.T) {
 					}
 					if r.status != 200 || r.body != want || r.header.Get("Content-Type") != contentType ||
 						r.header.Get("Content-Disposition") != disposition || r.header.Get("Vary") != "Accept" {
-						t.Errorf("%s with Accept: %s: got %d %q with %v, want %q", method, test.accept, r.status, r.body, r.header, want)
+						t.Errorf("got %v with %v, want %q", r, r.header, want)
 					}
 					checkHeaders(t, r)
 				})
@@ -82,8 +80,7 @@ func TestExportFormats(t *testing.T) {
 	}
 }
 
-// TestExportRoundTrip moves plants with odd texts from one store to others, in
-// both formats.
+// TestExportRoundTrip moves plants with odd texts between services, in both formats.
 func TestExportRoundTrip(t *testing.T) {
 	eachService(t, func(t *testing.T, s *service) {
 		var rows strings.Builder
@@ -102,40 +99,40 @@ func TestExportRoundTrip(t *testing.T) {
 		}
 		fmt.Fprintln(&rows, `{"id":9223372036854775807,"name":"the last","tag":"t"}`)
 
-		checkReport(t, s.importRows(t, "", inNDJSON, rows.String()), 0, fmt.Sprintf("%d: %[1]d new, 0 unchanged, 0 refused, stored", id+len(oddTexts)+2))
+		checkReport(t, s.importRows(t, "", inNDJSON, rows.String()), 0, fmt.Sprintf("%d: %[1]d new, 0 unchanged, 0 rejected, stored", id+len(oddTexts)+2))
 		inLines, inCells := s.export(t, inNDJSON), s.export(t, inCSV)
 		if inLines != rows.String() {
-			t.Errorf("exported %s\nand imported %s", inLines, rows.String())
+			t.Errorf("got %s\nwant %s", inLines, rows.String())
 		}
 		for _, row := range cells(t, inCells) {
 			for _, cell := range row[1:] {
 				if cell != "" && strings.ContainsAny(cell[:1], "=+-@\t\r") {
-					t.Errorf("a spreadsheet runs the cell %q", cell)
+					t.Errorf("got the formula %q, want it quoted", cell)
 				}
 			}
 		}
 		for contentType, body := range map[string]string{inNDJSON: inLines, inCSV: inCells} {
 			t.Run(contentType, func(t *testing.T) {
 				other := start(t)
-				if r := other.importRows(t, "", contentType, body); r.status != 200 || !strings.Contains(r.summary(), " 0 unchanged, 0 refused, stored") {
-					t.Errorf("got %v", r)
+				if r := other.importRows(t, "", contentType, body); r.status != 200 || !strings.Contains(r.summary(), " 0 unchanged, 0 rejected, stored") {
+					t.Errorf("got %v, want only new plants", r)
 				}
 				if r := s.importRows(t, "", contentType, body); r.status != 200 || !strings.Contains(r.summary(), " 0 new, ") {
-					t.Errorf("%s into where it came from: %v", contentType, r)
+					t.Errorf("got %v, want no new plants in the first service", r)
 				}
 				if got := other.export(t, inNDJSON); got != inLines {
-					t.Errorf("through %s, there is\n%s\nof\n%s", contentType, got, inLines)
+					t.Errorf("got\n%s\nwant\n%s", got, inLines)
 				}
 				if got := other.export(t, inCSV); got != inCells {
-					t.Errorf("through %s, there is\n%s\nof\n%s", contentType, got, inCells)
+					t.Errorf("got\n%s\nwant\n%s", got, inCells)
 				}
 			})
 		}
 	})
 }
 
-// TestExportIsOneMoment exports while whole imports come: each must be seen
-// whole, or not at all.
+// TestExportIsOneMoment exports during imports: an export has all rows of an import or no
+// row.
 func TestExportIsOneMoment(t *testing.T) {
 	const size = 10
 	eachService(t, func(t *testing.T, s *service) {
@@ -144,12 +141,12 @@ func TestExportIsOneMoment(t *testing.T) {
 		group.Go(func() {
 			for n := 1; ; n++ {
 				var rows strings.Builder
-				for i := range size { // all over the table
+				for i := range size { // across the table
 					fmt.Fprintf(&rows, `{"id":%d,"name":"%d"}`+"\n", (i-size/2)*1_000_000+n, n)
 				}
-				r, err := s.try("POST", "/plants/import", strings.NewReader(rows.String()), "Authorization", "Bearer "+token, "Content-Type", inNDJSON)
+				r, err := s.try("POST", "/plants/import", strings.NewReader(rows.String()), as(token, "Content-Type", inNDJSON)...)
 				if err != nil || r.status != 200 {
-					t.Errorf("%v, %v", r, err)
+					t.Errorf("got %v, %v, want 200", r, err)
 				}
 				if n == 20 {
 					close(begun)
@@ -170,11 +167,11 @@ func TestExportIsOneMoment(t *testing.T) {
 			}
 			for n, rows := range seen {
 				if rows != size {
-					t.Errorf("an export has %d rows of import %s, want %d", rows, n, size)
+					t.Errorf("got %d rows of import %s, want %d", rows, n, size)
 				}
 			}
 			if len(seen) < last {
-				t.Errorf("an export has %d imports, and the one before %d", len(seen), last)
+				t.Errorf("got %d imports, want at least %d as before", len(seen), last)
 			}
 			last = len(seen)
 		}
@@ -183,7 +180,7 @@ func TestExportIsOneMoment(t *testing.T) {
 	})
 }
 
-// beginExport begins an export and returns its first bytes, and what comes then.
+// beginExport starts an export and returns its first bytes and the rest.
 func (s *service) beginExport(t *testing.T) (rest io.ReadCloser, first string) {
 	t.Helper()
 	request, err := http.NewRequest(http.MethodGet, s.url+"/plants/export", nil)
@@ -197,33 +194,39 @@ func (s *service) beginExport(t *testing.T) (rest io.ReadCloser, first string) {
 	}
 	start := make([]byte, 1000)
 	if _, err := io.ReadFull(resp.Body, start); err != nil || resp.StatusCode != http.StatusOK {
-		t.Fatalf("%s, %v", resp.Status, err)
+		t.Fatalf("got %s, %v, want 200", resp.Status, err)
 	}
 	return resp.Body, string(start)
 }
 
-// TestExportWithoutDatabase takes the database away in the middle of an export,
-// which must not look whole then.
+// breakConnections ends the busy connections to a PostgreSQL database.
+func breakConnections(t *testing.T, url string) {
+	t.Helper()
+	dbtest.Exec(t, url, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND state <> 'idle' AND pid <> pg_backend_pid()")
+}
+
+// TestExportWithoutDatabase ends the database connection during an export, which must not
+// look complete.
 func TestExportWithoutDatabase(t *testing.T) {
 	t.Parallel()
 	url := dbtest.Postgres(t)
 	s := start(t, "DATABASE_URL="+url)
 	dbtest.Exec(t, url, "INSERT INTO plants SELECT i, repeat('🌵', 255), repeat('🌵', 255), now(), now() FROM generate_series(1, 20000) AS i")
 	rest, first := s.beginExport(t)
-	dbtest.Exec(t, url, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'SELECT id, name, tag%' AND pid <> pg_backend_pid()")
+	breakConnections(t, url)
 	text, err := io.ReadAll(rest)
 	if rows := strings.Count(first+string(text), "\n"); err == nil || rows >= 20000 {
-		t.Errorf("an export that was broken off has %d rows: %v", rows, err)
+		t.Errorf("got %d rows and %v, want fewer and an error", rows, err)
 	}
 	_ = rest.Close()
-	s.awaitLog(t, "answer broken off")
+	s.awaitError(t)
 	if got := s.export(t, inNDJSON); strings.Count(got, "\n") != 20000 {
-		t.Errorf("the next export has %d rows", strings.Count(got, "\n"))
+		t.Errorf("got %d rows, want 20000", strings.Count(got, "\n"))
 	}
 }
 
-// TestExportSlowly reads exports that are larger than what is on its way:
-// meanwhile others write, leave, and the service is killed.
+// TestExportSlowly reads exports larger than the buffers on the way while clients write
+// and leave, and while the service is killed.
 func TestExportSlowly(t *testing.T) {
 	const rows = 5_000
 	long := strings.Repeat("🌵", 255)
@@ -235,10 +238,10 @@ func TestExportSlowly(t *testing.T) {
 		requireStatus(t, s.importRows(t, "", inNDJSON, body.String()), 200)
 		slow, first := s.beginExport(t)
 		last := fmt.Sprintf("/plants/%d", rows-1)
-		checkEmpty(t, s.call(t, "DELETE", last, ""), 204)                                                       // DELETE while an export goes on
-		checkStored(t, s.call(t, "PUT", last, `{"name":"new"}`), fmt.Sprintf(`{"id":%d,"name":"new"}`, rows-1)) // PUT while an export goes on
+		checkEmpty(t, s.call(t, "DELETE", last, ""), 204)
+		checkStored(t, s.call(t, "PUT", last, `{"name":"new"}`), fmt.Sprintf(`{"id":%d,"name":"new"}`, rows-1))
 		checkStatus(t, s.post(t, bodyOf(rows)), 200)
-		// Clients that leave, more of them than may be there at once.
+		// Clients leave, more of them than may export at a time.
 		for round := range 3 {
 			left, _ := s.beginExport(t)
 			if err := left.Close(); err != nil {
@@ -248,14 +251,14 @@ func TestExportSlowly(t *testing.T) {
 		}
 		rest, err := io.ReadAll(slow)
 		if got := first + string(rest); err != nil || got != body.String() {
-			t.Errorf("the slow client got %d bytes of what there was when it began, which are %d: %v", len(got), body.Len(), err)
+			t.Errorf("got %d bytes, %v, want the %d of the start of the export", len(got), err, body.Len())
 		}
 		_ = slow.Close()
 		if got := s.export(t, inNDJSON); strings.Count(got, "\n") != rows+1 || !strings.HasSuffix(got, fmt.Sprintf(`{"id":%d,"name":"new"}`, rows-1)+"\n"+bodyOf(rows)+"\n") {
-			t.Errorf("after all of them, an export has %d rows", strings.Count(got, "\n"))
+			t.Errorf("got %d rows, want %d with the new ones", strings.Count(got, "\n"), rows+1)
 		}
 		if strings.Contains(s.stderr.String(), `"level":"error"`) {
-			t.Error("a client that left is logged as an error")
+			t.Error("got an error in the log, want no error for clients that left")
 		}
 
 		broken, _ := s.beginExport(t)
@@ -263,7 +266,7 @@ func TestExportSlowly(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := io.ReadAll(broken); err == nil {
-			t.Error("an export that was broken off looks whole")
+			t.Error("got no error from an interrupted export")
 		}
 		_ = broken.Close()
 		_ = s.wait(t)

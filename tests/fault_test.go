@@ -20,11 +20,11 @@ import (
 	"plantstore/database/dbtest"
 )
 
-// clients is how many clients a load has.
+// clients is the number of clients of a load.
 const clients = 16
 
-// nameOf returns the name of the plant id: no two plants have the same, so that
-// a mix-up of rows in a batch shows.
+// nameOf returns the name of plant id. Names differ, so that a mix-up of rows in a batch
+// shows.
 func nameOf(id int64) string { return fmt.Sprintf("plant %d", id) }
 
 func bodyOf(id int64) string { return fmt.Sprintf(`{"id":%d,"name":"%s"}`, id, nameOf(id)) }
@@ -32,22 +32,20 @@ func bodyOf(id int64) string { return fmt.Sprintf(`{"id":%d,"name":"%s"}`, id, n
 // ids numbers the plants of tests that share a database.
 var ids atomic.Int64
 
-// attempt is one request to create the plant id, and what came of it.
+// attempt is one request to create plant id.
 type attempt struct {
 	id       int64
 	response response
-	err      error // the connection broke before the answer
+	err      error // if the connection broke
 }
 
-// create attempts to create the plant id.
 func (s *service) create(transport *http.Transport, id int64, body io.Reader, headers ...string) attempt {
-	r, err := s.tryOn(transport, http.MethodPost, "/plants", body, append(headers, "Authorization", "Bearer "+token)...)
+	r, err := s.tryOn(transport, http.MethodPost, "/plants", body, append(headers, as(token)...)...)
 	return attempt{id, r, err}
 }
 
-// ledger has what clients know of the plants that they sent: true where the
-// service has said that the plant is stored, false where the outcome is unknown.
-// It lacks those that the service has said are not stored.
+// ledger has the plants that clients sent: true if their creation was acknowledged, false
+// if the outcome is unknown. Plants known not to be stored are absent.
 type ledger map[int64]bool
 
 func (l ledger) record(t *testing.T, a attempt) {
@@ -56,17 +54,16 @@ func (l ledger) record(t *testing.T, a attempt) {
 	switch code := a.response.code(); {
 	case a.err != nil, code == 50302:
 		l[a.id] = false
-	case a.response.status == 200, code == 40902 && sent: // an earlier attempt has stored it
+	case a.response.status == 200, code == 40902 && sent: // stored by an earlier attempt
 		l[a.id] = true
 	case code == 50301:
 	default:
-		t.Errorf("plant %d: %d %s", a.id, a.response.status, a.response.body)
+		t.Errorf("plant %d: got %v", a.id, a.response)
 	}
 }
 
-// check compares the ledger with the table itself: every plant whose storing was
-// acknowledged must be there, exactly once and as it was sent, and no other may
-// be but those whose outcome is unknown.
+// check compares the ledger with the table: each acknowledged plant is stored exactly once
+// as it was sent, and no others but those with an unknown outcome.
 func (l ledger) check(t *testing.T, databaseURL string) {
 	t.Helper()
 	rows, err := openTable(t, databaseURL).QueryContext(t.Context(), "SELECT id, name FROM plants")
@@ -83,10 +80,10 @@ func (l ledger) check(t *testing.T, databaseURL string) {
 		}
 		found[id]++
 		if name != nameOf(id) {
-			t.Errorf("plant %d is stored as %q", id, name)
+			t.Errorf("plant %d: got name %q, want %q", id, name, nameOf(id))
 		}
 		if _, sent := l[id]; !sent {
-			t.Errorf("plant %d is stored, and was refused or never sent", id)
+			t.Errorf("plant %d: stored, want a plant that was acknowledged or has an unknown outcome", id)
 		}
 	}
 	if err := rows.Err(); err != nil {
@@ -96,17 +93,17 @@ func (l ledger) check(t *testing.T, databaseURL string) {
 	for id, stored := range l {
 		switch n := found[id]; {
 		case n > 1, stored && n == 0:
-			t.Errorf("plant %d (acknowledged: %v) is stored %d times", id, stored, n)
+			t.Errorf("plant %d (acknowledged: %v): stored %d times", id, stored, n)
 		case stored:
 			acknowledged++
 		case n == 1:
 			late++
 		}
 	}
-	t.Logf("%d plants were acknowledged; of %d whose outcome is unknown, %d are stored", acknowledged, len(l)-acknowledged, late)
+	t.Logf("%d plants were acknowledged; of %d with an unknown outcome, %d are stored", acknowledged, len(l)-acknowledged, late)
 }
 
-// openTable opens the database at databaseURL beside the service.
+// openTable opens the database of a service.
 func openTable(t *testing.T, databaseURL string) *sql.DB {
 	t.Helper()
 	driver, name := "pgx", databaseURL
@@ -125,21 +122,20 @@ func openTable(t *testing.T, databaseURL string) *sql.DB {
 	return db
 }
 
-// load is clients that create plants, each one after the other.
+// load is a number of clients that create plants, each one after another.
 type load struct {
 	t        *testing.T
 	known    ledger
-	last     int64 // the plant that was acknowledged last
+	last     int64 // acknowledged plant
 	attempts chan attempt
 	stop     context.CancelFunc
 }
 
-// startLoad starts a load that is recorded in known. Its clients keep their
-// connections and do as the README says: what was answered with 503 they send
-// again.
+// startLoad starts a load that is recorded in known. Its clients keep their connections
+// and retry after a 503, as the README says.
 func (s *service) startLoad(t *testing.T, known ledger) *load {
 	ctx, stop := context.WithCancel(t.Context())
-	// Room for what comes while the test is busy with a fault.
+	// Room for attempts while the test causes a fault.
 	attempts := make(chan attempt, 4096)
 	var group sync.WaitGroup
 	for range clients {
@@ -173,7 +169,7 @@ func (l *load) record(a attempt) {
 	}
 }
 
-// await records attempts until n more were answered with status.
+// await records attempts until n more have status.
 func (l *load) await(n, status int) {
 	l.t.Helper()
 	deadline := time.After(patience)
@@ -181,7 +177,7 @@ func (l *load) await(n, status int) {
 		select {
 		case a, ok := <-l.attempts:
 			if !ok {
-				l.t.Fatalf("no client is left, and %d more answers with %d were to come", n, status)
+				l.t.Fatalf("all clients ended, want %d more responses with %d", n, status)
 			}
 			if a.err != nil {
 				l.t.Errorf("plant %d: %v", a.id, a.err)
@@ -191,13 +187,13 @@ func (l *load) await(n, status int) {
 				n--
 			}
 		case <-deadline:
-			l.t.Fatalf("%d more answers with %d did not come", n, status)
+			l.t.Fatalf("timeout, want %d more responses with %d", n, status)
 		}
 	}
 }
 
-// end stops the clients, records what they have still done, and returns how many
-// connections have broken.
+// end stops the clients, records their last attempts, and returns the number of broken
+// connections.
 func (l *load) end() (broken int) {
 	l.t.Helper()
 	l.stop()
@@ -210,8 +206,8 @@ func (l *load) end() (broken int) {
 	return broken
 }
 
-// TestKillService kills the service under load, again and again on the same
-// database: a 200 means that the plant is stored, whatever comes next.
+// TestKillService kills the service under load, repeatedly on the same database:
+// acknowledged plants stay stored.
 func TestKillService(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, url string) {
 		t.Parallel()
@@ -229,18 +225,18 @@ func TestKillService(t *testing.T) {
 			broken += l.end()
 			last = l.last
 			if err := s.wait(t); err == nil || err.Error() != "signal: killed" {
-				t.Errorf("the service ended with %v", err)
+				t.Errorf("got %v, want a killed service", err)
 			}
 		}
 		if broken == 0 {
-			t.Error("the service was never killed under load")
+			t.Error("got no broken connections, want a kill under load")
 		}
 		known.check(t, url)
 	})
 }
 
-// TestKillPostgres kills PostgreSQL under load, again and again: the service
-// says so, keeps what it has acknowledged, and works again when PostgreSQL does.
+// TestKillPostgres kills PostgreSQL under load, repeatedly: the service responds with 503,
+// keeps acknowledged plants, and works again when PostgreSQL does.
 func TestKillPostgres(t *testing.T) {
 	server := ownServer(t)
 	s := start(t, "DATABASE_URL="+server.URL)
@@ -259,14 +255,14 @@ func TestKillPostgres(t *testing.T) {
 	}
 	l.await(500, 200)
 	if broken := l.end(); broken != 0 {
-		t.Errorf("%d connections to the service broke", broken)
+		t.Errorf("got %d broken connections to the service, want 0", broken)
 	}
 	s.stop(t)
 	known.check(t, server.URL)
 }
 
-// TestTerminateWithFullQueue ends the service while its queue is full of writes
-// that the database does not take: each is answered all the same.
+// TestTerminateWithFullQueue ends the service while its queue is full of writes that wait
+// for the database: each gets a response.
 func TestTerminateWithFullQueue(t *testing.T) {
 	const batch, queue = 8, 16
 	dbtest.Each(t, func(t *testing.T, url string) {
@@ -275,14 +271,14 @@ func TestTerminateWithFullQueue(t *testing.T) {
 			fmt.Sprintf("PLANTSTORE_WRITES_MAX_BATCH=%d", batch), fmt.Sprintf("PLANTSTORE_WRITES_QUEUE=%d", queue))
 		unlock := lockTable(t, url)
 
-		// One more than can be written and wait.
+		// One request more than fits into a batch and the queue.
 		const requests = batch + queue + 1
 		arrivals, attempts := make(chan int64, requests), make(chan attempt, requests)
 		for range requests {
 			go func() {
 				id := ids.Add(1)
-				// The client sends the body when the service asks for it: then the
-				// request has arrived, and is one of those that must be finished.
+				// With Expect, the client sends the body when the service asks for it:
+				// then the request is in flight and must be finished.
 				body := &watchedReader{strings.NewReader(bodyOf(id)), sync.OnceFunc(func() { arrivals <- id })}
 				transport := &http.Transport{DisableKeepAlives: true, ExpectContinueTimeout: 2 * patience}
 				attempts <- s.create(transport, id, body, "Expect", "100-continue")
@@ -292,9 +288,9 @@ func TestTerminateWithFullQueue(t *testing.T) {
 			receive(t, arrivals)
 		}
 		known := ledger{}
-		refused := receive(t, attempts)
-		checkError(t, refused.response, 50301) // a write beyond the queue
-		known.record(t, refused)
+		rejected := receive(t, attempts)
+		checkError(t, rejected.response, 50301)
+		known.record(t, rejected)
 
 		if err := s.process.Signal(syscall.SIGTERM); err != nil {
 			t.Fatal(err)
@@ -304,15 +300,15 @@ func TestTerminateWithFullQueue(t *testing.T) {
 		for range requests - 1 {
 			a := receive(t, attempts)
 			if a.err != nil || a.response.status != 200 && a.response.code() != 50301 {
-				t.Errorf("plant %d: %d %s, %v", a.id, a.response.status, a.response.body, a.err)
+				t.Errorf("plant %d: got %v, %v, want 200 or 50301", a.id, a.response, a.err)
 			}
 			known.record(t, a)
 		}
 		if err := s.wait(t); err != nil {
-			t.Errorf("the service ended with %v", err)
+			t.Errorf("got %v, want exit status 0", err)
 		}
 		if len(known) < queue {
-			t.Errorf("%d plants were stored, and at least %d had waited", len(known), queue)
+			t.Errorf("stored %d plants, want at least the %d in the queue", len(known), queue)
 		}
 		known.check(t, url)
 	})
@@ -329,7 +325,7 @@ func (r *watchedReader) Read(p []byte) (int, error) {
 	return r.Reader.Read(p)
 }
 
-// lockTable keeps others from writing plants until unlock is called.
+// lockTable blocks writes of plants until unlock is called.
 func lockTable(t *testing.T, databaseURL string) (unlock func()) {
 	t.Helper()
 	conn, err := openTable(t, databaseURL).Conn(t.Context())
@@ -354,7 +350,7 @@ func lockTable(t *testing.T, databaseURL string) (unlock func()) {
 	}
 }
 
-// TestPlantsSurviveKill kills the service after it has acknowledged writes.
+// TestPlantsSurviveKill kills the service after acknowledged writes.
 func TestPlantsSurviveKill(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, url string) {
 		t.Parallel()
@@ -363,7 +359,7 @@ func TestPlantsSurviveKill(t *testing.T) {
 		put := s.call(t, "PUT", "/plants/1", `{"name":"put"}`)
 		s.call(t, "PUT", "/plants/2", `{"name":"put","tag":"x"}`)
 		patched := s.call(t, "PATCH", "/plants/2", `{"tag":null}`)
-		checkEmpty(t, s.call(t, "DELETE", "/plants/3", ""), 204) // DELETE
+		checkEmpty(t, s.call(t, "DELETE", "/plants/3", ""), 204)
 		if err := s.process.Kill(); err != nil {
 			t.Fatal(err)
 		}
@@ -376,6 +372,6 @@ func TestPlantsSurviveKill(t *testing.T) {
 				}
 			})
 		}
-		checkError(t, s.call(t, "GET", "/plants/3", ""), 40401) // what was deleted
+		checkError(t, s.call(t, "GET", "/plants/3", ""), 40401)
 	})
 }

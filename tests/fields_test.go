@@ -226,11 +226,11 @@ func TestEveryFieldSurvives(t *testing.T) {
 					t.Errorf("POST: got %v, want error %d", r, code)
 				}
 				for _, contentType := range []string{inNDJSON, inCSV} {
-					want := "1: 0 new, 1 unchanged, 0 refused, stored"
+					want := "1: 0 new, 1 unchanged, 0 rejected, stored"
 					if code == 40901 {
-						want = "1: 0 new, 0 unchanged, 1 refused; 1 40901"
+						want = "1: 0 new, 0 unchanged, 1 rejected; 1 40901"
 						if contentType == inCSV {
-							want = "1: 0 new, 0 unchanged, 1 refused; 2 40901"
+							want = "1: 0 new, 0 unchanged, 1 rejected; 2 40901"
 						}
 					}
 					if r := s.importRows(t, "", contentType, encode(t, contentType, o)); r.summary() != want {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestPlantsIDs walks a plant at each edge of int64 through its life.
+// TestPlantsIDs creates, reads, changes and deletes plants with ids at the edges of int64.
 func TestPlantsIDs(t *testing.T) {
 	eachService(t, func(t *testing.T, s *service) {
 		for _, id := range []string{
@@ -26,7 +26,7 @@ func TestPlantsIDs(t *testing.T) {
 				checkEmpty(t, head, 200)
 				if get.body != put.body || get.etag() != put.etag() || head.etag() != put.etag() ||
 					head.header.Get("Content-Length") != strconv.Itoa(len(get.body)) {
-					t.Errorf("PUT answered %s %s, GET %s %s, HEAD %v", put.etag(), put.body, get.etag(), get.body, head.header)
+					t.Errorf("got %v with ETag %s, %v with ETag %s, and HEAD %v, want the same", put, put.etag(), get, get.etag(), head.header)
 				}
 				checkStored(t, s.call(t, "PATCH", path, `{"tag":"y"}`), `{"id":`+id+`,"name":"x","tag":"y"}`)
 				checkEmpty(t, s.call(t, "DELETE", path, ""), 204)
@@ -34,15 +34,15 @@ func TestPlantsIDs(t *testing.T) {
 				checkError(t, s.call(t, "DELETE", path, ""), 40401)
 				created := s.post(t, `{"id":`+id+`,"name":"again"}`)
 				if got := s.call(t, "GET", path, ""); created.status != 200 || got.etag() != created.etag() {
-					t.Errorf("%s created again: %v with ETag %s, then %s", id, created, created.etag(), got.etag())
+					t.Errorf("got %v with ETag %s, want ETag %s of %v", got, got.etag(), created.etag(), created)
 				}
 			})
 		}
 	})
 }
 
-// TestPlantsNotModified gets a plant on condition that it is another than the
-// client has.
+// TestPlantsNotModified gets a plant with If-None-Match. NOW is its ETag, OLD the previous
+// one.
 func TestPlantsNotModified(t *testing.T) {
 	eachService(t, func(t *testing.T, s *service) {
 		old, now := s.call(t, "PUT", "/plants/1", `{"name":"x"}`), s.call(t, "PUT", "/plants/1", `{"name":"x"}`)
@@ -52,17 +52,17 @@ func TestPlantsNotModified(t *testing.T) {
 		}{
 			{"the ETag", "NOW", 304},
 			{"the ETag, weak", "W/NOW", 304},
-			{"any", "*", 304},
+			{"*", "*", 304},
 			{"a list with the ETag", `OLD, NOW`, 304},
 			{"a list with the weak ETag", `"x",W/NOW,"y"`, 304},
 			{"the ETag before", "OLD", 200},
 			{"a list without the ETag", `"x", OLD`, 200},
-			{"another's", `"33a64df551425fcc"`, 200},
-			{"an empty one", `""`, 200},
+			{"an unknown ETag", `"33a64df551425fcc"`, 200},
+			{"an empty ETag", `""`, 200},
 			{"no quotes", `x`, 400},
 			{"no second quote", `"x`, 400},
-			{"any in a list", `NOW, *`, 400},
-			{"nothing", " ", 400},
+			{"* in a list", `NOW, *`, 400},
+			{"an empty header", " ", 400},
 		} {
 			t.Run(test.name, func(t *testing.T) {
 				value := strings.NewReplacer("NOW", now.etag(), "OLD", old.etag()).Replace(test.value)
@@ -73,17 +73,15 @@ func TestPlantsNotModified(t *testing.T) {
 					checkStored(t, r, `{"id":1,"name":"x"}`)
 				case 304:
 					checkEmpty(t, r, 304)
-					if r.header.Get("Content-Type") != "" {
-						t.Errorf("Content-Type %q of nothing", r.header.Get("Content-Type"))
-					}
+					checkHeader(t, r, "Content-Type", "")
 				default:
 					checkError(t, r, 40007, "If-None-Match")
 				}
 				if test.status != 400 && (r.etag() != now.etag() || head.etag() != now.etag()) {
-					t.Errorf("ETag %q, with HEAD %q, want %q", r.etag(), head.etag(), now.etag())
+					t.Errorf("got ETag %q, and %q with HEAD, want %q", r.etag(), head.etag(), now.etag())
 				}
 			})
 		}
-		checkError(t, s.call(t, "GET", "/plants/2", "", "If-None-Match", "*"), 40401) // what is not there
+		checkError(t, s.call(t, "GET", "/plants/2", "", "If-None-Match", "*"), 40401)
 	})
 }

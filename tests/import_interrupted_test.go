@@ -1,7 +1,6 @@
 package tests
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"io"
@@ -16,16 +15,15 @@ import (
 	"plantstore/database/dbtest"
 )
 
-// openImport is an import whose body goes on.
+// openImport is an import with an open body.
 type openImport struct {
 	t         *testing.T
 	body      *io.PipeWriter
-	leave     func()        // as a client that is killed, or whose service is
-	responses chan response // closed where there is none
+	leave     func()        // disconnects the client
+	responses chan response // closed if there is no response
 }
 
-// beginImport begins an import, and returns when the service has begun to read
-// it.
+// beginImport starts an import and returns when the service reads it.
 func (s *service) beginImport(t *testing.T, query string) *openImport {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -33,9 +31,9 @@ func (s *service) beginImport(t *testing.T, query string) *openImport {
 	i := &openImport{t: t, body: in, responses: make(chan response, 1)}
 	i.leave = func() {
 		cancel()
-		_ = in.CloseWithError(context.Canceled) // which the transport waits for
+		_ = in.CloseWithError(context.Canceled) // ends the transport
 	}
-	// The client sends the body when the service asks for it.
+	// With Expect, the client sends the body when the service asks for it.
 	begun := make(chan struct{})
 	body := &watchedReader{out, sync.OnceFunc(func() { close(begun) })}
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url+"/plants/import"+query, body)
@@ -61,7 +59,6 @@ func (s *service) beginImport(t *testing.T, query string) *openImport {
 	return i
 }
 
-// write sends more of the body.
 func (i *openImport) write(rows string) {
 	i.t.Helper()
 	if _, err := io.WriteString(i.body, rows); err != nil {
@@ -69,7 +66,7 @@ func (i *openImport) write(rows string) {
 	}
 }
 
-// end ends the body and returns the answer.
+// end ends the body and returns the response.
 func (i *openImport) end() response {
 	i.t.Helper()
 	if err := i.body.Close(); err != nil {
@@ -78,22 +75,22 @@ func (i *openImport) end() response {
 	return receive(i.t, i.responses)
 }
 
-// TestImportSlowly holds two imports open: they are in nobody's way, but in that
-// of a third.
+// TestImportSlowly holds two imports open, which block a third and exports but no other
+// requests.
 func TestImportSlowly(t *testing.T) {
 	eachService(t, func(t *testing.T, s *service) {
 		first, second := s.beginImport(t, ""), s.beginImport(t, "?mode=partial")
 		first.write(numbered(1, 2000))
 		second.write(numbered(2001, 4000))
-		for what, r := range map[string]response{
+		for name, r := range map[string]response{
 			"a third import":    s.importRows(t, "", inNDJSON, bodyOf(9000)),
 			"a third dry run":   s.importRows(t, "?dry_run=true", inNDJSON, bodyOf(9000)),
 			"an export":         s.call(t, "GET", "/plants/export", ""),
-			"an export to HEAD": s.call(t, "HEAD", "/plants/export", ""),
+			"HEAD of an export": s.call(t, "HEAD", "/plants/export", ""),
 		} {
-			t.Run(what, func(t *testing.T) {
+			t.Run(name, func(t *testing.T) {
 				checkHas(t, r, "Retry-After")
-				if what == "an export to HEAD" {
+				if name == "HEAD of an export" {
 					checkEmpty(t, r, 503)
 				} else {
 					checkError(t, r, 50301)
@@ -104,32 +101,32 @@ func TestImportSlowly(t *testing.T) {
 		for id := range int64(20) {
 			checkStatus(t, s.post(t, bodyOf(5000+id)), 200)
 		}
-		checkStored(t, s.call(t, "PUT", "/plants/1", `{"name":"plant 1"}`), `{"id":1,"name":"plant 1"}`) // PUT while imports go on
+		checkStored(t, s.call(t, "PUT", "/plants/1", `{"name":"plant 1"}`), `{"id":1,"name":"plant 1"}`)
 		if r := s.call(t, "GET", "/plants?limit=1000", ""); len(r.plants(t)) != 21 {
-			t.Errorf("%d plants are listed while imports go on, want 21", len(r.plants(t)))
+			t.Errorf("got %d plants, want the 21 written during the imports", len(r.plants(t)))
 		}
 		if took := time.Since(begin); took > 5*time.Second {
-			t.Errorf("writing while imports go on took %v", took)
+			t.Errorf("requests during the imports took %v, want at most 5s", took)
 		}
-		checkReport(t, first.end(), 0, "2000: 1999 new, 1 unchanged, 0 refused, stored")
+		checkReport(t, first.end(), 0, "2000: 1999 new, 1 unchanged, 0 rejected, stored")
 		checkStatus(t, s.importRows(t, "", inNDJSON, bodyOf(9000)), 200)
-		checkReport(t, second.end(), 0, "2000: 2000 new, 0 unchanged, 0 refused, stored")
+		checkReport(t, second.end(), 0, "2000: 2000 new, 0 unchanged, 0 rejected, stored")
 		if got := s.export(t, inNDJSON); got != numbered(1, 4000)+numbered(5000, 5019)+numbered(9000, 9000) {
-			t.Errorf("after all of them: %d bytes are stored", len(got))
+			t.Errorf("got %d bytes of plants, want all new ones", len(got))
 		}
 	})
 }
 
-// TestImportBreaksOff sends imports that end before they are whole.
+// TestImportBreaksOff sends incomplete imports.
 func TestImportBreaksOff(t *testing.T) {
 	eachService(t, func(t *testing.T, s *service) {
 		rows := numbered(1, 1500)
 		for _, test := range []struct{ name, header, body string }{
-			{"a body that is shorter than announced", fmt.Sprintf("Content-Length: %d", len(rows)+1), rows},
-			{"a body that ends in the middle of a row", fmt.Sprintf("Content-Length: %d", len(rows)), rows[:len(rows)-10]},
-			{"chunks without an end", "Transfer-Encoding: chunked", fmt.Sprintf("%x\r\n%s\r\n", len(rows), rows)},
-			{"a chunk without an end", "Transfer-Encoding: chunked", fmt.Sprintf("%x\r\n%s", len(rows)+5, rows)},
-			{"a chunk of no size", "Transfer-Encoding: chunked", fmt.Sprintf("%x\r\n%s\r\nx\r\n", len(rows), rows)},
+			{"a body shorter than Content-Length", fmt.Sprintf("Content-Length: %d", len(rows)+1), rows},
+			{"half a row", fmt.Sprintf("Content-Length: %d", len(rows)), rows[:len(rows)-10]},
+			{"no last chunk", "Transfer-Encoding: chunked", fmt.Sprintf("%x\r\n%s\r\n", len(rows), rows)},
+			{"half a chunk", "Transfer-Encoding: chunked", fmt.Sprintf("%x\r\n%s", len(rows)+5, rows)},
+			{"a chunk without a size", "Transfer-Encoding: chunked", fmt.Sprintf("%x\r\n%s\r\nx\r\n", len(rows), rows)},
 		} {
 			t.Run(test.name, func(t *testing.T) {
 				for _, query := range []string{"", "?mode=partial", "?dry_run=true"} {
@@ -140,20 +137,12 @@ func TestImportBreaksOff(t *testing.T) {
 						if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
 							t.Fatal(err)
 						}
-						resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
-						if err != nil {
-							t.Fatal(err)
-						}
-						r, err := readResponse(resp)
-						if err != nil {
-							t.Error(err)
-						}
-						checkError(t, r, 40001)
+						checkError(t, readConn(t, conn), 40001)
 					})
 				}
 			})
 		}
-		// A client that is gone gets no answer.
+		// Clients disconnect.
 		for round, query := range []string{"", "?mode=partial", "?dry_run=true"} {
 			i := s.beginImport(t, query)
 			i.write(rows)
@@ -161,14 +150,20 @@ func TestImportBreaksOff(t *testing.T) {
 			checkStatus(t, receive(t, i.responses), 0)
 			s.awaitRequests(t, "/plants/import", 15+round+1)
 		}
-		if got := s.export(t, inNDJSON); got != "" {
-			t.Errorf("%d rows are stored", strings.Count(got, "\n"))
-		}
-		checkReport(t, s.importRows(t, "", inNDJSON, rows), 0, "1500: 1500 new, 0 unchanged, 0 refused, stored")
+		s.checkNoPlants(t)
+		checkReport(t, s.importRows(t, "", inNDJSON, rows), 0, "1500: 1500 new, 0 unchanged, 0 rejected, stored")
 	})
 }
 
-// awaitRequests waits until n requests for path have ended.
+// checkNoPlants checks that no plants are stored.
+func (s *service) checkNoPlants(t *testing.T) {
+	t.Helper()
+	if got := s.export(t, inNDJSON); got != "" {
+		t.Errorf("got %d plants, want no plants", strings.Count(got, "\n"))
+	}
+}
+
+// awaitRequests waits until n requests for path are in the access log.
 func (s *service) awaitRequests(t *testing.T, path string, n int) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("the end of %d requests for %s", n, path), func() bool {
@@ -176,8 +171,8 @@ func (s *service) awaitRequests(t *testing.T, path string, n int) {
 	})
 }
 
-// TestImportKilled kills the service in the middle of an import, while it
-// arrives and while it is stored, or the client while it is stored.
+// TestImportKilled kills the service while an import arrives and while it is stored, and
+// disconnects the client while it is stored.
 func TestImportKilled(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, url string) {
 		t.Parallel()
@@ -199,9 +194,7 @@ func TestImportKilled(t *testing.T) {
 		}
 		kill()
 		s = start(t, "DATABASE_URL="+url)
-		if got := s.export(t, inNDJSON); got != "" {
-			t.Errorf("killed while an import arrived: %d rows are stored", strings.Count(got, "\n"))
-		}
+		s.checkNoPlants(t)
 
 		i = s.beginImport(t, "")
 		i.write(body)
@@ -214,9 +207,7 @@ func TestImportKilled(t *testing.T) {
 		checkStatus(t, receive(t, i.responses), 0)
 		release()
 		s.awaitRequests(t, "/plants/import", 1)
-		if got := s.export(t, inNDJSON); got != "" {
-			t.Errorf("left while an import was stored: %d rows are stored", strings.Count(got, "\n"))
-		}
+		s.checkNoPlants(t)
 
 		i = s.beginImport(t, "")
 		i.write(body)
@@ -228,19 +219,17 @@ func TestImportKilled(t *testing.T) {
 		kill()
 		release()
 		s = start(t, "DATABASE_URL="+url)
-		if got := s.export(t, inNDJSON); got != "" {
-			t.Errorf("killed while an import was stored: %d rows are stored", strings.Count(got, "\n"))
-		}
-		checkReport(t, s.importRows(t, "", inNDJSON, body), 0, fmt.Sprintf("%d: %[1]d new, 0 unchanged, 0 refused, stored", rows))
+		s.checkNoPlants(t)
+		checkReport(t, s.importRows(t, "", inNDJSON, body), 0, fmt.Sprintf("%d: %[1]d new, 0 unchanged, 0 rejected, stored", rows))
 	})
 }
 
-// awaitStoring returns stored, which waits until an import has stored some of its
-// rows, and not yet that of id, and release, which lets it go on.
+// awaitStoring returns stored, which waits until some rows of an import are written but
+// not that of id, and release, which lets it continue.
 func awaitStoring(t *testing.T, databaseURL string, id int64) (stored, release func()) {
 	t.Helper()
 	if path, ok := strings.CutPrefix(databaseURL, "sqlite:"); ok {
-		// What does not fit into SQLite's cache goes into the WAL.
+		// Rows beyond the cache of SQLite go to the WAL.
 		size := func() int64 {
 			info, err := os.Stat(path + "-wal")
 			if err != nil {
@@ -253,7 +242,7 @@ func awaitStoring(t *testing.T, databaseURL string, id int64) (stored, release f
 		}
 		return func() { eventually(t, "rows in the WAL", func() bool { return size() > 100_000 }) }, func() {}
 	}
-	// Another transaction has the id, and holds up who wants it.
+	// Another transaction holds the id, and the import waits for it.
 	table := openTable(t, databaseURL)
 	tx, err := table.BeginTx(t.Context(), nil)
 	if err != nil {

@@ -17,14 +17,13 @@ const (
 	inCSV    = "text/csv"
 )
 
-// importRows sends an import.
 func (s *service) importRows(t *testing.T, query, contentType, body string) response {
 	t.Helper()
 	return s.call(t, "POST", "/plants/import"+query, body, "Content-Type", contentType)
 }
 
-// summary returns the report of an import in one line, with the line and the code
-// of each row that was refused.
+// summary returns the report of an import in one line, with the line and the code of each
+// rejected row.
 func (r response) summary() string {
 	type report struct {
 		Rows, Created, Unchanged, Refused *int
@@ -45,7 +44,7 @@ func (r response) summary() string {
 		return "no report"
 	}
 	var text strings.Builder
-	fmt.Fprintf(&text, "%d: %d new, %d unchanged, %d refused", *rep.Rows, *rep.Created, *rep.Unchanged, *rep.Refused)
+	fmt.Fprintf(&text, "%d: %d new, %d unchanged, %d rejected", *rep.Rows, *rep.Created, *rep.Unchanged, *rep.Refused)
 	if *rep.Stored {
 		text.WriteString(", stored")
 	}
@@ -66,7 +65,7 @@ func checkReport(t *testing.T, r response, code int, want string) {
 	}
 }
 
-// emptyTable removes every plant beside the service.
+// emptyTable deletes all plants from the database.
 func emptyTable(t *testing.T, databaseURL string) {
 	t.Helper()
 	if _, err := openTable(t, databaseURL).ExecContext(t.Context(), "DELETE FROM plants"); err != nil {
@@ -74,7 +73,7 @@ func emptyTable(t *testing.T, databaseURL string) {
 	}
 }
 
-// numbered returns rows with the ids from first to last.
+// numbered returns rows of NDJSON with the ids from first to last.
 func numbered(first, last int64) string {
 	var rows strings.Builder
 	for id := first; id <= last; id++ {
@@ -83,41 +82,41 @@ func numbered(first, last int64) string {
 	return rows.String()
 }
 
-// TestImportModes imports five rows, the third of them bad, and the same again,
-// in every mode.
+// TestImportModes imports five rows in each mode. If bad, the third is invalid.
 func TestImportModes(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, url string) {
 		t.Parallel()
 		s := start(t, "DATABASE_URL="+url)
 		for _, test := range []struct {
-			name, query, before string // before is stored already
-			bad                 bool   // whether the third row is
+			name, query, before string // before is stored at the start
+			bad                 bool
 			code                int
 			want, stored        string
 		}{
-			{name: "good rows", want: "5: 5 new, 0 unchanged, 0 refused, stored", stored: "12345"},
-			{name: "good rows in mode=all", query: "?mode=all&dry_run=false", want: "5: 5 new, 0 unchanged, 0 refused, stored", stored: "12345"},
-			{name: "good rows in mode=partial", query: "?mode=partial", want: "5: 5 new, 0 unchanged, 0 refused, stored", stored: "12345"},
-			{name: "good rows in a dry run", query: "?dry_run=true", want: "5: 5 new, 0 unchanged, 0 refused"},
-			{name: "good rows in a dry run of mode=partial", query: "?dry_run=true&mode=partial", want: "5: 5 new, 0 unchanged, 0 refused"},
-			{name: "a bad row", bad: true, code: 40006, want: "5: 4 new, 0 unchanged, 1 refused; LINE3 40006"},
-			{name: "a bad row in mode=partial", query: "?mode=partial", bad: true, want: "5: 4 new, 0 unchanged, 1 refused, stored; LINE3 40006", stored: "1245"},
-			{name: "a bad row in a dry run", query: "?dry_run=true", bad: true, code: 40006, want: "5: 4 new, 0 unchanged, 1 refused; LINE3 40006"},
-			{name: "a bad row in a dry run of mode=partial", query: "?dry_run=true&mode=partial", bad: true, want: "5: 4 new, 0 unchanged, 1 refused; LINE3 40006"},
-			{name: "what is stored already", before: "12345", want: "5: 0 new, 5 unchanged, 0 refused, stored", stored: "12345"},
-			{name: "what is stored in part", before: "15", want: "5: 3 new, 2 unchanged, 0 refused, stored", stored: "12345"},
-			{name: "what is stored in part, in a dry run", query: "?dry_run=true", before: "15", want: "5: 3 new, 2 unchanged, 0 refused", stored: "15"},
-			{name: "ids that others have", before: "aB", code: 40901, want: "5: 3 new, 0 unchanged, 2 refused; LINE1 40901; LINE2 40901", stored: "aB"},
-			{name: "ids that others have, in mode=partial", query: "?mode=partial", before: "5a", want: "5: 3 new, 1 unchanged, 1 refused, stored; LINE1 40901", stored: "a2345"},
-			{name: "ids that others have, in a dry run", query: "?dry_run=true", before: "a", code: 40901, want: "5: 4 new, 0 unchanged, 1 refused; LINE1 40901", stored: "a"},
-			{name: "ids that others have, in a dry run of mode=partial", query: "?mode=partial&dry_run=true", before: "a", want: "5: 4 new, 0 unchanged, 1 refused; LINE1 40901", stored: "a"},
-			{name: "ids that others have, and a bad row", before: "aB", bad: true, code: 40901, want: "5: 2 new, 0 unchanged, 3 refused; LINE1 40901; LINE2 40901; LINE3 40006", stored: "aB"},
-			{name: "ids that others have, and a bad row, in mode=partial", query: "?mode=partial", before: "a5", bad: true, want: "5: 2 new, 1 unchanged, 2 refused, stored; LINE1 40901; LINE3 40006", stored: "a245"},
+			{name: "good rows", want: "5: 5 new, 0 unchanged, 0 rejected, stored", stored: "12345"},
+			{name: "good rows in mode=all", query: "?mode=all&dry_run=false", want: "5: 5 new, 0 unchanged, 0 rejected, stored", stored: "12345"},
+			{name: "good rows in mode=partial", query: "?mode=partial", want: "5: 5 new, 0 unchanged, 0 rejected, stored", stored: "12345"},
+			{name: "good rows in a dry run", query: "?dry_run=true", want: "5: 5 new, 0 unchanged, 0 rejected"},
+			{name: "good rows in a dry run of mode=partial", query: "?dry_run=true&mode=partial", want: "5: 5 new, 0 unchanged, 0 rejected"},
+			{name: "a bad row", bad: true, code: 40006, want: "5: 4 new, 0 unchanged, 1 rejected; LINE3 40006"},
+			{name: "a bad row in mode=partial", query: "?mode=partial", bad: true, want: "5: 4 new, 0 unchanged, 1 rejected, stored; LINE3 40006", stored: "1245"},
+			{name: "a bad row in a dry run", query: "?dry_run=true", bad: true, code: 40006, want: "5: 4 new, 0 unchanged, 1 rejected; LINE3 40006"},
+			{name: "a bad row in a dry run of mode=partial", query: "?dry_run=true&mode=partial", bad: true, want: "5: 4 new, 0 unchanged, 1 rejected; LINE3 40006"},
+			{name: "stored rows", before: "12345", want: "5: 0 new, 5 unchanged, 0 rejected, stored", stored: "12345"},
+			{name: "some stored rows", before: "15", want: "5: 3 new, 2 unchanged, 0 rejected, stored", stored: "12345"},
+			{name: "some stored rows in a dry run", query: "?dry_run=true", before: "15", want: "5: 3 new, 2 unchanged, 0 rejected", stored: "15"},
+			{name: "conflicts", before: "aB", code: 40901, want: "5: 3 new, 0 unchanged, 2 rejected; LINE1 40901; LINE2 40901", stored: "aB"},
+			{name: "conflicts, in mode=partial", query: "?mode=partial", before: "5a", want: "5: 3 new, 1 unchanged, 1 rejected, stored; LINE1 40901", stored: "a2345"},
+			{name: "conflicts, in a dry run", query: "?dry_run=true", before: "a", code: 40901, want: "5: 4 new, 0 unchanged, 1 rejected; LINE1 40901", stored: "a"},
+			{name: "conflicts, in a dry run of mode=partial", query: "?mode=partial&dry_run=true", before: "a", want: "5: 4 new, 0 unchanged, 1 rejected; LINE1 40901", stored: "a"},
+			{name: "conflicts, and a bad row", before: "aB", bad: true, code: 40901, want: "5: 2 new, 0 unchanged, 3 rejected; LINE1 40901; LINE2 40901; LINE3 40006", stored: "aB"},
+			{name: "conflicts, and a bad row, in mode=partial", query: "?mode=partial", before: "a5", bad: true, want: "5: 2 new, 1 unchanged, 2 rejected, stored; LINE1 40901; LINE3 40006", stored: "a245"},
 		} {
 			t.Run(test.name, func(t *testing.T) {
 				for _, contentType := range []string{inNDJSON, inCSV} {
 					t.Run(contentType, func(t *testing.T) {
-						// A plant is one letter: a digit as the import has it, a letter for another.
+						// Each letter is a plant: a digit has the imported content,
+						// another letter other content.
 						for _, c := range test.before {
 							id := strings.IndexRune("12345abcdeABCDE", c)%5 + 1
 							requireStatus(t, s.call(t, "PUT", fmt.Sprintf("/plants/%d", id), fmt.Sprintf(`{"name":"%c"}`, c)), 200)
@@ -145,21 +144,19 @@ func TestImportModes(t *testing.T) {
 							want = strings.ReplaceAll(want, fmt.Sprintf("LINE%d", i+1), strconv.Itoa(i+first))
 						}
 						r := s.importRows(t, test.query, contentType, body.String())
-						if got := r.summary(); got != want || r.code() != test.code || r.status != statusOf(test.code) {
-							t.Errorf("got %v, want error %d and the report %s", r, test.code, want)
-						}
+						checkReport(t, r, test.code, want)
 						after := s.call(t, "GET", "/plants", "")
 						var names []string
 						for _, p := range after.plants(t) {
 							names = append(names, p.Name)
 						}
 						if stored := strings.Join(names, ""); stored != test.stored {
-							t.Errorf("%s is stored, want %s", stored, test.stored)
+							t.Errorf("stored %s, want %s", stored, test.stored)
 						}
-						// What was there stays as it was, to its version.
+						// Stored plants keep their version.
 						for _, p := range before.plants(t) {
 							if !strings.Contains(after.body, p.UpdatedAt.Format(time.RFC3339Nano)) {
-								t.Errorf("%+v was there, and then %s", p, after.body)
+								t.Errorf("got %v, want %+v unchanged", after, p)
 							}
 						}
 						emptyTable(t, url)
@@ -170,26 +167,24 @@ func TestImportModes(t *testing.T) {
 	})
 }
 
-// TestImportManyRows imports what does not fit into one batch, or one report.
+// TestImportManyRows imports more rows than one batch or one report has room for.
 func TestImportManyRows(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, url string) {
 		t.Parallel()
 		s := start(t, "DATABASE_URL="+url)
 
 		twins := numbered(1, 2500) + numbered(1, 1) + `{"id":2,"name":"x"}` + "\n" + numbered(2500, 2500)
-		if r := s.importRows(t, "", inNDJSON, twins); r.status != 409 || r.summary() != "2503: 2500 new, 2 unchanged, 1 refused; 2502 40901" {
-			t.Errorf("twins: %v", r)
-		}
+		checkReport(t, s.importRows(t, "", inNDJSON, twins), 40901, "2503: 2500 new, 2 unchanged, 1 rejected; 2502 40901")
 		if got := s.export(t, inNDJSON); got != "" {
-			t.Errorf("twins: %d bytes are stored", len(got))
+			t.Errorf("got %d bytes of plants, want no plants", len(got))
 		}
-		checkReport(t, s.importRows(t, "?mode=partial", inNDJSON, twins), 0, "2503: 2500 new, 2 unchanged, 1 refused, stored; 2502 40901")
+		checkReport(t, s.importRows(t, "?mode=partial", inNDJSON, twins), 0, "2503: 2500 new, 2 unchanged, 1 rejected, stored; 2502 40901")
 		if got := s.export(t, inNDJSON); got != numbered(1, 2500) {
-			t.Errorf("twins in mode=partial: %d bytes are stored", len(got))
+			t.Errorf("got %d bytes of plants, want 2500 plants", len(got))
 		}
-		checkReport(t, s.importRows(t, "", inNDJSON, numbered(1, 3000)), 0, "3000: 500 new, 2500 unchanged, 0 refused, stored")
+		checkReport(t, s.importRows(t, "", inNDJSON, numbered(1, 3000)), 0, "3000: 500 new, 2500 unchanged, 0 rejected, stored")
 
-		// All are told of that fit into a report, by their lines, and the rest counted.
+		// A report lists 1000 rows and counts the others.
 		listed := func(code, shift int) string {
 			var lines strings.Builder
 			for line := 1; line <= 1000; line++ {
@@ -198,12 +193,12 @@ func TestImportManyRows(t *testing.T) {
 			return lines.String()
 		}
 		bad := strings.Repeat("{}\n", 1500)
-		checkReport(t, s.importRows(t, "", inNDJSON, bad), 40004, "1500: 0 new, 0 unchanged, 1500 refused"+listed(40004, 0))
-		checkReport(t, s.importRows(t, "?mode=partial", inNDJSON, numbered(5001, 5002)+bad+numbered(5003, 5003)), 0, "1503: 3 new, 0 unchanged, 1500 refused, stored"+listed(40004, 2))
+		checkReport(t, s.importRows(t, "", inNDJSON, bad), 40004, "1500: 0 new, 0 unchanged, 1500 rejected"+listed(40004, 0))
+		checkReport(t, s.importRows(t, "?mode=partial", inNDJSON, numbered(5001, 5002)+bad+numbered(5003, 5003)), 0, "1503: 3 new, 0 unchanged, 1500 rejected, stored"+listed(40004, 2))
 		conflicts := strings.ReplaceAll(numbered(1, 2000), "plant", "pot")
-		checkReport(t, s.importRows(t, "?mode=partial", inNDJSON, conflicts+numbered(6001, 6001)), 0, "2001: 1 new, 0 unchanged, 2000 refused, stored"+listed(40901, 0))
+		checkReport(t, s.importRows(t, "?mode=partial", inNDJSON, conflicts+numbered(6001, 6001)), 0, "2001: 1 new, 0 unchanged, 2000 rejected, stored"+listed(40901, 0))
 		if got := s.export(t, inNDJSON); got != numbered(1, 3000)+numbered(5001, 5003)+numbered(6001, 6001) {
-			t.Errorf("after all of them: %d bytes are stored", len(got))
+			t.Errorf("got %d bytes of plants, want all new ones", len(got))
 		}
 	})
 }
@@ -229,8 +224,7 @@ func TestImportParameters(t *testing.T) {
 		{"mode=%zz", "query"},
 	} {
 		t.Run(test.query, func(t *testing.T) {
-			r := s.importRows(t, "?"+test.query, inNDJSON, bodyOf(1))
-			checkError(t, r, 40007, test.mentions)
+			checkError(t, s.importRows(t, "?"+test.query, inNDJSON, bodyOf(1)), 40007, test.mentions)
 		})
 	}
 	for _, test := range []struct {
@@ -256,28 +250,28 @@ func TestImportParameters(t *testing.T) {
 			if test.code != 0 {
 				checkError(t, r, test.code)
 			} else if !strings.HasPrefix(r.summary(), "1: ") || r.status != 200 {
-				t.Errorf("got %v", r)
+				t.Errorf("got %v, want a report of 1 row", r)
 			}
 			if stored := s.export(t, inNDJSON) != ""; test.code != 0 && stored {
-				t.Errorf("it was stored")
+				t.Error("stored a plant of a rejected import")
 			}
 		})
 	}
 	for _, contentType := range []string{"text/csv; charset=utf-8; header=present", `Text/CSV;charset="UTF-8"`} {
 		t.Run(contentType, func(t *testing.T) {
 			if r := s.importRows(t, "", contentType, "id,name\n2,a\n"); r.status != 200 || !strings.HasPrefix(r.summary(), "1: ") {
-				t.Errorf("got %v", r)
+				t.Errorf("got %v, want a report of 1 row", r)
 			}
 		})
 	}
 }
 
-// TestImportTooLarge imports more than is allowed, said before and not.
+// TestImportTooLarge imports more than the limit, with and without Content-Length.
 func TestImportTooLarge(t *testing.T) {
 	t.Parallel()
 	s := start(t, "PLANTSTORE_BULK_MAX_BODY_BYTES=70000")
 	if r := s.importRows(t, "", inNDJSON, strings.Repeat("\n", 70000-len(bodyOf(0)))+bodyOf(0)); r.status != 200 || !strings.HasPrefix(r.summary(), "1: 1 new") {
-		t.Errorf("as much as is allowed: %v", r)
+		t.Errorf("got %v, want 1 new plant from a body at the limit", r)
 	}
 	for _, query := range []string{"", "?mode=partial", "?dry_run=true"} {
 		for _, contentType := range []string{inNDJSON, inCSV} {
@@ -286,11 +280,10 @@ func TestImportTooLarge(t *testing.T) {
 				if contentType == inCSV {
 					body = "id,name\n" + strings.Repeat("1,a\n", 20000)
 				}
-				headers := []string{"Authorization", "Bearer " + token, "Content-Type", contentType}
 				checkError(t, s.importRows(t, query, contentType, body), 41301)
-				checkError(t, s.send(t, "POST", "/plants/import"+query, io.MultiReader(strings.NewReader(body)), headers...), 41301)
+				checkError(t, s.send(t, "POST", "/plants/import"+query, io.MultiReader(strings.NewReader(body)), as(token, "Content-Type", contentType)...), 41301)
 				if got := s.export(t, inNDJSON); strings.Count(got, "\n") != 1 {
-					t.Errorf("%s%s: %s is stored", contentType, query, got)
+					t.Errorf("stored %s, want 1 plant", got)
 				}
 			})
 		}

@@ -15,9 +15,9 @@ func TestPlantsListParameters(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	if r := s.call(t, "GET", "/plants", ""); r.status != 200 || r.body != "[]" || r.header.Get("Link") != "" || r.header.Get("Content-Type") != "application/json" {
-		t.Errorf("nothing to list: %v, %v", r, r.header)
+		t.Errorf("got %v with %v, want an empty list", r, r.header)
 	}
-	checkEmpty(t, s.call(t, "HEAD", "/plants", ""), 200) // HEAD of the list
+	checkEmpty(t, s.call(t, "HEAD", "/plants", ""), 200)
 	long := strings.Repeat("%C3%A9", 256)
 	for _, test := range []struct{ query, mentions string }{
 		{"limit=0", "limit"},
@@ -67,20 +67,19 @@ func TestPlantsListParameters(t *testing.T) {
 		{"q=100%", "query"},
 	} {
 		t.Run(test.query, func(t *testing.T) {
-			r := s.call(t, "GET", "/plants?"+test.query, "")
-			checkError(t, r, 40007, test.mentions)
+			checkError(t, s.call(t, "GET", "/plants?"+test.query, ""), 40007, test.mentions)
 		})
 	}
 	for _, query := range []string{"", "?", "?limit=1", "?limit=1000", "?after=-9223372036854775808", "?after=9223372036854775807", "?tag=", "?tag", "?q=+", "?&&q=x&", "?tag=" + long[6:] + "&q=" + long[6:]} {
 		t.Run(query, func(t *testing.T) {
 			if r := s.call(t, "GET", "/plants"+query, ""); r.status != 200 || r.body != "[]" {
-				t.Errorf("got %v", r)
+				t.Errorf("got %v, want an empty list", r)
 			}
 		})
 	}
 }
 
-// TestPlantsSearch lists plants by their tags and by parts of their names.
+// TestPlantsSearch lists plants by tag and by part of the name.
 func TestPlantsSearch(t *testing.T) {
 	eachService(t, func(t *testing.T, s *service) {
 		for id, content := range map[int]string{
@@ -107,8 +106,8 @@ func TestPlantsSearch(t *testing.T) {
 			{"a tag is whole", "tag=hous", ""},
 			{"a tag is not trimmed", "tag=house+", "3"},
 			{"an empty tag is not an absent one", "tag=", "0"},
-			{"a tag % is no pattern", "tag=%25", "4"},
-			{"a tag _ is no pattern", "tag=_", "5"},
+			{"a tag with % is literal", "tag=%25", "4"},
+			{"a tag with _ is literal", "tag=_", "5"},
 			{`a tag \`, "tag=%5C", "6"},
 			{"a tag '", "tag='", "7"},
 			{"a tag is not normalised", "tag=%C3%A9", "8"},
@@ -118,25 +117,25 @@ func TestPlantsSearch(t *testing.T) {
 			{"a name in small letters", "q=ficus", "0 1 2"},
 			{"a name in capital letters", "q=MONSTERA", "-2 -1"},
 			{"the middle of a name in mixed case", "q=ELIcI", "-2"},
-			{"a blank", "q=+", "-2 -1 2 4 6 7 10"},
-			{"% is no pattern", "q=%25", "2"},
-			{"%% is not there", "q=%25%25", ""},
-			{"_ is no pattern", "q=_", "3"},
+			{"a space", "q=+", "-2 -1 2 4 6 7 10"},
+			{"% is literal", "q=%25", "2"},
+			{"%% is literal", "q=%25%25", ""},
+			{"_ is literal", "q=_", "3"},
 			{"e_p is one name", "q=e_p", "3"},
-			{`\ is no escape`, "q=%5C", "5"},
+			{`\ is literal`, "q=%5C", "5"},
 			{`\s`, "q=%5Cs", "5"},
-			{`\% is not there`, "q=%5C%25", ""},
-			{"' needs no escape", "q='", "6"},
-			{"[a-z]* is no pattern", "q=%5Ba-z%5D*", "7"},
-			{"?. is no pattern", "q=?.", "7"},
+			{`\% is literal`, "q=%5C%25", ""},
+			{"' is literal", "q='", "6"},
+			{"[a-z]* is literal", "q=%5Ba-z%5D*", "7"},
+			{"?. is literal", "q=?.", "7"},
 			{"é", "q=%C3%A9", "8"},
 			{"e and an accent", "q=e%CC%81", "9"},
 			{"🌵", "q=%F0%9F%8C%B5", "10"},
-			{"no part of any", "q=zzz", ""},
+			{"no such name", "q=zzz", ""},
 			{"a tag and a name", "q=ficus&tag=house", "2"},
 			{"an empty tag and a name", "q=f&tag=", "0"},
 			{"after an id", "after=5", "6 7 8 9 10"},
-			{"after an id that is not there", "after=-100", "-2 -1 0 1 2 3 4 5 6 7 8 9 10"},
+			{"after an unused id", "after=-100", "-2 -1 0 1 2 3 4 5 6 7 8 9 10"},
 			{"after the last", "after=10", ""},
 			{"the first two", "limit=2", "-2 -1"},
 			{"two after 0", "after=0&limit=2", "1 2"},
@@ -146,15 +145,15 @@ func TestPlantsSearch(t *testing.T) {
 			t.Run(test.name, func(t *testing.T) {
 				r := s.call(t, "GET", "/plants?"+test.query, "")
 				if got := r.idsOf(t); r.status != 200 || got != test.want {
-					t.Errorf("%s has %q, want %q: %d", test.query, got, test.want, r.status)
+					t.Errorf("got %v, want the ids %q", r, test.want)
 				}
 				checkHeaders(t, r)
 			})
 		}
-		// The next page is one of the same search.
+		// The links of a search keep its parameters.
 		r := s.call(t, "GET", "/plants?q=M&tag=house&limit=1", "")
 		if next := r.next(); next != "" {
-			t.Errorf("the only one has a next page: %s", next)
+			t.Errorf("got next page %s, want no next page", next)
 		}
 		var pages []string
 		for path := "/plants?q=%20&limit=2"; path != ""; path = r.next() {
@@ -162,13 +161,13 @@ func TestPlantsSearch(t *testing.T) {
 			pages = append(pages, r.idsOf(t))
 		}
 		if got := strings.Join(pages, "|"); got != "-2 -1|2 4|6 7|10" {
-			t.Errorf("the pages of a search have %s", got)
+			t.Errorf("got pages %s, want -2 -1|2 4|6 7|10", got)
 		}
 	})
 }
 
-// TestPlantsPaging reads some hundred plants page by page while others come: it
-// must see each of the former, and none twice.
+// TestPlantsPaging reads pages while clients create plants: each plant that existed is
+// read once.
 func TestPlantsPaging(t *testing.T) {
 	eachService(t, func(t *testing.T, s *service) {
 		known := []int64{math.MinInt64, math.MinInt64 + 1, -1, 0, 1, math.MaxInt64 - 1, math.MaxInt64}
@@ -183,7 +182,6 @@ func TestPlantsPaging(t *testing.T) {
 		}
 		requireStatus(t, s.call(t, "POST", "/plants/import", bodies.String(), "Content-Type", "application/x-ndjson"), 200)
 
-		// Without writes, pages are as large as they can be.
 		for _, limit := range []int{1000, 50, len(known), len(known) - 1, 7} {
 			t.Run(fmt.Sprintf("pages of %d", limit), func(t *testing.T) {
 				read, pages := []int64(nil), 0
@@ -193,23 +191,23 @@ func TestPlantsPaging(t *testing.T) {
 					for _, p := range page {
 						read = append(read, p.ID)
 						if p.Name != nameOf(p.ID) {
-							t.Fatalf("plant %d is listed as %q", p.ID, p.Name)
+							t.Fatalf("got plant %d with name %q, want %q", p.ID, p.Name, nameOf(p.ID))
 						}
 					}
 					if path = r.next(); path != "" && len(page) != limit {
-						t.Errorf("a page of %d, which is not the last, has %d plants", limit, len(page))
+						t.Errorf("got %d plants on a page before the last, want %d", len(page), limit)
 					}
 				}
 				if !slices.Equal(read, known) || pages != (len(known)+limit-1)/limit {
-					t.Errorf("%d plants on %d pages of %d, want %d", len(read), pages, limit, len(known))
+					t.Errorf("got %d plants on %d pages, want %d", len(read), pages, len(known))
 				}
 			})
 		}
 		if r := s.call(t, "GET", "/plants", ""); len(r.plants(t)) != 50 {
-			t.Errorf("a page has %d plants where no limit is given", len(r.plants(t)))
+			t.Errorf("got %d plants without a limit, want 50", len(r.plants(t)))
 		}
 
-		stop, wrote := make(chan struct{}), make(chan struct{}, 1) // wrote holds one since it was looked at
+		stop, wrote := make(chan struct{}), make(chan struct{}, 1)
 		var group sync.WaitGroup
 		group.Go(func() {
 			transport := &http.Transport{}
@@ -236,7 +234,7 @@ func TestPlantsPaging(t *testing.T) {
 			r := s.call(t, "GET", path, "")
 			for _, p := range r.plants(t) {
 				if !first && p.ID <= last {
-					t.Errorf("%d comes after %d", p.ID, last)
+					t.Errorf("got plant %d after %d, want ascending ids", p.ID, last)
 				}
 				last, first = p.ID, false
 				if p.Name != "late" {
@@ -244,7 +242,7 @@ func TestPlantsPaging(t *testing.T) {
 				}
 			}
 			path = r.next()
-			// Something is written between one page and the next, now and then.
+			// Plants are created between some of the pages.
 			if len(read)%10 == 0 {
 				for range 2 { // the first may have been written before this page
 					<-wrote
@@ -254,7 +252,7 @@ func TestPlantsPaging(t *testing.T) {
 		close(stop)
 		group.Wait()
 		if !slices.Equal(read, known) {
-			t.Errorf("while others came, %d of %d plants were read", len(read), len(known))
+			t.Errorf("got %d plants, want the %d of the start", len(read), len(known))
 		}
 	})
 }

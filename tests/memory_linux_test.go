@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// memory returns how many bytes of memory the service occupies.
+// memory returns the resident memory of the service in bytes.
 func (s *service) memory(t *testing.T) int {
 	t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.process.Pid))
@@ -33,8 +33,7 @@ func (s *service) memory(t *testing.T) int {
 	return kilobytes << 10
 }
 
-// TestMemoryOfIdleConnections keeps 10,000 connections open, each of which has
-// stored a plant.
+// TestMemoryOfIdleConnections holds 10,000 connections open after a request on each.
 func TestMemoryOfIdleConnections(t *testing.T) {
 	const connections, limit = 10_000, 400 << 20
 	needFiles(t, connections+500)
@@ -64,11 +63,11 @@ func TestMemoryOfIdleConnections(t *testing.T) {
 	}
 	group.Wait()
 	after := s.memory(t)
-	t.Logf("%d idle connections: %d MiB, and %d MiB without; %.1f KiB for each", connections, after>>20, before>>20, float64(after-before)/connections/1024)
+	t.Logf("%d idle connections: %d MiB, %d MiB without, %.1f KiB each", connections, after>>20, before>>20, float64(after-before)/connections/1024)
 	if after > limit {
-		t.Errorf("with %d idle connections, the service occupies %d MiB, want at most %d", connections, after>>20, limit>>20)
+		t.Errorf("got %d MiB with %d idle connections, want at most %d", after>>20, connections, limit>>20)
 	}
-	// They are open, and served: none was closed to make room for another.
+	// All connections are still open and served.
 	for _, conn := range open {
 		if !t.Failed() {
 			askHealth(t, conn)
@@ -81,7 +80,7 @@ func TestMemoryOfIdleConnections(t *testing.T) {
 	}
 }
 
-// storeOn stores a plant over a connection of its own, and leaves it open.
+// storeOn creates a plant on a connection of its own, and keeps it open.
 func (s *service) storeOn(id int64) (net.Conn, error) {
 	conn, err := net.DialTimeout("tcp", strings.TrimPrefix(s.url, "http://"), patience)
 	if err != nil {

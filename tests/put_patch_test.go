@@ -5,21 +5,21 @@ import (
 	"testing"
 )
 
-// TestPlantsWriteBodies walks what a PUT or a PATCH can have in its body, on a
-// plant with a name and a tag.
+// TestPlantsWriteBodies sends valid and invalid bodies of PUT and PATCH to a plant with a
+// name and a tag.
 func TestPlantsWriteBodies(t *testing.T) {
 	long := strings.Repeat("é", 256)
 	const before = `{"id":1,"name":"Monstera","tag":"house"}`
 	eachService(t, func(t *testing.T, s *service) {
 		for _, test := range []struct {
 			name, method, body string
-			code               int    // or 0
-			want               string // the plant then, or what the message names
+			code               int    // 0 for success
+			want               string // the plant afterwards, or a part of the message
 		}{
 			{name: "the same", method: "PUT", body: `{"name":"Monstera","tag":"house"}`, want: before},
 			{name: "no tag", method: "PUT", body: `{"name":"Ficus"}`, want: `{"id":1,"name":"Ficus"}`},
 			{name: "an empty tag", method: "PUT", body: `{"tag":"","name":"Ficus"}`, want: `{"id":1,"name":"Ficus","tag":""}`},
-			{name: "blanks around", method: "PUT", body: " {\r\n\t\"name\" : \"Ficus\" }\n", want: `{"id":1,"name":"Ficus"}`},
+			{name: "white space around", method: "PUT", body: " {\r\n\t\"name\" : \"Ficus\" }\n", want: `{"id":1,"name":"Ficus"}`},
 			{name: "nothing", method: "PUT", code: 40001, want: "empty"},
 			{name: "an array", method: "PUT", body: `[{"name":"x"}]`, code: 40001, want: "object"},
 			{name: "null", method: "PUT", body: `null`, code: 40001, want: "object"},
@@ -45,7 +45,7 @@ func TestPlantsWriteBodies(t *testing.T) {
 			{name: "another name", method: "PATCH", body: `{"name":"Ficus"}`, want: `{"id":1,"name":"Ficus","tag":"house"}`},
 			{name: "another tag", method: "PATCH", body: `{"tag":"garden"}`, want: `{"id":1,"name":"Monstera","tag":"garden"}`},
 			{name: "an empty tag", method: "PATCH", body: `{"tag":""}`, want: `{"id":1,"name":"Monstera","tag":""}`},
-			{name: "a null tag takes it away", method: "PATCH", body: `{"tag":null}`, want: `{"id":1,"name":"Monstera"}`},
+			{name: "a null tag deletes it", method: "PATCH", body: `{"tag":null}`, want: `{"id":1,"name":"Monstera"}`},
 			{name: "a name and a null tag", method: "PATCH", body: `{"tag":null,"name":"Ficus"}`, want: `{"id":1,"name":"Ficus"}`},
 			{name: "a tag with the text null", method: "PATCH", body: `{"tag":"null"}`, want: `{"id":1,"name":"Monstera","tag":"null"}`},
 			{name: "both", method: "PATCH", body: `{"name":"Ficus","tag":"garden"}`, want: `{"id":1,"name":"Ficus","tag":"garden"}`},
@@ -72,25 +72,20 @@ func TestPlantsWriteBodies(t *testing.T) {
 			{name: "a large body", method: "PATCH", body: `{"name":"` + strings.Repeat("x", 65536) + `"}`, code: 41301, want: "65536"},
 		} {
 			t.Run(test.method+" "+test.name, func(t *testing.T) {
-				what := test.method + " " + test.name
 				first := s.call(t, "PUT", "/plants/1", `{"name":"Monstera","tag":"house"}`)
 				checkStored(t, first, before)
 				r := s.call(t, test.method, "/plants/1", test.body)
 				then := s.call(t, "GET", "/plants/1", "")
 				if test.code == 0 {
 					checkStored(t, r, test.want)
-					if then.body != r.body || then.etag() != r.etag() {
-						t.Errorf("answered %s %s, and then there is %s %s", r.etag(), r.body, then.etag(), then.body)
-					}
+					checkSame(t, then, r)
 					if p, q := first.plant(), r.plant(); r.etag() == first.etag() || !p.CreatedAt.Equal(q.CreatedAt) || !q.UpdatedAt.After(p.UpdatedAt) {
-						t.Errorf("%s became %s: ETag %s, then %s", first.body, r.body, first.etag(), r.etag())
+						t.Errorf("got %v with ETag %s, want a version after %v with ETag %s", r, r.etag(), first, first.etag())
 					}
 					return
 				}
 				checkError(t, r, test.code, test.want)
-				if then.body != first.body || then.etag() != first.etag() {
-					t.Errorf("%s was refused and made %s %s of %s %s", what, then.etag(), then.body, first.etag(), first.body)
-				}
+				checkSame(t, then, first)
 			})
 		}
 	})
@@ -101,7 +96,7 @@ func TestPlantsContentTypes(t *testing.T) {
 	s := start(t)
 	for _, test := range []struct {
 		method, header, value string
-		code                  int // 0: accepted
+		code                  int
 	}{
 		{"PUT", "Content-Type", "", 0},
 		{"PUT", "Content-Type", "application/json", 0},

@@ -11,7 +11,7 @@ import (
 	"plantstore/database/dbtest"
 )
 
-// retryAfter returns how long an answer asks to wait.
+// retryAfter returns the delay that a response asks for.
 func retryAfter(t *testing.T, r response) time.Duration {
 	t.Helper()
 	seconds, err := strconv.Atoi(r.header.Get("Retry-After"))
@@ -21,13 +21,13 @@ func retryAfter(t *testing.T, r response) time.Duration {
 	return time.Duration(seconds) * time.Second
 }
 
-// from returns the header by which a trusted proxy tells the client's address.
+// from returns the header with the client address that a trusted proxy sends.
 func from(address string) []string { return []string{"X-Forwarded-For", address} }
 
-// rateLimit is what the header RateLimit says of a limit of 2 a second, 5 at once.
+// rateLimit is the RateLimit header of a limit of 2 requests per second and a burst of 5.
 var rateLimit = regexp.MustCompile(`^"token";r=([0-4]);t=[0-3], "address";r=([0-4]);t=[0-3]$`)
 
-// TestRequestLimit sends more than it may, waits as long as it is told, and goes on.
+// TestRequestLimit exceeds the limit, waits as told, and continues.
 func TestRequestLimit(t *testing.T) {
 	t.Parallel()
 	const perSecond, burst = 2, 5
@@ -39,43 +39,43 @@ func TestRequestLimit(t *testing.T) {
 
 	begin := time.Now()
 	accepted := 0
-	var refused response
-	for refused.status == 0 {
+	var rejected response
+	for rejected.status == 0 {
 		r := send(token, "192.0.2.1")
 		left := rateLimit.FindStringSubmatch(r.header.Get("RateLimit"))
 		if left == nil || r.header.Get("RateLimit-Policy") != `"token";q=5;w=3, "address";q=5;w=3` {
-			t.Fatalf("request %d: RateLimit %q, RateLimit-Policy %q", accepted+1, r.header.Get("RateLimit"), r.header.Get("RateLimit-Policy"))
+			t.Fatalf("request %d: got RateLimit %q and RateLimit-Policy %q", accepted+1, r.header.Get("RateLimit"), r.header.Get("RateLimit-Policy"))
 		}
 		switch {
 		case r.status != 200:
-			refused = r
+			rejected = r
 		case accepted == 0 && (left[1] != "4" || left[2] != "4"):
-			t.Errorf("after the first request, %q is left", left[0])
+			t.Errorf("got RateLimit %q after the first request, want 4 left", left[0])
 		default:
 			accepted++
 		}
 		if most := burst + int(time.Since(begin).Seconds()*perSecond) + 1; accepted > most {
-			t.Fatalf("%d requests were accepted, at most %d may be", accepted, most)
+			t.Fatalf("%d requests were accepted, want at most %d", accepted, most)
 		}
 	}
 	if accepted < burst {
 		t.Errorf("%d requests were accepted, want %d", accepted, burst)
 	}
-	checkError(t, refused, 42901) // one too many
-	if got := refused.header.Get("RateLimit"); !strings.HasPrefix(got, `"token";r=0;`) || !strings.Contains(got, `"address";r=0;`) {
-		t.Errorf("one too many: RateLimit %q", got)
+	checkError(t, rejected, 42901)
+	if got := rejected.header.Get("RateLimit"); !strings.HasPrefix(got, `"token";r=0;`) || !strings.Contains(got, `"address";r=0;`) {
+		t.Errorf("got RateLimit %q, want 0 left", got)
 	}
-	wait := retryAfter(t, refused)
+	wait := retryAfter(t, rejected)
 	if wait > time.Second {
-		t.Errorf("one too many: wait for %v, where there are %d a second", wait, perSecond)
+		t.Errorf("got Retry-After %v, want at most 1s", wait)
 	}
 	if r := s.get(t, "/readyz", from("192.0.2.1")...); r.status != 200 || r.header.Get("RateLimit") != "" {
-		t.Errorf("what needs no token is limited, too: %d, RateLimit %q", r.status, r.header.Get("RateLimit"))
+		t.Errorf("got %v with RateLimit %q, want 200 without a limit", r, r.header.Get("RateLimit"))
 	}
-	time.Sleep(wait) // as the client is told
+	time.Sleep(wait)
 	checkStatus(t, send(token, "192.0.2.1"), 200)
 
-	// Whose the limit is.
+	// The limits are per token and per address.
 	for range burst {
 		send(token, "192.0.2.2")
 		send(issued, "192.0.2.1")
@@ -90,7 +90,7 @@ func TestRequestLimit(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			r := send(test.token, test.address)
-			// By now, there may be one more: it is taken, and there is none then.
+			// Meanwhile another request may be allowed: use it up.
 			for range burst {
 				if test.limited == "" || r.status == 429 {
 					break
@@ -98,9 +98,7 @@ func TestRequestLimit(t *testing.T) {
 				r = send(test.token, test.address)
 			}
 			if test.limited == "" {
-				if r.status != 200 {
-					t.Errorf("got %v", r)
-				}
+				checkStatus(t, r, 200)
 				return
 			}
 			checkError(t, r, 42901, test.limited)
@@ -108,11 +106,11 @@ func TestRequestLimit(t *testing.T) {
 	}
 }
 
-// TestWrongTokens: who sends too many wrong tokens is told to wait, and keeps nobody
-// out who has a right one.
+// TestWrongTokens sends too many wrong tokens, which must not affect valid tokens from the
+// same address.
 func TestWrongTokens(t *testing.T) {
 	t.Parallel()
-	const perMinute = 12 // one in five seconds
+	const perMinute = 12
 	url := dbtest.SQLite(t)
 	const second = "another-token-of-more-than-32-characters"
 	s := start(t, "DATABASE_URL="+url, "PLANTSTORE_SERVER_TRUSTED_PROXIES=127.0.0.1",
@@ -124,49 +122,49 @@ func TestWrongTokens(t *testing.T) {
 	}
 
 	begin, wrong := time.Now(), 0
-	var refused response
-	for refused.status == 0 {
+	var rejected response
+	for rejected.status == 0 {
 		r := send("wrong-"+strconv.Itoa(wrong), "192.0.2.1")
 		if r.status == 429 {
-			refused = r
+			rejected = r
 			break
 		}
-		checkError(t, r, 40102) // a wrong token
+		checkError(t, r, 40102)
 		wrong++
 		if most := perMinute + int(time.Since(begin).Minutes()*perMinute) + 1; wrong > most {
-			t.Fatalf("%d wrong tokens got 401, at most %d may", wrong, most)
+			t.Fatalf("%d wrong tokens got 401, want at most %d", wrong, most)
 		}
 	}
 	if wrong < perMinute {
 		t.Errorf("%d wrong tokens got 401, want %d", wrong, perMinute)
 	}
-	checkError(t, refused, 42901) // one too many
-	wait := retryAfter(t, refused)
+	checkError(t, rejected, 42901)
+	wait := retryAfter(t, rejected)
 	if wait > time.Minute/perMinute {
-		t.Errorf("one too many: wait for %v, where there are %d a minute", wait, perMinute)
+		t.Errorf("got Retry-After %v, want at most %v", wait, time.Minute/perMinute)
 	}
 	for _, test := range []struct {
 		name, token, address string
-		code                 int // 0: accepted
+		code                 int
 	}{
 		{name: "a wrong token", token: "wrong", address: "192.0.2.1", code: 42901},
 		{name: "an unknown token", token: unknown, address: "192.0.2.1", code: 42901},
 		{name: "a mistyped token", token: mistype(known), address: "192.0.2.1", code: 42901},
 		{name: "a static token", token: token, address: "192.0.2.1"},
 		{name: "an issued token", token: known, address: "192.0.2.1"},
-		{name: "a static token that comes for the first time", token: second, address: "192.0.2.1"},
-		{name: "an issued token that comes for the first time", token: late, address: "192.0.2.1"},
+		{name: "a new static token", token: second, address: "192.0.2.1"},
+		{name: "a new issued token", token: late, address: "192.0.2.1"},
 		{name: "a wrong token from elsewhere", token: "wrong", address: "192.0.2.2", code: 40102},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			r := send(test.token, test.address)
 			checkCode(t, r, test.code)
-			if r.status == 429 && r.header.Get("WWW-Authenticate") != "" {
-				t.Errorf("the answer tells of the token: %q", r.header.Get("WWW-Authenticate"))
+			if r.status == 429 {
+				checkHeader(t, r, "WWW-Authenticate", "")
 			}
 		})
 	}
-	checkError(t, s.get(t, "/plants", from("192.0.2.1")...), 40101) // no token at all
-	time.Sleep(retryAfter(t, send("wrong", "192.0.2.1")))           // as the client is told
-	checkError(t, send("wrong", "192.0.2.1"), 40102)                // a wrong token after Retry-After
+	checkError(t, s.get(t, "/plants", from("192.0.2.1")...), 40101)
+	time.Sleep(retryAfter(t, send("wrong", "192.0.2.1")))
+	checkError(t, send("wrong", "192.0.2.1"), 40102)
 }

@@ -1,9 +1,11 @@
 package tests
 
 import (
+	"bufio"
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"regexp"
 	"strconv"
@@ -309,4 +311,26 @@ func receive[T any](t *testing.T, channel <-chan T) (value T) {
 		t.Fatalf("received nothing within %v", patience)
 	}
 	return value
+}
+
+// readConn reads a response from conn.
+func readConn(t *testing.T, conn net.Conn) response {
+	t.Helper()
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := readResponse(resp)
+	if err != nil {
+		t.Error(err)
+	}
+	return r
+}
+
+// checkSame checks that two responses have the same plant and version.
+func checkSame(t *testing.T, got, want response) {
+	t.Helper()
+	if got.body != want.body || got.etag() != want.etag() {
+		t.Errorf("got %v with ETag %s, want %s with ETag %s", got, got.etag(), want.body, want.etag())
+	}
 }

@@ -11,17 +11,17 @@ import (
 	"plantstore/database/dbtest"
 )
 
-// revocationTime is how long a token may be good after it was revoked.
+// revocationTime is the time until a revoked token must be rejected.
 const revocationTime = 5 * time.Second
 
-// use is one request with a token, and what came of it.
+// use is one request with a token.
 type use struct {
 	began, ended time.Time
 	response     response
 	err          error
 }
 
-// useUntil sends requests with a token, each after the other, until ctx ends.
+// useUntil sends requests with a token, one after another, until ctx ends.
 func (s *service) useUntil(ctx context.Context, token string) (uses []use) {
 	transport := &http.Transport{}
 	defer transport.CloseIdleConnections()
@@ -34,19 +34,19 @@ func (s *service) useUntil(ctx context.Context, token string) (uses []use) {
 	return uses
 }
 
-// TestTokensEndOnEveryReplica uses tokens all the time, on two services that share
-// a database, while they end.
+// TestTokensEndOnEveryReplica uses tokens on two services that share a database while the
+// tokens are revoked or expire.
 func TestTokensEndOnEveryReplica(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, url string) {
 		t.Parallel()
-		// Who goes on with a token that has ended is not to be limited here.
+		// Rejected tokens must not reach the limit.
 		settings := []string{"DATABASE_URL=" + url, "PLANTSTORE_LIMITS_FAILURES_PER_MINUTE=0"}
 		replicas := []*service{start(t, settings...), start(t, settings...)}
 		lasting := issue(t, url)
 		for _, test := range []struct {
 			name string
 			args []string // of token create
-			// end ends the token, and returns from when on it must not be accepted.
+			// end ends the token and returns the time from which it must be rejected.
 			end func(t *testing.T, issued string) time.Time
 		}{
 			{"revoked by the command", nil, func(t *testing.T, issued string) time.Time {
@@ -69,7 +69,7 @@ func TestTokensEndOnEveryReplica(t *testing.T) {
 				uses := make([][]use, len(replicas))
 				var group sync.WaitGroup
 				for i, s := range replicas {
-					// Each replica knows the token from here on.
+					// Each replica has the token in its cache from here on.
 					requireStatus(t, s.get(t, "/plants", as(issued)...), 200)
 					group.Go(func() { uses[i] = s.useUntil(ctx, issued) })
 				}
@@ -79,7 +79,7 @@ func TestTokensEndOnEveryReplica(t *testing.T) {
 				time.AfterFunc(time.Until(last)+time.Second, stop)
 				group.Wait()
 				for i := range uses {
-					checkEnd(t, fmt.Sprintf("replica %d", i+1), uses[i], begin, revoked, last)
+					t.Run(fmt.Sprintf("replica %d", i+1), func(t *testing.T) { checkEnd(t, uses[i], begin, revoked, last) })
 				}
 				for _, s := range replicas {
 					checkStatus(t, s.get(t, "/plants", as(lasting)...), 200)
@@ -89,34 +89,34 @@ func TestTokensEndOnEveryReplica(t *testing.T) {
 	})
 }
 
-// checkEnd checks that a token was accepted at begin, and then refused for good: no
-// request that began after last may have been accepted. It logs how long it took from revoked on.
-func checkEnd(t *testing.T, what string, uses []use, begin, revoked, last time.Time) {
+// checkEnd checks that a token was accepted at begin and then only rejected, and that no
+// request after last was accepted.
+func checkEnd(t *testing.T, uses []use, begin, revoked, last time.Time) {
 	t.Helper()
-	accepted, refused := 0, 0
+	accepted, rejected := 0, 0
 	var lastAccepted time.Time
 	for _, u := range uses {
 		switch {
 		case u.err != nil:
-			t.Fatalf("%s: %v", what, u.err)
+			t.Fatal(u.err)
 		case u.response.status == 200:
 			accepted++
 			lastAccepted = u.ended
-			if refused > 0 {
-				t.Errorf("%s: accepted after it was refused", what)
+			if rejected > 0 {
+				t.Error("accepted a token after it was rejected")
 			}
 			if u.began.After(last) {
-				t.Errorf("%s: accepted %v too late", what, u.began.Sub(last))
+				t.Errorf("accepted %v too late", u.began.Sub(last))
 			}
 		default:
-			if refused++; refused == 1 || u.response.code() != 40102 {
+			if rejected++; rejected == 1 || u.response.code() != 40102 {
 				checkError(t, u.response, 40102)
 			}
 		}
 	}
-	if accepted == 0 || refused == 0 || lastAccepted.Before(begin) {
-		t.Errorf("%s: %d accepted, %d refused, the last accepted %v after the beginning", what, accepted, refused, lastAccepted.Sub(begin))
+	if accepted == 0 || rejected == 0 || lastAccepted.Before(begin) {
+		t.Errorf("got %d accepted, %d rejected, the last accepted %v after the start", accepted, rejected, lastAccepted.Sub(begin))
 	}
-	t.Logf("%s: %d requests accepted, the last answered %v after the end was told, %v before it must take effect; %d refused",
-		what, accepted, lastAccepted.Sub(revoked).Round(time.Millisecond), last.Sub(lastAccepted).Round(time.Millisecond), refused)
+	t.Logf("%d requests accepted, the last %v after the end, %v before the deadline; %d rejected",
+		accepted, lastAccepted.Sub(revoked).Round(time.Millisecond), last.Sub(lastAccepted).Round(time.Millisecond), rejected)
 }

@@ -33,11 +33,11 @@ func TestContractRoutes(t *testing.T) {
 		{"POST", "/swagger/index.html", 40501},
 	} {
 		t.Run(test.method+" "+test.path, func(t *testing.T) {
-			r := s.send(t, test.method, test.path, nil) // without a token: the route comes first
+			r := s.send(t, test.method, test.path, nil) // the route comes before the token
 			checkError(t, r, test.code)
 			allow := r.header.Get("Allow")
 			if want := map[string]string{"/plants": "GET, HEAD, POST"}[test.path]; test.code == 40501 && (allow == "" || want != "" && allow != want) {
-				t.Errorf("Allow %q", allow)
+				t.Errorf("got Allow %q, want %q", allow, want)
 			}
 		})
 	}
@@ -46,24 +46,24 @@ func TestContractRoutes(t *testing.T) {
 			"/": 302, "/openapi.json": 200, "/swagger/index.html": 200, "/swagger/swagger-ui.css": 200,
 			"/swagger/index.html?a=/swagger-ui.css": 200, "/healthz": 200, "/readyz": 200,
 		} {
-			r := s.send(t, method, path, nil)
-			if r.status != want || method == "HEAD" && r.body != "" {
-				t.Errorf("%s %s: %d with %d bytes, want %d", method, path, r.status, len(r.body), want)
-			}
-			if r.header.Get("X-Request-ID") == "" || r.header.Get("X-Content-Type-Options") != "nosniff" || r.header.Get("Referrer-Policy") != "no-referrer" {
-				t.Errorf("%s %s: headers %v", method, path, r.header)
-			}
-			// The page of Swagger UI runs scripts, from here alone; nothing else does.
-			policy, scripts := r.header.Values("Content-Security-Policy"), "script-src 'self';"
-			if len(policy) != 1 || strings.Contains(policy[0], scripts) != strings.HasPrefix(path, "/swagger/index.html") ||
-				!strings.Contains(policy[0], "default-src 'none'") || !strings.Contains(policy[0], "frame-ancestors 'none'") {
-				t.Errorf("%s %s: policy %q", method, path, policy)
-			}
+			t.Run(method+" "+path, func(t *testing.T) {
+				r := s.send(t, method, path, nil)
+				if r.status != want || method == "HEAD" && r.body != "" {
+					t.Errorf("got %v, want %d", r, want)
+				}
+				checkHas(t, r, "X-Request-ID")
+				checkHeader(t, r, "X-Content-Type-Options", "nosniff")
+				checkHeader(t, r, "Referrer-Policy", "no-referrer")
+				// Only the page of Swagger UI may run scripts, from this origin.
+				policy, scripts := r.header.Values("Content-Security-Policy"), "script-src 'self';"
+				if len(policy) != 1 || strings.Contains(policy[0], scripts) != strings.HasPrefix(path, "/swagger/index.html") ||
+					!strings.Contains(policy[0], "default-src 'none'") || !strings.Contains(policy[0], "frame-ancestors 'none'") {
+					t.Errorf("got Content-Security-Policy %q", policy)
+				}
+			})
 		}
 	}
-	if got := s.get(t, "/").header.Get("Location"); got != "/swagger/index.html" {
-		t.Errorf("/ leads to %q", got)
-	}
+	checkHeader(t, s.get(t, "/"), "Location", "/swagger/index.html")
 }
 
 func TestPlantsMethods(t *testing.T) {
@@ -82,12 +82,12 @@ func TestPlantsMethods(t *testing.T) {
 		{"PUT", "/plants/import", "POST"},
 	} {
 		t.Run(test.method+" "+test.path, func(t *testing.T) {
-			r := s.send(t, test.method, test.path, nil) // without a token: the route comes first
+			r := s.send(t, test.method, test.path, nil) // the route comes before the token
 			checkError(t, r, 40501)
 			allowed := strings.Split(r.header.Get("Allow"), ", ")
 			slices.Sort(allowed)
 			if got := strings.Join(allowed, " "); got != test.allow {
-				t.Errorf("%s %s: Allow has %s, want %s", test.method, test.path, got, test.allow)
+				t.Errorf("got Allow %s, want %s", got, test.allow)
 			}
 		})
 	}
@@ -104,8 +104,7 @@ func TestPlantsBadIDs(t *testing.T) {
 	} {
 		t.Run(id, func(t *testing.T) {
 			for method, body := range bodies {
-				r := s.call(t, method, "/plants/"+id, body)
-				checkError(t, r, 40007, "id must")
+				checkError(t, s.call(t, method, "/plants/"+id, body), 40007, "id")
 			}
 		})
 	}
@@ -116,8 +115,7 @@ func TestPlantsBadIDs(t *testing.T) {
 	}
 }
 
-// TestOrderOfChecks: the route, the token, its scope, the limits, and then the
-// content.
+// TestOrderOfChecks checks the order: route, token, scope, limits, content.
 func TestOrderOfChecks(t *testing.T) {
 	t.Parallel()
 	url := dbtest.SQLite(t)
@@ -129,12 +127,12 @@ func TestOrderOfChecks(t *testing.T) {
 	for i, test := range []struct {
 		name                      string
 		method, path, token, body string
-		limited                   bool // whether the client has used up its limit before
+		limited                   bool // at the start
 		code                      int
 	}{
-		{name: "no such path, and the rest is wrong, too", method: "POST", path: "/plant", token: "x", body: bad, code: 40402},
+		{name: "no such path and all else wrong", method: "POST", path: "/plant", token: "x", body: bad, code: 40402},
 		{name: "no such path, over the limit", method: "POST", path: "/plant", token: writer, body: bad, limited: true, code: 40402},
-		{name: "no such method, and the rest is wrong, too", method: "PUT", path: "/plants", token: "x", body: bad, code: 40501},
+		{name: "no such method and all else wrong", method: "PUT", path: "/plants", token: "x", body: bad, code: 40501},
 		{name: "no such method, over the limit", method: "PUT", path: "/plants", token: writer, body: bad, limited: true, code: 40501},
 		{name: "no token and a bad body", method: "POST", path: "/plants", body: bad, code: 40101},
 		{name: "a bad token and a bad body", method: "POST", path: "/plants", token: "x", body: bad, code: 40102},
@@ -151,29 +149,25 @@ func TestOrderOfChecks(t *testing.T) {
 		{name: "over the limit with a bad import", method: "POST", path: "/plants/import", token: writer, body: "x", limited: true, code: 42901},
 		{name: "over the limit with a bad id", method: "DELETE", path: "/plants/x", token: writer, limited: true, code: 42901},
 		{name: "over the limit with a bad query", method: "GET", path: "/plants?limit=x", token: reader, limited: true, code: 42901},
-		{name: "nothing but a bad body", method: "POST", path: "/plants", token: token, body: bad, code: 40001},
+		{name: "only a bad body", method: "POST", path: "/plants", token: token, body: bad, code: 40001},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			address := from(fmt.Sprintf("192.0.2.%d", i+1)) // whose limit is its own
+			address := from(fmt.Sprintf("192.0.2.%d", i+1)) // with a limit of its own
 			send := func(method, path, token, body string) response {
 				headers := address
 				if token != "" {
 					headers = as(token, address...)
 				}
-				// On a connection that goes on, for what closes after a request loses the
-				// answer where the body is still on its way.
-				r, err := s.tryOn(connections, method, path, strings.NewReader(body), headers...)
-				if err != nil {
-					t.Fatal(err)
-				}
-				return r
+				// A connection that is closed after the request could lose the response
+				// while the body is on its way.
+				return s.over(t, connections, method, path, body, headers...)
 			}
 			var r response
-			// A second may go by between two requests: then there is one more.
+			// Another request is allowed after a second: try again.
 			for range 20 {
 				for spent := 0; test.limited && send("GET", "/plants", reader, "").status != 429; spent++ {
 					if spent == 100 {
-						t.Fatal("there is no limit")
+						t.Fatal("100 requests were accepted, want a limit")
 					}
 				}
 				if r = send(test.method, test.path, test.token, test.body); !test.limited || r.status != 400 {
@@ -189,9 +183,7 @@ func TestContractRequestID(t *testing.T) {
 	s := start(t)
 	for _, id := range []string{"a", "A.b_c-9", strings.Repeat("x", 64)} {
 		t.Run(fmt.Sprintf("%q", id), func(t *testing.T) {
-			if got := s.get(t, "/healthz", "X-Request-ID", id).header.Get("X-Request-ID"); got != id {
-				t.Errorf("sent %q, got %q", id, got)
-			}
+			checkHeader(t, s.get(t, "/healthz", "X-Request-ID", id), "X-Request-ID", id)
 		})
 	}
 	seen := make(map[string]bool)
@@ -199,7 +191,7 @@ func TestContractRequestID(t *testing.T) {
 		t.Run(fmt.Sprintf("%q", id), func(t *testing.T) {
 			got := s.get(t, "/healthz", "X-Request-ID", id).header.Get("X-Request-ID")
 			if got == id || got == "" || seen[got] {
-				t.Errorf("sent %q, got %q", id, got)
+				t.Errorf("got %q, want a new id", got)
 			}
 			seen[got] = true
 		})

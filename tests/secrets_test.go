@@ -21,15 +21,14 @@ import (
 	"plantstore/database/dbtest"
 )
 
-// TestSecretsStaySecret starts the service in several ways, gives it secrets by all
-// ways there are, and provokes every kind of error. Then it looks at all that the
-// service has written.
+// TestSecretsStaySecret starts the service in several ways, sends secrets wherever it
+// accepts data, provokes each error, and searches all output for secrets.
 func TestSecretsStaySecret(t *testing.T) {
 	for _, test := range []struct {
 		name     string
 		postgres bool
 		settings []string
-		// secret is a setting whose value is a token.
+		// secret is the setting with the token.
 		secret string
 	}{
 		{"development, on a console", false, []string{"PLANTSTORE_LOG_FORMAT=console"}, "PLANTSTORE_AUTH_TOKENS"},
@@ -61,31 +60,31 @@ func TestSecretsStaySecret(t *testing.T) {
 	}
 }
 
-// hunt is a service with canaries in all that it is given.
+// hunt is a service with canaries in all of its input.
 type hunt struct {
 	*canaries
 	t           *testing.T
 	server      *dbtest.Server // nil on SQLite
 	databaseURL string
 	folder      string   // of the database
-	settings    []string // with the canaries, of commands too
+	settings    []string // of the service and commands, with canaries
 	service     *service
-	temporary   string // where the service may put files
-	static      string // a token
+	temporary   string // folder for files of the service
+	static      string // token
 	key         ed25519.PrivateKey
-	stored      string       // what must be found in the folder of the database
-	codes       map[int]bool // the error codes that were seen
+	stored      string       // a canary that the database must have
+	codes       map[int]bool // of errors so far
 	responses   []string
 }
 
-// ownPostgres starts a PostgreSQL that asks for a password.
+// ownPostgres starts a PostgreSQL server with a password.
 func (h *hunt) ownPostgres() {
 	h.server = ownServer(h.t)
 	var data string
 	if err := openTable(h.t, h.server.URL).QueryRowContext(h.t.Context(), "SHOW data_directory").Scan(&data); err != nil {
 		h.t.Fatal(err)
 	}
-	h.folder = filepath.Dir(data) // where PostgreSQL has its log, too
+	h.folder = filepath.Dir(data) // with the log of PostgreSQL
 	password := h.plant("the password of the database")
 	dbtest.Exec(h.t, h.server.URL, "ALTER ROLE postgres PASSWORD '"+password+"'")
 	const rules = "host all all 127.0.0.1/32 scram-sha-256\n"
@@ -94,7 +93,7 @@ func (h *hunt) ownPostgres() {
 	}
 	dbtest.Exec(h.t, h.server.URL, "SELECT pg_reload_conf()")
 	h.databaseURL = h.withPassword(password)
-	eventually(h.t, "a PostgreSQL that asks for a password", func() bool {
+	eventually(h.t, "a PostgreSQL server that wants a password", func() bool {
 		db, err := sql.Open("pgx", h.withPassword(newCanary()))
 		if err == nil {
 			err = errors.Join(db.PingContext(h.t.Context()), db.Close())
@@ -103,7 +102,6 @@ func (h *hunt) ownPostgres() {
 	})
 }
 
-// withPassword returns the URL of PostgreSQL with a password.
 func (h *hunt) withPassword(password string) string {
 	u, err := url.Parse(h.server.URL)
 	if err != nil {
@@ -113,7 +111,6 @@ func (h *hunt) withPassword(password string) string {
 	return u.String()
 }
 
-// begin starts the service.
 func (h *hunt) begin(settings []string) {
 	public, key, err := ed25519.GenerateKey(nil)
 	if err != nil {
@@ -138,16 +135,15 @@ func (h *hunt) begin(settings []string) {
 	)
 	h.service = launch(h.t, command(h.t, slices.Concat(h.settings, []string{"PORT=0"})))
 	h.service.stderr.await(h.service.ended, func(line string) bool {
-		_, rest, found := strings.Cut(line, "[::]:") // in JSON and on a console
+		_, rest, found := strings.Cut(line, "[::]:") // in JSON and console format
 		h.service.url = "http://127.0.0.1:" + strings.TrimRight(rest, `"}`)
 		return found
 	})
 	if h.service.url == "" {
-		h.t.Fatalf("the service does not serve:\n%s", h.service.stderr)
+		h.t.Fatalf("the service did not start:\n%s", h.service.stderr)
 	}
 }
 
-// setting returns the value of a setting.
 func (h *hunt) setting(name string) (value string) {
 	for _, s := range h.settings {
 		if rest, ok := strings.CutPrefix(s, name+"="); ok {
@@ -157,14 +153,14 @@ func (h *hunt) setting(name string) (value string) {
 	return value
 }
 
-// send sends a request with a token, and canaries wherever a request has room.
+// send sends a request with a token and canaries in all headers.
 func (h *hunt) send(method, path, token, body string, headers ...string) response {
 	h.t.Helper()
 	all := []string{
 		"Authorization", "Bearer " + token,
 		"Cookie", "session=" + h.plant("a cookie"),
 		"X-Api-Key", h.plant("an API key"),
-		"X-Request-ID", "id/" + h.plant("a request id that is refused"),
+		"X-Request-ID", "id/" + h.plant("an invalid request id"),
 		"Proxy-Authorization", "Bearer " + h.plant("the token of a proxy"),
 		"Referer", "https://example.org/?code=" + h.plant("a referrer"),
 		"User-Agent", h.plant("the name of a browser"),
@@ -175,15 +171,15 @@ func (h *hunt) send(method, path, token, body string, headers ...string) respons
 	return r
 }
 
-// want checks that a request has come as far as it was to.
-func (h *hunt) want(what string, r response, status, code int) {
+// want checks that a request reached the expected stage.
+func (h *hunt) want(what string, r response, code int) {
 	h.t.Helper()
-	if r.status != status || r.code() != code {
-		h.t.Errorf("%s: got %v, want %d with error %d", what, r, status, code)
+	if r.status != statusOf(code) || r.code() != code {
+		h.t.Errorf("%s: got %v, want %d with error %d", what, r, statusOf(code), code)
 	}
 }
 
-// signed returns a JWT, whose payload and signature are canaries.
+// signed returns a JWT with canaries for payload and signature.
 func (h *hunt) signed(where, subject string, key ed25519.PrivateKey) string {
 	text, err := jwt.NewWithClaims(jwt.SigningMethodEdDSA, jwt.MapClaims{
 		"iss": h.setting("PLANTSTORE_AUTH_JWT_ISSUER"), "aud": h.setting("PLANTSTORE_AUTH_JWT_AUDIENCE"),
@@ -198,16 +194,16 @@ func (h *hunt) signed(where, subject string, key ed25519.PrivateKey) string {
 	return text
 }
 
-// issue issues a token, which is a canary.
+// issue creates a token, which is a canary.
 func (h *hunt) issue(scopes string) string {
 	stdout, stderr, status := runToEnd(h.t, h.settings, "token", "create", "--name", h.data("the name of a token"), "--scope", scopes)
 	if status != 0 || !wellFormed.MatchString(strings.TrimSpace(stdout)) {
-		h.t.Fatalf("token create: exit status %d, %s", status, stderr)
+		h.t.Fatalf("token create: got exit status %d, %s, want a token", status, stderr)
 	}
 	return h.add("an issued token", strings.TrimSpace(stdout))
 }
 
-// runCommands runs every command, as it should be and not.
+// runCommands runs each command with valid and invalid arguments.
 func (h *hunt) runCommands() {
 	bad := write(h.t, "bad.csv", fmt.Sprintf("id,name,tag\n%s,x,\n1,%s,\x01\n", h.plant("an id of a file"), h.plant("a name of a file")))
 	tokenFile := write(h.t, "token", h.static)
@@ -253,7 +249,7 @@ func (h *hunt) runCommands() {
 		"PLANTSTORE_AUTH_JWT_PUBLIC_KEY=", "PLANTSTORE_AUTH_JWT_ALGORITHMS=", "PLANTSTORE_AUTH_TOKENS_FILE=/nothing/", "PLANTSTORE_LOG_LEVEL=", "PORT=",
 	} {
 		name, _, _ := strings.Cut(setting, "=")
-		// Of a variable and the one for its file, only one may be set.
+		// Only one of a variable and its _FILE variable may be set.
 		others := slices.DeleteFunc(slices.Clone(settings), func(s string) bool { return strings.HasPrefix(s, strings.TrimSuffix(name, "_FILE")) })
 		h.run(append(others, setting+h.plant("a bad value of "+name)), 2, "serve")
 	}
@@ -263,30 +259,29 @@ func (h *hunt) runCommands() {
 		h.run(wrong, 1, "token", "list")
 		h.run(wrong, 1, "migrate", "status")
 	}
-	// The keys of JWTs cannot be fetched, from a URL with a key in it.
+	// The keys of JWTs cannot be fetched from a URL with a secret.
 	others := slices.DeleteFunc(slices.Clone(settings), func(s string) bool { return strings.HasPrefix(s, "PLANTSTORE_AUTH_JWT_PUBLIC_KEY") })
 	other := launch(h.t, command(h.t, append(others, "PORT=0", "PLANTSTORE_LOG_FORMAT=json",
 		"PLANTSTORE_AUTH_JWT_JWKS_URL=http://127.0.0.1:1/"+h.plant("the path of the JWKS URL")+"?key="+h.plant("the query of the JWKS URL"))))
-	other.awaitLog(h.t, "the keys of JWTs could not be fetched")
+	other.awaitError(h.t)
 	other.awaitLog(h.t, "serving")
 	other.stop(h.t)
 	h.check(h.t, "a service without keys", other.stdout.String()+other.stderr.String(), true)
 }
 
-// run runs a command to its end.
 func (h *hunt) run(settings []string, status int, args ...string) {
 	h.t.Helper()
 	stdout, stderr, got := runToEnd(h.t, settings, args...)
 	what := strings.Join(args[:min(2, len(args))], " ")
 	if got != status {
-		h.t.Errorf("%s: exit status %d, want %d: %s", what, got, status, stderr)
+		h.t.Errorf("%s: got exit status %d, want %d: %s", what, got, status, stderr)
 	}
-	// token list has the names of tokens; that is what it is for.
+	// token list shows the names of tokens.
 	h.check(h.t, "standard output of "+what, stdout, what != "token list")
 	h.check(h.t, "standard error of "+what, stderr, true)
 }
 
-// takeDatabaseAway leaves the service without its database.
+// takeDatabaseAway stops or locks the database.
 func (h *hunt) takeDatabaseAway() {
 	body := `{"id":40,"name":"` + h.data("a name without a database") + `"}`
 	if h.server == nil {
@@ -295,19 +290,19 @@ func (h *hunt) takeDatabaseAway() {
 	} else if err := h.server.Stop(); err != nil {
 		h.t.Fatal(err)
 	}
-	h.want("a write without a database", h.send("POST", "/plants", h.static, body), 503, 50302)
-	h.want("an import without a database", h.send("POST", "/plants/import", h.static, body, "Content-Type", "application/x-ndjson"), 503, 50302)
+	h.want("a write without a database", h.send("POST", "/plants", h.static, body), 50302)
+	h.want("an import without a database", h.send("POST", "/plants/import", h.static, body, "Content-Type", "application/x-ndjson"), 50302)
 	h.want("a token without a database", h.send("POST", "/tokens", h.static,
-		`{"name":"`+h.data("a token's name without a database")+`","scopes":["admin"]}`), 503, 50302)
+		`{"name":"`+h.data("a token's name without a database")+`","scopes":["admin"]}`), 50302)
 	if h.server != nil {
 		h.run(append(slices.Clone(h.settings), "PLANTSTORE_DATABASE_START_TIMEOUT=10ms"), 1, "token", "list")
 	}
 }
 
-// lookAround stops the service and looks for canaries in all that it leaves.
+// lookAround stops the service and searches its output for canaries.
 func (h *hunt) lookAround() {
 	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", h.service.process.Pid))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) { // not every system has it
+	if err != nil && !errors.Is(err, fs.ErrNotExist) { // only Linux has it
 		h.t.Error(err)
 	}
 	h.check(h.t, "the command line", string(line), true)
@@ -327,23 +322,23 @@ func (h *hunt) lookAround() {
 	h.check(h.t, "the log", log, true)
 	for _, expected := range []string{"slow query", "INSERT INTO ", "request failed", "static:1", "jwt:someone", "pst_"} {
 		if !strings.Contains(log, expected) {
-			h.t.Errorf("the log lacks %q: what was to be looked at is not there", expected)
+			h.t.Errorf("got no %q in the log", expected)
 		}
 	}
 	for _, response := range h.responses {
-		h.check(h.t, "an answer", response, false)
+		h.check(h.t, "a response", response, false)
 	}
 	for _, code := range []int{
 		40001, 40002, 40003, 40004, 40005, 40006, 40007, 40101, 40102, 40301, 40401, 40402, 40501, 40901, 40902, 41201, 41301, 41501, 42901, 50001, 50302,
 	} {
 		if !h.codes[code] {
-			h.t.Errorf("error %d was not provoked", code)
+			h.t.Errorf("got no error %d, want each", code)
 		}
 	}
 	h.checkFiles(h.t, h.service.folder, true)
 	h.checkFiles(h.t, h.temporary, true)
 	h.checkFiles(h.t, h.folder, false)
 	if !filesHave(h.t, h.folder, h.stored) {
-		h.t.Error("what was stored is not found either: the database is not there")
+		h.t.Error("got no stored canary in the database files")
 	}
 }

@@ -7,8 +7,7 @@ import (
 	"testing"
 )
 
-// TestSecurityNamesTests holds the tests that SECURITY.md names against those there
-// are.
+// TestSecurityNamesTests checks that the tests in SECURITY.md exist.
 func TestSecurityNamesTests(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../SECURITY.md")
@@ -35,7 +34,7 @@ func TestSecurityNamesTests(t *testing.T) {
 	}
 	for _, match := range named {
 		if !exist[string(match[1])] {
-			t.Errorf("there is no %s", match[1])
+			t.Errorf("SECURITY.md: no test %s", match[1])
 		}
 	}
 }

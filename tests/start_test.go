@@ -13,26 +13,25 @@ import (
 	"plantstore/database/dbtest"
 )
 
-// TestFirstStart is the README's first minute: nothing is configured.
+// TestFirstStart starts the service without configuration, as in the README.
 func TestFirstStart(t *testing.T) {
 	t.Parallel()
 	first := launch(t, command(t, []string{"PORT=0"}))
-	first.stdout.await(first.ended, func(line string) bool { return strings.Contains(line, "Try it") })
-	welcome := first.stdout.String()
+	welcome := first.awaitWelcome()
 	printed := regexp.MustCompile(`(http://localhost:\d+)/swagger/index.html\n +Token +(\S+) `).FindStringSubmatch(welcome)
 	if printed == nil {
-		t.Fatalf("printed %q", welcome)
+		t.Fatalf("got output %q, want a URL and a token", welcome)
 	}
 	first.url = printed[1]
 	checkStatus(t, first.get(t, "/swagger/index.html"), 200)
 
-	// The line to paste, pasted.
+	// The printed curl command works.
 	curl := regexp.MustCompile(`(?m)^ +Try it +(curl .*)$`).FindStringSubmatch(welcome)[1]
 	body := regexp.MustCompile(`-d '(.*)'`).FindStringSubmatch(curl)[1]
 	if !strings.Contains(curl, "-H 'Authorization: Bearer "+printed[2]+"'") || !strings.Contains(curl, first.url+"/plants") {
-		t.Errorf("the curl line is %q", curl)
+		t.Errorf("got the curl command %q", curl)
 	}
-	checkStatus(t, first.post(t, body, "Authorization", "Bearer "+printed[2]), 200)
+	checkStatus(t, first.post(t, body, as(printed[2])...), 200)
 	checkMode(t, filepath.Join(first.folder, "data", "dev-token"))
 	checkMode(t, filepath.Join(first.folder, "data", "plantstore.db"))
 	first.stop(t)
@@ -40,13 +39,12 @@ func TestFirstStart(t *testing.T) {
 	second := command(t, []string{"PORT=0"})
 	second.Dir = first.folder
 	again := launch(t, second)
-	again.stdout.await(again.ended, func(line string) bool { return strings.Contains(line, "Try it") })
-	if !strings.Contains(again.stdout.String(), printed[2]) {
-		t.Errorf("the second start prints another token: %q", again.stdout)
+	if !strings.Contains(again.awaitWelcome(), printed[2]) {
+		t.Errorf("got output %q, want the token of the first start", again.stdout)
 	}
 	again.url = regexp.MustCompile(`http://localhost:\d+`).FindString(again.stdout.String())
-	checkError(t, again.post(t, body, "Authorization", "Bearer "+printed[2]), 40902)                  // the same after a restart
-	checkError(t, again.post(t, `{"id":1,"name":"x"}`, "Authorization", "Bearer "+printed[2]), 40901) // another name after a restart
+	checkError(t, again.post(t, body, as(printed[2])...), 40902)
+	checkError(t, again.post(t, `{"id":1,"name":"x"}`, as(printed[2])...), 40901)
 }
 
 func checkMode(t *testing.T, path string) {
@@ -55,7 +53,7 @@ func checkMode(t *testing.T, path string) {
 	if err != nil {
 		t.Error(err)
 	} else if info.Mode() != 0o600 {
-		t.Errorf("%s has the mode %o, want 600", path, info.Mode())
+		t.Errorf("got mode %o of %s, want 600", info.Mode(), path)
 	}
 }
 
@@ -72,8 +70,7 @@ func TestManyStartAtOnce(t *testing.T) {
 		}
 		migrated := make(map[string]int)
 		for i, s := range services {
-			address := s.awaitLog(t, "serving")["address"].(string)
-			s.url = "http://127.0.0.1:" + address[strings.LastIndex(address, ":")+1:]
+			s.awaitServing(t)
 			for _, line := range regexp.MustCompile(`"msg":"migrated the database","migration":"(\S+)"`).FindAllStringSubmatch(s.stderr.String(), -1) {
 				migrated[line[1]]++
 			}
@@ -82,11 +79,11 @@ func TestManyStartAtOnce(t *testing.T) {
 		}
 		for name, times := range migrated {
 			if times != 1 {
-				t.Errorf("%s was applied %d times", name, times)
+				t.Errorf("%s was applied %d times, want once", name, times)
 			}
 		}
 		if len(migrated) == 0 {
-			t.Error("nobody has migrated the database")
+			t.Error("got no migrations in the logs")
 		}
 	})
 }
@@ -100,18 +97,17 @@ func TestPortInUse(t *testing.T) {
 	defer listener.Close()
 	_, port, _ := net.SplitHostPort(listener.Addr().String())
 	_, stderr, status := runToEnd(t, []string{"PORT=" + port})
-	if last := stderr[strings.LastIndex(strings.TrimSpace(stderr), "\n")+1:]; status != 1 || !strings.HasPrefix(last, "plantstore: server.port (PORT):") {
-		t.Errorf("exit status %d, %q", status, stderr)
+	if status != 1 || !strings.HasPrefix(lastLine(stderr), "plantstore: server.port (PORT):") {
+		t.Errorf("got exit status %d and %q, want 1 and an error of server.port", status, stderr)
 	}
 }
 
-// TestFootprint prints what a start costs. It fails on nothing but a service
-// that does not start: machines differ.
+// TestFootprint logs the time and memory of a start. It has no limits, as machines differ.
 func TestFootprint(t *testing.T) {
 	begin := time.Now()
 	s := start(t)
 	r := s.get(t, "/readyz")
-	t.Logf("from the start of the process to the first 200 on SQLite: %v (status %d)", time.Since(begin).Round(time.Millisecond), r.status)
+	t.Logf("from start to first response on SQLite: %v (status %d)", time.Since(begin).Round(time.Millisecond), r.status)
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.process.Pid))
 	if err == nil {
 		t.Logf("idle memory: %s", regexp.MustCompile(`VmRSS:.*`).Find(status))

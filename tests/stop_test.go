@@ -8,18 +8,18 @@ import (
 	"testing"
 )
 
-// stop ends the service as an orchestrator does.
+// stop ends the service by SIGTERM.
 func (s *service) stop(t *testing.T) {
 	t.Helper()
 	if err := s.process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.wait(t); err != nil {
-		t.Errorf("the service ended with %v", err)
+		t.Errorf("got %v, want exit status 0", err)
 	}
 }
 
-// TestStopFinishesRequests stops the service while a request is under way.
+// TestStopFinishesRequests stops the service while a request is in flight.
 func TestStopFinishesRequests(t *testing.T) {
 	t.Parallel()
 	s := start(t, "PLANTSTORE_SERVER_SHUTDOWN_DELAY=1s")
@@ -30,7 +30,7 @@ func TestStopFinishesRequests(t *testing.T) {
 	}
 	results := make(chan result)
 	go func() {
-		r, err := s.try("POST", "/plants", body, "Authorization", "Bearer "+token)
+		r, err := s.try("POST", "/plants", body, as(token)...)
 		results <- result{r, err}
 	}()
 	if _, err := io.WriteString(send, `{"id":1,`); err != nil {
@@ -40,8 +40,7 @@ func TestStopFinishesRequests(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.awaitLog(t, "stopping")
-	// Not ready for more, and alive.
-	checkError(t, s.get(t, "/readyz"), 50302) // /readyz of a service that stops
+	checkError(t, s.get(t, "/readyz"), 50302)
 	checkStatus(t, s.get(t, "/healthz"), 200)
 	if _, err := io.WriteString(send, `"name":"x"}`); err != nil {
 		t.Fatal(err)
@@ -50,13 +49,13 @@ func TestStopFinishesRequests(t *testing.T) {
 		t.Fatal(err)
 	}
 	if r := <-results; r.err != nil || r.response.status != 200 {
-		t.Errorf("the request under way got %d %s, %v", r.response.status, r.response.body, r.err)
+		t.Errorf("got %v, %v, want 200", r.response, r.err)
 	}
 	if err := s.wait(t); err != nil {
-		t.Errorf("the service ended with %v", err)
+		t.Errorf("got %v, want exit status 0", err)
 	}
 	if _, err := os.Stat(filepath.Join(s.folder, "data", "plantstore.db-wal")); err == nil {
-		t.Error("the database was not closed: its WAL is still there")
+		t.Error("got a WAL, want a closed database")
 	}
 }
 
@@ -73,7 +72,7 @@ func TestSecondSignalEndsAtOnce(t *testing.T) {
 				t.Fatal(err)
 			}
 			if err := s.wait(t); err == nil || err.Error() != "exit status 1" {
-				t.Errorf("after two of %v: %v", signal, err)
+				t.Errorf("got %v, want exit status 1", err)
 			}
 		})
 	}

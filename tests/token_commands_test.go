@@ -11,27 +11,27 @@ import (
 	"plantstore/database/dbtest"
 )
 
-// wellFormed is the form of an issued token that the README gives to scanners.
+// wellFormed is the format of issued tokens in the README, for secret scanners.
 var wellFormed = regexp.MustCompile(`^pst_[a-z2-7]{47}$`)
 
-// issue issues a token in the database at url by the command, and returns it.
+// issue creates a token in the database at url.
 func issue(t *testing.T, url string, args ...string) string {
 	t.Helper()
 	stdout, stderr, status := runToEnd(t, []string{"DATABASE_URL=" + url}, append([]string{"token", "create", "--name", t.Name()}, args...)...)
 	issued, ended := strings.CutSuffix(stdout, "\n")
 	if status != 0 || !ended || !wellFormed.MatchString(issued) {
-		t.Fatalf("token create: exit status %d, %d bytes on standard output, want one token; %q", status, len(stdout), stderr)
+		t.Fatalf("token create: got exit status %d and %d bytes of output, want one token; %q", status, len(stdout), stderr)
 	}
-	if !strings.Contains(stderr, prefixOf(issued)+" ends it") || strings.Contains(stderr, issued) {
-		t.Errorf("token create notes %q", stderr)
+	if !strings.Contains(stderr, "token revoke "+prefixOf(issued)) || strings.Contains(stderr, issued) {
+		t.Errorf("token create: got standard error %q, want the prefix only", stderr)
 	}
 	return issued
 }
 
-// prefixOf returns that of an issued token which may be shown.
+// prefixOf returns the public part of an issued token, its id.
 func prefixOf(issued string) string { return issued[:12] }
 
-// mistype returns an issued token with one other character.
+// mistype returns an issued token with another last character.
 func mistype(issued string) string {
 	other := "a"
 	if strings.HasSuffix(issued, other) {
@@ -40,26 +40,26 @@ func mistype(issued string) string {
 	return issued[:len(issued)-1] + other
 }
 
-// listed returns the line of token list that has the prefix of an issued token.
+// listed returns the line of token list about an issued token.
 func listed(t *testing.T, url, issued string) string {
 	t.Helper()
 	stdout, stderr, status := runToEnd(t, []string{"DATABASE_URL=" + url}, "token", "list")
 	if status != 0 || stderr != "" {
-		t.Errorf("token list: exit status %d, %q", status, stderr)
+		t.Errorf("token list: got exit status %d, %q, want 0", status, stderr)
 	}
 	if strings.Contains(stdout, issued) || strings.Contains(stdout, issued[len(prefixOf(issued)):]) {
-		t.Error("token list shows a token")
+		t.Error("token list: got a token")
 	}
 	for line := range strings.Lines(stdout) {
 		if strings.HasPrefix(line, prefixOf(issued)+" ") {
 			return strings.TrimSpace(line)
 		}
 	}
-	t.Errorf("token list lacks %s:\n%s", prefixOf(issued), stdout)
+	t.Errorf("token list: got no %s in\n%s", prefixOf(issued), stdout)
 	return ""
 }
 
-// TestTokenCommands issues, lists and revokes tokens for a service that runs.
+// TestTokenCommands creates, lists and revokes tokens of a running service.
 func TestTokenCommands(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, url string) {
 		t.Parallel()
@@ -67,11 +67,12 @@ func TestTokenCommands(t *testing.T) {
 		issued := issue(t, url)
 		checkStatus(t, s.get(t, "/plants", as(issued)...), 200)
 		checkStatus(t, s.post(t, bodyOf(1), as(issued)...), 200)
-		checkError(t, s.get(t, "/tokens", as(issued)...), 40301)                     // it may not see tokens
-		checkError(t, s.get(t, "/plants", as(mistype(issued))...), 40102)            // mistyped
-		checkError(t, s.get(t, "/plants", as(prefixOf(issued))...), 40102)           // its prefix
-		checkError(t, s.get(t, "/plants", as(strings.ToUpper(issued))...), 40102)    // in capitals
-		checkError(t, s.get(t, "/plants", as(issue(t, dbtest.SQLite(t)))...), 40102) // of another service
+		checkError(t, s.get(t, "/tokens", as(issued)...), 40301)
+		for name, wrong := range map[string]string{
+			"mistyped": mistype(issued), "prefix": prefixOf(issued), "capitals": strings.ToUpper(issued), "another service": issue(t, dbtest.SQLite(t)),
+		} {
+			t.Run(name, func(t *testing.T) { checkError(t, s.get(t, "/plants", as(wrong)...), 40102) })
+		}
 
 		const minute = `\d{4}-\d\d-\d\dT\d\d:\d\dZ`
 		short := issue(t, url, "--scope", "admin, plants:read", "--expires", "90d")
@@ -80,28 +81,28 @@ func TestTokenCommands(t *testing.T) {
 			{short, `  TestTokenCommands\S*  plants:read,admin  +` + minute + `  ` + minute + `  never  +in force$`},
 		} {
 			if line := listed(t, url, test.token); !regexp.MustCompile(`^` + prefixOf(test.token) + test.want).MatchString(line) {
-				t.Errorf("token list: %q", line)
+				t.Errorf("token list: got %q", line)
 			}
 		}
 		if want := time.Now().UTC().AddDate(0, 0, 90).Format("2006-01-02"); !strings.Contains(listed(t, url, short), want) {
-			t.Errorf("token list has no end on %s: %q", want, listed(t, url, short))
+			t.Errorf("token list: got %q, want expiry on %s", listed(t, url, short), want)
 		}
 
 		settings := []string{"DATABASE_URL=" + url}
-		checkCLI(t, settings, []string{"token", "revoke", prefixOf(issued)}, 0, "revoked "+prefixOf(issued)+"\n")                                 // revoke
-		checkCLI(t, settings, []string{"token", "revoke", prefixOf(issued)}, 1, "", prefixOf(issued)+": no such token, or it was revoked before") // revoke again
-		checkCLI(t, settings, []string{"token", "revoke", "pst_aaaaaaaa"}, 1, "", "pst_aaaaaaaa: no such token")                                  // revoke what is not there
+		checkCLI(t, settings, []string{"token", "revoke", prefixOf(issued)}, 0, "revoked "+prefixOf(issued)+"\n")
+		checkCLI(t, settings, []string{"token", "revoke", prefixOf(issued)}, 1, "", prefixOf(issued)+": no such token")
+		checkCLI(t, settings, []string{"token", "revoke", "pst_aaaaaaaa"}, 1, "", "pst_aaaaaaaa: no such token")
 		if line := listed(t, url, issued); !regexp.MustCompile(`  revoked ` + minute + `$`).MatchString(line) {
-			t.Errorf("token list: %q", line)
+			t.Errorf("token list: got %q", line)
 		}
 		if line := listed(t, url, short); !strings.HasSuffix(line, "  in force") {
-			t.Errorf("token list, of another token than the one that was revoked: %q", line)
+			t.Errorf("token list: got %q, want the other token in force", line)
 		}
 	})
 }
 
-// TestTokenUsageErrors: what is wrong with a command line is said before anything
-// is done, and without what may be a token.
+// TestTokenUsageErrors checks that invalid command lines are rejected before any change,
+// with messages that do not repeat a token.
 func TestTokenUsageErrors(t *testing.T) {
 	t.Parallel()
 	const secret = "pst_abcdefghijklmnopqrstuvwxyz234567abcdefghijklmno"
@@ -114,40 +115,40 @@ func TestTokenUsageErrors(t *testing.T) {
 		{"an empty name", []string{"create", "--name", ""}, "name"},
 		{"a blank name", []string{"create", "--name", " "}, "name"},
 		{"a long name", []string{"create", "--name", strings.Repeat("x", 101)}, "at most 100"},
-		{"a line end in the name", []string{"create", "--name", "a\nb"}, "name"},
-		{"an unknown scope", []string{"create", "--name", "x", "--scope", "plants:read," + secret}, "scopes must be of"},
+		{"a newline in the name", []string{"create", "--name", "a\nb"}, "name"},
+		{"an unknown scope", []string{"create", "--name", "x", "--scope", "plants:read," + secret}, "scopes"},
 		{"no scope", []string{"create", "--name", "x", "--scope", ""}, "scopes"},
-		{"an end that is now", []string{"create", "--name", "x", "--expires", "0d"}, "--expires"},
-		{"an end that was", []string{"create", "--name", "x", "--expires", "-1h"}, "--expires"},
-		{"an end without a unit", []string{"create", "--name", "x", "--expires", "90"}, "--expires"},
-		{"an end beyond what a time can have", []string{"create", "--name", "x", "--expires", "36501d"}, "at most 36500d"},
-		{"a token for an end", []string{"create", "--name", "x", "--expires", secret}, "--expires"},
-		{"a token in place of a flag", []string{"create", secret}, ""},
-		{"a flag that there is not", []string{"create", "--name", "x", "--token=" + secret}, "--token"},
-		{"a token to list", []string{"list", secret}, ""},
-		{"a token for a command", []string{secret}, ""},
+		{"an expiry now", []string{"create", "--name", "x", "--expires", "0d"}, "--expires"},
+		{"an expiry in the past", []string{"create", "--name", "x", "--expires", "-1h"}, "--expires"},
+		{"an expiry without a unit", []string{"create", "--name", "x", "--expires", "90"}, "--expires"},
+		{"an expiry too far away", []string{"create", "--name", "x", "--expires", "36501d"}, "at most 36500d"},
+		{"a token as expiry", []string{"create", "--name", "x", "--expires", secret}, "--expires"},
+		{"a token instead of a flag", []string{"create", secret}, ""},
+		{"an unknown flag", []string{"create", "--name", "x", "--token=" + secret}, "--token"},
+		{"a token for list", []string{"list", secret}, ""},
+		{"a token instead of a command", []string{secret}, ""},
 		{"nothing to revoke", []string{"revoke"}, "requires at least 1 arg"},
-		{"a whole token to revoke", []string{"revoke", secret}, "prefixes of tokens"},
-		{"a whole token after a prefix", []string{"revoke", "pst_abcdefgh", secret}, "prefixes of tokens"},
-		{"a short prefix", []string{"revoke", "pst_abcdefg"}, "pst_ and 8 characters"},
-		{"a prefix in capitals", []string{"revoke", "PST_ABCDEFGH"}, "pst_ and 8 characters"},
+		{"a whole token to revoke", []string{"revoke", secret}, "prefixes"},
+		{"a whole token after a prefix", []string{"revoke", "pst_abcdefgh", secret}, "prefixes"},
+		{"a short prefix", []string{"revoke", "pst_abcdefg"}, "pst_"},
+		{"a prefix in capitals", []string{"revoke", "PST_ABCDEFGH"}, "pst_"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			database := filepath.Join(t.TempDir(), "plantstore.db")
 			stdout, stderr, status := runToEnd(t, []string{"DATABASE_URL=sqlite:" + database}, append([]string{"token"}, test.args...)...)
 			if status != 2 || stdout != "" || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, test.mentions) {
-				t.Errorf("exit status %d, %q, %q: want 2 and one line that names %s", status, stdout, stderr, test.mentions)
+				t.Errorf("got exit status %d, %q, %q, want 2 and one line with %s", status, stdout, stderr, test.mentions)
 			}
 			if strings.Contains(stderr, secret[len("pst_abcdefgh"):]) {
-				t.Errorf("a token is repeated: %q", stderr)
+				t.Errorf("got a token in %q", stderr)
 			}
 			if _, err := os.Stat(database); err == nil {
-				t.Errorf("the database was made all the same")
+				t.Error("got a database, want no changes")
 			}
 		})
 	}
 	_, stderr, status := runToEnd(t, nil, "export", "--token-file", secret)
 	if status != 2 || !strings.Contains(stderr, "--token-file") || strings.Contains(stderr, secret) {
-		t.Errorf("a token in place of its file: exit status %d, %q", status, stderr)
+		t.Errorf("got exit status %d, %q, want 2 without the token", status, stderr)
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"plantstore/database/dbtest"
 )
 
-// tokenRow is what the service says of an issued token.
+// tokenRow is a Token or an IssuedToken of the API.
 type tokenRow struct {
 	ID, Name   string
 	Token      string
@@ -22,13 +22,12 @@ type tokenRow struct {
 	LastUsedAt *time.Time `json:"last_used_at"`
 }
 
-// tokens returns the tokens in an answer.
 func (r response) tokens() (rows []tokenRow) {
 	_ = json.Unmarshal([]byte(r.body), &rows)
 	return rows
 }
 
-// issuedToken returns what GET /tokens says of an issued token.
+// issuedToken returns an issued token from GET /tokens.
 func issuedToken(t *testing.T, s *service, issued string) tokenRow {
 	t.Helper()
 	r := s.get(t, "/tokens?limit=1000", as(token)...)
@@ -41,11 +40,11 @@ func issuedToken(t *testing.T, s *service, issued string) tokenRow {
 	return tokenRow{}
 }
 
-// TestTokensAPI issues, lists and revokes tokens by requests.
+// TestTokensAPI creates, lists and revokes tokens by requests.
 func TestTokensAPI(t *testing.T) {
 	eachService(t, func(t *testing.T, s *service) {
 		if r := s.call(t, "GET", "/tokens", ""); r.status != 200 || r.body != "[]" {
-			t.Errorf("no tokens: %v", r)
+			t.Errorf("got %v, want no tokens", r)
 		}
 		created := make(map[string]tokenRow)
 		for _, test := range []struct {
@@ -55,25 +54,25 @@ func TestTokensAPI(t *testing.T) {
 		}{
 			{"one scope", `{"name":"one","scopes":["plants:read"]}`, "plants:read", ""},
 			{"scopes in any order, and twice", `{"name":"one","scopes":["admin","plants:read","admin"]}`, "plants:read admin", ""},
-			{"an end", `{"name":"é 🌵","scopes":["plants:write"],"expires_at":"2099-12-31T00:00:00Z"}`, "plants:write", "2099-12-31T00:00:00Z"},
-			{"an end elsewhere", `{"name":"x","scopes":["plants:write"],"expires_at":"2099-12-31T00:00:00.123456789+01:00"}`, "plants:write", "2099-12-30T23:00:00.123456Z"},
-			{"the last end", `{"name":"x","scopes":["plants:write"],"expires_at":"9999-12-31T23:59:59Z"}`, "plants:write", "9999-12-31T23:59:59Z"},
+			{"an expiry", `{"name":"é 🌵","scopes":["plants:write"],"expires_at":"2099-12-31T00:00:00Z"}`, "plants:write", "2099-12-31T00:00:00Z"},
+			{"an expiry in another zone", `{"name":"x","scopes":["plants:write"],"expires_at":"2099-12-31T00:00:00.123456789+01:00"}`, "plants:write", "2099-12-30T23:00:00.123456Z"},
+			{"the last expiry", `{"name":"x","scopes":["plants:write"],"expires_at":"9999-12-31T23:59:59Z"}`, "plants:write", "9999-12-31T23:59:59Z"},
 			{"100 characters of four bytes", `{"name":"` + strings.Repeat("🌵", 100) + `","scopes":["plants:read"]}`, "plants:read", ""},
 		} {
 			t.Run(test.name, func(t *testing.T) {
 				r := s.call(t, "POST", "/tokens", test.body)
 				var row tokenRow
 				if err := json.Unmarshal([]byte(r.body), &row); err != nil || r.status != 200 {
-					t.Errorf("got %v", r)
+					t.Errorf("got %v, want 200", r)
 					return
 				}
 				checkHeaders(t, r)
 				if !wellFormed.MatchString(row.Token) || row.ID != prefixOf(row.Token) || strings.Join(row.Scopes, " ") != test.scopes ||
 					!strings.Contains(test.body, `"name":"`+row.Name+`"`) || time.Since(row.CreatedAt).Abs() > time.Minute {
-					t.Errorf("%s", r.body)
+					t.Errorf("got %v, want scopes %s", r, test.scopes)
 				}
 				if test.expires == "" && row.ExpiresAt != nil || test.expires != "" && !strings.Contains(r.body, `"expires_at":"`+test.expires+`"`) {
-					t.Errorf("it ends at %v, want %s", row.ExpiresAt, test.expires)
+					t.Errorf("got expires_at %v, want %s", row.ExpiresAt, test.expires)
 				}
 				want := 403
 				if slices.Contains(row.Scopes, "plants:read") {
@@ -84,7 +83,6 @@ func TestTokensAPI(t *testing.T) {
 			})
 		}
 
-		// Page by page.
 		seen, path := []string{}, "/tokens?limit=2"
 		for path != "" && len(seen) <= len(created) {
 			r := s.call(t, "GET", path, "")
@@ -93,33 +91,28 @@ func TestTokensAPI(t *testing.T) {
 				want := created[row.ID]
 				if row.Token != "" || row.Name != want.Name || !row.CreatedAt.Equal(want.CreatedAt) ||
 					(row.ExpiresAt == nil) != (want.ExpiresAt == nil) || row.ExpiresAt != nil && !row.ExpiresAt.Equal(*want.ExpiresAt) {
-					t.Errorf("GET %s has %+v, want %+v", path, row, want)
+					t.Errorf("got %+v, want %+v", row, want)
 				}
 				if strings.Contains(r.body, want.Token[len(row.ID):]) {
-					t.Errorf("GET %s has the token", path)
+					t.Errorf("got the token from GET %s", path)
 				}
 			}
-			next := regexp.MustCompile(`^<(/tokens\?.+)>; rel="next"$`).FindStringSubmatch(r.header.Get("Link"))
-			if path = ""; next != nil {
-				path = next[1]
-			}
+			path = r.next()
 		}
 		if len(seen) != len(created) || !slices.IsSorted(seen) || len(slices.Compact(slices.Clone(seen))) != len(created) {
-			t.Errorf("the pages have %v, want each of %d once, by ascending id", seen, len(created))
+			t.Errorf("got the ids %v, want %d in ascending order", seen, len(created))
 		}
 
-		// The end of one.
 		gone := seen[0]
-		checkEmpty(t, s.call(t, "DELETE", "/tokens/"+gone, ""), 204)   // revoke
-		checkError(t, s.call(t, "DELETE", "/tokens/"+gone, ""), 40403) // revoke again
+		checkEmpty(t, s.call(t, "DELETE", "/tokens/"+gone, ""), 204)
+		checkError(t, s.call(t, "DELETE", "/tokens/"+gone, ""), 40403)
 		if row := issuedToken(t, s, created[gone].Token); row.RevokedAt == nil || time.Since(*row.RevokedAt).Abs() > time.Minute {
-			t.Errorf("what was revoked is %+v", row)
+			t.Errorf("got %+v, want revoked_at", row)
 		}
 	})
 }
 
-// TestTokensAPIErrors walks what requests for tokens can have wrong. After all of
-// them there must be no token.
+// TestTokensAPIErrors sends invalid requests for tokens, after which no tokens exist.
 func TestTokensAPIErrors(t *testing.T) {
 	eachService(t, func(t *testing.T, s *service) {
 		const whole = "pst_abcdefghijklmnopqrstuvwxyz234567abcdefghijklmno"
@@ -132,16 +125,16 @@ func TestTokensAPIErrors(t *testing.T) {
 			{name: "no body", method: "POST", path: "/tokens", code: 40001, mentions: "empty"},
 			{name: "an array", method: "POST", path: "/tokens", body: "[]", code: 40001, mentions: "object"},
 			{name: "an unknown field", method: "POST", path: "/tokens", body: `{"name":"x","scopes":["admin"],"expires":"90d"}`, code: 40002, mentions: "expires"},
-			{name: "an id of one's own", method: "POST", path: "/tokens", body: `{"name":"x","scopes":["admin"],"id":"pst_abcdefgh"}`, code: 40002, mentions: "id"},
-			{name: "a token of one's own", method: "POST", path: "/tokens", body: `{"name":"x","scopes":["admin"],"token":"` + whole + `"}`, code: 40002, mentions: "token"},
+			{name: "an id", method: "POST", path: "/tokens", body: `{"name":"x","scopes":["admin"],"id":"pst_abcdefgh"}`, code: 40002, mentions: "id"},
+			{name: "a token", method: "POST", path: "/tokens", body: `{"name":"x","scopes":["admin"],"token":"` + whole + `"}`, code: 40002, mentions: "token"},
 			{name: "scopes twice", method: "POST", path: "/tokens", body: `{"name":"x","scopes":["plants:read"],"scopes":["admin"]}`, code: 40003, mentions: "scopes"},
 			{name: "no name", method: "POST", path: "/tokens", body: `{"scopes":["admin"]}`, code: 40004, mentions: "name"},
 			{name: "no scopes", method: "POST", path: "/tokens", body: `{"name":"x"}`, code: 40004, mentions: "scopes"},
 			{name: "null scopes", method: "POST", path: "/tokens", body: `{"name":"x","scopes":null}`, code: 40004, mentions: "scopes"},
 			{name: "a text for scopes", method: "POST", path: "/tokens", body: `{"name":"x","scopes":"admin"}`, code: 40004, mentions: "scopes"},
 			{name: "a null scope", method: "POST", path: "/tokens", body: `{"name":"x","scopes":[null]}`, code: 40004, mentions: "scopes"},
-			{name: "a number for an end", method: "POST", path: "/tokens", body: expires("4102358400"), code: 40004, mentions: "expires_at"},
-			{name: "a null end", method: "POST", path: "/tokens", body: expires("null"), code: 40004, mentions: "expires_at"},
+			{name: "a number for an expiry", method: "POST", path: "/tokens", body: expires("4102358400"), code: 40004, mentions: "expires_at"},
+			{name: "a null expiry", method: "POST", path: "/tokens", body: expires("null"), code: 40004, mentions: "expires_at"},
 			{name: "an empty name", method: "POST", path: "/tokens", body: `{"name":"","scopes":["admin"]}`, code: 40006, mentions: "name"},
 			{name: "a blank name", method: "POST", path: "/tokens", body: `{"name":" \u00a0","scopes":["admin"]}`, code: 40006, mentions: "name"},
 			{name: "a long name", method: "POST", path: "/tokens", body: `{"name":"` + strings.Repeat("é", 101) + `","scopes":["admin"]}`, code: 40006, mentions: "name"},
@@ -149,49 +142,49 @@ func TestTokensAPIErrors(t *testing.T) {
 			{name: "an empty list of scopes", method: "POST", path: "/tokens", body: `{"name":"x","scopes":[]}`, code: 40006, mentions: "scopes"},
 			{name: "an unknown scope", method: "POST", path: "/tokens", body: `{"name":"x","scopes":["plants:read","plants:*"]}`, code: 40006, mentions: "scopes"},
 			{name: "a scope in capitals", method: "POST", path: "/tokens", body: `{"name":"x","scopes":["ADMIN"]}`, code: 40006, mentions: "scopes"},
-			{name: "an end that was", method: "POST", path: "/tokens", body: expires(`"2020-01-01T00:00:00Z"`), code: 40006, mentions: "expires_at"},
-			{name: "an end that is a date", method: "POST", path: "/tokens", body: expires(`"2099-12-31"`), code: 40006, mentions: "expires_at"},
-			{name: "an end without a zone", method: "POST", path: "/tokens", body: expires(`"2099-12-31T00:00:00"`), code: 40006, mentions: "expires_at"},
-			{name: "an end on a day that there is not", method: "POST", path: "/tokens", body: expires(`"2099-02-29T00:00:00Z"`), code: 40006, mentions: "expires_at"},
-			{name: "an empty end", method: "POST", path: "/tokens", body: expires(`""`), code: 40006, mentions: "expires_at"},
-			{name: "an end that is a token", method: "POST", path: "/tokens", body: expires(`"` + whole + `"`), code: 40006, mentions: "expires_at"},
-			{name: "an end in the year 10000 of UTC", method: "POST", path: "/tokens", body: expires(`"9999-12-31T23:59:59-01:00"`), code: 40006, mentions: "expires_at"},
+			{name: "an expiry in the past", method: "POST", path: "/tokens", body: expires(`"2020-01-01T00:00:00Z"`), code: 40006, mentions: "expires_at"},
+			{name: "an expiry without a time", method: "POST", path: "/tokens", body: expires(`"2099-12-31"`), code: 40006, mentions: "expires_at"},
+			{name: "an expiry without a zone", method: "POST", path: "/tokens", body: expires(`"2099-12-31T00:00:00"`), code: 40006, mentions: "expires_at"},
+			{name: "an expiry on February 29 of 2099", method: "POST", path: "/tokens", body: expires(`"2099-02-29T00:00:00Z"`), code: 40006, mentions: "expires_at"},
+			{name: "an empty expiry", method: "POST", path: "/tokens", body: expires(`""`), code: 40006, mentions: "expires_at"},
+			{name: "a token as expiry", method: "POST", path: "/tokens", body: expires(`"` + whole + `"`), code: 40006, mentions: "expires_at"},
+			{name: "an expiry in the year 10000 UTC", method: "POST", path: "/tokens", body: expires(`"9999-12-31T23:59:59-01:00"`), code: 40006, mentions: "expires_at"},
 			{name: "an unknown parameter", method: "GET", path: "/tokens?name=x", code: 40007, mentions: "name"},
-			{name: "no limit", method: "GET", path: "/tokens?limit=0", code: 40007, mentions: "limit"},
+			{name: "limit 0", method: "GET", path: "/tokens?limit=0", code: 40007, mentions: "limit"},
 			{name: "a large limit", method: "GET", path: "/tokens?limit=1001", code: 40007, mentions: "limit"},
-			{name: "an id for a place", method: "GET", path: "/tokens?after=1", code: 40007, mentions: "after"},
-			{name: "a whole token for a place", method: "GET", path: "/tokens?after=" + whole, code: 40007, mentions: "after"},
-			{name: "another id", method: "DELETE", path: "/tokens/1", code: 40007, mentions: "id"},
+			{name: "a number as after", method: "GET", path: "/tokens?after=1", code: 40007, mentions: "after"},
+			{name: "a token as after", method: "GET", path: "/tokens?after=" + whole, code: 40007, mentions: "after"},
+			{name: "an invalid id", method: "DELETE", path: "/tokens/1", code: 40007, mentions: "id"},
 			{name: "a whole token", method: "DELETE", path: "/tokens/" + whole, code: 40007, mentions: "id"},
-			{name: "what is not there", method: "DELETE", path: "/tokens/pst_abcdefgh", code: 40403, mentions: "token"},
+			{name: "an unknown id", method: "DELETE", path: "/tokens/pst_abcdefgh", code: 40403, mentions: "token"},
 			{name: "a large body", method: "POST", path: "/tokens", body: strings.Repeat(" ", 70000), code: 41301, mentions: "65536"},
 		} {
 			t.Run(test.name, func(t *testing.T) {
 				r := s.call(t, test.method, test.path, test.body)
 				checkError(t, r, test.code, test.mentions)
 				if strings.Contains(r.body, whole) {
-					t.Errorf("the answer repeats a token: %s", r.body)
+					t.Errorf("got a token in %v", r)
 				}
 			})
 		}
-		checkError(t, s.call(t, "POST", "/tokens", "{}", "Content-Type", "text/plain"), 41501) // no JSON
-		r := s.send(t, "PUT", "/tokens", nil)
-		checkError(t, r, 40501) // another method
+		checkError(t, s.call(t, "POST", "/tokens", "{}", "Content-Type", "text/plain"), 41501)
+		checkError(t, s.send(t, "PUT", "/tokens", nil), 40501)
 		if r := s.call(t, "GET", "/tokens", ""); r.status != 200 || r.body != "[]" {
-			t.Errorf("after nothing but errors: %v", r)
+			t.Errorf("got %v, want no tokens", r)
 		}
 	})
 }
 
-// TestTokenLastUse: the last use is written down at the end, at the latest.
+// TestTokenLastUse checks that the last use is stored when the service stops, at the
+// latest.
 func TestTokenLastUse(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, url string) {
 		t.Parallel()
 		s := start(t, "DATABASE_URL="+url)
-		used, refused, unused := issue(t, url), issue(t, url, "--scope", "plants:read"), issue(t, url)
+		used, rejected, unused := issue(t, url), issue(t, url, "--scope", "plants:read"), issue(t, url)
 		begin := time.Now().Truncate(time.Microsecond)
 		requireStatus(t, s.get(t, "/plants", as(used)...), 200)
-		checkError(t, s.post(t, "{}", as(refused)...), 40301) // a request that the token does not allow
+		checkError(t, s.post(t, "{}", as(rejected)...), 40301)
 		s.stop(t)
 		again := start(t, "DATABASE_URL="+url)
 		for _, test := range []struct {
@@ -199,16 +192,16 @@ func TestTokenLastUse(t *testing.T) {
 			used        bool
 		}{
 			{"used", used, true},
-			{"used for what it does not allow", refused, true},
+			{"used without the scope", rejected, true},
 			{"not used", unused, false},
 		} {
 			t.Run(test.name, func(t *testing.T) {
 				at := issuedToken(t, again, test.token).LastUsedAt
 				if test.used != (at != nil) || at != nil && (at.Before(begin) || at.After(time.Now())) {
-					t.Errorf("last used at %v", at)
+					t.Errorf("got last_used_at %v", at)
 				}
 				if listedNever := regexp.MustCompile(`  never  +never  +in force$`).MatchString(listed(t, url, test.token)); listedNever == test.used {
-					t.Errorf("token list has %q", listed(t, url, test.token))
+					t.Errorf("token list: got %q", listed(t, url, test.token))
 				}
 			})
 		}
