@@ -44,14 +44,10 @@ func TestContractAuthentication(t *testing.T) {
 	checkError(t, s.post(t, strings.Repeat(" ", 70000), "Authorization", "Bearer x"), 40102)
 
 	request, err := http.NewRequest(http.MethodPost, s.url+"/plants", strings.NewReader(plant()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	request.Header["Authorization"] = []string{"Bearer " + token, "Bearer " + token}
 	resp, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusUnauthorized {
 		t.Errorf("two Authorization headers: got %s, want 401", resp.Status)

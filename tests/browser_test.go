@@ -66,9 +66,7 @@ func openBrowser(t *testing.T, path, base string) *browser {
 	})
 
 	b := &browser{t: t, ctx: ctx, base: base}
-	if err := chromedp.Listen(ctx, b.watch); err != nil {
-		t.Fatal(err)
-	}
+	must(t, chromedp.Listen(ctx, b.watch))
 	return b
 }
 
@@ -128,9 +126,7 @@ func (b *browser) do(what string, steps ...chromedp.Action[chromedp.Void]) {
 func read[T any](b *browser, action chromedp.Action[T]) T {
 	b.t.Helper()
 	found, err := chromedp.Run(b.ctx, action)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	must(b.t, err)
 	return found
 }
 
@@ -189,12 +185,8 @@ func (b *browser) screenshot(path string) {
 	})()`))
 	beyond := true // than the window
 	picture, err := chromedp.Call(b.ctx, page.CaptureScreenshot, page.CaptureScreenshotParams{Clip: &clip, CaptureBeyondViewport: &beyond})
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	if err := os.WriteFile(path, picture.Data, 0o644); err != nil {
-		b.t.Fatal(err)
-	}
+	must(b.t, err)
+	must(b.t, os.WriteFile(path, picture.Data, 0o644))
 }
 
 // chromium returns the path of Chromium.

@@ -30,30 +30,20 @@ type pair struct {
 func newPair(t *testing.T) pair {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	serial, err := rand.Int(rand.Reader, big.NewInt(1<<62))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	template := &x509.Certificate{
 		SerialNumber: serial, Subject: pkix.Name{CommonName: "localhost"},
 		DNSNames: []string{"localhost"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	leaf, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return pair{
 		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
 		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}),
@@ -88,9 +78,7 @@ func (p pair) in(t *testing.T, folder string) {
 
 func writeTo(t *testing.T, path string, text []byte) {
 	t.Helper()
-	if err := os.WriteFile(path, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, text, 0o600))
 }
 
 // pairFiles returns the settings that name the pair in folder.
@@ -113,9 +101,7 @@ func startTLS(t *testing.T, folder string, settings ...string) *service {
 func (s *service) on(t *testing.T, transport *http.Transport, method, path, contentType string, body io.Reader) response {
 	t.Helper()
 	r, err := s.tryOn(transport, method, path, body, "Authorization", "Bearer "+token, "Content-Type", contentType)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return r
 }
 
@@ -124,9 +110,7 @@ func (s *service) handshake(t *testing.T) *x509.Certificate {
 	t.Helper()
 	dialer := tls.Dialer{NetDialer: &net.Dialer{Timeout: patience}, Config: &tls.Config{InsecureSkipVerify: true}}
 	conn, err := dialer.DialContext(t.Context(), "tcp", strings.TrimPrefix(s.url, "https://"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer conn.Close()
 	return conn.(*tls.Conn).ConnectionState().PeerCertificates[0]
 }
@@ -179,9 +163,7 @@ func TestCertificateIsReplaced(t *testing.T) {
 	})
 	writeTo(t, filepath.Join(folder, "cert.pem"), second.cert[:len(second.cert)/2])
 	s.handshakeUntil(t, first, func(*x509.Certificate) bool { return rejections(s) == 2 })
-	if err := os.Remove(filepath.Join(folder, "cert.pem")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(filepath.Join(folder, "cert.pem")))
 	s.handshakeUntil(t, first, func(*x509.Certificate) bool { return rejections(s) == 3 })
 	writeTo(t, filepath.Join(folder, "cert.pem"), second.cert)
 	s.awaitCertificate(t, first, second)
@@ -200,17 +182,13 @@ func TestCertificateIsReplaced(t *testing.T) {
 	// Kubernetes mounts files as links into a folder that is a link.
 	mounted := t.TempDir()
 	for name, p := range map[string]pair{"a": second, "b": third} {
-		if err := os.Mkdir(filepath.Join(mounted, name), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Mkdir(filepath.Join(mounted, name), 0o700))
 		p.in(t, filepath.Join(mounted, name))
 	}
 	link := func(target, name string) {
 		t.Helper()
 		next := filepath.Join(mounted, "next")
-		if err := errors.Join(os.Symlink(target, next), os.Rename(next, filepath.Join(mounted, name))); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(os.Symlink(target, next), os.Rename(next, filepath.Join(mounted, name))))
 	}
 	link("a", "data")
 	link("data/cert.pem", "cert.pem")

@@ -28,9 +28,7 @@ func clientOf(url string) []string {
 func write(t *testing.T, name, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }
 
@@ -42,9 +40,7 @@ func counts(created, unchanged, rejected int, outcome string) string {
 func absolute(t *testing.T, path string) string {
 	t.Helper()
 	path, err := filepath.Abs(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return path
 }
 
@@ -92,13 +88,9 @@ func TestCLIRoundTrip(t *testing.T) {
 				counts(created, unchanged, 0, "stored"))
 			checkCLI(t, second, []string{"export", "-o", back}, 0, "625 plants written to "+back+"\n")
 			text, err := os.ReadFile(from)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			again, err := os.ReadFile(back)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if string(text) != string(again) {
 				t.Errorf("%s: got %d bytes after an import and an export, want the %d before", name, len(again), len(text))
 			}
@@ -307,9 +299,7 @@ func TestCLIInterrupt(t *testing.T) {
 	defer close(done)
 	p := launch(t, command(t, settings, "import", write(t, "one.csv", "id,name\n1,x\n")))
 	<-waiting
-	if err := p.process.Signal(syscall.SIGINT); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.process.Signal(syscall.SIGINT))
 	err := p.wait(t)
 	exit, ok := errors.AsType[*exec.ExitError](err)
 	if !ok || exit.ExitCode() != 1 || !strings.Contains(p.stderr.String(), "interrupted") {
@@ -323,9 +313,7 @@ func TestCLIDevices(t *testing.T) {
 	settings := clientOf(start(t).url)
 	folder := t.TempDir()
 	pipe, link := filepath.Join(folder, "pipe"), filepath.Join(folder, "link")
-	if err := errors.Join(syscall.Mkfifo(pipe, 0o600), os.Symlink(write(t, "plants.csv", "before"), link)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(syscall.Mkfifo(pipe, 0o600), os.Symlink(write(t, "plants.csv", "before"), link)))
 	read := make(chan string)
 	go func() {
 		text, _ := os.ReadFile(pipe)

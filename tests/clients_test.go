@@ -20,9 +20,7 @@ import (
 func needFiles(t *testing.T, n uint64) {
 	t.Helper()
 	var limit syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
-		t.Fatal(err)
-	}
+	must(t, syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit))
 	if limit.Cur < n {
 		t.Fatalf("got a limit of %d open files, want %d: raise ulimit -Hn", limit.Cur, n)
 	}
@@ -260,16 +258,12 @@ func TestSlowClientsAreClosed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			defer conn.Close()
 			if _, err := io.WriteString(conn, text); err != nil {
 				t.Fatal(err)
 			}
-			if err := conn.SetReadDeadline(time.Now().Add(patience)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, conn.SetReadDeadline(time.Now().Add(patience)))
 			if response, err := io.ReadAll(conn); err != nil {
 				t.Errorf("got %q, %v, want a closed connection", response, err)
 			}

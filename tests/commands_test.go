@@ -15,9 +15,7 @@ func runToEnd(t *testing.T, settings []string, args ...string) (stdout, stderr s
 	cmd := command(t, settings, args...)
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Start())
 	overdue := time.AfterFunc(patience, func() {
 		t.Errorf("plantstore %v with %v: still running", args, settings)
 		_ = cmd.Process.Kill()

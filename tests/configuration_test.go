@@ -15,9 +15,7 @@ func TestBadConfigurationStopsTheStart(t *testing.T) {
 	t.Parallel()
 	const secret = "canary-7261"
 	empty := filepath.Join(t.TempDir(), "empty.db")
-	if err := os.WriteFile(empty, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(empty, nil, 0o600))
 	for _, test := range []struct {
 		setting  string
 		status   int

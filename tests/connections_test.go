@@ -15,13 +15,9 @@ func (s *service) dial(t *testing.T) net.Conn {
 	t.Helper()
 	_, address, _ := strings.Cut(s.url, "://")
 	conn, err := net.DialTimeout("tcp", address, patience)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
-	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, conn.SetDeadline(time.Now().Add(patience)))
 	return conn
 }
 
@@ -52,9 +48,7 @@ func TestConnectionsBeyondTheLimitWait(t *testing.T) {
 	}
 	waiting := s.dial(t) // accepted by the kernel
 	askHealth(t, waiting)
-	if err := waiting.SetReadDeadline(time.Now().Add(300 * time.Millisecond)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, waiting.SetReadDeadline(time.Now().Add(300*time.Millisecond)))
 	if n, err := waiting.Read(make([]byte, 1)); n > 0 || !isTimeout(err) {
 		t.Fatalf("connection beyond the limit: got %d bytes, %v, want a timeout until another closes", n, err)
 	}
@@ -62,12 +56,8 @@ func TestConnectionsBeyondTheLimitWait(t *testing.T) {
 	askHealth(t, open[0])
 	readHealth(t, open[0])
 
-	if err := open[1].Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := waiting.SetReadDeadline(time.Now().Add(patience)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, open[1].Close())
+	must(t, waiting.SetReadDeadline(time.Now().Add(patience)))
 	readHealth(t, waiting)
 }
 

@@ -24,9 +24,7 @@ func (s *service) export(t *testing.T, accept string) string {
 func cells(t *testing.T, text string) [][]string {
 	t.Helper()
 	rows, err := csv.NewReader(strings.NewReader(text)).ReadAll()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return rows
 }
 
@@ -184,14 +182,10 @@ func TestExportIsOneMoment(t *testing.T) {
 func (s *service) beginExport(t *testing.T) (rest io.ReadCloser, first string) {
 	t.Helper()
 	request, err := http.NewRequest(http.MethodGet, s.url+"/plants/export", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	request.Header.Set("Authorization", "Bearer "+token)
 	resp, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	start := make([]byte, 1000)
 	if _, err := io.ReadFull(resp.Body, start); err != nil || resp.StatusCode != http.StatusOK {
 		t.Fatalf("got %s, %v, want 200", resp.Status, err)
@@ -244,9 +238,7 @@ func TestExportSlowly(t *testing.T) {
 		// Clients leave, more of them than may export at a time.
 		for round := range 3 {
 			left, _ := s.beginExport(t)
-			if err := left.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, left.Close())
 			s.awaitRequests(t, "/plants/export", round+1)
 		}
 		rest, err := io.ReadAll(slow)
@@ -262,9 +254,7 @@ func TestExportSlowly(t *testing.T) {
 		}
 
 		broken, _ := s.beginExport(t)
-		if err := s.process.Kill(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.process.Kill())
 		if _, err := io.ReadAll(broken); err == nil {
 			t.Error("got no error from an interrupted export")
 		}

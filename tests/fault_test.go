@@ -67,17 +67,13 @@ func (l ledger) record(t *testing.T, a attempt) {
 func (l ledger) check(t *testing.T, databaseURL string) {
 	t.Helper()
 	rows, err := openTable(t, databaseURL).QueryContext(t.Context(), "SELECT id, name FROM plants")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer rows.Close()
 	found := make(map[int64]int)
 	for rows.Next() {
 		var id int64
 		var name string
-		if err := rows.Scan(&id, &name); err != nil {
-			t.Fatal(err)
-		}
+		must(t, rows.Scan(&id, &name))
 		found[id]++
 		if name != nameOf(id) {
 			t.Errorf("plant %d: got name %q, want %q", id, name, nameOf(id))
@@ -86,9 +82,7 @@ func (l ledger) check(t *testing.T, databaseURL string) {
 			t.Errorf("plant %d: stored, want a plant that was acknowledged or has an unknown outcome", id)
 		}
 	}
-	if err := rows.Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, rows.Err())
 	acknowledged, late := 0, 0
 	for id, stored := range l {
 		switch n := found[id]; {
@@ -111,9 +105,7 @@ func openTable(t *testing.T, databaseURL string) *sql.DB {
 		driver, name = sqlite.DriverName, "file:"+path
 	}
 	db, err := sql.Open(driver, name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		if err := db.Close(); err != nil {
 			t.Error(err)
@@ -219,9 +211,7 @@ func TestKillService(t *testing.T) {
 			}
 			l := s.startLoad(t, known)
 			l.await(50+rand.IntN(451), 200)
-			if err := s.process.Kill(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, s.process.Kill())
 			broken += l.end()
 			last = l.last
 			if err := s.wait(t); err == nil || err.Error() != "signal: killed" {
@@ -244,14 +234,10 @@ func TestKillPostgres(t *testing.T) {
 	l := s.startLoad(t, known)
 	for range 5 {
 		l.await(50+rand.IntN(451), 200)
-		if err := server.Kill(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, server.Kill())
 		l.await(clients, 503)
 		checkStatus(t, s.get(t, "/healthz"), 200)
-		if err := server.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, server.Start())
 	}
 	l.await(500, 200)
 	if broken := l.end(); broken != 0 {
@@ -292,9 +278,7 @@ func TestTerminateWithFullQueue(t *testing.T) {
 		checkError(t, rejected.response, 50301)
 		known.record(t, rejected)
 
-		if err := s.process.Signal(syscall.SIGTERM); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.process.Signal(syscall.SIGTERM))
 		s.awaitLog(t, "stopping")
 		unlock()
 		for range requests - 1 {
@@ -329,9 +313,7 @@ func (r *watchedReader) Read(p []byte) (int, error) {
 func lockTable(t *testing.T, databaseURL string) (unlock func()) {
 	t.Helper()
 	conn, err := openTable(t, databaseURL).Conn(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	exec := func(statement string) {
 		if _, err := conn.ExecContext(t.Context(), statement); err != nil {
 			t.Fatal(err)
@@ -360,9 +342,7 @@ func TestPlantsSurviveKill(t *testing.T) {
 		s.call(t, "PUT", "/plants/2", `{"name":"put","tag":"x"}`)
 		patched := s.call(t, "PATCH", "/plants/2", `{"tag":null}`)
 		checkEmpty(t, s.call(t, "DELETE", "/plants/3", ""), 204)
-		if err := s.process.Kill(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.process.Kill())
 		_ = s.wait(t)
 		s = start(t, "DATABASE_URL="+url)
 		for path, want := range map[string]response{"/plants/1": put, "/plants/2": patched} {

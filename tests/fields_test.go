@@ -125,9 +125,7 @@ func encode(t *testing.T, contentType string, o object) string {
 	t.Helper()
 	if contentType == inNDJSON {
 		text, err := json.Marshal(o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return string(text)
 	}
 	var text strings.Builder
@@ -136,9 +134,7 @@ func encode(t *testing.T, contentType string, o object) string {
 	for _, column := range columns {
 		row = append(row, fmt.Sprint(o[column]))
 	}
-	if err := csv.NewWriter(&text).WriteAll([][]string{columns, row}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, csv.NewWriter(&text).WriteAll([][]string{columns, row}))
 	return text.String()
 }
 
@@ -147,9 +143,7 @@ func encode(t *testing.T, contentType string, o object) string {
 func TestEveryFieldSurvives(t *testing.T) {
 	eachService(t, func(t *testing.T, s *service) {
 		var document struct{ Components struct{ Schemas schemas } }
-		if err := json.Unmarshal([]byte(s.get(t, "/openapi.json").body), &document); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal([]byte(s.get(t, "/openapi.json").body), &document))
 		d := document.Components.Schemas
 		all := schemas{}
 		for _, name := range []string{"PlantPatch", "PlantContent", "NewPlant"} {

@@ -37,9 +37,7 @@ func (s *service) beginImport(t *testing.T, query string) *openImport {
 	begun := make(chan struct{})
 	body := &watchedReader{out, sync.OnceFunc(func() { close(begun) })}
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url+"/plants/import"+query, body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for header, value := range map[string]string{"Authorization": "Bearer " + token, "Content-Type": inNDJSON, "Expect": "100-continue"} {
 		request.Header.Set(header, value)
 	}
@@ -69,9 +67,7 @@ func (i *openImport) write(rows string) {
 // end ends the body and returns the response.
 func (i *openImport) end() response {
 	i.t.Helper()
-	if err := i.body.Close(); err != nil {
-		i.t.Fatal(err)
-	}
+	must(i.t, i.body.Close())
 	return receive(i.t, i.responses)
 }
 
@@ -134,9 +130,7 @@ func TestImportBreaksOff(t *testing.T) {
 						conn := s.dial(t)
 						fmt.Fprintf(conn, "POST /plants/import%s HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer %s\r\nContent-Type: %s\r\n%s\r\n\r\n%s",
 							query, token, inNDJSON, test.header, test.body)
-						if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
-							t.Fatal(err)
-						}
+						must(t, conn.(*net.TCPConn).CloseWrite())
 						checkError(t, readConn(t, conn), 40001)
 					})
 				}
@@ -185,9 +179,7 @@ func TestImportKilled(t *testing.T) {
 		i.write(body)
 		kill := func() {
 			t.Helper()
-			if err := s.process.Kill(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, s.process.Kill())
 			i.leave()
 			checkStatus(t, receive(t, i.responses), 0)
 			_ = s.wait(t)
@@ -199,9 +191,7 @@ func TestImportKilled(t *testing.T) {
 		i = s.beginImport(t, "")
 		i.write(body)
 		stored, release := awaitStoring(t, url, rows/2)
-		if err := i.body.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, i.body.Close())
 		stored()
 		i.leave()
 		checkStatus(t, receive(t, i.responses), 0)
@@ -212,9 +202,7 @@ func TestImportKilled(t *testing.T) {
 		i = s.beginImport(t, "")
 		i.write(body)
 		stored, release = awaitStoring(t, url, rows/2)
-		if err := i.body.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, i.body.Close())
 		stored()
 		kill()
 		release()
@@ -245,9 +233,7 @@ func awaitStoring(t *testing.T, databaseURL string, id int64) (stored, release f
 	// Another transaction holds the id, and the import waits for it.
 	table := openTable(t, databaseURL)
 	tx, err := table.BeginTx(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := tx.ExecContext(t.Context(), "INSERT INTO plants VALUES ($1, 'x', NULL, now(), now())", id); err != nil {
 		t.Fatal(err)
 	}
@@ -259,8 +245,6 @@ func awaitStoring(t *testing.T, databaseURL string, id int64) (stored, release f
 		})
 	}
 	return stored, func() {
-		if err := tx.Rollback(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, tx.Rollback())
 	}
 }

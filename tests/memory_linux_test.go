@@ -19,17 +19,13 @@ import (
 func (s *service) memory(t *testing.T) int {
 	t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.process.Pid))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	found := regexp.MustCompile(`VmRSS:\s+(\d+) kB`).FindSubmatch(status)
 	if found == nil {
 		t.Fatalf("no VmRSS in %s", status)
 	}
 	kilobytes, err := strconv.Atoi(string(found[1]))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return kilobytes << 10
 }
 

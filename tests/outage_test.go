@@ -14,9 +14,7 @@ import (
 func ownServer(t *testing.T) *dbtest.Server {
 	t.Helper()
 	server, err := dbtest.StartServer()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		if err := server.Close(); err != nil {
 			t.Error(err)
@@ -33,9 +31,7 @@ func TestPostgresOutage(t *testing.T) {
 	create := func(id int) response { return s.post(t, fmt.Sprintf(`{"id":%d,"name":"x"}`, id)) }
 	requireStatus(t, create(1), 200)
 
-	if err := server.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, server.Stop())
 	var group sync.WaitGroup
 	for id := range 20 {
 		group.Go(func() {
@@ -52,9 +48,7 @@ func TestPostgresOutage(t *testing.T) {
 	checkError(t, s.get(t, "/readyz"), 50302)
 	checkStatus(t, s.get(t, "/healthz"), 200)
 
-	if err := server.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, server.Start())
 	checkStatus(t, create(2), 200)
 	checkError(t, create(1), 40902)
 }
@@ -65,9 +59,7 @@ func TestPlantsWithoutDatabase(t *testing.T) {
 	server := ownServer(t)
 	s := start(t, "DATABASE_URL="+server.URL, "PLANTSTORE_DATABASE_TIMEOUT=1s")
 	requireStatus(t, s.call(t, "PUT", "/plants/1", `{"name":"x"}`), 200)
-	if err := server.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, server.Stop())
 	for _, request := range [][]string{
 		{"GET", "/plants", ""},
 		{"GET", "/plants/1", ""},
@@ -86,9 +78,7 @@ func TestPlantsWithoutDatabase(t *testing.T) {
 			checkHas(t, r, "Retry-After")
 		})
 	}
-	if err := server.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, server.Start())
 	checkStored(t, s.call(t, "GET", "/plants/1", ""), `{"id":1,"name":"x"}`)
 }
 
@@ -104,9 +94,7 @@ func TestTokensWithoutPostgres(t *testing.T) {
 	checkError(t, try(known), 40001)
 	checkError(t, try(unknown), 40102)
 
-	if err := server.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, server.Stop())
 	stopped := time.Now()
 	checkError(t, try(known), 40001)
 	eventually(t, "a 503", func() bool {
@@ -140,9 +128,7 @@ func TestTokensWithoutPostgres(t *testing.T) {
 		})
 	}
 
-	if err := server.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, server.Start())
 	eventually(t, "the database", func() bool {
 		r := try(known)
 		if r.status != 400 {
@@ -158,9 +144,7 @@ func TestTokensWithoutPostgres(t *testing.T) {
 func TestDatabaseComesLate(t *testing.T) {
 	t.Parallel()
 	server := ownServer(t)
-	if err := server.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, server.Stop())
 	_, stderr, status := runToEnd(t, []string{"DATABASE_URL=" + server.URL, "PLANTSTORE_DATABASE_START_TIMEOUT=300ms", "PORT=0"})
 	if status != 1 || !strings.HasPrefix(lastLine(stderr), "plantstore: database.url (DATABASE_URL): ") {
 		t.Errorf("got exit status %d and %q, want 1 and an error of database.url", status, stderr)
@@ -168,8 +152,6 @@ func TestDatabaseComesLate(t *testing.T) {
 
 	s := launch(t, command(t, []string{"DATABASE_URL=" + server.URL, "PLANTSTORE_LOG_FORMAT=json", "PORT=0"}))
 	s.awaitLog(t, "waiting for the database")
-	if err := server.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, server.Start())
 	s.awaitLog(t, "serving")
 }

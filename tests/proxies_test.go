@@ -31,16 +31,12 @@ func TestClientAddress(t *testing.T) {
 			t.Parallel()
 			s := start(t, "PLANTSTORE_SERVER_TRUSTED_PROXIES="+test.trusted)
 			request, err := http.NewRequest(http.MethodGet, s.url+"/healthz", nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if test.headers != nil {
 				request.Header = test.headers
 			}
 			resp, err := http.DefaultClient.Do(request)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			_ = resp.Body.Close()
 			if client := s.awaitLog(t, "request")["client"]; client != test.client {
 				t.Errorf("got client %v, want %s", client, test.client)

@@ -106,9 +106,7 @@ func (s *service) get(t *testing.T, path string, headers ...string) response {
 func (s *service) send(t *testing.T, method, path string, body io.Reader, headers ...string) response {
 	t.Helper()
 	r, err := s.try(method, path, body, headers...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return r
 }
 
@@ -116,9 +114,7 @@ func (s *service) send(t *testing.T, method, path string, body io.Reader, header
 func (s *service) over(t *testing.T, transport *http.Transport, method, path, body string, headers ...string) response {
 	t.Helper()
 	r, err := s.tryOn(transport, method, path, strings.NewReader(body), headers...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return r
 }
 
@@ -290,6 +286,14 @@ func checkHeaders(t *testing.T, r response) {
 	checkHeader(t, r, "Access-Control-Allow-Origin", "")
 }
 
+// must ends the test if err is not nil.
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // eventually waits until condition holds.
 func eventually(t *testing.T, awaited string, condition func() bool) {
 	t.Helper()
@@ -317,9 +321,7 @@ func receive[T any](t *testing.T, channel <-chan T) (value T) {
 func readConn(t *testing.T, conn net.Conn) response {
 	t.Helper()
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	r, err := readResponse(resp)
 	if err != nil {
 		t.Error(err)

@@ -15,9 +15,7 @@ import (
 func (h *hunt) sendTokens() {
 	reader, admin := h.issue("plants:read"), h.issue("admin")
 	_, otherKey, err := ed25519.GenerateKey(nil)
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	must(h.t, err)
 	for _, test := range []struct {
 		name, method, path, token string
 		code                      int

@@ -81,16 +81,12 @@ type hunt struct {
 func (h *hunt) ownPostgres() {
 	h.server = ownServer(h.t)
 	var data string
-	if err := openTable(h.t, h.server.URL).QueryRowContext(h.t.Context(), "SHOW data_directory").Scan(&data); err != nil {
-		h.t.Fatal(err)
-	}
+	must(h.t, openTable(h.t, h.server.URL).QueryRowContext(h.t.Context(), "SHOW data_directory").Scan(&data))
 	h.folder = filepath.Dir(data) // with the log of PostgreSQL
 	password := h.plant("the password of the database")
 	dbtest.Exec(h.t, h.server.URL, "ALTER ROLE postgres PASSWORD '"+password+"'")
 	const rules = "host all all 127.0.0.1/32 scram-sha-256\n"
-	if err := os.WriteFile(filepath.Join(data, "pg_hba.conf"), []byte(rules), 0o600); err != nil {
-		h.t.Fatal(err)
-	}
+	must(h.t, os.WriteFile(filepath.Join(data, "pg_hba.conf"), []byte(rules), 0o600))
 	dbtest.Exec(h.t, h.server.URL, "SELECT pg_reload_conf()")
 	h.databaseURL = h.withPassword(password)
 	eventually(h.t, "a PostgreSQL server that wants a password", func() bool {
@@ -104,22 +100,16 @@ func (h *hunt) ownPostgres() {
 
 func (h *hunt) withPassword(password string) string {
 	u, err := url.Parse(h.server.URL)
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	must(h.t, err)
 	u.User = url.UserPassword("postgres", password)
 	return u.String()
 }
 
 func (h *hunt) begin(settings []string) {
 	public, key, err := ed25519.GenerateKey(nil)
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	must(h.t, err)
 	der, err := x509.MarshalPKIXPublicKey(public)
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	must(h.t, err)
 	h.key, h.codes, h.temporary = key, make(map[int]bool), h.t.TempDir()
 	h.settings = append(slices.Clone(settings),
 		"DATABASE_URL="+h.databaseURL,
@@ -185,9 +175,7 @@ func (h *hunt) signed(where, subject string, key ed25519.PrivateKey) string {
 		"iss": h.setting("PLANTSTORE_AUTH_JWT_ISSUER"), "aud": h.setting("PLANTSTORE_AUTH_JWT_AUDIENCE"),
 		"sub": subject, "scope": "plants:read", "exp": time.Now().Add(time.Hour).Unix(),
 	}).SignedString(key)
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	must(h.t, err)
 	parts := strings.Split(text, ".")
 	h.add(where, parts[1])
 	h.add(where, parts[2])
@@ -313,9 +301,7 @@ func (h *hunt) lookAround() {
 	}
 	h.service.stop(h.t)
 	if h.server != nil {
-		if err := h.server.Stop(); err != nil {
-			h.t.Fatal(err)
-		}
+		must(h.t, h.server.Stop())
 	}
 
 	log := h.service.stdout.String() + h.service.stderr.String()

@@ -11,19 +11,13 @@ import (
 func TestSecurityNamesTests(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../SECURITY.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	files, err := filepath.Glob("../*/*_test.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	exist := make(map[string]bool)
 	for _, file := range files {
 		source, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, match := range regexp.MustCompile(`(?m)^func (Test\w+)`).FindAllSubmatch(source, -1) {
 			exist[string(match[1])] = true
 		}

@@ -130,9 +130,7 @@ func startPlain(t *testing.T, settings ...string) *service {
 	path := program
 	if len(instruments()) > 0 {
 		path = filepath.Join(t.TempDir(), "plantstore")
-		if err := build(path); err != nil {
-			t.Fatal(err)
-		}
+		must(t, build(path))
 	}
 	return startProgram(t, path, settings...)
 }
@@ -166,9 +164,7 @@ func launch(t *testing.T, cmd *exec.Cmd) *service {
 	t.Helper()
 	s := &service{t: t, folder: cmd.Dir, stdout: newLines(), stderr: newLines(), ended: make(chan struct{})}
 	cmd.Stdout, cmd.Stderr = s.stdout, s.stderr
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Start())
 	s.process = cmd.Process
 	go func() {
 		s.err = cmd.Wait()

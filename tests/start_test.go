@@ -91,9 +91,7 @@ func TestManyStartAtOnce(t *testing.T) {
 func TestPortInUse(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", ":0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer listener.Close()
 	_, port, _ := net.SplitHostPort(listener.Addr().String())
 	_, stderr, status := runToEnd(t, []string{"PORT=" + port})

@@ -11,9 +11,7 @@ import (
 // stop ends the service by SIGTERM.
 func (s *service) stop(t *testing.T) {
 	t.Helper()
-	if err := s.process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.process.Signal(syscall.SIGTERM))
 	if err := s.wait(t); err != nil {
 		t.Errorf("got %v, want exit status 0", err)
 	}
@@ -36,18 +34,14 @@ func TestStopFinishesRequests(t *testing.T) {
 	if _, err := io.WriteString(send, `{"id":1,`); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.process.Signal(syscall.SIGTERM))
 	s.awaitLog(t, "stopping")
 	checkError(t, s.get(t, "/readyz"), 50302)
 	checkStatus(t, s.get(t, "/healthz"), 200)
 	if _, err := io.WriteString(send, `"name":"x"}`); err != nil {
 		t.Fatal(err)
 	}
-	if err := send.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, send.Close())
 	if r := <-results; r.err != nil || r.response.status != 200 {
 		t.Errorf("got %v, %v, want 200", r.response, r.err)
 	}
@@ -64,13 +58,9 @@ func TestSecondSignalEndsAtOnce(t *testing.T) {
 	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
 		t.Run(signal.String(), func(t *testing.T) {
 			s := start(t, "PLANTSTORE_SERVER_SHUTDOWN_DELAY=1h")
-			if err := s.process.Signal(signal); err != nil {
-				t.Fatal(err)
-			}
+			must(t, s.process.Signal(signal))
 			s.awaitLog(t, "stopping")
-			if err := s.process.Signal(signal); err != nil {
-				t.Fatal(err)
-			}
+			must(t, s.process.Signal(signal))
 			if err := s.wait(t); err == nil || err.Error() != "exit status 1" {
 				t.Errorf("got %v, want exit status 1", err)
 			}

@@ -82,14 +82,10 @@ func TestTLSBulk(t *testing.T) {
 	// An aborted response ends the stream but not the connection.
 	dbtest.Exec(t, url, "UPDATE plants SET name = repeat('x', 255), tag = repeat('x', 255)")
 	request, err := http.NewRequest(http.MethodGet, s.url+"/plants/export", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	request.Header.Set("Authorization", "Bearer "+token)
 	resp, err := transport.RoundTrip(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer resp.Body.Close()
 	if _, err := io.ReadFull(resp.Body, make([]byte, 1000)); err != nil || resp.ProtoMajor != 2 {
 		t.Fatalf("got %s, %v, want HTTP/2", resp.Proto, err)
