@@ -59,7 +59,7 @@ func TestContractAuthentication(t *testing.T) {
 func TestPlantsAuthentication(t *testing.T) {
 	t.Parallel()
 	s := start(t)
-	requireStatus(t, s.post(t, `{"id":1,"name":"x"}`), 200)
+	requireOK(t, s.post(t, `{"id":1,"name":"x"}`))
 	for _, request := range []string{
 		"GET /plants", "GET /plants?limit=0", "GET /plants/1", "GET /plants/2", "GET /plants/01", "PUT /plants/1", "PATCH /plants/1", "DELETE /plants/1",
 		"POST /plants/import", "POST /plants/import?mode=x", "GET /plants/export",

@@ -107,7 +107,7 @@ func TestCLIRejectedRows(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	settings := clientOf(s.url)
-	requireStatus(t, s.post(t, `{"id":1,"name":"Monstera"}`), 200)
+	requireOK(t, s.post(t, `{"id":1,"name":"Monstera"}`))
 	file := write(t, "bad.csv", "id,name,tag\n2,Ficus,\n3.5,Aloe,\n1,Other,x\n")
 	rejected := []string{file + ":3: 40005 id ", file + ":4: 40901 id 1 ", "plantstore: 2 of 3 rows "}
 	checkCLI(t, settings, []string{"import", file}, 3, counts(1, 0, 2, "nothing stored"), append(rejected, "nothing was stored")...)
@@ -171,17 +171,13 @@ func TestCLIFailures(t *testing.T) {
 		{"a user in the URL", "export --url http://u:" + token + "@localhost", 2, "client.url (PLANTSTORE_CLIENT_URL)"},
 		{"another path", "export --url " + s.url + "/prefix", 1, "40402"},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			checkCLI(t, settings, strings.Fields(test.args), test.status, "", test.mentions)
-		})
+		t.Run(test.name, func(t *testing.T) { checkCLI(t, settings, strings.Fields(test.args), test.status, "", test.mentions) })
 	}
 	if _, err := os.Stat(target); err == nil {
 		t.Error("got a file from a failed export")
 	}
 	for _, url := range []string{"http://plants.example.org", "https://localhost.example.org", "http://10.0.0.1:8080"} {
-		t.Run(url, func(t *testing.T) {
-			checkCLI(t, nil, []string{"export", "--url", url}, 2, "", "development token")
-		})
+		t.Run(url, func(t *testing.T) { checkCLI(t, nil, []string{"export", "--url", url}, 2, "", "development token") })
 	}
 	// There is no development token, and port 0 is any port.
 	checkCLI(t, nil, []string{"export"}, 2, "", "data/dev-token")

@@ -82,6 +82,7 @@ func TestCORS(t *testing.T) {
 		})
 	}
 
+	s.post(t, `{"id":1,"name":"x"}`)
 	// Origins that are not allowed, although they look like it.
 	for _, origin := range []string{
 		"https://evil.example", "http://plants.example.org", allowed + ".evil.example", allowed + ":8443", "https://evil.plants.example.org", "null", "*", strings.ToUpper(allowed),

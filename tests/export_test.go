@@ -16,7 +16,7 @@ import (
 func (s *service) export(t *testing.T, accept string) string {
 	t.Helper()
 	r := s.call(t, "GET", "/plants/export", "", "Accept", accept)
-	requireStatus(t, r, 200)
+	requireOK(t, r)
 	return r.body
 }
 
@@ -34,7 +34,7 @@ func TestExportFormats(t *testing.T) {
 	if got := s.export(t, inNDJSON) + s.export(t, inCSV); got != "id,name,tag\n" {
 		t.Errorf("got %q, want an empty export", got)
 	}
-	requireStatus(t, s.importRows(t, "", inNDJSON, `{"id":2,"name":"=b","tag":""}`+"\n"+`{"id":-1,"name":"a \"<\", c","tag":"-t"}`+"\n"+`{"id":3,"name":"c"}`), 200)
+	requireOK(t, s.importRows(t, "", inNDJSON, `{"id":2,"name":"=b","tag":""}`+"\n"+`{"id":-1,"name":"a \"<\", c","tag":"-t"}`+"\n"+`{"id":3,"name":"c"}`))
 	const ndjson = `{"id":-1,"name":"a \"<\", c","tag":"-t"}` + "\n" + `{"id":2,"name":"=b","tag":""}` + "\n" + `{"id":3,"name":"c"}` + "\n"
 	const inCells = "id,name,tag\n-1,\"a \"\"<\"\", c\",'-t\n2,'=b,'\n3,c,\n"
 	for _, test := range []struct {
@@ -229,7 +229,7 @@ func TestExportSlowly(t *testing.T) {
 		for id := range rows {
 			fmt.Fprintf(&body, `{"id":%d,"name":"%s","tag":"%s"}`+"\n", id, long, long)
 		}
-		requireStatus(t, s.importRows(t, "", inNDJSON, body.String()), 200)
+		requireOK(t, s.importRows(t, "", inNDJSON, body.String()))
 		slow, first := s.beginExport(t)
 		last := fmt.Sprintf("/plants/%d", rows-1)
 		checkEmpty(t, s.call(t, "DELETE", last, ""), 204)

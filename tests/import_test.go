@@ -119,7 +119,7 @@ func TestImportModes(t *testing.T) {
 						// another letter other content.
 						for _, c := range test.before {
 							id := strings.IndexRune("12345abcdeABCDE", c)%5 + 1
-							requireStatus(t, s.call(t, "PUT", fmt.Sprintf("/plants/%d", id), fmt.Sprintf(`{"name":"%c"}`, c)), 200)
+							requireOK(t, s.call(t, "PUT", fmt.Sprintf("/plants/%d", id), fmt.Sprintf(`{"name":"%c"}`, c)))
 						}
 						before := s.call(t, "GET", "/plants", "")
 						var body strings.Builder

@@ -66,12 +66,10 @@ func TestPlantsListParameters(t *testing.T) {
 		{"limit=%zz", "query"},
 		{"q=100%", "query"},
 	} {
-		t.Run(test.query, func(t *testing.T) {
-			checkError(t, s.call(t, "GET", "/plants?"+test.query, ""), 40007, test.mentions)
-		})
+		t.Run(test.query, func(t *testing.T) { checkError(t, s.call(t, "GET", "/plants?"+test.query, ""), 40007, test.mentions) })
 	}
 	for _, query := range []string{"", "?", "?limit=1", "?limit=1000", "?after=-9223372036854775808", "?after=9223372036854775807", "?tag=", "?tag", "?q=+", "?&&q=x&", "?tag=" + long[6:] + "&q=" + long[6:]} {
-		t.Run(query, func(t *testing.T) {
+		t.Run("GET /plants"+query, func(t *testing.T) {
 			if r := s.call(t, "GET", "/plants"+query, ""); r.status != 200 || r.body != "[]" {
 				t.Errorf("got %v, want an empty list", r)
 			}
@@ -97,7 +95,7 @@ func TestPlantsSearch(t *testing.T) {
 			9:  `"name":"Rose\u0301","tag":"e\u0301"`,
 			10: `"name":"🌵 cactus","tag":"🌵"`,
 		} {
-			requireStatus(t, s.call(t, "PUT", fmt.Sprintf("/plants/%d", id), "{"+content+"}"), 200)
+			requireOK(t, s.call(t, "PUT", fmt.Sprintf("/plants/%d", id), "{"+content+"}"))
 		}
 		for _, test := range []struct{ name, query, want string }{
 			{"everything", "", "-2 -1 0 1 2 3 4 5 6 7 8 9 10"},
@@ -180,7 +178,7 @@ func TestPlantsPaging(t *testing.T) {
 		for _, id := range known {
 			fmt.Fprintln(bodies, bodyOf(id))
 		}
-		requireStatus(t, s.call(t, "POST", "/plants/import", bodies.String(), "Content-Type", "application/x-ndjson"), 200)
+		requireOK(t, s.call(t, "POST", "/plants/import", bodies.String(), "Content-Type", "application/x-ndjson"))
 
 		for _, limit := range []int{1000, 50, len(known), len(known) - 1, 7} {
 			t.Run(fmt.Sprintf("pages of %d", limit), func(t *testing.T) {

@@ -35,13 +35,15 @@ func TestRequestLimit(t *testing.T) {
 	s := start(t, "DATABASE_URL="+url, "PLANTSTORE_SERVER_TRUSTED_PROXIES=127.0.0.1",
 		fmt.Sprintf("PLANTSTORE_LIMITS_REQUESTS_PER_SECOND=%d", perSecond), fmt.Sprintf("PLANTSTORE_LIMITS_BURST=%d", burst))
 	issued, third, fourth := issue(t, url), issue(t, url), issue(t, url)
-	send := func(token, address string) response { return s.get(t, "/plants", as(token, from(address)...)...) }
+	send := func(t *testing.T, token, address string) response {
+		return s.get(t, "/plants", as(token, from(address)...)...)
+	}
 
 	begin := time.Now()
 	accepted := 0
 	var rejected response
 	for rejected.status == 0 {
-		r := send(token, "192.0.2.1")
+		r := send(t, token, "192.0.2.1")
 		left := rateLimit.FindStringSubmatch(r.header.Get("RateLimit"))
 		if left == nil || r.header.Get("RateLimit-Policy") != `"token";q=5;w=3, "address";q=5;w=3` {
 			t.Fatalf("request %d: got RateLimit %q and RateLimit-Policy %q", accepted+1, r.header.Get("RateLimit"), r.header.Get("RateLimit-Policy"))
@@ -73,12 +75,12 @@ func TestRequestLimit(t *testing.T) {
 		t.Errorf("got %v with RateLimit %q, want 200 without a limit", r, r.header.Get("RateLimit"))
 	}
 	time.Sleep(wait)
-	checkStatus(t, send(token, "192.0.2.1"), 200)
+	checkStatus(t, send(t, token, "192.0.2.1"), 200)
 
 	// The limits are per token and per address.
 	for range burst {
-		send(token, "192.0.2.2")
-		send(issued, "192.0.2.1")
+		send(t, token, "192.0.2.2")
+		send(t, issued, "192.0.2.1")
 	}
 	for _, test := range []struct {
 		name, token, address string
@@ -89,13 +91,13 @@ func TestRequestLimit(t *testing.T) {
 		{"another token from an old address", fourth, "192.0.2.1", "this address"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			r := send(test.token, test.address)
+			r := send(t, test.token, test.address)
 			// Meanwhile another request may be allowed: use it up.
 			for range burst {
 				if test.limited == "" || r.status == 429 {
 					break
 				}
-				r = send(test.token, test.address)
+				r = send(t, test.token, test.address)
 			}
 			if test.limited == "" {
 				checkStatus(t, r, 200)
@@ -116,15 +118,17 @@ func TestWrongTokens(t *testing.T) {
 	s := start(t, "DATABASE_URL="+url, "PLANTSTORE_SERVER_TRUSTED_PROXIES=127.0.0.1",
 		"PLANTSTORE_AUTH_TOKENS="+token+","+second, fmt.Sprintf("PLANTSTORE_LIMITS_FAILURES_PER_MINUTE=%d", perMinute))
 	known, late, unknown := issue(t, url), issue(t, url), issue(t, dbtest.SQLite(t))
-	send := func(token, address string) response { return s.get(t, "/plants", as(token, from(address)...)...) }
+	send := func(t *testing.T, token, address string) response {
+		return s.get(t, "/plants", as(token, from(address)...)...)
+	}
 	for _, right := range []string{token, known} {
-		requireStatus(t, send(right, "192.0.2.1"), 200)
+		requireOK(t, send(t, right, "192.0.2.1"))
 	}
 
 	begin, wrong := time.Now(), 0
 	var rejected response
 	for rejected.status == 0 {
-		r := send("wrong-"+strconv.Itoa(wrong), "192.0.2.1")
+		r := send(t, "wrong-"+strconv.Itoa(wrong), "192.0.2.1")
 		if r.status == 429 {
 			rejected = r
 			break
@@ -157,7 +161,7 @@ func TestWrongTokens(t *testing.T) {
 		{name: "a wrong token from elsewhere", token: "wrong", address: "192.0.2.2", code: 40102},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			r := send(test.token, test.address)
+			r := send(t, test.token, test.address)
 			checkCode(t, r, test.code)
 			if r.status == 429 {
 				checkHeader(t, r, "WWW-Authenticate", "")
@@ -165,6 +169,6 @@ func TestWrongTokens(t *testing.T) {
 		})
 	}
 	checkError(t, s.get(t, "/plants", from("192.0.2.1")...), 40101)
-	time.Sleep(retryAfter(t, send("wrong", "192.0.2.1")))
-	checkError(t, send("wrong", "192.0.2.1"), 40102)
+	time.Sleep(retryAfter(t, send(t, "wrong", "192.0.2.1")))
+	checkError(t, send(t, "wrong", "192.0.2.1"), 40102)
 }

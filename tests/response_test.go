@@ -165,11 +165,11 @@ func checkStatus(t *testing.T, r response, status int) {
 	}
 }
 
-// requireStatus ends the test if the status is another.
-func requireStatus(t *testing.T, r response, status int) {
+// requireOK ends the test if the status is not 200.
+func requireOK(t *testing.T, r response) {
 	t.Helper()
-	if r.status != status {
-		t.Fatalf("got %v, want %d", r, status)
+	if r.status != http.StatusOK {
+		t.Fatalf("got %v, want 200", r)
 	}
 }
 

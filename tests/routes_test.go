@@ -109,9 +109,7 @@ func TestPlantsBadIDs(t *testing.T) {
 		})
 	}
 	for _, path := range []string{"/plants/", "/plants/1/", "/plants/1/x", "/plants/1%2F2", "//plants/1", "/Plants/1", "/plants/import/", "/plants/EXPORT/x"} {
-		t.Run(path, func(t *testing.T) {
-			checkError(t, s.call(t, "GET", path, ""), 40402)
-		})
+		t.Run(path, func(t *testing.T) { checkError(t, s.call(t, "GET", path, ""), 40402) })
 	}
 }
 
@@ -182,9 +180,7 @@ func TestOrderOfChecks(t *testing.T) {
 func TestContractRequestID(t *testing.T) {
 	s := start(t)
 	for _, id := range []string{"a", "A.b_c-9", strings.Repeat("x", 64)} {
-		t.Run(fmt.Sprintf("%q", id), func(t *testing.T) {
-			checkHeader(t, s.get(t, "/healthz", "X-Request-ID", id), "X-Request-ID", id)
-		})
+		t.Run(fmt.Sprintf("%q", id), func(t *testing.T) { checkHeader(t, s.get(t, "/healthz", "X-Request-ID", id), "X-Request-ID", id) })
 	}
 	seen := make(map[string]bool)
 	for _, id := range []string{"", "a b", "é", "a\tb", "a/b", strings.Repeat("x", 65)} {

@@ -76,13 +76,15 @@ func TestTokenCommands(t *testing.T) {
 
 		const minute = `\d{4}-\d\d-\d\dT\d\d:\d\dZ`
 		short := issue(t, url, "--scope", "admin, plants:read", "--expires", "90d")
-		for _, test := range []struct{ token, want string }{
-			{issued, `  TestTokenCommands\S*  plants:read,plants:write  ` + minute + `  never  +never  +in force$`},
-			{short, `  TestTokenCommands\S*  plants:read,admin  +` + minute + `  ` + minute + `  never  +in force$`},
+		for _, test := range []struct{ name, token, want string }{
+			{"lists a lasting token", issued, `  TestTokenCommands\S*  plants:read,plants:write  ` + minute + `  never  +never  +in force$`},
+			{"lists an expiring token", short, `  TestTokenCommands\S*  plants:read,admin  +` + minute + `  ` + minute + `  never  +in force$`},
 		} {
-			if line := listed(t, url, test.token); !regexp.MustCompile(`^` + prefixOf(test.token) + test.want).MatchString(line) {
-				t.Errorf("token list: got %q", line)
-			}
+			t.Run(test.name, func(t *testing.T) {
+				if line := listed(t, url, test.token); !regexp.MustCompile(`^` + prefixOf(test.token) + test.want).MatchString(line) {
+					t.Errorf("got %q, want %s", line, test.want)
+				}
+			})
 		}
 		if want := time.Now().UTC().AddDate(0, 0, 90).Format("2006-01-02"); !strings.Contains(listed(t, url, short), want) {
 			t.Errorf("token list: got %q, want expiry on %s", listed(t, url, short), want)
