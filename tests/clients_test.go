@@ -67,6 +67,7 @@ func (s *service) drip(text string) (took time.Duration, said string, err error)
 // steadily sends rate requests per second, alternately a POST and a GET of stored plants,
 // until stop is closed. It returns the latencies, measured from when each request was due.
 func (s *service) steadily(t *testing.T, rate int, stop <-chan struct{}) []time.Duration {
+	t.Helper()
 	transport := &http.Transport{MaxIdleConnsPerHost: rate}
 	defer transport.CloseIdleConnections()
 	var mu sync.Mutex

@@ -16,12 +16,12 @@ func TestContractBodies(t *testing.T) {
 			mentions string
 		}{
 			{"nothing", "", 40001, "empty"},
-			{"blanks", " \n", 40001, "empty"},
+			{"only white space", " \n", 40001, "empty"},
 			{"null", "null", 40001, "object"},
 			{"a string", `"x"`, 40001, "object"},
 			{"a number", "1", 40001, "object"},
 			{"an array", `[{"id":100,"name":"x"}]`, 40001, "object"},
-			{"no JSON", "id=100&name=x", 40001, "byte 0"},
+			{"a form", "id=100&name=x", 40001, "byte 0"},
 			{"a truncated object", `{"id":100,"name":"x"`, 40001, "byte 20"},
 			{"a truncated object with a wrong type", `{"id":"100","name":"x"`, 40001, "byte 22"},
 			{"a truncated object with an unknown field", `{"a":1,"name":"x"`, 40001, "byte 17"},
@@ -69,7 +69,7 @@ func TestContractBodies(t *testing.T) {
 			{"a boolean tag", `{"id":100,"name":"x","tag":false}`, 40004, "tag"},
 
 			{"a fraction", `{"id":1.5,"name":"x"}`, 40005, "id"},
-			{"a whole fraction", `{"id":1.0,"name":"x"}`, 40005, "id"},
+			{"a fraction of zero", `{"id":1.0,"name":"x"}`, 40005, "id"},
 			{"an exponent", `{"id":1e3,"name":"x"}`, 40005, "id"},
 			{"a quoted integer", `{"id":"1","name":"x"}`, 40005, "id"},
 			{"one above int64", `{"id":9223372036854775808,"name":"x"}`, 40005, "id"},
@@ -108,7 +108,7 @@ func TestContractCreate(t *testing.T) {
 			{"an id beyond float64", `{"id":9007199254740993,"name":"x"}`, `{"name":"x"}`, "/plants/9007199254740993"},
 			{"the largest id", `{"id":9223372036854775807,"name":"x"}`, `{"name":"x"}`, "/plants/9223372036854775807"},
 			{"the smallest id", `{"id":-9223372036854775808,"name":"x"}`, `{"name":"x"}`, "/plants/-9223372036854775808"},
-			{"blanks and line ends around", " {\r\n\t\"id\" : 4 , \"name\" : \"x\" }\n", `{"name":"x"}`, "/plants/4"},
+			{"white space around", " {\r\n\t\"id\" : 4 , \"name\" : \"x\" }\n", `{"name":"x"}`, "/plants/4"},
 			{"text is not trimmed", `{"id":5,"name":" x ","tag":" "}`, `{"name":" x ","tag":" "}`, "/plants/5"},
 			{"text is not escaped", `{"id":6,"name":"<b>&\"\\/é"}`, `{"name":"<b>&\"\\/é"}`, "/plants/6"},
 			{"text is not normalised", `{"id":7,"name":"é` + "e\u0301" + `"}`, `{"name":"é` + "e\u0301" + `"}`, "/plants/7"},

@@ -126,6 +126,7 @@ type load struct {
 // startLoad starts a load that is recorded in known. Its clients keep their connections
 // and retry after a 503, as the README says.
 func (s *service) startLoad(t *testing.T, known ledger) *load {
+	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	// Room for attempts while the test causes a fault.
 	attempts := make(chan attempt, 4096)

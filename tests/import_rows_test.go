@@ -17,6 +17,7 @@ type importRow struct {
 
 // testImport imports each body into an empty database.
 func testImport(t *testing.T, contentType string, tests []importRow) {
+	t.Helper()
 	dbtest.Each(t, func(t *testing.T, url string) {
 		t.Parallel()
 		s := start(t, "DATABASE_URL="+url)
@@ -54,13 +55,13 @@ func testImport(t *testing.T, contentType string, tests []importRow) {
 func TestImportNDJSON(t *testing.T) {
 	long := strings.Repeat("é", 256)
 	testImport(t, inNDJSON, []importRow{
-		{name: "nothing", want: "0: 0 new, 0 unchanged, 0 rejected, stored"},
+		{name: "an empty body", want: "0: 0 new, 0 unchanged, 0 rejected, stored"},
 		{name: "only blank lines", body: "\n \r\n\t\n", want: "0: 0 new, 0 unchanged, 0 rejected, stored"},
-		{name: "two plants in no order", body: `{"id":2,"name":"b","tag":""}` + "\n" + `{"tag":"t","id":1,"name":"a"}` + "\n", want: "2: 2 new, 0 unchanged, 0 rejected, stored", stored: `{"id":1,"name":"a","tag":"t"}` + "\n" + `{"id":2,"name":"b","tag":""}` + "\n"},
-		{name: "no last line end", body: `{"id":1,"name":"a"}`, want: "1: 1 new, 0 unchanged, 0 rejected, stored", stored: `{"id":1,"name":"a"}` + "\n"},
-		{name: "CRLF, blank lines and blanks", body: "\r\n {\"id\":1,\"name\":\"a\"} \r\n\r\n{\"id\" : 2,\"name\":\"b\"}\r\n", want: "2: 2 new, 0 unchanged, 0 rejected, stored", stored: `{"id":1,"name":"a"}` + "\n" + `{"id":2,"name":"b"}` + "\n"},
+		{name: "two unordered plants", body: `{"id":2,"name":"b","tag":""}` + "\n" + `{"tag":"t","id":1,"name":"a"}` + "\n", want: "2: 2 new, 0 unchanged, 0 rejected, stored", stored: `{"id":1,"name":"a","tag":"t"}` + "\n" + `{"id":2,"name":"b","tag":""}` + "\n"},
+		{name: "no final newline", body: `{"id":1,"name":"a"}`, want: "1: 1 new, 0 unchanged, 0 rejected, stored", stored: `{"id":1,"name":"a"}` + "\n"},
+		{name: "CRLF, blank lines and spaces", body: "\r\n {\"id\":1,\"name\":\"a\"} \r\n\r\n{\"id\" : 2,\"name\":\"b\"}\r\n", want: "2: 2 new, 0 unchanged, 0 rejected, stored", stored: `{"id":1,"name":"a"}` + "\n" + `{"id":2,"name":"b"}` + "\n"},
 		{name: "the edges of int64", body: `{"id":9223372036854775807,"name":"a"}` + "\n" + `{"id":-9223372036854775808,"name":"b"}`, want: "2: 2 new, 0 unchanged, 0 rejected, stored", stored: `{"id":-9223372036854775808,"name":"b"}` + "\n" + `{"id":9223372036854775807,"name":"a"}` + "\n"},
-		{name: "a bad third of five", body: numbered(1, 2) + `{"id":3.0,"name":"x"}` + "\n" + numbered(4, 5), code: 40005, want: "5: 4 new, 0 unchanged, 1 rejected; 3 40005"},
+		{name: "a bad row", body: numbered(1, 2) + `{"id":3.0,"name":"x"}` + "\n" + numbered(4, 5), code: 40005, want: "5: 4 new, 0 unchanged, 1 rejected; 3 40005"},
 		{name: "blank lines are counted as lines", body: "\n\n" + numbered(1, 1) + "\r\n\n" + `{"id":true,"name":"x"}`, code: 40004, want: "2: 1 new, 0 unchanged, 1 rejected; 6 40004"},
 		{name: "a row of each fault", body: strings.Join([]string{
 			`{"id":1,"name":"x"`, `[]`, "null", "x", "{\"id\":1,\"name\":\"\xff\"}", `{"id":1,"name":"x"} {"id":2,"name":"x"}`,
@@ -71,28 +72,28 @@ func TestImportNDJSON(t *testing.T) {
 			"; 7 40002; 8 40002; 9 40003; 10 40004; 11 40004; 12 40004; 13 40004; 14 40005; 15 40005; 16 40006; 17 40006; 18 40006"},
 		{name: "a byte order mark", body: "\ufeff" + numbered(1, 1), code: 40001, want: "1: 0 new, 0 unchanged, 1 rejected; 1 40001"},
 		{name: "an array of plants", body: `[{"id":1,"name":"x"}]`, code: 40001, want: "1: 0 new, 0 unchanged, 1 rejected; 1 40001"},
-		{name: "twins", body: numbered(1, 2) + numbered(1, 1), want: "3: 2 new, 1 unchanged, 0 rejected, stored", stored: numbered(1, 2)},
-		{name: "twins that differ", body: numbered(1, 2) + `{"id":1,"name":"x"}`, code: 40901, want: "3: 2 new, 0 unchanged, 1 rejected; 3 40901"},
-		{name: "twins that differ in their tag", body: numbered(1, 1) + `{"id":1,"name":"plant 1","tag":""}`, code: 40901, want: "2: 1 new, 0 unchanged, 1 rejected; 2 40901"},
+		{name: "a row twice", body: numbered(1, 2) + numbered(1, 1), want: "3: 2 new, 1 unchanged, 0 rejected, stored", stored: numbered(1, 2)},
+		{name: "an id twice with another name", body: numbered(1, 2) + `{"id":1,"name":"x"}`, code: 40901, want: "3: 2 new, 0 unchanged, 1 rejected; 3 40901"},
+		{name: "an id twice with another tag", body: numbered(1, 1) + `{"id":1,"name":"plant 1","tag":""}`, code: 40901, want: "2: 1 new, 0 unchanged, 1 rejected; 2 40901"},
 		{name: "a long line", body: numbered(1, 1) + `{"id":2,"name":"` + strings.Repeat("x", 70_000) + `"}`, code: 41301, want: "line 2"},
-		{name: "a long line of blanks", body: numbered(1, 2) + strings.Repeat(" ", 70_000), code: 41301, want: "line 3"},
+		{name: "a long line of spaces", body: numbered(1, 2) + strings.Repeat(" ", 70_000), code: 41301, want: "line 3"},
 	})
 }
 
 func TestImportCSV(t *testing.T) {
 	long, longest := strings.Repeat("é", 256), strings.Repeat("🌵", 255)
 	testImport(t, inCSV, []importRow{
-		{name: "nothing", code: 40001, want: "empty"},
+		{name: "an empty body", code: 40001, want: "empty"},
 		{name: "only a byte order mark", body: "\ufeff", code: 40001, want: "empty"},
 		{name: "only a header", body: "id,name,tag\n", want: "0: 0 new, 0 unchanged, 0 rejected, stored"},
-		{name: "only a header without an end", body: "id,name", want: "0: 0 new, 0 unchanged, 0 rejected, stored"},
+		{name: "only a header without a newline", body: "id,name", want: "0: 0 new, 0 unchanged, 0 rejected, stored"},
 		{name: "two plants", body: "id,name,tag\n1,a,t\n-2,b,\n", want: "2: 2 new, 0 unchanged, 0 rejected, stored", stored: `{"id":-2,"name":"b"}` + "\n" + `{"id":1,"name":"a","tag":"t"}` + "\n"},
 		{name: "a byte order mark and CRLF", body: "\ufeffid,name,tag\r\n1,a,t\r\n2,b,'\r\n", want: "2: 2 new, 0 unchanged, 0 rejected, stored", stored: `{"id":1,"name":"a","tag":"t"}` + "\n" + `{"id":2,"name":"b","tag":""}` + "\n"},
 		{name: "a quoted header behind a byte order mark", body: "\ufeff\"id\",\"name\"\n\"1\",\"a\"\n", want: "1: 1 new, 0 unchanged, 0 rejected, stored", stored: `{"id":1,"name":"a"}` + "\n"},
-		{name: "another order, without a last line end", body: "tag,name,id\nt,a,1", want: "1: 1 new, 0 unchanged, 0 rejected, stored", stored: `{"id":1,"name":"a","tag":"t"}` + "\n"},
+		{name: "another column order, no final newline", body: "tag,name,id\nt,a,1", want: "1: 1 new, 0 unchanged, 0 rejected, stored", stored: `{"id":1,"name":"a","tag":"t"}` + "\n"},
 		{name: "no column for tags", body: "name,id\na,1\n", want: "1: 1 new, 0 unchanged, 0 rejected, stored", stored: `{"id":1,"name":"a"}` + "\n"},
 		{name: "quoted cells", body: "id,name,tag\n\"1\",\"a \"\"b\"\", c\",\"\"\n", want: "1: 1 new, 0 unchanged, 0 rejected, stored", stored: `{"id":1,"name":"a \"b\", c"}` + "\n"},
-		{name: "blanks stay", body: "id,name,tag\n1, a , \n", want: "1: 1 new, 0 unchanged, 0 rejected, stored", stored: `{"id":1,"name":" a ","tag":" "}` + "\n"},
+		{name: "spaces are kept", body: "id,name,tag\n1, a , \n", want: "1: 1 new, 0 unchanged, 0 rejected, stored", stored: `{"id":1,"name":" a ","tag":" "}` + "\n"},
 		{name: "the longest texts", body: "id,name,tag\n1," + longest + "," + longest, want: "1: 1 new, 0 unchanged, 0 rejected, stored", stored: `{"id":1,"name":"` + longest + `","tag":"` + longest + `"}` + "\n"},
 		{
 			name: "formulas, with and without a ' before them", body: "id,name,tag\n1,'=a,'-b\n2,=a,-b\n3,''=a,'@\n4,'a,''\n", want: "4: 4 new, 0 unchanged, 0 rejected, stored",
@@ -107,16 +108,16 @@ func TestImportCSV(t *testing.T) {
 			want: "8: 1 new, 0 unchanged, 7 rejected; 2 40006; 3 40006; 4 40006; 5 40006; 6 40006; 7 40006; 8 40006",
 		},
 		{
-			name: "line ends in cells", body: "id,name,tag\n1,\"a\n\nb\",\n2,b,\n3,\"c\r\nd\",\"e\nf\"\n4,,\n", code: 40006,
+			name: "newlines in cells", body: "id,name,tag\n1,\"a\n\nb\",\n2,b,\n3,\"c\r\nd\",\"e\nf\"\n4,,\n", code: 40006,
 			want: "4: 1 new, 0 unchanged, 3 rejected; 2 40006; 6 40006; 9 40006",
 		},
 		{name: "blank lines between rows", body: "\n\nid,name\n\n1,a\n\r\n\n2,\n", code: 40006, want: "2: 1 new, 0 unchanged, 1 rejected; 8 40006"},
 		{name: "too few and too many cells", body: "id,name,tag\n1,a\n2,a,b,c\n3\n \n5,a,b\n", code: 40001, want: "5: 1 new, 0 unchanged, 4 rejected; 2 40001; 3 40001; 4 40001; 5 40001"},
 		{name: "quotes out of place", body: "id,name,tag\n1,a\"b,\n2,\"a\"b,\n3,a,b\n", code: 40001, want: "3: 1 new, 0 unchanged, 2 rejected; 2 40001; 3 40001"},
-		{name: "a quote that is not closed", body: "id,name,tag\n1,a,b\n2,\"a,b\n3,a,b\n4,a,b\n", code: 40001, want: "2: 1 new, 0 unchanged, 1 rejected; 3 40001"},
+		{name: "an unclosed quote", body: "id,name,tag\n1,a,b\n2,\"a,b\n3,a,b\n4,a,b\n", code: 40001, want: "2: 1 new, 0 unchanged, 1 rejected; 3 40001"},
 		{name: "bad UTF-8", body: "id,name,tag\n1,a\xff,b\n2,a,b\xed\xa0\x80\n3,a,\n", code: 40001, want: "3: 1 new, 0 unchanged, 2 rejected; 2 40001; 3 40001"},
 		{name: "NUL", body: "id,name\n1,a\x00\n", code: 40006, want: "1: 0 new, 0 unchanged, 1 rejected; 2 40006"},
-		{name: "twins that differ", body: "id,name\n1,a\n1,a\n1,b\n", code: 40901, want: "3: 1 new, 1 unchanged, 1 rejected; 4 40901"},
+		{name: "an id twice with another name", body: "id,name\n1,a\n1,a\n1,b\n", code: 40901, want: "3: 1 new, 1 unchanged, 1 rejected; 4 40901"},
 		{name: "an unknown column", body: "id,name,colour\n1,a,b\n", code: 40002, want: "colour"},
 		{name: "another case", body: "ID,name\n1,a\n", code: 40002, want: "ID"},
 		{name: "a blank before a column", body: "id, name\n1,a\n", code: 40002, want: `" name"`},
@@ -126,10 +127,10 @@ func TestImportCSV(t *testing.T) {
 		{name: "no column for ids", body: "name\na\n", code: 40004, want: "id"},
 		{name: "another separator", body: "id;name;tag\n1;a;b\n", code: 40002, want: "id;name;tag"},
 		{name: "a malformed header", body: "id,na\"me\n", code: 40001, want: "line 1"},
-		{name: "a row that is too long", body: "id,name\n1,a\n2," + strings.Repeat("x", 200_000) + "\n3,a\n", code: 41301, want: "line 3"},
-		{name: "a row that is too long, with a quote out of place", body: "id,name\n1,a\n2,x\"" + strings.Repeat("x", 200_000) + "\n3,a\n", code: 41301, want: "line 3"},
-		{name: "a row that is too long after a cell of two lines", body: "id,name\n1,\"a\nb\"\n2," + strings.Repeat("x", 200_000) + "\n", code: 41301, want: "line 4"},
-		{name: "a quote that is not closed before too much", body: "id,name\n1,\"a\n" + strings.Repeat("2,b\n", 50_000), code: 41301, want: "line 2"},
-		{name: "a header that is too long", body: strings.Repeat("x", 200_000) + "\n", code: 41301, want: "line 1"},
+		{name: "a long row", body: "id,name\n1,a\n2," + strings.Repeat("x", 200_000) + "\n3,a\n", code: 41301, want: "line 3"},
+		{name: "a long row, with a quote out of place", body: "id,name\n1,a\n2,x\"" + strings.Repeat("x", 200_000) + "\n3,a\n", code: 41301, want: "line 3"},
+		{name: "a long row after a cell of two lines", body: "id,name\n1,\"a\nb\"\n2," + strings.Repeat("x", 200_000) + "\n", code: 41301, want: "line 4"},
+		{name: "an unclosed quote before a large rest", body: "id,name\n1,\"a\n" + strings.Repeat("2,b\n", 50_000), code: 41301, want: "line 2"},
+		{name: "a long header", body: strings.Repeat("x", 200_000) + "\n", code: 41301, want: "line 1"},
 	})
 }

@@ -173,12 +173,12 @@ func TestImportManyRows(t *testing.T) {
 		t.Parallel()
 		s := start(t, "DATABASE_URL="+url)
 
-		twins := numbered(1, 2500) + numbered(1, 1) + `{"id":2,"name":"x"}` + "\n" + numbered(2500, 2500)
-		checkReport(t, s.importRows(t, "", inNDJSON, twins), 40901, "2503: 2500 new, 2 unchanged, 1 rejected; 2502 40901")
+		repeated := numbered(1, 2500) + numbered(1, 1) + `{"id":2,"name":"x"}` + "\n" + numbered(2500, 2500)
+		checkReport(t, s.importRows(t, "", inNDJSON, repeated), 40901, "2503: 2500 new, 2 unchanged, 1 rejected; 2502 40901")
 		if got := s.export(t, inNDJSON); got != "" {
 			t.Errorf("got %d bytes of plants, want no plants", len(got))
 		}
-		checkReport(t, s.importRows(t, "?mode=partial", inNDJSON, twins), 0, "2503: 2500 new, 2 unchanged, 1 rejected, stored; 2502 40901")
+		checkReport(t, s.importRows(t, "?mode=partial", inNDJSON, repeated), 0, "2503: 2500 new, 2 unchanged, 1 rejected, stored; 2502 40901")
 		if got := s.export(t, inNDJSON); got != numbered(1, 2500) {
 			t.Errorf("got %d bytes of plants, want 2500 plants", len(got))
 		}

@@ -100,8 +100,8 @@ func TestPlantsSearch(t *testing.T) {
 		for _, test := range []struct{ name, query, want string }{
 			{"everything", "", "-2 -1 0 1 2 3 4 5 6 7 8 9 10"},
 			{"a tag", "tag=house", "-2 2"},
-			{"a tag is in one case", "tag=House", "-1"},
-			{"a tag is whole", "tag=hous", ""},
+			{"a tag is case-sensitive", "tag=House", "-1"},
+			{"a part of a tag", "tag=hous", ""},
 			{"a tag is not trimmed", "tag=house+", "3"},
 			{"an empty tag is not an absent one", "tag=", "0"},
 			{"a tag with % is literal", "tag=%25", "4"},

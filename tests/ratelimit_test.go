@@ -74,7 +74,7 @@ func TestRequestLimit(t *testing.T) {
 	if r := s.get(t, "/readyz", from("192.0.2.1")...); r.status != 200 || r.header.Get("RateLimit") != "" {
 		t.Errorf("got %v with RateLimit %q, want 200 without a limit", r, r.header.Get("RateLimit"))
 	}
-	time.Sleep(wait)
+	time.Sleep(wait) // as Retry-After says
 	checkStatus(t, send(t, token, "192.0.2.1"), 200)
 
 	// The limits are per token and per address.
@@ -158,7 +158,7 @@ func TestWrongTokens(t *testing.T) {
 		{name: "an issued token", token: known, address: "192.0.2.1"},
 		{name: "a new static token", token: second, address: "192.0.2.1"},
 		{name: "a new issued token", token: late, address: "192.0.2.1"},
-		{name: "a wrong token from elsewhere", token: "wrong", address: "192.0.2.2", code: 40102},
+		{name: "a wrong token from another address", token: "wrong", address: "192.0.2.2", code: 40102},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			r := send(t, test.token, test.address)
@@ -169,6 +169,6 @@ func TestWrongTokens(t *testing.T) {
 		})
 	}
 	checkError(t, s.get(t, "/plants", from("192.0.2.1")...), 40101)
-	time.Sleep(retryAfter(t, send(t, "wrong", "192.0.2.1")))
+	time.Sleep(retryAfter(t, send(t, "wrong", "192.0.2.1"))) // as Retry-After says
 	checkError(t, send(t, "wrong", "192.0.2.1"), 40102)
 }

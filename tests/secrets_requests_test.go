@@ -31,7 +31,7 @@ func (h *hunt) sendTokens() {
 		{name: "a token without the scope", method: "POST", path: "/plants", token: reader, code: 40301},
 		{name: "a JWT without the scope", method: "POST", path: "/plants", token: h.signed("another JWT", "someone", h.key), code: 40301},
 		{name: "a token in the query", method: "GET", path: "/plants?token=" + h.plant("a token in the query"), token: reader, code: 40007},
-		{name: "a token in the query, and no other", method: "GET", path: "/plants?access_token=" + admin, code: 40101},
+		{name: "a token only in the query", method: "GET", path: "/plants?access_token=" + admin, code: 40101},
 		{name: "no such path", method: "GET", path: "/nothing?token=" + h.plant("a query of no path"), token: h.static, code: 40402},
 		{name: "no such method", method: "PUT", path: "/plants?token=" + h.plant("a query of no method"), token: h.static, code: 40501},
 		{name: "a token in the path", method: "DELETE", path: "/tokens/" + reader, token: admin, code: 40007},

@@ -182,6 +182,7 @@ func launch(t *testing.T, cmd *exec.Cmd) *service {
 
 // wait waits for the end of the process and returns its result.
 func (s *service) wait(t *testing.T) error {
+	t.Helper()
 	select {
 	case <-s.ended:
 		return s.err

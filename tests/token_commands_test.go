@@ -130,8 +130,8 @@ func TestTokenUsageErrors(t *testing.T) {
 		{"a token for list", []string{"list", secret}, ""},
 		{"a token instead of a command", []string{secret}, ""},
 		{"nothing to revoke", []string{"revoke"}, "requires at least 1 arg"},
-		{"a whole token to revoke", []string{"revoke", secret}, "prefixes"},
-		{"a whole token after a prefix", []string{"revoke", "pst_abcdefgh", secret}, "prefixes"},
+		{"a token to revoke", []string{"revoke", secret}, "prefixes"},
+		{"a token after a prefix", []string{"revoke", "pst_abcdefgh", secret}, "prefixes"},
 		{"a short prefix", []string{"revoke", "pst_abcdefg"}, "pst_"},
 		{"a prefix in capitals", []string{"revoke", "PST_ABCDEFGH"}, "pst_"},
 	} {

@@ -155,7 +155,7 @@ func TestTokensAPIErrors(t *testing.T) {
 			{name: "a number as after", method: "GET", path: "/tokens?after=1", code: 40007, mentions: "after"},
 			{name: "a token as after", method: "GET", path: "/tokens?after=" + whole, code: 40007, mentions: "after"},
 			{name: "an invalid id", method: "DELETE", path: "/tokens/1", code: 40007, mentions: "id"},
-			{name: "a whole token", method: "DELETE", path: "/tokens/" + whole, code: 40007, mentions: "id"},
+			{name: "a token instead of its id", method: "DELETE", path: "/tokens/" + whole, code: 40007, mentions: "id"},
 			{name: "an unknown id", method: "DELETE", path: "/tokens/pst_abcdefgh", code: 40403, mentions: "token"},
 			{name: "a large body", method: "POST", path: "/tokens", body: strings.Repeat(" ", 70000), code: 41301, mentions: "65536"},
 		} {
