@@ -23,7 +23,7 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// The parts of Swagger UI that a person clicks and reads.
+// Selectors of Swagger UI.
 const (
 	operationBlock = `#operations-plants-createPlant`
 	liveTable      = operationBlock + ` .live-responses-table`
@@ -32,7 +32,7 @@ const (
 	curlCommand    = operationBlock + ` .curl-command`
 )
 
-// browser is a Chromium with one page, which remembers what went wrong on it.
+// browser is a Chromium with one page, and the faults of that page.
 type browser struct {
 	t    *testing.T
 	ctx  context.Context
@@ -42,15 +42,15 @@ type browser struct {
 	faults []string
 }
 
-// openBrowser starts the Chromium at path. Its page may talk to the service at base alone.
+// openBrowser starts the Chromium at path. Its page may only send requests to base.
 func openBrowser(t *testing.T, path, base string) *browser {
 	t.Helper()
-	// t.Context() would end before the cleanups, and kill Chromium with its files left.
+	// t.Context() would end before the cleanups and kill Chromium, leaving its files.
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	t.Cleanup(cancel)
 	ctx, cancel = chromedp.NewExecAllocator(ctx, append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.ExecPath(path),
-		chromedp.NoSandbox, // Chromium's sandbox refuses root, who runs the tests in a container
+		chromedp.NoSandbox, // the sandbox does not run as root, as in a container
 		chromedp.DisableGPU,
 		chromedp.Flag("disable-quic", true),
 		chromedp.Flag("disable-component-update", true),
@@ -66,13 +66,11 @@ func openBrowser(t *testing.T, path, base string) *browser {
 	})
 
 	b := &browser{t: t, ctx: ctx, base: base}
-	if err := chromedp.Listen(ctx, b.watch); err != nil {
-		t.Fatal(err)
-	}
+	must(t, chromedp.Listen(ctx, b.watch))
 	return b
 }
 
-// watch notes the events that a page without faults does not cause.
+// watch records events that are faults of the page.
 func (b *browser) watch(event any) {
 	switch e := event.(type) {
 	case *runtime.EventExceptionThrown:
@@ -87,7 +85,8 @@ func (b *browser) watch(event any) {
 			}
 		}
 	case *log.EventEntryAdded:
-		// Chromium logs each answer that is an error; of POST /plants the tests want them.
+		// Chromium logs responses with an error status; the tests provoke those of POST
+		// /plants.
 		wanted := e.Entry.Source == log.EntrySourceNetwork && e.Entry.URL == b.base+"/plants"
 		if e.Entry.Level == log.EntryLevelError && !wanted {
 			b.fault("logged: %s %s", e.Entry.Text, e.Entry.URL)
@@ -106,13 +105,13 @@ func (b *browser) fault(format string, args ...any) {
 	b.faults = append(b.faults, fmt.Sprintf(format, args...))
 }
 
-// assertNoFaults fails the test where the page had faults so far.
+// assertNoFaults reports the faults of the page so far.
 func (b *browser) assertNoFaults() {
 	b.t.Helper()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, fault := range b.faults {
-		b.t.Errorf("on the page: %s", fault)
+		b.t.Errorf("got a fault of the page: %s", fault)
 	}
 }
 
@@ -123,22 +122,20 @@ func (b *browser) do(what string, steps ...chromedp.Action[chromedp.Void]) {
 	}
 }
 
-// read returns what action finds on the page.
+// read returns the result of action on the page.
 func read[T any](b *browser, action chromedp.Action[T]) T {
 	b.t.Helper()
 	found, err := chromedp.Run(b.ctx, action)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	must(b.t, err)
 	return found
 }
 
-// open opens Swagger UI as a person does who has but the service's address.
+// open opens Swagger UI from the address of the service.
 func (b *browser) open() {
 	b.t.Helper()
 	b.do("open the page", chromedp.Navigate(b.base+"/"), chromedp.WaitVisible(operationBlock))
 	if address := read(b, chromedp.Location()); address != b.base+"/swagger/index.html" {
-		b.t.Errorf("/ leads to %s", address)
+		b.t.Errorf("got %s from /, want Swagger UI", address)
 	}
 }
 
@@ -154,7 +151,7 @@ func (b *browser) authorize(token string) {
 	)
 }
 
-// tryOut opens the operation for a request with the example for its body.
+// tryOut opens the operation with its example body.
 func (b *browser) tryOut() {
 	b.t.Helper()
 	b.do("open the operation",
@@ -162,8 +159,8 @@ func (b *browser) tryOut() {
 		chromedp.Click(operationBlock+` .try-out__btn`, chromedp.NodeVisible))
 }
 
-// execute sends the request and waits until the page shows an answer with status
-// and text. It waits for both, as the answer before may have had the same status.
+// execute sends the request and waits until the page shows a response with status and
+// text: the response before may have had the same status.
 func (b *browser) execute(status, text string) {
 	b.t.Helper()
 	b.do("execute", chromedp.Click(operationBlock+` button.execute`, chromedp.NodeVisible))
@@ -171,29 +168,25 @@ func (b *browser) execute(status, text string) {
 		document.querySelector(status)?.innerText.trim() === wanted && document.querySelector(body).innerText.includes(text)`,
 		chromedp.WithPollingArgs(liveStatus, liveBody, status, text), chromedp.WithPollingTimeout(patience/2)))
 	if err != nil {
-		b.t.Fatalf("no answer %s with %q is shown (%v), but\n%s", status, text, err, read(b, chromedp.Text(liveTable, chromedp.AtLeast(0))))
+		b.t.Fatalf("got no response %s with %q (%v), but\n%s", status, text, err, read(b, chromedp.Text(liveTable, chromedp.AtLeast(0))))
 	}
 }
 
-// screenshot writes a picture of the page to path: from the Authorize button to
-// the end of the answer, however long that is.
+// screenshot writes a picture of the page to path, from the Authorize button to the end of
+// the response.
 func (b *browser) screenshot(path string) {
 	b.t.Helper()
-	// The buttons move for a moment after they have come.
+	// Wait for the end of animations.
 	clip := read(b, chromedp.Poll[page.Viewport](`(() => {
 		if (document.getAnimations().length > 0) return
 		const top = document.querySelector(".scheme-container").getBoundingClientRect().top + scrollY
 		const bottom = document.querySelector("`+liveTable+`").getBoundingClientRect().bottom + scrollY
 		return {x: 0, y: top, width: document.documentElement.clientWidth, height: bottom - top + 6, scale: 1}
 	})()`))
-	beyond := true // the picture is higher than the window
+	beyond := true // than the window
 	picture, err := chromedp.Call(b.ctx, page.CaptureScreenshot, page.CaptureScreenshotParams{Clip: &clip, CaptureBeyondViewport: &beyond})
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	if err := os.WriteFile(path, picture.Data, 0o644); err != nil {
-		b.t.Fatal(err)
-	}
+	must(b.t, err)
+	must(b.t, os.WriteFile(path, picture.Data, 0o644))
 }
 
 // chromium returns the path of Chromium.
@@ -204,12 +197,11 @@ func chromium(t *testing.T) string {
 			return path
 		}
 	}
-	// A skipped test would look like a passed one.
 	t.Fatal("this test needs Chromium: make test installs it, or apt-get install chromium")
 	return ""
 }
 
-// TestBrowserCORS calls the API from a page that another server serves.
+// TestBrowserCORS calls the API from a page of another origin.
 func TestBrowserCORS(t *testing.T) {
 	path := chromium(t)
 	pages := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -217,15 +209,15 @@ func TestBrowserCORS(t *testing.T) {
 		_, _ = io.WriteString(w, "<!DOCTYPE html><title>Another origin</title>")
 	}))
 	t.Cleanup(pages.Close)
-	for what, test := range map[string]struct {
+	for name, test := range map[string]struct {
 		origins, want string
 		stored        int
 	}{
-		"its origin is named":     {"https://plants.example.org," + pages.URL, "200 Monstera true", 200},
-		"another origin is named": {"https://plants.example.org", "TypeError: Failed to fetch", 404},
-		"none is named":           {"", "TypeError: Failed to fetch", 404},
+		"an allowed origin":      {"https://plants.example.org," + pages.URL, "200 Monstera true", 200},
+		"another origin allowed": {"https://plants.example.org", "TypeError: Failed to fetch", 404},
+		"no origin allowed":      {"", "TypeError: Failed to fetch", 404},
 	} {
-		t.Run(what, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			s := start(t, "PLANTSTORE_SERVER_CORS_ORIGINS="+test.origins)
 			b := openBrowser(t, path, pages.URL)
 			b.do("open the page", chromedp.Navigate(pages.URL))
@@ -234,14 +226,12 @@ func TestBrowserCORS(t *testing.T) {
 				headers: {Authorization: "Bearer %s", "Content-Type": "application/json"},
 				body: JSON.stringify({id: 1, name: "Monstera"}),
 			}).then(
-				async answer => answer.status + " " + (await answer.json()).name + " " + (answer.headers.get("ETag") !== null && answer.headers.get("X-Request-ID") !== null),
+				async r => r.status + " " + (await r.json()).name + " " + (r.headers.get("ETag") !== null && r.headers.get("X-Request-ID") !== null),
 				error => String(error))`, s.url, token), chromedp.EvalAwaitPromise))
 			if got != test.want {
 				t.Errorf("the page got %q, want %q", got, test.want)
 			}
-			if a := s.get("/plants/1", "Authorization", "Bearer "+token); a.status != test.stored {
-				t.Errorf("then GET /plants/1 answers %d, want %d", a.status, test.stored)
-			}
+			checkStatus(t, s.get(t, "/plants/1", as(token)...), test.stored)
 		})
 	}
 }
@@ -256,7 +246,7 @@ func TestBrowserSwaggerUI(t *testing.T) {
 		b.execute("200", "Monstera deliciosa")
 		curl := read(b, chromedp.Text(curlCommand))
 		if strings.Count(curl, "Bearer") != 1 || !strings.Contains(curl, "'Authorization: Bearer "+token+"'") {
-			t.Errorf("sent as %q", curl)
+			t.Errorf("got the command %q, want one token", curl)
 		}
 		if path := os.Getenv("SCREENSHOT"); path != "" {
 			b.screenshot(path)
@@ -264,8 +254,8 @@ func TestBrowserSwaggerUI(t *testing.T) {
 		b.execute("409", "40902")
 		b.assertNoFaults()
 	})
-	// What only shows when a person opens it must not be against the page's policy.
-	t.Run("all of it", func(t *testing.T) {
+	// Parts that show only when opened must also follow the policy of the page.
+	t.Run("all operations and schemas", func(t *testing.T) {
 		b := openBrowser(t, path, start(t).url)
 		b.open()
 		opened := read(b, chromedp.Evaluate[int](`(() => {
@@ -274,9 +264,9 @@ func TestBrowserSwaggerUI(t *testing.T) {
 			return found.length
 		})()`))
 		if opened < 10 {
-			t.Errorf("%d operations and schemas are shown", opened)
+			t.Errorf("got %d operations and schemas, want at least 10", opened)
 		}
-		b.do("wait for all of it",
+		b.do("wait for all",
 			chromedp.WaitVisible(`#operations-plants-exportPlants .opblock-body`),
 			chromedp.WaitVisible(`.models .json-schema-2020-12-body:not(.json-schema-2020-12-body--collapsed)`))
 		b.assertNoFaults()

@@ -16,7 +16,7 @@ import (
 	"plantstore/database/dbtest"
 )
 
-// samplePlants is the catalogue that comes with the program.
+// samplePlants is the catalogue in this repository.
 const samplePlants = "../configs/sample-plants.csv"
 
 // clientOf returns the settings of a client of the service at url.
@@ -24,118 +24,109 @@ func clientOf(url string) []string {
 	return []string{"PLANTSTORE_CLIENT_URL=" + url, "PLANTSTORE_CLIENT_TOKEN=" + token}
 }
 
-// write makes a file of text and returns its path.
+// write writes text to a new file and returns its path.
 func write(t *testing.T, name, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, []byte(text), 0o600))
 	return path
+}
+
+// counts returns the summary of an import.
+func counts(created, unchanged, rejected int, outcome string) string {
+	return fmt.Sprintf("%d rows: %d created, %d unchanged, %d refused; %s\n", created+unchanged+rejected, created, unchanged, rejected, outcome)
 }
 
 func absolute(t *testing.T, path string) string {
 	t.Helper()
 	path, err := filepath.Abs(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return path
 }
 
-// checkCLI runs the program and checks its exit status, all of its standard
-// output, and parts of its standard error. No token may be in either.
-func checkCLI(t *testing.T, what string, settings, args []string, status int, stdout string, stderr ...string) {
+// checkCLI runs the program and checks its exit status, its standard output, and parts of
+// its standard error. Neither may have a token.
+func checkCLI(t *testing.T, settings, args []string, status int, stdout string, stderr ...string) {
 	t.Helper()
 	gotOut, gotErr, gotStatus := runToEnd(t, settings, args...)
 	if gotStatus != status || gotOut != stdout {
-		t.Errorf("%s: exit status %d and %q, want %d and %q; standard error %q", what, gotStatus, gotOut, status, stdout, gotErr)
+		t.Errorf("plantstore %v: got exit status %d and %q, want %d and %q; standard error %q", args, gotStatus, gotOut, status, stdout, gotErr)
 	}
 	for _, part := range stderr {
 		if !strings.Contains(gotErr, part) {
-			t.Errorf("%s: standard error is %q, want %q in it", what, gotErr, part)
+			t.Errorf("plantstore %v: got standard error %q, want %q in it", args, gotErr, part)
 		}
 	}
 	if stderr == nil && gotErr != "" {
-		t.Errorf("%s: standard error is %q", what, gotErr)
+		t.Errorf("plantstore %v: got standard error %q, want no output", args, gotErr)
 	}
 	if strings.Contains(gotOut+gotErr, token) || strings.Contains(gotErr, "\r") {
-		t.Errorf("%s: the token or a progress bar is in %q, %q", what, gotOut, gotErr)
+		t.Errorf("plantstore %v: got the token or a progress bar in %q, %q", args, gotOut, gotErr)
 	}
 }
 
-// TestCLIRoundTrip moves the sample catalogue in, out, and into another service.
+// TestCLIRoundTrip imports the sample catalogue, exports it, and imports it into another
+// service.
 func TestCLIRoundTrip(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, url string) {
 		t.Parallel()
 		sample, folder := absolute(t, samplePlants), t.TempDir()
 		first := clientOf(start(t, "DATABASE_URL="+url).url)
 		second := clientOf(start(t).url)
-		checkCLI(t, "a dry run", first, []string{"import", sample, "--dry-run"}, 0,
-			"625 rows: 625 created, 0 unchanged, 0 refused; dry run, nothing stored\n")
-		checkCLI(t, "the first import", first, []string{"import", sample}, 0, "625 rows: 625 created, 0 unchanged, 0 refused; stored\n")
-		checkCLI(t, "the same again", first, []string{"import", sample}, 0, "625 rows: 0 created, 625 unchanged, 0 refused; stored\n")
+		checkCLI(t, first, []string{"import", sample, "--dry-run"}, 0,
+			counts(625, 0, 0, "dry run, nothing stored"))
+		checkCLI(t, first, []string{"import", sample}, 0, counts(625, 0, 0, "stored"))
+		checkCLI(t, first, []string{"import", sample}, 0, counts(0, 625, 0, "stored"))
 		for _, name := range []string{"plants.csv", "plants.ndjson"} {
 			from, back := filepath.Join(folder, name), filepath.Join(folder, "back-"+name)
-			checkCLI(t, "export", first, []string{"export", "-o", from}, 0, "625 plants written to "+from+"\n")
+			checkCLI(t, first, []string{"export", "-o", from}, 0, "625 plants written to "+from+"\n")
 			created, unchanged := 625, 0
 			if name != "plants.csv" {
 				created, unchanged = 0, 625
 			}
-			checkCLI(t, "import of "+name, second, []string{"import", from}, 0,
-				fmt.Sprintf("625 rows: %d created, %d unchanged, 0 refused; stored\n", created, unchanged))
-			checkCLI(t, "export to a file that is there", second, []string{"export", "-o", back}, 0, "625 plants written to "+back+"\n")
+			checkCLI(t, second, []string{"import", from}, 0,
+				counts(created, unchanged, 0, "stored"))
+			checkCLI(t, second, []string{"export", "-o", back}, 0, "625 plants written to "+back+"\n")
 			text, err := os.ReadFile(from)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			again, err := os.ReadFile(back)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if string(text) != string(again) {
-				t.Errorf("%s is %d bytes, and %d after an import and an export, or others", name, len(text), len(again))
+				t.Errorf("%s: got %d bytes after an import and an export, want the %d before", name, len(again), len(text))
 			}
-			checkCLI(t, "export to standard output", second, []string{"export", "--format", strings.TrimPrefix(filepath.Ext(name), ".")}, 0, string(text))
+			checkCLI(t, second, []string{"export", "--format", strings.TrimPrefix(filepath.Ext(name), ".")}, 0, string(text))
 		}
 		entries, err := os.ReadDir(folder)
 		if err != nil || len(entries) != 4 {
-			t.Errorf("%d files, %v: want 4", len(entries), err)
+			t.Errorf("got %d files, %v, want 4", len(entries), err)
 		}
 	})
 }
 
-func TestCLIRefusedRows(t *testing.T) {
+func TestCLIRejectedRows(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	settings := clientOf(s.url)
-	if a := s.post(`{"id":1,"name":"Monstera"}`); a.status != 200 {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+	requireOK(t, s.post(t, `{"id":1,"name":"Monstera"}`))
 	file := write(t, "bad.csv", "id,name,tag\n2,Ficus,\n3.5,Aloe,\n1,Other,x\n")
-	refused := []string{file + ":3: 40005 id must be", file + ":4: 40901 id 1 is taken", "plantstore: 2 of 3 rows refused: "}
-	const counts = "3 rows: 1 created, 0 unchanged, 2 refused; "
-	checkCLI(t, "all or nothing", settings, []string{"import", file}, 3, counts+"nothing stored\n", append(refused, "nothing was stored")...)
-	checkCLI(t, "a dry run of a partial import", settings, []string{"import", file, "--partial", "--dry-run"}, 3,
-		counts+"dry run, nothing stored\n", append(refused, "nothing was stored")...)
-	if a := s.get("/plants/2", "Authorization", "Bearer "+token); a.status != 404 {
-		t.Errorf("plant 2 is stored: %d", a.status)
-	}
-	checkCLI(t, "a partial import", settings, []string{"import", file, "--partial"}, 3, counts+"stored\n", append(refused, "the others are stored")...)
-	if a := s.get("/plants/2", "Authorization", "Bearer "+token); a.status != 200 {
-		t.Errorf("plant 2 is not stored: %d", a.status)
-	}
+	rejected := []string{file + ":3: 40005 id ", file + ":4: 40901 id 1 ", "plantstore: 2 of 3 rows "}
+	checkCLI(t, settings, []string{"import", file}, 3, counts(1, 0, 2, "nothing stored"), append(rejected, "nothing was stored")...)
+	checkCLI(t, settings, []string{"import", file, "--partial", "--dry-run"}, 3,
+		counts(1, 0, 2, "dry run, nothing stored"), append(rejected, "nothing was stored")...)
+	checkStatus(t, s.get(t, "/plants/2", as(token)...), 404)
+	checkCLI(t, settings, []string{"import", file, "--partial"}, 3, counts(1, 0, 2, "stored"), rejected...)
+	checkStatus(t, s.get(t, "/plants/2", as(token)...), 200)
 
-	// More rows than the service lists.
+	// Reports list fewer rows than are rejected.
 	many := write(t, "many.jsonl", strings.Repeat(`{"id":"x","name":"x"}`+"\n", 1200))
-	checkCLI(t, "many refused rows", settings, []string{"import", many}, 3,
-		"1200 rows: 0 created, 0 unchanged, 1200 refused; nothing stored\n", many+":1000: 40005", many+": and 200 more")
+	checkCLI(t, settings, []string{"import", many}, 3,
+		counts(0, 0, 1200, "nothing stored"), many+":1000: 40005", many+": and 200 more")
 
-	// What no row can be read from.
-	checkCLI(t, "an unknown column", settings, []string{"import", write(t, "x.csv", "id,nam\n")}, 1, "", "40002 line 1: nam")
+	// An invalid header or token stops the import before the first row.
+	checkCLI(t, settings, []string{"import", write(t, "x.csv", "id,nam\n")}, 1, "", "40002 line 1: nam")
 	large := write(t, "large.csv", "id,nam\n"+strings.Repeat("1,x\n", 8<<20))
-	checkCLI(t, "an unknown column of a large file", settings, []string{"import", large}, 1, "", "40002 line 1: nam")
-	checkCLI(t, "a wrong token with a large file", settings, []string{"import", large, "--token-file", write(t, "token", "wrong")}, 1, "", "40102")
+	checkCLI(t, settings, []string{"import", large}, 1, "", "40002 line 1: nam")
+	checkCLI(t, settings, []string{"import", large, "--token-file", write(t, "token", "wrong")}, 1, "", "40102")
 }
 
 func TestCLIStandardInput(t *testing.T) {
@@ -144,63 +135,62 @@ func TestCLIStandardInput(t *testing.T) {
 	cmd.Stdin = strings.NewReader(`{"id":1,"name":"x"}` + "\n\n" + `{"id":2}`)
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
-	stdout, _ := cmd.Output() // the exit status says it
-	if string(stdout) != "2 rows: 1 created, 0 unchanged, 1 refused; stored\n" || !strings.HasPrefix(stderr.String(), "stdin:3: 40004 name is required\n") ||
+	stdout, _ := cmd.Output() // ExitCode has its result
+	if string(stdout) != counts(1, 0, 1, "stored") || !strings.HasPrefix(stderr.String(), "stdin:3: 40004 name ") ||
 		cmd.ProcessState.ExitCode() != 3 {
-		t.Errorf("exit status %d, %q, %q", cmd.ProcessState.ExitCode(), stdout, &stderr)
+		t.Errorf("got exit status %d, %q, %q, want 3", cmd.ProcessState.ExitCode(), stdout, &stderr)
 	}
 }
 
-// TestCLIFailures checks that each failure has its exit status, and says what to
-// do.
+// TestCLIFailures checks the exit status and message of each failure.
 func TestCLIFailures(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	settings, file := clientOf(s.url), write(t, "one.csv", "id,name\n1,x\n")
 	target := filepath.Join(t.TempDir(), "plants.csv")
 	wrongToken := write(t, "token", "wrong-"+token+"\n")
-	const notSent = "the development token is not sent to"
 	for _, test := range []struct {
-		what   string
-		args   string
-		status int
-		names  string
+		name     string
+		args     string
+		status   int
+		mentions string
 	}{
 		{"no file", "import", 2, "accepts 1 arg(s)"},
 		{"an unknown flag", "import " + file + " --frob", 2, "--frob"},
-		{"no format", "import -", 2, "--format must be csv or ndjson"},
-		{"another format", "export --format xml", 2, "--format must be csv or ndjson"},
-		{"a file that is not there", "import nothing.csv", 1, "nothing.csv"},
+		{"no format", "import -", 2, "--format"},
+		{"another format", "export --format xml", 2, "--format"},
+		{"no such file", "import nothing.csv", 1, "nothing.csv"},
 		{"a folder", "import /tmp --format csv", 1, "is a directory; nothing was stored"},
-		{"a folder that is not there", "export -o nowhere/plants.csv", 1, "nowhere/plants.csv"},
-		{"a token file that is not there", "export --token-file nothing", 2, "--token-file"},
+		{"no such folder", "export -o nowhere/plants.csv", 1, "nowhere/plants.csv"},
+		{"no such token file", "export --token-file nothing", 2, "--token-file"},
 		{"an empty token file", "export --token-file " + os.DevNull, 2, "empty"},
 		{"a wrong token", "export -o " + target + " --token-file " + wrongToken, 1, "40102"},
 		{"a wrong token for an import", "import " + file + " --token-file " + wrongToken, 1, "--token-file or client.token (PLANTSTORE_CLIENT_TOKEN)"},
-		{"no service", "import " + file + " --url http://127.0.0.1:1", 1, "cannot connect to http://127.0.0.1:1"},
+		{"no service", "import " + file + " --url http://127.0.0.1:1", 1, "http://127.0.0.1:1"},
 		{"no URL", "export --url ftp://localhost", 2, "client.url (PLANTSTORE_CLIENT_URL)"},
 		{"a user in the URL", "export --url http://u:" + token + "@localhost", 2, "client.url (PLANTSTORE_CLIENT_URL)"},
 		{"another path", "export --url " + s.url + "/prefix", 1, "40402"},
 	} {
-		checkCLI(t, test.what, settings, strings.Fields(test.args), test.status, "", test.names)
+		t.Run(test.name, func(t *testing.T) { checkCLI(t, settings, strings.Fields(test.args), test.status, "", test.mentions) })
 	}
 	if _, err := os.Stat(target); err == nil {
-		t.Error("a failed export has left a file")
+		t.Error("got a file from a failed export")
 	}
 	for _, url := range []string{"http://plants.example.org", "https://localhost.example.org", "http://10.0.0.1:8080"} {
-		checkCLI(t, url, nil, []string{"export", "--url", url}, 2, "", notSent)
+		t.Run(url, func(t *testing.T) { checkCLI(t, nil, []string{"export", "--url", url}, 2, "", "development token") })
 	}
-	checkCLI(t, "no development token", nil, []string{"export"}, 2, "", "data/dev-token")
-	checkCLI(t, "any port", []string{"PORT=0"}, []string{"export"}, 2, "", "client.url (PLANTSTORE_CLIENT_URL)")
+	// There is no development token, and port 0 is any port.
+	checkCLI(t, nil, []string{"export"}, 2, "", "data/dev-token")
+	checkCLI(t, []string{"PORT=0"}, []string{"export"}, 2, "", "client.url (PLANTSTORE_CLIENT_URL)")
 }
 
-// TestCLIDevelopmentToken runs the commands in the folder of a development
-// service, with nothing configured but its port.
+// TestCLIDevelopmentToken runs the commands in the folder of a development service, with
+// only the port configured.
 func TestCLIDevelopmentToken(t *testing.T) {
 	t.Parallel()
 	s := launch(t, command(t, []string{"PORT=0", "PLANTSTORE_LOG_FORMAT=json"}))
-	address := s.awaitLog("serving")["address"].(string)
-	port := address[strings.LastIndex(address, ":")+1:]
+	s.awaitServing(t)
+	port := s.port()
 	for _, args := range [][]string{
 		{"import", absolute(t, samplePlants)},
 		{"export", "-o", "plants.csv", "--url", "http://localhost:" + port},
@@ -209,7 +199,7 @@ func TestCLIDevelopmentToken(t *testing.T) {
 		cmd := command(t, []string{"PORT=" + port}, args...)
 		cmd.Dir = s.folder
 		if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "625") {
-			t.Errorf("%v: %v, %s", args, err, out)
+			t.Errorf("plantstore %v: got %v and %s, want 625 plants", args, err, out)
 		}
 	}
 }
@@ -222,22 +212,23 @@ func fake(t *testing.T, handler http.HandlerFunc) []string {
 	return clientOf(server.URL)
 }
 
-// TestCLIStrangeServices talks to what is no service, or one that breaks.
+// TestCLIStrangeServices sends requests to broken services and to servers that are not the
+// service.
 func TestCLIStrangeServices(t *testing.T) {
 	t.Parallel()
 	file := write(t, "one.csv", "id,name\n1,x\n")
-	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a redirect was followed") }))
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the client followed a redirect") }))
 	defer elsewhere.Close()
 	html := func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>Welcome</html>") }
-	for what, test := range map[string]struct {
-		handler http.HandlerFunc
-		names   []string
+	for name, test := range map[string]struct {
+		handler  http.HandlerFunc
+		mentions []string
 	}{
-		"a redirect":      {http.RedirectHandler(elsewhere.URL, http.StatusTemporaryRedirect).ServeHTTP, []string{"not followed"}},
-		"a web site":      {html, []string{`"text/html"`, "is it a Plant Store?"}},
-		"a bad gateway":   {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) }, []string{"502 Bad Gateway"}},
-		"a broken answer": {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, []string{"no whole answer"}},
-		"half an answer": {func(w http.ResponseWriter, r *http.Request) {
+		"a redirect":    {http.RedirectHandler(elsewhere.URL, http.StatusTemporaryRedirect).ServeHTTP, []string{"not followed"}},
+		"a web site":    {html, []string{`"text/html"`, "is it a Plant Store?"}},
+		"a bad gateway": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) }, []string{"502 Bad Gateway"}},
+		"no response":   {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, []string{"plantstore: "}},
+		"half a response": {func(w http.ResponseWriter, r *http.Request) {
 			_, _ = io.Copy(io.Discard, r.Body)
 			w.Header().Set("Content-Type", "application/json")
 			if r.Method == http.MethodGet {
@@ -246,32 +237,34 @@ func TestCLIStrangeServices(t *testing.T) {
 			_, _ = io.WriteString(w, `{"rows":`)
 			_ = http.NewResponseController(w).Flush()
 			panic(http.ErrAbortHandler)
-		}, []string{"no whole answer"}},
+		}, []string{"plantstore: "}},
 	} {
-		names := test.names
-		if what != "a redirect" && what != "a web site" {
-			names = append(names, "safe to run the import again")
-		}
-		checkCLI(t, what+" for an import", fake(t, test.handler), []string{"import", file}, 1, "", names...)
-		stdout := ""
-		if what == "half an answer" {
-			stdout = `{"rows":` // and the exit status
-		}
-		checkCLI(t, what+" for an export", fake(t, test.handler), []string{"export"}, 1, stdout, test.names...)
+		t.Run(name, func(t *testing.T) {
+			mentions := test.mentions
+			if name != "a redirect" && name != "a web site" {
+				mentions = append(mentions, "safe to run the import again")
+			}
+			checkCLI(t, fake(t, test.handler), []string{"import", file}, 1, "", mentions...)
+			stdout := ""
+			if name == "half a response" {
+				stdout = `{"rows":` // only the exit status shows the error
+			}
+			checkCLI(t, fake(t, test.handler), []string{"export"}, 1, stdout, test.mentions...)
 
-		target := write(t, "plants.ndjson", "what was there before")
-		checkCLI(t, what+" for an export to a file", fake(t, test.handler), []string{"export", "-o", target}, 1, "", test.names...)
-		text, err := os.ReadFile(target)
-		if err != nil || string(text) != "what was there before" {
-			t.Errorf("%s: the file has %q, %v", what, text, err)
-		}
-		if entries, _ := os.ReadDir(filepath.Dir(target)); len(entries) != 1 {
-			t.Errorf("%s leaves %v", what, entries)
-		}
+			target := write(t, "plants.ndjson", "before")
+			checkCLI(t, fake(t, test.handler), []string{"export", "-o", target}, 1, "", test.mentions...)
+			text, err := os.ReadFile(target)
+			if err != nil || string(text) != "before" {
+				t.Errorf("got the file %q, %v, want it unchanged", text, err)
+			}
+			if entries, _ := os.ReadDir(filepath.Dir(target)); len(entries) != 1 {
+				t.Errorf("got the files %v, want 1", entries)
+			}
+		})
 	}
 }
 
-// TestCLIRequests checks what is sent.
+// TestCLIRequests checks the request of an import.
 func TestCLIRequests(t *testing.T) {
 	t.Parallel()
 	const rows = "id,name\n1,x\n"
@@ -283,14 +276,14 @@ func TestCLIRequests(t *testing.T) {
 		_, _ = io.WriteString(w, `{"stored":true}`)
 	})
 	settings[0] += "/base/"
-	checkCLI(t, "import", settings, []string{"import", write(t, "x.CSV", rows), "--partial", "--dry-run"}, 0,
-		"0 rows: 0 created, 0 unchanged, 0 refused; dry run, nothing stored\n")
+	checkCLI(t, settings, []string{"import", write(t, "x.CSV", rows), "--partial", "--dry-run"}, 0,
+		counts(0, 0, 0, "dry run, nothing stored"))
 	if want := "POST /base/plants/import?dry_run=true&mode=partial text/csv 12 " + rows; <-got != want {
-		t.Errorf("want %q", want)
+		t.Errorf("got another request, want %q", want)
 	}
 }
 
-// TestCLIInterrupt interrupts an import that waits for its answer.
+// TestCLIInterrupt interrupts an import that waits for its response.
 func TestCLIInterrupt(t *testing.T) {
 	t.Parallel()
 	waiting, done := make(chan struct{}), make(chan struct{})
@@ -302,40 +295,36 @@ func TestCLIInterrupt(t *testing.T) {
 	defer close(done)
 	p := launch(t, command(t, settings, "import", write(t, "one.csv", "id,name\n1,x\n")))
 	<-waiting
-	if err := p.process.Signal(syscall.SIGINT); err != nil {
-		t.Fatal(err)
-	}
-	err := p.wait()
+	must(t, p.process.Signal(syscall.SIGINT))
+	err := p.wait(t)
 	exit, ok := errors.AsType[*exec.ExitError](err)
-	if !ok || exit.ExitCode() != 1 || !strings.Contains(p.stderr.String(), "interrupted; it is safe to run the import again") {
-		t.Errorf("%v, %q", err, p.stderr)
+	if !ok || exit.ExitCode() != 1 || !strings.Contains(p.stderr.String(), "interrupted") {
+		t.Errorf("got %v and %q, want exit status 1", err, p.stderr)
 	}
 }
 
-// TestCLIDevices exports to what is no regular file, which must stay what it is.
+// TestCLIDevices exports to a pipe and a link, which must not be replaced.
 func TestCLIDevices(t *testing.T) {
 	t.Parallel()
 	settings := clientOf(start(t).url)
 	folder := t.TempDir()
 	pipe, link := filepath.Join(folder, "pipe"), filepath.Join(folder, "link")
-	if err := errors.Join(syscall.Mkfifo(pipe, 0o600), os.Symlink(write(t, "plants.csv", "before"), link)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(syscall.Mkfifo(pipe, 0o600), os.Symlink(write(t, "plants.csv", "before"), link)))
 	read := make(chan string)
 	go func() {
 		text, _ := os.ReadFile(pipe)
 		read <- string(text)
 	}()
-	checkCLI(t, "export to a pipe", settings, []string{"export", "--format", "csv", "-o", pipe}, 0, "0 plants written to "+pipe+"\n")
+	checkCLI(t, settings, []string{"export", "--format", "csv", "-o", pipe}, 0, "0 plants written to "+pipe+"\n")
 	if got := <-read; got != "id,name,tag\n" {
-		t.Errorf("through the pipe came %q", got)
+		t.Errorf("got %q from the pipe, want a header", got)
 	}
-	checkCLI(t, "export to a link", settings, []string{"export", "--format", "csv", "-o", link}, 0, "0 plants written to "+link+"\n")
+	checkCLI(t, settings, []string{"export", "--format", "csv", "-o", link}, 0, "0 plants written to "+link+"\n")
 	target, err := os.Readlink(link)
 	if err != nil {
-		t.Fatal("the link was replaced")
+		t.Fatal("got a file instead of the link")
 	}
 	if text, err := os.ReadFile(target); err != nil || string(text) != "id,name,tag\n" {
-		t.Errorf("%q, %v", text, err)
+		t.Errorf("got %q, %v, want a header", text, err)
 	}
 }

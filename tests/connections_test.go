@@ -1,7 +1,6 @@
 package tests
 
 import (
-	"bufio"
 	"errors"
 	"io"
 	"net"
@@ -11,22 +10,18 @@ import (
 	"time"
 )
 
-// dial connects to the service, until the test ends.
-func (s *service) dial() net.Conn {
-	s.t.Helper()
+// dial connects to the service until the test ends.
+func (s *service) dial(t *testing.T) net.Conn {
+	t.Helper()
 	_, address, _ := strings.Cut(s.url, "://")
 	conn, err := net.DialTimeout("tcp", address, patience)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	s.t.Cleanup(func() { _ = conn.Close() })
-	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
-		s.t.Fatal(err)
-	}
+	must(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	must(t, conn.SetDeadline(time.Now().Add(patience)))
 	return conn
 }
 
-// askHealth sends a request on conn, which stays open.
+// askHealth sends a request on conn and keeps it open.
 func askHealth(t *testing.T, conn net.Conn) {
 	t.Helper()
 	if _, err := io.WriteString(conn, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
@@ -34,48 +29,35 @@ func askHealth(t *testing.T, conn net.Conn) {
 	}
 }
 
-// readHealth reads the answer to askHealth.
+// readHealth reads the response to askHealth.
 func readHealth(t *testing.T, conn net.Conn) {
 	t.Helper()
-	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	if _, err := io.Copy(io.Discard, response.Body); err != nil || response.StatusCode != http.StatusOK {
-		t.Errorf("/healthz: %d, %v", response.StatusCode, err)
-	}
+	checkStatus(t, readConn(t, conn), http.StatusOK)
 }
 
-// TestConnectionsBeyondTheLimitWait opens a connection more than may be open.
+// TestConnectionsBeyondTheLimitWait opens one connection more than the limit.
 func TestConnectionsBeyondTheLimitWait(t *testing.T) {
 	t.Parallel()
 	const limit = 3
 	s := start(t, "PLANTSTORE_SERVER_MAX_CONNECTIONS=3")
 	var open [limit]net.Conn
 	for i := range open {
-		open[i] = s.dial()
+		open[i] = s.dial(t)
 		askHealth(t, open[i])
 		readHealth(t, open[i])
 	}
-	waiting := s.dial() // the kernel takes it
+	waiting := s.dial(t) // accepted by the kernel
 	askHealth(t, waiting)
-	if err := waiting.SetReadDeadline(time.Now().Add(300 * time.Millisecond)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, waiting.SetReadDeadline(time.Now().Add(300*time.Millisecond)))
 	if n, err := waiting.Read(make([]byte, 1)); n > 0 || !isTimeout(err) {
-		t.Fatalf("a connection beyond the limit reads %d bytes, %v, want none before another closes", n, err)
+		t.Fatalf("connection beyond the limit: got %d bytes, %v, want a timeout until another closes", n, err)
 	}
-	// Those that are open are served meanwhile.
+	// Open connections are served.
 	askHealth(t, open[0])
 	readHealth(t, open[0])
 
-	if err := open[1].Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := waiting.SetReadDeadline(time.Now().Add(patience)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, open[1].Close())
+	must(t, waiting.SetReadDeadline(time.Now().Add(patience)))
 	readHealth(t, waiting)
 }
 

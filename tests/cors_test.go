@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -13,96 +14,105 @@ func TestCORS(t *testing.T) {
 		other   = "http://localhost:3000"
 	)
 	s := start(t, "PLANTSTORE_SERVER_CORS_ORIGINS="+allowed+","+other)
-	preflight := func(path, origin, method string) answer {
-		return s.send("OPTIONS", path, nil, "Origin", origin, "Access-Control-Request-Method", method,
+	preflight := func(t *testing.T, path, origin, method string) response {
+		return s.send(t, "OPTIONS", path, nil, "Origin", origin, "Access-Control-Request-Method", method,
 			"Access-Control-Request-Headers", "authorization,content-type")
 	}
 	for path, method := range map[string]string{
 		"/plants": "POST", "/plants/1": "PATCH", "/plants/import": "POST", "/plants/export": "GET", "/nothing": "GET",
 	} {
-		for _, origin := range []string{allowed, other} {
-			a := preflight(path, origin, method)
-			if a.status != 204 || a.body != "" || a.header.Get("X-Request-ID") == "" {
-				t.Errorf("preflight of %s: %d %s, headers %v", path, a.status, a.body, a.header)
+		t.Run(path, func(t *testing.T) {
+			for _, origin := range []string{allowed, other} {
+				t.Run(origin, func(t *testing.T) {
+					r := preflight(t, path, origin, method)
+					if r.status != 204 || r.body != "" || r.header.Get("X-Request-ID") == "" {
+						t.Errorf("got %v with %v, want 204 and a request id", r, r.header)
+					}
+					for header, want := range map[string]string{
+						"Access-Control-Allow-Origin":  origin,
+						"Access-Control-Allow-Methods": "GET, HEAD, POST, PUT, PATCH, DELETE",
+						"Access-Control-Allow-Headers": "Authorization, Content-Type, If-Match, If-None-Match, X-Request-ID",
+						"Vary":                         "Origin",
+					} {
+						if got := r.header.Values(header); len(got) != 1 || got[0] != want {
+							t.Errorf("got %s %q, want %q", header, got, want)
+						}
+					}
+					checkNoCredentials(t, r)
+				})
 			}
-			for header, want := range map[string]string{
-				"Access-Control-Allow-Origin":  origin,
-				"Access-Control-Allow-Methods": "GET, HEAD, POST, PUT, PATCH, DELETE",
-				"Access-Control-Allow-Headers": "Authorization, Content-Type, If-Match, If-None-Match, X-Request-ID",
-				"Vary":                         "Origin",
-			} {
-				if got := a.header.Values(header); len(got) != 1 || got[0] != want {
-					t.Errorf("preflight of %s: %s is %q, want %q", path, header, got, want)
-				}
-			}
-			checkNoCredentials(t, a)
-		}
+		})
 	}
 
-	// What is answered, however it ends.
+	// Responses have the headers, whatever their status.
 	authorized := []string{"Authorization", "Bearer " + token, "Content-Type", "application/json"}
-	for what, request := range map[string]struct {
+	for name, request := range map[string]struct {
 		method, path, body string
 		headers            []string
 		status             int
 		vary               string
 	}{
-		"a plant":             {"POST", "/plants", `{"id":1,"name":"x"}`, authorized, 200, "Origin"},
-		"a bad one":           {"POST", "/plants", `{`, authorized, 400, "Origin"},
-		"no token":            {"POST", "/plants", `{"id":2,"name":"x"}`, nil, 401, "Origin"},
-		"no such path":        {"GET", "/nothing", "", nil, 404, "Origin"},
-		"no such method":      {"PUT", "/plants", "", authorized, 405, "Origin"},
-		"a path of two":       {"GET", "/plants/import", "", authorized, 405, "Origin"},
-		"an export":           {"GET", "/plants/export", "", authorized, 200, "Origin Accept"},
-		"OPTIONS for no more": {"OPTIONS", "/plants", "", nil, 405, "Origin"},
+		"a plant":                      {method: "POST", path: "/plants", body: `{"id":1,"name":"x"}`, headers: authorized, status: 200, vary: "Origin"},
+		"a malformed plant":            {method: "POST", path: "/plants", body: `{`, headers: authorized, status: 400, vary: "Origin"},
+		"no token":                     {method: "POST", path: "/plants", body: `{"id":2,"name":"x"}`, status: 401, vary: "Origin"},
+		"no such path":                 {method: "GET", path: "/nothing", status: 404, vary: "Origin"},
+		"no such method":               {method: "PUT", path: "/plants", headers: authorized, status: 405, vary: "Origin"},
+		"a path with another method":   {method: "GET", path: "/plants/import", headers: authorized, status: 405, vary: "Origin"},
+		"an export":                    {method: "GET", path: "/plants/export", headers: authorized, status: 200, vary: "Origin Accept"},
+		"OPTIONS that is no preflight": {method: "OPTIONS", path: "/plants", status: 405, vary: "Origin"},
 	} {
-		for _, origin := range []string{allowed, ""} {
-			a := s.send(request.method, request.path, strings.NewReader(request.body), append([]string{"Origin", origin}, request.headers...)...)
-			if a.status != request.status && a.code() != 40902 { // the second time
-				t.Errorf("%s: %d %s, want %d", what, a.status, a.body, request.status)
+		t.Run(name, func(t *testing.T) {
+			for _, origin := range []string{allowed, ""} {
+				t.Run(fmt.Sprintf("from %q", origin), func(t *testing.T) {
+					r := s.send(t, request.method, request.path, strings.NewReader(request.body), append([]string{"Origin", origin}, request.headers...)...)
+					if r.status != request.status && r.code() != 40902 { // from the second origin
+						t.Errorf("got %v, want %d", r, request.status)
+					}
+					exposed := ""
+					if origin != "" {
+						exposed = "ETag, Link, Location, X-Request-ID, Retry-After, RateLimit, RateLimit-Policy"
+					}
+					if got := r.header; got.Get("Access-Control-Allow-Origin") != origin || got.Get("Access-Control-Expose-Headers") != exposed ||
+						strings.Join(got.Values("Vary"), " ") != request.vary {
+						t.Errorf("got headers %v", got)
+					}
+					checkNoCredentials(t, r)
+				})
 			}
-			exposed := ""
-			if origin != "" {
-				exposed = "ETag, Link, Location, X-Request-ID, Retry-After, RateLimit, RateLimit-Policy"
-			}
-			if got := a.header; got.Get("Access-Control-Allow-Origin") != origin || got.Get("Access-Control-Expose-Headers") != exposed ||
-				strings.Join(got.Values("Vary"), " ") != request.vary {
-				t.Errorf("%s from %q: headers %v", what, origin, got)
-			}
-			checkNoCredentials(t, a)
-		}
+		})
 	}
 
-	// Origins that are not named, though they look like it.
+	s.post(t, `{"id":1,"name":"x"}`)
+	// Origins that are not allowed, although they look like it.
 	for _, origin := range []string{
 		"https://evil.example", "http://plants.example.org", allowed + ".evil.example", allowed + ":8443", "https://evil.plants.example.org", "null", "*", strings.ToUpper(allowed),
 	} {
-		a := preflight("/plants", origin, "POST")
-		checkError(t, "preflight from "+origin, a, 405, 40501) // and no header of CORS
-		if got := a.header.Get("Vary"); got != "Origin" {
-			t.Errorf("preflight from %s: Vary %q", origin, got)
-		}
-		checkError(t, "a request from "+origin, s.post(`{"id":1,"name":"x"}`, "Origin", origin), 409, 40902)
+		t.Run(origin, func(t *testing.T) {
+			r := preflight(t, "/plants", origin, "POST")
+			checkError(t, r, 40501)
+			checkHeader(t, r, "Vary", "Origin")
+			checkError(t, s.post(t, `{"id":1,"name":"x"}`, "Origin", origin), 40902)
+		})
 	}
 }
 
-// checkNoCredentials checks that browsers are not asked to send cookies.
-func checkNoCredentials(t *testing.T, a answer) {
+// checkNoCredentials checks that browsers do not send cookies.
+func checkNoCredentials(t *testing.T, r response) {
 	t.Helper()
-	if got, ok := a.header[http.CanonicalHeaderKey("Access-Control-Allow-Credentials")]; ok {
-		t.Errorf("Access-Control-Allow-Credentials: %q", got)
+	if got, ok := r.header[http.CanonicalHeaderKey("Access-Control-Allow-Credentials")]; ok {
+		t.Errorf("got Access-Control-Allow-Credentials %q, want no such header", got)
 	}
 }
 
-// TestNoCORS: without origins, OPTIONS is a method like any other.
+// TestNoCORS checks that without origins OPTIONS is a method like any other.
 func TestNoCORS(t *testing.T) {
 	t.Parallel()
 	s := start(t)
-	a := s.send("OPTIONS", "/plants", nil, "Origin", "https://plants.example.org", "Access-Control-Request-Method", "POST")
-	checkError(t, "preflight", a, 405, 40501)
-	a = s.post(`{"id":1,"name":"x"}`, "Origin", "https://plants.example.org")
-	if a.status != 200 || a.header.Get("Vary") != "" {
-		t.Errorf("%d, headers %v", a.status, a.header)
+	r := s.send(t, "OPTIONS", "/plants", nil, "Origin", "https://plants.example.org", "Access-Control-Request-Method", "POST")
+	checkError(t, r, 40501)
+	r = s.post(t, `{"id":1,"name":"x"}`, "Origin", "https://plants.example.org")
+	if r.status != 200 || r.header.Get("Vary") != "" {
+		t.Errorf("got %v with %v, want 200 without Vary", r, r.header)
 	}
-	checkHeaders(t, "a plant", a)
+	checkHeaders(t, r)
 }

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -19,90 +20,84 @@ import (
 	"plantstore/database/dbtest"
 )
 
-// clients is how many clients a load has.
+// clients is the number of clients of a load.
 const clients = 16
 
-// nameOf returns the name of the plant id: no two plants have the same, so that
-// a mix-up of rows in a batch shows.
+// nameOf returns the name of plant id. Names differ, so that a mix-up of rows in a batch
+// shows.
 func nameOf(id int64) string { return fmt.Sprintf("plant %d", id) }
 
 func bodyOf(id int64) string { return fmt.Sprintf(`{"id":%d,"name":"%s"}`, id, nameOf(id)) }
 
-// attempt is one request to create the plant id, and what came of it.
+// ids numbers the plants of tests that share a database.
+var ids atomic.Int64
+
+// attempt is one request to create plant id.
 type attempt struct {
-	id     int64
-	answer answer
-	err    error // the connection broke before the answer
+	id       int64
+	response response
+	err      error // if the connection broke
 }
 
-// create attempts to create the plant id.
 func (s *service) create(transport *http.Transport, id int64, body io.Reader, headers ...string) attempt {
-	a, err := s.tryOn(transport, http.MethodPost, "/plants", body, append(headers, "Authorization", "Bearer "+token)...)
-	return attempt{id, a, err}
+	r, err := s.tryOn(transport, http.MethodPost, "/plants", body, append(headers, as(token)...)...)
+	return attempt{id, r, err}
 }
 
-// ledger has what clients know of the plants that they sent: true where the
-// service has said that the plant is stored, false where the outcome is unknown.
-// It lacks those that the service has said are not stored.
+// ledger has the plants that clients sent: true if their creation was acknowledged, false
+// if the outcome is unknown. Plants known not to be stored are absent.
 type ledger map[int64]bool
 
 func (l ledger) record(t *testing.T, a attempt) {
 	t.Helper()
 	_, sent := l[a.id]
-	switch code := a.answer.code(); {
+	switch code := a.response.code(); {
 	case a.err != nil, code == 50302:
 		l[a.id] = false
-	case a.answer.status == 200, code == 40902 && sent: // an earlier attempt has stored it
+	case a.response.status == 200, code == 40902 && sent: // stored by an earlier attempt
 		l[a.id] = true
 	case code == 50301:
 	default:
-		t.Errorf("plant %d: %d %s", a.id, a.answer.status, a.answer.body)
+		t.Errorf("plant %d: got %v", a.id, a.response)
 	}
 }
 
-// check compares the ledger with the table itself: every plant whose storing was
-// acknowledged must be there, exactly once and as it was sent, and no other may
-// be but those whose outcome is unknown.
+// check compares the ledger with the table: each acknowledged plant is stored exactly once
+// as it was sent, and no others but those with an unknown outcome.
 func (l ledger) check(t *testing.T, databaseURL string) {
 	t.Helper()
 	rows, err := openTable(t, databaseURL).QueryContext(t.Context(), "SELECT id, name FROM plants")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer rows.Close()
 	found := make(map[int64]int)
 	for rows.Next() {
 		var id int64
 		var name string
-		if err := rows.Scan(&id, &name); err != nil {
-			t.Fatal(err)
-		}
+		must(t, rows.Scan(&id, &name))
 		found[id]++
 		if name != nameOf(id) {
-			t.Errorf("plant %d is stored as %q", id, name)
+			t.Errorf("plant %d: got name %q, want %q", id, name, nameOf(id))
 		}
 		if _, sent := l[id]; !sent {
-			t.Errorf("plant %d is stored, and was refused or never sent", id)
+			t.Errorf("plant %d: stored, want a plant that was acknowledged or has an unknown outcome", id)
 		}
 	}
-	if err := rows.Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, rows.Err())
 	acknowledged, late := 0, 0
 	for id, stored := range l {
 		switch n := found[id]; {
 		case n > 1, stored && n == 0:
-			t.Errorf("plant %d (acknowledged: %v) is stored %d times", id, stored, n)
+			t.Errorf("plant %d (acknowledged: %v): stored %d times", id, stored, n)
 		case stored:
 			acknowledged++
 		case n == 1:
 			late++
 		}
 	}
-	t.Logf("%d plants were acknowledged; of %d whose outcome is unknown, %d are stored", acknowledged, len(l)-acknowledged, late)
+	t.Logf("%d plants were acknowledged; of %d with an unknown outcome, %d are stored", acknowledged, len(l)-acknowledged, late)
 }
 
-// openTable opens the database at databaseURL beside the service.
+// openTable opens the database of a service.
 func openTable(t *testing.T, databaseURL string) *sql.DB {
 	t.Helper()
 	driver, name := "pgx", databaseURL
@@ -110,9 +105,7 @@ func openTable(t *testing.T, databaseURL string) *sql.DB {
 		driver, name = sqlite.DriverName, "file:"+path
 	}
 	db, err := sql.Open(driver, name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		if err := db.Close(); err != nil {
 			t.Error(err)
@@ -121,21 +114,21 @@ func openTable(t *testing.T, databaseURL string) *sql.DB {
 	return db
 }
 
-// load is clients that create plants, each one after the other.
+// load is a number of clients that create plants, each one after another.
 type load struct {
 	t        *testing.T
 	known    ledger
-	last     int64 // the plant that was acknowledged last
+	last     int64 // acknowledged plant
 	attempts chan attempt
 	stop     context.CancelFunc
 }
 
-// startLoad starts a load that is recorded in known. Its clients keep their
-// connections and do as the README says: what was answered with 503 they send
-// again.
-func (s *service) startLoad(known ledger) *load {
-	ctx, stop := context.WithCancel(s.t.Context())
-	// Room for what comes while the test is busy with a fault.
+// startLoad starts a load that is recorded in known. Its clients keep their connections
+// and retry after a 503, as the README says.
+func (s *service) startLoad(t *testing.T, known ledger) *load {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	// Room for attempts while the test causes a fault.
 	attempts := make(chan attempt, 4096)
 	var group sync.WaitGroup
 	for range clients {
@@ -148,7 +141,7 @@ func (s *service) startLoad(known ledger) *load {
 				if a.err != nil {
 					return
 				}
-				if a.answer.status != http.StatusServiceUnavailable {
+				if a.response.status != http.StatusServiceUnavailable {
 					id = ids.Add(1)
 				}
 			}
@@ -158,7 +151,7 @@ func (s *service) startLoad(known ledger) *load {
 		group.Wait()
 		close(attempts)
 	}()
-	return &load{t: s.t, known: known, attempts: attempts, stop: stop}
+	return &load{t: t, known: known, attempts: attempts, stop: stop}
 }
 
 func (l *load) record(a attempt) {
@@ -169,7 +162,7 @@ func (l *load) record(a attempt) {
 	}
 }
 
-// await records attempts until n more were answered with status.
+// await records attempts until n more have status.
 func (l *load) await(n, status int) {
 	l.t.Helper()
 	deadline := time.After(patience)
@@ -177,23 +170,23 @@ func (l *load) await(n, status int) {
 		select {
 		case a, ok := <-l.attempts:
 			if !ok {
-				l.t.Fatalf("no client is left, and %d more answers with %d were to come", n, status)
+				l.t.Fatalf("all clients ended, want %d more responses with %d", n, status)
 			}
 			if a.err != nil {
 				l.t.Errorf("plant %d: %v", a.id, a.err)
 			}
 			l.record(a)
-			if a.answer.status == status {
+			if a.response.status == status {
 				n--
 			}
 		case <-deadline:
-			l.t.Fatalf("%d more answers with %d did not come", n, status)
+			l.t.Fatalf("timeout, want %d more responses with %d", n, status)
 		}
 	}
 }
 
-// end stops the clients, records what they have still done, and returns how many
-// connections have broken.
+// end stops the clients, records their last attempts, and returns the number of broken
+// connections.
 func (l *load) end() (broken int) {
 	l.t.Helper()
 	l.stop()
@@ -206,8 +199,8 @@ func (l *load) end() (broken int) {
 	return broken
 }
 
-// TestKillService kills the service under load, again and again on the same
-// database: a 200 means that the plant is stored, whatever comes next.
+// TestKillService kills the service under load, repeatedly on the same database:
+// acknowledged plants stay stored.
 func TestKillService(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, url string) {
 		t.Parallel()
@@ -215,56 +208,48 @@ func TestKillService(t *testing.T) {
 		for round := range 20 {
 			s := start(t, "DATABASE_URL="+url)
 			if round > 0 {
-				checkError(t, "what was acknowledged just before the kill", s.post(bodyOf(last)), 409, 40902)
+				checkError(t, s.post(t, bodyOf(last)), 40902)
 			}
-			l := s.startLoad(known)
+			l := s.startLoad(t, known)
 			l.await(50+rand.IntN(451), 200)
-			if err := s.process.Kill(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, s.process.Kill())
 			broken += l.end()
 			last = l.last
-			if err := s.wait(); err == nil || err.Error() != "signal: killed" {
-				t.Errorf("the service ended with %v", err)
+			if err := s.wait(t); err == nil || err.Error() != "signal: killed" {
+				t.Errorf("got %v, want a killed service", err)
 			}
 		}
 		if broken == 0 {
-			t.Error("the service was never killed under load")
+			t.Error("got no broken connections, want a kill under load")
 		}
 		known.check(t, url)
 	})
 }
 
-// TestKillPostgres kills PostgreSQL under load, again and again: the service
-// says so, keeps what it has acknowledged, and works again when PostgreSQL does.
+// TestKillPostgres kills PostgreSQL under load, repeatedly: the service responds with 503,
+// keeps acknowledged plants, and works again when PostgreSQL does.
 func TestKillPostgres(t *testing.T) {
 	server := ownServer(t)
 	s := start(t, "DATABASE_URL="+server.URL)
 	known := ledger{}
-	l := s.startLoad(known)
+	l := s.startLoad(t, known)
 	for range 5 {
 		l.await(50+rand.IntN(451), 200)
-		if err := server.Kill(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, server.Kill())
 		l.await(clients, 503)
-		if a := s.get("/healthz"); a.status != 200 {
-			t.Errorf("/healthz without a database: %d", a.status)
-		}
-		if err := server.Start(); err != nil {
-			t.Fatal(err)
-		}
+		checkStatus(t, s.get(t, "/healthz"), 200)
+		must(t, server.Start())
 	}
 	l.await(500, 200)
 	if broken := l.end(); broken != 0 {
-		t.Errorf("%d connections to the service broke", broken)
+		t.Errorf("got %d broken connections to the service, want 0", broken)
 	}
-	s.stop()
+	s.stop(t)
 	known.check(t, server.URL)
 }
 
-// TestTerminateWithFullQueue ends the service while its queue is full of writes
-// that the database does not take: each is answered all the same.
+// TestTerminateWithFullQueue ends the service while its queue is full of writes that wait
+// for the database: each gets a response.
 func TestTerminateWithFullQueue(t *testing.T) {
 	const batch, queue = 8, 16
 	dbtest.Each(t, func(t *testing.T, url string) {
@@ -273,14 +258,14 @@ func TestTerminateWithFullQueue(t *testing.T) {
 			fmt.Sprintf("PLANTSTORE_WRITES_MAX_BATCH=%d", batch), fmt.Sprintf("PLANTSTORE_WRITES_QUEUE=%d", queue))
 		unlock := lockTable(t, url)
 
-		// One more than can be written and wait.
+		// One request more than fits into a batch and the queue.
 		const requests = batch + queue + 1
 		arrivals, attempts := make(chan int64, requests), make(chan attempt, requests)
 		for range requests {
 			go func() {
 				id := ids.Add(1)
-				// The client sends the body when the service asks for it: then the
-				// request has arrived, and is one of those that must be finished.
+				// With Expect, the client sends the body when the service asks for it:
+				// then the request is in flight and must be finished.
 				body := &watchedReader{strings.NewReader(bodyOf(id)), sync.OnceFunc(func() { arrivals <- id })}
 				transport := &http.Transport{DisableKeepAlives: true, ExpectContinueTimeout: 2 * patience}
 				attempts <- s.create(transport, id, body, "Expect", "100-continue")
@@ -290,27 +275,25 @@ func TestTerminateWithFullQueue(t *testing.T) {
 			receive(t, arrivals)
 		}
 		known := ledger{}
-		refused := receive(t, attempts)
-		checkError(t, "a write beyond the queue", refused.answer, 503, 50301)
-		known.record(t, refused)
+		rejected := receive(t, attempts)
+		checkError(t, rejected.response, 50301)
+		known.record(t, rejected)
 
-		if err := s.process.Signal(syscall.SIGTERM); err != nil {
-			t.Fatal(err)
-		}
-		s.awaitLog("stopping")
+		must(t, s.process.Signal(syscall.SIGTERM))
+		s.awaitLog(t, "stopping")
 		unlock()
 		for range requests - 1 {
 			a := receive(t, attempts)
-			if a.err != nil || a.answer.status != 200 && a.answer.code() != 50301 {
-				t.Errorf("plant %d: %d %s, %v", a.id, a.answer.status, a.answer.body, a.err)
+			if a.err != nil || a.response.status != 200 && a.response.code() != 50301 {
+				t.Errorf("plant %d: got %v, %v, want 200 or 50301", a.id, a.response, a.err)
 			}
 			known.record(t, a)
 		}
-		if err := s.wait(); err != nil {
-			t.Errorf("the service ended with %v", err)
+		if err := s.wait(t); err != nil {
+			t.Errorf("got %v, want exit status 0", err)
 		}
 		if len(known) < queue {
-			t.Errorf("%d plants were stored, and at least %d had waited", len(known), queue)
+			t.Errorf("stored %d plants, want at least the %d in the queue", len(known), queue)
 		}
 		known.check(t, url)
 	})
@@ -327,24 +310,11 @@ func (r *watchedReader) Read(p []byte) (int, error) {
 	return r.Reader.Read(p)
 }
 
-// receive waits for the next value from channel.
-func receive[T any](t *testing.T, channel <-chan T) (value T) {
-	t.Helper()
-	select {
-	case value = <-channel:
-	case <-time.After(patience):
-		t.Fatal("waited in vain")
-	}
-	return value
-}
-
-// lockTable keeps others from writing plants until unlock is called.
+// lockTable blocks writes of plants until unlock is called.
 func lockTable(t *testing.T, databaseURL string) (unlock func()) {
 	t.Helper()
 	conn, err := openTable(t, databaseURL).Conn(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	exec := func(statement string) {
 		if _, err := conn.ExecContext(t.Context(), statement); err != nil {
 			t.Fatal(err)
@@ -361,4 +331,28 @@ func lockTable(t *testing.T, databaseURL string) (unlock func()) {
 			t.Error(err)
 		}
 	}
+}
+
+// TestPlantsSurviveKill kills the service after acknowledged writes.
+func TestPlantsSurviveKill(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, url string) {
+		t.Parallel()
+		s := start(t, "DATABASE_URL="+url)
+		s.call(t, "PUT", "/plants/3", `{"name":"x"}`)
+		put := s.call(t, "PUT", "/plants/1", `{"name":"put"}`)
+		s.call(t, "PUT", "/plants/2", `{"name":"put","tag":"x"}`)
+		patched := s.call(t, "PATCH", "/plants/2", `{"tag":null}`)
+		checkEmpty(t, s.call(t, "DELETE", "/plants/3", ""), 204)
+		must(t, s.process.Kill())
+		_ = s.wait(t)
+		s = start(t, "DATABASE_URL="+url)
+		for path, want := range map[string]response{"/plants/1": put, "/plants/2": patched} {
+			t.Run(path, func(t *testing.T) {
+				if r := s.call(t, "GET", path, ""); want.status != 200 || r.body != want.body || r.etag() != want.etag() {
+					t.Errorf("%s was %s %s, and is %s %s", path, want.etag(), want.body, r.etag(), r.body)
+				}
+			})
+		}
+		checkError(t, s.call(t, "GET", "/plants/3", ""), 40401)
+	})
 }

@@ -15,31 +15,26 @@ import (
 	"time"
 )
 
-// memory returns how many bytes of memory the service occupies.
-func (s *service) memory() int {
-	s.t.Helper()
+// memory returns the resident memory of the service in bytes.
+func (s *service) memory(t *testing.T) int {
+	t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.process.Pid))
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(t, err)
 	found := regexp.MustCompile(`VmRSS:\s+(\d+) kB`).FindSubmatch(status)
 	if found == nil {
-		s.t.Fatalf("no VmRSS in %s", status)
+		t.Fatalf("no VmRSS in %s", status)
 	}
 	kilobytes, err := strconv.Atoi(string(found[1]))
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(t, err)
 	return kilobytes << 10
 }
 
-// TestMemoryOfIdleConnections keeps 10,000 connections open, each of which has
-// stored a plant.
+// TestMemoryOfIdleConnections holds 10,000 connections open after a request on each.
 func TestMemoryOfIdleConnections(t *testing.T) {
 	const connections, limit = 10_000, 400 << 20
 	needFiles(t, connections+500)
 	s := startPlain(t, "PLANTSTORE_SERVER_MAX_CONNECTIONS="+strconv.Itoa(connections), "PLANTSTORE_SERVER_IDLE_TIMEOUT=10m")
-	before := s.memory()
+	before := s.memory(t)
 
 	open := make([]net.Conn, connections)
 	defer func() {
@@ -63,12 +58,12 @@ func TestMemoryOfIdleConnections(t *testing.T) {
 		})
 	}
 	group.Wait()
-	after := s.memory()
-	t.Logf("%d idle connections: %d MiB, and %d MiB without; %.1f KiB for each", connections, after>>20, before>>20, float64(after-before)/connections/1024)
+	after := s.memory(t)
+	t.Logf("%d idle connections: %d MiB, %d MiB without, %.1f KiB each", connections, after>>20, before>>20, float64(after-before)/connections/1024)
 	if after > limit {
-		t.Errorf("with %d idle connections, the service occupies %d MiB, want at most %d", connections, after>>20, limit>>20)
+		t.Errorf("got %d MiB with %d idle connections, want at most %d", after>>20, connections, limit>>20)
 	}
-	// They are open, and served: none was closed to make room for another.
+	// All connections are still open and served.
 	for _, conn := range open {
 		if !t.Failed() {
 			askHealth(t, conn)
@@ -81,7 +76,7 @@ func TestMemoryOfIdleConnections(t *testing.T) {
 	}
 }
 
-// storeOn stores a plant over a connection of its own, and leaves it open.
+// storeOn creates a plant on a connection of its own, and keeps it open.
 func (s *service) storeOn(id int64) (net.Conn, error) {
 	conn, err := net.DialTimeout("tcp", strings.TrimPrefix(s.url, "http://"), patience)
 	if err != nil {
@@ -94,14 +89,14 @@ func (s *service) storeOn(id int64) (net.Conn, error) {
 	if _, err := fmt.Fprintf(conn, "POST /plants HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n%s", token, len(body), body); err != nil {
 		return conn, err
 	}
-	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
 		return conn, err
 	}
-	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	if err == nil && (response.StatusCode != http.StatusOK || response.Close) {
-		err = fmt.Errorf("%s %s", response.Status, text)
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err == nil && (resp.StatusCode != http.StatusOK || resp.Close) {
+		err = fmt.Errorf("%s %s", resp.Status, text)
 	}
 	return conn, err
 }

@@ -12,17 +12,16 @@ import (
 	"plantstore/database/dbtest"
 )
 
-// TestOverload sends five times what the service can do, and then half of it. What
-// it can do is set by the database, which takes its time with every statement and
-// no processor, so that the client, on the same machine, does not stand in the
-// way.
+// TestOverload sends five times the capacity of the service, then half of it. The database
+// limits the capacity by waiting, without CPU time, so that the client on the same machine
+// does not slow it down.
 func TestOverload(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
-		what    string
-		slow    string // makes the database slow
+		name    string
+		slow    string // SQL that slows the database down
 		request func(n int64) (method, path, body string)
-		clients int // that are needed for the peak
+		clients int // enough for the peak
 	}{
 		{
 			"creating", `
@@ -40,7 +39,7 @@ func TestOverload(t *testing.T) {
 			func(int64) (method, path, body string) { return "GET", "/plants/1", "" }, 64,
 		},
 	} {
-		t.Run(test.what, func(t *testing.T) {
+		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			url := dbtest.Postgres(t)
 			dbtest.Migrated(t, url)
@@ -52,11 +51,11 @@ func TestOverload(t *testing.T) {
 			ids.Store(1000)
 			send := func() (status int) {
 				method, path, body := test.request(ids.Add(1))
-				a, err := s.tryOn(transport, method, path, strings.NewReader(body), "Authorization", "Bearer "+token, "Content-Type", "application/json")
+				r, err := s.tryOn(transport, method, path, strings.NewReader(body), "Authorization", "Bearer "+token, "Content-Type", "application/json")
 				if err != nil {
 					t.Error(err)
 				}
-				return a.status
+				return r.status
 			}
 			const span = 3 * time.Second
 			full, took := closedLoop(test.clients, span, send)
@@ -64,32 +63,32 @@ func TestOverload(t *testing.T) {
 
 			overload, took := openLoop(5*peak, span, send)
 			rate := float64(overload[200]) / took.Seconds()
-			// Half of what it can do, right after: how long until all of it succeeds?
+			// Send half of the capacity and measure the time until all requests succeed.
 			begin := time.Now()
-			for refused := 1; refused > 0; {
+			for rejected := 1; rejected > 0; {
 				some, _ := openLoop(peak/2, 500*time.Millisecond, send)
-				refused = len(some) - 1 // kinds of answers that are no 200
+				rejected = len(some) - 1 // statuses other than 200
 				if some[200] == 0 {
-					refused++
+					rejected++
 				}
 				if time.Since(begin) > 5*time.Second {
-					t.Fatal("requests are refused 5 s after the overload")
+					t.Fatal("requests are rejected 5s after the overload")
 				}
 			}
-			t.Logf("peak %.0f/s; at five times as many %.0f/s (%.2f x), answers %v; all succeed again after %s",
+			t.Logf("peak %.0f/s; at five times as many %.0f/s (%.2f x), responses %v; all succeed again after %s",
 				peak, rate, rate/peak, overload, time.Since(begin))
 			if rate < 0.8*peak {
-				t.Errorf("%.0f/s succeed at five times the peak of %.0f/s", rate, peak)
+				t.Errorf("%.0f/s succeed at five times the peak, want 80%% of %.0f/s", rate, peak)
 			}
 			if len(overload) != 2 || overload[503] == 0 {
-				t.Errorf("answers were %v, want 200 and 503 alone", overload)
+				t.Errorf("got responses %v, want only 200 and 503", overload)
 			}
 		})
 	}
 }
 
-// closedLoop has clients send, each one request after another, for span. It returns
-// how many answers of each status there were, and how long it took until the last.
+// closedLoop runs clients that send one request after another for span. It returns the
+// number of responses of each status, and the time until the last.
 func closedLoop(clients int, span time.Duration, send func() int) (map[int]int, time.Duration) {
 	statuses, begin := newTally(), time.Now()
 	var all sync.WaitGroup
@@ -104,8 +103,8 @@ func closedLoop(clients int, span time.Duration, send func() int) (map[int]int, 
 	return statuses.counts, time.Since(begin)
 }
 
-// openLoop sends perSecond requests, whether or not others have been answered, for
-// span. It returns what closedLoop does.
+// openLoop sends perSecond requests, however many are in flight, for span. It returns the
+// same as closedLoop.
 func openLoop(perSecond float64, span time.Duration, send func() int) (map[int]int, time.Duration) {
 	statuses, begin := newTally(), time.Now()
 	var all sync.WaitGroup
@@ -120,7 +119,7 @@ func openLoop(perSecond float64, span time.Duration, send func() int) (map[int]i
 	return statuses.counts, time.Since(begin)
 }
 
-// tally counts answers by status.
+// tally counts responses by status.
 type tally struct {
 	mu     sync.Mutex
 	counts map[int]int

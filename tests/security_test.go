@@ -7,24 +7,17 @@ import (
 	"testing"
 )
 
-// TestSecurityNamesTests holds the tests that SECURITY.md names against those there
-// are.
+// TestSecurityNamesTests checks that the tests in SECURITY.md exist.
 func TestSecurityNamesTests(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../SECURITY.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	files, err := filepath.Glob("../*/*_test.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	exist := make(map[string]bool)
 	for _, file := range files {
 		source, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, match := range regexp.MustCompile(`(?m)^func (Test\w+)`).FindAllSubmatch(source, -1) {
 			exist[string(match[1])] = true
 		}
@@ -35,7 +28,7 @@ func TestSecurityNamesTests(t *testing.T) {
 	}
 	for _, match := range named {
 		if !exist[string(match[1])] {
-			t.Errorf("there is no %s", match[1])
+			t.Errorf("SECURITY.md: no test %s", match[1])
 		}
 	}
 }

@@ -1,5 +1,5 @@
-// Package tests runs the built program and talks to it as its users do: over
-// HTTP, by signals, and with a browser.
+// Package tests runs the built program and uses it as clients and operators do: over HTTP,
+// by signals, and in a browser.
 package tests
 
 import (
@@ -9,8 +9,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
-	"net/http"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -24,13 +23,12 @@ import (
 	"plantstore/database/dbtest"
 )
 
-// token is the one that the services under test accept.
+// token is accepted by the services under test.
 const token = "test-token-of-more-than-32-characters"
 
-// patience bounds every wait for something that takes milliseconds.
+// patience limits waits for events that take milliseconds.
 const patience = 30 * time.Second
 
-// program is the path of the program under test.
 var program string
 
 func TestMain(m *testing.M) {
@@ -43,7 +41,7 @@ func TestMain(m *testing.M) {
 		}
 		defer os.RemoveAll(folder)
 		program = filepath.Join(folder, "plantstore")
-		if err := build(program, instruments()...); err != nil {
+		if err := errors.Join(noteSources(), build(program, instruments()...)); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}
@@ -51,8 +49,7 @@ func TestMain(m *testing.M) {
 	}())
 }
 
-// instruments returns the flags by which the program is compiled as the tests are:
-// with the race detector and with coverage where they have it.
+// instruments returns the build flags of the tests: -race and -cover.
 func instruments() (flags []string) {
 	if raceDetector {
 		flags = append(flags, "-race")
@@ -63,7 +60,20 @@ func instruments() (flags []string) {
 	return flags
 }
 
-// build compiles the program.
+// noteSources stats the sources of the program, so that a change to them invalidates
+// cached test results.
+func noteSources() error {
+	return filepath.WalkDir("..", func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && entry.Name() == ".git" && entry.IsDir() {
+			return fs.SkipDir
+		}
+		if slices.Contains([]string{".go", ".json", ".mod", ".sql", ".yaml"}, filepath.Ext(path)) {
+			_, err = os.Stat(path)
+		}
+		return err
+	})
+}
+
 func build(target string, flags ...string) error {
 	cmd := exec.Command("go", slices.Concat([]string{"build", "-o", target}, flags, []string{"plantstore"})...)
 	output, err := cmd.CombinedOutput()
@@ -73,7 +83,7 @@ func build(target string, flags ...string) error {
 	return nil
 }
 
-// coverageFolder is where the run collects coverage, or empty.
+// coverageFolder is the folder for coverage data, or empty.
 func coverageFolder() string {
 	if f := flag.Lookup("test.gocoverdir"); f != nil {
 		return f.Value.String()
@@ -81,8 +91,8 @@ func coverageFolder() string {
 	return ""
 }
 
-// command returns the program with args, in a folder of its own and in an
-// environment of nothing but settings.
+// command returns the program with args, in its own folder and with only settings in its
+// environment.
 func command(t *testing.T, settings []string, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), program, args...)
@@ -94,7 +104,7 @@ func command(t *testing.T, settings []string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// service is a running program that serves.
+// service is a running program.
 type service struct {
 	t       *testing.T
 	url     string
@@ -102,27 +112,25 @@ type service struct {
 	folder  string
 	stdout  *lines
 	stderr  *lines
-	ended   chan struct{} // closed when the process has ended
-	err     error         // how, then
+	ended   chan struct{} // closed when the process ends
+	err     error         // set before ended is closed
 }
 
-// start runs the service on a free port and waits until it serves. Without
-// other settings it has one token and a SQLite database of its own.
+// start runs the service on a free port and waits until it serves. By default it has one
+// token and its own SQLite database.
 func start(t *testing.T, settings ...string) *service {
 	t.Helper()
 	return startProgram(t, program, settings...)
 }
 
-// startPlain starts the service as start does, but as users have it: without the
-// race detector and coverage, with which it takes several times the time and memory.
+// startPlain is start without the race detector and coverage, which cost several times the
+// time and memory.
 func startPlain(t *testing.T, settings ...string) *service {
 	t.Helper()
 	path := program
 	if len(instruments()) > 0 {
 		path = filepath.Join(t.TempDir(), "plantstore")
-		if err := build(path); err != nil {
-			t.Fatal(err)
-		}
+		must(t, build(path))
 	}
 	return startProgram(t, path, settings...)
 }
@@ -132,20 +140,31 @@ func startProgram(t *testing.T, path string, settings ...string) *service {
 	cmd := command(t, append([]string{"PORT=0", "PLANTSTORE_LOG_FORMAT=json", "PLANTSTORE_AUTH_TOKENS=" + token}, settings...))
 	cmd.Path = path
 	s := launch(t, cmd)
-	address := s.awaitLog("serving")["address"].(string)
-	_, port, _ := strings.Cut(address, "]:")
-	s.url = "http://127.0.0.1:" + port
+	s.awaitServing(t)
 	return s
 }
 
-// launch runs cmd, which ends with the test if not before.
+// awaitServing waits until the service serves, and notes its URL.
+func (s *service) awaitServing(t *testing.T) {
+	t.Helper()
+	address := s.awaitLog(t, "serving")["address"].(string)
+	s.url = "http://127.0.0.1:" + address[strings.LastIndex(address, ":")+1:]
+}
+
+func (s *service) port() string { return s.url[strings.LastIndex(s.url, ":")+1:] }
+
+// awaitWelcome waits for all of what a development service prints, and returns it.
+func (s *service) awaitWelcome() string {
+	s.stdout.await(s.ended, func(line string) bool { return strings.Contains(line, "Try it") })
+	return s.stdout.String()
+}
+
+// launch runs cmd, at most until the test ends.
 func launch(t *testing.T, cmd *exec.Cmd) *service {
 	t.Helper()
 	s := &service{t: t, folder: cmd.Dir, stdout: newLines(), stderr: newLines(), ended: make(chan struct{})}
 	cmd.Stdout, cmd.Stderr = s.stdout, s.stderr
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Start())
 	s.process = cmd.Process
 	go func() {
 		s.err = cmd.Wait()
@@ -153,108 +172,62 @@ func launch(t *testing.T, cmd *exec.Cmd) *service {
 	}()
 	t.Cleanup(func() {
 		_ = s.process.Signal(syscall.SIGTERM)
-		_ = s.wait()
+		_ = s.wait(t)
 		if t.Failed() {
-			t.Logf("the service's log:\n%s", s.stderr.without(`"msg":"request",`))
+			t.Logf("log of the service:\n%s", s.stderr.without(`"msg":"request",`))
 		}
 	})
 	return s
 }
 
-// wait waits for the process to end and returns how it did.
-func (s *service) wait() error {
+// wait waits for the end of the process and returns its result.
+func (s *service) wait(t *testing.T) error {
+	t.Helper()
 	select {
 	case <-s.ended:
 		return s.err
 	case <-time.After(patience):
 		_ = s.process.Kill()
-		s.t.Error("the service did not end")
+		t.Error("the service is still running")
 		<-s.ended
 		return errors.New("killed")
 	}
 }
 
-// awaitLog waits for the log line that has message and returns it.
-func (s *service) awaitLog(message string) map[string]any {
-	s.t.Helper()
+// awaitLog waits for the log line with message and returns it.
+func (s *service) awaitLog(t *testing.T, message string) map[string]any {
+	t.Helper()
+	return s.awaitLine(t, "msg", message)
+}
+
+// awaitError waits for a log line with the level error.
+func (s *service) awaitError(t *testing.T) {
+	t.Helper()
+	s.awaitLine(t, "level", "error")
+}
+
+func (s *service) awaitLine(t *testing.T, key, value string) map[string]any {
+	t.Helper()
 	var entry map[string]any
 	found := s.stderr.await(s.ended, func(line string) bool {
 		entry = nil
-		return json.Unmarshal([]byte(line), &entry) == nil && entry["msg"] == message
+		return json.Unmarshal([]byte(line), &entry) == nil && entry[key] == value
 	})
 	if !found {
-		s.t.Fatalf("the service did not log %q:\n%s", message, s.stderr)
+		t.Fatalf("got no log line with %s %q:\n%s", key, value, s.stderr)
 	}
 	return entry
 }
 
-// answer is what the service has answered.
-type answer struct {
-	status int
-	header http.Header
-	body   string
+// eachService runs test with a service on each kind of database.
+func eachService(t *testing.T, test func(t *testing.T, s *service)) {
+	dbtest.Each(t, func(t *testing.T, url string) {
+		t.Parallel()
+		test(t, start(t, "DATABASE_URL="+url))
+	})
 }
 
-// code returns the error code in the body, or 0.
-func (a answer) code() int {
-	var e struct{ Error int }
-	_ = json.Unmarshal([]byte(a.body), &e)
-	return e.Error
-}
-
-// post sends body to POST /plants with the token and, in pairs, with headers.
-func (s *service) post(body string, headers ...string) answer {
-	s.t.Helper()
-	return s.send(http.MethodPost, "/plants", strings.NewReader(body),
-		append([]string{"Authorization", "Bearer " + token, "Content-Type", "application/json"}, headers...)...)
-}
-
-func (s *service) get(path string, headers ...string) answer {
-	s.t.Helper()
-	return s.send(http.MethodGet, path, nil, headers...)
-}
-
-// send makes one request, on a connection of its own. A header whose value is
-// empty is left out.
-func (s *service) send(method, path string, body io.Reader, headers ...string) answer {
-	s.t.Helper()
-	a, err := s.try(method, path, body, headers...)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return a
-}
-
-func (s *service) try(method, path string, body io.Reader, headers ...string) (answer, error) {
-	return s.tryOn(&http.Transport{DisableKeepAlives: true}, method, path, body, headers...)
-}
-
-// tryOn makes one request over transport, which may keep its connection.
-func (s *service) tryOn(transport *http.Transport, method, path string, body io.Reader, headers ...string) (answer, error) {
-	request, err := http.NewRequest(method, s.url+path, body)
-	if err != nil {
-		return answer{}, err
-	}
-	for i := 0; i < len(headers); i += 2 {
-		if request.Header.Del(headers[i]); headers[i+1] != "" {
-			request.Header.Set(headers[i], headers[i+1])
-		}
-	}
-	client := http.Client{
-		Timeout:       patience,
-		Transport:     transport,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
-	response, err := client.Do(request)
-	if err != nil {
-		return answer{}, err
-	}
-	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	return answer{response.StatusCode, response.Header, string(text)}, err
-}
-
-// lines collects what a process writes and wakes those who wait for a line.
+// lines collects the output of a process.
 type lines struct {
 	mu      sync.Mutex
 	text    bytes.Buffer
@@ -277,7 +250,7 @@ func (l *lines) String() string {
 	return l.text.String()
 }
 
-// without returns the lines that do not have text.
+// without returns the lines without text.
 func (l *lines) without(text string) string {
 	var kept strings.Builder
 	for line := range strings.Lines(l.String()) {
@@ -288,8 +261,8 @@ func (l *lines) without(text string) string {
 	return kept.String()
 }
 
-// await waits until wanted accepts a line, and reports false where the process
-// has ended before, or patience has.
+// await waits until wanted accepts a line. It returns false if the process ends or
+// patience runs out.
 func (l *lines) await(ended <-chan struct{}, wanted func(string) bool) bool {
 	deadline := time.After(patience)
 	for last := false; ; {

@@ -9,40 +9,40 @@ import (
 	"plantstore/database/dbtest"
 )
 
-// TestWrongTokensTellNothingByTime tries tokens that are wrong from the first
-// character on, and tokens that are right but for their last characters, by turns on
-// one connection.
+// TestWrongTokensTellNothingByTime sends tokens that are wrong from the start and tokens
+// with only their last characters wrong, in turns on one connection.
 func TestWrongTokensTellNothingByTime(t *testing.T) {
 	url := dbtest.SQLite(t)
 	s := start(t, "DATABASE_URL="+url, "PLANTSTORE_LIMITS_FAILURES_PER_MINUTE=0")
 	for _, test := range []struct {
-		what, token string
-		public      int // characters that are known to everybody
+		name, token string
+		public      int // length of the known prefix
 	}{
 		{"a static token", token, 0},
 		{"an issued token", issue(t, url), len("pst_")},
 	} {
-		transport := &http.Transport{}
-		defer transport.CloseIdleConnections()
-		sameTime(t, test.what, 10_000, func(n int, prefix bool) {
-			try := []byte(test.token)
-			if !prefix {
-				try[test.public] = 'X'
-			}
-			// None of these begins or ends a token, for they are capitals.
-			try[len(try)-1] = byte('A' + n%16)
-			a, err := s.tryOn(transport, "GET", "/plants", nil, as(string(try))...)
-			if err != nil || a.status != 401 {
-				t.Fatalf("%s: %d %s, %v", test.what, a.status, a.body, err)
-			}
+		t.Run(test.name, func(t *testing.T) {
+			transport := &http.Transport{}
+			defer transport.CloseIdleConnections()
+			sameTime(t, 10_000, func(n int, prefix bool) {
+				try := []byte(test.token)
+				if !prefix {
+					try[test.public] = 'X'
+				}
+				// Valid tokens have no capitals.
+				try[len(try)-1] = byte('A' + n%16)
+				r, err := s.tryOn(transport, "GET", "/plants", nil, as(string(try))...)
+				if err != nil || r.status != 401 {
+					t.Fatalf("got %v, %v, want 401", r, err)
+				}
+			})
 		})
 	}
 }
 
-// sameTime calls try by turns with true and with false, tries times each, and
-// reports where the medians of the times differ by more than they do between parts
-// of the same kind.
-func sameTime(t *testing.T, what string, tries int, try func(n int, prefix bool)) {
+// sameTime calls try with true and with false in turns, tries times each. It reports an
+// error if the medians of their times differ by more than those of parts of the same kind.
+func sameTime(t *testing.T, tries int, try func(n int, prefix bool)) {
 	t.Helper()
 	median := func(times []time.Duration) time.Duration {
 		times = slices.Clone(times)
@@ -54,13 +54,13 @@ func sameTime(t *testing.T, what string, tries int, try func(n int, prefix bool)
 	var inParts [2][parts][]time.Duration
 	for n := range tries {
 		for turn := range 2 {
-			kind := (n + turn) % 2 // neither is always the first
+			kind := (n + turn) % 2 // both start equally often
 			begin := time.Now()
 			try(n, kind == 1)
 			took := time.Since(begin)
 			times[kind] = append(times[kind], took)
-			// The parts take turns, too: other work on the machine, which comes and
-			// goes, is the same for all.
+			// Parts alternate as well, so that other load on the machine affects all of
+			// them.
 			part := &inParts[kind][n/2%parts]
 			*part = append(*part, took)
 		}
@@ -74,8 +74,8 @@ func sameTime(t *testing.T, what string, tries int, try func(n int, prefix bool)
 		noise = max(noise, slices.Max(medians)-slices.Min(medians))
 	}
 	wrong, right := median(times[0]), median(times[1])
-	t.Logf("%s, %d tries of each kind: all wrong %v, all but the end right %v, noise %v", what, tries, wrong, right, noise)
+	t.Logf("%d tries of each kind: %v if all is wrong, %v if only the end is, noise %v", tries, wrong, right, noise)
 	if difference := (right - wrong).Abs(); difference > noise {
-		t.Errorf("%s: right but for the end takes %v, wrong %v, and noise is %v", what, right, wrong, noise)
+		t.Errorf("got %v if only the end is wrong and %v if all is, want the same within %v", right, wrong, noise)
 	}
 }

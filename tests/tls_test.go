@@ -2,18 +2,9 @@ package tests
 
 import (
 	"bytes"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
-	"errors"
 	"fmt"
 	"io"
-	"math/big"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -25,133 +16,32 @@ import (
 	"plantstore/database/dbtest"
 )
 
-// pair is a certificate for localhost and 127.0.0.1 with its key, in PEM.
-type pair struct {
-	cert, key []byte
-	leaf      *x509.Certificate
-}
-
-// newPair returns a pair of its own, signed by itself.
-func newPair(t *testing.T) pair {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	serial, err := rand.Int(rand.Reader, big.NewInt(1<<62))
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: serial, Subject: pkix.Name{CommonName: "localhost"},
-		DNSNames: []string{"localhost"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	leaf, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return pair{
-		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
-		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}),
-		leaf,
-	}
-}
-
-// trust returns the settings of a client that takes p for the service's.
-func (p pair) trust() *tls.Config {
-	pool := x509.NewCertPool()
-	pool.AddCert(p.leaf)
-	return &tls.Config{RootCAs: pool}
-}
-
-// over returns a transport to the holder of p that speaks HTTP/2, or else HTTP/1.1.
-func (p pair) over(t *testing.T, http2 bool) *http.Transport {
-	t.Helper()
-	protocols := new(http.Protocols)
-	protocols.SetHTTP2(http2)
-	protocols.SetHTTP1(!http2)
-	transport := &http.Transport{TLSClientConfig: p.trust(), Protocols: protocols}
-	t.Cleanup(transport.CloseIdleConnections)
-	return transport
-}
-
-// in writes the pair to the files cert.pem and key.pem in folder.
-func (p pair) in(t *testing.T, folder string) {
-	t.Helper()
-	writeTo(t, filepath.Join(folder, "key.pem"), p.key)
-	writeTo(t, filepath.Join(folder, "cert.pem"), p.cert)
-}
-
-func writeTo(t *testing.T, path string, text []byte) {
-	t.Helper()
-	if err := os.WriteFile(path, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// pairFiles returns the settings that name the pair in folder.
-func pairFiles(folder string) []string {
-	return []string{
-		"PLANTSTORE_SERVER_TLS_CERTIFICATE=" + filepath.Join(folder, "cert.pem"),
-		"PLANTSTORE_SERVER_TLS_KEY=" + filepath.Join(folder, "key.pem"),
-	}
-}
-
-// startTLS starts the service with the pair in folder.
-func startTLS(t *testing.T, folder string, settings ...string) *service {
-	t.Helper()
-	s := start(t, append(pairFiles(folder), settings...)...)
-	s.url = "https" + strings.TrimPrefix(s.url, "http")
-	return s
-}
-
-// on makes a request with the token over transport.
-func (s *service) on(transport *http.Transport, method, path, contentType string, body io.Reader) answer {
-	s.t.Helper()
-	a, err := s.tryOn(transport, method, path, body, "Authorization", "Bearer "+token, "Content-Type", contentType)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return a
-}
-
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	own, folder := newPair(t), t.TempDir()
 	own.in(t, folder)
 	s := startTLS(t, folder)
 	for name, transport := range map[string]*http.Transport{"HTTP/1.1": own.over(t, false), "HTTP/2.0": own.over(t, true)} {
-		if a := s.on(transport, "PUT", "/plants/1", "application/json", strings.NewReader(`{"name":"x"}`)); a.status != 200 || a.header.Get("Strict-Transport-Security") != "max-age=31536000" {
-			t.Errorf("%s: %d %s %v", name, a.status, a.body, a.header)
-		}
-		checkError(t, "no such plant over "+name, s.on(transport, "GET", "/plants/2", "", nil), 404, 40401)
-		if a := s.on(transport, "GET", "/nothing", "", nil); a.status != 404 || a.header.Get("Strict-Transport-Security") == "" {
-			t.Errorf("no such path over %s: %d %v", name, a.status, a.header)
-		}
+		t.Run(name, func(t *testing.T) {
+			r := s.on(t, transport, "PUT", "/plants/1", "application/json", strings.NewReader(`{"name":"x"}`))
+			checkStatus(t, r, 200)
+			checkHeader(t, r, "Strict-Transport-Security", "max-age=31536000")
+			checkError(t, s.on(t, transport, "GET", "/plants/2", "", nil), 40401)
+			r = s.on(t, transport, "GET", "/nothing", "", nil)
+			checkStatus(t, r, 404)
+			checkHas(t, r, "Strict-Transport-Security")
+		})
 	}
-	if a, err := s.tryOn(&http.Transport{TLSClientConfig: &tls.Config{RootCAs: own.trust().RootCAs, MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}}, "GET", "/healthz", nil); err == nil {
-		t.Errorf("TLS 1.1: %d", a.status)
+	if r, err := s.tryOn(&http.Transport{TLSClientConfig: &tls.Config{RootCAs: own.trust().RootCAs, MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}}, "GET", "/healthz", nil); err == nil {
+		t.Errorf("got %v over TLS 1.1, want an error", r)
 	}
 	s.url = "http" + strings.TrimPrefix(s.url, "https")
-	if a := s.get("/healthz"); a.status != 400 {
-		t.Errorf("plain HTTP to the port of HTTPS: %d", a.status)
-	}
-	if a := start(t).get("/healthz"); a.header.Get("Strict-Transport-Security") != "" {
-		t.Errorf("plain HTTP has %v", a.header)
-	}
+	checkStatus(t, s.get(t, "/healthz"), 400)
+	checkHeader(t, start(t).get(t, "/healthz"), "Strict-Transport-Security", "")
 }
 
-// TestTLSBulk moves many plants over HTTP/2, where deadlines and answers that break
-// off are those of a stream, and its connection goes on.
+// TestTLSBulk imports and exports over HTTP/2. Deadlines and aborted responses apply to
+// the stream; the connection continues.
 func TestTLSBulk(t *testing.T) {
 	t.Parallel()
 	own, folder := newPair(t), t.TempDir()
@@ -161,248 +51,99 @@ func TestTLSBulk(t *testing.T) {
 		"PLANTSTORE_SERVER_READ_TIMEOUT=300ms", "PLANTSTORE_SERVER_WRITE_TIMEOUT=300ms")
 	transport := own.over(t, true)
 	rows := numbered(1, 50_000)
-	if a := s.on(transport, "POST", "/plants/import", inNDJSON, strings.NewReader(rows)); a.status != 200 || a.summary() != "50000: 50000 new, 0 unchanged, 0 refused, stored" {
-		t.Fatalf("import: %d %s", a.status, a.body)
+	checkReport(t, s.on(t, transport, "POST", "/plants/import", inNDJSON, strings.NewReader(rows)), 0, "50000: 50000 new, 0 unchanged, 0 rejected, stored")
+	if r := s.on(t, transport, "GET", "/plants/export", "", nil); r.status != 200 || r.body != rows {
+		t.Errorf("got %d with %d bytes, want 200 with %d", r.status, len(r.body), len(rows))
 	}
-	if a := s.on(transport, "GET", "/plants/export", "", nil); a.status != 200 || a.body != rows {
-		t.Errorf("export: %d, %d bytes, want %d", a.status, len(a.body), len(rows))
-	}
-	checkError(t, "too large an import", s.on(transport, "POST", "/plants/import", inNDJSON, strings.NewReader(strings.Repeat(rows, 3))), 400, 41301)
-	checkError(t, "too large an import of no announced length",
-		s.on(transport, "POST", "/plants/import", inNDJSON, io.MultiReader(strings.NewReader(strings.Repeat(rows, 3)))), 400, 41301)
+	checkError(t, s.on(t, transport, "POST", "/plants/import", inNDJSON, strings.NewReader(strings.Repeat(rows, 3))), 41301)
+	checkError(t, s.on(t, transport, "POST", "/plants/import", inNDJSON, io.MultiReader(strings.NewReader(strings.Repeat(rows, 3)))), 41301)
 
-	// Longer than others may take, and not for ever.
+	// Imports may take longer than other requests, up to their own timeout.
 	for name, transport := range map[string]*http.Transport{"HTTP/1.1": own.over(t, false), "HTTP/2.0": transport} {
-		slow, in := io.Pipe()
-		go func() {
-			defer in.Close()
-			for id := range int64(1000) {
-				if _, err := io.WriteString(in, bodyOf(100_000+id)+"\n"); err != nil {
-					return // the service has had enough
+		t.Run(name, func(t *testing.T) {
+			slow, in := io.Pipe()
+			go func() {
+				defer in.Close()
+				for id := range int64(1000) {
+					if _, err := io.WriteString(in, bodyOf(100_000+id)+"\n"); err != nil {
+						return
+					}
+					time.Sleep(10 * time.Millisecond) // a slow client
 				}
-				time.Sleep(10 * time.Millisecond) // as a client does that is slow
+			}()
+			begin := time.Now()
+			checkError(t, s.on(t, transport, "POST", "/plants/import", inNDJSON, slow), 40001)
+			if took := time.Since(begin); took < 2*time.Second || took > 8*time.Second {
+				t.Errorf("a slow import took %v, want 2s to 8s", took)
 			}
-		}()
-		begin := time.Now()
-		checkError(t, "a slow import over "+name, s.on(transport, "POST", "/plants/import", inNDJSON, slow), 400, 40001)
-		if took := time.Since(begin); took < 2*time.Second || took > 8*time.Second {
-			t.Errorf("a slow import over %s took %v", name, took)
-		}
+		})
 	}
 
-	// A stream that breaks off, and its connection, which must not.
+	// An aborted response ends the stream but not the connection.
 	dbtest.Exec(t, url, "UPDATE plants SET name = repeat('x', 255), tag = repeat('x', 255)")
 	request, err := http.NewRequest(http.MethodGet, s.url+"/plants/export", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	request.Header.Set("Authorization", "Bearer "+token)
-	response, err := transport.RoundTrip(request)
-	if err != nil {
-		t.Fatal(err)
+	resp, err := transport.RoundTrip(request)
+	must(t, err)
+	defer resp.Body.Close()
+	if _, err := io.ReadFull(resp.Body, make([]byte, 1000)); err != nil || resp.ProtoMajor != 2 {
+		t.Fatalf("got %s, %v, want HTTP/2", resp.Proto, err)
 	}
-	defer response.Body.Close()
-	if _, err := io.ReadFull(response.Body, make([]byte, 1000)); err != nil || response.ProtoMajor != 2 {
-		t.Fatalf("%s, %v", response.Proto, err)
+	breakConnections(t, url)
+	if n, err := io.Copy(io.Discard, resp.Body); err == nil || !strings.Contains(err.Error(), "stream") {
+		t.Errorf("got %d more bytes, %v, want a stream error", n, err)
 	}
-	dbtest.Exec(t, url, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'SELECT id, name, tag%' AND pid <> pg_backend_pid()")
-	if n, err := io.Copy(io.Discard, response.Body); err == nil || !strings.Contains(err.Error(), "stream") {
-		t.Errorf("an export that was broken off goes on for %d bytes: %v", n, err)
-	}
-	s.awaitLog("answer broken off")
-	if a := s.on(transport, "GET", "/plants/1", "", nil); a.status != 200 {
-		t.Errorf("then: %d %s", a.status, a.body)
-	}
+	s.awaitError(t)
+	checkStatus(t, s.on(t, transport, "GET", "/plants/1", "", nil), 200)
 	if n := strings.Count(s.stderr.String(), `"logger":"http"`); n != 0 {
-		t.Errorf("net/http has logged %d lines", n)
+		t.Errorf("got %d log lines of net/http, want 0", n)
 	}
 }
 
-// handshake connects anew and returns the certificate that the service shows.
-func (s *service) handshake() *x509.Certificate {
-	s.t.Helper()
-	dialer := tls.Dialer{NetDialer: &net.Dialer{Timeout: patience}, Config: &tls.Config{InsecureSkipVerify: true}}
-	conn, err := dialer.DialContext(s.t.Context(), "tcp", strings.TrimPrefix(s.url, "https://"))
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	defer conn.Close()
-	return conn.(*tls.Conn).ConnectionState().PeerCertificates[0]
-}
-
-// awaitCertificate connects until the service shows the certificate of p, which
-// it must without one that is neither that nor that of before.
-func (s *service) awaitCertificate(before, p pair) {
-	s.t.Helper()
-	s.handshakeUntil(before, func(got *x509.Certificate) bool { return got.Equal(p.leaf) })
-}
-
-// handshakeUntil connects until holds, and meanwhile wants the certificate of p.
-func (s *service) handshakeUntil(p pair, holds func(*x509.Certificate) bool) {
-	s.t.Helper()
-	ticker := time.NewTicker(50 * time.Millisecond)
-	defer ticker.Stop()
-	for deadline := time.Now().Add(patience); ; <-ticker.C {
-		got := s.handshake()
-		switch {
-		case holds(got):
-			return
-		case !got.Equal(p.leaf):
-			s.t.Fatal("the service shows a certificate that is not there any more")
-		case time.Now().After(deadline):
-			s.t.Fatal("waited in vain for another certificate")
-		}
-	}
-}
-
-// TestCertificateIsReplaced replaces the files under the running service.
-func TestCertificateIsReplaced(t *testing.T) {
-	t.Parallel()
-	first, second, third := newPair(t), newPair(t), newPair(t)
-	folder := t.TempDir()
-	first.in(t, folder)
-	s := startTLS(t, folder)
-	open := first.over(t, true)
-	if a := s.on(open, "GET", "/healthz", "", nil); a.status != 200 {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
-	const refused = "the new certificate cannot be used, the one before stays"
-	refusals := func() int { return strings.Count(s.stderr.String(), refused) }
-
-	// A key alone is no pair, nor is half a certificate; each is said once, however
-	// many handshakes follow.
-	writeTo(t, filepath.Join(folder, "key.pem"), second.key)
-	s.handshakeUntil(first, func(*x509.Certificate) bool { return refusals() == 1 })
-	checks := time.After(2500 * time.Millisecond)
-	s.handshakeUntil(first, func(*x509.Certificate) bool {
-		select {
-		case <-checks:
-			return true
-		default:
-			return false
-		}
-	})
-	writeTo(t, filepath.Join(folder, "cert.pem"), second.cert[:len(second.cert)/2])
-	s.handshakeUntil(first, func(*x509.Certificate) bool { return refusals() == 2 })
-	if err := os.Remove(filepath.Join(folder, "cert.pem")); err != nil {
-		t.Fatal(err)
-	}
-	s.handshakeUntil(first, func(*x509.Certificate) bool { return refusals() == 3 })
-	writeTo(t, filepath.Join(folder, "cert.pem"), second.cert)
-	s.awaitCertificate(first, second)
-	if n := refusals(); n != 3 {
-		t.Errorf("%d refusals are logged, want 3", n)
-	}
-	// The connection from before goes on, as its transport trusts no other.
-	if a := s.on(open, "GET", "/healthz", "", nil); a.status != 200 {
-		t.Errorf("on the connection from before: %d", a.status)
-	}
-	if _, err := s.tryOn(first.over(t, true), "GET", "/healthz", nil); err == nil {
-		t.Error("a new connection gets the old certificate")
-	}
-	if strings.Contains(s.stderr.String(), folder) {
-		t.Error("the log has the path")
-	}
-
-	// As Kubernetes does it: the files are links into a folder that is a link.
-	mounted := t.TempDir()
-	for name, p := range map[string]pair{"a": second, "b": third} {
-		if err := os.Mkdir(filepath.Join(mounted, name), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		p.in(t, filepath.Join(mounted, name))
-	}
-	link := func(target, name string) {
-		t.Helper()
-		next := filepath.Join(mounted, "next")
-		if err := errors.Join(os.Symlink(target, next), os.Rename(next, filepath.Join(mounted, name))); err != nil {
-			t.Fatal(err)
-		}
-	}
-	link("a", "data")
-	link("data/cert.pem", "cert.pem")
-	link("data/key.pem", "key.pem")
-	linked := startTLS(t, mounted)
-	linked.awaitCertificate(second, second)
-	link("b", "data")
-	linked.awaitCertificate(second, third)
-	if strings.Contains(linked.stderr.String(), refused) {
-		t.Error("a pair that was replaced at once was refused")
-	}
-}
-
-func TestBadCertificateStopsTheStart(t *testing.T) {
-	t.Parallel()
-	own, other := newPair(t), newPair(t)
-	for what, test := range map[string]struct {
-		cert, key []byte
-		names     string
-	}{
-		"no certificate":    {nil, own.key, "server.tls_certificate (PLANTSTORE_SERVER_TLS_CERTIFICATE): no such file"},
-		"no key":            {own.cert, nil, "server.tls_key (PLANTSTORE_SERVER_TLS_KEY): no such file"},
-		"half a key":        {own.cert, own.key[:len(own.key)/2], "server.tls_key"},
-		"another's key":     {own.cert, other.key, "server.tls_key"},
-		"one for the other": {own.key, own.cert, "server.tls_certificate"},
-	} {
-		folder := t.TempDir()
-		for name, text := range map[string][]byte{"cert.pem": test.cert, "key.pem": test.key} {
-			if text != nil {
-				writeTo(t, filepath.Join(folder, name), text)
-			}
-		}
-		_, stderr, status := runToEnd(t, append(pairFiles(folder), "PORT=0", "PLANTSTORE_AUTH_TOKENS="+token))
-		if status != 2 || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, test.names) || strings.Contains(stderr, folder) {
-			t.Errorf("%s: exit status %d, %q", what, status, stderr)
-		}
-	}
-}
-
-// TestTLSCommands runs the commands that talk to the service on the same machine.
+// TestTLSCommands runs the commands that use the service on the same machine.
 func TestTLSCommands(t *testing.T) {
 	t.Parallel()
 	own, folder := newPair(t), t.TempDir()
 	own.in(t, folder)
 	s := startTLS(t, folder)
-	settings := append(pairFiles(folder), "PORT="+s.url[strings.LastIndex(s.url, ":")+1:], "PLANTSTORE_CLIENT_TOKEN="+token)
+	settings := append(pairFiles(folder), "PORT="+s.port(), "PLANTSTORE_CLIENT_TOKEN="+token)
 	plants := write(t, "plants.csv", "id,name\n1,one\n2,two\n")
-	checkCLI(t, "healthcheck", settings, []string{"healthcheck", "--ready"}, 0, "")
-	checkCLI(t, "import", settings, []string{"import", plants}, 0, "2 rows: 2 created, 0 unchanged, 0 refused; stored\n")
+	checkCLI(t, settings, []string{"healthcheck", "--ready"}, 0, "")
+	checkCLI(t, settings, []string{"import", plants}, 0, counts(2, 0, 0, "stored"))
 	target := filepath.Join(t.TempDir(), "plants.ndjson")
 	if _, stderr, status := runToEnd(t, settings, "export", "-o", target); status != 0 {
-		t.Errorf("export: exit status %d, %q", status, stderr)
+		t.Errorf("export: got exit status %d, %q, want 0", status, stderr)
 	}
 	if text, err := os.ReadFile(target); err != nil || bytes.Count(text, []byte("\n")) != 2 {
-		t.Errorf("the export has %d lines, %v", bytes.Count(text, []byte("\n")), err)
+		t.Errorf("got %d lines, %v, want 2", bytes.Count(text, []byte("\n")), err)
 	}
 
-	// The token goes to nobody with another certificate.
+	// The token is not sent to a service with another certificate.
 	impostor, elsewhere := newPair(t), t.TempDir()
 	impostor.in(t, elsewhere)
-	checkCLI(t, "import to another service", append(settings, pairFiles(elsewhere)...), []string{"import", plants}, 1, "", "another certificate")
+	checkCLI(t, append(settings, pairFiles(elsewhere)...), []string{"import", plants}, 1, "", "certificate")
 	if n := strings.Count(s.stderr.String(), `"path":"/plants/import"`); n != 1 {
-		t.Errorf("the service has had %d imports, want 1", n)
+		t.Errorf("got %d imports, want 1", n)
 	}
-	checkCLI(t, "import by a URL", append(settings, "PLANTSTORE_CLIENT_URL="+s.url), []string{"import", plants}, 1, "", "certificate")
+	checkCLI(t, append(settings, "PLANTSTORE_CLIENT_URL="+s.url), []string{"import", plants}, 1, "", "certificate")
 }
 
-// TestTLSWelcome follows what a developer is told.
+// TestTLSWelcome uses the URL that a development service prints.
 func TestTLSWelcome(t *testing.T) {
 	t.Parallel()
 	own, folder := newPair(t), t.TempDir()
 	own.in(t, folder)
 	s := launch(t, command(t, append(pairFiles(folder), "PORT=0")))
-	s.stdout.await(s.ended, func(line string) bool { return strings.Contains(line, "Try it") })
-	welcome := s.stdout.String()
+	welcome := s.awaitWelcome()
 	printed := regexp.MustCompile(`Swagger UI  (https://localhost:\d+)/swagger/index.html\n`).FindStringSubmatch(welcome)
 	if printed == nil {
-		t.Fatalf("printed %q", welcome)
+		t.Fatalf("got output %q, want a URL", welcome)
 	}
 	want := fmt.Sprintf("curl -i --cacert '%s' %s/plants -H 'Authorization: Bearer ", filepath.Join(folder, "cert.pem"), printed[1])
 	if !strings.Contains(welcome, want) {
-		t.Errorf("printed %q, want %q in it", welcome, want)
+		t.Errorf("got output %q, want %q in it", welcome, want)
 	}
 	s.url = printed[1]
-	if a := s.on(own.over(t, true), "GET", "/swagger/index.html", "", nil); a.status != 200 {
-		t.Errorf("Swagger UI: %d", a.status)
-	}
+	checkStatus(t, s.on(t, own.over(t, true), "GET", "/swagger/index.html", "", nil), 200)
 }

@@ -1,0 +1,82 @@
+package tests
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	"plantstore/database/dbtest"
+)
+
+// runToEnd runs the program to its end and returns its output and exit status.
+func runToEnd(t *testing.T, settings []string, args ...string) (stdout, stderr string, status int) {
+	t.Helper()
+	cmd := command(t, settings, args...)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	must(t, cmd.Start())
+	overdue := time.AfterFunc(patience, func() {
+		t.Errorf("plantstore %v with %v: still running", args, settings)
+		_ = cmd.Process.Kill()
+	})
+	defer overdue.Stop()
+	_ = cmd.Wait() // ExitCode has its result
+	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
+}
+
+// lastLine returns the last line of an output.
+func lastLine(text string) string {
+	return text[strings.LastIndex(strings.TrimSpace(text), "\n")+1:]
+}
+
+func TestMigrateCommand(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, url string) {
+		t.Parallel()
+		settings := []string{"DATABASE_URL=" + url}
+		migrate := func(direction, want string) {
+			t.Helper()
+			stdout, stderr, status := runToEnd(t, settings, "migrate", direction)
+			if status != 0 || !strings.Contains(stdout, want) {
+				t.Errorf("migrate %s: got exit status %d, %q, %q, want 0 and %q", direction, status, stdout, stderr, want)
+			}
+		}
+		migrate("status", "pending")
+		_, stderr, status := runToEnd(t, append(settings, "PLANTSTORE_DATABASE_MIGRATE=false", "PORT=0"))
+		if status != 1 || !strings.Contains(stderr, "plantstore migrate up") {
+			t.Errorf("start with an old schema: got exit status %d, %q, want 1", status, stderr)
+		}
+		migrate("up", "applied 00001_plants.sql\napplied 00002_tokens.sql\n")
+		migrate("up", "nothing to apply")
+		migrate("status", "Z  00001_plants.sql")
+		s := start(t, append(settings, "PLANTSTORE_DATABASE_MIGRATE=false")...)
+		checkStatus(t, s.post(t, `{"id":1,"name":"x"}`), 200)
+		s.stop(t)
+		migrate("down", "undone 00002_tokens.sql")
+		migrate("down", "undone 00001_plants.sql")
+		migrate("status", "pending")
+	})
+}
+
+func TestHealthcheckAndVersionCommands(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	port := "PORT=" + s.port()
+	for _, args := range [][]string{{"healthcheck"}, {"healthcheck", "--ready"}} {
+		t.Run(strings.Join(args, " "), func(t *testing.T) {
+			if _, stderr, status := runToEnd(t, []string{port}, args...); status != 0 {
+				t.Errorf("got exit status %d, %q, want 0", status, stderr)
+			}
+		})
+	}
+	s.stop(t)
+	if _, stderr, status := runToEnd(t, []string{port}, "healthcheck"); status != 1 || !strings.Contains(stderr, s.port()) {
+		t.Errorf("healthcheck without a service: got exit status %d, %q, want 1", status, stderr)
+	}
+	if stdout, _, status := runToEnd(t, nil, "version"); status != 0 || !strings.HasPrefix(stdout, "plantstore dev (commit unknown, go1") {
+		t.Errorf("version: got exit status %d, %q, want 0", status, stdout)
+	}
+	if _, stderr, status := runToEnd(t, nil, "frobnicate"); status != 2 || strings.Count(stderr, "\n") != 1 {
+		t.Errorf("unknown command: got exit status %d, %q, want 2 and one line", status, stderr)
+	}
+}

@@ -1,0 +1,292 @@
+package tests
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"plantstore/database/dbtest"
+)
+
+// TestPlantsConditions writes under each kind of condition, to a plant that exists and to
+// one that does not. In a header, NOW is the ETag of the plant and OLD its previous one.
+func TestPlantsConditions(t *testing.T) {
+	const failed, malformed, absent = 41201, 40007, 40401
+	bodies := map[string]string{"PUT": `{"name":"new"}`, "PATCH": `{"name":"new"}`, "DELETE": ""}
+	eachService(t, func(t *testing.T, s *service) {
+		for _, test := range []struct {
+			name    string
+			headers []string
+			exists  int // the code if the plant exists
+			put     int // the code of a PUT if it does not; others have absent, or malformed if exists is
+		}{
+			{"no condition", nil, 0, 0},
+			{"the ETag", []string{"If-Match", "NOW"}, 0, failed},
+			{"*", []string{"If-Match", "*"}, 0, failed},
+			{"the ETag before", []string{"If-Match", "OLD"}, failed, failed},
+			{"a list with the ETag", []string{"If-Match", `OLD, "x" ,NOW`}, 0, failed},
+			{"a list with empty elements", []string{"If-Match", `NOW, ,,"x",`}, 0, failed},
+			{"a list that begins with an empty element", []string{"If-Match", `, NOW`}, 0, failed},
+			{"a list with a comma in a tag", []string{"If-Match", `"a,b",NOW`}, 0, failed},
+			{"a list with a weak one before the ETag", []string{"If-Match", `W/"x",NOW`}, 0, failed},
+			{"a list without the ETag", []string{"If-Match", `"x", OLD, ""`}, failed, failed},
+			{"the ETag, weak", []string{"If-Match", "W/NOW"}, failed, failed},
+			{"an empty ETag", []string{"If-Match", `""`}, failed, failed},
+			{"an unknown ETag", []string{"If-Match", `"33a64df551425fcc55e4d42a148795d9f25f89d4"`}, failed, failed},
+			{"an ETag with bytes beyond ASCII", []string{"If-Match", "\"\xff\""}, failed, failed},
+			{"SQL in an ETag", []string{"If-Match", `"'--"`}, failed, failed},
+			{"the largest number for an ETag", []string{"If-Match", `"1y2p0ij32e8e7"`}, failed, failed},
+			{"a number that is too large", []string{"If-Match", `"1y2p0ij32e8e8"`}, failed, failed},
+			{"the smallest number for an ETag", []string{"If-Match", `"-1y2p0ij32e8e8"`}, failed, failed},
+			{"a time beyond those of PostgreSQL", []string{"If-Match", `"-zzzzzzzzzzzz"`}, failed, failed},
+			{"a year of more than four digits", []string{"If-Match", `"zzzzzzzzzzz"`}, failed, failed},
+			{"a year before Christ", []string{"If-Match", `"-zzzzzzzzzzz"`}, failed, failed},
+			{"a thousand ETags", []string{"If-Match", strings.Repeat(`"1",`, 1000) + "NOW"}, 0, failed},
+			{"no quotes", []string{"If-Match", "x"}, malformed, malformed},
+			{"no second quote", []string{"If-Match", `"x`}, malformed, malformed},
+			{"single quotes", []string{"If-Match", "'x'"}, malformed, malformed},
+			{"a space in a tag", []string{"If-Match", `"a b"`}, malformed, malformed},
+			{"no comma", []string{"If-Match", `NOW "x"`}, malformed, malformed},
+			{"* in a list", []string{"If-Match", "*, NOW"}, malformed, malformed},
+			{"a small w", []string{"If-Match", "w/NOW"}, malformed, malformed},
+			{"an empty header", []string{"If-Match", " "}, malformed, malformed},
+			{"only a comma", []string{"If-Match", ","}, malformed, malformed},
+			{"not exists", []string{"If-None-Match", "*"}, failed, 0},
+			{"exists and not exists", []string{"If-Match", "*", "If-None-Match", "*"}, failed, failed},
+			{"the ETag and not exists", []string{"If-Match", "NOW", "If-None-Match", "*"}, failed, failed},
+			{"not the ETag before", []string{"If-None-Match", "OLD"}, malformed, malformed},
+			{"not a malformed ETag", []string{"If-None-Match", "x"}, malformed, malformed},
+		} {
+			t.Run(test.name, func(t *testing.T) {
+				for method, body := range bodies {
+					t.Run(method, func(t *testing.T) {
+						id := ids.Add(1)
+						path := fmt.Sprintf("/plants/%d", id)
+						old := s.call(t, "PUT", path, `{"name":"old"}`)
+						now := s.call(t, "PUT", path, `{"name":"now"}`)
+						if old.status != 200 || now.status != 200 || old.etag() == now.etag() {
+							t.Fatalf("got %v with ETag %s, then %v with ETag %s", old, old.etag(), now, now.etag())
+						}
+						headers := slices.Clone(test.headers)
+						for i := range headers {
+							headers[i] = strings.NewReplacer("NOW", now.etag(), "OLD", old.etag()).Replace(headers[i])
+						}
+						r, then := s.call(t, method, path, body, headers...), s.call(t, "GET", path, "")
+						switch {
+						case test.exists != 0:
+							checkError(t, r, test.exists)
+							checkSame(t, then, now)
+						case method == "DELETE":
+							checkEmpty(t, r, 204)
+							checkError(t, then, 40401)
+						default:
+							checkStored(t, r, fmt.Sprintf(`{"id":%d,"name":"new"}`, id))
+							checkSame(t, then, r)
+							if r.etag() == now.etag() {
+								t.Errorf("%v: got ETag %s again, want another", r, r.etag())
+							}
+						}
+
+						s.call(t, "DELETE", path, "")
+						r, then = s.call(t, method, path, body, headers...), s.call(t, "GET", path, "")
+						switch {
+						case method == "PUT" && test.put == 0:
+							checkStored(t, r, fmt.Sprintf(`{"id":%d,"name":"new"}`, id))
+							return
+						case method == "PUT":
+							checkError(t, r, test.put)
+						case test.exists == malformed:
+							checkError(t, r, malformed)
+						default:
+							checkError(t, r, absent)
+						}
+						checkError(t, then, absent)
+					})
+				}
+			})
+		}
+		// A plant that was deleted and created again has another ETag.
+		gone := s.call(t, "PUT", "/plants/0", `{"name":"x"}`)
+		s.call(t, "DELETE", "/plants/0", "")
+		s.call(t, "PUT", "/plants/0", `{"name":"x"}`)
+		checkError(t, s.call(t, "PUT", "/plants/0", `{"name":"y"}`, "If-Match", gone.etag()), 41201)
+	})
+}
+
+// TestPlantsOneWinner sends concurrent writes of which only one may succeed.
+func TestPlantsOneWinner(t *testing.T) {
+	eachService(t, func(t *testing.T, s *service) {
+		ifMatch := func(etag string) []string { return []string{"If-Match", etag} }
+		for _, test := range []struct {
+			name, method, path, body string
+			headers                  func(etag string) []string
+			won, lost                int
+		}{
+			{name: "PATCH with one ETag", method: "PATCH", path: "/plants/1", body: `{"tag":"%d"}`, headers: ifMatch, won: 200, lost: 412},
+			{name: "PUT with one ETag", method: "PUT", path: "/plants/1", body: `{"name":"x","tag":"%d"}`, headers: ifMatch, won: 200, lost: 412},
+			{name: "PUT of a new plant", method: "PUT", path: "/plants/2", body: `{"name":"x","tag":"%d"}`, headers: func(string) []string { return []string{"If-None-Match", "*"} }, won: 200, lost: 412},
+			{name: "DELETE with one ETag", method: "DELETE", path: "/plants/1", headers: ifMatch, won: 204, lost: 404},
+			{name: "DELETE", method: "DELETE", path: "/plants/1", headers: func(string) []string { return nil }, won: 204, lost: 404},
+		} {
+			t.Run(test.name, func(t *testing.T) {
+				const writers = 100
+				etag := s.call(t, "PUT", "/plants/1", `{"name":"x"}`).etag()
+				s.call(t, "DELETE", "/plants/2", "")
+				all, begin := make([]response, writers), make(chan struct{})
+				var group sync.WaitGroup
+				for i := range writers {
+					group.Go(func() {
+						body := test.body
+						if strings.Contains(body, "%d") {
+							body = fmt.Sprintf(body, i)
+						}
+						<-begin
+						var err error
+						if all[i], err = s.try(test.method, test.path, strings.NewReader(body),
+							as(token, test.headers(etag)...)...); err != nil {
+							t.Error(err)
+						}
+					})
+				}
+				close(begin)
+				group.Wait()
+				winner, losers := -1, 0
+				for i, r := range all {
+					switch r.status {
+					case test.won:
+						if winner >= 0 {
+							t.Errorf("got two winners, %d and %d, want 1", winner, i)
+						}
+						winner = i
+					case test.lost:
+						losers++
+					default:
+						t.Errorf("got %v, want %d or %d", r, test.won, test.lost)
+					}
+				}
+				if winner < 0 || losers != writers-1 {
+					t.Errorf("got winner %d and %d losers, want 1 and %d", winner, losers, writers-1)
+					return
+				}
+				if then := s.call(t, "GET", test.path, ""); test.won == 200 && then.body != all[winner].body {
+					t.Errorf("got %v, want the winner's %s", then, all[winner].body)
+				}
+			})
+		}
+	})
+}
+
+// TestPlantsCounter increments numbers in the names of plants: clients read, add one,
+// write with If-Match, and retry after a conflict.
+func TestPlantsCounter(t *testing.T) {
+	const counters, each, plants = 20, 50, 4
+	eachService(t, func(t *testing.T, s *service) {
+		for id := range plants {
+			requireOK(t, s.call(t, "PUT", fmt.Sprintf("/plants/%d", id), `{"name":"0"}`))
+		}
+		var late atomic.Int64
+		var group sync.WaitGroup
+		for counter := range counters {
+			group.Go(func() {
+				transport := &http.Transport{}
+				defer transport.CloseIdleConnections()
+				call := func(method, body string, headers ...string) response {
+					r, err := s.tryOn(transport, method, fmt.Sprintf("/plants/%d", counter%plants), strings.NewReader(body),
+						append(headers, as(token)...)...)
+					if err != nil {
+						t.Error(err)
+					}
+					return r
+				}
+				read := call("GET", "")
+				for done := 0; done < each; {
+					n, err := strconv.Atoi(read.plant().Name)
+					if err != nil {
+						t.Errorf("got %v, want a number", read)
+						return
+					}
+					r := call("PATCH", fmt.Sprintf(`{"name":"%d"}`, n+1), "If-Match", read.etag())
+					switch r.status {
+					case 200:
+						done++
+						read = r
+					case 412:
+						late.Add(1)
+						read = call("GET", "")
+					default:
+						t.Errorf("got %v, want 200 or 412", r)
+						return
+					}
+				}
+			})
+		}
+		group.Wait()
+		for id := range plants {
+			if r := s.call(t, "GET", fmt.Sprintf("/plants/%d", id), ""); r.plant().Name != strconv.Itoa(counters*each/plants) {
+				t.Errorf("got %s after %d increments", r.plant().Name, counters*each/plants)
+			}
+		}
+		if late.Load() == 0 {
+			t.Error("got no conflicts, want some")
+		}
+		t.Logf("%d conflicts", late.Load())
+	})
+}
+
+// TestPlantsVersionsOnlyGrow writes plants with versions in the future, as after a wrong
+// clock: their versions still increase.
+func TestPlantsVersionsOnlyGrow(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, url string) {
+		t.Parallel()
+		s := start(t, "DATABASE_URL="+url)
+		table := openTable(t, url)
+		for _, written := range []string{
+			"2999-01-01 00:00:00+00:00", "2999-01-01 00:00:10+00:00", "2999-01-01 00:00:00.1+00:00", "2999-01-01 00:00:00.123456+00:00",
+			"2999-01-01 00:00:00.999+00:00", "2999-01-01 00:00:00.9996+00:00", "2999-01-01 00:00:59.999999+00:00", "2999-12-31 23:59:59.9994+00:00",
+			"2999-12-31 23:59:59.999999+00:00", "2999-02-28 23:59:59.009999+00:00", "2999-06-30 12:00:00.09+00:00",
+		} {
+			t.Run(written, func(t *testing.T) {
+				requireOK(t, s.call(t, "PUT", "/plants/1", `{"name":"x"}`))
+				if _, err := table.ExecContext(t.Context(), "UPDATE plants SET updated_at = '"+written+"'"); err != nil {
+					t.Fatal(err)
+				}
+				last := s.call(t, "GET", "/plants/1", "")
+				if want, err := time.Parse("2006-01-02 15:04:05Z07:00", written); err != nil || !last.plant().UpdatedAt.Equal(want) {
+					t.Fatalf("got %v, want updated_at %s", last, written)
+				}
+				for i := range 12 {
+					method, body := "PATCH", `{}`
+					if i%3 == 0 {
+						method, body = "PUT", `{"name":"x"}`
+					}
+					var condition []string
+					if i%2 == 0 {
+						condition = []string{"If-Match", last.etag()}
+					}
+					r := s.call(t, method, "/plants/1", body, condition...)
+					then := s.call(t, "GET", "/plants/1", "")
+					if r.status != 200 || !r.plant().UpdatedAt.After(last.plant().UpdatedAt) || r.etag() == last.etag() ||
+						then.body != r.body || then.etag() != r.etag() {
+						t.Fatalf("write %d: got %v with ETag %s, then %v with ETag %s, want a version after %v with ETag %s",
+							i, r, r.etag(), then, then.etag(), last, last.etag())
+					}
+					if step := r.plant().UpdatedAt.Sub(last.plant().UpdatedAt); step > 2*time.Millisecond {
+						t.Errorf("got a version %v later, want at most 2ms", step)
+					}
+					if !r.plant().CreatedAt.Equal(last.plant().CreatedAt) {
+						t.Errorf("write %d: got created_at %v, want %v", i, r.plant().CreatedAt, last.plant().CreatedAt)
+					}
+					checkError(t, s.call(t, "PATCH", "/plants/1", `{}`, "If-Match", last.etag()), 41201)
+					last = r
+				}
+				checkEmpty(t, s.call(t, "DELETE", "/plants/1", "", "If-Match", last.etag()), 204)
+			})
+		}
+	})
+}

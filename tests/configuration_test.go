@@ -1,0 +1,107 @@
+package tests
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"plantstore/database/dbtest"
+)
+
+func TestBadConfigurationStopsTheStart(t *testing.T) {
+	t.Parallel()
+	const secret = "canary-7261"
+	empty := filepath.Join(t.TempDir(), "empty.db")
+	must(t, os.WriteFile(empty, nil, 0o600))
+	for _, test := range []struct {
+		setting  string
+		status   int
+		mentions string
+	}{
+		{"PORT=" + secret, 2, "server.port (PORT)"},
+		{"PORT=65536", 2, "server.port (PORT)"},
+		{"PLANTSTORE_SERVER_READ_TIMEOUT=" + secret, 2, "server.read_timeout (PLANTSTORE_SERVER_READ_TIMEOUT)"},
+		{"PLANTSTORE_DATABASE_MIGRATE=" + secret, 2, "database.migrate (PLANTSTORE_DATABASE_MIGRATE)"},
+		{"PLANTSTORE_ENV=" + secret, 2, "env (PLANTSTORE_ENV)"},
+		{"PLANTSTORE_AUTH_TOKEN=" + secret, 2, "PLANTSTORE_AUTH_TOKEN"},
+		{"PLANTSTORE_AUTH_TOKENS=a b " + secret, 2, "auth.tokens (PLANTSTORE_AUTH_TOKENS)"},
+		{"PLANTSTORE_AUTH_TOKENS_FILE=/does/not/exist", 2, "PLANTSTORE_AUTH_TOKENS_FILE"},
+		{"DATABASE_URL_FILE=postgres://u:" + secret + "@h/d", 2, "DATABASE_URL_FILE"},
+		{"DATABASE_URL=mysql://" + secret, 2, "database.url (DATABASE_URL)"},
+		{"DATABASE_URL=postgres://u:" + secret + "@h:port/d", 1, "database.url (DATABASE_URL)"},
+		{"DATABASE_URL=sqlite:" + empty, 1, "has no bytes"},
+		{"DATABASE_URL=sqlite:" + os.DevNull + "/x.db", 1, "database.url (DATABASE_URL)"},
+		{"PLANTSTORE_CONFIG=/does/not/exist.yaml", 2, "/does/not/exist.yaml"},
+	} {
+		t.Run(test.setting, func(t *testing.T) {
+			stdout, stderr, status := runToEnd(t, []string{"PORT=0", test.setting}) // of two values, the last counts
+			if status != test.status || stdout != "" {
+				t.Errorf("got exit status %d and output %q, want %d and no output", status, stdout, test.status)
+			}
+			if strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, test.mentions) || strings.Contains(stderr, secret) {
+				t.Errorf("got %q, want one line with %s and without the value", stderr, test.mentions)
+			}
+		})
+	}
+}
+
+func TestProductionRefusesWeakSettings(t *testing.T) {
+	t.Parallel()
+	database := "DATABASE_URL=" + dbtest.SQLite(t)
+	strong := "PLANTSTORE_AUTH_TOKENS=0123456789abcdef0123456789abcdef"
+	for _, test := range []struct {
+		name     string
+		settings []string
+		mentions string
+	}{
+		{"a short token", []string{database, "PLANTSTORE_AUTH_TOKENS=0123456789abcdef0123456789abcde"}, "auth.tokens"},
+		{"a strong and a short token", []string{database, strong + ",short"}, "auth.tokens"},
+		{"a token of one character", []string{database, "PLANTSTORE_AUTH_TOKENS=" + strings.Repeat("x", 40)}, "auth.tokens"},
+		{"a repeated word", []string{database, "PLANTSTORE_AUTH_TOKENS=" + strings.Repeat("01234567", 5)}, "auth.tokens"},
+		{"a placeholder", []string{database, "PLANTSTORE_AUTH_TOKENS=ChangeMe-0123456789abcdefghijklmnop"}, "auth.tokens"},
+		{"a development token", []string{database, "PLANTSTORE_AUTH_TOKENS=dev_0123456789abcdef0123456789abcdef"}, "auth.tokens"},
+		{"no database", []string{strong}, "database.url"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			_, stderr, status := runToEnd(t, append(test.settings, "PLANTSTORE_ENV=production", "PORT=0"))
+			if status != 2 || !strings.Contains(stderr, test.mentions) || strings.Count(stderr, "\n") != 1 {
+				t.Errorf("got exit status %d and %q, want 2 and one line with %s", status, stderr, test.mentions)
+			}
+		})
+	}
+
+	s := start(t, database, strong, "PLANTSTORE_ENV=production")
+	checkStatus(t, s.post(t, `{"id":1,"name":"x"}`, "Authorization", "Bearer 0123456789abcdef0123456789abcdef"), 200)
+	if s.stdout.String() != "" {
+		t.Errorf("got output %q in production, want no output", s.stdout)
+	}
+}
+
+// TestProductionWithoutTokens starts without tokens, which can be issued later.
+func TestProductionWithoutTokens(t *testing.T) {
+	t.Parallel()
+	url := dbtest.SQLite(t)
+	s := start(t, "DATABASE_URL="+url, "PLANTSTORE_ENV=production", "PLANTSTORE_AUTH_TOKENS=")
+	s.stderr.await(s.ended, func(line string) bool { return strings.Contains(line, "plantstore token create") })
+	if _, err := os.Stat(filepath.Join(s.folder, "data")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("got a data folder in production (%v), want no development token", err)
+	}
+	checkError(t, s.post(t, bodyOf(1)), 40102)
+	checkStatus(t, s.post(t, bodyOf(1), as(issue(t, url))...), 200)
+}
+
+func TestFlagsBeatTheEnvironment(t *testing.T) {
+	t.Parallel()
+	s := launch(t, command(t, []string{"PORT=1", "DATABASE_URL=sqlite:environment.db", "PLANTSTORE_LOG_FORMAT=json"},
+		"serve", "--port", "0", "--database-url", "sqlite:flag.db"))
+	s.awaitLog(t, "serving")
+	if _, err := os.Stat(filepath.Join(s.folder, "flag.db")); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(filepath.Join(s.folder, "environment.db")); err == nil {
+		t.Error("got the database of the environment as well")
+	}
+}

@@ -1,0 +1,264 @@
+package tests
+
+import (
+	"encoding/csv"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+
+	"plantstore/database/dbtest"
+)
+
+// export exports the plants.
+func (s *service) export(t *testing.T, accept string) string {
+	t.Helper()
+	r := s.call(t, "GET", "/plants/export", "", "Accept", accept)
+	requireOK(t, r)
+	return r.body
+}
+
+// cells returns the rows of an export in CSV.
+func cells(t *testing.T, text string) [][]string {
+	t.Helper()
+	rows, err := csv.NewReader(strings.NewReader(text)).ReadAll()
+	must(t, err)
+	return rows
+}
+
+func TestExportFormats(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	if got := s.export(t, inNDJSON) + s.export(t, inCSV); got != "id,name,tag\n" {
+		t.Errorf("got %q, want an empty export", got)
+	}
+	requireOK(t, s.importRows(t, "", inNDJSON, `{"id":2,"name":"=b","tag":""}`+"\n"+`{"id":-1,"name":"a \"<\", c","tag":"-t"}`+"\n"+`{"id":3,"name":"c"}`))
+	const ndjson = `{"id":-1,"name":"a \"<\", c","tag":"-t"}` + "\n" + `{"id":2,"name":"=b","tag":""}` + "\n" + `{"id":3,"name":"c"}` + "\n"
+	const inCells = "id,name,tag\n-1,\"a \"\"<\"\", c\",'-t\n2,'=b,'\n3,c,\n"
+	for _, test := range []struct {
+		accept string
+		csv    bool
+	}{
+		{"", false},
+		{"*/*", false},
+		{"application/*", false},
+		{"application/x-ndjson", false},
+		{"application/x-ndjson, text/csv", false},
+		{"application/x-ndjson, text/csv;q=0.5", false},
+		{"application/json", false},
+		{"image/png", false},
+		{"text/csv", true},
+		{"text/*", true},
+		{"text/csv;charset=utf-8", true},
+		{"image/png, text/csv", true},
+		{"text/csv, application/x-ndjson;q=0.5", true},
+		{"text/csv, */*;q=0.1", true},
+	} {
+		t.Run("Accept: "+test.accept, func(t *testing.T) {
+			for _, method := range []string{"GET", "HEAD"} {
+				t.Run(method, func(t *testing.T) {
+					r := s.call(t, method, "/plants/export", "", "Accept", test.accept)
+					want, contentType, disposition := ndjson, "application/x-ndjson", ""
+					if test.csv {
+						want, contentType, disposition = inCells, "text/csv; charset=utf-8; header=present", `attachment; filename="plants.csv"`
+					}
+					if method == "HEAD" {
+						want = ""
+					}
+					if r.status != 200 || r.body != want || r.header.Get("Content-Type") != contentType ||
+						r.header.Get("Content-Disposition") != disposition || r.header.Get("Vary") != "Accept" {
+						t.Errorf("got %v with %v, want %q", r, r.header, want)
+					}
+					checkHeaders(t, r)
+				})
+			}
+		})
+	}
+}
+
+// TestExportRoundTrip moves plants with odd texts between services, in both formats.
+func TestExportRoundTrip(t *testing.T) {
+	eachService(t, func(t *testing.T, s *service) {
+		var rows strings.Builder
+		fmt.Fprintln(&rows, `{"id":-9223372036854775808,"name":"the first"}`)
+		id := -len(oddTexts)
+		for i, text := range oddTexts {
+			for _, plant := range []string{
+				`"name":` + quote(text),
+				`"name":` + quote(text) + `,"tag":""`,
+				`"name":"x","tag":` + quote(text),
+				`"name":` + quote(text) + `,"tag":` + quote(oddTexts[(i+5)%len(oddTexts)]),
+			} {
+				fmt.Fprintf(&rows, `{"id":%d,%s}`+"\n", id, plant)
+				id++
+			}
+		}
+		fmt.Fprintln(&rows, `{"id":9223372036854775807,"name":"the last","tag":"t"}`)
+
+		checkReport(t, s.importRows(t, "", inNDJSON, rows.String()), 0, fmt.Sprintf("%d: %[1]d new, 0 unchanged, 0 rejected, stored", id+len(oddTexts)+2))
+		inLines, inCells := s.export(t, inNDJSON), s.export(t, inCSV)
+		if inLines != rows.String() {
+			t.Errorf("got %s\nwant %s", inLines, rows.String())
+		}
+		for _, row := range cells(t, inCells) {
+			for _, cell := range row[1:] {
+				if cell != "" && strings.ContainsAny(cell[:1], "=+-@\t\r") {
+					t.Errorf("got the formula %q, want it quoted", cell)
+				}
+			}
+		}
+		for contentType, body := range map[string]string{inNDJSON: inLines, inCSV: inCells} {
+			t.Run(contentType, func(t *testing.T) {
+				other := start(t)
+				if r := other.importRows(t, "", contentType, body); r.status != 200 || !strings.Contains(r.summary(), " 0 unchanged, 0 rejected, stored") {
+					t.Errorf("got %v, want only new plants", r)
+				}
+				if r := s.importRows(t, "", contentType, body); r.status != 200 || !strings.Contains(r.summary(), " 0 new, ") {
+					t.Errorf("got %v, want no new plants in the first service", r)
+				}
+				if got := other.export(t, inNDJSON); got != inLines {
+					t.Errorf("got\n%s\nwant\n%s", got, inLines)
+				}
+				if got := other.export(t, inCSV); got != inCells {
+					t.Errorf("got\n%s\nwant\n%s", got, inCells)
+				}
+			})
+		}
+	})
+}
+
+// TestExportIsOneMoment exports during imports: an export has all rows of an import or no
+// row.
+func TestExportIsOneMoment(t *testing.T) {
+	const size = 10
+	eachService(t, func(t *testing.T, s *service) {
+		stop, begun := make(chan struct{}), make(chan struct{})
+		var group sync.WaitGroup
+		group.Go(func() {
+			for n := 1; ; n++ {
+				var rows strings.Builder
+				for i := range size { // across the table
+					fmt.Fprintf(&rows, `{"id":%d,"name":"%d"}`+"\n", (i-size/2)*1_000_000+n, n)
+				}
+				r, err := s.try("POST", "/plants/import", strings.NewReader(rows.String()), as(token, "Content-Type", inNDJSON)...)
+				if err != nil || r.status != 200 {
+					t.Errorf("got %v, %v, want 200", r, err)
+				}
+				if n == 20 {
+					close(begun)
+				}
+				select {
+				case <-stop:
+					return
+				default:
+				}
+			}
+		})
+		receive(t, begun)
+		last := 0
+		for range 20 {
+			seen := make(map[string]int)
+			for _, row := range cells(t, s.export(t, inCSV))[1:] {
+				seen[row[1]]++
+			}
+			for n, rows := range seen {
+				if rows != size {
+					t.Errorf("got %d rows of import %s, want %d", rows, n, size)
+				}
+			}
+			if len(seen) < last {
+				t.Errorf("got %d imports, want at least %d as before", len(seen), last)
+			}
+			last = len(seen)
+		}
+		close(stop)
+		group.Wait()
+	})
+}
+
+// beginExport starts an export and returns its first bytes and the rest.
+func (s *service) beginExport(t *testing.T) (rest io.ReadCloser, first string) {
+	t.Helper()
+	request, err := http.NewRequest(http.MethodGet, s.url+"/plants/export", nil)
+	must(t, err)
+	request.Header.Set("Authorization", "Bearer "+token)
+	resp, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(request)
+	must(t, err)
+	start := make([]byte, 1000)
+	if _, err := io.ReadFull(resp.Body, start); err != nil || resp.StatusCode != http.StatusOK {
+		t.Fatalf("got %s, %v, want 200", resp.Status, err)
+	}
+	return resp.Body, string(start)
+}
+
+// breakConnections ends the busy connections to a PostgreSQL database.
+func breakConnections(t *testing.T, url string) {
+	t.Helper()
+	dbtest.Exec(t, url, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND state <> 'idle' AND pid <> pg_backend_pid()")
+}
+
+// TestExportWithoutDatabase ends the database connection during an export, which must not
+// look complete.
+func TestExportWithoutDatabase(t *testing.T) {
+	t.Parallel()
+	url := dbtest.Postgres(t)
+	s := start(t, "DATABASE_URL="+url)
+	dbtest.Exec(t, url, "INSERT INTO plants SELECT i, repeat('🌵', 255), repeat('🌵', 255), now(), now() FROM generate_series(1, 20000) AS i")
+	rest, first := s.beginExport(t)
+	breakConnections(t, url)
+	text, err := io.ReadAll(rest)
+	if rows := strings.Count(first+string(text), "\n"); err == nil || rows >= 20000 {
+		t.Errorf("got %d rows and %v, want fewer and an error", rows, err)
+	}
+	_ = rest.Close()
+	s.awaitError(t)
+	if got := s.export(t, inNDJSON); strings.Count(got, "\n") != 20000 {
+		t.Errorf("got %d rows, want 20000", strings.Count(got, "\n"))
+	}
+}
+
+// TestExportSlowly reads exports larger than the buffers on the way while clients write
+// and leave, and while the service is killed.
+func TestExportSlowly(t *testing.T) {
+	const rows = 5_000
+	long := strings.Repeat("🌵", 255)
+	eachService(t, func(t *testing.T, s *service) {
+		var body strings.Builder
+		for id := range rows {
+			fmt.Fprintf(&body, `{"id":%d,"name":"%s","tag":"%s"}`+"\n", id, long, long)
+		}
+		requireOK(t, s.importRows(t, "", inNDJSON, body.String()))
+		slow, first := s.beginExport(t)
+		last := fmt.Sprintf("/plants/%d", rows-1)
+		checkEmpty(t, s.call(t, "DELETE", last, ""), 204)
+		checkStored(t, s.call(t, "PUT", last, `{"name":"new"}`), fmt.Sprintf(`{"id":%d,"name":"new"}`, rows-1))
+		checkStatus(t, s.post(t, bodyOf(rows)), 200)
+		// Clients leave, more of them than may export at a time.
+		for round := range 3 {
+			left, _ := s.beginExport(t)
+			must(t, left.Close())
+			s.awaitRequests(t, "/plants/export", round+1)
+		}
+		rest, err := io.ReadAll(slow)
+		if got := first + string(rest); err != nil || got != body.String() {
+			t.Errorf("got %d bytes, %v, want the %d of the start of the export", len(got), err, body.Len())
+		}
+		_ = slow.Close()
+		if got := s.export(t, inNDJSON); strings.Count(got, "\n") != rows+1 || !strings.HasSuffix(got, fmt.Sprintf(`{"id":%d,"name":"new"}`, rows-1)+"\n"+bodyOf(rows)+"\n") {
+			t.Errorf("got %d rows, want %d with the new ones", strings.Count(got, "\n"), rows+1)
+		}
+		if strings.Contains(s.stderr.String(), `"level":"error"`) {
+			t.Error("got an error in the log, want no error for clients that left")
+		}
+
+		broken, _ := s.beginExport(t)
+		must(t, s.process.Kill())
+		if _, err := io.ReadAll(broken); err == nil {
+			t.Error("got no error from an interrupted export")
+		}
+		_ = broken.Close()
+		_ = s.wait(t)
+	})
+}

@@ -1,0 +1,136 @@
+package tests
+
+import (
+	"strings"
+	"testing"
+
+	"plantstore/database/dbtest"
+)
+
+// importRow is a row of TestImportNDJSON and TestImportCSV.
+type importRow struct {
+	name, body string
+	code       int    // 0 for success
+	want       string // the report or, if there is none, a part of the message
+	stored     string // the export afterwards
+}
+
+// testImport imports each body into an empty database.
+func testImport(t *testing.T, contentType string, tests []importRow) {
+	t.Helper()
+	dbtest.Each(t, func(t *testing.T, url string) {
+		t.Parallel()
+		s := start(t, "DATABASE_URL="+url)
+		for _, test := range tests {
+			t.Run(test.name, func(t *testing.T) {
+				r := s.importRows(t, "", contentType, test.body)
+				checkHeaders(t, r)
+				if r.code() != test.code || r.status != statusOf(test.code) {
+					t.Errorf("got %v, want error %d", r, test.code)
+				}
+				switch got := r.summary(); {
+				case !strings.Contains(test.want, "rejected"):
+					checkError(t, r, test.code, test.want)
+				case got != test.want:
+					t.Errorf("got %v, want the report %s", r, test.want)
+				case test.code != 0:
+					// The message is about the first rejected row.
+					_, rest, _ := strings.Cut(got, "; ")
+					line, _, _ := strings.Cut(rest, " ")
+					if !strings.Contains(r.body, `"line `+line+": ") {
+						t.Errorf("got %v, want a message about line %s", r, line)
+					}
+				}
+				if got := s.export(t, inNDJSON); got != test.stored {
+					t.Errorf("stored %q, want %q", got, test.stored)
+				}
+				if test.stored != "" {
+					emptyTable(t, url)
+				}
+			})
+		}
+	})
+}
+
+func TestImportNDJSON(t *testing.T) {
+	long := strings.Repeat("é", 256)
+	testImport(t, inNDJSON, []importRow{
+		{name: "an empty body", want: "0: 0 new, 0 unchanged, 0 rejected, stored"},
+		{name: "only blank lines", body: "\n \r\n\t\n", want: "0: 0 new, 0 unchanged, 0 rejected, stored"},
+		{name: "two unordered plants", body: `{"id":2,"name":"b","tag":""}` + "\n" + `{"tag":"t","id":1,"name":"a"}` + "\n", want: "2: 2 new, 0 unchanged, 0 rejected, stored", stored: `{"id":1,"name":"a","tag":"t"}` + "\n" + `{"id":2,"name":"b","tag":""}` + "\n"},
+		{name: "no final newline", body: `{"id":1,"name":"a"}`, want: "1: 1 new, 0 unchanged, 0 rejected, stored", stored: `{"id":1,"name":"a"}` + "\n"},
+		{name: "CRLF, blank lines and spaces", body: "\r\n {\"id\":1,\"name\":\"a\"} \r\n\r\n{\"id\" : 2,\"name\":\"b\"}\r\n", want: "2: 2 new, 0 unchanged, 0 rejected, stored", stored: `{"id":1,"name":"a"}` + "\n" + `{"id":2,"name":"b"}` + "\n"},
+		{name: "the edges of int64", body: `{"id":9223372036854775807,"name":"a"}` + "\n" + `{"id":-9223372036854775808,"name":"b"}`, want: "2: 2 new, 0 unchanged, 0 rejected, stored", stored: `{"id":-9223372036854775808,"name":"b"}` + "\n" + `{"id":9223372036854775807,"name":"a"}` + "\n"},
+		{name: "a bad row", body: numbered(1, 2) + `{"id":3.0,"name":"x"}` + "\n" + numbered(4, 5), code: 40005, want: "5: 4 new, 0 unchanged, 1 rejected; 3 40005"},
+		{name: "blank lines are counted as lines", body: "\n\n" + numbered(1, 1) + "\r\n\n" + `{"id":true,"name":"x"}`, code: 40004, want: "2: 1 new, 0 unchanged, 1 rejected; 6 40004"},
+		{name: "a row of each fault", body: strings.Join([]string{
+			`{"id":1,"name":"x"`, `[]`, "null", "x", "{\"id\":1,\"name\":\"\xff\"}", `{"id":1,"name":"x"} {"id":2,"name":"x"}`,
+			`{"id":1,"name":"x","colour":1}`, `{"ID":1,"name":"x"}`, `{"id":1,"id":1,"name":"x"}`,
+			`{"name":"x"}`, `{"id":1}`, `{"id":1,"name":"x","tag":null}`, `{"id":1,"name":2}`,
+			`{"id":"1","name":"x"}`, `{"id":9223372036854775808,"name":"x"}`, `{"id":1,"name":""}`, `{"id":1,"name":"` + long + `"}`, `{"id":1,"name":"x","tag":"\n"}`,
+		}, "\n"), code: 40001, want: "18: 0 new, 0 unchanged, 18 rejected; 1 40001; 2 40001; 3 40001; 4 40001; 5 40001; 6 40001" +
+			"; 7 40002; 8 40002; 9 40003; 10 40004; 11 40004; 12 40004; 13 40004; 14 40005; 15 40005; 16 40006; 17 40006; 18 40006"},
+		{name: "a byte order mark", body: "\ufeff" + numbered(1, 1), code: 40001, want: "1: 0 new, 0 unchanged, 1 rejected; 1 40001"},
+		{name: "an array of plants", body: `[{"id":1,"name":"x"}]`, code: 40001, want: "1: 0 new, 0 unchanged, 1 rejected; 1 40001"},
+		{name: "a row twice", body: numbered(1, 2) + numbered(1, 1), want: "3: 2 new, 1 unchanged, 0 rejected, stored", stored: numbered(1, 2)},
+		{name: "an id twice with another name", body: numbered(1, 2) + `{"id":1,"name":"x"}`, code: 40901, want: "3: 2 new, 0 unchanged, 1 rejected; 3 40901"},
+		{name: "an id twice with another tag", body: numbered(1, 1) + `{"id":1,"name":"plant 1","tag":""}`, code: 40901, want: "2: 1 new, 0 unchanged, 1 rejected; 2 40901"},
+		{name: "a long line", body: numbered(1, 1) + `{"id":2,"name":"` + strings.Repeat("x", 70_000) + `"}`, code: 41301, want: "line 2"},
+		{name: "a long line of spaces", body: numbered(1, 2) + strings.Repeat(" ", 70_000), code: 41301, want: "line 3"},
+	})
+}
+
+func TestImportCSV(t *testing.T) {
+	long, longest := strings.Repeat("é", 256), strings.Repeat("🌵", 255)
+	testImport(t, inCSV, []importRow{
+		{name: "an empty body", code: 40001, want: "empty"},
+		{name: "only a byte order mark", body: "\ufeff", code: 40001, want: "empty"},
+		{name: "only a header", body: "id,name,tag\n", want: "0: 0 new, 0 unchanged, 0 rejected, stored"},
+		{name: "only a header without a newline", body: "id,name", want: "0: 0 new, 0 unchanged, 0 rejected, stored"},
+		{name: "two plants", body: "id,name,tag\n1,a,t\n-2,b,\n", want: "2: 2 new, 0 unchanged, 0 rejected, stored", stored: `{"id":-2,"name":"b"}` + "\n" + `{"id":1,"name":"a","tag":"t"}` + "\n"},
+		{name: "a byte order mark and CRLF", body: "\ufeffid,name,tag\r\n1,a,t\r\n2,b,'\r\n", want: "2: 2 new, 0 unchanged, 0 rejected, stored", stored: `{"id":1,"name":"a","tag":"t"}` + "\n" + `{"id":2,"name":"b","tag":""}` + "\n"},
+		{name: "a quoted header behind a byte order mark", body: "\ufeff\"id\",\"name\"\n\"1\",\"a\"\n", want: "1: 1 new, 0 unchanged, 0 rejected, stored", stored: `{"id":1,"name":"a"}` + "\n"},
+		{name: "another column order, no final newline", body: "tag,name,id\nt,a,1", want: "1: 1 new, 0 unchanged, 0 rejected, stored", stored: `{"id":1,"name":"a","tag":"t"}` + "\n"},
+		{name: "no column for tags", body: "name,id\na,1\n", want: "1: 1 new, 0 unchanged, 0 rejected, stored", stored: `{"id":1,"name":"a"}` + "\n"},
+		{name: "quoted cells", body: "id,name,tag\n\"1\",\"a \"\"b\"\", c\",\"\"\n", want: "1: 1 new, 0 unchanged, 0 rejected, stored", stored: `{"id":1,"name":"a \"b\", c"}` + "\n"},
+		{name: "spaces are kept", body: "id,name,tag\n1, a , \n", want: "1: 1 new, 0 unchanged, 0 rejected, stored", stored: `{"id":1,"name":" a ","tag":" "}` + "\n"},
+		{name: "the longest texts", body: "id,name,tag\n1," + longest + "," + longest, want: "1: 1 new, 0 unchanged, 0 rejected, stored", stored: `{"id":1,"name":"` + longest + `","tag":"` + longest + `"}` + "\n"},
+		{
+			name: "formulas, with and without a ' before them", body: "id,name,tag\n1,'=a,'-b\n2,=a,-b\n3,''=a,'@\n4,'a,''\n", want: "4: 4 new, 0 unchanged, 0 rejected, stored",
+			stored: `{"id":1,"name":"=a","tag":"-b"}` + "\n" + `{"id":2,"name":"=a","tag":"-b"}` + "\n" + `{"id":3,"name":"'=a","tag":"@"}` + "\n" + `{"id":4,"name":"'a","tag":"'"}` + "\n",
+		},
+		{
+			name: "bad ids", body: "id,name\n+1,a\n01,a\n 1,a\n1.0,a\n,a\nabc,a\n9223372036854775808,a\n-0,a\n1_0,a\n'1,a\n", code: 40005,
+			want: "10: 0 new, 0 unchanged, 10 rejected; 2 40005; 3 40005; 4 40005; 5 40005; 6 40005; 7 40005; 8 40005; 9 40005; 10 40005; 11 40005",
+		},
+		{
+			name: "bad texts", body: "id,name,tag\n1,,\n2,  ,\n3," + long + ",\n4,a\tb,\n5,a," + long + "\n6,a,b\u0085\n7,',\n8,'',\n", code: 40006,
+			want: "8: 1 new, 0 unchanged, 7 rejected; 2 40006; 3 40006; 4 40006; 5 40006; 6 40006; 7 40006; 8 40006",
+		},
+		{
+			name: "newlines in cells", body: "id,name,tag\n1,\"a\n\nb\",\n2,b,\n3,\"c\r\nd\",\"e\nf\"\n4,,\n", code: 40006,
+			want: "4: 1 new, 0 unchanged, 3 rejected; 2 40006; 6 40006; 9 40006",
+		},
+		{name: "blank lines between rows", body: "\n\nid,name\n\n1,a\n\r\n\n2,\n", code: 40006, want: "2: 1 new, 0 unchanged, 1 rejected; 8 40006"},
+		{name: "too few and too many cells", body: "id,name,tag\n1,a\n2,a,b,c\n3\n \n5,a,b\n", code: 40001, want: "5: 1 new, 0 unchanged, 4 rejected; 2 40001; 3 40001; 4 40001; 5 40001"},
+		{name: "quotes out of place", body: "id,name,tag\n1,a\"b,\n2,\"a\"b,\n3,a,b\n", code: 40001, want: "3: 1 new, 0 unchanged, 2 rejected; 2 40001; 3 40001"},
+		{name: "an unclosed quote", body: "id,name,tag\n1,a,b\n2,\"a,b\n3,a,b\n4,a,b\n", code: 40001, want: "2: 1 new, 0 unchanged, 1 rejected; 3 40001"},
+		{name: "bad UTF-8", body: "id,name,tag\n1,a\xff,b\n2,a,b\xed\xa0\x80\n3,a,\n", code: 40001, want: "3: 1 new, 0 unchanged, 2 rejected; 2 40001; 3 40001"},
+		{name: "NUL", body: "id,name\n1,a\x00\n", code: 40006, want: "1: 0 new, 0 unchanged, 1 rejected; 2 40006"},
+		{name: "an id twice with another name", body: "id,name\n1,a\n1,a\n1,b\n", code: 40901, want: "3: 1 new, 1 unchanged, 1 rejected; 4 40901"},
+		{name: "an unknown column", body: "id,name,colour\n1,a,b\n", code: 40002, want: "colour"},
+		{name: "another case", body: "ID,name\n1,a\n", code: 40002, want: "ID"},
+		{name: "a blank before a column", body: "id, name\n1,a\n", code: 40002, want: `" name"`},
+		{name: "an unnamed column", body: "id,name,\n1,a,\n", code: 40002, want: `""`},
+		{name: "a column twice", body: "id,name,id\n1,a,1\n", code: 40003, want: "id"},
+		{name: "no column for names", body: "id,tag\n1,a\n", code: 40004, want: "name"},
+		{name: "no column for ids", body: "name\na\n", code: 40004, want: "id"},
+		{name: "another separator", body: "id;name;tag\n1;a;b\n", code: 40002, want: "id;name;tag"},
+		{name: "a malformed header", body: "id,na\"me\n", code: 40001, want: "line 1"},
+		{name: "a long row", body: "id,name\n1,a\n2," + strings.Repeat("x", 200_000) + "\n3,a\n", code: 41301, want: "line 3"},
+		{name: "a long row, with a quote out of place", body: "id,name\n1,a\n2,x\"" + strings.Repeat("x", 200_000) + "\n3,a\n", code: 41301, want: "line 3"},
+		{name: "a long row after a cell of two lines", body: "id,name\n1,\"a\nb\"\n2," + strings.Repeat("x", 200_000) + "\n", code: 41301, want: "line 4"},
+		{name: "an unclosed quote before a large rest", body: "id,name\n1,\"a\n" + strings.Repeat("2,b\n", 50_000), code: 41301, want: "line 2"},
+		{name: "a long header", body: strings.Repeat("x", 200_000) + "\n", code: 41301, want: "line 1"},
+	})
+}

@@ -1,0 +1,156 @@
+package tests
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"plantstore/database/dbtest"
+)
+
+// wellFormed is the format of issued tokens in the README, for secret scanners.
+var wellFormed = regexp.MustCompile(`^pst_[a-z2-7]{47}$`)
+
+// issue creates a token in the database at url.
+func issue(t *testing.T, url string, args ...string) string {
+	t.Helper()
+	stdout, stderr, status := runToEnd(t, []string{"DATABASE_URL=" + url}, append([]string{"token", "create", "--name", t.Name()}, args...)...)
+	issued, ended := strings.CutSuffix(stdout, "\n")
+	if status != 0 || !ended || !wellFormed.MatchString(issued) {
+		t.Fatalf("token create: got exit status %d and %d bytes of output, want one token; %q", status, len(stdout), stderr)
+	}
+	if !strings.Contains(stderr, "token revoke "+prefixOf(issued)) || strings.Contains(stderr, issued) {
+		t.Errorf("token create: got standard error %q, want the prefix only", stderr)
+	}
+	return issued
+}
+
+// prefixOf returns the public part of an issued token, its id.
+func prefixOf(issued string) string { return issued[:12] }
+
+// mistype returns an issued token with another last character.
+func mistype(issued string) string {
+	other := "a"
+	if strings.HasSuffix(issued, other) {
+		other = "b"
+	}
+	return issued[:len(issued)-1] + other
+}
+
+// listed returns the line of token list about an issued token.
+func listed(t *testing.T, url, issued string) string {
+	t.Helper()
+	stdout, stderr, status := runToEnd(t, []string{"DATABASE_URL=" + url}, "token", "list")
+	if status != 0 || stderr != "" {
+		t.Errorf("token list: got exit status %d, %q, want 0", status, stderr)
+	}
+	if strings.Contains(stdout, issued) || strings.Contains(stdout, issued[len(prefixOf(issued)):]) {
+		t.Error("token list: got a token")
+	}
+	for line := range strings.Lines(stdout) {
+		if strings.HasPrefix(line, prefixOf(issued)+" ") {
+			return strings.TrimSpace(line)
+		}
+	}
+	t.Errorf("token list: got no %s in\n%s", prefixOf(issued), stdout)
+	return ""
+}
+
+// TestTokenCommands creates, lists and revokes tokens of a running service.
+func TestTokenCommands(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, url string) {
+		t.Parallel()
+		s := start(t, "DATABASE_URL="+url)
+		issued := issue(t, url)
+		checkStatus(t, s.get(t, "/plants", as(issued)...), 200)
+		checkStatus(t, s.post(t, bodyOf(1), as(issued)...), 200)
+		checkError(t, s.get(t, "/tokens", as(issued)...), 40301)
+		for name, wrong := range map[string]string{
+			"mistyped": mistype(issued), "prefix": prefixOf(issued), "capitals": strings.ToUpper(issued), "another service": issue(t, dbtest.SQLite(t)),
+		} {
+			t.Run(name, func(t *testing.T) { checkError(t, s.get(t, "/plants", as(wrong)...), 40102) })
+		}
+
+		const minute = `\d{4}-\d\d-\d\dT\d\d:\d\dZ`
+		short := issue(t, url, "--scope", "admin, plants:read", "--expires", "90d")
+		for _, test := range []struct{ name, token, want string }{
+			{"lists a lasting token", issued, `  TestTokenCommands\S*  plants:read,plants:write  ` + minute + `  never  +never  +in force$`},
+			{"lists an expiring token", short, `  TestTokenCommands\S*  plants:read,admin  +` + minute + `  ` + minute + `  never  +in force$`},
+		} {
+			t.Run(test.name, func(t *testing.T) {
+				if line := listed(t, url, test.token); !regexp.MustCompile(`^` + prefixOf(test.token) + test.want).MatchString(line) {
+					t.Errorf("got %q, want %s", line, test.want)
+				}
+			})
+		}
+		if want := time.Now().UTC().AddDate(0, 0, 90).Format("2006-01-02"); !strings.Contains(listed(t, url, short), want) {
+			t.Errorf("token list: got %q, want expiry on %s", listed(t, url, short), want)
+		}
+
+		settings := []string{"DATABASE_URL=" + url}
+		checkCLI(t, settings, []string{"token", "revoke", prefixOf(issued)}, 0, "revoked "+prefixOf(issued)+"\n")
+		checkCLI(t, settings, []string{"token", "revoke", prefixOf(issued)}, 1, "", prefixOf(issued)+": no such token")
+		checkCLI(t, settings, []string{"token", "revoke", "pst_aaaaaaaa"}, 1, "", "pst_aaaaaaaa: no such token")
+		if line := listed(t, url, issued); !regexp.MustCompile(`  revoked ` + minute + `$`).MatchString(line) {
+			t.Errorf("token list: got %q", line)
+		}
+		if line := listed(t, url, short); !strings.HasSuffix(line, "  in force") {
+			t.Errorf("token list: got %q, want the other token in force", line)
+		}
+	})
+}
+
+// TestTokenUsageErrors checks that invalid command lines are rejected before any change,
+// with messages that do not repeat a token.
+func TestTokenUsageErrors(t *testing.T) {
+	t.Parallel()
+	const secret = "pst_abcdefghijklmnopqrstuvwxyz234567abcdefghijklmno"
+	for _, test := range []struct {
+		name     string
+		args     []string
+		mentions string
+	}{
+		{"no name", []string{"create"}, `"name"`},
+		{"an empty name", []string{"create", "--name", ""}, "name"},
+		{"a blank name", []string{"create", "--name", " "}, "name"},
+		{"a long name", []string{"create", "--name", strings.Repeat("x", 101)}, "at most 100"},
+		{"a newline in the name", []string{"create", "--name", "a\nb"}, "name"},
+		{"an unknown scope", []string{"create", "--name", "x", "--scope", "plants:read," + secret}, "scopes"},
+		{"no scope", []string{"create", "--name", "x", "--scope", ""}, "scopes"},
+		{"an expiry now", []string{"create", "--name", "x", "--expires", "0d"}, "--expires"},
+		{"an expiry in the past", []string{"create", "--name", "x", "--expires", "-1h"}, "--expires"},
+		{"an expiry without a unit", []string{"create", "--name", "x", "--expires", "90"}, "--expires"},
+		{"an expiry too far away", []string{"create", "--name", "x", "--expires", "36501d"}, "at most 36500d"},
+		{"a token as expiry", []string{"create", "--name", "x", "--expires", secret}, "--expires"},
+		{"a token instead of a flag", []string{"create", secret}, ""},
+		{"an unknown flag", []string{"create", "--name", "x", "--token=" + secret}, "--token"},
+		{"a token for list", []string{"list", secret}, ""},
+		{"a token instead of a command", []string{secret}, ""},
+		{"nothing to revoke", []string{"revoke"}, "requires at least 1 arg"},
+		{"a token to revoke", []string{"revoke", secret}, "prefixes"},
+		{"a token after a prefix", []string{"revoke", "pst_abcdefgh", secret}, "prefixes"},
+		{"a short prefix", []string{"revoke", "pst_abcdefg"}, "pst_"},
+		{"a prefix in capitals", []string{"revoke", "PST_ABCDEFGH"}, "pst_"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			database := filepath.Join(t.TempDir(), "plantstore.db")
+			stdout, stderr, status := runToEnd(t, []string{"DATABASE_URL=sqlite:" + database}, append([]string{"token"}, test.args...)...)
+			if status != 2 || stdout != "" || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, test.mentions) {
+				t.Errorf("got exit status %d, %q, %q, want 2 and one line with %s", status, stdout, stderr, test.mentions)
+			}
+			if strings.Contains(stderr, secret[len("pst_abcdefgh"):]) {
+				t.Errorf("got a token in %q", stderr)
+			}
+			if _, err := os.Stat(database); err == nil {
+				t.Error("got a database, want no changes")
+			}
+		})
+	}
+	_, stderr, status := runToEnd(t, nil, "export", "--token-file", secret)
+	if status != 2 || !strings.Contains(stderr, "--token-file") || strings.Contains(stderr, secret) {
+		t.Errorf("got exit status %d, %q, want 2 without the token", status, stderr)
+	}
+}
