@@ -2,9 +2,7 @@ package main
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
-	"os"
 	"reflect"
 	"strings"
 
@@ -33,8 +31,8 @@ one line that names the key, but not the value.
 | --- | --- | --- | --- |
 `
 
-// writeConfiguration writes the two documents that list all settings.
-func writeConfiguration() error {
+// configuration returns the two files that list all settings.
+func configuration() map[string][]byte {
 	yaml, page := bytes.NewBufferString(yamlIntro), bytes.NewBufferString(pageIntro)
 	var last []string
 	for _, s := range config.Settings() {
@@ -62,7 +60,5 @@ func writeConfiguration() error {
 		fmt.Fprintf(yaml, "%s# %s\n%s%s: %s\n", indent, s.Usage(), indent, name, value)
 		fmt.Fprintf(page, "| `%s` | `%s` | %s | %s |\n", s.Key, s.Variable, shown, s.Usage())
 	}
-	return errors.Join(
-		os.WriteFile(config.DefaultFile, yaml.Bytes(), 0o644),
-		os.WriteFile("docs/configuration.md", page.Bytes(), 0o644))
+	return map[string][]byte{config.DefaultFile: yaml.Bytes(), "docs/configuration.md": page.Bytes()}
 }

@@ -6,7 +6,6 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"io"
 	"log"
 	"os"
@@ -17,29 +16,45 @@ import (
 func main() {
 	log.SetFlags(0)
 	log.SetPrefix("docs/gen: ")
-	if err := errors.Join(writeOpenAPI(), writeErrorTable(), writeConfiguration()); err != nil {
+	files, err := generate()
+	if err != nil {
 		log.Fatal(err)
+	}
+	for name, text := range files {
+		if err := os.WriteFile(name, text, 0o644); err != nil {
+			log.Fatal(err)
+		}
 	}
 }
 
-// writeOpenAPI writes the OpenAPI document: the annotations, and what follows from the
-// rules of the models, the table of routes and the table of errors.
-func writeOpenAPI() error {
+// generate returns the generated files by name.
+func generate() (files map[string][]byte, err error) {
+	files = configuration()
+	if files["docs/openapi.json"], err = openAPI(); err != nil {
+		return nil, err
+	}
+	files["docs/api.md"], err = pageWithErrors("docs/api.md")
+	return files, err
+}
+
+// openAPI returns the OpenAPI document: the annotations, and what follows from the rules
+// of the models, the table of routes and the table of errors.
+func openAPI() ([]byte, error) {
 	parser := swag.New(
 		swag.GenerateOpenAPI3Doc(true),
 		swag.SetExcludedDirsAndFiles("docs,tests,bench"),
 		swag.SetDebugger(log.New(io.Discard, "", 0)),
 	)
 	if err := parser.ParseAPI(".", "main.go", 1); err != nil {
-		return err
+		return nil, err
 	}
 	text, err := json.Marshal(parser.GetOpenAPI())
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var document object
 	if err := json.Unmarshal(text, &document); err != nil {
-		return err
+		return nil, err
 	}
 	delete(document, "externalDocs") // swag adds an empty one
 	walk(document, completeSchema)
@@ -51,8 +66,6 @@ func writeOpenAPI() error {
 	encoder := json.NewEncoder(&out)
 	encoder.SetEscapeHTML(false)
 	encoder.SetIndent("", "  ")
-	if err := encoder.Encode(document); err != nil {
-		return err
-	}
-	return os.WriteFile("docs/openapi.json", out.Bytes(), 0o644)
+	err = encoder.Encode(document)
+	return out.Bytes(), err
 }
