@@ -139,8 +139,8 @@ func (h *Plants) Export(c *gin.Context) error {
 		c.Header("Content-Disposition", `attachment; filename="plants.csv"`)
 	}
 	err := h.store.Export(c.Request.Context(), func(p *models.Plant) error { return rows.write(toNewPlant(p)) })
-	if err = errors.Join(err, rows.flush()); err == nil {
-		err = out.Flush()
+	if err == nil {
+		err = errors.Join(rows.flush(), out.Flush())
 	}
 	if err != nil && !c.Writer.Written() { // nothing was sent yet, so the response can be an Error
 		c.Writer.Header().Del("Content-Type")
