@@ -85,7 +85,9 @@ func TestProductionWithoutTokens(t *testing.T) {
 	t.Parallel()
 	url := dbtest.SQLite(t)
 	s := start(t, "DATABASE_URL="+url, "PLANTSTORE_ENV=production", "PLANTSTORE_AUTH_TOKENS=")
-	s.stderr.await(s.ended, func(line string) bool { return strings.Contains(line, "plantstore token create") })
+	if !s.stderr.await(s.ended, func(line string) bool { return strings.Contains(line, "plantstore token create") }) {
+		t.Errorf("got no hint to create tokens in the log:\n%s", s.stderr)
+	}
 	if _, err := os.Stat(filepath.Join(s.folder, "data")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("got a data folder in production (%v), want no development token", err)
 	}
