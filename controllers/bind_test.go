@@ -19,8 +19,8 @@ func bind(body []byte, v any) error {
 	return bindJSON(c, v)
 }
 
-// FuzzBindJSON holds the binding against the standard library's: whatever it
-// accepts, that reads alike, and whatever it refuses is the client's fault.
+// FuzzBindJSON compares bindJSON to the standard library, which must read the same from
+// each body that bindJSON accepts. Each rejection must be a fault of the client.
 func FuzzBindJSON(f *testing.F) {
 	for _, seed := range []string{
 		`{"id":1,"name":"Monstera deliciosa","tag":"houseplant"}`,
@@ -36,13 +36,13 @@ func FuzzBindJSON(f *testing.F) {
 		if err := bind(body, &got); err != nil {
 			p, ok := errors.AsType[*problem](err)
 			if !ok || p.Code < codeMalformed || p.Code > codeNotInt64 {
-				t.Fatalf("%q: %v is not the client's fault", body, err)
+				t.Fatalf("%q: %v is not a fault of the client", body, err)
 			}
 			if len(p.Message) > 500 {
-				t.Fatalf("%q: the message has %d bytes", body, len(p.Message))
+				t.Fatalf("%q: got a message of %d bytes, want at most 500", body, len(p.Message))
 			}
 			if p.Code != codeMalformed && !json.Valid(body) {
-				t.Fatalf("%q is malformed, and refused with %d %s", body, p.Code, p.Message)
+				t.Fatalf("%q is malformed: got %d %s, want %d", body, p.Code, p.Message, codeMalformed)
 			}
 			return
 		}
@@ -52,17 +52,17 @@ func FuzzBindJSON(f *testing.F) {
 			Tag  *string `json:"tag"`
 		}
 		if err := json.Unmarshal(body, &want); err != nil {
-			t.Fatalf("%q: accepted, while the standard library says %v", body, err)
+			t.Fatalf("%q: got no error, but the standard library has %v", body, err)
 		}
 		if got.ID == nil || got.Name == nil || *got.ID != *want.ID || *got.Name != *want.Name ||
 			(got.Tag == nil) != (want.Tag == nil) || got.Tag != nil && *got.Tag != *want.Tag {
-			t.Fatalf("%q: read as %+v", body, got)
+			t.Fatalf("%q: got %+v, want %+v", body, got, want)
 		}
 	})
 }
 
-func TestBindJSONForAnotherResource(t *testing.T) {
-	// The words of an error come from the struct alone.
+// TestBindJSONOfAnotherResource: the names in an error are those of the struct.
+func TestBindJSONOfAnotherResource(t *testing.T) {
 	type pot struct {
 		Width *int64  `json:"width_mm" binding:"required"`
 		Clay  *bool   `json:"clay,omitzero"`
@@ -76,16 +76,18 @@ func TestBindJSONForAnotherResource(t *testing.T) {
 		`{"width_mm":1,"label":{}}`:   "label must be a string, not an object",
 		`{"width_mm":1,"label":null}`: "label must not be null",
 	} {
-		if err := bind([]byte(body), &pot{}); err == nil || err.Error() != want {
-			t.Errorf("%s: got %v, want %s", body, err, want)
-		}
+		t.Run(want, func(t *testing.T) {
+			if err := bind([]byte(body), &pot{}); err == nil || err.Error() != want {
+				t.Errorf("%s: got %v, want %s", body, err, want)
+			}
+		})
 	}
 }
 
-func TestBindJSONNamesLongFieldsInPart(t *testing.T) {
+func TestBindJSONCutsLongNames(t *testing.T) {
 	err := bind([]byte(`{"`+strings.Repeat("ü", 30000)+`":1}`), &NewPlant{})
 	if err == nil || len(err.Error()) > 300 {
-		t.Errorf("got %v", err)
+		t.Errorf("got %v, want at most 300 bytes", err)
 	}
 }
 
@@ -98,7 +100,7 @@ func TestBindJSONBrokenBody(t *testing.T) {
 	c.Request = httptest.NewRequest(http.MethodPost, "/", brokenBody{})
 	err := bindJSON(c, &NewPlant{})
 	if p, ok := errors.AsType[*problem](err); !ok || p.Code != codeMalformed {
-		t.Errorf("got %v", err)
+		t.Errorf("got %v, want error %d", err, codeMalformed)
 	}
 }
 

@@ -8,130 +8,227 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gin-gonic/gin"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
+	"plantstore/auth"
+	"plantstore/database"
 	"plantstore/middleware"
 	"plantstore/models"
 )
 
-// serveError answers a request whose handler is given.
-func serveError(ctx context.Context, t *testing.T, handler gin.HandlerFunc) (*httptest.ResponseRecorder, *observer.ObservedLogs) {
+// serveError serves a request with handler and returns the response and the log.
+func serveError(ctx context.Context, t *testing.T, handler middleware.Handler) (*httptest.ResponseRecorder, *observer.ObservedLogs) {
 	t.Helper()
 	core, logs := observer.New(zap.DebugLevel)
 	log := zap.New(core)
 	e := gin.New()
 	e.Use(middleware.RequestID(), Errors(log), middleware.Recovery(log))
-	e.GET("/", handler)
+	e.GET("/", middleware.Handle(handler))
 	w := httptest.NewRecorder()
 	e.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
 	return w, logs
 }
 
+// failWith returns a handler that fails with err.
+func failWith(err error) middleware.Handler { return func(*gin.Context) error { return err } }
+
 func TestErrorsHidesFaults(t *testing.T) {
 	const secret = `relation "plants" of host 10.0.0.1`
-	for what, handler := range map[string]gin.HandlerFunc{
-		"an unknown error":  func(c *gin.Context) { middleware.Fail(c, errors.New(secret)) },
-		"a panic":           func(*gin.Context) { panic(secret) },
-		"a runtime error":   func(*gin.Context) { _ = []int{}[len(secret)] },
-		"a wrapped error":   func(c *gin.Context) { middleware.Fail(c, fmt.Errorf("x: %w", errors.New(secret))) },
-		"an encoding error": func(c *gin.Context) { answer(c, 200, func() {}) },
+	for name, handler := range map[string]middleware.Handler{
+		"an unknown error":  failWith(errors.New(secret)),
+		"a panic":           func(*gin.Context) error { panic(secret) },
+		"a runtime error":   func(*gin.Context) error { _ = []int{}[len(secret)]; return nil },
+		"a wrapped error":   failWith(fmt.Errorf("x: %w", errors.New(secret))),
+		"an encoding error": func(c *gin.Context) error { return respond(c, 200, func() {}) },
 	} {
-		w, logs := serveError(t.Context(), t, handler)
-		id := w.Header().Get("X-Request-ID")
-		want := fmt.Sprintf(`{"error":50001,"message":"internal error, request id %s"}`, id)
-		if w.Code != 500 || w.Body.String() != want {
-			t.Errorf("%s: got %d %s, want 500 %s", what, w.Code, w.Body, want)
-		}
-		failed := logs.FilterMessage("request failed").All()
-		if len(failed) != 1 || failed[0].ContextMap()["request_id"] != id || failed[0].ContextMap()["error"] == nil {
-			t.Errorf("%s: logged %v", what, logs.All())
-		}
+		t.Run(name, func(t *testing.T) {
+			w, logs := serveError(t.Context(), t, handler)
+			id := w.Header().Get("X-Request-ID")
+			want := fmt.Sprintf(`{"error":50001,"message":"internal error, request id %s"}`, id)
+			if w.Code != 500 || w.Body.String() != want {
+				t.Errorf("got %d %s, want 500 %s", w.Code, w.Body, want)
+			}
+			failed := logs.FilterMessage("request failed").All()
+			if len(failed) != 1 || failed[0].ContextMap()["request_id"] != id || failed[0].ContextMap()["error"] == nil {
+				t.Errorf("got the log %v", logs.All())
+			}
+		})
 	}
 }
 
 func TestErrorsUnavailable(t *testing.T) {
-	w, _ := serveError(t.Context(), t, func(c *gin.Context) {
-		middleware.Fail(c, fmt.Errorf("insert: %w: %w", models.ErrUnavailable, errors.New("secret")))
-	})
+	w, _ := serveError(t.Context(), t, failWith(fmt.Errorf("insert: %w: %w", database.ErrUnavailable, errors.New("secret"))))
 	if w.Code != 503 || !strings.HasPrefix(w.Body.String(), `{"error":50302,`) || strings.Contains(w.Body.String(), "secret") {
 		t.Errorf("got %d %s", w.Code, w.Body)
 	}
-	if w.Header().Get("Retry-After") != "1" {
-		t.Errorf("Retry-After %q", w.Header().Get("Retry-After"))
+	if got := w.Header().Get("Retry-After"); got != "1" {
+		t.Errorf("got Retry-After %q, want 1", got)
+	}
+}
+
+func TestErrorsRateLimit(t *testing.T) {
+	w, logs := serveError(t.Context(), t, failWith(&middleware.LimitError{What: "requests with this token", RetryAfter: 1100 * time.Millisecond}))
+	if got, want := w.Body.String(), `{"error":42901,"message":"too many requests with this token: retry in 2 s"}`; w.Code != 429 || got != want {
+		t.Errorf("got %d %s, want 429 %s", w.Code, got, want)
+	}
+	if got := w.Header().Get("Retry-After"); got != "2" || logs.Len() != 0 {
+		t.Errorf("got Retry-After %q, want 2; got the log %v", got, logs.All())
+	}
+}
+
+func TestErrorsImport(t *testing.T) {
+	report := &ImportReport{Rows: 2, Rejected: 1, Errors: []RowError{{Line: 2, Code: codeExists, Message: "m"}}}
+	w, _ := serveError(t.Context(), t, failWith(fmt.Errorf("x: %w", &importRejected{report})))
+	const want = `{"error":40901,"message":"line 2: m; nothing was stored","report":{"rows":2,"created":0,"unchanged":0,"refused":1,"stored":false,` +
+		`"errors":[{"line":2,"error":40901,"message":"m"}]}}`
+	if got := w.Body.String(); w.Code != 409 || got != want {
+		t.Errorf("got %d %s, want 409 %s", w.Code, got, want)
 	}
 }
 
 func TestErrorsClientGone(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	w, logs := serveError(ctx, t, func(c *gin.Context) {
+	w, logs := serveError(ctx, t, func(*gin.Context) error {
 		cancel()
-		middleware.Fail(c, fmt.Errorf("insert: %w: %w", models.ErrUnavailable, context.Canceled))
+		return fmt.Errorf("insert: %w: %w", database.ErrUnavailable, context.Canceled)
 	})
 	if w.Code != statusClientGone || logs.Len() != 0 {
-		t.Errorf("got %d, logged %v", w.Code, logs.All())
+		t.Errorf("got %d and the log %v, want %d and no log", w.Code, logs.All(), statusClientGone)
 	}
 }
 
-// TestPanicAfterTheAnswerBegan: the client must not take a part for the whole.
-func TestPanicAfterTheAnswerBegan(t *testing.T) {
+// wantAbort fails the test unless serve aborts the connection: the client must not
+// mistake a part of the response for the whole.
+func wantAbort(t *testing.T, serve func()) {
+	t.Helper()
 	defer func() {
-		if cause := recover(); cause != http.ErrAbortHandler { //nolint:errorlint // the value itself is thrown
-			t.Errorf("the connection is not broken off: %v", cause)
+		if cause := recover(); cause != http.ErrAbortHandler { //nolint:errorlint // the panic has the value itself
+			t.Errorf("got the panic %v, want ErrAbortHandler", cause)
 		}
 	}()
-	serveError(t.Context(), t, func(c *gin.Context) {
-		c.String(200, "a part")
-		panic("then a fault")
+	serve()
+}
+
+func TestPanicDuringTheResponse(t *testing.T) {
+	wantAbort(t, func() {
+		serveError(t.Context(), t, func(c *gin.Context) error {
+			c.String(200, "a part")
+			panic("a fault")
+		})
 	})
 }
 
-// TestErrorAfterTheAnswerBegan: it is broken off, and logged, though the handler's
-// own context has ended with it; but not for a client that has gone.
-func TestErrorAfterTheAnswerBegan(t *testing.T) {
-	gone, leave := context.WithCancel(t.Context())
-	leave()
-	for what, test := range map[string]struct {
+// TestErrorDuringTheResponse: it is logged, even if the handler's own context has ended,
+// unless the client has gone.
+func TestErrorDuringTheResponse(t *testing.T) {
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	for name, test := range map[string]struct {
 		ctx    context.Context //nolint:containedctx // of the client
 		logged int
-	}{"a client that waits": {t.Context(), 1}, "a client that has gone": {gone, 0}} {
-		core, logs := observer.New(zap.DebugLevel)
-		e := gin.New()
-		e.Use(Errors(zap.New(core)), middleware.Recovery(zap.New(core)), func(c *gin.Context) {
-			ctx, cancel := context.WithCancel(c.Request.Context())
-			defer cancel()
-			c.Request = c.Request.WithContext(ctx)
-			c.Next()
+	}{"the error is logged if the client waits": {t.Context(), 1}, "the error is not logged if the client has gone": {gone, 0}} {
+		t.Run(name, func(t *testing.T) {
+			core, logs := observer.New(zap.DebugLevel)
+			e := gin.New()
+			e.Use(Errors(zap.New(core)), middleware.Recovery(zap.New(core)), func(c *gin.Context) {
+				ctx, cancel := context.WithCancel(c.Request.Context())
+				defer cancel()
+				c.Request = c.Request.WithContext(ctx)
+				c.Next()
+			})
+			e.GET("/", middleware.Handle(func(c *gin.Context) error {
+				c.String(200, "a part")
+				return errors.New("the database ended")
+			}))
+			wantAbort(t, func() {
+				e.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(test.ctx, http.MethodGet, "/", nil))
+			})
+			if got := logs.FilterMessage("response aborted").Len(); got != test.logged {
+				t.Errorf("got %d lines, want %d: %v", got, test.logged, logs.All())
+			}
 		})
-		e.GET("/", func(c *gin.Context) {
-			c.String(200, "a part")
-			middleware.Fail(c, errors.New("the database ended"))
-		})
-		func() {
-			defer func() {
-				if cause := recover(); cause != http.ErrAbortHandler { //nolint:errorlint // the value itself is thrown
-					t.Errorf("%s: the connection is not broken off: %v", what, cause)
-				}
-			}()
-			e.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(test.ctx, http.MethodGet, "/", nil))
-		}()
-		if logs.FilterMessage("answer broken off").Len() != test.logged {
-			t.Errorf("%s: logged %v", what, logs.All())
-		}
 	}
 }
 
-func TestStatusOfEveryCode(t *testing.T) {
-	for code, want := range map[int32]int{
-		codeMalformed: 400, codeUnknownField: 400, codeDuplicateField: 400, codeMissingOrType: 400, codeNotInt64: 400, codeTextLimits: 400,
+// TestErrorTable: each code is in the table once, with its status.
+func TestErrorTable(t *testing.T) {
+	want := map[int32]int{
+		codeMalformed: 400, codeUnknownField: 400, codeDuplicateField: 400, codeMissingOrType: 400, codeNotInt64: 400, codeInvalidValue: 400,
 		codeParameter: 400, codeBodyTooLarge: 400, codeContentType: 400, codeNoToken: 401, codeInvalidToken: 401, codeScope: 403,
-		codeNoPlant: 404, codeNoPath: 404, codeNoIssuedToken: 404, codeMethod: 405, codeIDTaken: 409, codeIDTakenSame: 409,
-		codeCondition: 412, codeLimit: 429, codeInternal: 500, codeOverloaded: 503, codeDatabaseTimeout: 503,
-	} {
-		if got := status(code); got != want {
-			t.Errorf("error %d is sent with %d, want %d", code, got, want)
-		}
+		codeNoPlant: 404, codeNoPath: 404, codeNoIssuedToken: 404, codeMethod: 405, codeExists: 409, codeExistsSame: 409,
+		codePrecondition: 412, codeRateLimit: 429, codeInternal: 500, codeOverloaded: 503, codeUnavailable: 503,
 	}
+	last := int32(0)
+	for _, row := range ErrorTable() {
+		if row.Code <= last {
+			t.Errorf("got error %d after %d, want each once and in ascending order", row.Code, last)
+		}
+		last = row.Code
+		if row.Status != want[row.Code] {
+			t.Errorf("error %d: got the status %d, want %d", row.Code, row.Status, want[row.Code])
+		}
+		if row.When == "" {
+			t.Errorf("error %d has no description", row.Code)
+		}
+		delete(want, row.Code)
+	}
+	if len(want) > 0 {
+		t.Errorf("the table lacks %v", want)
+	}
+}
+
+// TestErrorOfEachDomain: exactly one row of the table stands for each error of the other
+// packages, however it is wrapped.
+func TestErrorOfEachDomain(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		err     error
+		code    int32
+		message string // a part
+	}{
+		{"an invalid value", &models.InvalidError{Field: "name", Reason: "must not be empty"}, codeInvalidValue, "name must not be empty"},
+		{"a large body", &http.MaxBytesError{Limit: 7}, codeBodyTooLarge, "larger than 7 bytes"},
+		{"no token", auth.ErrNoToken, codeNoToken, "Authorization: Bearer"},
+		{"an invalid token", auth.ErrInvalidToken, codeInvalidToken, "not valid"},
+		{"a missing scope", &auth.ScopeError{Scope: models.ScopeWrite}, codeScope, "plants:write"},
+		{"a missing plant", &models.NotFoundError{Noun: "plant"}, codeNoPlant, "no such plant"},
+		{"a missing token", &models.NotFoundError{Noun: "token"}, codeNoIssuedToken, "no such token"},
+		{"a key that is taken", &models.ExistsError{Noun: "supplier", Key: "a-1"}, codeExists, "supplier a-1 exists with different content"},
+		{"a key that is taken by the same", &models.ExistsError{Noun: "plant", Key: int64(7), Same: true}, codeExistsSame, "plant 7 exists with the same content"},
+		{"a precondition", models.ErrCondition, codePrecondition, "If-Match"},
+		{"a rate limit", &middleware.LimitError{What: "requests", RetryAfter: time.Second}, codeRateLimit, "too many requests: retry in 1 s"},
+		{"an overload", database.ErrOverloaded, codeOverloaded, "nothing was stored"},
+		{"a database that is unavailable", database.ErrUnavailable, codeUnavailable, "outcome of a write is unknown"},
+		{"tokens that cannot be verified", auth.ErrCannotVerify, codeUnavailable, "tokens cannot be verified"},
+		{"a service that is stopping", errStopping, codeUnavailable, "stopping"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			for _, err := range []error{test.err, fmt.Errorf("get plant: %w", test.err), errors.Join(errors.New("x"), test.err)} {
+				if got := describe(nil, err); got.Code != test.code || !strings.Contains(got.Message, test.message) {
+					t.Errorf("%v: got %+v, want %d, %s", err, got, test.code, test.message)
+				}
+			}
+			matches := 0
+			for _, row := range errorTable {
+				for _, message := range row.messages {
+					if _, ok := message(test.err); ok {
+						matches++
+					}
+				}
+			}
+			if matches != 1 {
+				t.Errorf("%d rows match, want 1", matches)
+			}
+		})
+	}
+	t.Run("a problem brings its own code and message", func(t *testing.T) {
+		want := Error{codeParameter, "limit is 7"}
+		if got := describe(nil, fmt.Errorf("list plants: %w", problemf(codeParameter, "limit is %d", 7))); got != want {
+			t.Errorf("got %+v, want %+v", got, want)
+		}
+	})
 }

@@ -1,0 +1,159 @@
+package controllers
+
+import (
+	"bytes"
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+	"testing/quick"
+
+	"plantstore/models"
+)
+
+// TestCells: every text has a cell of its own that is read as the same text, and is
+// neither empty nor a formula.
+func TestCells(t *testing.T) {
+	valid := func(text string) bool {
+		cell := toCell(text)
+		return fromCell(cell) == text && cell != "" && !strings.ContainsAny(cell[:1], "=+-@")
+	}
+	// All texts of up to five of the special and other characters.
+	texts := []string{""}
+	for start := 0; len(texts) < 20_000; {
+		end := len(texts)
+		for _, text := range texts[start:end] {
+			for _, c := range []string{"'", "=", "+", "-", "@", "x", "é"} {
+				texts = append(texts, text+c)
+			}
+		}
+		start = end
+	}
+	for _, text := range texts {
+		if !valid(text) {
+			t.Errorf("%q: got the cell %q, which is read as %q", text, toCell(text), fromCell(toCell(text)))
+		}
+	}
+	if err := quick.Check(valid, nil); err != nil {
+		t.Error(err)
+	}
+	for _, text := range []string{"", "=1+1", "+1", "-1", "@x", "'", "'=", "''"} {
+		if got, want := toCell(text), "'"+text; got != want {
+			t.Errorf("%q: got the cell %q, want %q", text, got, want)
+		}
+	}
+	for _, text := range []string{"x", "'x", " =", "é", "''x'", "a=b", "1-1"} {
+		if got := toCell(text); got != text {
+			t.Errorf("%q: got the cell %q, want the text", text, got)
+		}
+	}
+}
+
+// potRow is a resource with other fields than a plant. It is its own model.
+type potRow struct {
+	Code *string `json:"code" binding:"required"`
+	potContent
+}
+
+type potContent struct {
+	Width *int64  `json:"width_mm" binding:"required"`
+	Label *string `json:"label,omitzero"`
+	Depth *int64  `json:"depth_mm,omitzero"`
+}
+
+func samePot(p *potRow) *potRow { return p }
+
+func TestCSVOfAnotherResource(t *testing.T) {
+	pot := func(code string, width int64, label *string, depth *int64) potRow {
+		return potRow{&code, potContent{&width, label, depth}}
+	}
+	for _, test := range []struct {
+		name, body string
+		want       []potRow
+		err        string // of the body, or of the only row
+	}{
+		{
+			name: "all columns in their order", body: "code,width_mm,label,depth_mm\na,1,x,2\n",
+			want: []potRow{pot("a", 1, new("x"), new(int64(2)))},
+		},
+		{
+			name: "in another order, without the optional ones", body: "width_mm,code\n-1,a\n2,'=b\n",
+			want: []potRow{pot("a", -1, nil, nil), pot("=b", 2, nil, nil)},
+		},
+		{
+			name: "an empty cell is nil or an empty required text", body: "code,width_mm,label,depth_mm\n,0,,\nb,0,',0\n",
+			want: []potRow{pot("", 0, nil, nil), pot("b", 0, new(""), new(int64(0)))},
+		},
+		{name: "a required column is missing", body: "code,label\na,b\n", err: "line 1: the column width_mm is required"},
+		{name: "an unknown column", body: "code,width_mm,depth\na,1,2\n", err: "line 1: unknown column depth; valid columns: code,width_mm,label,depth_mm"},
+		{name: "a duplicate column", body: "code,width_mm,code\na,1,a\n", err: "line 1: duplicate column code"},
+		{name: "no header", body: "", err: "the body is empty: send CSV with the header code,width_mm,label,depth_mm"},
+		{
+			name: "an optional number that is malformed", body: "code,width_mm,depth_mm\na,1,x\n",
+			err: "depth_mm must be an integer literal from -9223372036854775808 to 9223372036854775807, without a plus sign, leading zeros or spaces",
+		},
+		{
+			name: "an empty required number", body: "code,width_mm\na,\n",
+			err: "width_mm must be an integer literal from -9223372036854775808 to 9223372036854775807, without a plus sign, leading zeros or spaces",
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var rows []models.ImportRow[potRow]
+			var got []potRow
+			var message string
+			for row, err := range readCSV(strings.NewReader(test.body), samePot) {
+				if err = errors.Join(err, row.Err); err != nil {
+					message = err.Error()
+					continue
+				}
+				rows, got = append(rows, row), append(got, row.Row)
+			}
+			if !reflect.DeepEqual(got, test.want) || message != test.err {
+				t.Errorf("got %+v, %q, want %+v, %q", got, message, test.want, test.err)
+			}
+			if test.err != "" {
+				return
+			}
+			exported := writeAll(t, newCSVWriter[potRow], rows, func(p *potRow) potRow { return *p })
+			if header, _, _ := strings.Cut(string(exported), "\n"); header != "code,width_mm,label,depth_mm" {
+				t.Errorf("got the header %s", header)
+			}
+			i := 0
+			for row, err := range readCSV(bytes.NewReader(exported), samePot) {
+				if err != nil || row.Err != nil || !reflect.DeepEqual(row.Row, test.want[i]) {
+					t.Errorf("from the export: got %+v, %v, want %+v", row, err, test.want[i])
+				}
+				i++
+			}
+			if i != len(test.want) {
+				t.Errorf("from the export: got %d rows, want %d", i, len(test.want))
+			}
+		})
+	}
+}
+
+func FuzzReadCSV(f *testing.F) {
+	for _, seed := range []string{
+		"", "\n", "id,name,tag\n1,a,\n2,\"b\n\"\"\",'=c\r\n", "\ufeffname,id\na,1", "id,name\n1,\"a\n2,b\n", "id,name,id\n", "id,name\n01,\xff\n,\n", "id\n1\n",
+		"tag,id,name\n'',-9223372036854775808,\"x\ny\"\n\n\n,0,'\n", "id,name\n1,a\"\n1,a,b\n\"\"\"\n",
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		plants, whole := checkRows(t, body, readPlantsCSV(bytes.NewReader(body)))
+		if !whole {
+			return
+		}
+		// Exported, they are read as the same plants.
+		exported := writeAll(t, newCSVWriter[NewPlant], plants, toNewPlant)
+		again, whole := checkRows(t, exported, readPlantsCSV(bytes.NewReader(exported)))
+		if !whole || len(again) != len(plants) {
+			t.Fatalf("%q: got %d plants from the export, want %d", body, len(again), len(plants))
+		}
+		for i, row := range again {
+			if !reflect.DeepEqual(row.Row, plants[i].Row) {
+				t.Fatalf("%q: got %+v from the export, want %+v", body, row.Row, plants[i].Row)
+			}
+		}
+	})
+}
