@@ -32,12 +32,8 @@ func (t Text) Check(field, text string) error {
 		return invalid(field, "must match %s", t.Match)
 	case t.OneOf != nil || t.Match != nil:
 		return nil
-	case n == 0 && t.Min > 0:
-		return invalid(field, "must not be empty")
-	case n < t.Min:
-		return invalid(field, "is too short: it has %d characters, the minimum is %d", n, t.Min)
-	case n > t.Max:
-		return invalid(field, "is too long: it has %d characters, the maximum is %d", n, t.Max)
+	case n < t.Min || n > t.Max:
+		return invalid(field, "must have %d to %d characters, not %d", t.Min, t.Max, n)
 	case t.NotBlank && strings.TrimSpace(text) == "":
 		return invalid(field, "must not be only white space")
 	}

@@ -109,7 +109,7 @@ func TestCLIRejectedRows(t *testing.T) {
 	settings := clientOf(s.url)
 	requireOK(t, s.post(t, `{"id":1,"name":"Monstera"}`))
 	file := write(t, "bad.csv", "id,name,tag\n2,Ficus,\n3.5,Aloe,\n1,Other,x\n")
-	rejected := []string{file + ":3: 40005 id ", file + ":4: 40901 id 1 ", "plantstore: 2 of 3 rows "}
+	rejected := []string{file + ":3: 40005 id ", file + ":4: 40901 plant 1 ", "plantstore: 2 of 3 rows "}
 	checkCLI(t, settings, []string{"import", file}, 3, counts(1, 0, 2, "nothing stored"), append(rejected, "nothing was stored")...)
 	checkCLI(t, settings, []string{"import", file, "--partial", "--dry-run"}, 3,
 		counts(1, 0, 2, "dry run, nothing stored"), append(rejected, "nothing was stored")...)
@@ -123,9 +123,9 @@ func TestCLIRejectedRows(t *testing.T) {
 		counts(0, 0, 1200, "nothing stored"), many+":1000: 40005", many+": and 200 more")
 
 	// An invalid header or token stops the import before the first row.
-	checkCLI(t, settings, []string{"import", write(t, "x.csv", "id,nam\n")}, 1, "", "40002 line 1: nam")
+	checkCLI(t, settings, []string{"import", write(t, "x.csv", "id,nam\n")}, 1, "", "40002 line 1: unknown column nam")
 	large := write(t, "large.csv", "id,nam\n"+strings.Repeat("1,x\n", 8<<20))
-	checkCLI(t, settings, []string{"import", large}, 1, "", "40002 line 1: nam")
+	checkCLI(t, settings, []string{"import", large}, 1, "", "40002 line 1: unknown column nam")
 	checkCLI(t, settings, []string{"import", large, "--token-file", write(t, "token", "wrong")}, 1, "", "40102")
 }
 

@@ -47,13 +47,13 @@ func TestMigrateCommand(t *testing.T) {
 			t.Errorf("start with an old schema: got exit status %d, %q, want 1", status, stderr)
 		}
 		migrate("up", "applied 00001_plants.sql\napplied 00002_tokens.sql\n")
-		migrate("up", "nothing to apply")
+		migrate("up", "no pending migrations")
 		migrate("status", "Z  00001_plants.sql")
 		s := start(t, append(settings, "PLANTSTORE_DATABASE_MIGRATE=false")...)
 		checkStatus(t, s.post(t, `{"id":1,"name":"x"}`), 200)
 		s.stop(t)
-		migrate("down", "undone 00002_tokens.sql")
-		migrate("down", "undone 00001_plants.sql")
+		migrate("down", "rolled back 00002_tokens.sql")
+		migrate("down", "rolled back 00001_plants.sql")
 		migrate("status", "pending")
 	})
 }

@@ -31,8 +31,8 @@ func TestBadConfigurationStopsTheStart(t *testing.T) {
 		{"PLANTSTORE_AUTH_TOKENS_FILE=/does/not/exist", 2, "PLANTSTORE_AUTH_TOKENS_FILE"},
 		{"DATABASE_URL_FILE=postgres://u:" + secret + "@h/d", 2, "DATABASE_URL_FILE"},
 		{"DATABASE_URL=mysql://" + secret, 2, "database.url (DATABASE_URL)"},
-		{"DATABASE_URL=postgres://u:" + secret + "@h:port/d", 1, "database.url (DATABASE_URL)"},
-		{"DATABASE_URL=sqlite:" + empty, 1, "has no bytes"},
+		{"DATABASE_URL=postgres://u:" + secret + "@h:port/d", 2, "database.url (DATABASE_URL)"},
+		{"DATABASE_URL=sqlite:" + empty, 1, "is empty"},
 		{"DATABASE_URL=sqlite:" + os.DevNull + "/x.db", 1, "database.url (DATABASE_URL)"},
 		{"PLANTSTORE_CONFIG=/does/not/exist.yaml", 2, "/does/not/exist.yaml"},
 	} {
@@ -48,7 +48,7 @@ func TestBadConfigurationStopsTheStart(t *testing.T) {
 	}
 }
 
-func TestProductionRefusesWeakSettings(t *testing.T) {
+func TestProductionRejectsWeakSettings(t *testing.T) {
 	t.Parallel()
 	database := "DATABASE_URL=" + dbtest.SQLite(t)
 	strong := "PLANTSTORE_AUTH_TOKENS=0123456789abcdef0123456789abcdef"

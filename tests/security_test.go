@@ -14,8 +14,10 @@ func TestSecurityNamesTests(t *testing.T) {
 	must(t, err)
 	files, err := filepath.Glob("../*/*_test.go")
 	must(t, err)
+	generator, err := filepath.Glob("../docs/gen/*_test.go")
+	must(t, err)
 	exist := make(map[string]bool)
-	for _, file := range files {
+	for _, file := range append(files, generator...) {
 		source, err := os.ReadFile(file)
 		must(t, err)
 		for _, match := range regexp.MustCompile(`(?m)^func (Test\w+)`).FindAllSubmatch(source, -1) {

@@ -77,8 +77,8 @@ func TestTokenCommands(t *testing.T) {
 		const minute = `\d{4}-\d\d-\d\dT\d\d:\d\dZ`
 		short := issue(t, url, "--scope", "admin, plants:read", "--expires", "90d")
 		for _, test := range []struct{ name, token, want string }{
-			{"lists a lasting token", issued, `  TestTokenCommands\S*  plants:read,plants:write  ` + minute + `  never  +never  +in force$`},
-			{"lists an expiring token", short, `  TestTokenCommands\S*  plants:read,admin  +` + minute + `  ` + minute + `  never  +in force$`},
+			{"lists a lasting token", issued, `  TestTokenCommands\S*  plants:read,plants:write  ` + minute + `  never  +never  +active$`},
+			{"lists an expiring token", short, `  TestTokenCommands\S*  plants:read,admin  +` + minute + `  ` + minute + `  never  +active$`},
 		} {
 			t.Run(test.name, func(t *testing.T) {
 				if line := listed(t, url, test.token); !regexp.MustCompile(`^` + prefixOf(test.token) + test.want).MatchString(line) {
@@ -97,8 +97,8 @@ func TestTokenCommands(t *testing.T) {
 		if line := listed(t, url, issued); !regexp.MustCompile(`  revoked ` + minute + `$`).MatchString(line) {
 			t.Errorf("token list: got %q", line)
 		}
-		if line := listed(t, url, short); !strings.HasSuffix(line, "  in force") {
-			t.Errorf("token list: got %q, want the other token in force", line)
+		if line := listed(t, url, short); !strings.HasSuffix(line, "  active") {
+			t.Errorf("token list: got %q, want the other token active", line)
 		}
 	})
 }
@@ -116,7 +116,7 @@ func TestTokenUsageErrors(t *testing.T) {
 		{"no name", []string{"create"}, `"name"`},
 		{"an empty name", []string{"create", "--name", ""}, "name"},
 		{"a blank name", []string{"create", "--name", " "}, "name"},
-		{"a long name", []string{"create", "--name", strings.Repeat("x", 101)}, "at most 100"},
+		{"a long name", []string{"create", "--name", strings.Repeat("x", 101)}, "1 to 100 characters"},
 		{"a newline in the name", []string{"create", "--name", "a\nb"}, "name"},
 		{"an unknown scope", []string{"create", "--name", "x", "--scope", "plants:read," + secret}, "scopes"},
 		{"no scope", []string{"create", "--name", "x", "--scope", ""}, "scopes"},

@@ -200,7 +200,7 @@ func TestTokenLastUse(t *testing.T) {
 				if test.used != (at != nil) || at != nil && (at.Before(begin) || at.After(time.Now())) {
 					t.Errorf("got last_used_at %v", at)
 				}
-				if listedNever := regexp.MustCompile(`  never  +never  +in force$`).MatchString(listed(t, url, test.token)); listedNever == test.used {
+				if listedNever := regexp.MustCompile(`  never  +never  +active$`).MatchString(listed(t, url, test.token)); listedNever == test.used {
 					t.Errorf("token list: got %q", listed(t, url, test.token))
 				}
 			})
