@@ -2,6 +2,7 @@ package database_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
+	"gorm.io/gorm"
 
 	"plantstore/database"
 	"plantstore/database/dbtest"
@@ -202,6 +204,47 @@ func TestPingDuringAWrite(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
+}
+
+// TestOverload takes every slot for reads.
+func TestOverload(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, url string) {
+		t.Parallel()
+		o := dbtest.Options(url)
+		o.Timeout = 600 * time.Millisecond
+		db := dbtest.Open(t, o)
+		slots := 3 // of 8 connections, 2 are for batches, 2 for bulk operations and 1 for Background
+		if db.Name() == "sqlite" {
+			slots = 4 // of 7
+		}
+		nothing := func(*gorm.DB) error { return nil }
+		started, end, ended := make(chan struct{}), make(chan struct{}), make(chan error)
+		for range slots {
+			go func() {
+				ended <- db.Read(t.Context(), "get plant", func(*gorm.DB) error { started <- struct{}{}; <-end; return nil })
+			}()
+			<-started
+		}
+		if err := db.Read(t.Context(), "get plant", nothing); !errors.Is(err, database.ErrOverloaded) || !strings.HasPrefix(err.Error(), "get plant: ") {
+			t.Errorf("Read: got %v, want ErrOverloaded with the operation", err)
+		}
+		if err := db.Background(t.Context(), "read tokens", nothing); err != nil {
+			t.Errorf("Background: got %v", err)
+		}
+		err := db.Write(t.Context(), "put plant", nothing)
+		if onePool := db.Name() != "sqlite"; errors.Is(err, database.ErrOverloaded) != onePool || err != nil && !onePool {
+			t.Errorf("Write: got %v", err)
+		}
+		close(end)
+		for range slots {
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		}
+		if err := db.Read(t.Context(), "get plant", nothing); err != nil {
+			t.Errorf("Read, with free slots: got %v", err)
+		}
+	})
 }
 
 // canary is a model without a table.

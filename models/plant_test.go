@@ -2,8 +2,10 @@ package models
 
 import (
 	"errors"
+	"regexp"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"plantstore/database"
 )
@@ -57,6 +59,30 @@ func TestTextCheck(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			checkField(t, test.rule.Check("light", test.text), test.field)
+		})
+	}
+}
+
+// TestTextPattern compares Pattern to Check over Unicode's first plane, which has every
+// space and control character, and the last character.
+func TestTextPattern(t *testing.T) {
+	for name, rule := range map[string]Text{"a blank text is valid": {Max: 9}, "a blank text is invalid": {Max: 9, NotBlank: true}} {
+		t.Run(name, func(t *testing.T) {
+			// ECMA-262 writes \uXXXX, Go \x{XXXX}.
+			pattern := regexp.MustCompile(regexp.MustCompile(`\\u([0-9A-F]{4})`).ReplaceAllString(rule.Pattern(), `\x{$1}`))
+			for r := rune(0); r <= 0x10000; r++ {
+				if r == 0x10000 {
+					r = utf8.MaxRune
+				}
+				if !utf8.ValidRune(r) {
+					continue
+				}
+				for _, text := range []string{string(r), "a" + string(r), string(r) + "a"} {
+					if got, want := pattern.MatchString(text), rule.Check("x", text) == nil; got != want {
+						t.Errorf("%q: the pattern says %v, Check %v", text, got, want)
+					}
+				}
+			}
 		})
 	}
 }

@@ -68,7 +68,7 @@ func TestEveryRouteRequiresItsScope(t *testing.T) {
 	if err := tokens.Revoke(t.Context(), revokedID); err != nil {
 		t.Fatal(err)
 	}
-	<-time.After(time.Until(soon))
+	<-time.After(time.Until(soon)) // the token expires
 
 	for _, r := range Table(o) {
 		path := strings.NewReplacer(":id", "7", "*file", "index.html").Replace(r.Path)

@@ -1,9 +1,8 @@
-// Package dbtest gives each test a database of its own, on SQLite and on a real
-// PostgreSQL.
+// Package dbtest gives each test its own database, on SQLite and on PostgreSQL.
 //
-// PostgreSQL is the server that TEST_DATABASE_URL names, whose user may create
-// databases, or else a throw-away one that is started from the binaries on this
-// machine. A test that cannot have its database fails.
+// The PostgreSQL server is the one that TEST_DATABASE_URL names, as a user who may create
+// databases, or a temporary one that is started from the binaries on this machine. A test
+// that cannot get its database fails.
 package dbtest
 
 import (
@@ -20,8 +19,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Main runs the tests of a package and stops the PostgreSQL server that they
-// have shared: func TestMain(m *testing.M) { os.Exit(dbtest.Main(m)) }.
+// Main runs the tests of a package and stops the PostgreSQL server that they shared:
+// func TestMain(m *testing.M) { os.Exit(dbtest.Main(m)) }.
 func Main(m *testing.M) int {
 	code := m.Run()
 	shared.mu.Lock()
@@ -35,8 +34,7 @@ func Main(m *testing.M) int {
 	return code
 }
 
-// Each runs test as a subtest on each kind of database, with the URL of a new
-// and empty one.
+// Each runs test as a subtest on each kind of database, with the URL of a new, empty one.
 func Each(t *testing.T, test func(t *testing.T, databaseURL string)) {
 	t.Run("SQLite", func(t *testing.T) { test(t, SQLite(t)) })
 	t.Run("PostgreSQL", func(t *testing.T) { test(t, Postgres(t)) })
@@ -47,8 +45,8 @@ func SQLite(t testing.TB) string {
 	return "sqlite:" + filepath.Join(t.TempDir(), "plantstore.db")
 }
 
-// Postgres returns the URL of a new and empty PostgreSQL database, which is
-// dropped when the test ends.
+// Postgres returns the URL of a new, empty PostgreSQL database, which is dropped when the
+// test ends.
 func Postgres(t testing.TB) string { return PostgresWith(t, "ENCODING 'UTF8'") }
 
 // PostgresWith is Postgres with options for CREATE DATABASE.
@@ -66,11 +64,10 @@ func PostgresWith(t testing.TB, options string) string {
 	return u.String()
 }
 
-// Exec runs statement in the PostgreSQL database that databaseURL names, on a
-// connection of its own.
+// Exec runs statement in the PostgreSQL database at databaseURL, on a new connection.
 func Exec(t testing.TB, databaseURL, statement string) {
 	t.Helper()
-	ctx := context.Background() // a test's own context has ended when it cleans up
+	ctx := context.Background() // the test's context has ended when it cleans up
 	conn, err := pgx.Connect(ctx, databaseURL)
 	if err != nil {
 		t.Fatal(err)
@@ -81,8 +78,7 @@ func Exec(t testing.TB, databaseURL, statement string) {
 	}
 }
 
-// shared is the server of this test binary, started for the first test that
-// needs one.
+// shared is the server of this test binary, started by the first test that needs it.
 var shared struct {
 	mu     sync.Mutex
 	server *Server

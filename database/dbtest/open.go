@@ -10,12 +10,12 @@ import (
 	"plantstore/database"
 )
 
-// Options returns the options with which tests open the database at url.
+// Options returns the options of tests for the database at url.
 func Options(url string) database.Options {
 	return database.Options{URL: url, Migrate: true, MaxConnections: 8, Timeout: 5 * time.Second, StartTimeout: 30 * time.Second}
 }
 
-// Batches are the batches of a database in tests.
+// Batches are the limits of batches in tests.
 var Batches = database.BatchOptions{Flushers: 2, MaxBatch: 16, Queue: 1000}
 
 // Open opens a database until the test ends.
@@ -24,7 +24,7 @@ func Open(t testing.TB, o database.Options) *database.DB {
 	return OpenWith(t, o, Batches, zaptest.NewLogger(t))
 }
 
-// OpenWith is Open with batches and a log of the test's own.
+// OpenWith is Open with other limits of batches and another log.
 func OpenWith(t testing.TB, o database.Options, batches database.BatchOptions, log *zap.Logger) *database.DB {
 	t.Helper()
 	db, err := database.Open(t.Context(), o, batches, log)
@@ -39,7 +39,7 @@ func OpenWith(t testing.TB, o database.Options, batches database.BatchOptions, l
 	return db
 }
 
-// Migrated opens the database at url, with its schema, until the test ends.
+// Migrated opens the database at url until the test ends, and migrates it.
 func Migrated(t testing.TB, url string) *database.DB {
 	t.Helper()
 	db := Open(t, Options(url))

@@ -19,33 +19,31 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Server is a PostgreSQL server of the tests' own, in a temporary folder and on
-// a free port of the loopback interface. It does not outlive the process that
-// started it.
+// Server is a temporary PostgreSQL server, in a folder of its own and on a free port of
+// the loopback interface. It does not outlive the process that started it.
 type Server struct {
-	// URL is that of the database postgres, for a superuser.
+	// URL names the database postgres, as a superuser.
 	URL string
 
 	folder   string
 	bin      string
 	port     int
 	settings []string
-	owner    *syscall.Credential // nil: the user who runs the tests
+	owner    *syscall.Credential // nil for the user who runs the tests
 	watchdog *exec.Cmd
 	lifeline io.Closer
-	alive    *os.File // a pipe that ends with the last process of the server
+	alive    *os.File // a pipe that closes with the last process of the server
 }
 
-// StartServer makes a new cluster for tests and starts it.
+// StartServer creates a cluster for tests and starts it. Its data survives the end of a
+// process, but not of the machine.
 func StartServer() (*Server, error) {
-	// What these tests look at survives the end of a process, not of the machine.
 	return StartServerIn("", "max_connections=200", "fsync=off")
 }
 
-// StartServerIn makes a new cluster in a folder of its own under folder, or in
-// the system's for temporary files, and starts it with settings, such as
-// "fsync=off". PostgreSQL refuses to run as root, so root starts it as the user
-// postgres or nobody.
+// StartServerIn creates a cluster in a new folder under folder, or under the system's
+// folder for temporary files, and starts it with settings, such as "fsync=off".
+// PostgreSQL does not run as root, so root starts it as the user postgres or nobody.
 func StartServerIn(folder string, settings ...string) (_ *Server, err error) {
 	s := &Server{settings: settings}
 	if s.bin, err = findBinaries(); err != nil {
@@ -82,21 +80,21 @@ func (s *Server) Start() error {
 		return err
 	}
 	defer held.Close()
-	_ = s.alive.Close() // that of the run before, if there was one
+	_ = s.alive.Close() // of the previous run, if any
 	s.alive = alive
 	options := fmt.Sprintf("-p %d -c %s", s.port, strings.Join(append([]string{"listen_addresses=127.0.0.1", "unix_socket_directories="}, s.settings...), " -c "))
 	cmd := s.Command("pg_ctl", "start", "-w", "-s", "-D", s.data(), "-l", filepath.Join(s.folder, "log"), "-o", options)
-	cmd.ExtraFiles = []*os.File{held} // which each process of the server inherits
+	cmd.ExtraFiles = []*os.File{held} // inherited by each process of the server
 	return s.finish(cmd)
 }
 
-// Stop ends the server and every connection to it.
+// Stop stops the server and closes every connection to it.
 func (s *Server) Stop() error {
 	return s.run("pg_ctl", "stop", "-w", "-s", "-m", "fast", "-D", s.data())
 }
 
-// Kill ends the server, which must run, by SIGKILL to each of its processes. It
-// returns when none is left, so that Start can follow.
+// Kill sends SIGKILL to each process of the server, which must be running. It returns
+// when no process is left, so that Start can follow.
 func (s *Server) Kill() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
@@ -114,8 +112,8 @@ func (s *Server) Kill() error {
 	if err != nil {
 		return err
 	}
-	// The postmaster first: it would start a new child for each that dies. One
-	// that it has started since ends by itself when it finds that it is alone.
+	// The postmaster first: it would replace each child that dies. A child that it has
+	// started since then ends when it notices that the postmaster is gone.
 	for _, pid := range append([]int{postmaster}, children...) {
 		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
 			return fmt.Errorf("kill process %d of the server: %w", pid, err)
@@ -128,13 +126,13 @@ func (s *Server) Kill() error {
 	if _, err := io.Copy(io.Discard, s.alive); err != nil {
 		return fmt.Errorf("wait for the end of the server: %w", err)
 	}
-	// Or the dead postmaster, which init may not have reaped yet, or whoever gets
-	// its pid next, would be taken for a server that runs.
+	// Otherwise the dead postmaster, which init may not have reaped yet, or the next
+	// process with its pid, would be mistaken for a running server.
 	return os.Remove(pidFile)
 }
 
-// children returns the processes of the server but the postmaster and the one
-// that is asked.
+// children returns the processes of the server without the postmaster and the backend of
+// the query itself.
 func (s *Server) children(ctx context.Context) ([]int, error) {
 	conn, err := pgx.Connect(ctx, s.URL)
 	if err != nil {
@@ -148,19 +146,19 @@ func (s *Server) children(ctx context.Context) ([]int, error) {
 	return pgx.CollectRows(rows, pgx.RowTo[int])
 }
 
-// Close ends the server, if it runs, and removes it.
+// Close stops the server, if it is running, and removes its folder.
 func (s *Server) Close() error {
 	return errors.Join(s.lifeline.Close(), s.watchdog.Wait(), s.alive.Close())
 }
 
 func (s *Server) data() string { return filepath.Join(s.folder, "data") }
 
-// watch starts a shell that waits for the end of its input, which comes when
-// this process closes it or dies, and then ends and removes the server.
+// watch starts a shell that waits until this process closes its input or dies, and then
+// stops and removes the server.
 func (s *Server) watch() error {
 	s.watchdog = s.command("sh", "-c", `cat; "$1/pg_ctl" stop -s -m immediate -D "$2/data" 2>/dev/null; rm -rf "$2"`,
 		"sh", s.bin, s.folder)
-	// Not ended by the interrupt that a terminal sends to all.
+	// A group of its own, so that an interrupt from the terminal does not end it.
 	s.watchdog.SysProcAttr.Setpgid = true
 	lifeline, err := s.watchdog.StdinPipe()
 	if err != nil {
@@ -174,9 +172,9 @@ func (s *Server) run(program string, args ...string) error {
 	return s.finish(s.Command(program, args...))
 }
 
-// finish runs cmd to its end.
+// finish runs cmd and adds its output to an error.
 func (s *Server) finish(cmd *exec.Cmd) error {
-	// To a file and not a pipe: the server inherits it, and would hold it open.
+	// A file, not a pipe: the server inherits it and would keep a pipe open.
 	output, err := os.CreateTemp("", "plantstore-postgres-output-*")
 	if err != nil {
 		return err
@@ -192,8 +190,8 @@ func (s *Server) finish(cmd *exec.Cmd) error {
 	return nil
 }
 
-// Command returns one of PostgreSQL's own programs, such as pgbench, to be run as
-// the user who runs the server.
+// Command returns a command for one of PostgreSQL's programs, such as pgbench, as the
+// user of the server.
 func (s *Server) Command(program string, args ...string) *exec.Cmd {
 	return s.command(filepath.Join(s.bin, program), args...)
 }
@@ -206,11 +204,11 @@ func (s *Server) command(program string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// findBinaries returns the folder of PostgreSQL's programs: one that is on the
-// PATH, or the newest that Debian has put beside it.
+// findBinaries returns the folder of PostgreSQL's programs: the one in PATH, or the newest
+// that Debian has installed.
 func findBinaries() (string, error) {
 	if path, err := exec.LookPath("initdb"); err == nil {
-		// A link to it has not all of the others beside it.
+		// The folder of a link need not have the other programs.
 		if path, err = filepath.EvalSymlinks(path); err != nil {
 			return "", err
 		}
@@ -252,5 +250,5 @@ func unprivileged() (*syscall.Credential, error) {
 		}
 		return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
 	}
-	return nil, errors.New("root cannot run PostgreSQL, and there is no user postgres or nobody to run it as")
+	return nil, errors.New("PostgreSQL does not run as root, and there is no user postgres or nobody")
 }
