@@ -237,8 +237,8 @@ func TestBatchersShareSlots(t *testing.T) {
 			t.Errorf("got the batch %v, want [1]", got)
 		}
 		select {
-		case <-supplier:
-			t.Error("two batches were written in one slot")
+		case err := <-supplier:
+			t.Error("two batches were written in one slot", err)
 		default:
 		}
 		g.open <- struct{}{}

@@ -21,9 +21,11 @@ func (l queryLogger) LogMode(logger.LogLevel) logger.Interface { return l }
 func (l queryLogger) Info(_ context.Context, format string, args ...any) {
 	l.log.Sugar().Infof(format, args...)
 }
+
 func (l queryLogger) Warn(_ context.Context, format string, args ...any) {
 	l.log.Sugar().Warnf(format, args...)
 }
+
 func (l queryLogger) Error(_ context.Context, format string, args ...any) {
 	l.log.Sugar().Errorf(format, args...)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"reflect"
+	"strings"
 	"time"
 
 	"gorm.io/gorm"
@@ -32,17 +33,17 @@ func (s *Store[T, K]) where(c Condition) string {
 
 // set returns the assignments that write columns, with a new version.
 func (s *Store[T, K]) set(columns []*database.Column) string {
-	set := ""
+	var set []string
 	for _, c := range columns {
-		set += ", " + c.DBName + " = @" + c.DBName
+		set = append(set, c.DBName+" = @"+c.DBName)
 	}
 	if version := s.table.Updated; version != nil {
-		set += ", " + version.DBName + " = " + s.db.After(s.table.Name+"."+version.DBName, "@"+version.DBName)
+		set = append(set, version.DBName+" = "+s.db.After(s.table.Name+"."+version.DBName, "@"+version.DBName))
 	}
-	if set == "" {
-		return " SET " + s.table.Key.DBName + " = @" + s.table.Key.DBName // changes nothing
+	if set == nil {
+		set = []string{s.table.Key.DBName + " = @" + s.table.Key.DBName} // changes nothing
 	}
-	return " SET " + set[len(", "):]
+	return " SET " + strings.Join(set, ", ")
 }
 
 // Put validates row and stores it under its key, whether or not there is a row
