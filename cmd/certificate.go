@@ -63,11 +63,11 @@ func (c *certificate) load() (changed bool, err error) {
 	cert, certErr := readSettingFile(certSetting, c.certFile)
 	key, keyErr := readSettingFile(keySetting, c.keyFile)
 	err = cmp.Or(certErr, keyErr)
-	if text := fmt.Sprint(cert, key, err); text != c.text {
-		c.text = text
-	} else {
+	text := fmt.Sprint(cert, key, err)
+	if text == c.text {
 		return false, nil
 	}
+	c.text = text
 	if err != nil {
 		return false, err
 	}

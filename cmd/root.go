@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime"
 	"strings"
 	"syscall"
 
@@ -16,6 +17,12 @@ import (
 
 	"plantstore/auth"
 	"plantstore/config"
+)
+
+// Set by the linker: -ldflags "-X plantstore/cmd.version=… -X plantstore/cmd.commit=…".
+var (
+	version = "dev"
+	commit  = "unknown"
 )
 
 // exitStatuses is part of the help of several commands.
@@ -97,6 +104,11 @@ func newRoot() *cobra.Command {
 		return err
 	})
 	s.register(root.PersistentFlags())
-	root.AddCommand(serve, newMigrate(s), newSearchIndex(s), newToken(s), newImport(s), newExport(s), newHealthcheck(s), newVersion())
+	root.AddCommand(serve, newMigrate(s), newSearchIndex(s), newToken(s), newImport(s), newExport(s), newHealthcheck(s), &cobra.Command{
+		Use: "version", Short: "Print the version", Args: cobra.NoArgs,
+		Run: func(*cobra.Command, []string) {
+			fmt.Printf("plantstore %s (commit %s, %s)\n", version, commit, runtime.Version())
+		},
+	})
 	return root
 }

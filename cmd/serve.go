@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"runtime/debug"
@@ -23,29 +22,31 @@ import (
 
 func newServe(s *settings) *cobra.Command {
 	return &cobra.Command{
-		Use:   "serve",
-		Short: "Serve the API (the default)",
-		Args:  cobra.NoArgs,
+		Use: "serve", Short: "Serve the API (the default)", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := s.load()
 			if err != nil {
 				return err
 			}
-			return serve(cmd.Context(), cfg, cmd.OutOrStdout(), cmd.ErrOrStderr())
+			return serve(cmd.Context(), cfg)
 		},
 	}
 }
 
 // serve runs the service until ctx is done, and then shuts it down gracefully.
-func serve(ctx context.Context, cfg *config.Config, stdout, stderr io.Writer) (err error) {
-	relaxGC()
-	log := newLogger(cfg, stderr)
+func serve(ctx context.Context, cfg *config.Config) (err error) {
+	// Unless GOGC is set, collect garbage half as often: the heap is small compared to the
+	// rest of the process.
+	if percent := debug.SetGCPercent(200); percent != 100 {
+		debug.SetGCPercent(percent)
+	}
+	log := newLogger(cfg)
 	defer func() { _ = log.Sync() }() // fails on terminals, which need no sync
 
 	static, devToken := cfg.Auth.Tokens, ""
 	if len(static) == 0 && cfg.Env == config.Development {
 		if devToken, err = ensureDevToken(); err != nil {
-			return err
+			return fmt.Errorf("development token: %w", err)
 		}
 		static = []string{devToken}
 	}
@@ -106,11 +107,11 @@ func serve(ctx context.Context, cfg *config.Config, stdout, stderr io.Writer) (e
 		return err
 	}
 	listener = netutil.LimitListener(listener, cfg.Server.MaxConnections)
-	stopDebug, err := serveDebug(cfg.Server.DebugAddress, log)
-	if err != nil {
-		return err
+	if cfg.Server.DebugAddress != "" {
+		if err := serveDebug(cfg.Server.DebugAddress, log); err != nil {
+			return err
+		}
 	}
-	defer func() { err = errors.Join(err, stopDebug()) }()
 	served := make(chan error, 1)
 	go func() {
 		if cfg.Server.TLS() {
@@ -122,7 +123,7 @@ func serve(ctx context.Context, cfg *config.Config, stdout, stderr io.Writer) (e
 
 	log.Info("serving", zap.String("version", version), zap.String("env", cfg.Env), zap.String("address", listener.Addr().String()))
 	if cfg.Env == config.Development {
-		welcome(stdout, cfg, listener.Addr().(*net.TCPAddr).Port, devToken)
+		welcome(cfg, listener.Addr().(*net.TCPAddr).Port, devToken)
 	}
 	select {
 	case err := <-served:
@@ -151,12 +152,4 @@ func checkTemporaryDirectory() error {
 		return err
 	}
 	return errors.Join(file.Close(), os.Remove(file.Name()))
-}
-
-// relaxGC halves the frequency of garbage collection, unless the variable GOGC is set:
-// the heap is small compared to the rest of the process.
-func relaxGC() {
-	if percent := debug.SetGCPercent(200); percent != 100 {
-		debug.SetGCPercent(percent)
-	}
 }

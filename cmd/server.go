@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/http/pprof"
 	"syscall"
 	"time"
 
@@ -62,6 +63,24 @@ func listen(key, address string) (net.Listener, error) {
 		return nil, err
 	}
 	return nil, usageError(err)
+}
+
+// serveDebug serves the profiles of net/http/pprof at address, apart from the API, until
+// the program ends.
+func serveDebug(address string, log *zap.Logger) error {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/debug/pprof/", pprof.Index) // includes the named profiles
+	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+	listener, err := listen("server.debug_address", address)
+	if err != nil {
+		return err
+	}
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	go func() { log.Error("serve profiles", zap.Error(server.Serve(listener))) }()
+	log.Info("serving profiles", zap.Stringer("address", listener.Addr()))
+	return nil
 }
 
 // shutDown makes the service report not ready, so that load balancers stop using it,
