@@ -17,15 +17,14 @@ import (
 )
 
 type importOptions struct {
-	path    string // - for standard input
-	format  format
-	partial bool
-	dryRun  bool
+	path            string // - for standard input
+	mediaType       string
+	partial, dryRun bool
 }
 
 func newImport(s *settings) *cobra.Command {
 	var o importOptions
-	var name string
+	var format string
 	cmd := &cobra.Command{
 		Use:   "import FILE|-",
 		Short: "Send the plants in a file or in standard input to a running service",
@@ -40,63 +39,61 @@ func newImport(s *settings) *cobra.Command {
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			o.path = args[0]
-			if o.format, err = formatOf(name, o.path, ""); err != nil {
+			if o.mediaType, err = mediaTypeOf(format, o.path, ""); err != nil {
 				return err
 			}
 			c, err := s.client()
 			if err != nil {
 				return err
 			}
-			return importPlants(cmd, c, o)
+			return c.importFile(cmd.Context(), o)
 		},
 	}
-	cmd.Flags().StringVar(&name, "format", "", "csv or ndjson (default: by the extension of FILE: .csv, .ndjson or .jsonl)")
+	cmd.Flags().StringVar(&format, "format", "", "csv or ndjson (default: by the extension of FILE: .csv, .ndjson or .jsonl)")
 	cmd.Flags().BoolVar(&o.partial, "partial", false, "store valid rows even if others are rejected")
 	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "store nothing, only report what would happen")
 	cmd.Flags().AddFlagSet(s.clientFlags)
 	return cmd
 }
 
-func importPlants(cmd *cobra.Command, c *client, o importOptions) error {
-	name, size, total := "stdin", int64(-1), int64(-1)
-	body := &rowReader{Reader: cmd.InOrStdin(), header: o.format.header}
-	progress := &body.progress
-	progress.w = cmd.ErrOrStderr()
-	defer progress.stop()
+func (c *client) importFile(ctx context.Context, o importOptions) error {
+	file, name, size, total := os.Stdin, "stdin", int64(-1), int64(-1)
+	rows := newRowReader(file, o.mediaType)
+	defer rows.stop()
 	if o.path != "-" {
-		file, err := os.Open(o.path)
-		if err != nil {
+		var err error
+		if file, err = os.Open(o.path); err != nil {
 			return err
 		}
 		defer file.Close()
-		name, body.Reader = o.path, file
+		name, rows.Reader = o.path, file
 		info, err := file.Stat()
 		if err != nil {
 			return err
 		}
 		if info.Mode().IsRegular() { // a pipe has no size and cannot be read twice
 			size = info.Size()
-			if isTerminal(progress.w) {
-				progress.show("reading", -1)
-				if total, err = countRows(file, o.format); err != nil {
+			if isTerminal(os.Stderr) {
+				rows.show("reading", -1)
+				if total, err = countRows(file, o.mediaType); err != nil {
 					return err
 				}
 			}
 		}
 	}
-	body.end = func() { progress.show("all rows sent, waiting for the response", -1) }
-	progress.rows("importing", total)
-	report, err := c.importRows(cmd.Context(), o, body, size)
-	progress.stop()
+	rows.end = func() { rows.show("all rows sent, waiting for the response", -1) }
+	rows.showCount("importing", total)
+	report, err := c.sendRows(ctx, o, rows, size)
+	rows.stop()
 	if err != nil {
 		return err
 	}
-	return printReport(cmd, name, o, report)
+	return printReport(report, name, o.dryRun)
 }
 
 // countRows counts the rows in file and returns to its beginning.
-func countRows(file *os.File, f format) (int64, error) {
-	rows := &rowReader{Reader: file, header: f.header}
+func countRows(file *os.File, mediaType string) (int64, error) {
+	rows := newRowReader(file, mediaType)
 	if _, err := io.Copy(io.Discard, rows); err != nil {
 		return 0, err
 	}
@@ -104,8 +101,9 @@ func countRows(file *os.File, f format) (int64, error) {
 	return rows.rows, err
 }
 
-// importRows sends body and returns the report of the service.
-func (c *client) importRows(ctx context.Context, o importOptions, body io.Reader, size int64) (*controllers.ImportReport, error) {
+// sendRows sends the rows in body, which has size bytes, or an unknown number if size is
+// -1. It returns the report of the service.
+func (c *client) sendRows(ctx context.Context, o importOptions, body io.Reader, size int64) (*controllers.ImportReport, error) {
 	query := make(url.Values)
 	if o.partial {
 		query.Set("mode", "partial")
@@ -113,15 +111,21 @@ func (c *client) importRows(ctx context.Context, o importOptions, body io.Reader
 	if o.dryRun {
 		query.Set("dry_run", "true")
 	}
-	response, err := c.send(ctx, request{
-		method: http.MethodPost, path: "plants/import", query: query,
-		body: body, bodySize: size, bodyType: o.format.mediaType, accept: "application/json",
-	})
-	failed, responded := errors.AsType[*responseError](err)
-	if responded && failed.Report != nil {
-		return failed.Report, nil
+	target := c.base.JoinPath("plants/import")
+	target.RawQuery = query.Encode()
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, target.String(), body)
+	if err != nil {
+		return nil, err
 	}
+	request.ContentLength = size
+	request.Header.Set("Content-Type", o.mediaType)
+	request.Header.Set("Accept", "application/json")
+	response, err := c.send(request)
 	var report controllers.ImportReport
+	failed, responded := errors.AsType[*responseError](err)
+	if responded && failed.report != nil {
+		return failed.report, nil
+	}
 	if err == nil {
 		defer response.Body.Close()
 		if err = json.NewDecoder(response.Body).Decode(&report); err != nil {
@@ -140,21 +144,21 @@ func (c *client) importRows(ctx context.Context, o importOptions, body io.Reader
 // printReport prints the summary on standard output, in the words of the report, and
 // the rejected rows on standard error, in the form of compiler errors. It returns an
 // error if rows were rejected.
-func printReport(cmd *cobra.Command, name string, o importOptions, report *controllers.ImportReport) error {
+func printReport(report *controllers.ImportReport, name string, dryRun bool) error {
 	for _, row := range report.Errors {
-		cmd.PrintErrf("%s:%d: %d %s\n", name, row.Line, row.Code, row.Message)
+		fmt.Fprintf(os.Stderr, "%s:%d: %d %s\n", name, row.Line, row.Code, row.Message)
 	}
 	if more := report.Rejected - len(report.Errors); more > 0 {
-		cmd.PrintErrf("%s: and %d more, which the service does not list\n", name, more)
+		fmt.Fprintf(os.Stderr, "%s: and %d more, which the service does not list\n", name, more)
 	}
 	outcome, others := "stored", "the others are stored"
 	switch {
-	case o.dryRun:
+	case dryRun:
 		outcome, others = "dry run, nothing stored", "nothing was stored in this dry run"
 	case !report.Stored:
 		outcome, others = "nothing stored", "nothing was stored; --partial stores the others"
 	}
-	_, _ = fmt.Fprintf(cmd.OutOrStdout(), "%d rows: %d created, %d unchanged, %d refused; %s\n",
+	fmt.Printf("%d rows: %d created, %d unchanged, %d refused; %s\n",
 		report.Rows, report.Created, report.Unchanged, report.Rejected, outcome)
 	if report.Rejected > 0 {
 		return &exitError{3, fmt.Errorf("%d of %d rows rejected: %s", report.Rejected, report.Rows, others)}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"mime"
 	"net/http"
 	"net/http/httptrace"
@@ -16,54 +15,37 @@ import (
 	"plantstore/controllers"
 )
 
-// request is a request to a service.
-type request struct {
-	method, path string
-	query        url.Values
-	body         io.Reader
-	bodySize     int64  // -1 sends the body in chunks
-	bodyType     string // media type
-	accept       string // media type that the response must have
-}
-
 // errIncomplete is the error of a request that reached the service but got no complete
 // response.
 var errIncomplete = errors.New("no complete response")
 
+// incomplete returns the error of a request that failed with err before the end of its
+// response.
+func incomplete(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		err = errors.New("interrupted")
+	}
+	return fmt.Errorf("%w: %w", errIncomplete, err)
+}
+
 // responseError is a response with a status other than 200.
 type responseError struct {
-	controllers.ImportError // zero if the body is no Error
-
+	text   string
 	status int
-	advice string
+	report *controllers.ImportReport // of an import with rejected rows, otherwise nil
 }
 
-func (e *responseError) Error() string {
-	if e.Code == 0 {
-		return fmt.Sprintf("the service responded %d %s%s", e.status, http.StatusText(e.status), e.advice)
-	}
-	return fmt.Sprintf("%d %s%s", e.Code, e.Message, e.advice)
-}
+func (e *responseError) Error() string { return e.text }
 
-// send sends r and returns the response if it has status 200. Otherwise the error is a
-// *responseError, wraps errIncomplete, or says why the client could not connect.
-func (c *client) send(ctx context.Context, r request) (*http.Response, error) {
+// send sends r with the token and returns the response if it has status 200 and the media type
+// that r accepts. Otherwise the error is a *responseError, wraps errIncomplete, or says
+// why the client could not connect.
+func (c *client) send(r *http.Request) (*http.Response, error) {
+	ctx := r.Context()
+	r.Header.Set("Authorization", "Bearer "+c.token)
 	var connected atomic.Bool
 	trace := &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }}
-	target := c.base.JoinPath(r.path)
-	target.RawQuery = r.query.Encode()
-	req, err := http.NewRequestWithContext(httptrace.WithClientTrace(ctx, trace), r.method, target.String(), r.body)
-	if err != nil {
-		return nil, err
-	}
-	if r.body != nil {
-		req.ContentLength = r.bodySize
-		req.Header.Set("Content-Type", r.bodyType)
-	}
-	req.Header.Set("Accept", r.accept)
-	req.Header.Set("Authorization", "Bearer "+c.token)
-
-	response, err := c.http.Do(req)
+	response, err := c.http.Do(r.WithContext(httptrace.WithClientTrace(ctx, trace)))
 	if err != nil {
 		if wrapped, ok := errors.AsType[*url.Error](err); ok {
 			err = wrapped.Err // without the method and the URL
@@ -78,35 +60,31 @@ func (c *client) send(ctx context.Context, r request) (*http.Response, error) {
 		defer response.Body.Close()
 		return nil, c.readError(response)
 	}
-	if got, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type")); got != r.accept {
+	if got, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type")); got != r.Header.Get("Accept") {
 		_ = response.Body.Close()
-		return nil, fmt.Errorf("%s responded with media type %q instead of %s: is it a Plant Store?", c.base, got, r.accept)
+		return nil, fmt.Errorf("%s responded with media type %q instead of %s: is it a Plant Store?", c.base, got, r.Header.Get("Accept"))
 	}
 	return response, nil
 }
 
-// incomplete returns the error of a request that failed with err before the end of its
-// response.
-func incomplete(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		err = errors.New("interrupted")
-	}
-	return fmt.Errorf("%w: %w", errIncomplete, err)
-}
-
 func (c *client) readError(response *http.Response) error {
-	failed := &responseError{status: response.StatusCode}
-	if err := json.NewDecoder(response.Body).Decode(&failed.ImportError); err != nil {
-		failed.ImportError = controllers.ImportError{}
+	var body controllers.ImportError
+	if err := json.NewDecoder(response.Body).Decode(&body); err != nil {
+		body = controllers.ImportError{}
 	}
-	switch status := response.StatusCode; {
+	status := response.StatusCode
+	text := fmt.Sprintf("%d %s", body.Code, body.Message)
+	if body.Code == 0 {
+		text = fmt.Sprintf("the service responded %d %s", status, http.StatusText(status))
+	}
+	switch {
 	case status == http.StatusUnauthorized:
-		failed.advice = ": the token is from " + c.tokenSource
+		text += ": the token is from " + c.tokenSource
 	case status < 400:
-		failed.advice = fmt.Sprintf(" to %s, which is not followed: set the URL of the service itself with --url or %s",
+		text += fmt.Sprintf(" to %s, which is not followed: set the URL of the service itself with --url or %s",
 			response.Header.Get("Location"), config.SettingOf("client.url"))
-	case failed.Code == 0, status == http.StatusNotFound:
-		failed.advice = fmt.Sprintf(": is %s a Plant Store?", c.base)
+	case body.Code == 0, status == http.StatusNotFound:
+		text += fmt.Sprintf(": is %s a Plant Store?", c.base)
 	}
-	return failed
+	return &responseError{text, status, body.Report}
 }
