@@ -27,8 +27,8 @@ type certificate struct {
 	checked time.Time
 }
 
-func newCertificate(cfg config.Server, log *zap.Logger) (*certificate, error) {
-	c := &certificate{certFile: cfg.TLSCertificate, keyFile: cfg.TLSKey, log: log, checked: time.Now()}
+func newCertificate(cfg *config.Config, log *zap.Logger) (*certificate, error) {
+	c := &certificate{certFile: cfg.Server.TLSCertificate, keyFile: cfg.Server.TLSKey, log: log, checked: time.Now()}
 	if _, err := c.load(); err != nil {
 		return nil, err
 	}

@@ -44,7 +44,7 @@ func (s *settings) client() (*client, error) {
 			return nil, usageError(fmt.Errorf("--url or %s is required when server.port is 0", urlSetting))
 		}
 		base = localURL(cfg)
-		if cfg.Server.TLS() {
+		if cfg.TLS() {
 			transport := http.DefaultTransport.(*http.Transport).Clone()
 			if transport.TLSClientConfig, err = pinnedTLS(cfg.Server.TLSCertificate); err != nil {
 				return nil, usageError(err)
@@ -75,7 +75,7 @@ func localURL(cfg *config.Config) string {
 
 func serviceURL(cfg *config.Config, host string, port int) string {
 	scheme := "http://"
-	if cfg.Server.TLS() {
+	if cfg.TLS() {
 		scheme = "https://"
 	}
 	return scheme + net.JoinHostPort(host, strconv.Itoa(port))

@@ -60,7 +60,7 @@ func createDevToken() error {
 // welcome prints the URL of a development service, its token and a request to try.
 func welcome(cfg *config.Config, port int, token string) {
 	base, curl := serviceURL(cfg, "localhost", port), "curl -i"
-	if cfg.Server.TLS() { // the certificate may be self-signed
+	if cfg.TLS() { // the certificate may be self-signed
 		curl = fmt.Sprintf("curl -i --cacert '%s'", cfg.Server.TLSCertificate)
 	}
 	if cfg.Docs.Enabled {

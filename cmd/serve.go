@@ -41,8 +41,6 @@ func serve(ctx context.Context, cfg *config.Config) (err error) {
 		debug.SetGCPercent(percent)
 	}
 	log := newLogger(cfg)
-	defer func() { _ = log.Sync() }() // fails on terminals, which need no sync
-
 	static, devToken := cfg.Auth.Tokens, ""
 	if len(static) == 0 && cfg.Env == config.Development {
 		if devToken, err = ensureDevToken(); err != nil {
@@ -75,7 +73,7 @@ func serve(ctx context.Context, cfg *config.Config) (err error) {
 	}()
 	verifiers := []auth.Verifier{auth.StaticTokens(static), issued.Verify}
 	if cfg.Auth.JWT.Issuer != "" {
-		jwt, err := newJWTVerifier(ctx, cfg.Auth.JWT, log)
+		jwt, err := newJWTVerifier(ctx, cfg, log)
 		if err != nil {
 			return err
 		}
@@ -97,10 +95,12 @@ func serve(ctx context.Context, cfg *config.Config) (err error) {
 		Bulk:         routes.Bulk(cfg.Bulk),
 		Proxies:      cfg.Server.TrustedProxies,
 		Origins:      cfg.Server.CORSOrigins,
-		TLS:          cfg.Server.TLS(),
+		TLS:          cfg.TLS(),
 	})
-	if err := checkTemporaryDirectory(); err != nil {
+	if file, err := os.CreateTemp("", "plantstore-*"); err != nil {
 		log.Warn("imports will fail: TMPDIR must name a writable directory", zap.Error(err))
+	} else {
+		_ = errors.Join(file.Close(), os.Remove(file.Name()))
 	}
 	listener, err := listen("server.port", net.JoinHostPort(cfg.Server.Host, strconv.Itoa(cfg.Server.Port)))
 	if err != nil {
@@ -114,7 +114,7 @@ func serve(ctx context.Context, cfg *config.Config) (err error) {
 	}
 	served := make(chan error, 1)
 	go func() {
-		if cfg.Server.TLS() {
+		if cfg.TLS() {
 			served <- server.ServeTLS(listener, "", "") // the certificate is in server.TLSConfig
 		} else {
 			served <- server.Serve(listener)
@@ -130,26 +130,17 @@ func serve(ctx context.Context, cfg *config.Config) (err error) {
 		return fmt.Errorf("serve: %w", err)
 	case <-ctx.Done():
 	}
-	return shutDown(cfg.Server, server, health, log)
+	return shutDown(cfg, server, health, log)
 }
 
-func newJWTVerifier(ctx context.Context, cfg config.JWT, log *zap.Logger) (auth.Verifier, error) {
-	verify, err := auth.JWT(ctx, auth.JWTOptions(cfg), log)
+func newJWTVerifier(ctx context.Context, cfg *config.Config, log *zap.Logger) (auth.Verifier, error) {
+	verify, err := auth.JWT(ctx, auth.JWTOptions(cfg.Auth.JWT), log)
 	if err != nil {
 		key := "auth.jwt.public_key"
-		if cfg.PublicKey == "" {
+		if cfg.Auth.JWT.PublicKey == "" {
 			key = "auth.jwt.jwks_url"
 		}
 		return nil, usageError(fmt.Errorf("%s: %w", config.SettingOf(key), err))
 	}
 	return verify, nil
-}
-
-// checkTemporaryDirectory checks that imports can create temporary files.
-func checkTemporaryDirectory() error {
-	file, err := os.CreateTemp("", "plantstore-*")
-	if err != nil {
-		return err
-	}
-	return errors.Join(file.Close(), os.Remove(file.Name()))
 }

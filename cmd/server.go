@@ -38,8 +38,8 @@ func newServer(cfg *config.Config, log *zap.Logger) (*http.Server, error) {
 			WriteByteTimeout: cfg.Server.WriteTimeout,
 		},
 	}
-	if cfg.Server.TLS() {
-		certificate, err := newCertificate(cfg.Server, log)
+	if cfg.TLS() {
+		certificate, err := newCertificate(cfg, log)
 		if err != nil {
 			return nil, usageError(err)
 		}
@@ -85,11 +85,11 @@ func serveDebug(address string, log *zap.Logger) error {
 
 // shutDown makes the service report not ready, so that load balancers stop using it,
 // then stops accepting connections and waits for in-flight requests.
-func shutDown(cfg config.Server, server *http.Server, health *controllers.Health, log *zap.Logger) error {
+func shutDown(cfg *config.Config, server *http.Server, health *controllers.Health, log *zap.Logger) error {
 	health.Drain()
-	log.Info("stopping", zap.Duration("delay", cfg.ShutdownDelay), zap.Duration("timeout", cfg.ShutdownTimeout))
-	time.Sleep(cfg.ShutdownDelay)
-	ctx, cancel := context.WithTimeout(context.Background(), cfg.ShutdownTimeout)
+	log.Info("stopping", zap.Duration("delay", cfg.Server.ShutdownDelay), zap.Duration("timeout", cfg.Server.ShutdownTimeout))
+	time.Sleep(cfg.Server.ShutdownDelay)
+	ctx, cancel := context.WithTimeout(context.Background(), cfg.Server.ShutdownTimeout)
 	defer cancel()
 	if err := server.Shutdown(ctx); err != nil {
 		return errors.Join(fmt.Errorf("some requests did not finish within server.shutdown_timeout: %w", err), server.Close())
