@@ -16,15 +16,9 @@ import (
 	"plantstore/controllers"
 )
 
-type importOptions struct {
-	path            string // - for standard input
-	mediaType       string
-	partial, dryRun bool
-}
-
 func newImport(s *settings) *cobra.Command {
-	var o importOptions
 	var format string
+	var partial, dryRun bool
 	cmd := &cobra.Command{
 		Use:   "import FILE|-",
 		Short: "Send the plants in a file or in standard input to a running service",
@@ -37,58 +31,75 @@ func newImport(s *settings) *cobra.Command {
 		Example: "  plantstore import configs/sample-plants.csv\n" +
 			"  zcat plants.ndjson.gz | plantstore import - --format ndjson --partial",
 		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			o.path = args[0]
-			if o.mediaType, err = mediaTypeOf(format, o.path, ""); err != nil {
+		RunE: func(cmd *cobra.Command, args []string) error {
+			path := args[0]
+			mediaType, err := mediaTypeOf(format, path, "")
+			if err != nil {
 				return err
 			}
 			c, err := s.client()
 			if err != nil {
 				return err
 			}
-			return c.importFile(cmd.Context(), o)
+			query := make(url.Values)
+			if partial {
+				query.Set("mode", "partial")
+			}
+			if dryRun {
+				query.Set("dry_run", "true")
+			}
+			report, err := c.importFile(cmd.Context(), path, mediaType, query)
+			if err != nil {
+				return err
+			}
+			return printReport(report, path, dryRun)
 		},
 	}
 	cmd.Flags().StringVar(&format, "format", "", "csv or ndjson (default: by the extension of FILE: .csv, .ndjson or .jsonl)")
-	cmd.Flags().BoolVar(&o.partial, "partial", false, "store valid rows even if others are rejected")
-	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "store nothing, only report what would happen")
+	cmd.Flags().BoolVar(&partial, "partial", false, "store valid rows even if others are rejected")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "store nothing, only report what would happen")
 	cmd.Flags().AddFlagSet(s.clientFlags)
 	return cmd
 }
 
-func (c *client) importFile(ctx context.Context, o importOptions) error {
-	file, name, size, total := os.Stdin, "stdin", int64(-1), int64(-1)
-	rows := newRowReader(file, o.mediaType)
+// importFile sends the rows in the file path, or in standard input if path is -.
+func (c *client) importFile(ctx context.Context, path, mediaType string, query url.Values) (*controllers.ImportReport, error) {
+	rows, size, total := newRowReader(os.Stdin, mediaType), int64(-1), int64(-1)
 	defer rows.stop()
-	if o.path != "-" {
-		var err error
-		if file, err = os.Open(o.path); err != nil {
-			return err
+	if path != "-" {
+		file, err := os.Open(path)
+		if err != nil {
+			return nil, err
 		}
 		defer file.Close()
-		name, rows.Reader = o.path, file
+		rows.Reader = file
 		info, err := file.Stat()
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if info.Mode().IsRegular() { // a pipe has no size and cannot be read twice
 			size = info.Size()
 			if isTerminal(os.Stderr) {
 				rows.show("reading", -1)
-				if total, err = countRows(file, o.mediaType); err != nil {
-					return err
+				if total, err = countRows(file, mediaType); err != nil {
+					return nil, err
 				}
 			}
 		}
 	}
 	rows.end = func() { rows.show("all rows sent, waiting for the response", -1) }
 	rows.showCount("importing", total)
-	report, err := c.sendRows(ctx, o, rows, size)
-	rows.stop()
+
+	target := c.base.JoinPath("plants/import")
+	target.RawQuery = query.Encode()
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, target.String(), rows)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return printReport(report, name, o.dryRun)
+	request.ContentLength = size // -1 is unknown
+	request.Header.Set("Content-Type", mediaType)
+	request.Header.Set("Accept", "application/json")
+	return c.sendRows(request)
 }
 
 // countRows counts the rows in file and returns to its beginning.
@@ -101,25 +112,8 @@ func countRows(file *os.File, mediaType string) (int64, error) {
 	return rows.rows, err
 }
 
-// sendRows sends the rows in body, which has size bytes, or an unknown number if size is
-// -1. It returns the report of the service.
-func (c *client) sendRows(ctx context.Context, o importOptions, body io.Reader, size int64) (*controllers.ImportReport, error) {
-	query := make(url.Values)
-	if o.partial {
-		query.Set("mode", "partial")
-	}
-	if o.dryRun {
-		query.Set("dry_run", "true")
-	}
-	target := c.base.JoinPath("plants/import")
-	target.RawQuery = query.Encode()
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, target.String(), body)
-	if err != nil {
-		return nil, err
-	}
-	request.ContentLength = size
-	request.Header.Set("Content-Type", o.mediaType)
-	request.Header.Set("Accept", "application/json")
+// sendRows returns the report of the service. Its errors say whether rows may be stored.
+func (c *client) sendRows(request *http.Request) (*controllers.ImportReport, error) {
 	response, err := c.send(request)
 	var report controllers.ImportReport
 	failed, responded := errors.AsType[*responseError](err)
@@ -129,7 +123,7 @@ func (c *client) sendRows(ctx context.Context, o importOptions, body io.Reader, 
 	if err == nil {
 		defer response.Body.Close()
 		if err = json.NewDecoder(response.Body).Decode(&report); err != nil {
-			err = incomplete(ctx, err)
+			err = incomplete(request.Context(), err)
 		}
 	}
 	if local, ok := errors.AsType[*fs.PathError](err); ok {
@@ -144,12 +138,15 @@ func (c *client) sendRows(ctx context.Context, o importOptions, body io.Reader, 
 // printReport prints the summary on standard output, in the words of the report, and
 // the rejected rows on standard error, in the form of compiler errors. It returns an
 // error if rows were rejected.
-func printReport(report *controllers.ImportReport, name string, dryRun bool) error {
+func printReport(report *controllers.ImportReport, path string, dryRun bool) error {
+	if path == "-" {
+		path = "stdin"
+	}
 	for _, row := range report.Errors {
-		fmt.Fprintf(os.Stderr, "%s:%d: %d %s\n", name, row.Line, row.Code, row.Message)
+		fmt.Fprintf(os.Stderr, "%s:%d: %d %s\n", path, row.Line, row.Code, row.Message)
 	}
 	if more := report.Rejected - len(report.Errors); more > 0 {
-		fmt.Fprintf(os.Stderr, "%s: and %d more, which the service does not list\n", name, more)
+		fmt.Fprintf(os.Stderr, "%s: and %d more, which the service does not list\n", path, more)
 	}
 	outcome, others := "stored", "the others are stored"
 	switch {
@@ -161,7 +158,7 @@ func printReport(report *controllers.ImportReport, name string, dryRun bool) err
 	fmt.Printf("%d rows: %d created, %d unchanged, %d refused; %s\n",
 		report.Rows, report.Created, report.Unchanged, report.Rejected, outcome)
 	if report.Rejected > 0 {
-		return &exitError{3, fmt.Errorf("%d of %d rows rejected: %s", report.Rejected, report.Rows, others)}
+		return &exitError{fmt.Errorf("%d of %d rows rejected: %s", report.Rejected, report.Rows, others), 3}
 	}
 	return nil
 }

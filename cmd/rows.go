@@ -72,9 +72,7 @@ func isTerminal(file *os.File) bool { return term.IsTerminal(int(file.Fd())) }
 
 // showCount shows the number of rows, out of total if that is positive.
 func (r *rowReader) showCount(label string, total int64) {
-	if total <= 0 {
-		total = -1
-	}
+	total = cmp.Or(total, -1)
 	r.show(label, total, progressbar.OptionShowCount(), progressbar.OptionShowIts(), progressbar.OptionShowTotalBytes(total > 0))
 }
 

@@ -1,7 +1,6 @@
 package cmd
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -20,21 +19,14 @@ import (
 	"plantstore/routes"
 )
 
-func newServe(s *settings) *cobra.Command {
-	return &cobra.Command{
-		Use: "serve", Short: "Serve the API (the default)", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := s.load()
-			if err != nil {
-				return err
-			}
-			return serve(cmd.Context(), cfg)
-		},
+// serve runs the service until the context of cmd is done, and then shuts it down
+// gracefully.
+func (s *settings) serve(cmd *cobra.Command, _ []string) (err error) {
+	ctx := cmd.Context()
+	cfg, err := s.load()
+	if err != nil {
+		return err
 	}
-}
-
-// serve runs the service until ctx is done, and then shuts it down gracefully.
-func serve(ctx context.Context, cfg *config.Config) (err error) {
 	// Unless GOGC is set, collect garbage half as often: the heap is small compared to the
 	// rest of the process.
 	if percent := debug.SetGCPercent(200); percent != 100 {
@@ -73,11 +65,15 @@ func serve(ctx context.Context, cfg *config.Config) (err error) {
 	}()
 	verifiers := []auth.Verifier{auth.StaticTokens(static), issued.Verify}
 	if cfg.Auth.JWT.Issuer != "" {
-		jwt, err := newJWTVerifier(ctx, cfg, log)
-		if err != nil {
-			return err
+		key := "auth.jwt.public_key"
+		if cfg.Auth.JWT.PublicKey == "" {
+			key = "auth.jwt.jwks_url"
 		}
-		verifiers = append(verifiers, jwt)
+		verify, err := auth.JWT(ctx, auth.JWTOptions(cfg.Auth.JWT), log)
+		if err != nil {
+			return usageError(fmt.Errorf("%s: %w", config.SettingOf(key), err))
+		}
+		verifiers = append(verifiers, verify)
 	} else if len(static) == 0 && issued.Len() == 0 {
 		log.Warn("no tokens exist yet; create one with `plantstore token create`")
 	}
@@ -131,16 +127,4 @@ func serve(ctx context.Context, cfg *config.Config) (err error) {
 	case <-ctx.Done():
 	}
 	return shutDown(cfg, server, health, log)
-}
-
-func newJWTVerifier(ctx context.Context, cfg *config.Config, log *zap.Logger) (auth.Verifier, error) {
-	verify, err := auth.JWT(ctx, auth.JWTOptions(cfg.Auth.JWT), log)
-	if err != nil {
-		key := "auth.jwt.public_key"
-		if cfg.Auth.JWT.PublicKey == "" {
-			key = "auth.jwt.jwks_url"
-		}
-		return nil, usageError(fmt.Errorf("%s: %w", config.SettingOf(key), err))
-	}
-	return verify, nil
 }

@@ -17,10 +17,6 @@ import (
 	"plantstore/controllers"
 )
 
-// maxStreams is the maximum number of concurrent requests on an HTTP/2 connection. It
-// is Go's default, which may change.
-const maxStreams = 250
-
 func newServer(cfg *config.Config, log *zap.Logger) (*http.Server, error) {
 	server := &http.Server{
 		ReadHeaderTimeout: cfg.Server.ReadHeaderTimeout,
@@ -32,7 +28,7 @@ func newServer(cfg *config.Config, log *zap.Logger) (*http.Server, error) {
 		// OPTIONS * gets the same 404 as any unknown path.
 		DisableGeneralOptionsHandler: true,
 		HTTP2: &http.HTTP2Config{
-			MaxConcurrentStreams: maxStreams,
+			MaxConcurrentStreams: 250, // of a connection: Go's default, which may change
 			// The timeouts above are per request. This one closes connections that the
 			// client no longer reads.
 			WriteByteTimeout: cfg.Server.WriteTimeout,

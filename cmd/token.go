@@ -19,17 +19,22 @@ import (
 
 func newToken(s *settings) *cobra.Command {
 	return newGroup("token", "Create, list and revoke bearer tokens in the database of the service",
-		newTokenCreate(s), newTokenList(s), newTokenRevoke(s))
+		newTokenCreate(s),
+		&cobra.Command{
+			Use: "list", Short: "List all tokens, including revoked and expired ones", Args: cobra.NoArgs,
+			RunE: func(cmd *cobra.Command, _ []string) error { return s.withTokens(cmd.Context(), listTokens) },
+		},
+		newTokenRevoke(s))
 }
 
 // withTokens calls action with the tokens in the database. It migrates the schema first,
 // as the service does at startup: tokens can be created before the first start.
-func (s *settings) withTokens(ctx context.Context, action func(*models.TokenStore) error) error {
+func (s *settings) withTokens(ctx context.Context, action func(context.Context, *models.TokenStore) error) error {
 	return s.withDatabase(ctx, func(db *database.DB, log *zap.Logger) error {
 		if err := prepare(ctx, db, log); err != nil {
 			return err
 		}
-		return action(models.NewTokenStore(db))
+		return action(ctx, models.NewTokenStore(db))
 	})
 }
 
@@ -57,8 +62,8 @@ func newTokenCreate(s *settings) *cobra.Command {
 			if err := token.Validate(time.Now()); err != nil {
 				return usageError(err)
 			}
-			return s.withTokens(cmd.Context(), func(tokens *models.TokenStore) error {
-				secret, err := tokens.Create(cmd.Context(), &token)
+			return s.withTokens(cmd.Context(), func(ctx context.Context, tokens *models.TokenStore) error {
+				secret, err := tokens.Create(ctx, &token)
 				if err != nil {
 					return err
 				}
@@ -93,15 +98,6 @@ func parseLifetime(text string) (time.Duration, error) {
 		return 0, errors.New("must be a duration such as 90d or 12h")
 	}
 	return lifetime, nil
-}
-
-func newTokenList(s *settings) *cobra.Command {
-	return &cobra.Command{
-		Use: "list", Short: "List all tokens, including revoked and expired ones", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return s.withTokens(cmd.Context(), func(tokens *models.TokenStore) error { return listTokens(cmd.Context(), tokens) })
-		},
-	}
 }
 
 func listTokens(ctx context.Context, store *models.TokenStore) error {
@@ -147,10 +143,10 @@ func newTokenRevoke(s *settings) *cobra.Command {
 					return usageError(errors.New("revoke takes prefixes of tokens as shown by plantstore token list: pst_ and 8 characters"))
 				}
 			}
-			return s.withTokens(cmd.Context(), func(tokens *models.TokenStore) error {
+			return s.withTokens(cmd.Context(), func(ctx context.Context, tokens *models.TokenStore) error {
 				var failed []string
 				for _, id := range ids { // continue after failures
-					err := tokens.Revoke(cmd.Context(), id)
+					err := tokens.Revoke(ctx, id)
 					if _, ok := errors.AsType[*models.NotFoundError](err); ok {
 						err = errors.New("no such token, or already revoked: see `plantstore token list`")
 					}

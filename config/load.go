@@ -17,12 +17,11 @@ import (
 	"github.com/spf13/viper"
 )
 
-const (
-	// DefaultFile is read if it exists and no other file is named.
-	DefaultFile = "configs/config.yaml"
-	// FileVariable is the environment variable that names another configuration file.
-	FileVariable = "PLANTSTORE_CONFIG"
-)
+// DefaultFile is read if it exists and no other file is named.
+const DefaultFile = "configs/config.yaml"
+
+// FileVariable is the environment variable that names another configuration file.
+const FileVariable = "PLANTSTORE_CONFIG"
 
 // Load reads, merges and validates the configuration. Flags, by key, override the
 // environment, which overrides the file, which overrides the defaults. If file is empty,
