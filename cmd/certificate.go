@@ -27,8 +27,8 @@ type certificate struct {
 	checked time.Time
 }
 
-func newCertificate(cfg config.Server, log *zap.Logger) (*certificate, error) {
-	c := &certificate{certFile: cfg.TLSCertificate, keyFile: cfg.TLSKey, log: log, checked: time.Now()}
+func newCertificate(cfg *config.Config, log *zap.Logger) (*certificate, error) {
+	c := &certificate{certFile: cfg.Server.TLSCertificate, keyFile: cfg.Server.TLSKey, log: log, checked: time.Now()}
 	if _, err := c.load(); err != nil {
 		return nil, err
 	}
@@ -63,11 +63,11 @@ func (c *certificate) load() (changed bool, err error) {
 	cert, certErr := readSettingFile(certSetting, c.certFile)
 	key, keyErr := readSettingFile(keySetting, c.keyFile)
 	err = cmp.Or(certErr, keyErr)
-	if text := fmt.Sprint(cert, key, err); text != c.text {
-		c.text = text
-	} else {
+	text := fmt.Sprint(cert, key, err)
+	if text == c.text {
 		return false, nil
 	}
+	c.text = text
 	if err != nil {
 		return false, err
 	}

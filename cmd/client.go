@@ -2,18 +2,24 @@ package cmd
 
 import (
 	"bytes"
+	"context"
 	"crypto/tls"
+	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"fmt"
 	"io/fs"
+	"mime"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"plantstore/config"
+	"plantstore/controllers"
 )
 
 // client calls a running service over HTTP.
@@ -32,8 +38,7 @@ func (s *settings) client() (*client, error) {
 	if err != nil {
 		return nil, err
 	}
-	urlSetting, tokenSetting := config.SettingOf("client.url"), config.SettingOf("client.token")
-	c := &client{token: cfg.Client.Token, tokenSource: fmt.Sprintf("--token-file or %s", tokenSetting)}
+	c := &client{token: cfg.Client.Token, tokenSource: fmt.Sprintf("--token-file or %s", config.SettingOf("client.token"))}
 	// A redirect would send the token to a server that the user did not name. There is no
 	// time limit besides those of http.DefaultTransport and the service: imports take long.
 	c.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
@@ -41,10 +46,10 @@ func (s *settings) client() (*client, error) {
 	base := cfg.Client.URL
 	if base == "" {
 		if cfg.Server.Port == 0 {
-			return nil, usageError(fmt.Errorf("--url or %s is required when server.port is 0", urlSetting))
+			return nil, usageError(fmt.Errorf("--url or %s is required when server.port is 0", config.SettingOf("client.url")))
 		}
 		base = localURL(cfg)
-		if cfg.Server.TLS() {
+		if cfg.TLS() {
 			transport := http.DefaultTransport.(*http.Transport).Clone()
 			if transport.TLSClientConfig, err = pinnedTLS(cfg.Server.TLSCertificate); err != nil {
 				return nil, usageError(err)
@@ -56,10 +61,10 @@ func (s *settings) client() (*client, error) {
 		return nil, err // config has validated it
 	}
 	if c.token == "" {
-		c.tokenSource = devTokenFile + ": use another one with " + c.tokenSource
 		if c.token, err = devTokenFor(c.base.Hostname()); err != nil {
-			return nil, usageError(fmt.Errorf("--token-file or %s is required: %w", tokenSetting, err))
+			return nil, usageError(fmt.Errorf("%s is required: %w", c.tokenSource, err))
 		}
+		c.tokenSource = devTokenFile + ": use another one with " + c.tokenSource
 	}
 	return c, nil
 }
@@ -75,7 +80,7 @@ func localURL(cfg *config.Config) string {
 
 func serviceURL(cfg *config.Config, host string, port int) string {
 	scheme := "http://"
-	if cfg.Server.TLS() {
+	if cfg.TLS() {
 		scheme = "https://"
 	}
 	return scheme + net.JoinHostPort(host, strconv.Itoa(port))
@@ -119,4 +124,78 @@ func devTokenFor(host string) (string, error) {
 		return "", fmt.Errorf("%s, the token of a development service, does not exist here", devTokenFile)
 	}
 	return token, err
+}
+
+// errIncomplete is the error of a request that reached the service but got no complete
+// response.
+var errIncomplete = errors.New("no complete response")
+
+// incomplete returns the error of a request that failed with err before the end of its
+// response.
+func incomplete(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		err = errors.New("interrupted")
+	}
+	return fmt.Errorf("%w: %w", errIncomplete, err)
+}
+
+// responseError is a response with a status other than 200.
+type responseError struct {
+	text   string
+	status int
+	report *controllers.ImportReport // of an import with rejected rows, otherwise nil
+}
+
+func (e *responseError) Error() string { return e.text }
+
+// send sends r with the token and returns the response if it has status 200 and the media type
+// that r accepts. Otherwise the error is a *responseError, wraps errIncomplete, or says
+// why the client could not connect.
+func (c *client) send(r *http.Request) (*http.Response, error) {
+	ctx := r.Context()
+	r.Header.Set("Authorization", "Bearer "+c.token)
+	var connected atomic.Bool
+	trace := &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }}
+	response, err := c.http.Do(r.WithContext(httptrace.WithClientTrace(ctx, trace)))
+	if err != nil {
+		if wrapped, ok := errors.AsType[*url.Error](err); ok {
+			err = wrapped.Err // without the method and the URL
+		}
+		if ctx.Err() == nil && !connected.Load() {
+			return nil, fmt.Errorf("cannot connect to %s: %w: is the service running there? Set its URL with --url or %s",
+				c.base, err, config.SettingOf("client.url"))
+		}
+		return nil, incomplete(ctx, err)
+	}
+	if response.StatusCode != http.StatusOK {
+		defer response.Body.Close()
+		return nil, c.readError(response)
+	}
+	if got, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type")); got != r.Header.Get("Accept") {
+		_ = response.Body.Close()
+		return nil, fmt.Errorf("%s responded with media type %q instead of %s: is it a Plant Store?", c.base, got, r.Header.Get("Accept"))
+	}
+	return response, nil
+}
+
+func (c *client) readError(response *http.Response) error {
+	var body controllers.ImportError
+	if err := json.NewDecoder(response.Body).Decode(&body); err != nil {
+		body = controllers.ImportError{}
+	}
+	status := response.StatusCode
+	text := fmt.Sprintf("%d %s", body.Code, body.Message)
+	if body.Code == 0 {
+		text = fmt.Sprintf("the service responded %d %s", status, http.StatusText(status))
+	}
+	switch {
+	case status == http.StatusUnauthorized:
+		text += ": the token is from " + c.tokenSource
+	case status < 400:
+		text += fmt.Sprintf(" to %s, which is not followed: set the URL of the service itself with --url or %s",
+			response.Header.Get("Location"), config.SettingOf("client.url"))
+	case body.Code == 0, status == http.StatusNotFound:
+		text += fmt.Sprintf(": is %s a Plant Store?", c.base)
+	}
+	return &responseError{text, status, body.Report}
 }

@@ -4,7 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
@@ -13,48 +14,95 @@ import (
 	"plantstore/database"
 )
 
-// databaseCommand is a command that works directly on the database.
-type databaseCommand struct {
-	name, short string
-	action      func(context.Context, *database.DB, io.Writer) error
+func newMigrate(s *settings) *cobra.Command {
+	return newGroup("migrate", "Migrate the database schema",
+		newDatabaseCommand(s, "up", "Apply every pending migration", migrateUp),
+		newDatabaseCommand(s, "down", "Roll back the last migration, with the data it added", migrateDown),
+		newDatabaseCommand(s, "status", "List all migrations and when they were applied", migrateStatus))
 }
 
-// newDatabaseCommands returns a command with subcommands.
-func newDatabaseCommands(s *settings, name, short string, commands ...databaseCommand) *cobra.Command {
-	parent := &cobra.Command{
-		Use:   name,
-		Short: short,
-		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	for _, c := range commands {
-		parent.AddCommand(&cobra.Command{
-			Use:   c.name,
-			Short: c.short,
-			Args:  cobra.NoArgs,
-			RunE: func(cmd *cobra.Command, _ []string) error {
-				return withDatabase(cmd, s, func(db *database.DB, _ *config.Config, _ *zap.Logger) error {
-					return c.action(cmd.Context(), db, cmd.OutOrStdout())
-				})
-			},
-		})
-	}
-	return parent
+func newSearchIndex(s *settings) *cobra.Command {
+	return newGroup("search-index", "Create or drop indexes that make searches of many plants fast and inserts slower",
+		newDatabaseCommand(s, "create", "Create the indexes for the parameters tag and q, while the service runs",
+			func(ctx context.Context, db *database.DB) (string, error) {
+				return "created", db.CreateSearchIndexes(ctx)
+			}),
+		newDatabaseCommand(s, "drop", "Drop these indexes",
+			func(ctx context.Context, db *database.DB) (string, error) {
+				return "dropped", db.DropSearchIndexes(ctx)
+			}))
 }
 
-// withDatabase calls action with the configured database.
-func withDatabase(cmd *cobra.Command, s *settings, action func(*database.DB, *config.Config, *zap.Logger) error) (err error) {
+// newGroup returns a command that only has subcommands.
+func newGroup(name, short string, commands ...*cobra.Command) *cobra.Command {
+	group := &cobra.Command{
+		Use: name, Short: short, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	group.AddCommand(commands...)
+	return group
+}
+
+// newDatabaseCommand returns a command that calls action with the configured database
+// and prints its report.
+func newDatabaseCommand(s *settings, name, short string, action func(context.Context, *database.DB) (report string, err error)) *cobra.Command {
+	return &cobra.Command{
+		Use: name, Short: short, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return s.withDatabase(cmd.Context(), func(db *database.DB, _ *zap.Logger) error {
+				report, err := action(cmd.Context(), db)
+				if err == nil {
+					_, err = fmt.Println(report)
+				}
+				return err
+			})
+		},
+	}
+}
+
+func migrateUp(ctx context.Context, db *database.DB) (string, error) {
+	applied, err := db.Migrate(ctx)
+	if len(applied) == 0 {
+		return "no pending migrations", err
+	}
+	var lines []string
+	for _, m := range applied {
+		lines = append(lines, "applied "+m.Name)
+	}
+	return strings.Join(lines, "\n"), err
+}
+
+func migrateDown(ctx context.Context, db *database.DB) (string, error) {
+	rolledBack, err := db.Rollback(ctx)
+	return "rolled back " + rolledBack.Name, err
+}
+
+func migrateStatus(ctx context.Context, db *database.DB) (string, error) {
+	all, err := db.Migrations(ctx)
+	var lines []string
+	for _, m := range all {
+		applied := "pending"
+		if !m.AppliedAt.IsZero() {
+			applied = m.AppliedAt.UTC().Format(time.RFC3339)
+		}
+		lines = append(lines, fmt.Sprintf("%-20s  %s", applied, m.Name))
+	}
+	return strings.Join(lines, "\n"), err
+}
+
+// withDatabase calls action with the configured database and a logger.
+func (s *settings) withDatabase(ctx context.Context, action func(*database.DB, *zap.Logger) error) (err error) {
 	cfg, err := s.load()
 	if err != nil {
 		return err
 	}
-	log := newLogger(cfg, cmd.ErrOrStderr())
-	db, err := openDatabase(cmd.Context(), cfg, log)
+	log := newLogger(cfg)
+	db, err := openDatabase(ctx, cfg, log)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	return action(db, cfg, log)
+	return action(db, log)
 }
 
 func openDatabase(ctx context.Context, cfg *config.Config, log *zap.Logger) (*database.DB, error) {

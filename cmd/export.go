@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -11,10 +12,12 @@ import (
 	"path/filepath"
 
 	"github.com/spf13/cobra"
+
+	"plantstore/controllers"
 )
 
 func newExport(s *settings) *cobra.Command {
-	var name, path string
+	var format, path string
 	cmd := &cobra.Command{
 		Use:   "export",
 		Short: "Write all plants of a running service to a file or to standard output",
@@ -27,7 +30,7 @@ func newExport(s *settings) *cobra.Command {
 			"  plantstore export | gzip > plants.ndjson.gz",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			f, err := formatOf(name, path, "ndjson")
+			mediaType, err := mediaTypeOf(format, path, controllers.TypeNDJSON)
 			if err != nil {
 				return err
 			}
@@ -35,27 +38,31 @@ func newExport(s *settings) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return exportPlants(cmd, c, f, path)
+			return c.export(cmd.Context(), mediaType, path)
 		},
 	}
-	cmd.Flags().StringVar(&name, "format", "", "csv or ndjson (default: by the extension of FILE, otherwise ndjson)")
+	cmd.Flags().StringVar(&format, "format", "", "csv or ndjson (default: by the extension of FILE, otherwise ndjson)")
 	cmd.Flags().StringVarP(&path, "output", "o", "-", "`FILE` to write, or - for standard output")
 	cmd.Flags().AddFlagSet(s.clientFlags)
 	return cmd
 }
 
-func exportPlants(cmd *cobra.Command, c *client, f format, path string) error {
-	ctx, stdout := cmd.Context(), cmd.OutOrStdout()
-	response, err := c.send(ctx, request{method: http.MethodGet, path: "plants/export", accept: f.mediaType})
+// export writes all plants to the file path, or to standard output if path is -.
+func (c *client) export(ctx context.Context, mediaType, path string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base.JoinPath("plants/export").String(), nil)
+	if err != nil {
+		return err
+	}
+	request.Header.Set("Accept", mediaType)
+	response, err := c.send(request)
 	if err != nil {
 		return err
 	}
 	defer response.Body.Close()
-	rows := &rowReader{Reader: response.Body, header: f.header}
-	if path != "-" || !isTerminal(stdout) { // a terminal shows either rows or a bar
-		rows.progress.w = cmd.ErrOrStderr()
-		rows.progress.rows("exporting", -1)
-		defer rows.progress.stop()
+	rows := newRowReader(response.Body, mediaType)
+	if path != "-" || !isTerminal(os.Stdout) { // a terminal shows either rows or a bar
+		rows.showCount("exporting", -1)
+		defer rows.stop()
 	}
 	save := func(w io.Writer) error {
 		_, err := io.Copy(w, rows)
@@ -65,13 +72,13 @@ func exportPlants(cmd *cobra.Command, c *client, f format, path string) error {
 		return err
 	}
 	if path == "-" {
-		return save(stdout)
+		return save(os.Stdout)
 	}
 	if err := writeFile(path, save); err != nil {
 		return err
 	}
-	rows.progress.stop()
-	_, _ = fmt.Fprintf(stdout, "%d plants written to %s\n", rows.rows, path)
+	rows.stop()
+	fmt.Printf("%d plants written to %s\n", rows.rows, path)
 	return nil
 }
 

@@ -9,9 +9,6 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// healthcheckTimeout is shorter than the timeouts of container engines.
-const healthcheckTimeout = 3 * time.Second
-
 func newHealthcheck(s *settings) *cobra.Command {
 	var ready bool
 	cmd := &cobra.Command{
@@ -29,28 +26,25 @@ func newHealthcheck(s *settings) *cobra.Command {
 			if ready {
 				path = "/readyz"
 			}
-			return checkHealth(localURL(cfg), path)
+			client := http.Client{
+				Timeout: 3 * time.Second, // shorter than the timeouts of container engines
+				Transport: &http.Transport{ // without a proxy
+					// The certificate does not name this machine, and an expired one is no reason to
+					// restart the service. The request contains no secret.
+					TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: true},
+				},
+			}
+			response, err := client.Get(localURL(cfg) + path)
+			if err != nil {
+				return fmt.Errorf("no response from the service: %w", err)
+			}
+			defer response.Body.Close()
+			if response.StatusCode != http.StatusOK {
+				return fmt.Errorf("%s: %s", path, response.Status)
+			}
+			return nil
 		},
 	}
 	cmd.Flags().BoolVar(&ready, "ready", false, "check whether the service is ready, including its database")
 	return cmd
-}
-
-func checkHealth(base, path string) error {
-	client := http.Client{Timeout: healthcheckTimeout, Transport: &http.Transport{ // without a proxy
-		// The certificate does not name this machine, and an expired one is no reason to
-		// restart the service. The request contains no secret.
-		TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: true},
-	}}
-	response, err := client.Get(base + path)
-	if err != nil {
-		return fmt.Errorf("no response from the service: %w", err)
-	}
-	if err := response.Body.Close(); err != nil {
-		return err
-	}
-	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s: %s", path, response.Status)
-	}
-	return nil
 }

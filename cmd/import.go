@@ -16,16 +16,9 @@ import (
 	"plantstore/controllers"
 )
 
-type importOptions struct {
-	path    string // - for standard input
-	format  format
-	partial bool
-	dryRun  bool
-}
-
 func newImport(s *settings) *cobra.Command {
-	var o importOptions
-	var name string
+	var format string
+	var partial, dryRun bool
 	cmd := &cobra.Command{
 		Use:   "import FILE|-",
 		Short: "Send the plants in a file or in standard input to a running service",
@@ -38,65 +31,80 @@ func newImport(s *settings) *cobra.Command {
 		Example: "  plantstore import configs/sample-plants.csv\n" +
 			"  zcat plants.ndjson.gz | plantstore import - --format ndjson --partial",
 		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			o.path = args[0]
-			if o.format, err = formatOf(name, o.path, ""); err != nil {
+		RunE: func(cmd *cobra.Command, args []string) error {
+			path := args[0]
+			mediaType, err := mediaTypeOf(format, path, "")
+			if err != nil {
 				return err
 			}
 			c, err := s.client()
 			if err != nil {
 				return err
 			}
-			return importPlants(cmd, c, o)
+			query := make(url.Values)
+			if partial {
+				query.Set("mode", "partial")
+			}
+			if dryRun {
+				query.Set("dry_run", "true")
+			}
+			report, err := c.importFile(cmd.Context(), path, mediaType, query)
+			if err != nil {
+				return err
+			}
+			return printReport(report, path, dryRun)
 		},
 	}
-	cmd.Flags().StringVar(&name, "format", "", "csv or ndjson (default: by the extension of FILE: .csv, .ndjson or .jsonl)")
-	cmd.Flags().BoolVar(&o.partial, "partial", false, "store valid rows even if others are rejected")
-	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "store nothing, only report what would happen")
+	cmd.Flags().StringVar(&format, "format", "", "csv or ndjson (default: by the extension of FILE: .csv, .ndjson or .jsonl)")
+	cmd.Flags().BoolVar(&partial, "partial", false, "store valid rows even if others are rejected")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "store nothing, only report what would happen")
 	cmd.Flags().AddFlagSet(s.clientFlags)
 	return cmd
 }
 
-func importPlants(cmd *cobra.Command, c *client, o importOptions) error {
-	name, size, total := "stdin", int64(-1), int64(-1)
-	body := &rowReader{Reader: cmd.InOrStdin(), header: o.format.header}
-	progress := &body.progress
-	progress.w = cmd.ErrOrStderr()
-	defer progress.stop()
-	if o.path != "-" {
-		file, err := os.Open(o.path)
+// importFile sends the rows in the file path, or in standard input if path is -.
+func (c *client) importFile(ctx context.Context, path, mediaType string, query url.Values) (*controllers.ImportReport, error) {
+	rows, size, total := newRowReader(os.Stdin, mediaType), int64(-1), int64(-1)
+	defer rows.stop()
+	if path != "-" {
+		file, err := os.Open(path)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		defer file.Close()
-		name, body.Reader = o.path, file
+		rows.Reader = file
 		info, err := file.Stat()
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if info.Mode().IsRegular() { // a pipe has no size and cannot be read twice
 			size = info.Size()
-			if isTerminal(progress.w) {
-				progress.show("reading", -1)
-				if total, err = countRows(file, o.format); err != nil {
-					return err
+			if isTerminal(os.Stderr) {
+				rows.show("reading", -1)
+				if total, err = countRows(file, mediaType); err != nil {
+					return nil, err
 				}
 			}
 		}
 	}
-	body.end = func() { progress.show("all rows sent, waiting for the response", -1) }
-	progress.rows("importing", total)
-	report, err := c.importRows(cmd.Context(), o, body, size)
-	progress.stop()
+	rows.end = func() { rows.show("all rows sent, waiting for the response", -1) }
+	rows.showCount("importing", total)
+
+	target := c.base.JoinPath("plants/import")
+	target.RawQuery = query.Encode()
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, target.String(), rows)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return printReport(cmd, name, o, report)
+	request.ContentLength = size // -1 is unknown
+	request.Header.Set("Content-Type", mediaType)
+	request.Header.Set("Accept", "application/json")
+	return c.sendRows(request)
 }
 
 // countRows counts the rows in file and returns to its beginning.
-func countRows(file *os.File, f format) (int64, error) {
-	rows := &rowReader{Reader: file, header: f.header}
+func countRows(file *os.File, mediaType string) (int64, error) {
+	rows := newRowReader(file, mediaType)
 	if _, err := io.Copy(io.Discard, rows); err != nil {
 		return 0, err
 	}
@@ -104,28 +112,18 @@ func countRows(file *os.File, f format) (int64, error) {
 	return rows.rows, err
 }
 
-// importRows sends body and returns the report of the service.
-func (c *client) importRows(ctx context.Context, o importOptions, body io.Reader, size int64) (*controllers.ImportReport, error) {
-	query := make(url.Values)
-	if o.partial {
-		query.Set("mode", "partial")
-	}
-	if o.dryRun {
-		query.Set("dry_run", "true")
-	}
-	response, err := c.send(ctx, request{
-		method: http.MethodPost, path: "plants/import", query: query,
-		body: body, bodySize: size, bodyType: o.format.mediaType, accept: "application/json",
-	})
-	failed, responded := errors.AsType[*responseError](err)
-	if responded && failed.Report != nil {
-		return failed.Report, nil
-	}
+// sendRows returns the report of the service. Its errors say whether rows may be stored.
+func (c *client) sendRows(request *http.Request) (*controllers.ImportReport, error) {
+	response, err := c.send(request)
 	var report controllers.ImportReport
+	failed, responded := errors.AsType[*responseError](err)
+	if responded && failed.report != nil {
+		return failed.report, nil
+	}
 	if err == nil {
 		defer response.Body.Close()
 		if err = json.NewDecoder(response.Body).Decode(&report); err != nil {
-			err = incomplete(ctx, err)
+			err = incomplete(request.Context(), err)
 		}
 	}
 	if local, ok := errors.AsType[*fs.PathError](err); ok {
@@ -140,24 +138,27 @@ func (c *client) importRows(ctx context.Context, o importOptions, body io.Reader
 // printReport prints the summary on standard output, in the words of the report, and
 // the rejected rows on standard error, in the form of compiler errors. It returns an
 // error if rows were rejected.
-func printReport(cmd *cobra.Command, name string, o importOptions, report *controllers.ImportReport) error {
+func printReport(report *controllers.ImportReport, path string, dryRun bool) error {
+	if path == "-" {
+		path = "stdin"
+	}
 	for _, row := range report.Errors {
-		cmd.PrintErrf("%s:%d: %d %s\n", name, row.Line, row.Code, row.Message)
+		fmt.Fprintf(os.Stderr, "%s:%d: %d %s\n", path, row.Line, row.Code, row.Message)
 	}
 	if more := report.Rejected - len(report.Errors); more > 0 {
-		cmd.PrintErrf("%s: and %d more, which the service does not list\n", name, more)
+		fmt.Fprintf(os.Stderr, "%s: and %d more, which the service does not list\n", path, more)
 	}
 	outcome, others := "stored", "the others are stored"
 	switch {
-	case o.dryRun:
+	case dryRun:
 		outcome, others = "dry run, nothing stored", "nothing was stored in this dry run"
 	case !report.Stored:
 		outcome, others = "nothing stored", "nothing was stored; --partial stores the others"
 	}
-	_, _ = fmt.Fprintf(cmd.OutOrStdout(), "%d rows: %d created, %d unchanged, %d refused; %s\n",
+	fmt.Printf("%d rows: %d created, %d unchanged, %d refused; %s\n",
 		report.Rows, report.Created, report.Unchanged, report.Rejected, outcome)
 	if report.Rejected > 0 {
-		return &exitError{3, fmt.Errorf("%d of %d rows rejected: %s", report.Rejected, report.Rows, others)}
+		return &exitError{fmt.Errorf("%d of %d rows rejected: %s", report.Rejected, report.Rows, others), 3}
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime"
 	"strings"
 	"syscall"
 
@@ -18,6 +19,12 @@ import (
 	"plantstore/config"
 )
 
+// Set by the linker: -ldflags "-X plantstore/cmd.version=… -X plantstore/cmd.commit=…".
+var (
+	version = "dev"
+	commit  = "unknown"
+)
+
 // exitStatuses is part of the help of several commands.
 const exitStatuses = `Exit status:
   0  success
@@ -26,15 +33,12 @@ const exitStatuses = `Exit status:
 
 // exitError is an error with its own exit status.
 type exitError struct {
+	error
 	status int
-	err    error
 }
 
-func (e *exitError) Error() string { return e.err.Error() }
-func (e *exitError) Unwrap() error { return e.err }
-
 // usageError marks err as an error in the command line or the configuration.
-func usageError(err error) error { return &exitError{2, err} }
+func usageError(err error) error { return &exitError{err, 2} }
 
 // Main runs the program with args, which exclude its name, and returns its exit
 // status. If that is not 0, it has written one line about the error to standard error.
@@ -64,10 +68,11 @@ func Main(args []string) int {
 		return 0
 	}
 	_, _ = fmt.Fprintln(os.Stderr, "plantstore:", auth.Redact(strings.Join(strings.Fields(err.Error()), " ")))
-	if exit, ok := errors.AsType[*exitError](err); ok {
+	exit, ok := errors.AsType[*exitError](err)
+	switch {
+	case ok:
 		return exit.status
-	}
-	if !parsed {
+	case !parsed:
 		return 2
 	}
 	return 1
@@ -75,7 +80,6 @@ func Main(args []string) int {
 
 func newRoot() *cobra.Command {
 	s := new(settings)
-	serve := newServe(s)
 	root := &cobra.Command{
 		Use:   "plantstore",
 		Short: "An authenticated HTTP API that stores plants",
@@ -84,7 +88,7 @@ func newRoot() *cobra.Command {
 			config.DefaultFile + ". docs/configuration.md lists all settings.\n\n" +
 			exitStatuses,
 		Args:          cobra.NoArgs,
-		RunE:          serve.RunE,
+		RunE:          s.serve,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
@@ -97,6 +101,13 @@ func newRoot() *cobra.Command {
 		return err
 	})
 	s.register(root.PersistentFlags())
-	root.AddCommand(serve, newMigrate(s), newSearchIndex(s), newToken(s), newImport(s), newExport(s), newHealthcheck(s), newVersion())
+	root.AddCommand(
+		&cobra.Command{Use: "serve", Short: "Serve the API (the default)", Args: cobra.NoArgs, RunE: s.serve},
+		newMigrate(s), newSearchIndex(s), newToken(s), newImport(s), newExport(s), newHealthcheck(s),
+		&cobra.Command{Use: "version", Short: "Print the version", Args: cobra.NoArgs, Run: printVersion})
 	return root
+}
+
+func printVersion(*cobra.Command, []string) {
+	fmt.Printf("plantstore %s (commit %s, %s)\n", version, commit, runtime.Version())
 }

@@ -1,10 +1,8 @@
 package cmd
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"runtime/debug"
@@ -21,31 +19,24 @@ import (
 	"plantstore/routes"
 )
 
-func newServe(s *settings) *cobra.Command {
-	return &cobra.Command{
-		Use:   "serve",
-		Short: "Serve the API (the default)",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := s.load()
-			if err != nil {
-				return err
-			}
-			return serve(cmd.Context(), cfg, cmd.OutOrStdout(), cmd.ErrOrStderr())
-		},
+// serve runs the service until the context of cmd is done, and then shuts it down
+// gracefully.
+func (s *settings) serve(cmd *cobra.Command, _ []string) (err error) {
+	ctx := cmd.Context()
+	cfg, err := s.load()
+	if err != nil {
+		return err
 	}
-}
-
-// serve runs the service until ctx is done, and then shuts it down gracefully.
-func serve(ctx context.Context, cfg *config.Config, stdout, stderr io.Writer) (err error) {
-	relaxGC()
-	log := newLogger(cfg, stderr)
-	defer func() { _ = log.Sync() }() // fails on terminals, which need no sync
-
+	// Unless GOGC is set, collect garbage half as often: the heap is small compared to the
+	// rest of the process.
+	if percent := debug.SetGCPercent(200); percent != 100 {
+		debug.SetGCPercent(percent)
+	}
+	log := newLogger(cfg)
 	static, devToken := cfg.Auth.Tokens, ""
 	if len(static) == 0 && cfg.Env == config.Development {
 		if devToken, err = ensureDevToken(); err != nil {
-			return err
+			return fmt.Errorf("development token: %w", err)
 		}
 		static = []string{devToken}
 	}
@@ -74,11 +65,15 @@ func serve(ctx context.Context, cfg *config.Config, stdout, stderr io.Writer) (e
 	}()
 	verifiers := []auth.Verifier{auth.StaticTokens(static), issued.Verify}
 	if cfg.Auth.JWT.Issuer != "" {
-		jwt, err := newJWTVerifier(ctx, cfg.Auth.JWT, log)
-		if err != nil {
-			return err
+		key := "auth.jwt.public_key"
+		if cfg.Auth.JWT.PublicKey == "" {
+			key = "auth.jwt.jwks_url"
 		}
-		verifiers = append(verifiers, jwt)
+		verify, err := auth.JWT(ctx, auth.JWTOptions(cfg.Auth.JWT), log)
+		if err != nil {
+			return usageError(fmt.Errorf("%s: %w", config.SettingOf(key), err))
+		}
+		verifiers = append(verifiers, verify)
 	} else if len(static) == 0 && issued.Len() == 0 {
 		log.Warn("no tokens exist yet; create one with `plantstore token create`")
 	}
@@ -96,24 +91,26 @@ func serve(ctx context.Context, cfg *config.Config, stdout, stderr io.Writer) (e
 		Bulk:         routes.Bulk(cfg.Bulk),
 		Proxies:      cfg.Server.TrustedProxies,
 		Origins:      cfg.Server.CORSOrigins,
-		TLS:          cfg.Server.TLS(),
+		TLS:          cfg.TLS(),
 	})
-	if err := checkTemporaryDirectory(); err != nil {
+	if file, err := os.CreateTemp("", "plantstore-*"); err != nil {
 		log.Warn("imports will fail: TMPDIR must name a writable directory", zap.Error(err))
+	} else {
+		_ = errors.Join(file.Close(), os.Remove(file.Name()))
 	}
 	listener, err := listen("server.port", net.JoinHostPort(cfg.Server.Host, strconv.Itoa(cfg.Server.Port)))
 	if err != nil {
 		return err
 	}
 	listener = netutil.LimitListener(listener, cfg.Server.MaxConnections)
-	stopDebug, err := serveDebug(cfg.Server.DebugAddress, log)
-	if err != nil {
-		return err
+	if cfg.Server.DebugAddress != "" {
+		if err := serveDebug(cfg.Server.DebugAddress, log); err != nil {
+			return err
+		}
 	}
-	defer func() { err = errors.Join(err, stopDebug()) }()
 	served := make(chan error, 1)
 	go func() {
-		if cfg.Server.TLS() {
+		if cfg.TLS() {
 			served <- server.ServeTLS(listener, "", "") // the certificate is in server.TLSConfig
 		} else {
 			served <- server.Serve(listener)
@@ -122,41 +119,12 @@ func serve(ctx context.Context, cfg *config.Config, stdout, stderr io.Writer) (e
 
 	log.Info("serving", zap.String("version", version), zap.String("env", cfg.Env), zap.String("address", listener.Addr().String()))
 	if cfg.Env == config.Development {
-		welcome(stdout, cfg, listener.Addr().(*net.TCPAddr).Port, devToken)
+		welcome(cfg, listener.Addr().(*net.TCPAddr).Port, devToken)
 	}
 	select {
 	case err := <-served:
 		return fmt.Errorf("serve: %w", err)
 	case <-ctx.Done():
 	}
-	return shutDown(cfg.Server, server, health, log)
-}
-
-func newJWTVerifier(ctx context.Context, cfg config.JWT, log *zap.Logger) (auth.Verifier, error) {
-	verify, err := auth.JWT(ctx, auth.JWTOptions(cfg), log)
-	if err != nil {
-		key := "auth.jwt.public_key"
-		if cfg.PublicKey == "" {
-			key = "auth.jwt.jwks_url"
-		}
-		return nil, usageError(fmt.Errorf("%s: %w", config.SettingOf(key), err))
-	}
-	return verify, nil
-}
-
-// checkTemporaryDirectory checks that imports can create temporary files.
-func checkTemporaryDirectory() error {
-	file, err := os.CreateTemp("", "plantstore-*")
-	if err != nil {
-		return err
-	}
-	return errors.Join(file.Close(), os.Remove(file.Name()))
-}
-
-// relaxGC halves the frequency of garbage collection, unless the variable GOGC is set:
-// the heap is small compared to the rest of the process.
-func relaxGC() {
-	if percent := debug.SetGCPercent(200); percent != 100 {
-		debug.SetGCPercent(percent)
-	}
+	return shutDown(cfg, server, health, log)
 }

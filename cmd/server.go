@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/http/pprof"
 	"syscall"
 	"time"
 
@@ -15,10 +16,6 @@ import (
 	"plantstore/config"
 	"plantstore/controllers"
 )
-
-// maxStreams is the maximum number of concurrent requests on an HTTP/2 connection. It
-// is Go's default, which may change.
-const maxStreams = 250
 
 func newServer(cfg *config.Config, log *zap.Logger) (*http.Server, error) {
 	server := &http.Server{
@@ -31,14 +28,14 @@ func newServer(cfg *config.Config, log *zap.Logger) (*http.Server, error) {
 		// OPTIONS * gets the same 404 as any unknown path.
 		DisableGeneralOptionsHandler: true,
 		HTTP2: &http.HTTP2Config{
-			MaxConcurrentStreams: maxStreams,
+			MaxConcurrentStreams: 250, // of a connection: Go's default, which may change
 			// The timeouts above are per request. This one closes connections that the
 			// client no longer reads.
 			WriteByteTimeout: cfg.Server.WriteTimeout,
 		},
 	}
-	if cfg.Server.TLS() {
-		certificate, err := newCertificate(cfg.Server, log)
+	if cfg.TLS() {
+		certificate, err := newCertificate(cfg, log)
 		if err != nil {
 			return nil, usageError(err)
 		}
@@ -64,13 +61,31 @@ func listen(key, address string) (net.Listener, error) {
 	return nil, usageError(err)
 }
 
+// serveDebug serves the profiles of net/http/pprof at address, apart from the API, until
+// the program ends.
+func serveDebug(address string, log *zap.Logger) error {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/debug/pprof/", pprof.Index) // includes the named profiles
+	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+	listener, err := listen("server.debug_address", address)
+	if err != nil {
+		return err
+	}
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	go func() { log.Error("serve profiles", zap.Error(server.Serve(listener))) }()
+	log.Info("serving profiles", zap.Stringer("address", listener.Addr()))
+	return nil
+}
+
 // shutDown makes the service report not ready, so that load balancers stop using it,
 // then stops accepting connections and waits for in-flight requests.
-func shutDown(cfg config.Server, server *http.Server, health *controllers.Health, log *zap.Logger) error {
+func shutDown(cfg *config.Config, server *http.Server, health *controllers.Health, log *zap.Logger) error {
 	health.Drain()
-	log.Info("stopping", zap.Duration("delay", cfg.ShutdownDelay), zap.Duration("timeout", cfg.ShutdownTimeout))
-	time.Sleep(cfg.ShutdownDelay)
-	ctx, cancel := context.WithTimeout(context.Background(), cfg.ShutdownTimeout)
+	log.Info("stopping", zap.Duration("delay", cfg.Server.ShutdownDelay), zap.Duration("timeout", cfg.Server.ShutdownTimeout))
+	time.Sleep(cfg.Server.ShutdownDelay)
+	ctx, cancel := context.WithTimeout(context.Background(), cfg.Server.ShutdownTimeout)
 	defer cancel()
 	if err := server.Shutdown(ctx); err != nil {
 		return errors.Join(fmt.Errorf("some requests did not finish within server.shutdown_timeout: %w", err), server.Close())

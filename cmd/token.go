@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
+	"os"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -13,25 +13,28 @@ import (
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
 
-	"plantstore/config"
 	"plantstore/database"
 	"plantstore/models"
 )
 
 func newToken(s *settings) *cobra.Command {
-	parent := newDatabaseCommands(s, "token", "Create, list and revoke bearer tokens in the database of the service")
-	parent.AddCommand(newTokenCreate(s), newTokenList(s), newTokenRevoke(s))
-	return parent
+	return newGroup("token", "Create, list and revoke bearer tokens in the database of the service",
+		newTokenCreate(s),
+		&cobra.Command{
+			Use: "list", Short: "List all tokens, including revoked and expired ones", Args: cobra.NoArgs,
+			RunE: func(cmd *cobra.Command, _ []string) error { return s.withTokens(cmd.Context(), listTokens) },
+		},
+		newTokenRevoke(s))
 }
 
 // withTokens calls action with the tokens in the database. It migrates the schema first,
 // as the service does at startup: tokens can be created before the first start.
-func withTokens(cmd *cobra.Command, s *settings, action func(context.Context, *models.TokenStore, io.Writer) error) error {
-	return withDatabase(cmd, s, func(db *database.DB, _ *config.Config, log *zap.Logger) error {
-		if err := prepare(cmd.Context(), db, log); err != nil {
+func (s *settings) withTokens(ctx context.Context, action func(context.Context, *models.TokenStore) error) error {
+	return s.withDatabase(ctx, func(db *database.DB, log *zap.Logger) error {
+		if err := prepare(ctx, db, log); err != nil {
 			return err
 		}
-		return action(cmd.Context(), models.NewTokenStore(db), cmd.OutOrStdout())
+		return action(ctx, models.NewTokenStore(db))
 	})
 }
 
@@ -44,7 +47,7 @@ func newTokenCreate(s *settings) *cobra.Command {
 			"stores only its SHA-256. The token is valid at once, without a restart.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			token := models.Token{Name: name}
+			token, until := models.Token{Name: name}, "revoked"
 			for scope := range strings.SplitSeq(scopes, ",") {
 				token.Scopes = append(token.Scopes, models.Scope(strings.TrimSpace(scope)))
 			}
@@ -53,22 +56,18 @@ func newTokenCreate(s *settings) *cobra.Command {
 				if err != nil {
 					return usageError(fmt.Errorf("--expires %w", err))
 				}
-				at := time.Now().Add(lifetime)
-				token.ExpiresAt = &at
+				at := time.Now().Add(lifetime).UTC()
+				token.ExpiresAt, until = &at, at.Format(time.RFC3339)
 			}
 			if err := token.Validate(time.Now()); err != nil {
 				return usageError(err)
 			}
-			return withTokens(cmd, s, func(ctx context.Context, store *models.TokenStore, w io.Writer) error {
-				secret, err := store.Create(ctx, &token)
+			return s.withTokens(cmd.Context(), func(ctx context.Context, tokens *models.TokenStore) error {
+				secret, err := tokens.Create(ctx, &token)
 				if err != nil {
 					return err
 				}
-				_, _ = fmt.Fprintln(w, secret) // nothing else, for scripts
-				until := "revoked"
-				if token.ExpiresAt != nil {
-					until = token.ExpiresAt.Format(time.RFC3339)
-				}
+				fmt.Println(secret) // nothing else, for scripts
 				cmd.PrintErrf("created for %s with scopes %s, valid until %s; not shown again; revoke it with `plantstore token revoke %s`\n",
 					token.Name, token.Scopes, until, token.ID)
 				return nil
@@ -81,86 +80,6 @@ func newTokenCreate(s *settings) *cobra.Command {
 	create.Flags().StringVar(&expires, "expires", "", "lifetime, such as 90d or 12h (default: unlimited)")
 	_ = create.MarkFlagRequired("name") // the flag exists
 	return create
-}
-
-func newTokenList(s *settings) *cobra.Command {
-	return &cobra.Command{
-		Use:   "list",
-		Short: "List all tokens, including revoked and expired ones",
-		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return withTokens(cmd, s, listTokens) },
-	}
-}
-
-func listTokens(ctx context.Context, store *models.TokenStore, w io.Writer) error {
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(table, "PREFIX\tNAME\tSCOPES\tCREATED\tEXPIRES\tLAST USED\tSTATE")
-	const page = 1000
-	for after := ""; ; {
-		tokens, err := store.List(ctx, after, page)
-		if err != nil {
-			return err
-		}
-		for i := range tokens {
-			t := &tokens[i]
-			_, _ = fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", t.ID, t.Name, strings.Join(t.Scopes.Names(), ","),
-				moment(&t.CreatedAt), moment(t.ExpiresAt), moment(t.LastUsedAt), stateOf(t))
-		}
-		if len(tokens) < page {
-			return table.Flush()
-		}
-		after = tokens[page-1].ID
-	}
-}
-
-func moment(t *time.Time) string {
-	if t == nil {
-		return "never"
-	}
-	return t.UTC().Format("2006-01-02T15:04Z")
-}
-
-func stateOf(t *models.Token) string {
-	switch {
-	case t.RevokedAt != nil:
-		return "revoked " + moment(t.RevokedAt)
-	case t.Expired(time.Now()):
-		return "expired"
-	}
-	return "active"
-}
-
-func newTokenRevoke(s *settings) *cobra.Command {
-	return &cobra.Command{
-		Use:   "revoke PREFIX...",
-		Short: "Revoke tokens permanently, on all replicas within 5 seconds",
-		Args:  cobra.MinimumNArgs(1),
-		RunE: func(cmd *cobra.Command, ids []string) error {
-			for _, id := range ids {
-				if !models.TokenID.MatchString(id) {
-					return usageError(errors.New("revoke takes prefixes of tokens as shown by plantstore token list: pst_ and 8 characters"))
-				}
-			}
-			return withTokens(cmd, s, func(ctx context.Context, store *models.TokenStore, w io.Writer) error {
-				var failed []string
-				for _, id := range ids { // continue after failures
-					err := store.Revoke(ctx, id)
-					if _, ok := errors.AsType[*models.NotFoundError](err); ok {
-						err = errors.New("no such token, or already revoked: see `plantstore token list`")
-					}
-					if err != nil {
-						failed = append(failed, id+": "+err.Error())
-						continue
-					}
-					_, _ = fmt.Fprintln(w, "revoked", id)
-				}
-				if len(failed) > 0 {
-					return errors.New(strings.Join(failed, "; "))
-				}
-				return nil
-			})
-		},
-	}
 }
 
 // parseLifetime parses a Go duration or a number of days such as 90d.
@@ -179,4 +98,69 @@ func parseLifetime(text string) (time.Duration, error) {
 		return 0, errors.New("must be a duration such as 90d or 12h")
 	}
 	return lifetime, nil
+}
+
+func listTokens(ctx context.Context, store *models.TokenStore) error {
+	table := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintln(table, "PREFIX\tNAME\tSCOPES\tCREATED\tEXPIRES\tLAST USED\tSTATE")
+	const page = 1000
+	for after := ""; ; {
+		tokens, err := store.List(ctx, after, page)
+		if err != nil {
+			return err
+		}
+		for _, t := range tokens {
+			state := "active"
+			switch {
+			case t.RevokedAt != nil:
+				state = "revoked " + moment(t.RevokedAt)
+			case t.Expired(time.Now()):
+				state = "expired"
+			}
+			_, _ = fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", t.ID, t.Name, strings.Join(t.Scopes.Names(), ","),
+				moment(&t.CreatedAt), moment(t.ExpiresAt), moment(t.LastUsedAt), state)
+		}
+		if len(tokens) < page {
+			return table.Flush()
+		}
+		after = tokens[page-1].ID
+	}
+}
+
+func moment(t *time.Time) string {
+	if t == nil {
+		return "never"
+	}
+	return t.UTC().Format("2006-01-02T15:04Z")
+}
+
+func newTokenRevoke(s *settings) *cobra.Command {
+	return &cobra.Command{
+		Use: "revoke PREFIX...", Short: "Revoke tokens permanently, on all replicas within 5 seconds", Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, ids []string) error {
+			for _, id := range ids {
+				if !models.TokenID.MatchString(id) {
+					return usageError(errors.New("revoke takes prefixes of tokens as shown by plantstore token list: pst_ and 8 characters"))
+				}
+			}
+			return s.withTokens(cmd.Context(), func(ctx context.Context, tokens *models.TokenStore) error {
+				var failed []string
+				for _, id := range ids { // continue after failures
+					err := tokens.Revoke(ctx, id)
+					if _, ok := errors.AsType[*models.NotFoundError](err); ok {
+						err = errors.New("no such token, or already revoked: see `plantstore token list`")
+					}
+					if err != nil {
+						failed = append(failed, id+": "+err.Error())
+						continue
+					}
+					fmt.Println("revoked", id)
+				}
+				if len(failed) > 0 {
+					return errors.New(strings.Join(failed, "; "))
+				}
+				return nil
+			})
+		},
+	}
 }

@@ -11,16 +11,71 @@ import "time"
 // (desc). The rest is derived from them, including configs/config.yaml and
 // docs/configuration.md. Sections have the fields of the options they are converted to.
 type Config struct {
-	Env      string   `key:"env" default:"development" validate:"oneof=development production" desc:"production rejects weak tokens, requires database.url, creates no token and logs JSON"`
-	Server   Server   `key:"server"`
-	Database Database `key:"database"`
-	Writes   Writes   `key:"writes"`
-	Bulk     Bulk     `key:"bulk"`
-	Auth     Auth     `key:"auth"`
-	Limits   Limits   `key:"limits"`
-	Docs     Docs     `key:"docs"`
-	Client   Client   `key:"client"`
-	Log      Log      `key:"log"`
+	Env    string `key:"env" default:"development" validate:"oneof=development production" desc:"production rejects weak tokens, requires database.url, creates no token and logs JSON"`
+	Server struct {
+		Host              string        `key:"host" desc:"address to listen on; if empty, all addresses"`
+		Port              int           `key:"port" env:"PORT" default:"8080" validate:"min=0,max=65535" desc:"port to listen on; 0 picks a free one"`
+		TLSCertificate    string        `key:"tls_certificate" desc:"path of a PEM file with the certificate and its chain; may be replaced at any time; if empty, the service uses plain HTTP"`
+		TLSKey            string        `key:"tls_key" desc:"path of a PEM file with the private key of the certificate"`
+		ReadHeaderTimeout time.Duration `key:"read_header_timeout" default:"5s" validate:"min=1ms" desc:"time limit for receiving the headers of a request"`
+		ReadTimeout       time.Duration `key:"read_timeout" default:"15s" validate:"min=1ms" desc:"time limit for receiving a whole request"`
+		WriteTimeout      time.Duration `key:"write_timeout" default:"30s" validate:"min=1ms" desc:"time limit from the end of the request headers to the end of the response"`
+		IdleTimeout       time.Duration `key:"idle_timeout" default:"60s" validate:"min=1ms" desc:"how long an idle connection is kept open"`
+		ShutdownDelay     time.Duration `key:"shutdown_delay" default:"0s" validate:"min=0s" desc:"time between reporting not ready and closing the port, for load balancers to notice"`
+		ShutdownTimeout   time.Duration `key:"shutdown_timeout" default:"20s" validate:"min=1ms" desc:"time limit for in-flight requests at shutdown"`
+		MaxHeaderBytes    int           `key:"max_header_bytes" default:"16384" validate:"min=1024" desc:"maximum size of the request line and headers, in bytes"`
+		MaxBodyBytes      int64         `key:"max_body_bytes" default:"65536" validate:"min=1" desc:"maximum size of a request body, in bytes"`
+		MaxConnections    int           `key:"max_connections" default:"10000" validate:"min=1" desc:"maximum number of open connections; further ones wait. An idle connection takes a file descriptor and about 20 KiB of memory"`
+		TrustedProxies    []string      `key:"trusted_proxies" desc:"IP addresses or CIDR ranges, such as 10.0.0.0/8, of proxies trusted to set X-Forwarded-For"`
+		CORSOrigins       []string      `key:"cors_origins" desc:"origins of web pages that may call the API, such as https://plants.example.org; if empty, only its own pages"`
+		DebugAddress      string        `key:"debug_address" desc:"address that serves Go profiles under /debug/pprof/ without authentication, such as 127.0.0.1:6060; if empty, disabled"`
+	} `key:"server"`
+	Database struct {
+		URL            string        `key:"url" env:"DATABASE_URL" default:"sqlite:data/plantstore.db" desc:"sqlite:PATH or postgres://user:password@host:5432/name?sslmode=verify-full; the PG* variables of libpq complete the latter"`
+		Migrate        bool          `key:"migrate" default:"true" desc:"apply pending migrations at startup; replicas take turns"`
+		MaxConnections int           `key:"max_connections" default:"16" validate:"min=1" desc:"maximum number of PostgreSQL connections"`
+		Timeout        time.Duration `key:"timeout" default:"3s" validate:"min=1ms" desc:"time limit for one operation, including the wait for a connection"`
+		StartTimeout   time.Duration `key:"start_timeout" default:"30s" validate:"min=1ms" desc:"how long startup waits for an unreachable database"`
+		SlowQuery      time.Duration `key:"slow_query" default:"200ms" validate:"min=0s" desc:"queries that take at least this long are logged, without their values; 0s disables this"`
+	} `key:"database"`
+	Writes struct { // concurrent writes share transactions
+		Flushers int `key:"flushers" default:"1" validate:"min=1,max=1000" desc:"maximum number of batches written at once; increase it for a distant database; SQLite always has one"`
+		MaxBatch int `key:"max_batch" default:"512" validate:"min=1,max=10000" desc:"maximum number of rows in one transaction"`
+		Queue    int `key:"queue" default:"4096" validate:"min=1,max=1000000" desc:"maximum number of waiting rows; further ones are rejected with error 50301"`
+	} `key:"writes"`
+	Bulk struct { // imports and exports
+		MaxBodyBytes int64         `key:"max_body_bytes" default:"1073741824" validate:"min=1" desc:"maximum size of an import, in bytes"`
+		Timeout      time.Duration `key:"timeout" default:"15m" validate:"min=1ms" desc:"time limit for an import or export"`
+	} `key:"bulk"`
+	Auth struct {
+		Tokens []string `key:"tokens" desc:"static bearer tokens with all scopes; openssl rand -hex 32 prints a good one"`
+		// Algorithms with a shared secret are not supported: whoever can verify such a token
+		// can also sign one, and a public key might be used as the secret.
+		JWT struct {
+			Issuer     string        `key:"issuer" desc:"required value of the iss claim of JWTs; if empty, JWTs are rejected"`
+			Audience   string        `key:"audience" desc:"required value of the aud claim"`
+			JWKSURL    string        `key:"jwks_url" desc:"https URL of the issuer's keys"`
+			PublicKey  string        `key:"public_key" desc:"the issuer's only key in PEM, instead of jwks_url; best read from a file with PLANTSTORE_AUTH_JWT_PUBLIC_KEY_FILE"`
+			Algorithms []string      `key:"algorithms" default:"RS256,ES256,EdDSA" validate:"min=1,dive,oneof=RS256 RS384 RS512 PS256 PS384 PS512 ES256 ES384 ES512 EdDSA" desc:"accepted signature algorithms"`
+			Leeway     time.Duration `key:"leeway" default:"30s" validate:"min=0s,max=5m" desc:"tolerated difference between the clocks of the issuer and the service"`
+		} `key:"jwt"`
+	} `key:"auth"`
+	Limits struct {
+		RequestsPerSecond int `key:"requests_per_second" default:"0" validate:"min=0" desc:"sustained rate for each token and each address; requests above it are rejected with error 42901; 0 disables the limit"`
+		Burst             int `key:"burst" default:"0" validate:"min=0" desc:"number of requests that may arrive at once; 0 stands for requests_per_second"`
+		FailuresPerMinute int `key:"failures_per_minute" default:"600" validate:"min=0" desc:"number of invalid tokens accepted from an address; 0 disables the limit"`
+	} `key:"limits"`
+	Docs struct {
+		Enabled bool `key:"enabled" default:"true" desc:"serve the OpenAPI document and Swagger UI; otherwise /, /openapi.json and /swagger/ do not exist"`
+	} `key:"docs"`
+	Client struct { // the commands that call a running service
+		URL   string `key:"url" desc:"URL of the service that import and export call, such as https://plants.example.org; if empty, the service on this machine"`
+		Token string `key:"token" desc:"bearer token that import and export send; if empty, the one in data/dev-token, to this machine only"`
+	} `key:"client"`
+	Log struct {
+		Level  string `key:"level" default:"info" validate:"oneof=debug info warn error" desc:"lowest level that is logged"`
+		Format string `key:"format" default:"auto" validate:"oneof=auto json console" desc:"log format; auto is json in production and console in development"`
+	} `key:"log"`
 }
 
 // The values of Config.Env.
@@ -29,90 +84,5 @@ const (
 	Production  = "production"
 )
 
-// Server configures the HTTP server.
-type Server struct {
-	Host              string        `key:"host" desc:"address to listen on; if empty, all addresses"`
-	Port              int           `key:"port" env:"PORT" default:"8080" validate:"min=0,max=65535" desc:"port to listen on; 0 picks a free one"`
-	TLSCertificate    string        `key:"tls_certificate" desc:"path of a PEM file with the certificate and its chain; may be replaced at any time; if empty, the service uses plain HTTP"`
-	TLSKey            string        `key:"tls_key" desc:"path of a PEM file with the private key of the certificate"`
-	ReadHeaderTimeout time.Duration `key:"read_header_timeout" default:"5s" validate:"min=1ms" desc:"time limit for receiving the headers of a request"`
-	ReadTimeout       time.Duration `key:"read_timeout" default:"15s" validate:"min=1ms" desc:"time limit for receiving a whole request"`
-	WriteTimeout      time.Duration `key:"write_timeout" default:"30s" validate:"min=1ms" desc:"time limit from the end of the request headers to the end of the response"`
-	IdleTimeout       time.Duration `key:"idle_timeout" default:"60s" validate:"min=1ms" desc:"how long an idle connection is kept open"`
-	ShutdownDelay     time.Duration `key:"shutdown_delay" default:"0s" validate:"min=0s" desc:"time between reporting not ready and closing the port, for load balancers to notice"`
-	ShutdownTimeout   time.Duration `key:"shutdown_timeout" default:"20s" validate:"min=1ms" desc:"time limit for in-flight requests at shutdown"`
-	MaxHeaderBytes    int           `key:"max_header_bytes" default:"16384" validate:"min=1024" desc:"maximum size of the request line and headers, in bytes"`
-	MaxBodyBytes      int64         `key:"max_body_bytes" default:"65536" validate:"min=1" desc:"maximum size of a request body, in bytes"`
-	MaxConnections    int           `key:"max_connections" default:"10000" validate:"min=1" desc:"maximum number of open connections; further ones wait. An idle connection takes a file descriptor and about 20 KiB of memory"`
-	TrustedProxies    []string      `key:"trusted_proxies" desc:"IP addresses or CIDR ranges, such as 10.0.0.0/8, of proxies trusted to set X-Forwarded-For"`
-	CORSOrigins       []string      `key:"cors_origins" desc:"origins of web pages that may call the API, such as https://plants.example.org; if empty, only its own pages"`
-	DebugAddress      string        `key:"debug_address" desc:"address that serves Go profiles under /debug/pprof/ without authentication, such as 127.0.0.1:6060; if empty, disabled"`
-}
-
 // TLS reports whether the server uses HTTPS.
-func (s Server) TLS() bool { return s.TLSCertificate != "" }
-
-// Database configures the database.
-type Database struct {
-	URL            string        `key:"url" env:"DATABASE_URL" default:"sqlite:data/plantstore.db" desc:"sqlite:PATH or postgres://user:password@host:5432/name?sslmode=verify-full; the PG* variables of libpq complete the latter"`
-	Migrate        bool          `key:"migrate" default:"true" desc:"apply pending migrations at startup; replicas take turns"`
-	MaxConnections int           `key:"max_connections" default:"16" validate:"min=1" desc:"maximum number of PostgreSQL connections"`
-	Timeout        time.Duration `key:"timeout" default:"3s" validate:"min=1ms" desc:"time limit for one operation, including the wait for a connection"`
-	StartTimeout   time.Duration `key:"start_timeout" default:"30s" validate:"min=1ms" desc:"how long startup waits for an unreachable database"`
-	SlowQuery      time.Duration `key:"slow_query" default:"200ms" validate:"min=0s" desc:"queries that take at least this long are logged, without their values; 0s disables this"`
-}
-
-// Writes configures how concurrent writes share transactions.
-type Writes struct {
-	Flushers int `key:"flushers" default:"1" validate:"min=1,max=1000" desc:"maximum number of batches written at once; increase it for a distant database; SQLite always has one"`
-	MaxBatch int `key:"max_batch" default:"512" validate:"min=1,max=10000" desc:"maximum number of rows in one transaction"`
-	Queue    int `key:"queue" default:"4096" validate:"min=1,max=1000000" desc:"maximum number of waiting rows; further ones are rejected with error 50301"`
-}
-
-// Bulk configures imports and exports.
-type Bulk struct {
-	MaxBodyBytes int64         `key:"max_body_bytes" default:"1073741824" validate:"min=1" desc:"maximum size of an import, in bytes"`
-	Timeout      time.Duration `key:"timeout" default:"15m" validate:"min=1ms" desc:"time limit for an import or export"`
-}
-
-// Auth configures authentication.
-type Auth struct {
-	Tokens []string `key:"tokens" desc:"static bearer tokens with all scopes; openssl rand -hex 32 prints a good one"`
-	JWT    JWT      `key:"jwt"`
-}
-
-// JWT configures the JSON Web Tokens of an identity provider. Without an issuer,
-// all are rejected. Algorithms with a shared secret are not supported: whoever can
-// verify such a token can also sign one, and a public key might be used as the secret.
-type JWT struct {
-	Issuer     string        `key:"issuer" desc:"required value of the iss claim of JWTs; if empty, JWTs are rejected"`
-	Audience   string        `key:"audience" desc:"required value of the aud claim"`
-	JWKSURL    string        `key:"jwks_url" desc:"https URL of the issuer's keys"`
-	PublicKey  string        `key:"public_key" desc:"the issuer's only key in PEM, instead of jwks_url; best read from a file with PLANTSTORE_AUTH_JWT_PUBLIC_KEY_FILE"`
-	Algorithms []string      `key:"algorithms" default:"RS256,ES256,EdDSA" validate:"min=1,dive,oneof=RS256 RS384 RS512 PS256 PS384 PS512 ES256 ES384 ES512 EdDSA" desc:"accepted signature algorithms"`
-	Leeway     time.Duration `key:"leeway" default:"30s" validate:"min=0s,max=5m" desc:"tolerated difference between the clocks of the issuer and the service"`
-}
-
-// Limits configures rate limits.
-type Limits struct {
-	RequestsPerSecond int `key:"requests_per_second" default:"0" validate:"min=0" desc:"sustained rate for each token and each address; requests above it are rejected with error 42901; 0 disables the limit"`
-	Burst             int `key:"burst" default:"0" validate:"min=0" desc:"number of requests that may arrive at once; 0 stands for requests_per_second"`
-	FailuresPerMinute int `key:"failures_per_minute" default:"600" validate:"min=0" desc:"number of invalid tokens accepted from an address; 0 disables the limit"`
-}
-
-// Docs configures the documentation.
-type Docs struct {
-	Enabled bool `key:"enabled" default:"true" desc:"serve the OpenAPI document and Swagger UI; otherwise /, /openapi.json and /swagger/ do not exist"`
-}
-
-// Client configures the commands that call a running service.
-type Client struct {
-	URL   string `key:"url" desc:"URL of the service that import and export call, such as https://plants.example.org; if empty, the service on this machine"`
-	Token string `key:"token" desc:"bearer token that import and export send; if empty, the one in data/dev-token, to this machine only"`
-}
-
-// Log configures logging.
-type Log struct {
-	Level  string `key:"level" default:"info" validate:"oneof=debug info warn error" desc:"lowest level that is logged"`
-	Format string `key:"format" default:"auto" validate:"oneof=auto json console" desc:"log format; auto is json in production and console in development"`
-}
+func (c *Config) TLS() bool { return c.Server.TLSCertificate != "" }

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -47,8 +46,9 @@ func Load(file string, flags map[string]*pflag.Flag) (*Config, error) {
 	validate := validator.New()
 	for _, s := range settings {
 		v.SetDefault(s.Key, s.Default)
-		err := v.UnmarshalKey(s.Key, s.field.Addr().Interface(), strictly)
-		if list, ok := s.field.Addr().Interface().(*[]string); ok {
+		target := s.field.Addr().Interface()
+		err := v.UnmarshalKey(s.Key, target, strictly)
+		if list, ok := target.(*[]string); ok {
 			*list = slices.DeleteFunc(*list, func(s string) bool { return s == "" })
 		}
 		if err != nil || validate.Var(s.field.Interface(), s.rules) != nil {
@@ -101,16 +101,14 @@ var yamlLine = regexp.MustCompile(`line \d+`)
 func readFile(v *viper.Viper, settings []Setting, path string) error {
 	optional := path == ""
 	path = cmp.Or(path, DefaultFile)
-	text, err := os.ReadFile(path)
-	if optional && errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("read the configuration file: %w", err)
-	}
+	v.SetConfigFile(path)
 	v.SetConfigType("yaml")
-	if err := v.ReadConfig(bytes.NewReader(text)); err != nil {
+	err := v.ReadInConfig()
+	if _, ok := errors.AsType[viper.ConfigParseError](err); ok {
 		return fmt.Errorf("%s is not valid YAML: see %s", path, cmp.Or(yamlLine.FindString(err.Error()), "its beginning"))
+	}
+	if err != nil && !(optional && errors.Is(err, fs.ErrNotExist)) {
+		return fmt.Errorf("read the configuration file: %w", err)
 	}
 	for _, key := range slices.Sorted(slices.Values(v.AllKeys())) {
 		if !slices.ContainsFunc(settings, func(s Setting) bool { return s.Key == key }) {

@@ -33,19 +33,16 @@ func SettingOf(key string) Setting {
 func settingsOf(section reflect.Value, prefix string) (all []Setting) {
 	for field, value := range section.Fields() {
 		key, rules := prefix+field.Tag.Get("key"), field.Tag.Get("validate")
-		switch {
-		case field.Anonymous:
-			all = append(all, settingsOf(value, prefix)...)
-		case field.Type.Kind() == reflect.Struct:
+		if value.Kind() == reflect.Struct {
 			all = append(all, settingsOf(value, key+".")...)
-		default:
-			all = append(all, Setting{
-				Key:      key,
-				Variable: cmp.Or(field.Tag.Get("env"), "PLANTSTORE_"+strings.ToUpper(strings.ReplaceAll(key, ".", "_"))),
-				Default:  field.Tag.Get("default"), Description: field.Tag.Get("desc"), Bounds: boundsOf(rules),
-				field: value, rules: rules,
-			})
+			continue
 		}
+		all = append(all, Setting{
+			Key:      key,
+			Variable: cmp.Or(field.Tag.Get("env"), "PLANTSTORE_"+strings.ToUpper(strings.ReplaceAll(key, ".", "_"))),
+			Default:  field.Tag.Get("default"), Description: field.Tag.Get("desc"), Bounds: boundsOf(rules),
+			field: value, rules: rules,
+		})
 	}
 	return all
 }

@@ -66,12 +66,9 @@ func isPath(text string) bool { return !strings.Contains(text, "\n") }
 // isAddressRange reports whether text is an IP address or a CIDR range. A range of all
 // addresses would let every client forge its address.
 func isAddressRange(text string) bool {
-	if net.ParseIP(text) != nil {
-		return true
-	}
 	_, network, err := net.ParseCIDR(text)
 	if err != nil {
-		return false
+		return net.ParseIP(text) != nil
 	}
 	ones, bits := network.Mask.Size()
 	return ones >= bits/16 // /2 of IPv4 and /8 of IPv6, such as fd00::/8

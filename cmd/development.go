@@ -1,0 +1,77 @@
+package cmd
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"plantstore/config"
+)
+
+// devTokenFile stores the token of a development server without configured tokens.
+const devTokenFile = "data/dev-token"
+
+// ensureDevToken returns the development token, which it creates if it does not exist.
+func ensureDevToken() (string, error) {
+	token, err := readDevToken()
+	if !errors.Is(err, fs.ErrNotExist) {
+		return token, err
+	}
+	if err := createDevToken(); err != nil {
+		return "", err
+	}
+	return readDevToken()
+}
+
+func readDevToken() (string, error) {
+	text, err := os.ReadFile(devTokenFile)
+	if err != nil {
+		return "", err
+	}
+	token := strings.TrimSpace(string(text))
+	if len(token) < config.MinTokenLength {
+		return "", fmt.Errorf("%s does not contain a token of at least %d characters: remove the file, and the service creates a new one",
+			devTokenFile, config.MinTokenLength)
+	}
+	return token, nil
+}
+
+// createDevToken writes a new token to devTokenFile, readable by its owner only. The
+// file appears with its content, and the first of several processes wins.
+func createDevToken() error {
+	if err := os.MkdirAll(filepath.Dir(devTokenFile), 0o750); err != nil {
+		return err
+	}
+	temporary, token := devTokenFile+"-"+rand.Text(), config.DevTokenPrefix+rand.Text()+rand.Text()
+	defer func() { _ = os.Remove(temporary) }()
+	if err := os.WriteFile(temporary, []byte(token+"\n"), 0o600); err != nil {
+		return err
+	}
+	if err := os.Link(temporary, devTokenFile); !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return nil
+}
+
+// welcome prints the URL of a development service, its token and a request to try.
+func welcome(cfg *config.Config, port int, token string) {
+	base, curl := serviceURL(cfg, "localhost", port), "curl -i"
+	if cfg.TLS() { // the certificate may be self-signed
+		curl = fmt.Sprintf("curl -i --cacert '%s'", cfg.Server.TLSCertificate)
+	}
+	if cfg.Docs.Enabled {
+		fmt.Printf("\n  Swagger UI  %s/swagger/index.html\n", base)
+	} else {
+		fmt.Printf("\n  Service     %s\n", base)
+	}
+	if token != "" {
+		fmt.Printf("  Token       %s (stored in %s)\n", token, devTokenFile)
+		fmt.Printf("  Try it      %s %s/plants -H 'Authorization: Bearer %s' -H 'Content-Type: application/json' -d '%s'\n",
+			curl, base, token, `{"id":1,"name":"Monstera deliciosa","tag":"houseplant"}`)
+	}
+	fmt.Println()
+}
