@@ -39,7 +39,7 @@ type IssuedTokens struct {
 
 	mu        sync.Mutex
 	refreshed chan struct{}       // closed after the next refresh that has not begun yet
-	unstored  map[string]struct{} // ids of tokens whose last use is to be stored
+	unstored  map[string]struct{} // ids of used tokens, for the next storeUses
 	wanted    chan struct{}       // requests a refresh before its time
 
 	stop    context.CancelFunc
@@ -201,7 +201,7 @@ func (v *IssuedTokens) runUses(ctx context.Context) {
 // refresh reads the tokens, if they have changed.
 func (v *IssuedTokens) refresh(ctx context.Context) error {
 	old, now := v.known.Load(), time.Now()
-	// Counted first: the next refresh sees what changes between the two queries.
+	// Counted first: the next refresh sees a change between the two queries.
 	counts, err := v.store.Counts(ctx)
 	if err != nil {
 		return err

@@ -63,7 +63,7 @@ func (r results) median(of cell) (m outcome) {
 	return m
 }
 
-// ratio returns the median of the ratios within each round, whose turns had the
+// ratio returns the median of the ratios within each round, as its turns had the
 // machine in the same state. It returns 0 if one of the cells was not measured.
 func (r results) ratio(figure int, of, to cell) float64 {
 	ratios := make([]float64, min(len(r[of]), len(r[to])))
@@ -91,7 +91,7 @@ type claim struct {
 	limit  float64
 }
 
-// check writes a row for each claim of c whose cells were measured.
+// check writes a row for each claim of c with measured cells.
 func (r results) check(c comparison, w io.Writer) {
 	for _, claim := range c.claims {
 		of, to := claim.of, claim.to

@@ -123,7 +123,7 @@ func (s *server) stop() error {
 	return errors.Join(err, s.log.Close(), os.Remove(s.log.Name()))
 }
 
-// usage is what a contender has used so far. Memory is the resident set in bytes.
+// usage is a contender's use of resources so far. Memory is the resident set in bytes.
 type usage struct{ memory, peak, cpuSeconds float64 }
 
 func (s *server) usage() (usage, error) {

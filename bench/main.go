@@ -1,6 +1,6 @@
 // Command bench compares the service with its baselines on databases of its own
 // and prints the medians of alternating turns, and their ratios, in Markdown:
-// go run ./bench > bench/RESULTS.md. The file table.go defines what it measures.
+// go run ./bench > bench/RESULTS.md. See table.go for the measurements.
 package main
 
 import (

@@ -56,7 +56,7 @@ the same INSERT, prepared, one row per transaction, without HTTP.
 		runtime.NumCPU(), runtime.Version(), find(kernel, `^Linux version (\S+)`), b.rounds, b.duration, warmup)
 }
 
-// find returns what the parentheses in pattern match in text, or "".
+// find returns the match of the group in pattern in text, or "".
 func find(text []byte, pattern string) string {
 	if match := regexp.MustCompile(pattern).FindSubmatch(text); match != nil {
 		return string(match[1])

@@ -49,7 +49,7 @@ type Config struct {
 	} `key:"bulk"`
 	Auth struct {
 		Tokens []string `key:"tokens" desc:"static bearer tokens with all scopes; openssl rand -hex 32 prints a good one"`
-		// Algorithms with a shared secret are not supported: whoever can verify such a token
+		// Algorithms with a shared secret are not supported: a party that can verify such a token
 		// can also sign one, and a public key might be used as the secret.
 		JWT struct {
 			Issuer     string        `key:"issuer" desc:"required value of the iss claim of JWTs; if empty, JWTs are rejected"`

@@ -26,7 +26,7 @@ const FileVariable = "PLANTSTORE_CONFIG"
 // Load reads, merges and validates the configuration. Flags, by key, override the
 // environment, which overrides the file, which overrides the defaults. If file is empty,
 // PLANTSTORE_CONFIG names it, and otherwise it is DefaultFile. An error is one line that
-// names the key and what is allowed, but not the value, which may be a secret.
+// names the key and the valid values, but not the value, which may be a secret.
 func Load(file string, flags map[string]*pflag.Flag) (*Config, error) {
 	var c Config
 	settings := settingsOf(reflect.ValueOf(&c).Elem(), "")

@@ -126,7 +126,7 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
-// TestKubernetesVariables loads what Kubernetes sets in each pod for services named
+// TestKubernetesVariables loads the variables that Kubernetes sets in each pod for services named
 // plantstore and plantstore-….
 func TestKubernetesVariables(t *testing.T) {
 	for _, service := range []string{"PLANTSTORE", "PLANTSTORE_DB", "PLANTSTORE_SERVER", "PLANTSTORE_SEARCH_V2"} {

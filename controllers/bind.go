@@ -24,7 +24,7 @@ import (
 // and duplicate names and null are rejected, and the body is one JSON object in UTF-8
 // with nothing after it (RFC 8259).
 //
-// Optional fields, and required fields whose zero value is valid, must be pointers. An
+// Optional fields, and required fields with a valid zero value, must be pointers. An
 // error names the field, or the byte offset of malformed JSON.
 func bindJSON(c *gin.Context, v any) error {
 	body, err := readBody(c, typeJSON)

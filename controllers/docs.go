@@ -79,7 +79,7 @@ func (d *Docs) UI(c *gin.Context) error {
 }
 
 // page writes the page name with gin-swagger, which reads the name from the request's
-// target, where a query would mislead it, and serves GET only; for HEAD, net/http drops
+// target, in which a query would mislead it, and serves GET only; for HEAD, net/http drops
 // the body.
 func (d *Docs) page(c *gin.Context, name string) {
 	original := c.Request

@@ -70,9 +70,9 @@ var errorTable = []ErrorRow{
 		as(func(e *auth.ScopeError) string {
 			return e.Error() + ": ask the operator of the service for a token that has it"
 		})),
-	row(codeNoPlant, "no such plant", noSuch("plant", "no such plant")),
+	noSuch(codeNoPlant, "plant", ""),
 	row(codeNoPath, "no such path; `/plants/` is not `/plants`"),
-	row(codeNoIssuedToken, "no such token, or it is already revoked", noSuch("token", "no such token, or it is already revoked")),
+	noSuch(codeNoIssuedToken, "token", ", or it is already revoked"),
 	row(codeMethod, "method not allowed on this path; `Allow` lists the methods that are"),
 	row(codeExistsSame, "the id exists with the same content: an earlier attempt of this request succeeded",
 		exists(true, "%s %v exists with the same content: an earlier attempt of this request succeeded")),
@@ -135,14 +135,15 @@ func as[E error](message func(E) string) func(error) (string, bool) {
 	}
 }
 
-// noSuch gives a *models.NotFoundError of one resource a message.
-func noSuch(noun, message string) func(error) (string, bool) {
-	return as(func(e *models.NotFoundError) string {
+// noSuch returns the row of the *models.NotFoundError of one resource.
+func noSuch(code int32, noun, more string) ErrorRow {
+	message := "no such " + noun + more
+	return row(code, message, as(func(e *models.NotFoundError) string {
 		if e.Noun != noun {
 			return ""
 		}
 		return message
-	})
+	}))
 }
 
 // exists gives a *models.ExistsError a message with its noun and its key.
@@ -187,7 +188,7 @@ func describe(c *gin.Context, err error) Error {
 	return Error{codeInternal, "internal error, request id " + middleware.RequestIDOf(c)}
 }
 
-// statusClientGone is logged for a request whose client left before the response, as
+// statusClientGone is logged for a client that left before the response, as
 // nginx does.
 const statusClientGone = 499
 
@@ -247,7 +248,7 @@ func NoRoute(documented bool) middleware.Handler {
 	return func(*gin.Context) error { return problemf(codeNoPath, "%s", message) }
 }
 
-// NoMethod rejects a request whose path exists, but not with its method. The Allow
+// NoMethod rejects a request with a known path but another method. The Allow
 // header is set.
 func NoMethod(c *gin.Context) error {
 	return problemf(codeMethod, "method not allowed on this path: use %s", c.Writer.Header().Get("Allow"))

@@ -22,7 +22,7 @@ type Health struct {
 	draining atomic.Bool
 }
 
-// NewHealth returns the probes of a service whose database responds to ping.
+// NewHealth returns the probes of a service; ping reaches its database.
 func NewHealth(ping func(context.Context) error) *Health { return &Health{ping: ping} }
 
 // Drain makes the service unready for good, before it stops.

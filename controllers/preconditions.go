@@ -19,8 +19,8 @@ func etag(updatedAt time.Time) string {
 	return `"` + strconv.FormatInt(updatedAt.UnixMicro(), 36) + `"`
 }
 
-// parseCondition returns the condition of a write in If-Match and If-None-Match (RFC 9110,
-// section 13.1). If-None-Match can only be *.
+// parseCondition returns the condition of a write in its conditional headers (RFC 9110,
+// section 13.1).
 func parseCondition(c *gin.Context) (models.Condition, error) {
 	var condition models.Condition
 	if c.Request.Header["If-Match"] != nil {

@@ -125,7 +125,7 @@ func (b *Batcher[T]) run() {
 }
 
 // letOthersQueue yields the processor for as long as that fills the queue, so that
-// requests already in memory share the batch. It takes no time if there are none.
+// requests already in memory share the batch. If there are no such requests, it takes no time.
 func (b *Batcher[T]) letOthersQueue() {
 	for before := -1; before < len(b.queue) && len(b.queue) < b.maxBatch; {
 		before = len(b.queue)
@@ -142,7 +142,7 @@ func (b *Batcher[T]) tryNext() (*pending[T], bool) {
 	}
 }
 
-// flush writes the items of batch whose callers still wait, and tells each its outcome.
+// flush writes the items of batch that are still awaited, and tells each its outcome.
 func (b *Batcher[T]) flush(batch []*pending[T]) {
 	begin := time.Now()
 	waiting, items := batch[:0], make([]T, 0, len(batch))

@@ -31,7 +31,7 @@ type Options struct {
 	// StartTimeout limits how long Open retries while the database is unreachable, as
 	// when both are started at once.
 	StartTimeout time.Duration
-	// SlowQuery is the duration from which a query is logged; 0 logs none.
+	// SlowQuery is the duration from which a query is logged; 0 disables the log.
 	SlowQuery time.Duration
 }
 
@@ -70,7 +70,7 @@ type dialect interface {
 	// load is [DB.Load]; next returns nil after the last row.
 	load(ctx context.Context, pool *sql.DB, table *Table, keep bool, next func() ([]any, error)) (int64, error)
 	// patience is a statement that lets a transaction wait for locks until its context
-	// ends, or empty if none is needed.
+	// ends, or empty if it need not.
 	patience() string
 	// after is [DB.After].
 	after(column, value string) string
@@ -121,7 +121,7 @@ func (db *DB) handle(pool *sql.DB, log *zap.Logger) (*gorm.DB, error) {
 		DisableAutomaticPing:   true,
 		// Columns by name: SELECT * fails on running replicas when a column is added.
 		QueryFields: true,
-		// PostgreSQL keeps microseconds, and a write must return what a later read does.
+		// PostgreSQL keeps microseconds, and a write must return the same time as a later read.
 		NowFunc: func() time.Time { return time.Now().UTC().Truncate(time.Microsecond) },
 	})
 }

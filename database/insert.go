@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// InsertNew inserts the rows whose key is free, in one transaction, and returns the
+// InsertNew inserts the rows with free keys, in one transaction, and returns the
 // keys that it inserted, or all instead if that is every key. rows is a slice of
 // pointers to the model of table, in ascending order of unique keys: inserts in
 // another order can deadlock on PostgreSQL. All rows have the same timestamps. When
@@ -18,7 +18,7 @@ func (db *DB) InsertNew(ctx context.Context, table *Table, rows any) (inserted [
 	return inserted, all, err
 }
 
-// Load inserts many rows into table, all of them or none, as fast as the database
+// Load inserts many rows into table, or no row at all, as fast as the database
 // can, and returns how many there were: next returns a struct of the model, or false
 // after the last. Unless keep is set, the rows are rolled back. It fails with
 // errors.ErrUnsupported, before it calls next, if the database has no faster way

@@ -53,8 +53,8 @@ type postgresDialector struct{ *postgres.Dialector }
 
 func (postgresDialector) Explain(statement string, _ ...any) string { return statement }
 
-// prepareConnection returns the set-up of a new connection: it keeps what the service
-// promises whatever defaults the server, the database or the role have. A committed
+// prepareConnection returns the set-up of a new connection. It keeps the service's promises
+// despite any defaults of the server, the database or the role: a committed
 // row is on disk, text is returned as it was sent, and a locked row delays no other
 // for longer than lockTimeout.
 func prepareConnection(lockTimeout time.Duration) func(context.Context, *pgx.Conn) error {

@@ -2,7 +2,6 @@ package database
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 )
@@ -78,17 +77,14 @@ func newBudget(flushers, writers, readers int) budget {
 	return b
 }
 
-// errTooManyBulk rejects a bulk operation at once: its wait could take minutes.
-var errTooManyBulk = fmt.Errorf("%w: %d imports and exports are running", ErrOverloaded, maxBulk)
-
-// Bulk calls do in one of the slots for imports and exports, without a time limit.
-// It fails with ErrOverloaded at once if no slot is free.
+// Bulk calls do in one of the slots for imports and exports, without a time limit. It
+// fails with ErrOverloaded at once if no slot is free: the wait could take minutes.
 func (db *DB) Bulk(ctx context.Context, operation string, do func(context.Context) error) error {
-	if err := db.budget.bulk.acquire(ctx, 0); errors.Is(err, ErrOverloaded) {
-		return errTooManyBulk
-	} else if err != nil {
-		return Failed(operation, err)
+	select {
+	case db.budget.bulk <- struct{}{}:
+		defer func() { <-db.budget.bulk }()
+		return Failed(operation, do(ctx))
+	default:
+		return fmt.Errorf("%s: %w: %d imports and exports are running", operation, ErrOverloaded, maxBulk)
 	}
-	defer func() { <-db.budget.bulk }()
-	return Failed(operation, do(ctx))
 }

@@ -190,7 +190,7 @@ func (sqliteDialect) after(column, value string) string {
 
 func (sqliteDialect) contains(column string) string { return column + ` LIKE ? ESCAPE '\'` }
 
-// searchIndexes has none for parts of names: a scan of a million takes well under a
+// searchIndexes has no index for parts of names: a scan of a million takes well under a
 // second.
 func (sqliteDialect) searchIndexes() (create, drop []string) {
 	return []string{"CREATE INDEX IF NOT EXISTS plants_tag ON plants (tag, id)"}, []string{"DROP INDEX IF EXISTS plants_tag"}

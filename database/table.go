@@ -17,8 +17,8 @@ type Table struct {
 	Name    string // of the table, such as plants
 	Noun    string // for one row, such as plant
 	Key     *Column
-	Created *Column   // CreatedAt; nil if the model has none
-	Updated *Column   // UpdatedAt, which versions a row; nil if the model has none
+	Created *Column   // CreatedAt, or nil
+	Updated *Column   // UpdatedAt, the version of a row, or nil
 	Content []*Column // the columns besides these, which clients set, in the order of the fields
 	Data    []*Column // Key and Content
 	Columns []*Column // Data and the timestamps

@@ -7,8 +7,8 @@ import (
 	"github.com/gin-gonic/gin"
 )
 
-// What a page of another origin may send and read (Fetch standard, section 3.3), and for
-// how many seconds a browser may cache that: Chromium's maximum.
+// The headers that a page of another origin may send and read (Fetch standard, section
+// 3.3), and for how many seconds a browser may cache that: Chromium's maximum.
 const (
 	corsMethods = "GET, HEAD, POST, PUT, PATCH, DELETE"
 	corsHeaders = "Authorization, Content-Type, If-Match, If-None-Match, X-Request-ID"
@@ -18,7 +18,7 @@ const (
 
 // CORS lets pages of origins call the API from a browser, without cookies: a page sends
 // its token itself. It responds to preflights, which have no token. Responses to other
-// origins have none of these headers, so that browsers hide them from the page.
+// origins lack these headers, so that browsers hide them from the page.
 func CORS(origins []string) gin.HandlerFunc {
 	if len(origins) == 0 {
 		return func(*gin.Context) {}

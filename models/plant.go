@@ -14,7 +14,7 @@ type Plant struct {
 	// GORM would leave a key of zero to the database.
 	ID   int64 `gorm:"primaryKey;autoIncrement:false"`
 	Name string
-	Tag  *string // nil if the plant has none; that differs from an empty tag
+	Tag  *string // nil if the plant has no tag, which differs from an empty one
 	// The store sets the timestamps, to the microsecond. Every write moves UpdatedAt
 	// forward, so it is the version of the row.
 	CreatedAt time.Time
@@ -33,5 +33,5 @@ func (Plant) Rules() Rules {
 // PlantStore keeps plants.
 type PlantStore = Store[Plant, int64]
 
-// NewPlantStore returns the store of the plants in db, whose schema must be migrated.
+// NewPlantStore returns the store of the plants in db, which must be migrated.
 func NewPlantStore(db *database.DB) *PlantStore { return NewStore[Plant, int64](db) }

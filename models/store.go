@@ -19,7 +19,7 @@ type Model interface{ Rules() Rules }
 // Key is the type of a model's primary key.
 type Key interface{ int64 | string }
 
-// Store keeps the rows of the model T, whose key is chosen by the client, in a
+// Store keeps the rows of the model T, with keys that clients choose, in a
 // database. It is safe for concurrent use.
 //
 // Its methods share these errors: database.ErrOverloaded if too many operations are
@@ -33,7 +33,7 @@ type Store[T Model, K Key] struct {
 	inserts *database.Batcher[*T]
 }
 
-// NewStore returns the store of the rows of T in db, whose schema must be migrated. It
+// NewStore returns the store of the rows of T in db, which must be migrated. It
 // panics if T is not a model with a key of type K, or has a text column without a rule
 // or a rule without a text column.
 func NewStore[T Model, K Key](db *database.DB) *Store[T, K] {
@@ -93,7 +93,7 @@ func (s *Store[T, K]) sameContent(a, b *T) bool {
 	return !slices.ContainsFunc(s.table.Content, func(c *database.Column) bool { return !c.Equal(valueOf(a), valueOf(b)) })
 }
 
-// Get returns the row with key. It fails with a *NotFoundError if there is none.
+// Get returns the row with key. It fails with a *NotFoundError if it does not exist.
 func (s *Store[T, K]) Get(ctx context.Context, key K) (*T, error) {
 	row := new(T)
 	err := s.db.Read(ctx, "get "+s.table.Noun, func(tx *gorm.DB) error {

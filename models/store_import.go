@@ -16,7 +16,7 @@ type ImportRow[T any] struct {
 	Err  error
 }
 
-// ImportOptions says what an import stores.
+// ImportOptions says which rows an import stores.
 type ImportOptions struct {
 	Partial bool // the valid rows, even if others are rejected
 	DryRun  bool // nothing
@@ -51,10 +51,10 @@ func (r *ImportReport) reject(line int, err error) {
 // importBatch is how many rows share a statement if they cannot be loaded at once.
 const importBatch = 1000
 
-// Import stores rows, all or none of them unless o says otherwise. It reads all rows
+// Import stores rows, or no row at all, unless o says otherwise. It reads all rows
 // before it stores the first, so that a slow client holds no lock, and keeps them in a
 // temporary file, so that memory does not grow with their number. Rows that break a
-// rule, or whose key is taken by different content, are rejected in the report; that
+// rule, or have the key of a row with different content, are rejected in the report; that
 // is not an error.
 //
 // It fails with the error that rows ends with, with database.ErrOverloaded if too many
@@ -116,7 +116,7 @@ func (s *Store[T, K]) importSpool(ctx context.Context, spool *spool, o ImportOpt
 	return err
 }
 
-// loadSpool stores all rows or none, and returns how many.
+// loadSpool stores all rows, or fails, and returns their number.
 func (s *Store[T, K]) loadSpool(ctx context.Context, spool *spool, keep bool) (int, error) {
 	if err := spool.rewind(); err != nil {
 		return 0, err
@@ -130,7 +130,7 @@ func (s *Store[T, K]) loadSpool(ctx context.Context, spool *spool, keep bool) (i
 	return int(n), err
 }
 
-// insertSpool stores the rows whose keys are free and compares the others with the
+// insertSpool stores the rows with free keys and compares the others with the
 // stored ones.
 func (s *Store[T, K]) insertSpool(ctx context.Context, tx *database.DB, spool *spool, report *ImportReport) error {
 	if err := spool.rewind(); err != nil {

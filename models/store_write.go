@@ -12,7 +12,7 @@ import (
 	"plantstore/database"
 )
 
-// Condition is what must hold of a row for a write to happen. The statement that
+// Condition must hold for a write to happen. The statement that
 // writes decides it: of two writers with the same version, one succeeds.
 type Condition struct {
 	// Versions are the values of UpdatedAt of which the row must have one; nil allows
@@ -116,7 +116,7 @@ func (s *Store[T, K]) Delete(ctx context.Context, key K, c Condition) error {
 }
 
 // write runs a statement that writes at most one row, with the columns of row as
-// named arguments, and returns the row it wrote, or nil if there was none.
+// named arguments, and returns the row it wrote, or nil.
 func (s *Store[T, K]) write(ctx context.Context, verb, statement string, row *T, c Condition) (*T, error) {
 	s.table.Stamp(valueOf(row), s.db.NowFunc())
 	args := []any{sql.Named("versions", c.Versions)}

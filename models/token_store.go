@@ -13,7 +13,7 @@ import (
 // the errors of a [Store].
 type TokenStore struct{ db *database.DB }
 
-// NewTokenStore returns the store of the tokens in db, whose schema must be migrated.
+// NewTokenStore returns the store of the tokens in db, which must be migrated.
 func NewTokenStore(db *database.DB) *TokenStore { return &TokenStore{db: db} }
 
 // Create stores a new token with t's Name, Scopes and ExpiresAt, sets the rest of t,

@@ -28,8 +28,8 @@ type Options struct {
 	Limits       Limits
 	Bulk         Bulk
 	MaxBodyBytes int64
-	// Proxies are addresses, or ranges in CIDR notation, whose X-Forwarded-For is
-	// trusted.
+	// Proxies are addresses, or ranges in CIDR notation, with a trusted
+	// X-Forwarded-For.
 	Proxies []string
 	Origins []string // of pages that may call the API from a browser
 	TLS     bool     // the service itself serves HTTPS

@@ -11,7 +11,7 @@ import (
 type importRow struct {
 	name, body string
 	code       int    // 0 for success
-	want       string // the report or, if there is none, a part of the message
+	want       string // the report or, without one, a part of the message
 	stored     string // the export afterwards
 }
 

@@ -153,7 +153,7 @@ func (s *service) awaitServing(t *testing.T) {
 
 func (s *service) port() string { return s.url[strings.LastIndex(s.url, ":")+1:] }
 
-// awaitWelcome waits for all of what a development service prints, and returns it.
+// awaitWelcome waits for all that a development service prints, and returns it.
 func (s *service) awaitWelcome() string {
 	s.stdout.await(s.ended, func(line string) bool { return strings.Contains(line, "Try it") })
 	return s.stdout.String()

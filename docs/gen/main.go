@@ -37,7 +37,7 @@ func generate() (files map[string][]byte, err error) {
 	return files, err
 }
 
-// openAPI returns the OpenAPI document: the annotations, and what follows from the rules
+// openAPI returns the OpenAPI document: the annotations, completed from the rules
 // of the models, the table of routes and the table of errors.
 func openAPI() ([]byte, error) {
 	parser := swag.New(

@@ -11,8 +11,8 @@ import (
 	"plantstore/routes"
 )
 
-// completeOperations adds to each operation what follows from its row in the table of
-// routes, its parameters and its body. Each row with a scope must have an operation, and
+// completeOperations completes each operation from its row in the table of routes, its
+// parameters and its body. Each row with a scope must have an operation, and
 // each operation such a row.
 func completeOperations(paths, schemas object) {
 	scopes := make(map[string]models.Scope)
