@@ -30,7 +30,7 @@ type Column struct {
 }
 
 // TableOf returns the table of the GORM model T. It panics if T is not a model with
-// one primary key.
+// one primary key, or has a timestamp that is not a time.Time.
 func TableOf[T any]() *Table {
 	parsed, err := schema.Parse(new(T), &sync.Map{}, schema.NamingStrategy{})
 	if err != nil {
@@ -38,6 +38,9 @@ func TableOf[T any]() *Table {
 	}
 	t := &Table{Name: parsed.Table, Noun: strings.ToLower(parsed.Name)}
 	for _, field := range parsed.Fields {
+		if timestamp := field.AutoCreateTime+field.AutoUpdateTime > 0; timestamp && field.FieldType != reflect.TypeFor[time.Time]() {
+			panic(fmt.Sprintf("%T.%s is not a time.Time", *new(T), field.Name))
+		}
 		switch column := (&Column{field}); {
 		case field.PrimaryKey && t.Key == nil:
 			t.Key = column
