@@ -24,7 +24,7 @@ type Setting struct {
 // Settings returns all settings in the order of their fields.
 func Settings() []Setting { return settingsOf(reflect.ValueOf(new(Config)).Elem(), "") }
 
-// SettingOf returns the setting with the given key. It panics if there is none.
+// SettingOf returns the setting with the given key. It panics if the key is unknown.
 func SettingOf(key string) Setting {
 	all := Settings()
 	return all[slices.IndexFunc(all, func(s Setting) bool { return s.Key == key })]
