@@ -148,9 +148,9 @@ type responseError struct {
 
 func (e *responseError) Error() string { return e.text }
 
-// send sends r with the token and returns the response if it has status 200 and the media type
-// that r accepts. Otherwise the error is a *responseError, wraps errIncomplete, or says
-// why the client could not connect.
+// send sends r with the token and returns the response if it has status 200 and the
+// media type that r accepts. Otherwise the error is a *responseError, wraps
+// errIncomplete, or says why the client could not connect.
 func (c *client) send(r *http.Request) (*http.Response, error) {
 	ctx := r.Context()
 	r.Header.Set("Authorization", "Bearer "+c.token)

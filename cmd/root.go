@@ -68,11 +68,10 @@ func Main(args []string) int {
 		return 0
 	}
 	_, _ = fmt.Fprintln(os.Stderr, "plantstore:", auth.Redact(strings.Join(strings.Fields(err.Error()), " ")))
-	exit, ok := errors.AsType[*exitError](err)
-	switch {
-	case ok:
+	if exit, ok := errors.AsType[*exitError](err); ok {
 		return exit.status
-	case !parsed:
+	}
+	if !parsed {
 		return 2
 	}
 	return 1

@@ -18,9 +18,9 @@ const DevTokenPrefix = "dev_"
 // bearerToken is the syntax of a bearer token: b64token of RFC 6750, section 2.1.
 var bearerToken = regexp.MustCompile(`^[A-Za-z0-9._~+/-]+=*$`)
 
-// validate checks the rules that the tags of the fields cannot express. databaseSet reports whether a
-// flag or the environment sets database.url. The default file has the default, which is
-// no choice.
+// validate checks the rules that the tags of the fields cannot express. databaseSet
+// reports whether a flag or the environment sets database.url. The default file has the
+// default, which is no choice.
 func (c *Config) validate(databaseSet bool) error {
 	server, jwt, production := c.Server, c.Auth.JWT, c.Env == Production
 	for _, rule := range []struct {

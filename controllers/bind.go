@@ -180,7 +180,10 @@ func decodeJSON(body []byte, v any, allowNull bool) error {
 	if !ok {
 		return fmt.Errorf("decode the body: %w", err)
 	}
-	field := fieldName(semantic.JSONPointer)
+	field, kind := fieldName(semantic.JSONPointer), reflect.Invalid
+	if semantic.GoType != nil {
+		kind = indirect(semantic.GoType).Kind()
+	}
 	switch {
 	case semantic.JSONPointer == "":
 		return errNotObject
@@ -188,11 +191,11 @@ func decodeJSON(body []byte, v any, allowNull bool) error {
 		return problemf(codeMissingOrType, "%s must not be null", field)
 	case errors.Is(err, json.ErrUnknownName):
 		return problemf(codeUnknownField, "unknown field %s; names are case-sensitive", field)
-	case isInteger(semantic.GoType) && (semantic.JSONKind == jsontext.KindNumber || semantic.JSONKind == jsontext.KindString):
+	case kind == reflect.Int64 && (semantic.JSONKind == jsontext.KindNumber || semantic.JSONKind == jsontext.KindString):
 		return problemf(codeNotInt64, "%s must be an integer literal from -9223372036854775808 to 9223372036854775807, "+
 			"without fraction, exponent or quotes", field)
 	}
-	return problemf(codeMissingOrType, "%s must be %s, not %s", field, jsonType(semantic.GoType), jsonKind(semantic.JSONKind))
+	return problemf(codeMissingOrType, "%s must be %s, not %s", field, goKinds[kind], jsonKinds[semantic.JSONKind])
 }
 
 // checkSyntax reports the first byte at which body is not one well-formed JSON value. It
@@ -258,40 +261,16 @@ func indirect(t reflect.Type) reflect.Type {
 	return t
 }
 
-func isInteger(t reflect.Type) bool { return t != nil && indirect(t).Kind() == reflect.Int64 }
-
-// jsonType names the JSON type that a Go type is read from.
-func jsonType(t reflect.Type) string {
-	if t == nil {
-		return "of another type"
+// goKinds and jsonKinds name the JSON types of Go values and of JSON values.
+var (
+	goKinds = map[reflect.Kind]string{
+		reflect.Int64: "an integer", reflect.String: "a string", reflect.Bool: "a boolean", reflect.Slice: "an array",
 	}
-	switch indirect(t).Kind() {
-	case reflect.Int64:
-		return "an integer"
-	case reflect.String:
-		return "a string"
-	case reflect.Bool:
-		return "a boolean"
-	case reflect.Slice:
-		return "an array"
+	jsonKinds = map[jsontext.Kind]string{
+		jsontext.KindTrue: "a boolean", jsontext.KindFalse: "a boolean", jsontext.KindString: "a string",
+		jsontext.KindNumber: "a number", jsontext.KindBeginArray: "an array", jsontext.KindBeginObject: "an object",
 	}
-	return "of another type"
-}
-
-// jsonKind names the JSON type that was sent.
-func jsonKind(kind jsontext.Kind) string {
-	switch kind {
-	case jsontext.KindTrue, jsontext.KindFalse:
-		return "a boolean"
-	case jsontext.KindString:
-		return "a string"
-	case jsontext.KindNumber:
-		return "a number"
-	case jsontext.KindBeginArray:
-		return "an array"
-	}
-	return "an object"
-}
+)
 
 // respond writes v as JSON. Text is not escaped for HTML.
 func respond(c *gin.Context, status int, v any) error {

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"encoding/csv"
 	"errors"
-	"fmt"
 	"io"
 	"iter"
 	"reflect"
@@ -206,11 +205,11 @@ var errRecordTooLong = errors.New("row is too long")
 // one row of the rest of the body.
 type recordReader struct {
 	*csv.Reader
-	limit *recordLimit
+	limit *io.LimitedReader
 }
 
 func newRecordReader(r io.Reader) *recordReader {
-	limit := &recordLimit{r: r}
+	limit := &io.LimitedReader{R: r}
 	records := &recordReader{csv.NewReader(limit), limit}
 	records.ReuseRecord = true
 	return records
@@ -219,30 +218,10 @@ func newRecordReader(r io.Reader) *recordReader {
 // next returns the next record, which the following call overwrites. It fails with
 // errRecordTooLong even if the part that it read is malformed.
 func (r *recordReader) next() ([]string, error) {
-	r.limit.left = recordAllowance
+	r.limit.N = recordAllowance
 	record, err := r.Read()
-	if r.limit.exceeded {
+	if r.limit.N <= 0 {
 		return nil, errRecordTooLong
 	}
 	return record, err
-}
-
-// recordLimit stops the reading of r after left bytes.
-type recordLimit struct {
-	r        io.Reader
-	left     int
-	exceeded bool
-}
-
-func (l *recordLimit) Read(p []byte) (int, error) {
-	if l.left <= 0 {
-		l.exceeded = true
-		return 0, errRecordTooLong
-	}
-	n, err := l.r.Read(p[:min(len(p), l.left)])
-	l.left -= n
-	if err != nil && !errors.Is(err, io.EOF) {
-		err = fmt.Errorf("read the body: %w", err)
-	}
-	return n, err
 }

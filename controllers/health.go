@@ -28,12 +28,8 @@ func NewHealth(ping func(context.Context) error) *Health { return &Health{ping: 
 // Drain makes the service unready for good, before it stops.
 func (h *Health) Drain() { h.draining.Store(true) }
 
-type healthStatus struct {
-	Status string `json:"status"`
-}
-
 // Live reports that the process is alive.
-func (*Health) Live(c *gin.Context) error { return respond(c, http.StatusOK, healthStatus{"ok"}) }
+func (*Health) Live(c *gin.Context) error { return respond(c, http.StatusOK, gin.H{"status": "ok"}) }
 
 // Ready reports whether the service can serve requests: its database responds, and it
 // is not about to stop.
@@ -46,5 +42,5 @@ func (h *Health) Ready(c *gin.Context) error {
 	if err := h.ping(ctx); err != nil {
 		return fmt.Errorf("ready: %w: %w", database.ErrUnavailable, err)
 	}
-	return respond(c, http.StatusOK, healthStatus{"ok"})
+	return respond(c, http.StatusOK, gin.H{"status": "ok"})
 }

@@ -6,16 +6,23 @@ import (
 	"time"
 )
 
-// InsertNew inserts the rows with free keys, in one transaction, and returns the
-// keys that it inserted, or all instead if that is every key. rows is a slice of
-// pointers to the model of table, in ascending order of unique keys: inserts in
-// another order can deadlock on PostgreSQL. All rows have the same timestamps. When
-// it returns without an error, the rows are on disk.
-func (db *DB) InsertNew(ctx context.Context, table *Table, rows any) (inserted []any, all bool, err error) {
+// InsertNew inserts the rows with free keys, in one transaction, and returns the keys that
+// it inserted, or nil if that is all of them. rows is a slice of pointers to the model of
+// table, in ascending order of unique keys: inserts in another order can deadlock on
+// PostgreSQL. All rows have the same timestamps. When it returns without an error, the
+// rows are on disk.
+func (db *DB) InsertNew(ctx context.Context, table *Table, rows any) (inserted map[any]bool, err error) {
 	begin, values := time.Now(), reflect.ValueOf(rows)
-	inserted, all, err = db.dialect.insertNew(ctx, db.conn, table, values)
+	keys, all, err := db.dialect.insertNew(ctx, db.conn, table, values)
 	db.Logger.Trace(ctx, begin, func() (string, int64) { return "INSERT INTO " + table.Name, int64(values.Len()) }, err)
-	return inserted, all, err
+	if all || err != nil {
+		return nil, err
+	}
+	inserted = make(map[any]bool, len(keys))
+	for _, key := range keys {
+		inserted[key] = true
+	}
+	return inserted, nil
 }
 
 // Load inserts many rows into table, or no row at all, as fast as the database

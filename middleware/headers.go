@@ -1,6 +1,9 @@
 package middleware
 
 import (
+	"maps"
+	"net/http"
+
 	"github.com/gin-gonic/gin"
 )
 
@@ -10,20 +13,15 @@ const policy = "default-src 'none'; frame-ancestors 'none'"
 
 // Headers sets the headers of every response. overTLS means that it is sent by HTTPS.
 func Headers(overTLS bool) gin.HandlerFunc {
-	// Shared by all responses: net/http copies headers before it writes them.
-	nosniff := []string{"nosniff"}
-	noStore := []string{"no-store"}
-	noReferrer := []string{"no-referrer"}
-	nothing := []string{policy}
-	onlyHTTPS := []string{"max-age=31536000"}
-	return func(c *gin.Context) {
-		header := c.Writer.Header()
-		header["X-Content-Type-Options"] = nosniff
-		header["Cache-Control"] = noStore
-		header["Referrer-Policy"] = noReferrer
-		header["Content-Security-Policy"] = nothing
-		if overTLS { // RFC 6797, section 7.2
-			header["Strict-Transport-Security"] = onlyHTTPS
-		}
+	headers := http.Header{
+		"X-Content-Type-Options":  {"nosniff"},
+		"Cache-Control":           {"no-store"},
+		"Referrer-Policy":         {"no-referrer"},
+		"Content-Security-Policy": {policy},
 	}
+	if overTLS { // RFC 6797, section 7.2
+		headers["Strict-Transport-Security"] = []string{"max-age=31536000"}
+	}
+	// Responses share the values: net/http copies headers before it writes them.
+	return func(c *gin.Context) { maps.Copy(c.Writer.Header(), headers) }
 }

@@ -188,44 +188,21 @@ func (s *Store[T, K]) insertAll(ctx context.Context, db *database.DB, batch []*T
 	for i := range ordered {
 		rows[i] = ordered[i].row
 	}
-	inserted, all, err := db.InsertNew(ctx, s.table, rows)
-	if err != nil || all && len(rows) == len(batch) {
+	inserted, err := db.InsertNew(ctx, s.table, rows)
+	if err != nil || inserted == nil && len(rows) == len(batch) {
 		return err
-	}
-	free := make(map[any]bool, len(inserted))
-	for _, key := range inserted {
-		free[key] = true
 	}
 	holders := make(map[K]*T, len(rows)) // by key, the row that is stored
 	var taken []K
 	for _, row := range ordered {
-		if all || free[row.key] {
+		if inserted == nil || inserted[row.key] {
 			holders[row.key] = row.row
 		} else {
 			taken = append(taken, row.key)
 		}
 	}
-	s.explainTaken(ctx, db, taken, holders, batch, outcomes)
-	return nil
-}
-
-// keyed is a row with its key.
-type keyed[T any, K Key] struct {
-	key K
-	row *T
-}
-
-// explainTaken sets the outcomes of the rows in batch that are not in holders, the
-// rows that were inserted: these are stored whatever becomes of the others.
-func (s *Store[T, K]) explainTaken(ctx context.Context, db *database.DB, taken []K, holders map[K]*T, batch []*T, outcomes []error) {
-	var stored []T
-	var unknown error
-	if len(taken) > 0 {
-		unknown = db.WithContext(ctx).Where(s.table.Key.DBName+" IN ?", taken).Find(&stored).Error
-	}
-	for i := range stored {
-		holders[s.keyOf(&stored[i])] = &stored[i]
-	}
+	// The inserted rows are stored, even if the others cannot be read.
+	unknown := s.readStored(ctx, db, taken, holders)
 	for i, row := range batch {
 		key := s.keyOf(row)
 		switch holder := holders[key]; {
@@ -240,4 +217,24 @@ func (s *Store[T, K]) explainTaken(ctx context.Context, db *database.DB, taken [
 			}
 		}
 	}
+	return nil
+}
+
+// keyed is a row with its key.
+type keyed[T any, K Key] struct {
+	key K
+	row *T
+}
+
+// readStored adds the stored rows with keys to holders.
+func (s *Store[T, K]) readStored(ctx context.Context, db *database.DB, keys []K, holders map[K]*T) error {
+	if len(keys) == 0 {
+		return nil
+	}
+	var stored []T
+	err := db.WithContext(ctx).Where(s.table.Key.DBName+" IN ?", keys).Find(&stored).Error
+	for i := range stored {
+		holders[s.keyOf(&stored[i])] = &stored[i]
+	}
+	return err
 }

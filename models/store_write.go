@@ -66,7 +66,7 @@ func (s *Store[T, K]) Put(ctx context.Context, row *T, c Condition) error {
 	default:
 		statement = insert + "UPDATE" + s.set(s.table.Content)
 	}
-	stored, err := s.write(ctx, "put", statement, row, c)
+	stored, err := s.write(ctx, statement, row, c)
 	if err != nil {
 		return err
 	}
@@ -90,14 +90,7 @@ func (s *Store[T, K]) Patch(ctx context.Context, row *T, columns []string, c Con
 	if err := s.validate(row, changed); err != nil {
 		return nil, err
 	}
-	if c.Absent {
-		return nil, s.explain(ctx, row, c)
-	}
-	stored, err := s.write(ctx, "patch", "UPDATE "+s.table.Name+s.set(changed)+s.where(c), row, c)
-	if err == nil && stored == nil {
-		err = s.explain(ctx, row, c)
-	}
-	return stored, err
+	return s.writeExisting(ctx, "UPDATE "+s.table.Name+s.set(changed)+s.where(c), row, c)
 }
 
 // Delete removes the row with key. It fails with a *NotFoundError if there is no such
@@ -105,42 +98,42 @@ func (s *Store[T, K]) Patch(ctx context.Context, row *T, columns []string, c Con
 func (s *Store[T, K]) Delete(ctx context.Context, key K, c Condition) error {
 	row := new(T)
 	s.table.Key.Of(valueOf(row)).Set(reflect.ValueOf(key))
-	if c.Absent {
-		return s.explain(ctx, row, c)
-	}
-	deleted, err := s.write(ctx, "delete", "DELETE FROM "+s.table.Name+s.where(c), row, c)
-	if err == nil && deleted == nil {
-		err = s.explain(ctx, row, c)
-	}
+	_, err := s.writeExisting(ctx, "DELETE FROM "+s.table.Name+s.where(c), row, c)
 	return err
+}
+
+// writeExisting is write, but fails if there was no row to write: with a *NotFoundError,
+// or with ErrCondition if c asked for something.
+func (s *Store[T, K]) writeExisting(ctx context.Context, statement string, row *T, c Condition) (stored *T, err error) {
+	if !c.Absent {
+		stored, err = s.write(ctx, statement, row, c)
+	}
+	switch {
+	case err != nil || stored != nil:
+		return stored, err
+	case c.Versions == nil && !c.Absent:
+		return nil, &NotFoundError{s.table.Noun}
+	}
+	if _, err := s.Get(ctx, s.keyOf(row)); err != nil {
+		return nil, err
+	}
+	return nil, ErrCondition
 }
 
 // write runs a statement that writes at most one row, with the columns of row as
 // named arguments, and returns the row it wrote, or nil.
-func (s *Store[T, K]) write(ctx context.Context, verb, statement string, row *T, c Condition) (*T, error) {
+func (s *Store[T, K]) write(ctx context.Context, statement string, row *T, c Condition) (*T, error) {
 	s.table.Stamp(valueOf(row), s.db.NowFunc())
 	args := []any{sql.Named("versions", c.Versions)}
 	for _, column := range s.table.Columns {
 		args = append(args, sql.Named(column.DBName, column.Of(valueOf(row)).Interface()))
 	}
 	var rows []T
-	err := s.db.Write(ctx, verb+" "+s.table.Noun, func(tx *gorm.DB) error {
+	err := s.db.Write(ctx, "write "+s.table.Noun, func(tx *gorm.DB) error {
 		return tx.Raw(statement+" RETURNING "+database.Names(s.table.Columns), args...).Scan(&rows).Error
 	})
 	if err != nil || len(rows) == 0 {
 		return nil, err
 	}
 	return &rows[0], nil
-}
-
-// explain returns why no row was written: a *NotFoundError, or ErrCondition if c
-// asked for something.
-func (s *Store[T, K]) explain(ctx context.Context, row *T, c Condition) error {
-	if c.Versions == nil && !c.Absent {
-		return &NotFoundError{s.table.Noun}
-	}
-	if _, err := s.Get(ctx, s.keyOf(row)); err != nil {
-		return err
-	}
-	return ErrCondition
 }
