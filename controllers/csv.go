@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"encoding/csv"
 	"errors"
+	"fmt"
 	"io"
 	"iter"
 	"reflect"
@@ -11,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/go-json-experiment/json"
 
 	"plantstore/models"
 )
@@ -113,8 +116,7 @@ func fieldNames(fields []jsonField) []string {
 	return names
 }
 
-// readRecord sets the fields of row, pointers to int64 or to text, to the cells of
-// record. An empty cell of an optional column is nil.
+// readRecord sets the fields of row, which are pointers, to the cells of record. An empty cell of an optional column is nil.
 func readRecord(row reflect.Value, columns []jsonField, record []string) error {
 	for _, cell := range record {
 		if !utf8.ValidString(cell) {
@@ -127,15 +129,20 @@ func readRecord(row reflect.Value, columns []jsonField, record []string) error {
 			continue
 		}
 		value := reflect.New(row.FieldByIndex(f.index).Type().Elem())
-		if f.kind == reflect.Int64 {
+		switch f.kind {
+		case reflect.String:
+			value.Elem().SetString(strings.Clone(fromCell(cell))) // the record is reused
+		case reflect.Int64:
 			n, ok := parseInt64(cell)
 			if !ok {
 				return problemf(codeNotInt64, "%s must be an integer literal from -9223372036854775808 to 9223372036854775807, "+
 					"without a plus sign, leading zeros or spaces", f.name)
 			}
 			value.Elem().SetInt(n)
-		} else {
-			value.Elem().SetString(strings.Clone(fromCell(cell))) // the record is reused
+		default:
+			if err := json.Unmarshal([]byte(cell), value.Interface(), rejectNull); err != nil {
+				return problemf(codeMissingOrType, "%s must be %s", f.name, goKinds[f.kind])
+			}
 		}
 		row.FieldByIndex(f.index).Set(value)
 	}
@@ -155,10 +162,12 @@ func newCSVWriter[D any](out *bufio.Writer) rowWriter[D] {
 				switch cell := reflect.Indirect(value.FieldByIndex(f.index)); {
 				case !cell.IsValid(): // a nil pointer
 					record[i] = ""
+				case f.kind == reflect.String:
+					record[i] = toCell(cell.String())
 				case f.kind == reflect.Int64:
 					record[i] = strconv.FormatInt(cell.Int(), 10)
 				default:
-					record[i] = toCell(cell.String())
+					record[i] = fmt.Sprint(cell.Interface())
 				}
 			}
 			return rows.Write(record)

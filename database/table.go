@@ -38,10 +38,15 @@ func TableOf[T any]() *Table {
 	}
 	t := &Table{Name: parsed.Table, Noun: strings.ToLower(parsed.Name)}
 	for _, field := range parsed.Fields {
+		if field.DBName == "" { // not a column
+			continue
+		}
 		if timestamp := field.AutoCreateTime+field.AutoUpdateTime > 0; timestamp && field.FieldType != reflect.TypeFor[time.Time]() {
 			panic(fmt.Sprintf("%T.%s is not a time.Time", *new(T), field.Name))
 		}
 		switch column := (&Column{field}); {
+		case field.AutoIncrement:
+			panic(fmt.Sprintf("%T.%s must have the tag autoIncrement:false, as clients choose keys", *new(T), field.Name))
 		case field.PrimaryKey && t.Key == nil:
 			t.Key = column
 		case field.PrimaryKey:

@@ -64,13 +64,20 @@ func TestTableOfPanics(t *testing.T) {
 	type twoKeys struct {
 		A, B int64 `gorm:"primaryKey"`
 	}
+	type counted struct{ ID int64 }
+	type seconds struct {
+		ID        string
+		CreatedAt int64
+	}
 	for name, test := range map[string]struct {
 		parse func()
 		want  string
 	}{
-		"if the type is not a struct":  {func() { database.TableOf[int]() }, "parse the model int"},
-		"if the model has no key":      {func() { database.TableOf[keyless]() }, "no primary key"},
-		"if the model has two of them": {func() { database.TableOf[twoKeys]() }, "more than one primary key"},
+		"if the type is not a struct":          {func() { database.TableOf[int]() }, "parse the model int"},
+		"if the model has no key":              {func() { database.TableOf[keyless]() }, "no primary key"},
+		"if the model has two of them":         {func() { database.TableOf[twoKeys]() }, "more than one primary key"},
+		"if the database would choose the key": {func() { database.TableOf[counted]() }, "autoIncrement:false"},
+		"if a timestamp is a number":           {func() { database.TableOf[seconds]() }, "CreatedAt is not a time.Time"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			defer func() {

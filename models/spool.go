@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"reflect"
+	"strconv"
 
 	"plantstore/database"
 )
@@ -22,8 +23,7 @@ type spool struct {
 	buffer  []byte
 }
 
-// newSpool returns a spool of rows with columns, which are integers, texts, booleans
-// and pointers to these.
+// newSpool returns a spool of rows with columns of the kinds that NewStore allows.
 func newSpool(columns []*database.Column) (*spool, error) {
 	file, err := os.CreateTemp("", "plantstore-import-*")
 	if err != nil {
@@ -55,15 +55,10 @@ func (s *spool) write(line int, row reflect.Value) error {
 		case reflect.String:
 			b = binary.AppendUvarint(b, uint64(value.Len()))
 			b = append(b, value.String()...)
-		case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
-			b = binary.AppendVarint(b, value.Int())
 		case reflect.Bool:
-			b = append(b, 0)
-			if value.Bool() {
-				b[len(b)-1] = 1
-			}
+			b = strconv.AppendBool(b, value.Bool())[:len(b)+1] // t or f
 		default:
-			return fmt.Errorf("the import cannot keep the column %s, of type %s", c.DBName, value.Type())
+			b = binary.AppendVarint(b, value.Int())
 		}
 	}
 	s.buffer = b
@@ -123,7 +118,7 @@ func (s *spool) readValue(value reflect.Value) error {
 		return err
 	case reflect.Bool:
 		b, err := s.in.ReadByte()
-		value.SetBool(b == 1)
+		value.SetBool(b == 't')
 		return err
 	default:
 		n, err := binary.ReadVarint(s.in)

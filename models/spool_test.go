@@ -121,44 +121,6 @@ func TestSpoolKeepsEveryKind(t *testing.T) {
 	}
 }
 
-func TestSpoolRejectsOtherKinds(t *testing.T) {
-	t.Parallel()
-	type float struct {
-		ID    int64 `gorm:"primaryKey"`
-		Width float64
-	}
-	type bytes struct {
-		ID   int64 `gorm:"primaryKey"`
-		Hash []byte
-	}
-	type moment struct {
-		ID int64 `gorm:"primaryKey"`
-		At *time.Time
-	}
-	for name, test := range map[string]struct {
-		columns []*database.Column
-		row     reflect.Value
-		want    string
-	}{
-		"a float": {database.TableOf[float]().Data, valueOf(&float{}), "the column width, of type float64"},
-		"bytes":   {database.TableOf[bytes]().Data, valueOf(&bytes{}), "the column hash, of type []uint8"},
-		"a time":  {database.TableOf[moment]().Data, valueOf(&moment{At: new(time.Now())}), "the column at, of type time.Time"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s, err := newSpool(test.columns)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := s.write(1, test.row); err == nil || !strings.Contains(err.Error(), test.want) {
-				t.Errorf("got %v, want %s", err, test.want)
-			}
-			if err := s.close(); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-}
-
 func TestEmptySpool(t *testing.T) {
 	t.Parallel()
 	if rows := readSpool[Plant](t, writeSpool[Plant](t)); rows != nil {

@@ -33,9 +33,9 @@ type Store[T Model, K Key] struct {
 	inserts *database.Batcher[*T]
 }
 
-// NewStore returns the store of the rows of T in db, which must be migrated. It
-// panics if T is not a model with a key of type K, or has a text column without a rule
-// or a rule without a text column.
+// NewStore returns the store of the rows of T in db, which must be migrated. It panics if
+// T is not a model with a key of type K, if its columns besides the timestamps are not
+// texts, int64s or bools, or pointers to these, or if not just each text has a rule.
 func NewStore[T Model, K Key](db *database.DB) *Store[T, K] {
 	s := &Store[T, K]{db: db, table: database.TableOf[T](), rules: (*new(T)).Rules()}
 	if key := s.table.Key.FieldType; key != reflect.TypeFor[K]() {
@@ -43,13 +43,15 @@ func NewStore[T Model, K Key](db *database.DB) *Store[T, K] {
 	}
 	texts := 0
 	for _, c := range s.table.Data {
-		if c.IndirectFieldType.Kind() != reflect.String {
-			continue
+		switch _, hasRule := s.rules[c.DBName]; c.IndirectFieldType.Kind() {
+		case reflect.String:
+			if texts++; !hasRule {
+				panic(fmt.Sprintf("%T has no rule for the text %s", *new(T), c.DBName))
+			}
+		case reflect.Int64, reflect.Bool:
+		default:
+			panic(fmt.Sprintf("%T.%s is not a text, an int64 or a bool", *new(T), c.Name))
 		}
-		if _, ok := s.rules[c.DBName]; !ok {
-			panic(fmt.Sprintf("%T has no rule for the text %s", *new(T), c.DBName))
-		}
-		texts++
 	}
 	if texts != len(s.rules) {
 		panic(fmt.Sprintf("%T has a rule for a column that is not a text", *new(T)))

@@ -347,6 +347,22 @@ type missingRule struct {
 
 func (missingRule) Rules() models.Rules { return models.Rules{"name": {Max: 1}} }
 
+// noRule is a model with a text that has no rule.
+type noRule struct {
+	ID   int64 `gorm:"primaryKey;autoIncrement:false"`
+	Name *string
+}
+
+func (noRule) Rules() models.Rules { return nil }
+
+// otherKind is a model with a column that the file of an import cannot keep.
+type otherKind struct {
+	ID    int64 `gorm:"primaryKey;autoIncrement:false"`
+	Width float64
+}
+
+func (otherKind) Rules() models.Rules { return nil }
+
 func TestNewStorePanics(t *testing.T) {
 	db := dbtest.Open(t, dbtest.Options(dbtest.SQLite(t)))
 	for name, test := range map[string]struct {
@@ -354,8 +370,10 @@ func TestNewStorePanics(t *testing.T) {
 		want     string
 	}{
 		"if the key has another type":   {func(db *database.DB) { models.NewStore[pot, int64](db) }, "is of type string"},
-		"if a rule is for a number":     {func(db *database.DB) { models.NewStore[wrongRule, int64](db) }, "not a text column"},
-		"if a rule is without a column": {func(db *database.DB) { models.NewStore[missingRule, int64](db) }, "not a text column"},
+		"if a rule is for a number":     {func(db *database.DB) { models.NewStore[wrongRule, int64](db) }, "not a text"},
+		"if a rule is without a column": {func(db *database.DB) { models.NewStore[missingRule, int64](db) }, "not a text"},
+		"if a text has no rule":         {func(db *database.DB) { models.NewStore[noRule, int64](db) }, "no rule for the text name"},
+		"if a column is a float":        {func(db *database.DB) { models.NewStore[otherKind, int64](db) }, "otherKind.Width is not a text"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			defer func() {

@@ -25,7 +25,10 @@ type Condition struct {
 // where returns the SQL that selects the row @key, if it has one of c's versions.
 func (s *Store[T, K]) where(c Condition) string {
 	where := " WHERE " + s.table.Key.DBName + " = @" + s.table.Key.DBName
-	if c.Versions != nil {
+	switch {
+	case c.Versions != nil && s.table.Updated == nil:
+		where += " AND FALSE" // no row has a version
+	case c.Versions != nil:
 		where += " AND " + s.table.Updated.DBName + " IN @versions"
 	}
 	return where
