@@ -16,32 +16,23 @@ const waitShare = 6
 // too late to use it: under overload, all of them would fail.
 type slots chan struct{}
 
-// acquire waits for a slot; release it by receiving from s. It fails with
-// ErrOverloaded after wait, and with ctx's cause if ctx ends first.
-func (s slots) acquire(ctx context.Context, wait time.Duration) error {
-	select {
-	case s <- struct{}{}: // the common case needs no timer
-		return nil
-	default:
-	}
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case s <- struct{}{}:
-		return nil
-	case <-timer.C:
-		return fmt.Errorf("%w: no slot within %s", ErrOverloaded, wait)
-	case <-ctx.Done():
-		return fmt.Errorf("wait for a slot: %w", context.Cause(ctx))
-	}
-}
-
-// run calls do in a slot, within timeout, the wait for the slot included.
+// run calls do in a slot, within timeout, the wait for the slot included. It fails with
+// ErrOverloaded if that wait takes too large a share, and with ctx's cause if ctx ends.
 func (s slots) run(ctx context.Context, timeout time.Duration, do func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	if err := s.acquire(ctx, timeout/waitShare); err != nil {
-		return err
+	select {
+	case s <- struct{}{}: // the common case needs no timer
+	default:
+		timer := time.NewTimer(timeout / waitShare)
+		defer timer.Stop()
+		select {
+		case s <- struct{}{}:
+		case <-timer.C:
+			return fmt.Errorf("%w: no slot within %s", ErrOverloaded, timeout/waitShare)
+		case <-ctx.Done():
+			return fmt.Errorf("wait for a slot: %w", context.Cause(ctx))
+		}
 	}
 	defer func() { <-s }()
 	return do(ctx)

@@ -3,6 +3,7 @@ package middleware
 import (
 	"maps"
 	"net/http"
+	"slices"
 
 	"github.com/gin-gonic/gin"
 )
@@ -24,4 +25,39 @@ func Headers(overTLS bool) gin.HandlerFunc {
 	}
 	// Responses share the values: net/http copies headers before it writes them.
 	return func(c *gin.Context) { maps.Copy(c.Writer.Header(), headers) }
+}
+
+// The headers that a page of another origin may send and read (Fetch standard, section
+// 3.3), and for how many seconds a browser may cache that: Chromium's maximum.
+const (
+	corsMethods = "GET, HEAD, POST, PUT, PATCH, DELETE"
+	corsHeaders = "Authorization, Content-Type, If-Match, If-None-Match, X-Request-ID"
+	corsExposed = "ETag, Link, Location, X-Request-ID, Retry-After, RateLimit, RateLimit-Policy"
+	corsMaxAge  = "7200"
+)
+
+// CORS lets pages of origins call the API from a browser, without cookies: a page sends
+// its token itself. It responds to preflights, which have no token. Responses to other
+// origins lack these headers, so that browsers hide them from the page.
+func CORS(origins []string) gin.HandlerFunc {
+	if len(origins) == 0 {
+		return func(*gin.Context) {}
+	}
+	return func(c *gin.Context) {
+		header := c.Writer.Header()
+		header.Add("Vary", "Origin") // for caches, in every response
+		origin := c.GetHeader("Origin")
+		if !slices.Contains(origins, origin) {
+			return
+		}
+		header.Set("Access-Control-Allow-Origin", origin)
+		if c.Request.Method != http.MethodOptions || c.GetHeader("Access-Control-Request-Method") == "" {
+			header.Set("Access-Control-Expose-Headers", corsExposed)
+			return
+		}
+		header.Set("Access-Control-Allow-Methods", corsMethods)
+		header.Set("Access-Control-Allow-Headers", corsHeaders)
+		header.Set("Access-Control-Max-Age", corsMaxAge)
+		c.AbortWithStatus(http.StatusNoContent)
+	}
 }
