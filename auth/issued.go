@@ -148,21 +148,18 @@ func (v *IssuedTokens) awaitRefresh(ctx context.Context) error {
 
 // run refreshes every refreshPeriod and on request, until ctx ends.
 func (v *IssuedTokens) run(ctx context.Context) {
-	pause := time.NewTimer(refreshFloor) // since the refresh of NewIssuedTokens
-	defer pause.Stop()
 	failing := false
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-pause.C:
+		case <-time.After(refreshFloor): // since the last refresh
 		}
-		pause.Reset(refreshPeriod - refreshFloor)
 		select {
 		case <-ctx.Done():
 			return
 		case <-v.wanted:
-		case <-pause.C:
+		case <-time.After(refreshPeriod - refreshFloor):
 		}
 		v.mu.Lock()
 		waiting := v.refreshed
@@ -177,7 +174,6 @@ func (v *IssuedTokens) run(ctx context.Context) {
 		}
 		failing = err != nil
 		close(waiting)
-		pause.Reset(refreshFloor)
 	}
 }
 

@@ -60,6 +60,30 @@ func NewStore[T Model, K Key](db *database.DB) *Store[T, K] {
 	return s
 }
 
+// NotFoundError means that a row does not exist.
+type NotFoundError struct {
+	Noun string // for the row, such as "plant"
+}
+
+func (e *NotFoundError) Error() string { return "no such " + e.Noun }
+
+// ExistsError means that a key is taken. The stored row is unchanged.
+type ExistsError struct {
+	Noun string // for the row, such as "plant"
+	Key  any
+	// Same is true if the stored row has the same content as the new one: an earlier
+	// attempt succeeded.
+	Same bool
+}
+
+func (e *ExistsError) Error() string {
+	content := "different"
+	if e.Same {
+		content = "the same"
+	}
+	return fmt.Sprintf("%s %v exists with %s content", e.Noun, e.Key, content)
+}
+
 // column returns the data column name, or nil.
 func (s *Store[T, K]) column(name string) *database.Column {
 	i := slices.IndexFunc(s.table.Data, func(c *database.Column) bool { return c.DBName == name })

@@ -90,9 +90,12 @@ func (s *Store[T, K]) Import(ctx context.Context, rows iter.Seq2[ImportRow[T], e
 func (s *Store[T, K]) importSpool(ctx context.Context, spool *spool, o ImportOptions, report *ImportReport) error {
 	storable := func() bool { return report.Rejected == 0 || o.Partial }
 	if storable() { // most imports are of new rows only
+		if err := spool.rewind(); err != nil {
+			return err
+		}
 		created, err := s.loadSpool(ctx, spool, !o.DryRun)
 		if err == nil {
-			report.Created, report.Stored = created, !o.DryRun
+			report.Created, report.Stored = int(created), !o.DryRun
 			return nil
 		}
 		if !errors.Is(err, errors.ErrUnsupported) && !database.IsDuplicate(err) {
@@ -117,17 +120,13 @@ func (s *Store[T, K]) importSpool(ctx context.Context, spool *spool, o ImportOpt
 }
 
 // loadSpool stores all rows, or fails, and returns their number.
-func (s *Store[T, K]) loadSpool(ctx context.Context, spool *spool, keep bool) (int, error) {
-	if err := spool.rewind(); err != nil {
-		return 0, err
-	}
-	row, now := valueOf(new(T)), s.db.NowFunc()
-	s.table.Stamp(row, now)
-	n, err := s.db.Load(ctx, s.table, keep, func() (reflect.Value, bool, error) {
+func (s *Store[T, K]) loadSpool(ctx context.Context, spool *spool, keep bool) (int64, error) {
+	row := valueOf(new(T))
+	s.table.Stamp(row, s.db.NowFunc())
+	return s.db.Load(ctx, s.table, keep, func() (reflect.Value, bool, error) {
 		_, ok, err := spool.read(row)
 		return row, ok, err
 	})
-	return int(n), err
 }
 
 // insertSpool stores the rows with free keys and compares the others with the

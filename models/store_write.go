@@ -3,6 +3,7 @@ package models
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"reflect"
 	"strings"
 	"time"
@@ -21,6 +22,9 @@ type Condition struct {
 	// Exists requires that the row exists, Absent that it does not.
 	Exists, Absent bool
 }
+
+// ErrCondition means that a [Condition] does not hold. Nothing was written.
+var ErrCondition = errors.New("the condition does not hold")
 
 // where returns the SQL that selects the row @key, if it has one of c's versions.
 func (s *Store[T, K]) where(c Condition) string {
