@@ -3,7 +3,6 @@ package models
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -31,6 +30,8 @@ type Store[T Model, K Key] struct {
 	table   *database.Table
 	rules   Rules
 	inserts *database.Batcher[*T]
+	// The statements of single rows, with the columns as named arguments.
+	get, insertRow, replaceRow, returning string
 }
 
 // NewStore returns the store of the rows of T in db, which must be migrated. It panics if
@@ -57,6 +58,11 @@ func NewStore[T Model, K Key](db *database.DB) *Store[T, K] {
 		panic(fmt.Sprintf("%T has a rule for a column that is not a text", *new(T)))
 	}
 	s.inserts = database.NewBatcher(db, s.insert)
+	all, key := database.Names(s.table.Columns), s.table.Key.DBName
+	s.get = "SELECT " + all + " FROM " + s.table.Name + " WHERE " + key + " = ?"
+	s.insertRow = "INSERT INTO " + s.table.Name + " (" + all + ") VALUES (" + database.Parameters(s.table.Columns) + ") ON CONFLICT (" + key + ") DO "
+	s.replaceRow = "UPDATE" + s.set(s.table.Content)
+	s.returning = " RETURNING " + all
 	return s
 }
 
@@ -123,12 +129,16 @@ func (s *Store[T, K]) sameContent(a, b *T) bool {
 func (s *Store[T, K]) Get(ctx context.Context, key K) (*T, error) {
 	row := new(T)
 	err := s.db.Read(ctx, "get "+s.table.Noun, func(tx *gorm.DB) error {
-		return tx.Where(s.table.Key.DBName+" = ?", key).Take(row).Error
+		result := tx.Raw(s.get, key).Scan(row)
+		if result.Error == nil && result.RowsAffected == 0 {
+			return &NotFoundError{s.table.Noun}
+		}
+		return result.Error
 	})
-	if errors.Is(err, gorm.ErrRecordNotFound) {
-		return nil, &NotFoundError{s.table.Noun}
+	if err != nil {
+		return nil, err
 	}
-	return row, err
+	return row, nil
 }
 
 // Filter selects the rows of a list.

@@ -60,18 +60,16 @@ func (s *Store[T, K]) Put(ctx context.Context, row *T, c Condition) error {
 	if err := s.validate(row, s.table.Data); err != nil {
 		return err
 	}
-	insert := "INSERT INTO " + s.table.Name + " (" + database.Names(s.table.Columns) + ") VALUES (" + database.Parameters(s.table.Columns) +
-		") ON CONFLICT (" + s.table.Key.DBName + ") DO "
 	var statement string
 	switch replaces := c.Versions != nil || c.Exists; {
 	case replaces && c.Absent:
 		return ErrCondition
 	case replaces:
-		statement = "UPDATE " + s.table.Name + s.set(s.table.Content) + s.where(c)
+		statement = "UPDATE " + s.table.Name + s.replaceRow[len("UPDATE"):] + s.where(c)
 	case c.Absent:
-		statement = insert + "NOTHING"
+		statement = s.insertRow + "NOTHING"
 	default:
-		statement = insert + "UPDATE" + s.set(s.table.Content)
+		statement = s.insertRow + s.replaceRow
 	}
 	stored, err := s.write(ctx, statement, row, c)
 	if err != nil {
@@ -131,13 +129,14 @@ func (s *Store[T, K]) writeExisting(ctx context.Context, statement string, row *
 // named arguments, and returns the row it wrote, or nil.
 func (s *Store[T, K]) write(ctx context.Context, statement string, row *T, c Condition) (*T, error) {
 	s.table.Stamp(valueOf(row), s.db.NowFunc())
-	args := []any{sql.Named("versions", c.Versions)}
+	args := make([]any, 0, len(s.table.Columns)+1)
+	args = append(args, sql.Named("versions", c.Versions))
 	for _, column := range s.table.Columns {
 		args = append(args, sql.Named(column.DBName, column.Of(valueOf(row)).Interface()))
 	}
 	var rows []T
 	err := s.db.Write(ctx, "write "+s.table.Noun, func(tx *gorm.DB) error {
-		return tx.Raw(statement+" RETURNING "+database.Names(s.table.Columns), args...).Scan(&rows).Error
+		return tx.Raw(statement+s.returning, args...).Scan(&rows).Error
 	})
 	if err != nil || len(rows) == 0 {
 		return nil, err
