@@ -52,7 +52,7 @@ func issuedTokens(t *testing.T, store *models.TokenStore) *auth.IssuedTokens {
 func TestIssuedTokens(t *testing.T) {
 	eachTokenStore(t, func(t *testing.T, store *models.TokenStore) {
 		verifier := issuedTokens(t, store)
-		lasting := models.Token{Name: "lasting", Scopes: models.Scopes{models.ScopeWrite}}
+		lasting := models.Token{Name: "lasting", Scopes: models.Scopes{models.ScopePlantsWrite}}
 		secret := issue(t, store, &lasting)
 		// It is valid at once, although the verifier has read the tokens before.
 		got, err := verifier.Verify(t.Context(), secret)

@@ -75,7 +75,7 @@ func newTokenCreate(s *settings) *cobra.Command {
 		},
 	}
 	create.Flags().StringVar(&name, "name", "", "owner or purpose of the token")
-	create.Flags().StringVar(&scopes, "scope", string(models.ScopeRead)+","+string(models.ScopeWrite),
+	create.Flags().StringVar(&scopes, "scope", string(models.ScopePlantsRead)+","+string(models.ScopePlantsWrite),
 		"comma-separated scopes: "+strings.Join(models.AllScopes().Names(), ", ")+", which implies the others")
 	create.Flags().StringVar(&expires, "expires", "", "lifetime, such as 90d or 12h (default: unlimited)")
 	_ = create.MarkFlagRequired("name") // the flag exists

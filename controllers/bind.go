@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/gin-gonic/gin"
 	"github.com/go-json-experiment/json"
@@ -271,6 +272,14 @@ var (
 		jsontext.KindNumber: "a number", jsontext.KindBeginArray: "an array", jsontext.KindBeginObject: "an object",
 	}
 )
+
+// Timestamps are the times of a stored row.
+type Timestamps struct {
+	// When the row was created, in UTC, to the microsecond.
+	CreatedAt time.Time `json:"created_at" binding:"required" format:"date-time" example:"2026-11-21T10:00:00.123456Z"`
+	// When the row was last written.
+	UpdatedAt time.Time `json:"updated_at" binding:"required" format:"date-time" example:"2026-11-21T10:00:00.123456Z"`
+} // @name Timestamps
 
 // respond writes v as JSON. Text is not escaped for HTML.
 func respond(c *gin.Context, status int, v any) error {

@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -77,12 +78,28 @@ func parsePage(c *gin.Context, names ...string) (q pageQuery, err error) {
 	return q, nil
 }
 
+// parseIDPage is parsePage for rows with int64 ids. It also returns the filter that the
+// query asks for, without names; it allows one row more than a page, to tell whether
+// there is a next page.
+func parseIDPage(c *gin.Context, names ...string) (q pageQuery, f models.Filter[int64], err error) {
+	if q, err = parsePage(c, names...); err != nil {
+		return q, f, err
+	}
+	f = models.Filter[int64]{Limit: q.limit + 1, Equal: map[string]any{}, Contains: map[string]string{}}
+	if q.Has("after") {
+		var after int64
+		after, err = parseID("after", q.Get("after"))
+		f.After = &after
+	}
+	return q, f, err
+}
+
 // respondPage writes the first q.limit items. If there are more, Link names the next
 // page: the same path and query, after the id of the last item.
-func respondPage[T any](c *gin.Context, q pageQuery, items []T, id func(T) string) error {
+func respondPage[T any](c *gin.Context, q pageQuery, items []T, id func(T) any) error {
 	if len(items) > q.limit {
 		items = items[:q.limit]
-		q.Set("after", id(items[q.limit-1]))
+		q.Set("after", fmt.Sprint(id(items[q.limit-1])))
 		c.Header("Link", "<"+c.FullPath()+"?"+q.Encode()+`>; rel="next"`)
 	}
 	return respond(c, http.StatusOK, items)

@@ -6,7 +6,6 @@ package controllers
 import (
 	"net/http"
 	"strconv"
-	"time"
 
 	"github.com/gin-gonic/gin"
 
@@ -38,10 +37,7 @@ type StoredPlant struct {
 	// The id.
 	ID int64 `json:"id" binding:"required" format:"int64" example:"1"`
 	PlantContent
-	// When the plant was created, in UTC, to the microsecond.
-	CreatedAt time.Time `json:"created_at" binding:"required" format:"date-time" example:"2026-11-21T10:00:00.123456Z"`
-	// When the plant was last written.
-	UpdatedAt time.Time `json:"updated_at" binding:"required" format:"date-time" example:"2026-11-21T10:00:00.123456Z"`
+	Timestamps
 } // @name StoredPlant
 
 // PlantPatch is a JSON Merge Patch (RFC 7396) of a plant.
@@ -64,13 +60,7 @@ func toPlantContent(p *models.Plant) PlantContent {
 func toNewPlant(p *models.Plant) NewPlant { return NewPlant{&p.ID, toPlantContent(p)} }
 
 func toStoredPlant(p *models.Plant) StoredPlant {
-	return StoredPlant{p.ID, toPlantContent(p), p.CreatedAt.UTC(), p.UpdatedAt.UTC()}
-}
-
-// respondStored writes a plant with its version.
-func respondStored(c *gin.Context, p *models.Plant) error {
-	c.Header("ETag", etag(p.UpdatedAt))
-	return respond(c, http.StatusOK, toStoredPlant(p))
+	return StoredPlant{p.ID, toPlantContent(p), Timestamps{p.CreatedAt.UTC(), p.UpdatedAt.UTC()}}
 }
 
 // Plants handles the requests for plants.
@@ -86,7 +76,7 @@ func NewPlants(store *models.PlantStore) *Plants { return &Plants{store} }
 //	@Description	Stores a plant under the id that the client has chosen. A 200 means that it is on disk. After error 50302 the outcome is unknown: send the same request again; error 40902 means that the first attempt succeeded.
 //	@Param			plant	body		NewPlant	true	"The plant to create"
 //	@Success		200		{object}	Plant		"The new plant"
-//	@Failure		409		{object}	Error		"The id exists with different content (40901) or with the same content (40902)"
+//	@Failure		409		{object}	Error
 //	@Header			200		{string}	Location	"The path of the plant"
 //	@Header			200		{string}	ETag		"The version of the plant"
 //	@Router			/plants [post]
@@ -100,8 +90,7 @@ func (h *Plants) Create(c *gin.Context) error {
 		return err
 	}
 	c.Header("Location", "/plants/"+strconv.FormatInt(plant.ID, 10))
-	c.Header("ETag", etag(plant.UpdatedAt))
-	return respond(c, http.StatusOK, Plant{toPlantContent(plant)})
+	return respondVersion(c, plant.UpdatedAt, Plant{toPlantContent(plant)})
 }
 
 // Get responds with a plant.
@@ -123,16 +112,7 @@ func (h *Plants) Get(c *gin.Context) error {
 	if err != nil {
 		return err
 	}
-	same, err := notModified(c, etag(plant.UpdatedAt))
-	if err != nil {
-		return err
-	}
-	if same {
-		c.Header("ETag", etag(plant.UpdatedAt))
-		c.Status(http.StatusNotModified)
-		return nil
-	}
-	return respondStored(c, plant)
+	return respondVersion(c, plant.UpdatedAt, toStoredPlant(plant))
 }
 
 // List responds with plants by ascending id.
@@ -147,17 +127,9 @@ func (h *Plants) Get(c *gin.Context) error {
 //	@Success		200		{array}	StoredPlant	"The plants"
 //	@Router			/plants [get]
 func (h *Plants) List(c *gin.Context) error {
-	q, err := parsePage(c, "tag", "q")
+	q, filter, err := parseIDPage(c, "tag", "q")
 	if err != nil {
 		return err
-	}
-	filter := models.Filter[int64]{Limit: q.limit + 1, Equal: map[string]any{}, Contains: map[string]string{}}
-	if q.Has("after") {
-		after, err := parseID("after", q.Get("after"))
-		if err != nil {
-			return err
-		}
-		filter.After = &after
 	}
 	rules := models.Plant{}.Rules()
 	if q.Has("tag") {
@@ -174,7 +146,7 @@ func (h *Plants) List(c *gin.Context) error {
 	if err != nil {
 		return err
 	}
-	return respondPage(c, q, mapAll(plants, toStoredPlant), func(p StoredPlant) string { return strconv.FormatInt(p.ID, 10) })
+	return respondPage(c, q, mapAll(plants, toStoredPlant), func(p StoredPlant) any { return p.ID })
 }
 
 // Put creates or replaces a plant.
@@ -202,7 +174,7 @@ func (h *Plants) Put(c *gin.Context) error {
 	if err := h.store.Put(c.Request.Context(), plant, condition); err != nil {
 		return err
 	}
-	return respondStored(c, plant)
+	return respondVersion(c, plant.UpdatedAt, toStoredPlant(plant))
 }
 
 // Patch changes a plant.
@@ -232,7 +204,7 @@ func (h *Plants) Patch(c *gin.Context) error {
 	if err != nil {
 		return err
 	}
-	return respondStored(c, plant)
+	return respondVersion(c, plant.UpdatedAt, toStoredPlant(plant))
 }
 
 // Delete removes a plant.
@@ -255,14 +227,4 @@ func (h *Plants) Delete(c *gin.Context) error {
 	}
 	c.Status(http.StatusNoContent)
 	return nil
-}
-
-// parseTarget returns the id of the row that a request writes, and the condition.
-func parseTarget(c *gin.Context) (int64, models.Condition, error) {
-	id, err := pathID(c)
-	if err != nil {
-		return 0, models.Condition{}, err
-	}
-	condition, err := parseCondition(c)
-	return id, condition, err
 }

@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"net/http"
 	"regexp"
 	"slices"
 	"strconv"
@@ -11,6 +12,16 @@ import (
 
 	"plantstore/models"
 )
+
+// parseTarget returns the id of the row that a request writes, and the condition.
+func parseTarget(c *gin.Context) (int64, models.Condition, error) {
+	id, err := pathID(c)
+	if err != nil {
+		return 0, models.Condition{}, err
+	}
+	condition, err := parseCondition(c)
+	return id, condition, err
+}
 
 // etag returns the strong entity tag (RFC 9110, section 8.8.3) of a row that was
 // last written at updatedAt: the microseconds since 1970, which every write moves
@@ -59,14 +70,25 @@ func versionOf(tag string) (time.Time, bool) {
 	return version, err == nil && etag(version) == tag && 1 <= version.Year() && version.Year() <= 9999
 }
 
-// notModified reports whether If-None-Match of a read has tag, so that the response is
-// 304 (RFC 9110, section 13.1.2: the comparison is weak).
-func notModified(c *gin.Context, tag string) (bool, error) {
-	if c.Request.Header["If-None-Match"] == nil {
-		return false, nil
+// respondVersion writes v, the row that was last written at updatedAt, with its version.
+// The response to a read is 304 if the client has that version (RFC 9110, section 13.1.2:
+// the comparison is weak).
+func respondVersion(c *gin.Context, updatedAt time.Time, v any) error {
+	version := etag(updatedAt)
+	isRead := c.Request.Method == http.MethodGet || c.Request.Method == http.MethodHead
+	if isRead && c.Request.Header["If-None-Match"] != nil {
+		tags, wildcard, err := parseETags(c, "If-None-Match")
+		if err != nil {
+			return err
+		}
+		if wildcard || slices.ContainsFunc(tags, func(tag string) bool { return strings.TrimPrefix(tag, "W/") == version }) {
+			c.Header("ETag", version)
+			c.Status(http.StatusNotModified)
+			return nil
+		}
 	}
-	tags, wildcard, err := parseETags(c, "If-None-Match")
-	return wildcard || slices.ContainsFunc(tags, func(t string) bool { return strings.TrimPrefix(t, "W/") == tag }), err
+	c.Header("ETag", version)
+	return respond(c, http.StatusOK, v)
 }
 
 // entityTag matches an entity tag (RFC 9110, section 8.8.3) at the start of a text. Its

@@ -116,7 +116,7 @@ func (h *Tokens) List(c *gin.Context) error {
 	if err != nil {
 		return err
 	}
-	return respondPage(c, q, mapAll(tokens, toToken), func(t Token) string { return t.ID })
+	return respondPage(c, q, mapAll(tokens, toToken), func(t Token) any { return t.ID })
 }
 
 // Revoke ends a token.

@@ -93,15 +93,15 @@ func TestRequireScope(t *testing.T) {
 		needs models.Scope
 		pass  bool
 	}{
-		{models.Scopes{models.ScopeRead}, models.ScopeRead, true},
-		{models.Scopes{models.ScopeRead}, models.ScopeWrite, false},
-		{models.Scopes{models.ScopeRead}, models.ScopeAdmin, false},
-		{models.Scopes{models.ScopeWrite}, models.ScopeRead, false},
-		{models.Scopes{models.ScopeWrite}, models.ScopeWrite, true},
-		{models.Scopes{models.ScopeAdmin}, models.ScopeRead, true},
-		{models.Scopes{models.ScopeAdmin}, models.ScopeWrite, true},
+		{models.Scopes{models.ScopePlantsRead}, models.ScopePlantsRead, true},
+		{models.Scopes{models.ScopePlantsRead}, models.ScopePlantsWrite, false},
+		{models.Scopes{models.ScopePlantsRead}, models.ScopeAdmin, false},
+		{models.Scopes{models.ScopePlantsWrite}, models.ScopePlantsRead, false},
+		{models.Scopes{models.ScopePlantsWrite}, models.ScopePlantsWrite, true},
+		{models.Scopes{models.ScopeAdmin}, models.ScopePlantsRead, true},
+		{models.Scopes{models.ScopeAdmin}, models.ScopePlantsWrite, true},
 		{models.Scopes{models.ScopeAdmin}, models.ScopeAdmin, true},
-		{nil, models.ScopeRead, false},
+		{nil, models.ScopePlantsRead, false},
 	} {
 		name := " is enough for "
 		if !test.pass {
@@ -125,7 +125,7 @@ func TestRequireScope(t *testing.T) {
 		})
 	}
 	t.Run("a request without an identity is rejected", func(t *testing.T) {
-		if c := send("x", "192.0.2.1:1", middleware.RequireScope(models.ScopeRead)); !c.IsAborted() {
+		if c := send("x", "192.0.2.1:1", middleware.RequireScope(models.ScopePlantsRead)); !c.IsAborted() {
 			t.Error("it passed")
 		}
 	})

@@ -13,6 +13,9 @@ import (
 // OpenAPI document shows the same rules.
 type Rules map[string]Text
 
+// All returns every model.
+func All() []Model { return []Model{Plant{}, Token{}} }
+
 // Text is the rule of a text. The text is stored byte for byte: nothing is trimmed, folded
 // or normalized.
 type Text struct {

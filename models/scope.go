@@ -12,9 +12,9 @@ type Scope string // @name Scope
 
 // The scopes.
 const (
-	ScopeRead  Scope = "plants:read"
-	ScopeWrite Scope = "plants:write"
-	ScopeAdmin Scope = "admin" // implies the others
+	ScopePlantsRead  Scope = "plants:read"
+	ScopePlantsWrite Scope = "plants:write"
+	ScopeAdmin       Scope = "admin" // implies the others
 )
 
 // Scopes are the rights that a bearer token gives. The database stores them as one
@@ -22,7 +22,7 @@ const (
 type Scopes []Scope
 
 // AllScopes returns every scope.
-func AllScopes() Scopes { return Scopes{ScopeRead, ScopeWrite, ScopeAdmin} }
+func AllScopes() Scopes { return Scopes{ScopePlantsRead, ScopePlantsWrite, ScopeAdmin} }
 
 // Allow reports whether s includes scope.
 func (s Scopes) Allow(scope Scope) bool {

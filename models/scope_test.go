@@ -13,7 +13,7 @@ func TestScopes(t *testing.T) {
 	})
 	var read Scopes
 	t.Run("a text is read", func(t *testing.T) {
-		if err := read.Scan("plants:write  plants:read"); err != nil || !slices.Equal(read, Scopes{ScopeRead, ScopeWrite}) {
+		if err := read.Scan("plants:write  plants:read"); err != nil || !slices.Equal(read, Scopes{ScopePlantsRead, ScopePlantsWrite}) {
 			t.Errorf("got %v, %v", read, err)
 		}
 	})

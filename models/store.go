@@ -127,18 +127,15 @@ func (s *Store[T, K]) sameContent(a, b *T) bool {
 
 // Get returns the row with key. It fails with a *NotFoundError if it does not exist.
 func (s *Store[T, K]) Get(ctx context.Context, key K) (*T, error) {
-	row := new(T)
-	err := s.db.Read(ctx, "get "+s.table.Noun, func(tx *gorm.DB) error {
-		result := tx.Raw(s.get, key).Scan(row)
-		if result.Error == nil && result.RowsAffected == 0 {
-			return &NotFoundError{s.table.Noun}
-		}
-		return result.Error
-	})
+	var rows []T
+	err := s.db.Read(ctx, "get "+s.table.Noun, func(tx *gorm.DB) error { return tx.Raw(s.get, key).Scan(&rows).Error })
 	if err != nil {
 		return nil, err
 	}
-	return row, nil
+	if len(rows) == 0 {
+		return nil, &NotFoundError{s.table.Noun}
+	}
+	return &rows[0], nil
 }
 
 // Filter selects the rows of a list.

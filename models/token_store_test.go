@@ -35,7 +35,7 @@ func issue(t *testing.T, store *models.TokenStore, token *models.Token) string {
 func TestTokensAreStoredAsHashes(t *testing.T) {
 	eachTokenStore(t, func(t *testing.T, store *models.TokenStore, db *database.DB) {
 		expires := time.Now().Add(time.Hour)
-		token := models.Token{Name: "a name", Scopes: models.Scopes{models.ScopeWrite, models.ScopeRead, models.ScopeWrite}, ExpiresAt: &expires}
+		token := models.Token{Name: "a name", Scopes: models.Scopes{models.ScopePlantsWrite, models.ScopePlantsRead, models.ScopePlantsWrite}, ExpiresAt: &expires}
 		secret := issue(t, store, &token)
 		var got models.Token
 		if err := db.WithContext(t.Context()).Where("id = ?", token.ID).Take(&got).Error; err != nil {
@@ -58,7 +58,7 @@ func TestTokensAreStoredAsHashes(t *testing.T) {
 
 func TestInvalidTokensAreNotStored(t *testing.T) {
 	store := models.NewTokenStore(dbtest.Migrated(t, dbtest.SQLite(t)))
-	read := models.Scopes{models.ScopeRead}
+	read := models.Scopes{models.ScopePlantsRead}
 	past, far := time.Now().Add(-time.Second), time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)
 	for _, test := range []struct {
 		name  string

@@ -76,14 +76,14 @@ func Table(o Options) []Route {
 		{"GET", "/healthz", Public, nil, o.Health.Live},
 		{"GET", "/readyz", Public, nil, o.Health.Ready},
 
-		{"POST", "/plants", models.ScopeWrite, small, o.Plants.Create},
-		{"GET", "/plants", models.ScopeRead, small, o.Plants.List},
-		{"GET", "/plants/:id", models.ScopeRead, small, o.Plants.Get},
-		{"PUT", "/plants/:id", models.ScopeWrite, small, o.Plants.Put},
-		{"PATCH", "/plants/:id", models.ScopeWrite, small, o.Plants.Patch},
-		{"DELETE", "/plants/:id", models.ScopeWrite, small, o.Plants.Delete},
-		{"POST", "/plants/import", models.ScopeWrite, bulk, o.Plants.Import},
-		{"GET", "/plants/export", models.ScopeRead, bulk, o.Plants.Export},
+		{"POST", "/plants", models.ScopePlantsWrite, small, o.Plants.Create},
+		{"GET", "/plants", models.ScopePlantsRead, small, o.Plants.List},
+		{"GET", "/plants/:id", models.ScopePlantsRead, small, o.Plants.Get},
+		{"PUT", "/plants/:id", models.ScopePlantsWrite, small, o.Plants.Put},
+		{"PATCH", "/plants/:id", models.ScopePlantsWrite, small, o.Plants.Patch},
+		{"DELETE", "/plants/:id", models.ScopePlantsWrite, small, o.Plants.Delete},
+		{"POST", "/plants/import", models.ScopePlantsWrite, bulk, o.Plants.Import},
+		{"GET", "/plants/export", models.ScopePlantsRead, bulk, o.Plants.Export},
 
 		{"POST", "/tokens", models.ScopeAdmin, small, o.Tokens.Create},
 		{"GET", "/tokens", models.ScopeAdmin, small, o.Tokens.List},
@@ -99,7 +99,7 @@ func Table(o Options) []Route {
 	return routes
 }
 
-// New returns the handler of the whole service. It panics if a route has no scope.
+// New returns the handler of the whole service. It panics if a route has no known scope.
 func New(o Options) http.Handler {
 	routes := Table(o)
 	gin.SetMode(gin.ReleaseMode)
@@ -148,11 +148,10 @@ func authentication(o Options) func(models.Scope) []middleware.Handler {
 func add(e *gin.Engine, routes []Route, authenticate func(models.Scope) []middleware.Handler) {
 	for _, r := range routes {
 		var handlers []middleware.Handler
-		switch r.Scope {
-		case "":
-			panic(fmt.Sprintf("the route %s %s has no scope: use Public, or one of models/scope.go", r.Method, r.Path))
-		case Public:
-		default:
+		if r.Scope != Public {
+			if !slices.Contains(models.AllScopes(), r.Scope) {
+				panic(fmt.Sprintf("the route %s %s must have the scope Public, or one of models.AllScopes", r.Method, r.Path))
+			}
 			handlers = authenticate(r.Scope)
 		}
 		var chain gin.HandlersChain

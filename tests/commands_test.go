@@ -2,6 +2,8 @@ package tests
 
 import (
 	"bytes"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -46,14 +48,21 @@ func TestMigrateCommand(t *testing.T) {
 		if status != 1 || !strings.Contains(stderr, "plantstore migrate up") {
 			t.Errorf("start with an old schema: got exit status %d, %q, want 1", status, stderr)
 		}
-		migrate("up", "applied 00001_plants.sql\napplied 00002_tokens.sql\n")
+		migrations, err := filepath.Glob("../database/migrations/sqlite/*.sql")
+		must(t, err)
+		applied := ""
+		for _, m := range migrations {
+			applied += "applied " + filepath.Base(m) + "\n"
+		}
+		migrate("up", applied)
 		migrate("up", "no pending migrations")
 		migrate("status", "Z  00001_plants.sql")
 		s := start(t, append(settings, "PLANTSTORE_DATABASE_MIGRATE=false")...)
 		checkStatus(t, s.post(t, `{"id":1,"name":"x"}`), 200)
 		s.stop(t)
-		migrate("down", "rolled back 00002_tokens.sql")
-		migrate("down", "rolled back 00001_plants.sql")
+		for _, m := range slices.Backward(migrations) {
+			migrate("down", "rolled back "+filepath.Base(m))
+		}
 		migrate("status", "pending")
 	})
 }

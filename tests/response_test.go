@@ -67,7 +67,7 @@ func (r response) idsOf(t *testing.T) string {
 
 // next returns the path of the next page, or an empty string.
 func (r response) next() string {
-	link := regexp.MustCompile(`^<(/(?:plants|tokens)\?[!-;=?-~]+)>; rel="next"$`).FindStringSubmatch(r.header.Get("Link"))
+	link := regexp.MustCompile(`^<(/\w+\?[!-;=?-~]+)>; rel="next"$`).FindStringSubmatch(r.header.Get("Link"))
 	if link == nil {
 		return r.header.Get("Link")
 	}

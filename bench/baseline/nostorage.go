@@ -42,7 +42,7 @@ func noStorage(_, token string) (http.Handler, error) {
 	var chain gin.HandlersChain
 	for _, h := range []middleware.Handler{
 		middleware.Bearer(auth.AnyOf(auth.StaticTokens([]string{token})), 600),
-		middleware.RequireScope(models.ScopeWrite),
+		middleware.RequireScope(models.ScopePlantsWrite),
 		middleware.BodyLimit(64 << 10),
 		dropPlant,
 	} {

@@ -54,6 +54,8 @@ func addErrors(name string, operation, body object) {
 			return operation["requestBody"] != nil
 		case row.Status == 404:
 			return itemExists && strings.HasPrefix(row.When, noSuchItem)
+		case row.Status == 409: // the client chooses the id
+			return strings.HasPrefix(name, "POST") && body != nil && at(body, "properties")["id"] != nil
 		case row.Status == 412:
 			return parameters(operation)["If-Match"] != nil
 		}

@@ -41,7 +41,7 @@ func walk(value any, visit func(object)) {
 // those of a part of such a text, such as plant.name.part.
 func rules() map[string]models.Text {
 	all := make(map[string]models.Text)
-	for _, model := range []models.Model{models.Plant{}, models.Token{}} {
+	for _, model := range models.All() {
 		for column, rule := range model.Rules() {
 			name := strings.ToLower(reflect.TypeOf(model).Name()) + "." + column
 			all[name], all[name+".part"] = rule, rule.Part()
@@ -61,7 +61,7 @@ func completeSchema(schema object) {
 	delete(schema, "x-rule")
 	rule, ok := rules()[name]
 	if !ok {
-		log.Fatalf("x-rule=%s: no model has this rule", name)
+		log.Fatalf("x-rule=%s: no model of models.All has this rule", name)
 	}
 	if rule.OneOf != nil {
 		var enum []any
