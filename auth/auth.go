@@ -19,8 +19,7 @@ var (
 	// ErrInvalidToken means that a token is unknown, revoked, expired or malformed.
 	// Clients are not told which.
 	ErrInvalidToken = errors.New("the token is not valid")
-	// ErrCannotVerify means that the service cannot tell at the moment whether a token
-	// is valid.
+	// ErrCannotVerify means that the service cannot tell whether a token is valid.
 	ErrCannotVerify = errors.New("tokens cannot be verified at the moment")
 )
 

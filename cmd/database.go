@@ -49,7 +49,7 @@ func newDatabaseCommand(s *settings, name, short string, action func(context.Con
 	return &cobra.Command{
 		Use: name, Short: short, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return s.withDatabase(cmd.Context(), func(db *database.DB, _ *zap.Logger) error {
+			return s.withDatabase(cmd.Context(), func(db *database.DB) error {
 				report, err := action(cmd.Context(), db)
 				if err == nil {
 					_, err = fmt.Println(report)
@@ -90,19 +90,18 @@ func migrateStatus(ctx context.Context, db *database.DB) (string, error) {
 	return strings.Join(lines, "\n"), err
 }
 
-// withDatabase calls action with the configured database and a logger.
-func (s *settings) withDatabase(ctx context.Context, action func(*database.DB, *zap.Logger) error) (err error) {
+// withDatabase calls action with the configured database.
+func (s *settings) withDatabase(ctx context.Context, action func(*database.DB) error) (err error) {
 	cfg, err := s.load()
 	if err != nil {
 		return err
 	}
-	log := newLogger(cfg)
-	db, err := openDatabase(ctx, cfg, log)
+	db, err := openDatabase(ctx, cfg, newLogger(cfg))
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	return action(db, log)
+	return action(db)
 }
 
 func openDatabase(ctx context.Context, cfg *config.Config, log *zap.Logger) (*database.DB, error) {
@@ -115,13 +114,4 @@ func openDatabase(ctx context.Context, cfg *config.Config, log *zap.Logger) (*da
 		return nil, fmt.Errorf("%s: %w", config.SettingOf("database.url"), err)
 	}
 	return db, nil
-}
-
-// prepare applies pending migrations, if the configuration allows it, and logs them.
-func prepare(ctx context.Context, db *database.DB, log *zap.Logger) error {
-	applied, err := db.Prepare(ctx)
-	for _, m := range applied {
-		log.Info("migrated the database", zap.String("migration", m.Name))
-	}
-	return err
 }

@@ -49,7 +49,7 @@ func (s *settings) serve(cmd *cobra.Command, _ []string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	if err := prepare(ctx, db, log); err != nil {
+	if err := db.Prepare(ctx); err != nil {
 		return err
 	}
 

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"go.uber.org/zap"
 
 	"plantstore/database"
 	"plantstore/models"
@@ -30,8 +29,8 @@ func newToken(s *settings) *cobra.Command {
 // withTokens calls action with the tokens in the database. It migrates the schema first,
 // as the service does at startup: tokens can be created before the first start.
 func (s *settings) withTokens(ctx context.Context, action func(context.Context, *models.TokenStore) error) error {
-	return s.withDatabase(ctx, func(db *database.DB, log *zap.Logger) error {
-		if err := prepare(ctx, db, log); err != nil {
+	return s.withDatabase(ctx, func(db *database.DB) error {
+		if err := db.Prepare(ctx); err != nil {
 			return err
 		}
 		return action(ctx, models.NewTokenStore(db))

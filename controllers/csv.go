@@ -26,7 +26,9 @@ func readCSV[D, T any](body io.Reader, toRow func(*D) *T) iter.Seq2[models.Impor
 		if start, err := buffered.Peek(3); err == nil && string(start) == "\ufeff" { // as spreadsheets write it
 			_, _ = buffered.Discard(3)
 		}
-		records := newRecordReader(buffered)
+		limit := &io.LimitedReader{R: buffered}
+		records := &recordReader{csv.NewReader(limit), limit}
+		records.ReuseRecord = true
 		columns, err := readHeader(records, jsonFields(reflect.TypeFor[D]()))
 		if err != nil {
 			yield(models.ImportRow[T]{}, err)
@@ -215,13 +217,6 @@ var errRecordTooLong = errors.New("row is too long")
 type recordReader struct {
 	*csv.Reader
 	limit *io.LimitedReader
-}
-
-func newRecordReader(r io.Reader) *recordReader {
-	limit := &io.LimitedReader{R: r}
-	records := &recordReader{csv.NewReader(limit), limit}
-	records.ReuseRecord = true
-	return records
 }
 
 // next returns the next record, which the following call overwrites. It fails with

@@ -34,32 +34,24 @@ func etag(updatedAt time.Time) string {
 // section 13.1).
 func parseCondition(c *gin.Context) (models.Condition, error) {
 	var condition models.Condition
-	if c.Request.Header["If-Match"] != nil {
-		tags, wildcard, err := parseETags(c, "If-Match")
-		if err != nil {
-			return condition, err
-		}
-		condition.Exists = wildcard
-		if !wildcard {
-			condition.Versions = make([]time.Time, 0, len(tags))
-			for _, tag := range tags {
-				if version, ok := versionOf(tag); ok {
-					condition.Versions = append(condition.Versions, version)
-				}
-			}
+	tags, wildcard, err := parseETags(c, "If-Match")
+	if err != nil {
+		return condition, err
+	}
+	condition.Exists = wildcard
+	if tags != nil {
+		condition.Versions = make([]time.Time, 0, len(tags))
+	}
+	for _, tag := range tags {
+		if version, ok := versionOf(tag); ok {
+			condition.Versions = append(condition.Versions, version)
 		}
 	}
-	if c.Request.Header["If-None-Match"] != nil {
-		_, wildcard, err := parseETags(c, "If-None-Match")
-		if err != nil {
-			return condition, err
-		}
-		if !wildcard {
-			return condition, problemf(codeParameter, "If-None-Match must be * in a request that writes")
-		}
-		condition.Absent = true
+	tags, condition.Absent, err = parseETags(c, "If-None-Match")
+	if err == nil && tags != nil {
+		err = problemf(codeParameter, "If-None-Match must be * in a request that writes")
 	}
-	return condition, nil
+	return condition, err
 }
 
 // versionOf returns the time in an entity tag that etag has made. Other tags, and weak
@@ -74,20 +66,19 @@ func versionOf(tag string) (time.Time, bool) {
 // The response to a read is 304 if the client has that version (RFC 9110, section 13.1.2:
 // the comparison is weak).
 func respondVersion(c *gin.Context, updatedAt time.Time, v any) error {
-	version := etag(updatedAt)
-	isRead := c.Request.Method == http.MethodGet || c.Request.Method == http.MethodHead
-	if isRead && c.Request.Header["If-None-Match"] != nil {
+	version, unchanged := etag(updatedAt), false
+	if c.Request.Method == http.MethodGet || c.Request.Method == http.MethodHead {
 		tags, wildcard, err := parseETags(c, "If-None-Match")
 		if err != nil {
 			return err
 		}
-		if wildcard || slices.ContainsFunc(tags, func(tag string) bool { return strings.TrimPrefix(tag, "W/") == version }) {
-			c.Header("ETag", version)
-			c.Status(http.StatusNotModified)
-			return nil
-		}
+		unchanged = wildcard || slices.ContainsFunc(tags, func(tag string) bool { return strings.TrimPrefix(tag, "W/") == version })
 	}
 	c.Header("ETag", version)
+	if unchanged {
+		c.Status(http.StatusNotModified)
+		return nil
+	}
 	return respond(c, http.StatusOK, v)
 }
 
@@ -95,11 +86,12 @@ func respondVersion(c *gin.Context, updatedAt time.Time, v any) error {
 // bytes beyond ASCII need not be UTF-8.
 var entityTag = regexp.MustCompile(`^(W/)?"[^\x00-\x20"\x7f]*"`)
 
-// parseETags returns the entity tags in a header, or whether it is *.
+// parseETags returns the entity tags in a header, which may be absent, or whether it is *.
 func parseETags(c *gin.Context, header string) (tags []string, wildcard bool, err error) {
-	list := strings.TrimSpace(strings.Join(c.Request.Header[header], ","))
-	if list == "*" {
-		return nil, true, nil
+	values := c.Request.Header[header]
+	list := strings.TrimSpace(strings.Join(values, ","))
+	if values == nil || list == "*" {
+		return nil, list == "*", nil
 	}
 	malformed := problemf(codeParameter, `%s must be * or a list of entity tags, such as "hocywg299e"`, header)
 	for rest := strings.TrimLeft(list, ", \t"); ; {

@@ -111,12 +111,17 @@ func (b *Batcher[T]) run() {
 		b.slots <- struct{}{}
 		b.letOthersQueue()
 		batch = append(batch[:0], first)
+	gather:
 		for len(batch) < b.maxBatch {
-			next, ok := b.tryNext()
-			if !ok {
-				break
+			select {
+			case next, ok := <-b.queue:
+				if !ok {
+					break gather
+				}
+				batch = append(batch, next)
+			default:
+				break gather
 			}
-			batch = append(batch, next)
 		}
 		b.flush(batch)
 		<-b.slots
@@ -130,15 +135,6 @@ func (b *Batcher[T]) letOthersQueue() {
 	for before := -1; before < len(b.queue) && len(b.queue) < b.maxBatch; {
 		before = len(b.queue)
 		runtime.Gosched()
-	}
-}
-
-func (b *Batcher[T]) tryNext() (*pending[T], bool) {
-	select {
-	case p, ok := <-b.queue:
-		return p, ok
-	default:
-		return nil, false
 	}
 }
 

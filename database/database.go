@@ -18,21 +18,12 @@ import (
 
 // Options says which database to open, and how.
 type Options struct {
-	// URL is sqlite:PATH, postgres://… or postgresql://….
-	URL string
-	// Migrate lets [DB.Prepare] bring the schema up to date.
-	Migrate bool
-	// MaxConnections limits the pool of a PostgreSQL database; see [MinConnections].
-	// SQLite has one connection that writes.
-	MaxConnections int
-	// Timeout limits an operation, an attempt to connect, and the time that SQLite
-	// waits for another process's lock.
-	Timeout time.Duration
-	// StartTimeout limits how long Open retries while the database is unreachable, as
-	// when both are started at once.
-	StartTimeout time.Duration
-	// SlowQuery is the duration from which a query is logged; 0 disables the log.
-	SlowQuery time.Duration
+	URL            string        // sqlite:PATH, postgres://… or postgresql://…
+	Migrate        bool          // lets [DB.Prepare] bring the schema up to date
+	MaxConnections int           // to PostgreSQL, see [MinConnections]; SQLite has one that writes
+	Timeout        time.Duration // of an operation, of an attempt to connect, and of a wait for a lock of SQLite
+	StartTimeout   time.Duration // how long Open retries while the database is unreachable
+	SlowQuery      time.Duration // queries that take this long are logged; 0 disables the log
 }
 
 // DB is an open database, or a transaction in one. Its GORM handle is for writes,
@@ -48,6 +39,7 @@ type DB struct {
 	batches        BatchOptions
 	budget         budget
 	closers        []func() // of the batchers
+	log            *zap.Logger
 }
 
 // connection runs statements: the pool, or a transaction.
@@ -94,7 +86,7 @@ func Open(ctx context.Context, o Options, batches BatchOptions, log *zap.Logger)
 	if err != nil {
 		return nil, err
 	}
-	db := &DB{pool: pool, readPool: readPool, conn: pool, dialect: d, options: o, batches: batches}
+	db := &DB{pool: pool, readPool: readPool, conn: pool, dialect: d, options: o, batches: batches, log: log}
 	readers := 0
 	if readPool != pool {
 		readers = readPool.Stats().MaxOpenConnections
@@ -103,8 +95,8 @@ func Open(ctx context.Context, o Options, batches BatchOptions, log *zap.Logger)
 	if err := waitFor(ctx, pool, o.StartTimeout, log); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
-	if db.DB, err = db.handle(pool, log); err == nil {
-		db.reads, err = db.handle(readPool, log)
+	if db.DB, err = db.handle(pool); err == nil {
+		db.reads, err = db.handle(readPool)
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open the database: %w", err), db.Close())
@@ -113,9 +105,9 @@ func Open(ctx context.Context, o Options, batches BatchOptions, log *zap.Logger)
 }
 
 // handle returns GORM's handle on pool.
-func (db *DB) handle(pool *sql.DB, log *zap.Logger) (*gorm.DB, error) {
+func (db *DB) handle(pool *sql.DB) (*gorm.DB, error) {
 	return gorm.Open(db.dialect.dialector(pool), &gorm.Config{
-		Logger: queryLogger{log: log, slow: db.options.SlowQuery},
+		Logger: queryLogger{log: db.log, slow: db.options.SlowQuery},
 		// A single statement is a transaction already.
 		SkipDefaultTransaction: true,
 		DisableAutomaticPing:   true,

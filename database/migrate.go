@@ -9,6 +9,7 @@ import (
 
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/lock"
+	"go.uber.org/zap"
 )
 
 // A folder of numbered SQL files for each kind of database, with the same numbers and
@@ -33,19 +34,23 @@ type Migration struct {
 	AppliedAt time.Time // zero while it is pending
 }
 
-// Prepare applies the pending migrations and returns them or, if the options forbid
-// that, fails if there are any.
-func (db *DB) Prepare(ctx context.Context) ([]Migration, error) {
+// Prepare applies the pending migrations and logs them or, if the options forbid that,
+// fails if there are any.
+func (db *DB) Prepare(ctx context.Context) error {
 	if db.options.Migrate {
-		return db.Migrate(ctx)
+		applied, err := db.Migrate(ctx)
+		for _, m := range applied {
+			db.log.Info("migrated the database", zap.String("migration", m.Name))
+		}
+		return err
 	}
 	all, err := db.Migrations(ctx)
 	for _, m := range all {
 		if m.AppliedAt.IsZero() {
-			return nil, fmt.Errorf("migration %s is pending: run `plantstore migrate up`, or set database.migrate to true", m.Name)
+			return fmt.Errorf("migration %s is pending: run `plantstore migrate up`, or set database.migrate to true", m.Name)
 		}
 	}
-	return nil, err
+	return err
 }
 
 // Migrate applies every pending migration, each in a transaction, and returns them.

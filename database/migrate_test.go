@@ -79,17 +79,17 @@ func TestPrepare(t *testing.T) {
 		o := dbtest.Options(url)
 		o.Migrate = false
 		db := dbtest.Open(t, o)
-		if _, err := db.Prepare(t.Context()); err == nil || !strings.Contains(err.Error(), "plantstore migrate up") {
+		if err := db.Prepare(t.Context()); err == nil || !strings.Contains(err.Error(), "plantstore migrate up") {
 			t.Fatalf("with pending migrations and no leave to apply them: got %v, want an error that says how to", err)
 		}
 		if all, err := db.Migrations(t.Context()); err != nil || len(all) == 0 || !all[0].AppliedAt.IsZero() {
 			t.Fatalf("after the error: got %v, %v, want no migration applied", all, err)
 		}
-		if applied, err := dbtest.Open(t, dbtest.Options(url)).Prepare(t.Context()); err != nil || len(applied) == 0 {
-			t.Fatalf("with leave: got %v, %v, want every migration", applied, err)
+		if err := dbtest.Open(t, dbtest.Options(url)).Prepare(t.Context()); err != nil {
+			t.Fatalf("with leave: %v", err)
 		}
-		if applied, err := db.Prepare(t.Context()); err != nil || len(applied) != 0 {
-			t.Errorf("with nothing pending: got %v, %v, want no migration", applied, err)
+		if err := db.Prepare(t.Context()); err != nil {
+			t.Errorf("with nothing pending: %v", err)
 		}
 	})
 }

@@ -31,7 +31,7 @@ type Store[T Model, K Key] struct {
 	rules   Rules
 	inserts *database.Batcher[*T]
 	// The statements of single rows, with the columns as named arguments.
-	get, insertRow, replaceRow, returning string
+	get, insertRow, setContent, returning string
 }
 
 // NewStore returns the store of the rows of T in db, which must be migrated. It panics if
@@ -44,24 +44,23 @@ func NewStore[T Model, K Key](db *database.DB) *Store[T, K] {
 	}
 	texts := 0
 	for _, c := range s.table.Data {
-		switch _, hasRule := s.rules[c.DBName]; c.IndirectFieldType.Kind() {
-		case reflect.String:
-			if texts++; !hasRule {
-				panic(fmt.Sprintf("%T has no rule for the text %s", *new(T), c.DBName))
-			}
-		case reflect.Int64, reflect.Bool:
-		default:
-			panic(fmt.Sprintf("%T.%s is not a text, an int64 or a bool", *new(T), c.Name))
+		_, hasRule := s.rules[c.DBName]
+		kind := c.IndirectFieldType.Kind()
+		if isText := kind == reflect.String; hasRule != isText || !isText && kind != reflect.Int64 && kind != reflect.Bool {
+			panic(fmt.Sprintf("%T.%s must be a text with a rule, an int64 or a bool", *new(T), c.Name))
+		}
+		if hasRule {
+			texts++
 		}
 	}
 	if texts != len(s.rules) {
-		panic(fmt.Sprintf("%T has a rule for a column that is not a text", *new(T)))
+		panic(fmt.Sprintf("%T has a rule for an unknown column", *new(T)))
 	}
 	s.inserts = database.NewBatcher(db, s.insert)
 	all, key := database.Names(s.table.Columns), s.table.Key.DBName
 	s.get = "SELECT " + all + " FROM " + s.table.Name + " WHERE " + key + " = ?"
 	s.insertRow = "INSERT INTO " + s.table.Name + " (" + all + ") VALUES (" + database.Parameters(s.table.Columns) + ") ON CONFLICT (" + key + ") DO "
-	s.replaceRow = "UPDATE" + s.set(s.table.Content)
+	s.setContent = s.set(s.table.Content)
 	s.returning = " RETURNING " + all
 	return s
 }

@@ -370,10 +370,10 @@ func TestNewStorePanics(t *testing.T) {
 		want     string
 	}{
 		"if the key has another type":   {func(db *database.DB) { models.NewStore[pot, int64](db) }, "is of type string"},
-		"if a rule is for a number":     {func(db *database.DB) { models.NewStore[wrongRule, int64](db) }, "not a text"},
-		"if a rule is without a column": {func(db *database.DB) { models.NewStore[missingRule, int64](db) }, "not a text"},
-		"if a text has no rule":         {func(db *database.DB) { models.NewStore[noRule, int64](db) }, "no rule for the text name"},
-		"if a column is a float":        {func(db *database.DB) { models.NewStore[otherKind, int64](db) }, "otherKind.Width is not a text"},
+		"if a rule is for a number":     {func(db *database.DB) { models.NewStore[wrongRule, int64](db) }, "wrongRule.ID must be a text with a rule"},
+		"if a rule is without a column": {func(db *database.DB) { models.NewStore[missingRule, int64](db) }, "a rule for an unknown column"},
+		"if a text has no rule":         {func(db *database.DB) { models.NewStore[noRule, int64](db) }, "noRule.Name must be a text with a rule"},
+		"if a column is a float":        {func(db *database.DB) { models.NewStore[otherKind, int64](db) }, "otherKind.Width must be a text"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			defer func() {

@@ -13,8 +13,8 @@ import (
 	"plantstore/database"
 )
 
-// Condition must hold for a write to happen. The statement that
-// writes decides it: of two writers with the same version, one succeeds.
+// Condition must hold for a write to happen. The statement that writes decides it: of two
+// writers with the same version, one succeeds.
 type Condition struct {
 	// Versions are the values of UpdatedAt of which the row must have one; nil allows
 	// any.
@@ -65,17 +65,17 @@ func (s *Store[T, K]) Put(ctx context.Context, row *T, c Condition) error {
 	case replaces && c.Absent:
 		return ErrCondition
 	case replaces:
-		statement = "UPDATE " + s.table.Name + s.replaceRow[len("UPDATE"):] + s.where(c)
+		statement = "UPDATE " + s.table.Name + s.setContent + s.where(c)
 	case c.Absent:
 		statement = s.insertRow + "NOTHING"
 	default:
-		statement = s.insertRow + s.replaceRow
+		statement = s.insertRow + "UPDATE" + s.setContent
 	}
 	stored, err := s.write(ctx, statement, row, c)
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
-	}
-	if stored == nil {
+	case stored == nil:
 		return ErrCondition
 	}
 	*row = *stored

@@ -28,12 +28,10 @@ type Options struct {
 	Limits       Limits
 	Bulk         Bulk
 	MaxBodyBytes int64
-	// Proxies are addresses, or ranges in CIDR notation, with a trusted
-	// X-Forwarded-For.
-	Proxies []string
-	Origins []string // of pages that may call the API from a browser
-	TLS     bool     // the service itself serves HTTPS
-	Docs    bool     // the OpenAPI document and Swagger UI are served
+	Proxies      []string // addresses or CIDR ranges with a trusted X-Forwarded-For
+	Origins      []string // of pages that may call the API from a browser
+	TLS          bool     // the service itself serves HTTPS
+	Docs         bool     // the OpenAPI document and Swagger UI are served
 }
 
 // Limits is how much a client may send; 0 means no limit.

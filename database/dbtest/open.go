@@ -43,7 +43,7 @@ func OpenWith(t testing.TB, o database.Options, batches database.BatchOptions, l
 func Migrated(t testing.TB, url string) *database.DB {
 	t.Helper()
 	db := Open(t, Options(url))
-	if _, err := db.Prepare(t.Context()); err != nil {
+	if err := db.Prepare(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return db
