@@ -49,16 +49,19 @@ func bindPatch(c *gin.Context, v any) (fields []string, err error) {
 	if err := decodeJSON(body, v, true); err != nil {
 		return nil, err
 	}
-	var given map[string]jsontext.Value
-	if err := json.Unmarshal(body, &given); err != nil || given == nil {
-		return nil, errNotObject
+	var raw map[string]jsontext.Value
+	if bytes.Contains(body, []byte("null")) { // the decoded struct does not tell null from absent
+		if err := json.Unmarshal(body, &raw); err != nil || raw == nil {
+			return nil, errNotObject
+		}
 	}
-	for _, f := range jsonFields(reflect.TypeOf(v).Elem()) {
-		value, ok := given[f.name]
-		if ok && f.required && value.Kind() == jsontext.KindNull {
+	value := reflect.ValueOf(v).Elem()
+	for _, f := range jsonFields(value.Type()) {
+		isNull := raw[f.name].Kind() == jsontext.KindNull
+		if isNull && f.required {
 			return nil, problemf(codeMissingOrType, "%s must not be null", f.name)
 		}
-		if ok {
+		if isNull || !value.FieldByIndex(f.index).IsZero() {
 			fields = append(fields, f.name)
 		}
 	}

@@ -34,6 +34,7 @@ func readCSV[D, T any](body io.Reader, toRow func(*D) *T) iter.Seq2[models.Impor
 			yield(models.ImportRow[T]{}, err)
 			return
 		}
+		in := new(D)
 		for last := 1; ; {
 			record, err := records.next()
 			var row models.ImportRow[T]
@@ -54,7 +55,7 @@ func readCSV[D, T any](body io.Reader, toRow func(*D) *T) iter.Seq2[models.Impor
 				row.Line, _ = records.FieldPos(0)
 				last, _ = records.FieldPos(len(record) - 1)
 				last += strings.Count(record[len(record)-1], "\n")
-				in := new(D)
+				*in = *new(D)
 				if row.Err = readRecord(reflect.ValueOf(in).Elem(), columns, record); row.Err == nil {
 					row.Row = *toRow(in)
 				}
@@ -130,23 +131,22 @@ func readRecord(row reflect.Value, columns []jsonField, record []string) error {
 		if cell == "" && !f.required {
 			continue
 		}
-		value := reflect.New(row.FieldByIndex(f.index).Type().Elem())
-		switch f.kind {
-		case reflect.String:
-			value.Elem().SetString(strings.Clone(fromCell(cell))) // the record is reused
-		case reflect.Int64:
+		switch field := row.FieldByIndex(f.index).Addr().Interface().(type) {
+		case **string:
+			text := strings.Clone(fromCell(cell)) // the record is reused
+			*field = &text
+		case **int64:
 			n, ok := parseInt64(cell)
 			if !ok {
 				return problemf(codeNotInt64, "%s must be an integer literal from -9223372036854775808 to 9223372036854775807, "+
 					"without a plus sign, leading zeros or spaces", f.name)
 			}
-			value.Elem().SetInt(n)
+			*field = &n
 		default:
-			if err := json.Unmarshal([]byte(cell), value.Interface(), rejectNull); err != nil {
+			if err := json.Unmarshal([]byte(cell), field, rejectNull); err != nil {
 				return problemf(codeMissingOrType, "%s must be %s", f.name, goKinds[f.kind])
 			}
 		}
-		row.FieldByIndex(f.index).Set(value)
 	}
 	return nil
 }

@@ -144,11 +144,17 @@ func (db *DB) InsertNew(ctx context.Context, table *Table, rows any) (inserted m
 // errors.ErrUnsupported, before it calls next, if the database has no faster way
 // than InsertNew, and with an error for which IsDuplicate holds if a key is taken.
 func (db *DB) Load(ctx context.Context, table *Table, keep bool, next func() (reflect.Value, bool, error)) (int64, error) {
+	values := make([]any, len(table.Columns))
 	return db.dialect.load(ctx, db.pool, table, keep, func() ([]any, error) {
 		row, ok, err := next()
 		if !ok || err != nil {
 			return nil, err
 		}
-		return table.values(row), nil
+		for i, c := range table.Columns {
+			if values[i] == nil || !table.isTimestamp(c) { // all rows share the timestamps
+				values[i] = c.Of(row).Interface()
+			}
+		}
+		return values, nil
 	})
 }

@@ -175,8 +175,12 @@ func TestEveryFieldSurvives(t *testing.T) {
 				}
 				for _, column := range columns {
 					t.Run(column, func(t *testing.T) {
-						if got, want := fmt.Sprint(rows[i][column]), fmt.Sprint(want[column]); got != want {
+						value, present := rows[i][column]
+						if got, want := fmt.Sprint(value), fmt.Sprint(want[column]); got != want {
 							t.Errorf("property %s: got %s, want %s", column, got, want)
+						}
+						if present && value == nil {
+							t.Errorf("property %s: got null, want it absent", column)
 						}
 					})
 				}
