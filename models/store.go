@@ -252,7 +252,6 @@ func (s *Store[T, K]) insertAll(ctx context.Context, db *database.DB, batch []*T
 	return nil
 }
 
-// keyed is a row with its key.
 type keyed[T any, K Key] struct {
 	key K
 	row *T

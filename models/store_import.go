@@ -86,7 +86,6 @@ func (s *Store[T, K]) Import(ctx context.Context, rows iter.Seq2[ImportRow[T], e
 	return report, err
 }
 
-// importSpool stores the rows in spool.
 func (s *Store[T, K]) importSpool(ctx context.Context, spool *spool, o ImportOptions, report *ImportReport) error {
 	storable := func() bool { return report.Rejected == 0 || o.Partial }
 	if storable() { // most imports are of new rows only
