@@ -107,7 +107,7 @@ func readFile(v *viper.Viper, settings []Setting, path string) error {
 	if _, ok := errors.AsType[viper.ConfigParseError](err); ok {
 		return fmt.Errorf("%s is not valid YAML: see %s", path, cmp.Or(yamlLine.FindString(err.Error()), "its beginning"))
 	}
-	if err != nil && !(optional && errors.Is(err, fs.ErrNotExist)) {
+	if err != nil && (!optional || !errors.Is(err, fs.ErrNotExist)) {
 		return fmt.Errorf("read the configuration file: %w", err)
 	}
 	for _, key := range slices.Sorted(slices.Values(v.AllKeys())) {

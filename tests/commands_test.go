@@ -50,11 +50,11 @@ func TestMigrateCommand(t *testing.T) {
 		}
 		migrations, err := filepath.Glob("../database/migrations/sqlite/*.sql")
 		must(t, err)
-		applied := ""
+		var applied []string
 		for _, m := range migrations {
-			applied += "applied " + filepath.Base(m) + "\n"
+			applied = append(applied, "applied "+filepath.Base(m)+"\n")
 		}
-		migrate("up", applied)
+		migrate("up", strings.Join(applied, ""))
 		migrate("up", "no pending migrations")
 		migrate("status", "Z  00001_plants.sql")
 		s := start(t, append(settings, "PLANTSTORE_DATABASE_MIGRATE=false")...)
