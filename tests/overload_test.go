@@ -15,8 +15,7 @@ import (
 // TestOverload sends five times the capacity of the service, then half of it. The database
 // limits the capacity by waiting, without CPU time, so that the client on the same machine
 // does not slow it down.
-func TestOverload(t *testing.T) {
-	t.Parallel()
+func TestOverload(t *testing.T) { // not in parallel: it measures rates
 	for _, test := range []struct {
 		name    string
 		slow    string // SQL that slows the database down

@@ -220,10 +220,10 @@ func (s *service) awaitLine(t *testing.T, key, value string) map[string]any {
 }
 
 // eachService runs test with a service on each kind of database.
-func eachService(t *testing.T, test func(t *testing.T, s *service)) {
+func eachService(t *testing.T, test func(t *testing.T, s *service), settings ...string) {
 	dbtest.Each(t, func(t *testing.T, url string) {
 		t.Parallel()
-		test(t, start(t, "DATABASE_URL="+url))
+		test(t, start(t, append([]string{"DATABASE_URL=" + url}, settings...)...))
 	})
 }
 
