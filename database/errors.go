@@ -21,6 +21,14 @@ import (
 // time, or cannot write at the moment. The outcome of a write is then unknown.
 var ErrUnavailable = errors.New("the database is unavailable")
 
+// NotWritableError means that the database stores nothing until somebody acts, such as
+// by making room on its disk. It goes with ErrUnavailable.
+type NotWritableError struct {
+	Reason string // such as "its disk is full"
+}
+
+func (e *NotWritableError) Error() string { return "the database is not writable: " + e.Reason }
+
 // ErrOverloaded means that too many operations are waiting. Nothing was stored.
 var ErrOverloaded = errors.New("too many operations are waiting")
 
@@ -31,9 +39,33 @@ func Failed(operation string, err error) error {
 	case err == nil:
 		return nil
 	case IsUnavailable(err):
+		if fault := notWritable(err); fault != nil {
+			err = fmt.Errorf("%w: %w", fault, err)
+		}
 		return fmt.Errorf("%s: %w: %w", operation, ErrUnavailable, err)
 	}
 	return fmt.Errorf("%s: %w", operation, err)
+}
+
+// notWritable returns the lasting fault that err reports, or nil.
+func notWritable(err error) *NotWritableError {
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
+		switch pg.Code {
+		case "25006": // read_only_sql_transaction
+			return &NotWritableError{"it is read-only"}
+		case "53100": // disk_full
+			return &NotWritableError{"its disk is full"}
+		}
+	}
+	if lite, ok := errors.AsType[*sqlite.Error](err); ok {
+		switch lite.Code() & 0xff { // the primary result code
+		case sqlite3.SQLITE_READONLY:
+			return &NotWritableError{"it is read-only"}
+		case sqlite3.SQLITE_FULL:
+			return &NotWritableError{"its disk is full"}
+		}
+	}
+	return nil
 }
 
 // IsUnavailable reports whether err means that the database could not be
