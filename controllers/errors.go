@@ -205,7 +205,7 @@ func Errors(log *zap.Logger) gin.HandlerFunc {
 		}
 		if c.Writer.Written() { // the client must not mistake a part for the whole
 			late := errors.Is(last.Err, context.DeadlineExceeded) || errors.Is(last.Err, os.ErrDeadlineExceeded)
-			if late || client.Err() == nil {
+			if late || client.Err() == nil || errors.Is(last.Err, auth.ErrInvalidToken) {
 				log.Error("response aborted", zap.String("request_id", middleware.RequestIDOf(c)), zap.Error(last.Err))
 			}
 			panic(http.ErrAbortHandler)
