@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest"
 )
 
 // listenLimited returns a listener with limits on a free port, until the test ends.
@@ -117,12 +119,17 @@ func TestCloseEndsTheWaitForRoom(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.observe(first, http.StateActive)
+	waits := make(chan struct{})
+	l.log = zaptest.NewLogger(t, zaptest.WrapOptions(zap.Hooks(func(zapcore.Entry) error {
+		close(waits) // while it holds the mutex that Close needs
+		return nil
+	})))
 	ended := make(chan error)
 	go func() {
 		_, err := l.Accept()
 		ended <- err
 	}()
-	// Whether Accept waits already makes no difference.
+	<-waits
 	_ = l.Close()
 	select {
 	case err := <-ended:
