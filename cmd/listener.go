@@ -9,10 +9,8 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
-	"time"
 
 	"go.uber.org/zap"
-	"go.uber.org/zap/zapcore"
 
 	"plantstore/middleware"
 )
@@ -56,12 +54,11 @@ type connection struct {
 // limitConnections returns listener with a limit of open connections in total, and one of
 // those from each address except trusted proxies: half of the former if it is 0.
 func limitConnections(listener net.Listener, limit, perAddress int, proxies []string, log *zap.Logger) *connections {
-	l := &connections{Listener: listener, limit: limit, perAddress: cmp.Or(perAddress, (limit+1)/2), peers: make(map[netip.Prefix]*peer)}
+	l := &connections{
+		Listener: listener, limit: limit, perAddress: cmp.Or(perAddress, (limit+1)/2),
+		log: seldom(log), peers: make(map[netip.Prefix]*peer),
+	}
 	l.room.L = &l.mu
-	// Connections may be rejected by the thousand: each message is logged once per minute.
-	l.log = log.WithOptions(zap.WrapCore(func(core zapcore.Core) zapcore.Core {
-		return zapcore.NewSamplerWithOptions(core, time.Minute, 1, 0)
-	}))
 	for _, text := range proxies {
 		_, network, err := net.ParseCIDR(text)
 		if err != nil { // config has checked that it is an address

@@ -66,7 +66,15 @@ func listen(key, address string) (net.Listener, error) {
 // errorLog returns the logger of net/http, whose lines are warnings: it cannot accept
 // connections, or a handler misuses it.
 func errorLog(log *zap.Logger) *stdlog.Logger {
-	return stdlog.New(httpErrors{log.Named("http")}, "", 0)
+	return stdlog.New(httpErrors{seldom(log.Named("http"))}, "", 0)
+}
+
+// seldom returns log for what may happen a thousand times per second: it logs each message
+// at most once per minute.
+func seldom(log *zap.Logger) *zap.Logger {
+	return log.WithOptions(zap.WrapCore(func(core zapcore.Core) zapcore.Core {
+		return zapcore.NewSamplerWithOptions(core, time.Minute, 1, 0)
+	}))
 }
 
 // httpErrors logs what net/http writes.

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"strings"
@@ -155,4 +156,24 @@ func TestShutdownTimeout(t *testing.T) {
 		t.Error("the log does not name the setting")
 	}
 	_ = u.Close()
+}
+
+// TestRejectedUploadsGetTheirResponse sends a whole body, more than the buffers of the
+// kernel usually hold, before it reads that the request is rejected.
+func TestRejectedUploadsGetTheirResponse(t *testing.T) {
+	t.Parallel()
+	const size = 15 << 20 // discardLimit is 16 MiB
+	s := start(t)
+	body := bytes.Repeat([]byte(" "), size)
+	for try := 1; ; try++ { // discardTime is 1s, which may be too short on a busy machine
+		conn := s.dial(t)
+		_, err := io.WriteString(conn, fmt.Sprintf("POST /plants HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n", size))
+		must(t, err)
+		if _, err := conn.Write(body); err == nil {
+			checkError(t, readConn(t, conn), 40101)
+			return
+		} else if try == 5 {
+			t.Fatalf("got %v, want to send the whole body", err)
+		}
+	}
 }
