@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/url"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -175,5 +177,88 @@ func TestRejectedUploadsGetTheirResponse(t *testing.T) {
 		} else if try == 5 {
 			t.Fatalf("got %v, want to send the whole body", err)
 		}
+	}
+}
+
+// stalling forwards connections to a server until it is stalled: from then on, nothing
+// arrives, and nobody is told.
+type stalling struct {
+	net.Listener
+	stalled atomic.Bool
+}
+
+func stallingProxy(t *testing.T, address string) *stalling {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	t.Cleanup(func() { _ = listener.Close() })
+	p := &stalling{Listener: listener}
+	forward := func(to, from net.Conn) {
+		buffer := make([]byte, 32<<10)
+		for {
+			n, err := from.Read(buffer)
+			if err == nil && p.stalled.Load() {
+				<-t.Context().Done()
+			}
+			if err == nil {
+				_, err = to.Write(buffer[:n])
+			}
+			if err != nil {
+				_, _ = to.Close(), from.Close()
+				return
+			}
+		}
+	}
+	go func() {
+		for {
+			client, err := p.Accept()
+			if err != nil {
+				return
+			}
+			server, err := net.Dial("tcp", address)
+			if err != nil {
+				_ = client.Close()
+				continue
+			}
+			go forward(server, client)
+			go forward(client, server)
+		}
+	}()
+	return p
+}
+
+// TestReadyzOfAStalledDatabase asks for readiness while the database does not respond.
+func TestReadyzOfAStalledDatabase(t *testing.T) {
+	t.Parallel()
+	const limit = 15 * time.Second // readyTimeout is 1s
+	server := ownServer(t)
+	address, err := url.Parse(server.URL)
+	must(t, err)
+	proxy := stallingProxy(t, address.Host)
+	address.Host = proxy.Addr().String()
+	s := start(t, "DATABASE_URL="+address.String(), "PLANTSTORE_DATABASE_TIMEOUT=1h", "PLANTSTORE_SERVER_SHUTDOWN_TIMEOUT=1s")
+	checkStatus(t, s.get(t, "/readyz"), 200)
+	proxy.stalled.Store(true)
+	begin := time.Now()
+	eventually(t, "the service to notice", func() bool { return s.get(t, "/readyz").status == 503 })
+	if took := time.Since(begin); took > limit {
+		t.Errorf("it took %v, want at most %v", took, limit)
+	}
+	_ = s.process.Kill() // its connections would hold up the shutdown
+}
+
+// TestHealthcheckGivesUp checks the health of a service that does not respond.
+func TestHealthcheckGivesUp(t *testing.T) {
+	t.Parallel()
+	const limit = 15 * time.Second // it gives up after 3s
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	defer listener.Close()
+	_, port, err := net.SplitHostPort(listener.Addr().String())
+	must(t, err)
+	begin := time.Now()
+	checkCLI(t, []string{"PORT=" + port}, []string{"healthcheck"}, 1, "", "no response from the service")
+	if took := time.Since(begin); took > limit {
+		t.Errorf("it took %v, want at most %v", took, limit)
 	}
 }
