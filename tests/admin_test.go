@@ -19,7 +19,7 @@ func startAdmin(t *testing.T, settings ...string) (s, admin *service) {
 // while the service stops.
 func TestAdminAddress(t *testing.T) {
 	t.Parallel()
-	s, admin := startAdmin(t, append(untilClosed, "PLANTSTORE_SERVER_MAX_CONNECTIONS=2", "PLANTSTORE_SERVER_MAX_CONNECTIONS_PER_ADDRESS=2",
+	s, admin := startAdmin(t, withoutTimeouts("PLANTSTORE_SERVER_MAX_CONNECTIONS=2", "PLANTSTORE_SERVER_MAX_CONNECTIONS_PER_ADDRESS=2",
 		"PLANTSTORE_SERVER_SHUTDOWN_TIMEOUT="+patience.String())...)
 	uploads := []upload{s.beginUpload(t, "127.0.0.1", 1), s.beginUpload(t, "127.0.0.1", 2)}
 	for path, status := range map[string]int{

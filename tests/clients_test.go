@@ -279,7 +279,7 @@ func TestSlowClientsAreClosed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := start(t, append(untilClosed, test.setting)...) // the last value of a variable counts
+			s := start(t, withoutTimeouts(test.setting)...)
 			conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
 			must(t, err)
 			defer conn.Close()

@@ -96,8 +96,14 @@ func checkClosed(t *testing.T, conn net.Conn) {
 	}
 }
 
-// untilClosed are timeouts that close no connection during a test.
-var untilClosed = []string{"PLANTSTORE_SERVER_READ_HEADER_TIMEOUT=1h", "PLANTSTORE_SERVER_READ_TIMEOUT=1h", "PLANTSTORE_SERVER_WRITE_TIMEOUT=1h", "PLANTSTORE_SERVER_IDLE_TIMEOUT=1h"}
+// withoutTimeouts returns settings after those that let no timeout close a connection
+// during a test. The last value of a variable counts.
+func withoutTimeouts(settings ...string) []string {
+	return append([]string{
+		"PLANTSTORE_SERVER_READ_HEADER_TIMEOUT=1h", "PLANTSTORE_SERVER_READ_TIMEOUT=1h",
+		"PLANTSTORE_SERVER_WRITE_TIMEOUT=1h", "PLANTSTORE_SERVER_IDLE_TIMEOUT=1h",
+	}, settings...)
+}
 
 // TestIdleConnectionsMakeRoom opens as many connections as the limit, from several
 // addresses, and then others.
@@ -114,7 +120,7 @@ func TestIdleConnectionsMakeRoom(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := start(t, append(untilClosed, fmt.Sprintf("PLANTSTORE_SERVER_MAX_CONNECTIONS=%d", limit))...)
+			s := start(t, withoutTimeouts(fmt.Sprintf("PLANTSTORE_SERVER_MAX_CONNECTIONS=%d", limit))...)
 			var open [limit]net.Conn
 			for i := range open {
 				open[i] = s.dialFrom(t, fmt.Sprintf("127.0.0.%d", 2+i%3))
@@ -138,7 +144,7 @@ func TestIdleConnectionsOverTLS(t *testing.T) {
 	t.Parallel()
 	own, folder := newPair(t), t.TempDir()
 	own.in(t, folder)
-	s := startTLS(t, folder, append(untilClosed, "PLANTSTORE_SERVER_MAX_CONNECTIONS=2", "PLANTSTORE_SERVER_MAX_CONNECTIONS_PER_ADDRESS=2")...)
+	s := startTLS(t, folder, withoutTimeouts("PLANTSTORE_SERVER_MAX_CONNECTIONS=2", "PLANTSTORE_SERVER_MAX_CONNECTIONS_PER_ADDRESS=2")...)
 	for range 8 { // each keeps its connection
 		checkStatus(t, s.on(t, own.over(t, true), "GET", "/healthz", "", nil), 200)
 	}
@@ -149,7 +155,7 @@ func TestIdleConnectionsOverTLS(t *testing.T) {
 func TestConnectionsBeyondTheLimitWait(t *testing.T) {
 	t.Parallel()
 	const limit = 3
-	s := start(t, append(untilClosed, "PLANTSTORE_SERVER_MAX_CONNECTIONS=3", "PLANTSTORE_SERVER_MAX_CONNECTIONS_PER_ADDRESS=3")...)
+	s := start(t, withoutTimeouts("PLANTSTORE_SERVER_MAX_CONNECTIONS=3", "PLANTSTORE_SERVER_MAX_CONNECTIONS_PER_ADDRESS=3")...)
 	var uploads [limit]upload
 	for i := range uploads {
 		uploads[i] = s.beginUpload(t, "127.0.0.2", int64(i))
@@ -175,7 +181,7 @@ func TestConnectionsBeyondTheLimitWait(t *testing.T) {
 func TestConnectionsOfAnAddress(t *testing.T) {
 	t.Parallel()
 	const share = 4
-	s := start(t, append(untilClosed, "PLANTSTORE_SERVER_MAX_CONNECTIONS=8", "PLANTSTORE_SERVER_TRUSTED_PROXIES=127.0.0.8,127.0.1.0/24")...)
+	s := start(t, withoutTimeouts("PLANTSTORE_SERVER_MAX_CONNECTIONS=8", "PLANTSTORE_SERVER_TRUSTED_PROXIES=127.0.0.8,127.0.1.0/24")...)
 	var uploads [share]upload
 	for i := range uploads {
 		uploads[i] = s.beginUpload(t, "127.0.0.2", int64(i))

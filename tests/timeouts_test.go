@@ -37,7 +37,7 @@ func awaitReset(t *testing.T, conn net.Conn, ping []byte) {
 // HTTP/2, where responses share a connection, of each write.
 func TestClientsThatDoNotRead(t *testing.T) {
 	t.Parallel()
-	settings := append(untilClosed, "PLANTSTORE_SERVER_WRITE_TIMEOUT=500ms")
+	settings := withoutTimeouts("PLANTSTORE_SERVER_WRITE_TIMEOUT=500ms")
 	enough := func(t *testing.T, r response) int { return socketBuffers(t)/len(r.body) + 2 }
 	t.Run("HTTP/1.1", func(t *testing.T) {
 		t.Parallel()
@@ -118,7 +118,7 @@ func TestStreamsOfAConnection(t *testing.T) {
 // TestIdleConnectionsAreClosed sends a request and then nothing.
 func TestIdleConnectionsAreClosed(t *testing.T) {
 	t.Parallel()
-	s := start(t, append(untilClosed, "PLANTSTORE_SERVER_IDLE_TIMEOUT=200ms")...)
+	s := start(t, withoutTimeouts("PLANTSTORE_SERVER_IDLE_TIMEOUT=200ms")...)
 	conn := s.dial(t)
 	askHealth(t, conn)
 	readHealth(t, conn)
@@ -130,7 +130,7 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 func TestRejectedUploadsEnd(t *testing.T) {
 	t.Parallel()
 	const limit = 15 * time.Second // discardTime is 1s
-	s := start(t, untilClosed...)
+	s := start(t, withoutTimeouts()...)
 	conn := s.dial(t)
 	begin := time.Now()
 	_, err := io.WriteString(conn, "POST /plants HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
@@ -146,7 +146,7 @@ func TestRejectedUploadsEnd(t *testing.T) {
 func TestShutdownTimeout(t *testing.T) {
 	t.Parallel()
 	const limit = 15 * time.Second
-	s := start(t, append(untilClosed, "PLANTSTORE_SERVER_SHUTDOWN_TIMEOUT=200ms")...)
+	s := start(t, withoutTimeouts("PLANTSTORE_SERVER_SHUTDOWN_TIMEOUT=200ms")...)
 	u := s.beginUpload(t, "127.0.0.1", 1)
 	begin := time.Now()
 	must(t, s.process.Signal(syscall.SIGTERM))
