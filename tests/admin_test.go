@@ -59,10 +59,12 @@ func TestAdminAddress(t *testing.T) {
 func TestAdminAddressHasRoom(t *testing.T) {
 	t.Parallel()
 	_, admin := startAdmin(t)
+	first := admin.dial(t)
 	for range 200 {
 		admin.dial(t)
 	}
 	admin.checkServed(t, "127.0.0.1")
+	checkClosed(t, first)
 }
 
 // TestProfilesAreApart checks that the API has no profiles, and names the port of the API
