@@ -18,7 +18,7 @@ FROM scratch
 COPY --from=build /root-of-image /
 COPY --from=build --chown=65532:65532 /data /data
 USER 65532:65532
-ENV PLANTSTORE_ENV=production TMPDIR=/data
+ENV PLANTSTORE_ENV=production PLANTSTORE_SERVER_ADMIN_ADDRESS=127.0.0.1:6060 TMPDIR=/data
 VOLUME /data
 EXPOSE 8080
 HEALTHCHECK --interval=10s --timeout=4s --start-period=30s CMD ["/plantstore", "healthcheck"]

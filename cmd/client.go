@@ -74,11 +74,22 @@ func (s *settings) client() (*client, error) {
 
 // localURL returns the URL of the configured service on its own machine.
 func localURL(cfg *config.Config) string {
-	host := cfg.Server.Host
+	return serviceURL(cfg, localHost(cfg.Server.Host), cfg.Server.Port)
+}
+
+// adminURL returns the URL of the admin address on its own machine.
+func adminURL(address string) string {
+	host, port, _ := net.SplitHostPort(address) // config has validated it
+	return "http://" + net.JoinHostPort(localHost(host), port)
+}
+
+// localHost returns a host by which a process on the same machine reaches one that
+// listens on host.
+func localHost(host string) string {
 	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
-		host = "127.0.0.1" // localhost may not resolve in an image from scratch
+		return "127.0.0.1" // localhost may not resolve in an image from scratch
 	}
-	return serviceURL(cfg, host, cfg.Server.Port)
+	return host
 }
 
 func serviceURL(cfg *config.Config, host string, port int) string {
@@ -209,7 +220,8 @@ func newHealthcheck(s *settings) *cobra.Command {
 		Use:   "healthcheck",
 		Short: "Check whether the service on this machine is alive",
 		Long: "Check whether the service on this machine is alive, or ready with --ready, and exit with 0\n" +
-			"if it is. The command finds the service by the configuration of the service.",
+			"if it is. The command finds the service by the configuration of the service: at\n" +
+			"server.admin_address if that is set, otherwise, or with --port, at its port.",
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			cfg, err := s.load()
@@ -228,7 +240,11 @@ func newHealthcheck(s *settings) *cobra.Command {
 					TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: true},
 				},
 			}
-			response, err := client.Get(localURL(cfg) + path)
+			base := localURL(cfg)
+			if cfg.Server.AdminAddress != "" && !s.flags["server.port"].Changed {
+				base = adminURL(cfg.Server.AdminAddress)
+			}
+			response, err := client.Get(base + path)
 			if err != nil {
 				return fmt.Errorf("no response from the service: %w", err)
 			}

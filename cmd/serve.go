@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
-	"golang.org/x/net/netutil"
 
 	"plantstore/auth"
 	"plantstore/config"
@@ -80,7 +79,7 @@ func (s *settings) serve(cmd *cobra.Command, _ []string) (err error) {
 	}
 
 	health := controllers.NewHealth(db.Ping)
-	server.Handler = routes.New(routes.Options{
+	options := routes.Options{
 		Log:          log,
 		Plants:       controllers.NewPlants(models.NewPlantStore(db)),
 		Tokens:       controllers.NewTokens(tokens),
@@ -93,7 +92,8 @@ func (s *settings) serve(cmd *cobra.Command, _ []string) (err error) {
 		Proxies:      cfg.Server.TrustedProxies,
 		Origins:      cfg.Server.CORSOrigins,
 		TLS:          cfg.TLS(),
-	})
+	}
+	server.Handler = routes.New(options)
 	if file, err := os.CreateTemp("", "plantstore-*"); err != nil {
 		log.Warn("imports will fail: TMPDIR must name a writable directory", zap.Error(err))
 	} else {
@@ -103,18 +103,21 @@ func (s *settings) serve(cmd *cobra.Command, _ []string) (err error) {
 	if err != nil {
 		return err
 	}
-	listener = netutil.LimitListener(listener, cfg.Server.MaxConnections)
-	if cfg.Server.DebugAddress != "" {
-		if err := serveDebug(cfg.Server.DebugAddress, log); err != nil {
+	limited := limitConnections(listener, connectionLimit(cfg, maxFiles(), log), cfg.Server.MaxPerAddress, cfg.Server.TrustedProxies, log)
+	server.ConnState = limited.observe
+	if cfg.Server.AdminAddress != "" {
+		admin, err := serveAdmin(cfg.Server.AdminAddress, routes.Admin(options), log)
+		if err != nil {
 			return err
 		}
+		defer func() { err = errors.Join(err, admin.Close()) }()
 	}
 	served := make(chan error, 1)
 	go func() {
 		if cfg.TLS() {
-			served <- server.ServeTLS(listener, "", "") // the certificate is in server.TLSConfig
+			served <- server.ServeTLS(limited, "", "") // the certificate is in server.TLSConfig
 		} else {
-			served <- server.Serve(listener)
+			served <- server.Serve(limited)
 		}
 	}()
 

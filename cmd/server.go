@@ -1,17 +1,19 @@
 package cmd
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
+	stdlog "log"
 	"net"
 	"net/http"
-	"net/http/pprof"
 	"syscall"
 	"time"
 
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 
 	"plantstore/config"
 	"plantstore/controllers"
@@ -24,7 +26,7 @@ func newServer(cfg *config.Config, log *zap.Logger) (*http.Server, error) {
 		WriteTimeout:      cfg.Server.WriteTimeout,
 		IdleTimeout:       cfg.Server.IdleTimeout,
 		MaxHeaderBytes:    cfg.Server.MaxHeaderBytes,
-		ErrorLog:          zap.NewStdLog(log.Named("http")),
+		ErrorLog:          errorLog(log),
 		// OPTIONS * gets the same 404 as any unknown path.
 		DisableGeneralOptionsHandler: true,
 		HTTP2: &http.HTTP2Config{
@@ -61,22 +63,75 @@ func listen(key, address string) (net.Listener, error) {
 	return nil, usageError(err)
 }
 
-// serveDebug serves the profiles of net/http/pprof at address, apart from the API, until
-// the program ends.
-func serveDebug(address string, log *zap.Logger) error {
-	mux := http.NewServeMux()
-	mux.HandleFunc("/debug/pprof/", pprof.Index) // includes the named profiles
-	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
-	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
-	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
-	listener, err := listen("server.debug_address", address)
-	if err != nil {
-		return err
+// errorLog returns the logger of net/http, whose lines are warnings: it cannot accept
+// connections, or a handler misuses it.
+func errorLog(log *zap.Logger) *stdlog.Logger {
+	return stdlog.New(httpErrors{seldom(log.Named("http"))}, "", 0)
+}
+
+// seldom returns log for what may happen a thousand times per second: it logs each message
+// at most once per minute.
+func seldom(log *zap.Logger) *zap.Logger {
+	return log.WithOptions(zap.WrapCore(func(core zapcore.Core) zapcore.Core {
+		return zapcore.NewSamplerWithOptions(core, time.Minute, 1, 0)
+	}))
+}
+
+// httpErrors logs what net/http writes.
+type httpErrors struct{ log *zap.Logger }
+
+func (h httpErrors) Write(line []byte) (int, error) {
+	level := zapcore.WarnLevel
+	if bytes.HasPrefix(line, []byte("http: TLS handshake error ")) { // such as of port scanners
+		level = zapcore.InfoLevel
 	}
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
-	go func() { log.Error("serve profiles", zap.Error(server.Serve(listener))) }()
-	log.Info("serving profiles", zap.Stringer("address", listener.Addr()))
-	return nil
+	h.log.Log(level, string(bytes.TrimSpace(line)))
+	return len(line), nil
+}
+
+// adminConnections is how many connections the admin address has room for, apart from
+// those of the API.
+const adminConnections = 64
+
+// serveAdmin serves handler at the admin address until the server that it returns is
+// closed.
+func serveAdmin(address string, handler http.Handler, log *zap.Logger) (*http.Server, error) {
+	listener, err := listen("server.admin_address", address)
+	if err != nil {
+		return nil, err
+	}
+	limited := limitConnections(listener, adminConnections, adminConnections, nil, log)
+	// Profiles take as long as their readers ask for, so responses have no time limit.
+	server := &http.Server{
+		Handler:           handler,
+		ReadHeaderTimeout: 5 * time.Second,
+		IdleTimeout:       time.Minute,
+		ErrorLog:          errorLog(log),
+		ConnState:         limited.observe,
+	}
+	go func() {
+		if err := server.Serve(limited); !errors.Is(err, http.ErrServerClosed) {
+			log.Error("serve the admin address", zap.Error(err))
+		}
+	}()
+	log.Info("serving the admin address", zap.Stringer("address", listener.Addr()))
+	return server, nil
+}
+
+// otherFiles is how many files the service has open at most, besides connections of
+// clients and to PostgreSQL: those of SQLite, imports, listeners, the keys of an issuer.
+const otherFiles = 64
+
+// connectionLimit returns server.max_connections, or less if files, the number of files
+// that the process may open, has no room for so many.
+func connectionLimit(cfg *config.Config, files int, log *zap.Logger) int {
+	room := max(files-cfg.Database.MaxConnections-adminConnections-otherFiles, 1)
+	if room >= cfg.Server.MaxConnections {
+		return cfg.Server.MaxConnections
+	}
+	log.Warn("ulimit -n is too low for server.max_connections, which is lowered",
+		zap.Int("ulimit", files), zap.Int("max_connections", cfg.Server.MaxConnections), zap.Int("lowered_to", room))
+	return room
 }
 
 // shutDown makes the service report not ready, so that load balancers stop using it,

@@ -25,10 +25,11 @@ type Config struct {
 		ShutdownTimeout   time.Duration `key:"shutdown_timeout" default:"20s" validate:"min=1ms" desc:"time limit for in-flight requests at shutdown"`
 		MaxHeaderBytes    int           `key:"max_header_bytes" default:"16384" validate:"min=1024" desc:"maximum size of the request line and headers, in bytes"`
 		MaxBodyBytes      int64         `key:"max_body_bytes" default:"65536" validate:"min=1" desc:"maximum size of a request body, in bytes"`
-		MaxConnections    int           `key:"max_connections" default:"10000" validate:"min=1" desc:"maximum number of open connections; further ones wait. An idle connection takes a file descriptor and about 20 KiB of memory"`
+		MaxConnections    int           `key:"max_connections" default:"10000" validate:"min=1" desc:"maximum number of open connections; further ones replace idle ones or wait. An idle connection takes a file descriptor and about 20 KiB of memory"`
+		MaxPerAddress     int           `key:"max_connections_per_address" default:"0" validate:"min=0" desc:"maximum number of open connections from an address that is no trusted proxy; further ones replace its idle ones or are closed; 0 stands for half of max_connections"`
 		TrustedProxies    []string      `key:"trusted_proxies" desc:"IP addresses or CIDR ranges, such as 10.0.0.0/8, of proxies trusted to set X-Forwarded-For"`
 		CORSOrigins       []string      `key:"cors_origins" desc:"origins of web pages that may call the API, such as https://plants.example.org; if empty, only its own pages"`
-		DebugAddress      string        `key:"debug_address" desc:"address that serves Go profiles under /debug/pprof/ without authentication, such as 127.0.0.1:6060; if empty, disabled"`
+		AdminAddress      string        `key:"admin_address" desc:"address that serves /healthz, /readyz and Go profiles under /debug/pprof/ over plain HTTP, without authentication and apart from the API, such as 127.0.0.1:6060; if empty, disabled. The profiles show the memory of the process: only operators may reach it"`
 	} `key:"server"`
 	Database struct {
 		URL            string        `key:"url" env:"DATABASE_URL" default:"sqlite:data/plantstore.db" desc:"sqlite:PATH or postgres://user:password@host:5432/name?sslmode=verify-full; the PG* variables of libpq complete the latter"`

@@ -179,6 +179,7 @@ func TestInvalid(t *testing.T) {
 		{name: "variable like that of a Kubernetes service", env: "PLANTSTORE_PORT=8080", want: "unknown environment variable PLANTSTORE_PORT"},
 		{name: "missing secret", env: "DATABASE_URL_FILE=/does/not/" + secret, want: "DATABASE_URL_FILE: no such file"},
 		{name: "no connections of clients", env: "PLANTSTORE_SERVER_MAX_CONNECTIONS=0", want: "server.max_connections (PLANTSTORE_SERVER_MAX_CONNECTIONS)"},
+		{name: "an admin address without a port", env: "PLANTSTORE_SERVER_ADMIN_ADDRESS=127.0.0.1", want: "server.admin_address (PLANTSTORE_SERVER_ADMIN_ADDRESS) must be a host and a port"},
 
 		{name: "certificate without a key", env: "PLANTSTORE_SERVER_TLS_CERTIFICATE=" + secret, want: "server.tls_key (PLANTSTORE_SERVER_TLS_KEY) is required"},
 		{name: "key without a certificate", env: "PLANTSTORE_SERVER_TLS_KEY=" + secret, want: "server.tls_certificate (PLANTSTORE_SERVER_TLS_CERTIFICATE) is required"},

@@ -33,6 +33,7 @@ func (c *Config) validate(databaseSet bool) error {
 		{"server.tls_key", isPath(server.TLSKey), "must be the path of a PEM file, not its text"},
 		{"server.tls_key", server.TLSKey != "" || server.TLSCertificate == "", "is required when server.tls_certificate is set"},
 		{"server.trusted_proxies", all(server.TrustedProxies, isAddressRange), "must contain only IP addresses and CIDR ranges such as 10.0.0.0/8, and not all addresses"},
+		{"server.admin_address", server.AdminAddress == "" || isListenAddress(server.AdminAddress), "must be a host and a port, such as 127.0.0.1:6060"},
 		{"server.cors_origins", !slices.Contains(server.CORSOrigins, "*"), "must name each origin: * would let every web page call the service from the browsers and networks of its visitors"},
 		{"server.cors_origins", all(server.CORSOrigins, isOrigin), "must contain only origins as browsers send them, such as https://plants.example.org: in lower case, without a path, a trailing / or the default port of the scheme"},
 		{"database.url", isDatabaseURL(c.Database.URL), "must be sqlite:PATH or postgres://user:password@host:5432/name?sslmode=verify-full, with special characters percent-encoded"},
@@ -62,6 +63,12 @@ func all(list []string, holds func(string) bool) bool {
 // isPath tells a path from the text of a PEM file, which a variable that ends in _FILE
 // returns.
 func isPath(text string) bool { return !strings.Contains(text, "\n") }
+
+// isListenAddress reports whether text is a port, with or without a host before it.
+func isListenAddress(text string) bool {
+	_, port, err := net.SplitHostPort(text)
+	return err == nil && port != ""
+}
 
 // isAddressRange reports whether text is an IP address or a CIDR range. A range of all
 // addresses would let every client forge its address.

@@ -59,15 +59,21 @@ func (b *buckets) take(key string) (left float64, wait time.Duration) {
 // left returns how many are left in the bucket of key.
 func (b *buckets) left(key string) float64 { return max(b.of(key).Tokens(), 0) }
 
-// addressOf returns the address that limits count: an IPv4 address, or the /64 network
+// NetworkOf returns what limits count as one address: an IPv4 address, or the /64 network
 // that an IPv6 subscriber has.
-func addressOf(c *gin.Context) string {
-	address, err := netip.ParseAddr(c.ClientIP())
-	if err != nil || address.Unmap().Is4() {
-		return address.Unmap().String()
+func NetworkOf(address netip.Addr) netip.Prefix {
+	address, bits := address.Unmap().WithZone(""), 32
+	if address.Is6() {
+		bits = 64
 	}
-	network, _ := address.WithZone("").Prefix(64)
-	return network.String()
+	network, _ := address.Prefix(bits)
+	return network
+}
+
+// addressOf returns the address that limits count for c's request.
+func addressOf(c *gin.Context) string {
+	address, _ := netip.ParseAddr(c.ClientIP())
+	return NetworkOf(address).String()
 }
 
 // RateLimit allows each token and each address perSecond requests on average, and burst

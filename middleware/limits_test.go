@@ -2,6 +2,7 @@ package middleware_test
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -81,5 +82,28 @@ func TestRateLimit(t *testing.T) {
 		if got := header.Get(name); got != want {
 			t.Errorf("%s: got %s, want %s", name, got, want)
 		}
+	}
+}
+
+// TestLimitsForgetAddresses sends a wrong token from more addresses than are remembered:
+// the first one then has its full limit again.
+func TestLimitsForgetAddresses(t *testing.T) {
+	const remembered = 1 << 14
+	bearer := middleware.Bearer(auth.StaticTokens([]string{"right"}), 1)
+	limited := func(n int) bool {
+		_, limited := errors.AsType[*middleware.LimitError](rejection(send("wrong", fmt.Sprintf("10.%d.%d.%d:1", n>>16, n>>8&0xff, n&0xff), bearer)))
+		return limited
+	}
+	for n := range remembered {
+		if limited(n) {
+			t.Fatalf("address %d is limited at its first request", n)
+		}
+	}
+	if !limited(remembered - 1) {
+		t.Error("the last address is forgotten")
+	}
+	limited(remembered) // takes the place of the first
+	if limited(0) {
+		t.Errorf("the first of %d addresses is remembered", remembered+1)
 	}
 }

@@ -5,6 +5,7 @@ package routes
 import (
 	"fmt"
 	"net/http"
+	"net/http/pprof"
 	"slices"
 	"strings"
 
@@ -63,10 +64,7 @@ const Public models.Scope = "public"
 func Table(o Options) []Route {
 	small := []middleware.Handler{middleware.BodyLimit(o.MaxBodyBytes)}
 	bulk := []middleware.Handler{middleware.BodyLimit(o.Bulk.MaxBodyBytes), middleware.Bulk(o.Bulk, o.Verify)}
-	routes := []Route{
-		{"GET", "/healthz", Public, nil, o.Health.Live},
-		{"GET", "/readyz", Public, nil, o.Health.Ready},
-
+	routes := slices.Concat(probes(o), []Route{
 		{"POST", "/plants", models.ScopePlantsWrite, small, o.Plants.Create},
 		{"GET", "/plants", models.ScopePlantsRead, small, o.Plants.List},
 		{"GET", "/plants/:id", models.ScopePlantsRead, small, o.Plants.Get},
@@ -79,7 +77,7 @@ func Table(o Options) []Route {
 		{"POST", "/tokens", models.ScopeAdmin, small, o.Tokens.Create},
 		{"GET", "/tokens", models.ScopeAdmin, small, o.Tokens.List},
 		{"DELETE", "/tokens/:id", models.ScopeAdmin, small, o.Tokens.Revoke},
-	}
+	})
 	if o.Docs {
 		docs := controllers.NewDocs()
 		routes = append(routes,
@@ -90,9 +88,32 @@ func Table(o Options) []Route {
 	return routes
 }
 
-// New returns the handler of the whole service. It panics if a route has no known scope.
-func New(o Options) http.Handler {
-	routes := Table(o)
+// probes returns the routes of the probes, which the admin address has, too.
+func probes(o Options) []Route {
+	return []Route{
+		{"GET", "/healthz", Public, nil, o.Health.Live},
+		{"GET", "/readyz", Public, nil, o.Health.Ready},
+	}
+}
+
+// New returns the handler of the API. It panics if a route has no known scope.
+func New(o Options) http.Handler { return engine(o, Table(o)) }
+
+// Admin returns the handler of the admin address: the probes and Go's profiles, without
+// tokens.
+func Admin(o Options) http.Handler {
+	o.Docs, o.TLS, o.Origins = false, false, nil
+	mux := http.NewServeMux()
+	mux.Handle("/", engine(o, probes(o)))
+	mux.HandleFunc("/debug/pprof/", pprof.Index) // includes the named profiles
+	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+	return mux
+}
+
+// engine returns a handler of routes, with the middleware that all of them share.
+func engine(o Options, routes []Route) http.Handler {
 	gin.SetMode(gin.ReleaseMode)
 	e := gin.New()
 	// Paths match exactly: no redirects, no cleaning.

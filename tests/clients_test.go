@@ -273,23 +273,24 @@ func socketBuffers(t *testing.T) (total int) {
 // TestSlowClientsAreClosed opens connections that never send a complete request.
 func TestSlowClientsAreClosed(t *testing.T) {
 	t.Parallel()
-	s := start(t, "PLANTSTORE_SERVER_READ_HEADER_TIMEOUT=200ms", "PLANTSTORE_SERVER_READ_TIMEOUT=400ms")
-	for name, text := range map[string]string{
-		"slow headers": "POST /plants HTTP/1.1\r\nHost: x\r\n",
-		"a slow body":  "POST /plants HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + token + "\r\nContent-Length: 100\r\n\r\n{",
+	for name, test := range map[string]struct{ setting, text string }{
+		"slow headers": {"PLANTSTORE_SERVER_READ_HEADER_TIMEOUT=200ms", "POST /plants HTTP/1.1\r\nHost: x\r\n"},
+		"a slow body":  {"PLANTSTORE_SERVER_READ_TIMEOUT=400ms", "POST /plants HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + token + "\r\nContent-Length: 100\r\n\r\n{"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := start(t, withoutTimeouts(test.setting)...)
 			conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
 			must(t, err)
 			defer conn.Close()
-			if _, err := io.WriteString(conn, text); err != nil {
+			if _, err := io.WriteString(conn, test.text); err != nil {
 				t.Fatal(err)
 			}
 			must(t, conn.SetReadDeadline(time.Now().Add(patience)))
 			if response, err := io.ReadAll(conn); err != nil {
 				t.Errorf("got %q, %v, want a closed connection", response, err)
 			}
+			checkStatus(t, s.post(t, `{"id":1,"name":"x"}`), 200)
 		})
 	}
-	checkStatus(t, s.post(t, `{"id":1,"name":"x"}`), 200)
 }

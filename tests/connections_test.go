@@ -2,10 +2,12 @@ package tests
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -21,10 +23,12 @@ func (s *service) dial(t *testing.T) net.Conn {
 	return conn
 }
 
+const healthRequest = "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
+
 // askHealth sends a request on conn and keeps it open.
 func askHealth(t *testing.T, conn net.Conn) {
 	t.Helper()
-	if _, err := io.WriteString(conn, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+	if _, err := io.WriteString(conn, healthRequest); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -35,30 +39,198 @@ func readHealth(t *testing.T, conn net.Conn) {
 	checkStatus(t, readConn(t, conn), http.StatusOK)
 }
 
-// TestConnectionsBeyondTheLimitWait opens one connection more than the limit.
+// dialFrom is dial from another address of this machine.
+func (s *service) dialFrom(t *testing.T, address string) net.Conn {
+	t.Helper()
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(address)}, Timeout: patience}
+	conn, err := dialer.Dial("tcp", "127.0.0.1:"+s.port())
+	must(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	must(t, conn.SetDeadline(time.Now().Add(patience)))
+	return conn
+}
+
+// upload is a request that is in flight until its body is sent.
+type upload struct {
+	net.Conn
+	body string
+}
+
+// beginUpload sends the headers of a request from address and waits until its body is
+// being read.
+func (s *service) beginUpload(t *testing.T, address string, id int64) upload {
+	t.Helper()
+	u := upload{s.dialFrom(t, address), bodyOf(id)}
+	_, err := fmt.Fprintf(u, "POST /plants HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n", token, len(u.body))
+	must(t, err)
+	const proceed = "HTTP/1.1 100 Continue\r\n\r\n"
+	got := make([]byte, len(proceed))
+	if _, err := io.ReadFull(u, got); err != nil || string(got) != proceed {
+		t.Fatalf("got %q, %v, want %q", got, err, proceed)
+	}
+	return u
+}
+
+// end sends the body and expects that the plant is created.
+func (u upload) end(t *testing.T) {
+	t.Helper()
+	if _, err := io.WriteString(u, u.body); err != nil {
+		t.Fatal(err)
+	}
+	checkStatus(t, readConn(t, u), http.StatusOK)
+}
+
+// checkServed checks that a client at address gets a response on a new connection at
+// once.
+func (s *service) checkServed(t *testing.T, address string) {
+	t.Helper()
+	conn := s.dialFrom(t, address)
+	must(t, conn.SetDeadline(time.Now().Add(5*time.Second)))
+	askHealth(t, conn)
+	readHealth(t, conn)
+}
+
+// checkClosed checks that the service closes conn without a response.
+func checkClosed(t *testing.T, conn net.Conn) {
+	t.Helper()
+	if response, err := io.ReadAll(conn); len(response) > 0 || err != nil && !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("got %q, %v, want a closed connection", response, err)
+	}
+}
+
+// withoutTimeouts returns settings after those that let no timeout close a connection
+// during a test. The last value of a variable counts.
+func withoutTimeouts(settings ...string) []string {
+	return append([]string{
+		"PLANTSTORE_SERVER_READ_HEADER_TIMEOUT=1h", "PLANTSTORE_SERVER_READ_TIMEOUT=1h",
+		"PLANTSTORE_SERVER_WRITE_TIMEOUT=1h", "PLANTSTORE_SERVER_IDLE_TIMEOUT=1h",
+	}, settings...)
+}
+
+// TestIdleConnectionsMakeRoom opens as many connections as the limit, from several
+// addresses, and then others.
+func TestIdleConnectionsMakeRoom(t *testing.T) {
+	t.Parallel()
+	const limit = 6
+	for _, test := range []struct {
+		name     string
+		sent     string // on each connection
+		response bool
+	}{
+		{"nothing sent", "", false},
+		{"half of the headers sent", healthRequest[:20], false},
+		{"after a request", healthRequest, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			s := start(t, withoutTimeouts(fmt.Sprintf("PLANTSTORE_SERVER_MAX_CONNECTIONS=%d", limit))...)
+			var open [limit]net.Conn
+			for i := range open {
+				open[i] = s.dialFrom(t, fmt.Sprintf("127.0.0.%d", 2+i%3))
+				_, err := io.WriteString(open[i], test.sent)
+				must(t, err)
+				if test.response {
+					readHealth(t, open[i])
+				}
+			}
+			s.checkServed(t, "127.0.0.9")
+			if _, stderr, status := runToEnd(t, []string{"PORT=" + s.port()}, "healthcheck"); status != 0 {
+				t.Errorf("healthcheck: got exit status %d, %q, want 0", status, stderr)
+			}
+			if test.response { // responses may arrive before a connection turns idle, so the order is unknown
+				return
+			}
+			checkClosed(t, open[0]) // idle longest
+			_, err := io.WriteString(open[limit-1], strings.TrimPrefix(healthRequest, test.sent))
+			must(t, err)
+			readHealth(t, open[limit-1])
+		})
+	}
+}
+
+// TestIdleConnectionsOverTLS is the same over HTTP/2.
+func TestIdleConnectionsOverTLS(t *testing.T) {
+	t.Parallel()
+	own, folder := newPair(t), t.TempDir()
+	own.in(t, folder)
+	s := startTLS(t, folder, withoutTimeouts("PLANTSTORE_SERVER_MAX_CONNECTIONS=2", "PLANTSTORE_SERVER_MAX_CONNECTIONS_PER_ADDRESS=3")...)
+	for range 8 { // each keeps its connection
+		checkStatus(t, s.on(t, own.over(t, true), "GET", "/healthz", "", nil), 200)
+	}
+}
+
+// TestConnectionsBeyondTheLimitWait opens one connection more than the limit while all
+// others are in use.
 func TestConnectionsBeyondTheLimitWait(t *testing.T) {
 	t.Parallel()
 	const limit = 3
-	s := start(t, "PLANTSTORE_SERVER_MAX_CONNECTIONS=3")
-	var open [limit]net.Conn
-	for i := range open {
-		open[i] = s.dial(t)
-		askHealth(t, open[i])
-		readHealth(t, open[i])
+	s := start(t, withoutTimeouts("PLANTSTORE_SERVER_MAX_CONNECTIONS=3", "PLANTSTORE_SERVER_MAX_CONNECTIONS_PER_ADDRESS=3")...)
+	var uploads [limit]upload
+	for i := range uploads {
+		uploads[i] = s.beginUpload(t, "127.0.0.2", int64(i))
 	}
-	waiting := s.dial(t) // accepted by the kernel
+	waiting := s.dialFrom(t, "127.0.0.3")
 	askHealth(t, waiting)
+	s.awaitLine(t, "msg", "new connections wait: all are in use")
 	must(t, waiting.SetReadDeadline(time.Now().Add(300*time.Millisecond)))
 	if n, err := waiting.Read(make([]byte, 1)); n > 0 || !isTimeout(err) {
-		t.Fatalf("connection beyond the limit: got %d bytes, %v, want a timeout until another closes", n, err)
+		t.Fatalf("connection beyond the limit: got %d bytes, %v, want a timeout until another is idle", n, err)
 	}
-	// Open connections are served.
-	askHealth(t, open[0])
-	readHealth(t, open[0])
-
-	must(t, open[1].Close())
+	uploads[1].end(t)
 	must(t, waiting.SetReadDeadline(time.Now().Add(patience)))
 	readHealth(t, waiting)
+	checkClosed(t, uploads[1])
+	// Connections in use are not closed.
+	uploads[0].end(t)
+	uploads[2].end(t)
+}
+
+// TestConnectionsOfAnAddress uses the share of an address: by default, half of all
+// connections.
+func TestConnectionsOfAnAddress(t *testing.T) {
+	t.Parallel()
+	const share = 4
+	s := start(t, withoutTimeouts("PLANTSTORE_SERVER_MAX_CONNECTIONS=8", "PLANTSTORE_SERVER_TRUSTED_PROXIES=127.0.0.8,127.0.1.0/24")...)
+	var uploads [share]upload
+	for i := range uploads {
+		uploads[i] = s.beginUpload(t, "127.0.0.2", int64(i))
+	}
+	for range 3 {
+		checkClosed(t, s.dialFrom(t, "127.0.0.2"))
+	}
+	if line := s.awaitLog(t, "closing new connections of an address: all its connections are in use"); line["level"] != "warn" || line["address"] != "127.0.0.2/32" || line["limit"] != float64(share) {
+		t.Errorf("got log line %v", line)
+	}
+	if n := strings.Count(s.stderr.String(), "closing new connections"); n != 1 {
+		t.Errorf("got %d log lines about 3 connections, want 1", n)
+	}
+	s.checkServed(t, "127.0.0.3")
+	for i := range uploads {
+		uploads[i].end(t)
+	}
+	// The address has idle connections now, or as soon as the service has noticed the end of
+	// its responses. They make room.
+	for range 2 * share {
+		eventually(t, "a connection to make room", func() bool {
+			conn := s.dialFrom(t, "127.0.0.2")
+			_, _ = io.WriteString(conn, healthRequest)
+			n, _ := conn.Read(make([]byte, 1))
+			return n > 0
+		})
+	}
+
+	for i, proxy := range []string{"127.0.0.8", "127.0.1.7"} {
+		t.Run("the trusted proxy "+proxy+" has no limit of its own", func(t *testing.T) {
+			var uploads [share + 2]upload
+			for n := range uploads {
+				uploads[n] = s.beginUpload(t, proxy, int64(10*i+10+n))
+			}
+			s.checkServed(t, "127.0.0.4")
+			for n := range uploads {
+				uploads[n].end(t)
+			}
+		})
+	}
 }
 
 func isTimeout(err error) bool {

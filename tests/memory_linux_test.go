@@ -33,7 +33,7 @@ func (s *service) memory(t *testing.T) int {
 func TestMemoryOfIdleConnections(t *testing.T) {
 	const connections, limit = 10_000, 400 << 20
 	needFiles(t, connections+500)
-	s := startPlain(t, "PLANTSTORE_SERVER_MAX_CONNECTIONS="+strconv.Itoa(connections), "PLANTSTORE_SERVER_IDLE_TIMEOUT=10m")
+	s := startPlain(t, "PLANTSTORE_SERVER_MAX_CONNECTIONS="+strconv.Itoa(connections), "PLANTSTORE_SERVER_MAX_CONNECTIONS_PER_ADDRESS="+strconv.Itoa(connections), "PLANTSTORE_SERVER_IDLE_TIMEOUT=10m")
 	before := s.memory(t)
 
 	open := make([]net.Conn, connections)

@@ -1,0 +1,202 @@
+package cmd
+
+import (
+	"cmp"
+	"container/list"
+	"crypto/tls"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"sync"
+
+	"go.uber.org/zap"
+
+	"plantstore/middleware"
+)
+
+// connections is a listener that limits how many connections are open: in total, and from
+// each address. A new connection beyond a limit replaces the one that has been idle
+// longest. If none is idle, it is closed if its address has its share, and otherwise waits
+// until another one closes or turns idle. A connection is idle while the server waits for
+// a request, including its headers, so that a client cannot keep one by sending slowly.
+type connections struct {
+	net.Listener
+	limit, perAddress int
+	unlimited         []*net.IPNet // addresses that have no limit of their own
+	log               *zap.Logger
+
+	mu     sync.Mutex
+	room   sync.Cond // a connection was closed or turned idle, or the listener was closed
+	closed bool
+	open   int
+	idle   list.List // of *connection, longest idle first
+	peers  map[netip.Prefix]*peer
+}
+
+// peer is an address with open connections.
+type peer struct {
+	network netip.Prefix
+	open    int
+	idle    list.List // as in connections
+}
+
+// connection is an open connection. The mutex of its listener guards its fields.
+type connection struct {
+	net.Conn
+	listener *connections
+	peer     *peer
+	// idle are its elements in the lists of its listener and its peer, or nil.
+	idle, idleOfPeer *list.Element
+	closed           bool
+}
+
+// limitConnections returns listener with a limit of open connections in total, and one of
+// those from each address except trusted proxies: half of the former if it is 0.
+func limitConnections(listener net.Listener, limit, perAddress int, proxies []string, log *zap.Logger) *connections {
+	l := &connections{
+		Listener: listener, limit: limit, perAddress: cmp.Or(perAddress, (limit+1)/2),
+		log: seldom(log), peers: make(map[netip.Prefix]*peer),
+	}
+	l.room.L = &l.mu
+	for _, text := range proxies {
+		_, network, err := net.ParseCIDR(text)
+		if err != nil { // config has checked that it is an address
+			ip := net.ParseIP(text)
+			network = &net.IPNet{IP: ip, Mask: net.CIDRMask(8*len(ip), 8*len(ip))}
+		}
+		l.unlimited = append(l.unlimited, network)
+	}
+	return l
+}
+
+// Accept returns the next connection for which there is room, or is made.
+func (l *connections) Accept() (net.Conn, error) {
+	for {
+		conn, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		admitted, replaced := l.admit(conn)
+		if replaced != nil {
+			_ = replaced.Conn.Close()
+		}
+		if admitted != nil {
+			return admitted, nil
+		}
+		_ = conn.Close()
+	}
+}
+
+// Close closes the listener, and a connection that waits for room.
+func (l *connections) Close() error {
+	l.mu.Lock()
+	l.closed = true
+	l.mu.Unlock()
+	l.room.Broadcast()
+	return l.Listener.Close()
+}
+
+// admit counts conn as open, or returns nil if there is no room for it. It returns the
+// connection that it replaces, if any, for the caller to close.
+func (l *connections) admit(conn net.Conn) (admitted, replaced *connection) {
+	address := conn.RemoteAddr().(*net.TCPAddr)
+	network := middleware.NetworkOf(address.AddrPort().Addr())
+	limited := !slices.ContainsFunc(l.unlimited, func(n *net.IPNet) bool { return n.Contains(address.IP) })
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if p := l.peers[network]; limited && p != nil && p.open >= l.perAddress {
+		if replaced = l.dropIdle(&p.idle); replaced == nil {
+			l.log.Warn("closing new connections of an address: all its connections are in use",
+				zap.Stringer("address", network), zap.Int("limit", l.perAddress))
+			return nil, nil
+		}
+	}
+	for replaced == nil && l.open >= l.limit {
+		if replaced = l.dropIdle(&l.idle); replaced == nil {
+			l.log.Warn("new connections wait: all are in use", zap.Int("limit", l.limit))
+			l.room.Wait()
+		}
+		if l.closed {
+			return nil, replaced
+		}
+	}
+	p := l.peers[network]
+	if p == nil {
+		p = &peer{network: network}
+		l.peers[network] = p
+	}
+	l.open++
+	p.open++
+	admitted = &connection{Conn: conn, listener: l, peer: p}
+	l.setIdle(admitted)
+	return admitted, replaced
+}
+
+// dropIdle no longer counts the first connection of idle, and returns it, or nil if there
+// is none.
+func (l *connections) dropIdle(idle *list.List) *connection {
+	first := idle.Front()
+	if first == nil {
+		return nil
+	}
+	c := first.Value.(*connection)
+	l.drop(c)
+	return c
+}
+
+// drop no longer counts c as open.
+func (l *connections) drop(c *connection) {
+	if c.closed {
+		return
+	}
+	c.closed = true
+	l.setActive(c)
+	l.open--
+	if c.peer.open--; c.peer.open == 0 {
+		delete(l.peers, c.peer.network)
+	}
+	l.room.Signal()
+}
+
+func (l *connections) setIdle(c *connection) {
+	if c.idle == nil {
+		c.idle, c.idleOfPeer = l.idle.PushBack(c), c.peer.idle.PushBack(c)
+		l.room.Signal()
+	}
+}
+
+func (l *connections) setActive(c *connection) {
+	if c.idle != nil {
+		l.idle.Remove(c.idle)
+		c.peer.idle.Remove(c.idleOfPeer)
+		c.idle, c.idleOfPeer = nil, nil
+	}
+}
+
+// observe is the ConnState of the server. It aborts a request on a connection that was
+// closed as idle in the same moment: the client gets no response, so nothing may be done.
+func (l *connections) observe(conn net.Conn, state http.ConnState) {
+	if encrypted, ok := conn.(*tls.Conn); ok {
+		conn = encrypted.NetConn()
+	}
+	c := conn.(*connection)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case state == http.StateActive && c.closed:
+		panic(http.ErrAbortHandler)
+	case state == http.StateActive:
+		l.setActive(c)
+	case state == http.StateIdle && !c.closed:
+		l.setIdle(c)
+	}
+}
+
+// Close closes c, which may have been dropped already.
+func (c *connection) Close() error {
+	c.listener.mu.Lock()
+	c.listener.drop(c)
+	c.listener.mu.Unlock()
+	return c.Conn.Close()
+}

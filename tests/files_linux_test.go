@@ -1,0 +1,65 @@
+package tests
+
+import (
+	"fmt"
+	"net"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestFewFiles starts the service with room for fewer files than connections.
+func TestFewFiles(t *testing.T) {
+	t.Parallel()
+	const files, connections = 300, 400
+	cmd := command(t, []string{"PORT=0", "PLANTSTORE_LOG_FORMAT=json", "PLANTSTORE_AUTH_TOKENS=" + token})
+	cmd.Args = []string{"sh", "-c", fmt.Sprintf(`ulimit -n %d; exec "$0"`, files), cmd.Path}
+	var err error
+	cmd.Path, err = exec.LookPath("sh")
+	must(t, err)
+	s := launch(t, cmd)
+	s.awaitServing(t)
+	line := s.awaitLog(t, "ulimit -n is too low for server.max_connections, which is lowered")
+	lowered, _ := line["lowered_to"].(float64)
+	if line["level"] != "warn" || line["ulimit"] != float64(files) || line["max_connections"] != float64(10_000) || lowered < 1 || lowered >= files {
+		t.Errorf("got log line %v", line)
+	}
+	open := make([]net.Conn, connections)
+	for i := range open {
+		open[i] = s.dialFrom(t, fmt.Sprintf("127.0.0.%d", 2+i%8))
+		askHealth(t, open[i])
+		readHealth(t, open[i])
+	}
+	checkStatus(t, s.post(t, `{"id":1,"name":"x"}`), 200)
+	if strings.Contains(s.stderr.String(), "Accept error") {
+		t.Error("the service tried to accept more connections than it may open files")
+	}
+}
+
+// TestEnoughFiles starts the service with room for all connections.
+func TestEnoughFiles(t *testing.T) {
+	t.Parallel()
+	s := start(t, "PLANTSTORE_SERVER_MAX_CONNECTIONS=100")
+	if strings.Contains(s.stderr.String(), "ulimit") {
+		t.Error("got a warning")
+	}
+}
+
+// TestAcceptErrorsAreWarnings takes from the running service the right to open files.
+func TestAcceptErrorsAreWarnings(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	var before unix.Rlimit
+	must(t, unix.Prlimit(s.process.Pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 1, Max: 1 << 10}, &before))
+	conn := s.dial(t)
+	askHealth(t, conn)
+	line := ""
+	s.stderr.await(s.ended, func(text string) bool { line = text; return strings.Contains(text, "Accept error") })
+	if !strings.Contains(line, `"level":"warn"`) || !strings.Contains(line, "too many open files") {
+		t.Errorf("got %s, want a warning", line)
+	}
+	must(t, unix.Prlimit(s.process.Pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 1 << 10, Max: 1 << 10}, nil))
+	readHealth(t, conn)
+}

@@ -1,0 +1,264 @@
+package tests
+
+import (
+	"bytes"
+	"crypto/tls"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// awaitReset sends ping, which the service does not respond to as long as responses wait
+// to be read, until it has closed conn. The test cannot read: that would make room.
+func awaitReset(t *testing.T, conn net.Conn, ping []byte) {
+	t.Helper()
+	ticker := time.NewTicker(100 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		if _, err := conn.Write(ping); isTimeout(err) {
+			t.Fatalf("the connection is still open after %v", patience)
+		} else if err != nil {
+			return
+		}
+		<-ticker.C
+	}
+}
+
+// TestClientsThatDoNotRead requests more than the buffers of the kernel can keep, and
+// reads nothing. Over HTTP/1.1, write_timeout is the limit of each response, and over
+// HTTP/2, where responses share a connection, of each write.
+func TestClientsThatDoNotRead(t *testing.T) {
+	t.Parallel()
+	settings := withoutTimeouts("PLANTSTORE_SERVER_WRITE_TIMEOUT=500ms")
+	enough := func(t *testing.T, r response) int { return socketBuffers(t)/len(r.body) + 2 }
+	t.Run("HTTP/1.1", func(t *testing.T) {
+		t.Parallel()
+		s := start(t, settings...)
+		requests := enough(t, s.get(t, "/openapi.json"))
+		conn := s.dial(t)
+		_, err := io.WriteString(conn, strings.Repeat("GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n", requests))
+		must(t, err)
+		awaitReset(t, conn, []byte("x"))
+		checkStatus(t, s.get(t, "/healthz"), 200)
+	})
+	t.Run("HTTP/2", func(t *testing.T) {
+		t.Parallel()
+		own, folder := newPair(t), t.TempDir()
+		own.in(t, folder)
+		s := startTLS(t, folder, settings...)
+		requests := enough(t, s.on(t, own.over(t, true), "GET", "/openapi.json", "", nil))
+		conn := s.dialHTTP2(t, own)
+		for n := range requests {
+			// In HPACK: GET, https, :path and :authority as they are.
+			head := "\x82\x87\x04\x0d/openapi.json\x01\x01x"
+			must(t, writeFrame(conn, 1, 0x5, uint32(2*n+1), []byte(head))) // HEADERS that end the request
+		}
+		ping := new(bytes.Buffer)
+		must(t, writeFrame(ping, 6, 0, 0, make([]byte, 8)))
+		awaitReset(t, conn, ping.Bytes())
+		checkStatus(t, s.on(t, own.over(t, true), "GET", "/healthz", "", nil), 200)
+	})
+}
+
+// writeFrame writes a frame of HTTP/2 (RFC 9113, section 4.1).
+func writeFrame(w io.Writer, kind, flags byte, stream uint32, payload []byte) error {
+	frame := binary.BigEndian.AppendUint32(nil, uint32(len(payload))<<8|uint32(kind))
+	frame = binary.BigEndian.AppendUint32(append(frame, flags), stream)
+	_, err := w.Write(append(frame, payload...))
+	return err
+}
+
+// dialHTTP2 opens a connection of HTTP/2 that accepts as much as the protocol allows.
+func (s *service) dialHTTP2(t *testing.T, own pair) net.Conn {
+	t.Helper()
+	config := own.trust()
+	config.NextProtos, config.ServerName = []string{"h2"}, "127.0.0.1"
+	conn := tls.Client(s.dialFrom(t, "127.0.0.1"), config)
+	must(t, conn.Handshake())
+	_, err := io.WriteString(conn, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+	must(t, err)
+	most := []byte{0x7f, 0xff, 0xff, 0xff}
+	must(t, writeFrame(conn, 4, 0, 0, append([]byte{0, 4}, most...)))                      // SETTINGS_INITIAL_WINDOW_SIZE
+	must(t, writeFrame(conn, 8, 0, 0, binary.BigEndian.AppendUint32(nil, 1<<31-1-65_535))) // WINDOW_UPDATE
+	return conn
+}
+
+// TestStreamsOfAConnection reads from the first frame of HTTP/2, SETTINGS, how many
+// requests a client may send at once.
+func TestStreamsOfAConnection(t *testing.T) {
+	t.Parallel()
+	own, folder := newPair(t), t.TempDir()
+	own.in(t, folder)
+	conn := startTLS(t, folder).dialHTTP2(t, own)
+	head := make([]byte, 9)
+	_, err := io.ReadFull(conn, head)
+	must(t, err)
+	payload := make([]byte, binary.BigEndian.Uint32(head)>>8)
+	_, err = io.ReadFull(conn, payload)
+	must(t, err)
+	for ; len(payload) > 0; payload = payload[6:] {
+		if binary.BigEndian.Uint16(payload) == 3 { // SETTINGS_MAX_CONCURRENT_STREAMS
+			if got := binary.BigEndian.Uint32(payload[2:]); got != 250 {
+				t.Errorf("got %d streams, want 250", got)
+			}
+			return
+		}
+	}
+	t.Error("got no limit of streams")
+}
+
+// TestIdleConnectionsAreClosed sends a request and then nothing.
+func TestIdleConnectionsAreClosed(t *testing.T) {
+	t.Parallel()
+	s := start(t, withoutTimeouts("PLANTSTORE_SERVER_IDLE_TIMEOUT=200ms")...)
+	conn := s.dial(t)
+	askHealth(t, conn)
+	readHealth(t, conn)
+	checkClosed(t, conn)
+}
+
+// TestRejectedUploadsEnd announces a body, is rejected, and neither sends the rest nor
+// closes the connection.
+func TestRejectedUploadsEnd(t *testing.T) {
+	t.Parallel()
+	const limit = 15 * time.Second // discardTime is 1s
+	s := start(t, withoutTimeouts()...)
+	conn := s.dial(t)
+	begin := time.Now()
+	_, err := io.WriteString(conn, "POST /plants HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
+	must(t, err)
+	must(t, conn.SetReadDeadline(begin.Add(limit)))
+	checkError(t, readConn(t, conn), 40101)
+	if _, err := io.Copy(io.Discard, conn); err != nil && !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("got %v, want a closed connection within %v", err, limit)
+	}
+}
+
+// TestShutdownTimeout stops the service while a request is in flight that never ends.
+func TestShutdownTimeout(t *testing.T) {
+	t.Parallel()
+	const limit = 15 * time.Second
+	s := start(t, withoutTimeouts("PLANTSTORE_SERVER_SHUTDOWN_TIMEOUT=200ms")...)
+	u := s.beginUpload(t, "127.0.0.1", 1)
+	begin := time.Now()
+	must(t, s.process.Signal(syscall.SIGTERM))
+	err := s.wait(t)
+	if took := time.Since(begin); err == nil || err.Error() != "exit status 1" || took > limit {
+		t.Errorf("got %v after %v, want exit status 1 within %v", err, took, limit)
+	}
+	if !strings.Contains(s.stderr.String(), "server.shutdown_timeout") {
+		t.Error("the log does not name the setting")
+	}
+	_ = u.Close()
+}
+
+// TestRejectedUploadsGetTheirResponse sends a whole body, more than the buffers of the
+// kernel usually hold, before it reads that the request is rejected.
+func TestRejectedUploadsGetTheirResponse(t *testing.T) {
+	t.Parallel()
+	const size = 15 << 20 // discardLimit is 16 MiB
+	s := start(t)
+	body := bytes.Repeat([]byte(" "), size)
+	for try := 1; ; try++ { // discardTime is 1s, which may be too short on a busy machine
+		conn := s.dial(t)
+		_, err := io.WriteString(conn, fmt.Sprintf("POST /plants HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n", size))
+		must(t, err)
+		if _, err := conn.Write(body); err == nil {
+			checkError(t, readConn(t, conn), 40101)
+			return
+		} else if try == 5 {
+			t.Fatalf("got %v, want to send the whole body", err)
+		}
+	}
+}
+
+// stalling forwards connections to a server until it is stalled: from then on, nothing
+// arrives, and nobody is told.
+type stalling struct {
+	net.Listener
+	stalled atomic.Bool
+}
+
+func stallingProxy(t *testing.T, address string) *stalling {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	t.Cleanup(func() { _ = listener.Close() })
+	p := &stalling{Listener: listener}
+	forward := func(to, from net.Conn) {
+		buffer := make([]byte, 32<<10)
+		for {
+			n, err := from.Read(buffer)
+			if err == nil && p.stalled.Load() {
+				<-t.Context().Done()
+			}
+			if err == nil {
+				_, err = to.Write(buffer[:n])
+			}
+			if err != nil {
+				_, _ = to.Close(), from.Close()
+				return
+			}
+		}
+	}
+	go func() {
+		for {
+			client, err := p.Accept()
+			if err != nil {
+				return
+			}
+			server, err := net.Dial("tcp", address)
+			if err != nil {
+				_ = client.Close()
+				continue
+			}
+			go forward(server, client)
+			go forward(client, server)
+		}
+	}()
+	return p
+}
+
+// TestReadyzOfAStalledDatabase asks for readiness while the database does not respond.
+func TestReadyzOfAStalledDatabase(t *testing.T) {
+	t.Parallel()
+	const limit = 15 * time.Second // readyTimeout is 1s
+	server := ownServer(t)
+	address, err := url.Parse(server.URL)
+	must(t, err)
+	proxy := stallingProxy(t, address.Host)
+	address.Host = proxy.Addr().String()
+	s := start(t, "DATABASE_URL="+address.String(), "PLANTSTORE_DATABASE_TIMEOUT=1h", "PLANTSTORE_SERVER_SHUTDOWN_TIMEOUT=1s")
+	checkStatus(t, s.get(t, "/readyz"), 200)
+	proxy.stalled.Store(true)
+	begin := time.Now()
+	eventually(t, "the service to notice", func() bool { return s.get(t, "/readyz").status == 503 })
+	if took := time.Since(begin); took > limit {
+		t.Errorf("it took %v, want at most %v", took, limit)
+	}
+	_ = s.process.Kill() // its connections would hold up the shutdown
+}
+
+// TestHealthcheckGivesUp checks the health of a service that does not respond.
+func TestHealthcheckGivesUp(t *testing.T) {
+	t.Parallel()
+	const limit = 15 * time.Second // it gives up after 3s
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	defer listener.Close()
+	_, port, err := net.SplitHostPort(listener.Addr().String())
+	must(t, err)
+	begin := time.Now()
+	checkCLI(t, []string{"PORT=" + port}, []string{"healthcheck"}, 1, "", "no response from the service")
+	if took := time.Since(begin); took > limit {
+		t.Errorf("it took %v, want at most %v", took, limit)
+	}
+}
