@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	stdlog "log"
 	"net"
 	"net/http"
 	"net/http/pprof"
@@ -24,7 +25,7 @@ func newServer(cfg *config.Config, log *zap.Logger) (*http.Server, error) {
 		WriteTimeout:      cfg.Server.WriteTimeout,
 		IdleTimeout:       cfg.Server.IdleTimeout,
 		MaxHeaderBytes:    cfg.Server.MaxHeaderBytes,
-		ErrorLog:          zap.NewStdLog(log.Named("http")),
+		ErrorLog:          stdlog.New(serverLog{log.Named("http")}, "", 0),
 		// OPTIONS * gets the same 404 as any unknown path.
 		DisableGeneralOptionsHandler: true,
 		HTTP2: &http.HTTP2Config{

@@ -27,12 +27,13 @@ const (
 
 var tokenEncoding = base32.NewEncoding(tokenAlphabet).WithPadding(base32.NoPadding)
 
-// TokenID matches the id of a token. WholeToken matches a token anywhere in a text, and
-// onlyToken a text that is a token; they do not check its checksum.
+// TokenID matches the id of a token. SecretPart matches a token anywhere in a text, or as
+// much of it as is more than its id, and onlyToken a text that is a token; it does not
+// check its checksum.
 var (
 	TokenID    = regexp.MustCompile(fmt.Sprintf("^%s[a-z2-7]{%d}$", tokenPrefix, TokenIDLength-len(tokenPrefix)))
-	WholeToken = regexp.MustCompile(fmt.Sprintf("%s[a-z2-7]{%d}", tokenPrefix, tokenLength-len(tokenPrefix)))
-	onlyToken  = regexp.MustCompile("^" + WholeToken.String() + "$")
+	SecretPart = regexp.MustCompile(fmt.Sprintf("%s[a-z2-7]{%d,}", tokenPrefix, TokenIDLength-len(tokenPrefix)+1))
+	onlyToken  = regexp.MustCompile(fmt.Sprintf("^%s[a-z2-7]{%d}$", tokenPrefix, tokenLength-len(tokenPrefix)))
 )
 
 // Token is a row of the table tokens: an issued bearer token. Only its SHA-256 is

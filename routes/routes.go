@@ -25,6 +25,7 @@ type Options struct {
 	Tokens       *controllers.Tokens
 	Health       *controllers.Health
 	Verify       auth.Verifier
+	StaticTokens []string // which must not be logged as the id of a request
 	Limits       Limits
 	Bulk         Bulk
 	MaxBodyBytes int64
@@ -113,9 +114,13 @@ func New(o Options) http.Handler {
 		panic(err) // config has checked them
 	}
 
+	var paths []string
+	for _, r := range routes {
+		paths = append(paths, r.Path)
+	}
 	e.Use(
-		middleware.RequestID(),
-		middleware.AccessLog(o.Log),
+		middleware.RequestID(o.StaticTokens...),
+		middleware.AccessLog(o.Log, paths...),
 		middleware.Headers(o.TLS),
 		middleware.CORS(o.Origins),
 		controllers.Errors(o.Log),
