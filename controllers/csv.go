@@ -182,28 +182,42 @@ func newCSVWriter[D any](out *bufio.Writer) rowWriter[D] {
 }
 
 // toCell returns a text as a cell of CSV that a spreadsheet does not run as a formula and
-// that is not empty: with a ' before it if it starts with one of = + - @, is empty, or
-// would lose a ' in fromCell.
+// that is not empty: with a ' before each part that is marked.
 func toCell(text string) string {
-	if isMarked(text) {
-		return "'" + text
-	}
-	return text
+	return replaceMarked(text, func(part string) string { return "'" + part })
 }
 
 // fromCell undoes toCell.
 func fromCell(cell string) string {
-	if strings.HasPrefix(cell, "'") && isMarked(cell) {
-		return cell[1:]
-	}
-	return cell
+	return replaceMarked(cell, func(part string) string { return strings.TrimPrefix(part, "'") })
 }
 
-// isMarked reports whether text, without any ' at its start, is empty or starts like a
-// formula.
-func isMarked(text string) bool {
-	rest := strings.TrimLeft(text, "'")
-	return rest == "" || strings.ContainsRune("=+-@", rune(rest[0]))
+// replaceMarked replaces the parts of a cell that are marked: those that start like a
+// formula, and a cell that is empty. Any ' before that does not count, so a part is marked
+// with and without the ' of toCell. A spreadsheet that separates cells by something else
+// than commas takes the parts for cells; it ignores a " before them that belongs to the
+// quotes of the whole cell.
+func replaceMarked(cell string, replace func(part string) string) string {
+	if rest := strings.TrimLeft(cell, "'"); rest == "" || isFormula(rest) {
+		cell = replace(cell)
+	}
+	for start := 0; ; {
+		separator := strings.IndexAny(cell[start:], ";\t\r\n")
+		if separator < 0 {
+			return cell
+		}
+		start += separator + 1
+		if isFormula(strings.TrimLeft(cell[start:], `'"`)) {
+			cell = cell[:start] + replace(cell[start:])
+		}
+	}
+}
+
+// isFormula reports whether text starts like a formula, to spreadsheets of East Asian
+// languages, too.
+func isFormula(text string) bool {
+	sign, _ := utf8.DecodeRuneInString(text)
+	return strings.ContainsRune("=+-@＝＋－＠", sign) && text != ""
 }
 
 // recordAllowance is how much of the body may be read for one row, in bytes: the
