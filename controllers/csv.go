@@ -57,6 +57,9 @@ func readCSV[D, T any](body io.Reader, toRow func(*D) *T) iter.Seq2[models.Impor
 				last += strings.Count(record[len(record)-1], "\n")
 				*in = *new(D)
 				if row.Err = readRecord(reflect.ValueOf(in).Elem(), columns, record); row.Err == nil {
+					row.Err = checkFields(in)
+				}
+				if row.Err == nil {
 					row.Row = *toRow(in)
 				}
 			}
@@ -143,7 +146,7 @@ func readRecord(row reflect.Value, columns []jsonField, record []string) error {
 			}
 			*field = &n
 		default:
-			if err := json.Unmarshal([]byte(cell), field, rejectNull); err != nil {
+			if err := json.Unmarshal([]byte(cell), field, json.WithUnmarshalers(rejectNull)); err != nil {
 				return problemf(codeMissingOrType, "%s must be %s", f.name, goKinds[f.kind])
 			}
 		}

@@ -30,7 +30,7 @@ func readNDJSON[D, T any](body io.Reader, toRow func(*D) *T) iter.Seq2[models.Im
 			row := models.ImportRow[T]{Line: n}
 			var in D
 			if row.Err = decodeJSON(lines.Bytes(), &in, false); row.Err == nil {
-				row.Err = checkRequired(&in)
+				row.Err = checkFields(&in)
 			}
 			if row.Err == nil {
 				row.Row = *toRow(&in)

@@ -178,6 +178,12 @@ func (*postgresDialect) after(column, value string) string {
 	return fmt.Sprintf("GREATEST(CAST(%s AS timestamptz), %s + interval '1 microsecond')", value, column)
 }
 
+func (*postgresDialect) among(column, argument string) string {
+	return fmt.Sprintf("%s = ANY(CAST(%s AS timestamptz[]))", column, argument)
+}
+
+func (*postgresDialect) timeList() (layout, start, end string) { return time.RFC3339Nano, "{", "}" }
+
 func (*postgresDialect) contains(column string) string { return column + " ILIKE ?" }
 
 func (*postgresDialect) searchIndexes() (create, drop []string) {

@@ -171,13 +171,18 @@ func (s *Store[T, K]) insertSpool(ctx context.Context, tx *database.DB, spool *s
 	return nil
 }
 
-// Export calls yield for each row, by ascending key, from one snapshot: later writes
-// are not seen. The timestamps of the rows are not set. It ends with the first error
+// Export calls yield for each row that f selects, by ascending key, from one snapshot:
+// later writes are not seen. There is no limit, and the timestamps of the rows are not
+// set. It ends with the first error
 // of yield, with database.ErrOverloaded if too many imports and exports are running,
 // and with the errors that all methods share.
-func (s *Store[T, K]) Export(ctx context.Context, yield func(*T) error) error {
+func (s *Store[T, K]) Export(ctx context.Context, f Filter[K], yield func(*T) error) error {
 	return s.db.Bulk(ctx, "export "+s.table.Name, func(ctx context.Context) (err error) {
-		rows, err := s.db.Reads(ctx).Raw("SELECT " + database.Names(s.table.Data) + " FROM " + s.table.Name + " ORDER BY " + s.table.Key.DBName).Rows()
+		tx, err := s.filter(s.db.Reads(ctx), f)
+		if err != nil {
+			return err
+		}
+		rows, err := tx.Model(new(T)).Select(database.Names(s.table.Data)).Rows()
 		if err != nil {
 			return err
 		}

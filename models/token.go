@@ -72,6 +72,16 @@ func (t *Token) Validate(now time.Time) error {
 	return t.Scopes.validate()
 }
 
+// ParseTime parses a time of RFC 3339, in which T and Z may be in lower case. It fails with
+// an *InvalidError that names field. [time.Parse] also accepts times of other forms, such
+// as 1:00:00 or 01:00:00,5 (https://go.dev/issue/54580).
+func ParseTime(field, text string) (t time.Time, err error) {
+	if err := t.UnmarshalText([]byte(strings.ToUpper(text))); err != nil {
+		return t, invalid(field, "must be a time of RFC 3339, such as 2099-12-31T00:00:00Z")
+	}
+	return t, nil
+}
+
 // Expired reports whether the token has expired.
 func (t *Token) Expired(now time.Time) bool { return t.ExpiresAt != nil && !now.Before(*t.ExpiresAt) }
 

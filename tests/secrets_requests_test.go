@@ -75,7 +75,7 @@ func (h *hunt) sendTokens() {
 	}
 	_, secret, _ := strings.Cut(created.body, `"token":"`)
 	issued := h.add("a token issued by a request", secret[:len(admin)])
-	h.want("it writes", h.send("PUT", "/plants/1", issued, `{"name":"x"}`), 0)
+	h.want("it writes", h.send("POST", "/plants", issued, `{"id":1,"name":"x"}`), 0)
 	checkEmpty(h.t, h.send("DELETE", "/tokens/"+prefixOf(issued), admin, ""), 204)
 	for field, body := range map[string]string{
 		"expires_at": `{"name":"x","scopes":["admin"],"expires_at":"%s"}`,
