@@ -45,7 +45,11 @@ func newExport(s *settings) *cobra.Command {
 				return err
 			}
 			query := make(url.Values)
-			filter.Visit(func(f *pflag.Flag) { query.Set(f.Name, f.Value.String()) }) // those that are set
+			filter.VisitAll(func(f *pflag.Flag) {
+				if f.Changed { // an empty tag is one, too
+					query.Set(f.Name, f.Value.String())
+				}
+			})
 			return c.export(cmd.Context(), query, mediaType, path)
 		},
 	}

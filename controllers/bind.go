@@ -164,7 +164,7 @@ var (
 	// rejectMinusZero rejects -0, which the decoder would treat as 0.
 	rejectMinusZero = json.UnmarshalFunc(func(text []byte, n *int64) error {
 		if string(text) == "-0" {
-			return &json.SemanticError{JSONKind: jsontext.KindNumber}
+			return &json.SemanticError{JSONKind: jsontext.KindNumber, GoType: reflect.TypeFor[int64]()}
 		}
 		return json.Unmarshal(text, n)
 	})

@@ -26,7 +26,7 @@ func readCSV[D, T any](body io.Reader, toRow func(*D) *T) iter.Seq2[models.Impor
 		if start, err := buffered.Peek(3); err == nil && string(start) == "\ufeff" { // as spreadsheets write it
 			_, _ = buffered.Discard(3)
 		}
-		limit := &io.LimitedReader{R: buffered}
+		limit := &lineLimit{Reader: buffered}
 		records := &recordReader{csv.NewReader(limit), limit}
 		records.ReuseRecord = true
 		columns, err := readHeader(records, jsonFields(reflect.TypeFor[D]()))
@@ -223,9 +223,9 @@ func isFormula(text string) bool {
 	return strings.ContainsRune("=+-@＝＋－＠", sign) && text != ""
 }
 
-// recordAllowance is how much of the body may be read for one row, in bytes: the
-// csv.Reader reads ahead by up to its buffer.
-const recordAllowance = maxLine + 4096
+// maxRecord is how much of the body may be read for a row of several lines, in bytes. The
+// csv.Reader reads ahead by up to its buffer, of 4 KiB.
+const maxRecord = maxLine + 8<<10
 
 var errRecordTooLong = errors.New("row is too long")
 
@@ -233,16 +233,45 @@ var errRecordTooLong = errors.New("row is too long")
 // one row of the rest of the body.
 type recordReader struct {
 	*csv.Reader
-	limit *io.LimitedReader
+	limit *lineLimit
 }
 
 // next returns the next record, which the following call overwrites. It fails with
 // errRecordTooLong even if the part that it read is malformed.
 func (r *recordReader) next() ([]string, error) {
-	r.limit.N = recordAllowance
+	r.limit.record = 0
 	record, err := r.Read()
-	if r.limit.N <= 0 {
+	if r.limit.failed {
 		return nil, errRecordTooLong
 	}
 	return record, err
+}
+
+// lineLimit reads up to a line of more than maxLine bytes, and then fails, as it does if
+// it has read more than maxRecord bytes for a record.
+type lineLimit struct {
+	io.Reader
+	line, record int  // bytes so far
+	tooLong      bool // the line
+	failed       bool
+}
+
+func (l *lineLimit) Read(p []byte) (int, error) {
+	if l.tooLong || l.record > maxRecord {
+		l.failed = true
+		return 0, errRecordTooLong
+	}
+	n, err := l.Reader.Read(p)
+	l.record += n
+	start := 0 // of the line
+	for i, b := range p[:n] {
+		if l.line++; b == '\n' {
+			l.line, start = 0, i+1
+		}
+		if l.line > maxLine+1 || l.line > maxLine && b != '\r' {
+			l.tooLong = true
+			return start, nil
+		}
+	}
+	return n, err
 }

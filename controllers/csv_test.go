@@ -147,6 +147,7 @@ func TestCSVOfAnotherResource(t *testing.T) {
 func FuzzReadCSV(f *testing.F) {
 	for _, seed := range []string{
 		"", "\n", "id,name,tag\n1,a,\n2,\"b\n\"\"\",'=c\r\n", "\ufeffname,id\na,1", "id,name\n1,\"a\n2,b\n", "id,name,id\n", "id,name\n01,\xff\n,\n", "id\n1\n",
+		"id,name,created_at\n1,a,2026-01-01T00:00:00Z\n2,b,\n3,c,x\n",
 		"id,name,tag\n1,a;'=b,\"c;\"\"＝\"\n2,';=,a;''+b\n",
 		"tag,id,name\n'',-9223372036854775808,\"x\ny\"\n\n\n,0,'\n", "id,name\n1,a\"\n1,a,b\n\"\"\"\n",
 	} {

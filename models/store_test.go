@@ -193,6 +193,32 @@ func TestPutWithATextKey(t *testing.T) {
 	})
 }
 
+// TestManyVersions has more versions in a condition than a statement has parameters.
+func TestManyVersions(t *testing.T) {
+	eachPotStore(t, func(t *testing.T, store *models.Store[pot, string]) {
+		row := pot{Code: "a", Material: "clay"}
+		create(t, store, row)
+		stored, err := store.Get(t.Context(), "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		versions := make([]time.Time, 100_000)
+		for i := range versions {
+			versions[i] = stored.UpdatedAt.Add(time.Duration(i+1) * time.Hour)
+		}
+		if _, err := store.Put(t.Context(), &row, models.Condition{Versions: versions}); !errors.Is(err, models.ErrCondition) {
+			t.Errorf("none of them is the row's: got %v, want ErrCondition", err)
+		}
+		versions[50_000] = stored.UpdatedAt
+		if _, err := store.Patch(t.Context(), &row, []string{"material"}, models.Condition{Versions: versions}); err != nil {
+			t.Errorf("one of them is the row's: got %v", err)
+		}
+		if err := store.Delete(t.Context(), "a", models.Condition{Versions: versions}); !errors.Is(err, models.ErrCondition) {
+			t.Errorf("one of them was the row's: got %v, want ErrCondition", err)
+		}
+	})
+}
+
 func TestPatchWithATextKey(t *testing.T) {
 	eachPotStore(t, func(t *testing.T, store *models.Store[pot, string]) {
 		create(t, store, somePots...)

@@ -72,11 +72,16 @@ func (t *Token) Validate(now time.Time) error {
 	return t.Scopes.validate()
 }
 
+// rfc3339 matches a time of RFC 3339. [time.Parse] alone also accepts other forms, such as
+// 1:00:00 and 01:00:00,5 (https://go.dev/issue/54580).
+var rfc3339 = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)$`)
+
 // ParseTime parses a time of RFC 3339, in which T and Z may be in lower case. It fails with
-// an *InvalidError that names field. [time.Parse] also accepts times of other forms, such
-// as 1:00:00 or 01:00:00,5 (https://go.dev/issue/54580).
-func ParseTime(field, text string) (t time.Time, err error) {
-	if err := t.UnmarshalText([]byte(strings.ToUpper(text))); err != nil {
+// an *InvalidError that names field.
+func ParseTime(field, text string) (time.Time, error) {
+	text = strings.ToUpper(text)
+	t, err := time.Parse(time.RFC3339, text)
+	if err != nil || !rfc3339.MatchString(text) {
 		return t, invalid(field, "must be a time of RFC 3339, such as 2099-12-31T00:00:00Z")
 	}
 	return t, nil

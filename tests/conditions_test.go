@@ -48,6 +48,7 @@ func TestPlantsConditions(t *testing.T) {
 			{"a year of more than four digits", []string{"If-Match", `"zzzzzzzzzzz"`}, failed, failed},
 			{"a year before Christ", []string{"If-Match", `"-zzzzzzzzzzz"`}, failed, failed},
 			{"a thousand ETags", []string{"If-Match", strings.Repeat(`"1",`, 1000) + "NOW"}, 0, failed},
+			{"a thousand ETags without NOW", []string{"If-Match", strings.Repeat(`"1",`, 1000) + "OLD"}, failed, failed},
 			{"no quotes", []string{"If-Match", "x"}, malformed, malformed},
 			{"no second quote", []string{"If-Match", `"x`}, malformed, malformed},
 			{"single quotes", []string{"If-Match", "'x'"}, malformed, malformed},

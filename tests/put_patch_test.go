@@ -27,6 +27,7 @@ func TestPlantsWriteBodies(t *testing.T) {
 			{name: "a second object", method: "PUT", body: `{"name":"x"}{}`, code: 40001, want: "byte 12"},
 			{name: "its id", method: "PUT", body: `{"id":1,"name":"x"}`, want: `{"id":1,"name":"x"}`},
 			{name: "another id", method: "PUT", body: `{"id":2,"name":"x"}`, code: 40006, want: "id must be 1"},
+			{name: "minus zero", method: "PUT", body: `{"id":-0,"name":"x"}`, code: 40005, want: "id"},
 			{name: "an id of 1.0", method: "PUT", body: `{"id":1.0,"name":"x"}`, code: 40005, want: "id"},
 			{name: "an id of null", method: "PUT", body: `{"id":null,"name":"x"}`, code: 40004, want: "id"},
 			{name: "another case of its id", method: "PUT", body: `{"Id":1,"name":"x"}`, code: 40002, want: "Id"},
