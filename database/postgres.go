@@ -25,9 +25,7 @@ type postgresDialect struct {
 func (*postgresDialect) open(o Options) (pool, readPool *sql.DB, err error) {
 	config, err := pgx.ParseConfig(o.URL)
 	if err != nil {
-		// Without the parser's message, which repeats parts of the URL.
-		return nil, nil, errors.New("the database URL is not a valid PostgreSQL URL: " +
-			"postgres://user:password@host:5432/name?sslmode=…, with special characters percent-encoded")
+		return nil, nil, ErrURL // without the parser's message, which repeats parts of the URL
 	}
 	if config.ConnectTimeout == 0 {
 		config.ConnectTimeout = o.Timeout
