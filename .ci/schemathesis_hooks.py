@@ -69,6 +69,6 @@ def filter_body(context, body):
 def before_call(context, case, kwargs):
     """Makes the id in a plant that is put that of its path, which JSON Schema cannot
     require."""
-    id = case.path_parameters.get("id") if case.path_parameters else None
-    if case.method == "PUT" and isinstance(case.body, dict) and type(case.body.get("id")) is int and type(id) is int:
-        case.body["id"] = id
+    id = str((case.path_parameters or {}).get("id"))
+    if case.method == "PUT" and isinstance(case.body, dict) and type(case.body.get("id")) is int and re.fullmatch(r"-?\d+", id):
+        case.body["id"] = int(id)
