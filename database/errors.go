@@ -33,15 +33,18 @@ type NotWritableError struct {
 
 func (e *NotWritableError) Error() string { return "the database is not writable: " + e.Reason }
 
-// ErrOverloaded means that too many operations are waiting. Nothing was stored.
+// ErrOverloaded means that an operation did not get its turn, or a lock, in time. Nothing
+// was stored.
 var ErrOverloaded = errors.New("too many operations are waiting")
 
-// Failed names the operation that err ended, and marks err with ErrUnavailable if a
-// retry may help.
+// Failed names the operation that err ended, and marks err with ErrUnavailable or
+// ErrOverloaded if a retry may help.
 func Failed(operation string, err error) error {
 	switch {
 	case err == nil:
 		return nil
+	case IsLocked(err):
+		return fmt.Errorf("%s: %w: %w", operation, ErrOverloaded, err)
 	case IsUnavailable(err):
 		if fault := notWritable(err); fault != nil {
 			err = fmt.Errorf("%w: %w", fault, err)
@@ -87,7 +90,7 @@ func IsUnavailable(err error) bool {
 	}
 	if lite, ok := errors.AsType[*sqlite.Error](err); ok {
 		return slices.Contains([]int{
-			sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR,
+			sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR,
 			sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_INTERRUPT,
 		}, lite.Code()&0xff) // the primary result code
 	}
@@ -101,11 +104,21 @@ func IsUnavailable(err error) bool {
 	}, func(target error) bool { return errors.Is(err, target) })
 }
 
-// IsLocked reports whether err means that another transaction held the lock of a row
-// or a table for too long. IsUnavailable holds for it, too. Nothing was written.
+// IsLocked reports whether err means that others held a lock for too long. Nothing was
+// written.
 func IsLocked(err error) bool {
+	if lite, ok := errors.AsType[*sqlite.Error](err); ok {
+		return lite.Code()&0xff == sqlite3.SQLITE_BUSY
+	}
 	pg, ok := errors.AsType[*pgconn.PgError](err)
 	return ok && (pg.Code == "55P03" || pg.Code == "40P01") // lock_not_available, deadlock_detected
+}
+
+// isTableLocked reports whether err means that the lock was a whole table's. Only
+// errors about a row's lock say where it is.
+func isTableLocked(err error) bool {
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && pg.Code == "55P03" && pg.Where == ""
 }
 
 // IsDuplicate reports whether err means that a key is taken.
@@ -114,14 +127,22 @@ func IsDuplicate(err error) bool {
 	return ok && pg.Code == "23505" // unique_violation
 }
 
+// isRowRejected reports whether err means that the database rejects one row: a
+// constraint does not hold, or a value does not fit.
+func isRowRejected(err error) bool {
+	if lite, ok := errors.AsType[*sqlite.Error](err); ok {
+		return lite.Code()&0xff == sqlite3.SQLITE_CONSTRAINT
+	}
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && (strings.HasPrefix(pg.Code, "22") || strings.HasPrefix(pg.Code, "23"))
+}
+
 // isTransientState reports whether a retry may succeed after a SQLSTATE. Appendix A
 // of PostgreSQL's manual lists them.
 func isTransientState(state string) bool {
 	switch state {
 	case "25006", // read_only_sql_transaction: a standby, as after a fail-over
 		"40001", // serialization_failure
-		"40P01", // deadlock_detected
-		"55P03", // lock_not_available
 		"57014", // query_canceled, as by statement_timeout
 		"57P01", // admin_shutdown
 		"57P02", // crash_shutdown

@@ -18,6 +18,7 @@ type ImportRow[T any] struct {
 
 // ImportOptions says which rows an import stores.
 type ImportOptions struct {
+	Client  string // who sent it
 	Partial bool // the valid rows, even if others are rejected
 	DryRun  bool // nothing
 }
@@ -58,10 +59,10 @@ const importBatch = 1000
 // is not an error.
 //
 // It fails with the error that rows ends with, with database.ErrOverloaded if too many
-// imports and exports are running, and with the errors that all methods share. Then no
-// row is stored.
+// imports and exports are running, in all or of this client, and with the errors that all
+// methods share. Then no row is stored.
 func (s *Store[T, K]) Import(ctx context.Context, rows iter.Seq2[ImportRow[T], error], o ImportOptions) (report ImportReport, err error) {
-	err = s.db.Bulk(ctx, "import "+s.table.Name, func(ctx context.Context) (err error) {
+	err = s.db.Upload(o.Client, func() (err error) {
 		spool, err := newSpool(s.table.Data)
 		if err != nil {
 			return err
@@ -81,7 +82,7 @@ func (s *Store[T, K]) Import(ctx context.Context, rows iter.Seq2[ImportRow[T], e
 				return err
 			}
 		}
-		return s.importSpool(ctx, spool, o, &report)
+		return s.db.Bulk(o.Client, "import "+s.table.Name, func() error { return s.importSpool(ctx, spool, o, &report) })
 	})
 	return report, err
 }
@@ -173,11 +174,11 @@ func (s *Store[T, K]) insertSpool(ctx context.Context, tx *database.DB, spool *s
 
 // Export calls yield for each row that f selects, by ascending key, from one snapshot:
 // later writes are not seen. There is no limit, and the timestamps of the rows are not
-// set. It ends with the first error
-// of yield, with database.ErrOverloaded if too many imports and exports are running,
-// and with the errors that all methods share.
-func (s *Store[T, K]) Export(ctx context.Context, f Filter[K], yield func(*T) error) error {
-	return s.db.Bulk(ctx, "export "+s.table.Name, func(ctx context.Context) (err error) {
+// set. It ends with the first error of yield, with database.ErrOverloaded if too many
+// imports and exports are running, in all or of this client, and with the errors that all
+// methods share.
+func (s *Store[T, K]) Export(ctx context.Context, client string, f Filter[K], yield func(*T) error) error {
+	return s.db.Bulk(client, "export "+s.table.Name, func() (err error) {
 		tx, err := s.filter(s.db.Reads(ctx), f)
 		if err != nil {
 			return err
