@@ -19,8 +19,8 @@ type ImportRow[T any] struct {
 // ImportOptions says which rows an import stores.
 type ImportOptions struct {
 	Client  string // who sent it
-	Partial bool // the valid rows, even if others are rejected
-	DryRun  bool // nothing
+	Partial bool   // the valid rows, even if others are rejected
+	DryRun  bool   // nothing
 }
 
 // maxRejected is how many of the rejected rows a report lists.
