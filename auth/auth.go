@@ -8,7 +8,9 @@ import (
 	"crypto/subtle"
 	"errors"
 	"fmt"
+	"regexp"
 	"strconv"
+	"strings"
 
 	"plantstore/models"
 )
@@ -51,10 +53,31 @@ func AnyOf(verifiers ...Verifier) Verifier {
 	}
 }
 
-// Redact returns text with each issued token cut to its id, for logs and error
-// messages: a client may have put a token anywhere.
+// jwtPart matches a JWT anywhere in a text, or its start: the Base64 of {" and more.
+var jwtPart = regexp.MustCompile(`eyJ[A-Za-z0-9_.-]+`)
+
+// Redact returns text with each issued token cut to its id, and without JWTs, for logs
+// and error messages: a client may have put a token anywhere.
 func Redact(text string) string {
-	return models.WholeToken.ReplaceAllStringFunc(text, func(token string) string { return token[:models.TokenIDLength] + "…" })
+	text = models.SecretPart.ReplaceAllStringFunc(text, func(token string) string { return token[:models.TokenIDLength] + "…" })
+	return jwtPart.ReplaceAllString(text, "eyJ…")
+}
+
+// tokenPart is how many characters count as a part of a token: fewer tell little, and
+// occur by chance.
+const tokenPart = 8
+
+// HasToken reports whether text has an issued token, a JWT, or a part of one of tokens.
+func HasToken(text string, tokens ...string) bool {
+	for _, token := range tokens {
+		size := min(tokenPart, max(len(token), 1))
+		for i := range len(text) - size + 1 {
+			if strings.Contains(token, text[i:i+size]) {
+				return true
+			}
+		}
+	}
+	return Redact(text) != text
 }
 
 // StaticTokens returns the verifier of tokens that are known at startup, each with

@@ -1,6 +1,7 @@
 package auth_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -8,9 +9,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -27,6 +29,8 @@ type provider struct {
 	fetches atomic.Int64
 	mu      sync.Mutex
 	keys    map[string]*ecdsa.PublicKey
+	purpose map[string]any   // other members of each key
+	before  []any            // other keys, before these
 	respond http.HandlerFunc // instead of with the keys, if not nil
 	delay   time.Duration    // of a response
 	url     string
@@ -36,6 +40,7 @@ func newProvider(t testing.TB) *provider {
 	t.Helper()
 	p := &provider{key: ecKey(t, elliptic.P256())}
 	p.keys = map[string]*ecdsa.PublicKey{"k1": &p.key.PublicKey}
+	p.purpose = map[string]any{"use": "sig"}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p.fetches.Add(1)
 		p.mu.Lock()
@@ -45,13 +50,13 @@ func newProvider(t testing.TB) *provider {
 			p.respond(w, r)
 			return
 		}
-		var set []map[string]string
+		set := p.before
 		for kid, key := range p.keys {
 			point, _ := key.Bytes() // 4, x, y; it fails only if the key is not on its curve
 			encode := base64.RawURLEncoding.EncodeToString
-			set = append(set, map[string]string{
-				"kty": "EC", "crv": "P-256", "kid": kid, "alg": "ES256", "use": "sig", "x": encode(point[1:33]), "y": encode(point[33:]),
-			})
+			jwk := map[string]any{"kty": "EC", "crv": "P-256", "kid": kid, "alg": "ES256", "x": encode(point[1:33]), "y": encode(point[33:])}
+			maps.Copy(jwk, p.purpose)
+			set = append(set, jwk)
 		}
 		_ = json.NewEncoder(w).Encode(map[string]any{"keys": set})
 	}))
@@ -156,12 +161,10 @@ func TestNewKeyDuringAFlood(t *testing.T) {
 func TestJWKSThatCannotBeFetched(t *testing.T) {
 	other := newProvider(t)
 	for name, respond := range map[string]http.HandlerFunc{
-		"an error":   func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) },
-		"no JSON":    func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) },
-		"a redirect": func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, other.url, http.StatusFound) },
-		"too much JSON": func(w http.ResponseWriter, _ *http.Request) {
-			_, _ = w.Write([]byte(`{"x":"` + strings.Repeat("x", 2<<20) + `"}`))
-		},
+		"an error":         func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) },
+		"no JSON":          func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) },
+		"a redirect":       func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, other.url, http.StatusFound) },
+		"two sets of keys": func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{"keys":[],"keys":[]}`)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newProvider(t)
@@ -177,4 +180,81 @@ func TestJWKSThatCannotBeFetched(t *testing.T) {
 	if other.fetches.Load() != 0 {
 		t.Error("a redirect was followed")
 	}
+}
+
+// TestPurposesOfKeys: only keys for signatures verify (RFC 7517, sections 4.2 and 4.3),
+// whether or not a token names its key.
+func TestPurposesOfKeys(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		purpose map[string]any
+		valid   bool
+	}{
+		{"no purpose", nil, true},
+		{"use sig", map[string]any{"use": "sig"}, true},
+		{"key_ops verify", map[string]any{"key_ops": []string{"sign", "verify"}}, true},
+		{"use enc", map[string]any{"use": "enc"}, false},
+		{"use of another kind", map[string]any{"use": "tls"}, false},
+		{"key_ops without verify", map[string]any{"key_ops": []string{"deriveKey"}}, false},
+		{"no key_ops at all", map[string]any{"key_ops": []string{}}, false},
+		{"use sig, key_ops without verify", map[string]any{"use": "sig", "key_ops": []string{"sign"}}, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			p, other := newProvider(t), ecKey(t, elliptic.P256())
+			p.purpose = test.purpose
+			verify := verifierOf(t, p.options())
+			for _, header := range []map[string]any{k1, nil} {
+				_, err := verify(t.Context(), sign(t, jwt.SigningMethodES256, p.key, header, claims(nil)))
+				if (err == nil) != test.valid {
+					t.Errorf("a token with the key %v: got %v, want it valid: %t", header["kid"], err, test.valid)
+				}
+				if _, err = verify(t.Context(), sign(t, jwt.SigningMethodES256, other, header, claims(nil))); err == nil {
+					t.Error("the key of another: got no error")
+				}
+			}
+		})
+	}
+}
+
+// TestAnEncryptionKeyHidesNoOther: two keys may have one kid if their purposes differ.
+func TestAnEncryptionKeyHidesNoOther(t *testing.T) {
+	p := newProvider(t)
+	p.before = []any{map[string]any{"kty": "EC", "kid": "k1", "use": "enc"}}
+	if _, err := verifierOf(t, p.options())(t.Context(), sign(t, jwt.SigningMethodES256, p.key, k1, claims(nil))); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestSizeOfJWKS: a set of 1 MiB is read, and one byte more is not.
+func TestSizeOfJWKS(t *testing.T) {
+	for name, test := range map[string]struct {
+		size int
+		want error
+	}{"1 MiB": {1 << 20, nil}, "a byte more": {1<<20 + 1, auth.ErrCannotVerify}} {
+		t.Run(name, func(t *testing.T) {
+			p := newProvider(t)
+			verify := p.sized(t, test.size)
+			if _, err := verify(t.Context(), sign(t, jwt.SigningMethodES256, p.key, k1, claims(nil))); !errors.Is(err, test.want) {
+				t.Errorf("got %v, want %v", err, test.want)
+			}
+		})
+	}
+}
+
+// sized returns a verifier of p's tokens with p's set of keys, followed by white space up
+// to size bytes.
+func (p *provider) sized(t *testing.T, size int) auth.Verifier {
+	t.Helper()
+	response, err := http.Get(p.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	set, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	set = append(set, bytes.Repeat([]byte(" "), size-len(set))...)
+	p.respond = func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(set) }
+	return verifierOf(t, p.options())
 }

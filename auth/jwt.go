@@ -2,11 +2,13 @@ package auth
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/rsa"
 	"crypto/x509"
+	"encoding/base64"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -14,10 +16,13 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/MicahParks/keyfunc/v3"
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/golang-jwt/jwt/v5"
 	"go.uber.org/zap"
 	"golang.org/x/time/rate"
@@ -51,10 +56,13 @@ const (
 var (
 	errNoKeys     = fmt.Errorf("%w: the keys of JWTs could not be fetched", ErrCannotVerify)
 	errUnknownKey = errors.New("unknown key")
+	errHeader     = errors.New("the header has a duplicate name, crit or the typ of another kind of token")
+	errClaims     = errors.New("the claims have a duplicate name, a wrong type, cnf or no valid sub")
 )
 
 // JWT returns the verifier of the JSON Web Tokens that o describes. They need an exp, a
-// sub, and scopes in scope or scp. JWT fetches keys until ctx ends; if a fetch fails, it
+// sub, and scopes in scope or scp. Names match exactly (RFC 7519, section 4). Tokens that
+// are bound to a key (cnf: RFC 7800) are rejected: they are not for any bearer. JWT fetches keys until ctx ends; if a fetch fails, it
 // logs that and retries. It fails if PublicKey is not a usable public key.
 func JWT(ctx context.Context, o JWTOptions, log *zap.Logger) (Verifier, error) {
 	keys, err := jwtKeys(ctx, o, log)
@@ -74,15 +82,14 @@ func JWT(ctx context.Context, o JWTOptions, log *zap.Logger) (Verifier, error) {
 		}
 		claims := new(jwtClaims)
 		parsed, err := parser.ParseWithClaims(token, claims, keys)
-		switch {
-		case errors.Is(err, errNoKeys):
+		if err == nil {
+			err = cmp.Or(checkHeader(parsed), claims.check())
+		}
+		if errors.Is(err, errNoKeys) {
 			return nil, err
-		case err != nil:
+		}
+		if err != nil {
 			log.Debug("rejected a JWT", zap.String("reason", reasonOf(err)))
-			return nil, ErrInvalidToken
-		case parsed.Header["crit"] != nil: // an extension that must be understood: RFC 7515, section 4.1.11
-			return nil, ErrInvalidToken
-		case claims.Subject == "" || len(claims.Subject) > maxSubject:
 			return nil, ErrInvalidToken
 		}
 		return &Identity{Name: "jwt:" + claims.Subject, Scopes: models.KnownScopes(append(claims.Scope, claims.SCP...))}, nil
@@ -93,22 +100,72 @@ func JWT(ctx context.Context, o JWTOptions, log *zap.Logger) (Verifier, error) {
 func reasonOf(err error) string {
 	for _, reason := range []error{
 		jwt.ErrTokenExpired, jwt.ErrTokenNotValidYet, jwt.ErrTokenInvalidIssuer, jwt.ErrTokenInvalidAudience,
-		jwt.ErrTokenRequiredClaimMissing, jwt.ErrTokenSignatureInvalid, jwt.ErrTokenUnverifiable, jwt.ErrTokenMalformed,
+		jwt.ErrTokenRequiredClaimMissing, jwt.ErrTokenSignatureInvalid, jwt.ErrTokenUnverifiable, errHeader, errClaims,
+		jwt.ErrTokenMalformed,
 	} {
 		if errors.Is(err, reason) {
 			return reason.Error()
 		}
 	}
-	return "a claim has the wrong type"
+	return "it is not valid"
+}
+
+// checkHeader rejects what golang-jwt, which decodes with encoding/json, accepts.
+func checkHeader(token *jwt.Token) error {
+	encoded, _, _ := strings.Cut(token.Raw, ".")
+	header, err := base64.RawURLEncoding.DecodeString(encoded)
+	if err != nil || !jsontext.Value(header).IsValid() { // duplicate names are not valid
+		return errHeader
+	}
+	if _, ok := token.Header["crit"]; ok { // an extension that must be understood: RFC 7515, section 4.1.11
+		return errHeader
+	}
+	if typ, ok := token.Header["typ"]; ok {
+		text, _ := typ.(string)
+		text = strings.TrimPrefix(strings.ToLower(text), "application/") // RFC 7515, section 4.1.9
+		if text != "jwt" && text != "at+jwt" {                           // an access token: RFC 9068
+			return errHeader
+		}
+	}
+	return nil
 }
 
 type jwtClaims struct {
 	jwt.RegisteredClaims
-	Scope scopeClaim `json:"scope"` // RFC 8693, section 4.2
-	SCP   scopeClaim `json:"scp"`   // the name that some providers use
+	Scope        scopeClaim     `json:"scope"` // RFC 8693, section 4.2
+	SCP          scopeClaim     `json:"scp"`   // the name that some providers use
+	Confirmation jsontext.Value `json:"cnf"`
 }
 
-// scopeClaim is a list of scopes: a text that separates them by spaces, or an array.
+// UnmarshalJSON reads claims strictly: golang-jwt calls it by encoding/json, which would
+// take Scope for scope, and the last one of duplicates.
+func (c *jwtClaims) UnmarshalJSON(text []byte) error {
+	type plain jwtClaims // without this method
+	if err := json.Unmarshal(text, (*plain)(c), json.WithUnmarshalers(json.UnmarshalFunc(readDate))); err != nil {
+		return errors.Join(errClaims, err)
+	}
+	return nil
+}
+
+// readDate reads a NumericDate (RFC 7519, section 2), which must be a finite number.
+// Times beyond the years of time.Time are cut to 285 million years from now.
+func readDate(text []byte, date **jwt.NumericDate) error {
+	seconds, err := strconv.ParseFloat(string(text), 64)
+	const most = 1 << 53
+	*date = jwt.NewNumericDate(time.Unix(int64(max(-most, min(seconds, most))), 0))
+	return err
+}
+
+// check rejects the claims of a valid token that is not one for this service.
+func (c *jwtClaims) check() error {
+	if c.Confirmation != nil || c.Subject == "" || len(c.Subject) > maxSubject {
+		return errClaims
+	}
+	return nil
+}
+
+// scopeClaim is a list of scopes: a text that separates them by U+0020 (RFC 6749, section
+// 3.3), or an array.
 type scopeClaim []string
 
 // UnmarshalJSON reads either form.
@@ -117,7 +174,7 @@ func (s *scopeClaim) UnmarshalJSON(text []byte) error {
 	if err := list.UnmarshalJSON(text); err != nil {
 		return err
 	}
-	*s = strings.Fields(strings.Join(list, " "))
+	*s = strings.Split(strings.Join(list, " "), " ")
 	return nil
 }
 
@@ -173,7 +230,8 @@ func jwtKeys(ctx context.Context, o JWTOptions, log *zap.Logger) (jwt.Keyfunc, e
 }
 
 // jwksTransport limits a fetch of keys: to jwksSize, to jwksTimeout without the wait
-// for it, which the library counts, too, and to the life of ctx.
+// for it, which the library counts, too, and to the life of ctx. It drops the keys that
+// are not for signatures.
 type jwksTransport struct{ ctx context.Context } //nolint:containedctx // the service's, not a request's
 
 func (t jwksTransport) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -184,12 +242,35 @@ func (t jwksTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	defer response.Body.Close()
-	keys, err := io.ReadAll(io.LimitReader(response.Body, jwksSize))
+	keys, err := io.ReadAll(http.MaxBytesReader(nil, response.Body, jwksSize))
+	if err == nil && response.StatusCode == http.StatusOK {
+		keys, err = verificationKeys(keys)
+	}
 	if err != nil {
 		return nil, err
 	}
 	response.Body = io.NopCloser(bytes.NewReader(keys))
 	return response, nil
+}
+
+// verificationKeys returns a JWK set without the keys that are for something else than
+// verifying signatures (RFC 7517, sections 4.2 and 4.3).
+func verificationKeys(text []byte) ([]byte, error) {
+	var set struct {
+		Keys []jsontext.Value `json:"keys"`
+	}
+	if err := json.Unmarshal(text, &set); err != nil {
+		return nil, err
+	}
+	set.Keys = slices.DeleteFunc(set.Keys, func(key jsontext.Value) bool {
+		var purpose struct {
+			Use string   `json:"use"`
+			Ops []string `json:"key_ops"`
+		}
+		err := json.Unmarshal(key, &purpose)
+		return err != nil || purpose.Use != "" && purpose.Use != "sig" || purpose.Ops != nil && !slices.Contains(purpose.Ops, "verify")
+	})
+	return json.Marshal(set)
 }
 
 // minRSABits is the smallest RSA key that RFC 7518, section 3.3, allows.

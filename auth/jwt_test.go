@@ -1,6 +1,7 @@
 package auth_test
 
 import (
+	"cmp"
 	"context"
 	"crypto"
 	"crypto/ecdsa"
@@ -10,6 +11,7 @@ import (
 	"crypto/rsa"
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -145,6 +147,104 @@ func TestInvalidJWTs(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			if got, err := verify(t.Context(), token); !errors.Is(err, auth.ErrInvalidToken) {
 				t.Errorf("got %+v, %v, want ErrInvalidToken", got, err)
+			}
+		})
+	}
+}
+
+// TestJWTsAreReadStrictly signs headers and claims as they are, which golang-jwt, left to
+// itself, would read as those of a valid token or of an administrator.
+func TestJWTsAreReadStrictly(t *testing.T) {
+	p := newProvider(t)
+	verify := verifierOf(t, p.options())
+	const head, scope = `"alg":"ES256","kid":"k1"`, `"scope":"plants:read"`
+	soon := time.Now().Add(time.Hour).Unix()
+	exp := fmt.Sprintf(`"exp":%d`, soon)
+	const identity = `"iss":"` + issuer + `","aud":"` + audience + `","sub":"alice"`
+	usual := identity + "," + exp + ","
+	for _, test := range []struct {
+		name, header, claims string
+		scopes               string // "invalid" if the token is not
+	}{
+		{"the usual claims", "", usual + scope, "plants:read"},
+		{"Scope after scope", "", usual + scope + `,"Scope":"admin"`, "plants:read"},
+		{"Scope instead of scope", "", usual + `"Scope":"admin"`, ""},
+		{"ſcope", "", usual + `"ſcope":"admin"`, ""},
+		{"SCP", "", usual + `"SCP":["admin"]`, ""},
+		{"ſcp", "", usual + `"ſcp":["admin"]`, ""},
+		{"Iss instead of iss", "", `"Iss":"` + issuer + `","aud":"` + audience + `","sub":"alice",` + exp, "invalid"},
+		{"Iss after another iss", "", `"iss":"x","Iss":"` + issuer + `","aud":"` + audience + `","sub":"alice",` + exp, "invalid"},
+		{"Aud instead of aud", "", `"iss":"` + issuer + `","Aud":"` + audience + `","sub":"alice",` + exp, "invalid"},
+		{"Sub instead of sub", "", `"iss":"` + issuer + `","aud":"` + audience + `","Sub":"alice",` + exp, "invalid"},
+		{"Sub after sub", "", usual + `"Sub":"bob",` + scope, "plants:read"},
+		{"Exp instead of exp", "", identity + fmt.Sprintf(`,"Exp":%d`, soon), "invalid"},
+		{"Exp after an exp that has passed", "", identity + fmt.Sprintf(`,"exp":1,"Exp":%d`, soon), "invalid"},
+
+		{"scope twice", "", usual + scope + `,"scope":"admin"`, "invalid"},
+		{"scope twice, escaped", "", usual + scope + `,"\u0073cope":"admin"`, "invalid"},
+		{"sub twice", "", usual + `"sub":"bob"`, "invalid"},
+		{"a duplicate in another claim", "", usual + `"x":{"a":1,"a":2}`, "invalid"},
+		{"kid twice", head + `,"kid":"k1"`, usual + scope, "invalid"},
+		{"alg twice", `"alg":"none",` + head, usual + scope, "invalid"},
+		{"claims of null", "", "null", "invalid"},
+		{"claims of an array", "", "[]", "invalid"},
+		{"claims that are not UTF-8", "", usual + `"x":"` + "\xff" + `"`, "invalid"},
+
+		{"the typ JWT", head + `,"typ":"JWT"`, usual + scope, "plants:read"},
+		{"the typ jwt", head + `,"typ":"jwt"`, usual + scope, "plants:read"},
+		{"the typ at+jwt", head + `,"typ":"at+jwt"`, usual + scope, "plants:read"},
+		{"the typ application/AT+JWT", head + `,"typ":"application/AT+JWT"`, usual + scope, "plants:read"},
+		{"the typ application/jwt", head + `,"typ":"application/jwt"`, usual + scope, "plants:read"},
+		{"the typ of a logout token", head + `,"typ":"logout+jwt"`, usual + scope, "invalid"},
+		{"the typ of a proof", head + `,"typ":"dpop+jwt"`, usual + scope, "invalid"},
+		{"an empty typ", head + `,"typ":""`, usual + scope, "invalid"},
+		{"a typ of null", head + `,"typ":null`, usual + scope, "invalid"},
+		{"a typ that is a list", head + `,"typ":["JWT"]`, usual + scope, "invalid"},
+		{"Typ is not typ", head + `,"Typ":"logout+jwt"`, usual + scope, "plants:read"},
+
+		{"a token bound to a key", "", usual + scope + `,"cnf":{"jkt":"x"}`, "invalid"},
+		{"a cnf of null", "", usual + scope + `,"cnf":null`, "invalid"},
+
+		{"an exp with a fraction", "", identity + fmt.Sprintf(`,"exp":%d.5,`, soon) + scope, "plants:read"},
+		{"an exp with an exponent", "", identity + `,"exp":4e9,` + scope, "plants:read"},
+		{"the greatest exp", "", identity + `,"exp":1e308,` + scope, "plants:read"},
+		{"an exp beyond float64", "", identity + `,"exp":1e400,` + scope, "invalid"},
+		{"an exp far in the past", "", identity + `,"exp":-1e308,` + scope, "invalid"},
+		{"an exp that is a quoted number", "", identity + fmt.Sprintf(`,"exp":"%d",`, soon) + scope, "invalid"},
+		{"an exp of null", "", identity + `,"exp":null,` + scope, "invalid"},
+		{"an exp of true", "", identity + `,"exp":true,` + scope, "invalid"},
+		{"an nbf that has passed", "", usual + `"nbf":1.5,` + scope, "plants:read"},
+		{"the greatest nbf", "", usual + `"nbf":1e308,` + scope, "invalid"},
+		{"an nbf beyond float64", "", usual + `"nbf":-1e400,` + scope, "invalid"},
+		{"an nbf that is a quoted number", "", usual + `"nbf":"1",` + scope, "invalid"},
+		{"an nbf of null", "", usual + `"nbf":null,` + scope, "invalid"},
+		{"an iat that is a text", "", usual + `"iat":"x",` + scope, "invalid"},
+
+		{"scopes apart by a space", "", usual + `"scope":"plants:read  admin "`, "plants:read admin"},
+		{"scopes apart by a no-break space", "", usual + `"scope":"plants:read\u00a0admin"`, ""},
+		{"scopes apart by an em space", "", usual + `"scope":"plants:read\u2003admin plants:write"`, "plants:write"},
+		{"scopes apart by a tab", "", usual + `"scope":"plants:write\tadmin"`, ""},
+		{"scopes apart by a newline, in an array", "", usual + `"scope":["plants:read","x\nadmin"]`, "plants:read"},
+		{"scopes apart by a comma", "", usual + `"scope":"plants:read,admin"`, ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if test.claims[0] == '"' {
+				test.claims = "{" + test.claims + "}"
+			}
+			encode := base64.RawURLEncoding.EncodeToString
+			text := encode([]byte("{"+cmp.Or(test.header, head)+"}")) + "." + encode([]byte(test.claims))
+			signature, err := jwt.SigningMethodES256.Sign(text, p.key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := verify(t.Context(), text+"."+encode(signature))
+			switch {
+			case test.scopes == "invalid":
+				if !errors.Is(err, auth.ErrInvalidToken) {
+					t.Errorf("got %+v, %v, want ErrInvalidToken", got, err)
+				}
+			case err != nil || got.Name != "jwt:alice" || got.Scopes.String() != test.scopes:
+				t.Errorf("got %+v, %v, want the scopes %q of alice", got, err, test.scopes)
 			}
 		})
 	}

@@ -111,7 +111,11 @@ func openDatabase(ctx context.Context, cfg *config.Config, log *zap.Logger) (*da
 	}
 	db, err := database.Open(ctx, database.Options(cfg.Database), database.BatchOptions(cfg.Writes), log)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", config.SettingOf("database.url"), err)
+		err = fmt.Errorf("%s: %w", config.SettingOf("database.url"), err)
+		if errors.Is(err, database.ErrURL) {
+			err = usageError(err)
+		}
+		return nil, err
 	}
 	return db, nil
 }

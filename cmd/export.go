@@ -8,21 +8,27 @@ import (
 	"io"
 	"io/fs"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"plantstore/controllers"
 )
 
 func newExport(s *settings) *cobra.Command {
 	var format, path string
+	filter := pflag.NewFlagSet("filter", pflag.ContinueOnError)
+	filter.String("tag", "", "only plants with exactly this tag")
+	filter.String("q", "", "only plants with this text in their name, ignoring case")
+	filter.String("after", "", "only plants with a greater id")
 	cmd := &cobra.Command{
 		Use:   "export",
-		Short: "Write all plants of a running service to a file or to standard output",
-		Long: "Write all plants of a running service, ordered by id, to a file or to standard output.\n" +
-			"The import command reads them back.\n\n" +
+		Short: "Write the plants of a running service to a file or to standard output",
+		Long: "Write all plants of a running service, or those that the flags select, ordered by id, to a\n" +
+			"file or to standard output. The import command reads them back.\n\n" +
 			"A file is complete or not written at all. Standard output is complete if the exit status\n" +
 			"is 0.\n\n" +
 			exitStatuses,
@@ -38,18 +44,28 @@ func newExport(s *settings) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return c.export(cmd.Context(), mediaType, path)
+			query := make(url.Values)
+			filter.VisitAll(func(f *pflag.Flag) {
+				if f.Changed { // an empty tag is one, too
+					query.Set(f.Name, f.Value.String())
+				}
+			})
+			return c.export(cmd.Context(), query, mediaType, path)
 		},
 	}
 	cmd.Flags().StringVar(&format, "format", "", "csv or ndjson (default: by the extension of FILE, otherwise ndjson)")
 	cmd.Flags().StringVarP(&path, "output", "o", "-", "`FILE` to write, or - for standard output")
+	cmd.Flags().AddFlagSet(filter)
 	cmd.Flags().AddFlagSet(s.clientFlags)
 	return cmd
 }
 
-// export writes all plants to the file path, or to standard output if path is -.
-func (c *client) export(ctx context.Context, mediaType, path string) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base.JoinPath("plants/export").String(), nil)
+// export writes the plants that query selects to the file path, or to standard output if
+// path is -.
+func (c *client) export(ctx context.Context, query url.Values, mediaType, path string) error {
+	target := c.base.JoinPath("plants/export")
+	target.RawQuery = query.Encode()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, target.String(), nil)
 	if err != nil {
 		return err
 	}

@@ -86,6 +86,7 @@ func (s *settings) serve(cmd *cobra.Command, _ []string) (err error) {
 		Health:       health,
 		Docs:         cfg.Docs.Enabled,
 		Verify:       auth.AnyOf(verifiers...),
+		StaticTokens: static,
 		Limits:       routes.Limits(cfg.Limits),
 		MaxBodyBytes: cfg.Server.MaxBodyBytes,
 		Bulk:         middleware.BulkOptions(cfg.Bulk),

@@ -9,6 +9,7 @@ import (
 	stdlog "log"
 	"net"
 	"net/http"
+	"regexp"
 	"syscall"
 	"time"
 
@@ -77,7 +78,11 @@ func seldom(log *zap.Logger) *zap.Logger {
 	}))
 }
 
-// httpErrors logs what net/http writes.
+// quoted matches a text in the syntax of Go.
+var quoted = regexp.MustCompile(`"(\\.|[^"\\])*"`)
+
+// httpErrors logs what net/http writes, without what that quotes: the start of a request
+// that it cannot read, which may be a token.
 type httpErrors struct{ log *zap.Logger }
 
 func (h httpErrors) Write(line []byte) (int, error) {
@@ -85,7 +90,7 @@ func (h httpErrors) Write(line []byte) (int, error) {
 	if bytes.HasPrefix(line, []byte("http: TLS handshake error ")) { // such as of port scanners
 		level = zapcore.InfoLevel
 	}
-	h.log.Log(level, string(bytes.TrimSpace(line)))
+	h.log.Log(level, string(quoted.ReplaceAll(bytes.TrimSpace(line), []byte(`"…"`))))
 	return len(line), nil
 }
 

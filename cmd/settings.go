@@ -70,5 +70,5 @@ func newLogger(cfg *config.Config) *zap.Logger {
 		encoding.EncodeLevel = zapcore.CapitalLevelEncoder
 		encoder = zapcore.NewConsoleEncoder
 	}
-	return zap.New(zapcore.NewCore(encoder(encoding), zapcore.Lock(os.Stderr), level))
+	return zap.New(zapcore.NewCore(encoder(encoding), logWriter{zapcore.Lock(os.Stderr)}, level))
 }

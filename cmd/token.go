@@ -51,11 +51,10 @@ func newTokenCreate(s *settings) *cobra.Command {
 				token.Scopes = append(token.Scopes, models.Scope(strings.TrimSpace(scope)))
 			}
 			if expires != "" {
-				lifetime, err := parseLifetime(expires)
+				at, err := after(time.Now().UTC(), expires)
 				if err != nil {
 					return usageError(fmt.Errorf("--expires %w", err))
 				}
-				at := time.Now().Add(lifetime).UTC()
 				token.ExpiresAt, until = &at, at.Format(time.RFC3339)
 			}
 			if err := token.Validate(time.Now()); err != nil {
@@ -81,22 +80,19 @@ func newTokenCreate(s *settings) *cobra.Command {
 	return create
 }
 
-// parseLifetime parses a Go duration or a number of days such as 90d.
-func parseLifetime(text string) (time.Duration, error) {
+// after returns the time after now by a Go duration or by a number of days such as 90d.
+func after(now time.Time, text string) (time.Time, error) {
 	lifetime, err := time.ParseDuration(text)
+	at := now.Add(lifetime)
 	if number, ok := strings.CutSuffix(text, "d"); ok {
 		var days int64
-		days, err = strconv.ParseInt(number, 10, 32)
-		const most = 36500 // a time.Duration holds at most 292 years
-		if days > most {
-			return 0, fmt.Errorf("must be at most %dd", most)
-		}
-		lifetime = time.Duration(days) * 24 * time.Hour
+		days, err = strconv.ParseInt(number, 10, 32) // more would overflow a time.Time
+		at = now.AddDate(0, 0, int(days))
 	}
-	if err != nil || lifetime <= 0 {
-		return 0, errors.New("must be a duration such as 90d or 12h")
+	if err != nil || !at.After(now) {
+		return at, errors.New("must be a duration such as 90d or 12h")
 	}
-	return lifetime, nil
+	return at, nil
 }
 
 func listTokens(ctx context.Context, store *models.TokenStore) error {

@@ -18,6 +18,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"plantstore/auth"
+	"plantstore/models"
 )
 
 // bindJSON reads the body of the request, of type application/json, into the struct to
@@ -35,7 +36,7 @@ func bindJSON(c *gin.Context, v any) error {
 	if err := decodeJSON(body, v, false); err != nil {
 		return err
 	}
-	return checkRequired(v)
+	return checkFields(v)
 }
 
 // bindPatch reads a JSON Merge Patch (RFC 7396) of the struct to which v points, and
@@ -152,21 +153,34 @@ var (
 	errNull      = errors.New("null")
 	errNotObject = problemf(codeMalformed, "the body must be a JSON object")
 
+	strict = json.RejectUnknownMembers(true)
 	// rejectNull rejects null, which the decoder would treat as an absent value.
-	rejectNull = json.WithUnmarshalers(json.UnmarshalFromFunc(func(dec *jsontext.Decoder, _ any) error {
+	rejectNull = json.UnmarshalFromFunc(func(dec *jsontext.Decoder, _ any) error {
 		if dec.PeekKind() == jsontext.KindNull {
 			return errNull
 		}
 		return errors.ErrUnsupported // the decoder continues by itself
-	}))
-	strict       = json.RejectUnknownMembers(true)
-	strictNoNull = json.JoinOptions(strict, rejectNull)
+	})
+	// rejectMinusZero rejects -0, which the decoder would treat as 0.
+	rejectMinusZero = json.UnmarshalFunc(func(text []byte, n *int64) error {
+		if string(text) == "-0" {
+			return &json.SemanticError{JSONKind: jsontext.KindNumber, GoType: reflect.TypeFor[int64]()}
+		}
+		return json.Unmarshal(text, n)
+	})
 )
 
 func decodeJSON(body []byte, v any, allowNull bool) error {
 	options := strict
-	if !allowNull && bytes.Contains(body, []byte("null")) { // most bodies need no check of every value
-		options = strictNoNull
+	var checks []*json.Unmarshalers // of every value, which most bodies do not need
+	if !allowNull && bytes.Contains(body, []byte("null")) {
+		checks = append(checks, rejectNull)
+	}
+	if bytes.Contains(body, []byte("-0")) {
+		checks = append(checks, rejectMinusZero)
+	}
+	if checks != nil {
+		options = json.JoinOptions(strict, json.WithUnmarshalers(json.JoinUnmarshalers(checks...)))
 	}
 	err := json.Unmarshal(body, v, options)
 	if err == nil {
@@ -224,14 +238,17 @@ func checkSyntax(body []byte) error {
 	return problemf(codeMalformed, "the body is not well-formed JSON: it ends early, at byte %d", len(body))
 }
 
-// checkRequired reports the first required field that the struct to which v points does
-// not have. The model checks all other rules.
-func checkRequired(v any) error {
+// checkFields reports the first required field that the struct to which v points does not
+// have, or the error of its method checkFields. The model checks all other rules.
+func checkFields(v any) error {
 	value := reflect.ValueOf(v).Elem()
 	for _, f := range jsonFields(value.Type()) {
 		if f.required && value.FieldByIndex(f.index).IsZero() {
 			return problemf(codeMissingOrType, "%s is required", f.name)
 		}
+	}
+	if v, ok := v.(interface{ checkFields() error }); ok {
+		return v.checkFields()
 	}
 	return nil
 }
@@ -283,6 +300,27 @@ type Timestamps struct {
 	// When the row was last written.
 	UpdatedAt time.Time `json:"updated_at" binding:"required" format:"date-time" example:"2026-11-21T10:00:00.123456Z"`
 } // @name Timestamps
+
+// EchoedTimestamps are the times of a row that a client sends back as it was read.
+type EchoedTimestamps struct {
+	// Ignored: a StoredPlant can be sent back as it was read.
+	CreatedAt *string `json:"created_at,omitzero" format:"date-time" extensions:"x-echo"`
+	// Ignored: a StoredPlant can be sent back as it was read.
+	UpdatedAt *string `json:"updated_at,omitzero" format:"date-time" extensions:"x-echo"`
+} // @name EchoedTimestamps
+
+// checkFields rejects what is not a time.
+func (t *EchoedTimestamps) checkFields() error {
+	for name, text := range map[string]*string{"created_at": t.CreatedAt, "updated_at": t.UpdatedAt} {
+		if text == nil {
+			continue
+		}
+		if _, err := models.ParseTime(name, *text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // respond writes v as JSON. Text is not escaped for HTML.
 func respond(c *gin.Context, status int, v any) error {

@@ -26,7 +26,7 @@ func readCSV[D, T any](body io.Reader, toRow func(*D) *T) iter.Seq2[models.Impor
 		if start, err := buffered.Peek(3); err == nil && string(start) == "\ufeff" { // as spreadsheets write it
 			_, _ = buffered.Discard(3)
 		}
-		limit := &io.LimitedReader{R: buffered}
+		limit := &lineLimit{Reader: buffered}
 		records := &recordReader{csv.NewReader(limit), limit}
 		records.ReuseRecord = true
 		columns, err := readHeader(records, jsonFields(reflect.TypeFor[D]()))
@@ -57,6 +57,9 @@ func readCSV[D, T any](body io.Reader, toRow func(*D) *T) iter.Seq2[models.Impor
 				last += strings.Count(record[len(record)-1], "\n")
 				*in = *new(D)
 				if row.Err = readRecord(reflect.ValueOf(in).Elem(), columns, record); row.Err == nil {
+					row.Err = checkFields(in)
+				}
+				if row.Err == nil {
 					row.Row = *toRow(in)
 				}
 			}
@@ -143,7 +146,7 @@ func readRecord(row reflect.Value, columns []jsonField, record []string) error {
 			}
 			*field = &n
 		default:
-			if err := json.Unmarshal([]byte(cell), field, rejectNull); err != nil {
+			if err := json.Unmarshal([]byte(cell), field, json.WithUnmarshalers(rejectNull)); err != nil {
 				return problemf(codeMissingOrType, "%s must be %s", f.name, goKinds[f.kind])
 			}
 		}
@@ -182,33 +185,47 @@ func newCSVWriter[D any](out *bufio.Writer) rowWriter[D] {
 }
 
 // toCell returns a text as a cell of CSV that a spreadsheet does not run as a formula and
-// that is not empty: with a ' before it if it starts with one of = + - @, is empty, or
-// would lose a ' in fromCell.
+// that is not empty: with a ' before each part that is marked.
 func toCell(text string) string {
-	if isMarked(text) {
-		return "'" + text
-	}
-	return text
+	return replaceMarked(text, func(part string) string { return "'" + part })
 }
 
 // fromCell undoes toCell.
 func fromCell(cell string) string {
-	if strings.HasPrefix(cell, "'") && isMarked(cell) {
-		return cell[1:]
+	return replaceMarked(cell, func(part string) string { return strings.TrimPrefix(part, "'") })
+}
+
+// replaceMarked replaces the parts of a cell that are marked: those that start like a
+// formula, and a cell that is empty. Any ' before that does not count, so a part is marked
+// with and without the ' of toCell. A spreadsheet that separates cells by something else
+// than commas takes the parts for cells; it ignores a " before them that belongs to the
+// quotes of the whole cell.
+func replaceMarked(cell string, replace func(part string) string) string {
+	if rest := strings.TrimLeft(cell, "'"); rest == "" || isFormula(rest) {
+		cell = replace(cell)
 	}
-	return cell
+	for start := 0; ; {
+		separator := strings.IndexAny(cell[start:], ";\t\r\n")
+		if separator < 0 {
+			return cell
+		}
+		start += separator + 1
+		if isFormula(strings.TrimLeft(cell[start:], `'"`)) {
+			cell = cell[:start] + replace(cell[start:])
+		}
+	}
 }
 
-// isMarked reports whether text, without any ' at its start, is empty or starts like a
-// formula.
-func isMarked(text string) bool {
-	rest := strings.TrimLeft(text, "'")
-	return rest == "" || strings.ContainsRune("=+-@", rune(rest[0]))
+// isFormula reports whether text starts like a formula, to spreadsheets of East Asian
+// languages, too.
+func isFormula(text string) bool {
+	sign, _ := utf8.DecodeRuneInString(text)
+	return strings.ContainsRune("=+-@＝＋－＠", sign) && text != ""
 }
 
-// recordAllowance is how much of the body may be read for one row, in bytes: the
-// csv.Reader reads ahead by up to its buffer.
-const recordAllowance = maxLine + 4096
+// maxRecord is how much of the body may be read for a row of several lines, in bytes. The
+// csv.Reader reads ahead by up to its buffer, of 4 KiB.
+const maxRecord = maxLine + 8<<10
 
 var errRecordTooLong = errors.New("row is too long")
 
@@ -216,16 +233,45 @@ var errRecordTooLong = errors.New("row is too long")
 // one row of the rest of the body.
 type recordReader struct {
 	*csv.Reader
-	limit *io.LimitedReader
+	limit *lineLimit
 }
 
 // next returns the next record, which the following call overwrites. It fails with
 // errRecordTooLong even if the part that it read is malformed.
 func (r *recordReader) next() ([]string, error) {
-	r.limit.N = recordAllowance
+	r.limit.record = 0
 	record, err := r.Read()
-	if r.limit.N <= 0 {
+	if r.limit.failed {
 		return nil, errRecordTooLong
 	}
 	return record, err
+}
+
+// lineLimit reads up to a line of more than maxLine bytes, and then fails, as it does if
+// it has read more than maxRecord bytes for a record.
+type lineLimit struct {
+	io.Reader
+	line, record int  // bytes so far
+	tooLong      bool // the line
+	failed       bool
+}
+
+func (l *lineLimit) Read(p []byte) (int, error) {
+	if l.tooLong || l.record > maxRecord {
+		l.failed = true
+		return 0, errRecordTooLong
+	}
+	n, err := l.Reader.Read(p)
+	l.record += n
+	start := 0 // of the line
+	for i, b := range p[:n] {
+		if l.line++; b == '\n' {
+			l.line, start = 0, i+1
+		}
+		if l.line > maxLine+1 || l.line > maxLine && b != '\r' {
+			l.tooLong = true
+			return start, nil
+		}
+	}
+	return n, err
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 	"testing/quick"
@@ -11,19 +12,22 @@ import (
 	"plantstore/models"
 )
 
+// formula matches a part of a cell that a spreadsheet could run.
+var formula = regexp.MustCompile(`^[=+\-@＝＋－＠]|[;\t\r\n]"*[=+\-@＝＋－＠]`)
+
 // TestCells: every text has a cell of its own that is read as the same text, and is
-// neither empty nor a formula.
+// neither empty nor has a formula.
 func TestCells(t *testing.T) {
 	valid := func(text string) bool {
 		cell := toCell(text)
-		return fromCell(cell) == text && cell != "" && !strings.ContainsAny(cell[:1], "=+-@")
+		return fromCell(cell) == text && cell != "" && !formula.MatchString(cell)
 	}
 	// All texts of up to five of the special and other characters.
 	texts := []string{""}
 	for start := 0; len(texts) < 20_000; {
 		end := len(texts)
 		for _, text := range texts[start:end] {
-			for _, c := range []string{"'", "=", "+", "-", "@", "x", "é"} {
+			for _, c := range []string{"'", "=", "＠", ";", "\t", `"`, "x"} {
 				texts = append(texts, text+c)
 			}
 		}
@@ -37,12 +41,20 @@ func TestCells(t *testing.T) {
 	if err := quick.Check(valid, nil); err != nil {
 		t.Error(err)
 	}
-	for _, text := range []string{"", "=1+1", "+1", "-1", "@x", "'", "'=", "''"} {
+	for text, want := range map[string]string{
+		"a;=b": "a;'=b", "a;'=b;+": "a;''=b;'+", ";-1": ";'-1", "a\t@b": "a\t'@b", "a\n=b": "a\n'=b", "=1;=2": "'=1;'=2", `a;"=b`: `a;'"=b`, "a;＋1": "a;'＋1",
+		"';=": "';'=",
+	} {
+		if got := toCell(text); got != want {
+			t.Errorf("%q: got the cell %q, want %q", text, got, want)
+		}
+	}
+	for _, text := range []string{"", "=1+1", "+1", "-1", "@x", "'", "'=", "''", "＝1", "＋1", "－1", "＠x", "'＝"} {
 		if got, want := toCell(text), "'"+text; got != want {
 			t.Errorf("%q: got the cell %q, want %q", text, got, want)
 		}
 	}
-	for _, text := range []string{"x", "'x", " =", "é", "''x'", "a=b", "1-1"} {
+	for _, text := range []string{"x", "'x", " =", "é", "''x'", "a=b", "1-1", "a;b", "a; =b", "a;'b", ";", "a;;", `"=a`, "a＝b", "a,=b", "−1"} {
 		if got := toCell(text); got != text {
 			t.Errorf("%q: got the cell %q, want the text", text, got)
 		}
@@ -135,6 +147,8 @@ func TestCSVOfAnotherResource(t *testing.T) {
 func FuzzReadCSV(f *testing.F) {
 	for _, seed := range []string{
 		"", "\n", "id,name,tag\n1,a,\n2,\"b\n\"\"\",'=c\r\n", "\ufeffname,id\na,1", "id,name\n1,\"a\n2,b\n", "id,name,id\n", "id,name\n01,\xff\n,\n", "id\n1\n",
+		"id,name,created_at\n1,a,2026-01-01T00:00:00Z\n2,b,\n3,c,x\n",
+		"id,name,tag\n1,a;'=b,\"c;\"\"＝\"\n2,';=,a;''+b\n",
 		"tag,id,name\n'',-9223372036854775808,\"x\ny\"\n\n\n,0,'\n", "id,name\n1,a\"\n1,a,b\n\"\"\"\n",
 	} {
 		f.Add([]byte(seed))

@@ -12,7 +12,7 @@ import (
 	"plantstore/models"
 )
 
-// maxLine limits a row of an import, in bytes.
+// maxLine limits a line of an import, in bytes, without its end.
 const maxLine = 64 << 10
 
 // readNDJSON reads a D from each line of body, as bindJSON does, and converts it with
@@ -20,17 +20,21 @@ const maxLine = 64 << 10
 func readNDJSON[D, T any](body io.Reader, toRow func(*D) *T) iter.Seq2[models.ImportRow[T], error] {
 	return func(yield func(models.ImportRow[T], error) bool) {
 		lines := bufio.NewScanner(body)
-		lines.Buffer(make([]byte, 0, maxLine), maxLine)
+		lines.Buffer(nil, maxLine+len("\r\n"))
 		n := 0
 		for lines.Scan() {
 			n++
+			if len(lines.Bytes()) > maxLine {
+				yield(models.ImportRow[T]{}, lineTooLong(n))
+				return
+			}
 			if len(bytes.TrimSpace(lines.Bytes())) == 0 {
 				continue
 			}
 			row := models.ImportRow[T]{Line: n}
 			var in D
 			if row.Err = decodeJSON(lines.Bytes(), &in, false); row.Err == nil {
-				row.Err = checkRequired(&in)
+				row.Err = checkFields(&in)
 			}
 			if row.Err == nil {
 				row.Row = *toRow(&in)

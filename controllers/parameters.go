@@ -10,6 +10,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"plantstore/middleware"
 	"plantstore/models"
 )
 
@@ -32,22 +33,43 @@ func parseID(name, text string) (int64, error) {
 	return id, nil
 }
 
-// parseQuery returns the parameters of the query, each of which must be one of names
-// and given once.
-func parseQuery(c *gin.Context, names ...string) (url.Values, error) {
-	query, err := url.ParseQuery(c.Request.URL.RawQuery)
-	if err != nil {
-		return nil, problemf(codeParameter, "the query is malformed: percent-encode everything but letters, digits and -._~")
+// queryKey is the key of the query in a request's context.
+type queryKey struct{}
+
+// Query rejects requests with a query that is malformed, has another parameter than names,
+// or one of them more than once.
+func Query(names ...string) middleware.Handler {
+	valid := "this operation has no parameters"
+	if len(names) > 0 {
+		valid = "valid parameters: " + strings.Join(names, ", ")
 	}
-	for name, values := range query {
-		switch {
-		case !slices.Contains(names, name):
-			return nil, problemf(codeParameter, "unknown parameter %s; valid parameters: %s", quoteName(name), strings.Join(names, ", "))
-		case len(values) > 1:
-			return nil, problemf(codeParameter, "the parameter %s is given more than once", name)
+	return func(c *gin.Context) error {
+		if c.Request.URL.RawQuery == "" {
+			return nil
 		}
+		query, err := url.ParseQuery(c.Request.URL.RawQuery)
+		if err != nil {
+			return problemf(codeParameter, "the query is malformed: percent-encode everything but letters, digits and -._~")
+		}
+		for name, values := range query {
+			switch {
+			case !slices.Contains(names, name):
+				return problemf(codeParameter, "unknown parameter %s; %s", quoteName(name), valid)
+			case len(values) > 1:
+				return problemf(codeParameter, "the parameter %s is given more than once", name)
+			}
+		}
+		c.Set(queryKey{}, query)
+		return nil
 	}
-	return query, nil
+}
+
+// queryOf returns the parameters of the query that Query has checked.
+func queryOf(c *gin.Context) url.Values {
+	if query, ok := c.Get(queryKey{}); ok {
+		return query.(url.Values)
+	}
+	return url.Values{}
 }
 
 // The number of items on a page.
@@ -62,12 +84,9 @@ type pageQuery struct {
 	limit int // items on a page
 }
 
-// parsePage returns the query of a list, with the parameters limit, after and names.
-func parsePage(c *gin.Context, names ...string) (q pageQuery, err error) {
-	if q.Values, err = parseQuery(c, append([]string{"limit", "after"}, names...)...); err != nil {
-		return q, err
-	}
-	q.limit = DefaultLimit
+// parsePage returns the query of a list.
+func parsePage(c *gin.Context) (pageQuery, error) {
+	q := pageQuery{queryOf(c), DefaultLimit}
 	if q.Has("limit") {
 		limit, ok := parseInt64(q.Get("limit"))
 		if !ok || limit < 1 || limit > MaxLimit {
@@ -78,20 +97,15 @@ func parsePage(c *gin.Context, names ...string) (q pageQuery, err error) {
 	return q, nil
 }
 
-// parseIDPage is parsePage for rows with int64 ids. It also returns the filter that the
-// query asks for, without names; it allows one row more than a page, to tell whether
-// there is a next page.
-func parseIDPage(c *gin.Context, names ...string) (q pageQuery, f models.Filter[int64], err error) {
-	if q, err = parsePage(c, names...); err != nil {
-		return q, f, err
-	}
-	f = models.Filter[int64]{Limit: q.limit + 1, Equal: map[string]any{}, Contains: map[string]string{}}
-	if q.Has("after") {
+// parseAfter returns the filter of rows with int64 ids that the parameter after asks for.
+func parseAfter(query url.Values) (f models.Filter[int64], err error) {
+	f = models.Filter[int64]{Equal: map[string]any{}, Contains: map[string]string{}}
+	if query.Has("after") {
 		var after int64
-		after, err = parseID("after", q.Get("after"))
+		after, err = parseID("after", query.Get("after"))
 		f.After = &after
 	}
-	return q, f, err
+	return f, err
 }
 
 // respondPage writes the first q.limit items. If there are more, Link names the next

@@ -5,6 +5,7 @@ package controllers
 
 import (
 	"net/http"
+	"net/url"
 	"strconv"
 
 	"github.com/gin-gonic/gin"
@@ -39,6 +40,21 @@ type StoredPlant struct {
 	PlantContent
 	Timestamps
 } // @name StoredPlant
+
+// PlantReplacement is the content of a plant that a client replaces. It may be a
+// StoredPlant, as it was read.
+type PlantReplacement struct {
+	// The id. If it is present, it must be the one in the path.
+	ID *int64 `json:"id,omitzero" format:"int64" extensions:"x-echo"`
+	PlantContent
+	EchoedTimestamps
+} // @name PlantReplacement
+
+// ImportedPlant is a plant in an import. It may be a StoredPlant, as it was read.
+type ImportedPlant struct {
+	NewPlant
+	EchoedTimestamps
+}
 
 // PlantPatch is a JSON Merge Patch (RFC 7396) of a plant.
 type PlantPatch struct {
@@ -89,9 +105,12 @@ func (h *Plants) Create(c *gin.Context) error {
 	if err := h.store.Create(c.Request.Context(), plant); err != nil {
 		return err
 	}
-	c.Header("Location", "/plants/"+strconv.FormatInt(plant.ID, 10))
-	return respondVersion(c, plant.UpdatedAt, Plant{toPlantContent(plant)})
+	c.Header("Location", location(plant))
+	return respondVersion(c, http.StatusOK, plant.UpdatedAt, Plant{toPlantContent(plant)})
 }
+
+// location returns the path of a plant.
+func location(p *models.Plant) string { return "/plants/" + strconv.FormatInt(p.ID, 10) }
 
 // Get responds with a plant.
 //
@@ -112,7 +131,7 @@ func (h *Plants) Get(c *gin.Context) error {
 	if err != nil {
 		return err
 	}
-	return respondVersion(c, plant.UpdatedAt, toStoredPlant(plant))
+	return respondVersion(c, http.StatusOK, plant.UpdatedAt, toStoredPlant(plant))
 }
 
 // List responds with plants by ascending id.
@@ -127,21 +146,15 @@ func (h *Plants) Get(c *gin.Context) error {
 //	@Success		200		{array}	StoredPlant	"The plants"
 //	@Router			/plants [get]
 func (h *Plants) List(c *gin.Context) error {
-	q, filter, err := parseIDPage(c, "tag", "q")
+	q, err := parsePage(c)
 	if err != nil {
 		return err
 	}
-	rules := models.Plant{}.Rules()
-	if q.Has("tag") {
-		if filter.Equal["tag"], err = parseText(q.Values, "tag", rules["tag"]); err != nil {
-			return err
-		}
+	filter, err := parsePlantFilter(q.Values)
+	if err != nil {
+		return err
 	}
-	if q.Has("q") {
-		if filter.Contains["name"], err = parseText(q.Values, "q", rules["name"].Part()); err != nil {
-			return err
-		}
-	}
+	filter.Limit = q.limit + 1 // one more tells whether there is a next page
 	plants, err := h.store.List(c.Request.Context(), filter)
 	if err != nil {
 		return err
@@ -149,32 +162,61 @@ func (h *Plants) List(c *gin.Context) error {
 	return respondPage(c, q, mapAll(plants, toStoredPlant), func(p StoredPlant) any { return p.ID })
 }
 
+// parsePlantFilter returns the filter that the parameters after, tag and q ask for.
+func parsePlantFilter(query url.Values) (models.Filter[int64], error) {
+	filter, err := parseAfter(query)
+	if err != nil {
+		return filter, err
+	}
+	rules := models.Plant{}.Rules()
+	if query.Has("tag") {
+		if filter.Equal["tag"], err = parseText(query, "tag", rules["tag"]); err != nil {
+			return filter, err
+		}
+	}
+	if query.Has("q") {
+		filter.Contains["name"], err = parseText(query, "q", rules["name"].Part())
+	}
+	return filter, err
+}
+
 // Put creates or replaces a plant.
 //
 //	@ID				putPlant
 //	@Summary		Create or replace a plant
-//	@Description	With If-None-Match: * it only creates; with If-Match it only replaces a version that the client has seen.
+//	@Description	With If-None-Match: * it only creates; with If-Match it only replaces a version that the client has seen. A plant can be sent back as it was read: its created_at and updated_at are ignored.
 //	@Param			id				path		int				true	"The id of the plant"	format(int64)	example(1)
 //	@Param			If-Match		header		string			false	"The plant must have one of these ETags; * means any"
 //	@Param			If-None-Match	header		string			false	"Only *: the plant must not exist"	Enums(*)
-//	@Param			plant			body		PlantContent	true	"The content of the plant"
-//	@Success		200				{object}	StoredPlant		"The stored plant"
-//	@Header			200				{string}	ETag			"The version of the plant"
+//	@Param			plant			body		PlantReplacement	true	"The content of the plant"
+//	@Success		200				{object}	StoredPlant			"The plant was replaced"
+//	@Success		201				{object}	StoredPlant			"The plant was created"
+//	@Header			201				{string}	Location			"The path of the plant"
+//	@Header			200,201			{string}	ETag				"The version of the plant"
 //	@Router			/plants/{id} [put]
 func (h *Plants) Put(c *gin.Context) error {
 	id, condition, err := parseTarget(c)
 	if err != nil {
 		return err
 	}
-	var in PlantContent
+	var in PlantReplacement
 	if err := bindJSON(c, &in); err != nil {
 		return err
 	}
+	if in.ID != nil && *in.ID != id {
+		return problemf(codeInvalidValue, "id must be %d as in the path, or absent", id)
+	}
 	plant := in.toPlant(id)
-	if err := h.store.Put(c.Request.Context(), plant, condition); err != nil {
+	created, err := h.store.Put(c.Request.Context(), plant, condition)
+	if err != nil {
 		return err
 	}
-	return respondVersion(c, plant.UpdatedAt, toStoredPlant(plant))
+	status := http.StatusOK
+	if created {
+		c.Header("Location", location(plant))
+		status = http.StatusCreated
+	}
+	return respondVersion(c, status, plant.UpdatedAt, toStoredPlant(plant))
 }
 
 // Patch changes a plant.
@@ -204,7 +246,7 @@ func (h *Plants) Patch(c *gin.Context) error {
 	if err != nil {
 		return err
 	}
-	return respondVersion(c, plant.UpdatedAt, toStoredPlant(plant))
+	return respondVersion(c, http.StatusOK, plant.UpdatedAt, toStoredPlant(plant))
 }
 
 // Delete removes a plant.

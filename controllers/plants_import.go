@@ -63,7 +63,7 @@ func (e *importRejected) Unwrap() error {
 //
 //	@ID				importPlants
 //	@Summary		Import plants
-//	@Description	Reads a stream of plants: NDJSON with one NewPlant per line, or CSV with a header row. The columns of CSV are id, name and, optionally, tag, in any order. An empty cell means no tag; a cell that is only ' means an empty one. If a cell consists of ' or starts with one or more ' before = + - or @, the first ' is removed, because the export adds it. A byte order mark is ignored in CSV.
+//	@Description	Reads a stream of plants: NDJSON with one NewPlant or StoredPlant per line, or CSV with a header row. The columns of CSV are id, name and, optionally, tag, created_at and updated_at, in any order. The last two are ignored, so plants can be imported as they were read. An empty cell means no value; a cell that is only ' means an empty tag. A ' is removed where the export adds one: at the start of a cell, or after a ; or a tab in it, if any more ' and then = + - @ or a full-width ＝ ＋ － ＠ follow, and from a cell that consists of '. A byte order mark is ignored in CSV.
 //	@Description
 //	@Description	If any row is rejected, nothing is stored; with mode=partial, all other rows are. A row that exists with the same content counts as unchanged and is no error, so an import can be repeated if its response was lost. The body may be much larger than that of other requests; a line may not.
 //	@Accept			application/x-ndjson,text/csv
@@ -75,10 +75,7 @@ func (e *importRejected) Unwrap() error {
 //	@Failure		409		{object}	ImportError	"The first rejected row has an id that exists with different content (40901)"
 //	@Router			/plants/import [post]
 func (h *Plants) Import(c *gin.Context) error {
-	query, err := parseQuery(c, "mode", "dry_run")
-	if err != nil {
-		return err
-	}
+	query := queryOf(c)
 	mode, err := parseChoice(query, "mode", "all", "partial")
 	if err != nil {
 		return err
@@ -91,11 +88,11 @@ func (h *Plants) Import(c *gin.Context) error {
 	if err != nil {
 		return err
 	}
-	read := readNDJSON[NewPlant, models.Plant]
+	read := readNDJSON[ImportedPlant, models.Plant]
 	if mediaType == TypeCSV {
-		read = readCSV[NewPlant, models.Plant]
+		read = readCSV[ImportedPlant, models.Plant]
 	}
-	rows := read(c.Request.Body, func(in *NewPlant) *models.Plant { return in.toPlant(*in.ID) })
+	rows := read(c.Request.Body, func(in *ImportedPlant) *models.Plant { return in.toPlant(*in.ID) })
 	result, err := h.store.Import(c.Request.Context(), rows, models.ImportOptions{
 		Client: middleware.IdentityOf(c).Name, Partial: mode == "partial", DryRun: dryRun == "true",
 	})
@@ -123,25 +120,35 @@ func toImportReport(c *gin.Context, r *models.ImportReport) *ImportReport {
 	}
 }
 
-// Export responds with every plant.
+// Export responds with plants as of one moment.
 //
 //	@ID				exportPlants
 //	@Summary		Export plants
-//	@Description	Returns every plant, by ascending id, as of one moment: in NDJSON with one NewPlant per line, or in CSV if the client accepts text/csv. The import reads it back unchanged. In CSV, a cell that a spreadsheet would run as a formula starts with ', provided that the spreadsheet separates cells by commas; an empty tag is a cell that is only '.
+//	@Description	Returns all plants, or those that the parameters select, by ascending id, as of one moment: in NDJSON with one NewPlant per line, or in CSV if the client prefers text/csv. The import reads it back unchanged. In CSV, what a spreadsheet would run as a formula starts with ', also after a ; or a tab, at which some separate cells; an empty tag is a cell that is only '.
 //	@Produce		application/x-ndjson,text/csv
-//	@Success		200	{string}	string	"The plants. A response that ends early is incomplete."
+//	@Param			after	query		int		false	"Only plants with a greater id"								format(int64)
+//	@Param			tag		query		string	false	"Only plants with exactly this tag"							extensions(x-rule=plant.tag)
+//	@Param			q		query		string	false	"Only plants with this text in their name, ignoring case"	extensions(x-rule=plant.name.part)
+//	@Success		200		{string}	string	"The plants. A response that ends early is incomplete."
 //	@Router			/plants/export [get]
 func (h *Plants) Export(c *gin.Context) error {
+	filter, err := parsePlantFilter(queryOf(c))
+	if err != nil {
+		return err
+	}
 	c.Writer.Header().Add("Vary", "Accept") // CORS adds Origin
 	out := bufio.NewWriterSize(c.Writer, 64<<10)
 	rows := newNDJSONWriter[NewPlant](out)
 	c.Header("Content-Type", TypeNDJSON)
-	if c.NegotiateFormat(TypeNDJSON, TypeCSV) == TypeCSV {
+	if preferred(c.Request.Header["Accept"], TypeNDJSON, TypeCSV) == TypeCSV {
 		rows = newCSVWriter[NewPlant](out)
 		c.Header("Content-Type", TypeCSV+"; charset=utf-8; header=present")
 		c.Header("Content-Disposition", `attachment; filename="plants.csv"`)
 	}
-	err := h.store.Export(c.Request.Context(), middleware.IdentityOf(c).Name, func(p *models.Plant) error { return rows.write(toNewPlant(p)) })
+	if c.Request.Method == http.MethodHead {
+		return nil
+	}
+	err = h.store.Export(c.Request.Context(), middleware.IdentityOf(c).Name, filter, func(p *models.Plant) error { return rows.write(toNewPlant(p)) })
 	if err == nil {
 		err = errors.Join(rows.flush(), out.Flush())
 	}

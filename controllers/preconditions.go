@@ -62,10 +62,10 @@ func versionOf(tag string) (time.Time, bool) {
 	return version, err == nil && etag(version) == tag && 1 <= version.Year() && version.Year() <= 9999
 }
 
-// respondVersion writes v, the row that was last written at updatedAt, with its version.
+// respondVersion writes v with status, the row that was last written at updatedAt, with its version.
 // The response to a read is 304 if the client has that version (RFC 9110, section 13.1.2:
 // the comparison is weak).
-func respondVersion(c *gin.Context, updatedAt time.Time, v any) error {
+func respondVersion(c *gin.Context, status int, updatedAt time.Time, v any) error {
 	version, unchanged := etag(updatedAt), false
 	if c.Request.Method == http.MethodGet || c.Request.Method == http.MethodHead {
 		tags, wildcard, err := parseETags(c, "If-None-Match")
@@ -79,7 +79,7 @@ func respondVersion(c *gin.Context, updatedAt time.Time, v any) error {
 		c.Status(http.StatusNotModified)
 		return nil
 	}
-	return respond(c, http.StatusOK, v)
+	return respond(c, status, v)
 }
 
 // entityTag matches an entity tag (RFC 9110, section 8.8.3) at the start of a text. Its

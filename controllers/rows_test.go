@@ -3,6 +3,7 @@ package controllers
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -21,7 +22,7 @@ import (
 // plantRows are the plants of an import.
 type plantRows = iter.Seq2[models.ImportRow[models.Plant], error]
 
-func plantOf(in *NewPlant) *models.Plant { return in.toPlant(*in.ID) }
+func plantOf(in *ImportedPlant) *models.Plant { return in.toPlant(*in.ID) }
 
 func readPlantsNDJSON(body io.Reader) plantRows { return readNDJSON(body, plantOf) }
 func readPlantsCSV(body io.Reader) plantRows    { return readCSV(body, plantOf) }
@@ -142,6 +143,47 @@ func TestRowsOfEachLength(t *testing.T) {
 	}
 }
 
+// TestLongestLine reads lines of as many bytes as are allowed, and of one more.
+func TestLongestLine(t *testing.T) {
+	for _, format := range []struct {
+		name         string
+		read         func(io.Reader) plantRows
+		head         string
+		start, close string // of the line
+	}{
+		{"NDJSON", readPlantsNDJSON, "", `{"id":1,"name":"`, `"}`},
+		{"NDJSON that ends with spaces", readPlantsNDJSON, "", `{"id":1,"name":"x"`, "}" + strings.Repeat(" ", 100)},
+		{"CSV", readPlantsCSV, "id,name\n", "1,", ""},
+		{"quoted CSV", readPlantsCSV, "id,name\n", `1,"`, `"`},
+		{"CSV of two lines", readPlantsCSV, "id,name\n", "1,\"a\n", `"`},
+		{"CSV after a blank line", readPlantsCSV, "id,name\r\n\r\n", "1,", ""},
+	} {
+		for end, name := range map[string]string{"\n": "LF", "\r\n": "CRLF", "": "no end"} {
+			for more := range 3 {
+				t.Run(fmt.Sprintf("%s with %s and %d bytes too many", format.name, name, more), func(t *testing.T) {
+					size := maxLine + more - len(format.start) - len(format.close) + strings.LastIndexByte(format.start, '\n') + 1
+					line := format.start + strings.Repeat("x", size) + format.close
+					if strings.HasSuffix(format.close, " ") {
+						line = format.start + strings.Repeat(" ", size) + format.close
+					}
+					for reader, body := range map[string]io.Reader{
+						"as a whole":   strings.NewReader(format.head + line + end),
+						"byte by byte": iotest.OneByteReader(strings.NewReader(format.head + line + end)),
+						"before another": strings.NewReader(format.head + line + cmp.Or(end, "\n") +
+							strings.ReplaceAll(format.start, "1", "2") + format.close + "\n"),
+					} {
+						got, err := readAll(format.read(body))
+						p, ok := errors.AsType[*problem](err)
+						if more > 0 && (!ok || p.Code != codeBodyTooLarge || len(got) > 0) || more == 0 && (err != nil || len(got) == 0) {
+							t.Errorf("%s: got %d rows, %v", reader, len(got), err)
+						}
+					}
+				})
+			}
+		}
+	}
+}
+
 // writeAll returns the rows of an export.
 func writeAll[T, D any](t *testing.T, newWriter func(*bufio.Writer) rowWriter[D], rows []models.ImportRow[T], convert func(*T) D) []byte {
 	t.Helper()
@@ -178,8 +220,7 @@ func checkRows(t *testing.T, body []byte, rows plantRows) (plants []models.Impor
 		}
 		last = row.Line
 		if row.Err != nil {
-			p, ok := errors.AsType[*problem](row.Err)
-			if !ok || p.Code < codeMalformed || p.Code > codeNotInt64 || len(p.Message) > 500 {
+			if e := describe(nil, row.Err); e.Code < codeMalformed || e.Code > codeInvalidValue || len(e.Message) > 500 {
 				t.Fatalf("%q: line %d: %v is not a fault of the client", body, row.Line, row.Err)
 			}
 			continue
@@ -197,6 +238,7 @@ func checkRows(t *testing.T, body []byte, rows plantRows) (plants []models.Impor
 func FuzzReadNDJSON(f *testing.F) {
 	for _, seed := range []string{
 		"", "\n", "{\"id\":1,\"name\":\"a\"}\n{\"id\":2,\"name\":\"b\",\"tag\":\"\"}\r\n\n{}", `{"id":1,"name":"\u0000"}`, "{\"id\":1,\"name\":\"\xff\"}\n[]\nnull\n", "\ufeff{}",
+		`{"id":-0,"name":"a"}`, `{"id":-1,"name":"-0","created_at":"2026-01-01T00:00:00Z","updated_at":"x"}`,
 	} {
 		f.Add([]byte(seed))
 	}
@@ -205,7 +247,7 @@ func FuzzReadNDJSON(f *testing.F) {
 		plants, _ := checkRows(t, body, readPlantsNDJSON(bytes.NewReader(body)))
 		for _, row := range plants {
 			// The line alone is the same plant.
-			var want NewPlant
+			var want ImportedPlant
 			if err := bind([]byte(lines[row.Line-1]), &want); err != nil || !reflect.DeepEqual(&row.Row, plantOf(&want)) {
 				t.Fatalf("%q: line %d: got %+v, and %+v from the line alone, %v", body, row.Line, row.Row, want, err)
 			}

@@ -79,9 +79,9 @@ func (h *Tokens) Create(c *gin.Context) error {
 	}
 	token := models.Token{Name: *in.Name, Scopes: *in.Scopes}
 	if in.ExpiresAt != nil {
-		expires, err := time.Parse(time.RFC3339, *in.ExpiresAt)
+		expires, err := models.ParseTime("expires_at", *in.ExpiresAt)
 		if err != nil {
-			return problemf(codeInvalidValue, "expires_at must be a time of RFC 3339, such as 2099-12-31T00:00:00Z")
+			return err
 		}
 		token.ExpiresAt = &expires
 	}

@@ -66,6 +66,10 @@ type dialect interface {
 	patience(wait time.Duration) string
 	// after is [DB.After].
 	after(column, value string) string
+	// among is [DB.Among].
+	among(column, argument string) string
+	// timeList returns the form of the argument of among.
+	timeList() (layout, start, end string)
 	// contains is [DB.Contains].
 	contains(column string) string
 	// searchIndexes returns the statements that create and drop the indexes of
@@ -180,6 +184,20 @@ func (db *DB) transaction(ctx context.Context, wait time.Duration, do func(tx *D
 // After returns the SQL of a time that moves a column forward: value if it is later
 // than column's, otherwise the next moment after column's.
 func (db *DB) After(column, value string) string { return db.dialect.after(column, value) }
+
+// Among returns a condition that holds if column has one of the [DB.Times] in an argument.
+// It is the same for any number of them.
+func (db *DB) Among(column, argument string) string { return db.dialect.among(column, argument) }
+
+// Times returns times as one argument, since GORM would make many of a slice.
+func (db *DB) Times(times []time.Time) string {
+	layout, start, end := db.dialect.timeList()
+	texts := make([]string, len(times))
+	for i, t := range times {
+		texts[i] = t.UTC().Format(layout)
+	}
+	return start + strings.Join(texts, ",") + end
+}
 
 // Contains returns a condition, and its argument, that holds if column, a text,
 // contains part. ASCII letters match in any case. Other letters do so according to

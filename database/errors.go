@@ -17,6 +17,10 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 )
 
+// ErrURL means that the database URL is malformed. Nothing was attempted.
+var ErrURL = errors.New("the database URL is not a valid PostgreSQL URL: " +
+	"postgres://user:password@host:5432/name?sslmode=…, with special characters percent-encoded")
+
 // ErrUnavailable means that the database could not be reached, did not respond in
 // time, or cannot write at the moment. The outcome of a write is then unknown.
 var ErrUnavailable = errors.New("the database is unavailable")

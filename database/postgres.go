@@ -25,9 +25,7 @@ type postgresDialect struct {
 func (*postgresDialect) open(o Options) (pool, readPool *sql.DB, err error) {
 	config, err := pgx.ParseConfig(o.URL)
 	if err != nil {
-		// Without the parser's message, which repeats parts of the URL.
-		return nil, nil, errors.New("the database URL is not a valid PostgreSQL URL: " +
-			"postgres://user:password@host:5432/name?sslmode=…, with special characters percent-encoded")
+		return nil, nil, ErrURL // without the parser's message, which repeats parts of the URL
 	}
 	if config.ConnectTimeout == 0 {
 		config.ConnectTimeout = o.Timeout
@@ -258,6 +256,12 @@ func (*postgresDialect) patience(wait time.Duration) string {
 func (*postgresDialect) after(column, value string) string {
 	return fmt.Sprintf("GREATEST(CAST(%s AS timestamptz), %s + interval '1 microsecond')", value, column)
 }
+
+func (*postgresDialect) among(column, argument string) string {
+	return fmt.Sprintf("%s = ANY(CAST(%s AS timestamptz[]))", column, argument)
+}
+
+func (*postgresDialect) timeList() (layout, start, end string) { return time.RFC3339Nano, "{", "}" }
 
 func (*postgresDialect) contains(column string) string { return column + " ILIKE ?" }
 

@@ -195,6 +195,15 @@ func (sqliteDialect) after(column, value string) string {
 		"rtrim(rtrim(strftime('%%Y-%%m-%%d %%H:%%M:%%f', %[1]s, '+0.001 seconds'), '0'), '.') || '+00:00' END", column, value)
 }
 
+func (sqliteDialect) among(column, argument string) string {
+	return fmt.Sprintf("%s IN (SELECT value FROM json_each(%s))", column, argument)
+}
+
+// timeList has times in the form in which the driver writes them.
+func (sqliteDialect) timeList() (layout, start, end string) {
+	return `"2006-01-02 15:04:05.999999999-07:00"`, "[", "]"
+}
+
 func (sqliteDialect) contains(column string) string { return column + ` LIKE ? ESCAPE '\'` }
 
 // searchIndexes has no index for parts of names: a scan of a million takes well under a

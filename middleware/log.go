@@ -4,6 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -11,11 +14,20 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"plantstore/auth"
+	"plantstore/models"
 )
 
-// AccessLog logs a line for each request, after its response. The line has no header,
-// query or body, which may contain secrets, and the sender's name instead of the token.
-func AccessLog(log *zap.Logger) gin.HandlerFunc {
+// AccessLog logs a line for each request, after its response. The line has nothing that a
+// client may have made up, and which may be a token: no header, query or body, and only
+// the words of paths, which are those of routes, and ids. It has the sender's name instead
+// of the token.
+func AccessLog(log *zap.Logger, paths ...string) gin.HandlerFunc {
+	words := make(map[string]bool)
+	for _, path := range paths {
+		for word := range strings.SplitSeq(path, "/") {
+			words[word] = true
+		}
+	}
 	return func(c *gin.Context) {
 		start := time.Now()
 		// Deferred, so that an aborted response is logged, too.
@@ -30,8 +42,8 @@ func AccessLog(log *zap.Logger) gin.HandlerFunc {
 			}
 			log.Log(level, "request",
 				zap.String("request_id", RequestIDOf(c)),
-				zap.String("method", c.Request.Method),
-				zap.String("path", auth.Redact(c.Request.URL.Path)),
+				zap.String("method", loggedMethod(c.Request.Method)),
+				zap.String("path", loggedPath(c.Request.URL.Path, words)),
 				zap.Int("status", c.Writer.Status()),
 				zap.Duration("duration", time.Since(start)),
 				zap.Int("bytes", max(c.Writer.Size(), 0)),
@@ -40,6 +52,34 @@ func AccessLog(log *zap.Logger) gin.HandlerFunc {
 		}()
 		c.Next()
 	}
+}
+
+// other stands for what a client made up.
+const other = "…"
+
+// loggedMethod returns a method of HTTP, in which net/http accepts any word.
+func loggedMethod(method string) string {
+	switch method {
+	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
+		http.MethodConnect, http.MethodOptions, http.MethodTrace:
+		return method
+	}
+	return other
+}
+
+// loggedPath returns path with only words and ids.
+func loggedPath(path string, words map[string]bool) string {
+	segments := strings.Split(path, "/")
+	for i, segment := range segments {
+		n, err := strconv.ParseInt(segment, 10, 64)
+		isID := err == nil && strconv.FormatInt(n, 10) == segment || models.TokenID.MatchString(segment)
+		if !isID && !words[segment] {
+			segments[i] = other
+		}
+	}
+	// A path may have thousands of segments.
+	segments = slices.CompactFunc(segments, func(a, b string) bool { return a == other && b == other })
+	return strings.Join(segments, "/")
 }
 
 // Recovery logs a panic with its stack and turns it into an error. If the response has
@@ -57,7 +97,7 @@ func Recovery(log *zap.Logger) gin.HandlerFunc {
 			}
 			log.Error("panic",
 				zap.String("request_id", RequestIDOf(c)),
-				zap.String("path", auth.Redact(c.Request.URL.Path)),
+				zap.String("route", c.FullPath()),
 				zap.String("cause", causeOf(cause)),
 				zap.StackSkip("stack", 1))
 			if c.Writer.Written() {

@@ -3,6 +3,7 @@ package middleware
 import (
 	"crypto/rand"
 	"regexp"
+	"slices"
 
 	"github.com/gin-gonic/gin"
 
@@ -17,11 +18,12 @@ const RequestIDHeader = "X-Request-Id"
 var requestID = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
 
 // RequestID returns the client's request id in the response if it is 1 to 64 of
-// [A-Za-z0-9._-], and a random one otherwise.
-func RequestID() gin.HandlerFunc {
+// [A-Za-z0-9._-], and a random one otherwise. The id is logged, so it must have no part
+// of a token either: of the request's own, or of tokens.
+func RequestID(tokens ...string) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		id := c.GetHeader(RequestIDHeader)
-		if !requestID.MatchString(id) || auth.Redact(id) != id { // a token must not be logged as an id
+		if !requestID.MatchString(id) || auth.HasToken(id, slices.Concat(c.Request.Header["Authorization"], tokens)...) {
 			id = rand.Text()
 		}
 		c.Header(RequestIDHeader, id)

@@ -334,7 +334,8 @@ func TestLockedRows(t *testing.T) {
 			"updated and not committed", true,
 			"UPDATE plants SET name = 'held' WHERE id = ?",
 			func(ctx context.Context, store *models.PlantStore, id int64) error {
-				return store.Put(ctx, &models.Plant{ID: id, Name: "new"}, models.Condition{})
+				_, err := store.Put(ctx, &models.Plant{ID: id, Name: "new"}, models.Condition{})
+				return err
 			},
 		},
 	} {
@@ -402,7 +403,8 @@ func TestLockedRowsFailAtLast(t *testing.T) {
 	for name, write := range map[string]func() error{
 		"POST": func() error { return store.Create(t.Context(), &models.Plant{ID: 5, Name: "new"}) },
 		"PUT": func() error {
-			return store.Put(t.Context(), &models.Plant{ID: 5, Name: "new"}, models.Condition{})
+			_, err := store.Put(t.Context(), &models.Plant{ID: 5, Name: "new"}, models.Condition{})
+			return err
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

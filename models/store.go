@@ -138,12 +138,35 @@ func (s *Store[T, K]) Get(ctx context.Context, key K) (*T, error) {
 	return &rows[0], nil
 }
 
-// Filter selects the rows of a list.
+// Filter selects the rows of a list or an export.
 type Filter[K Key] struct {
 	After    *K                // only those with a greater key
 	Equal    map[string]any    // only those with this value, by column
 	Contains map[string]string // only those with this part in a text, in any case, by column
-	Limit    int               // at most this many
+	Limit    int               // at most this many in a list
+}
+
+// filter returns tx with f and the order of keys, but without the limit.
+func (s *Store[T, K]) filter(tx *gorm.DB, f Filter[K]) (*gorm.DB, error) {
+	key := s.table.Key.DBName
+	tx = tx.Order(key)
+	if f.After != nil {
+		tx = tx.Where(key+" > ?", *f.After)
+	}
+	filters := 0
+	for _, c := range s.table.Content {
+		if value, ok := f.Equal[c.DBName]; ok {
+			tx, filters = tx.Where(c.DBName+" = ?", value), filters+1
+		}
+		if part, ok := f.Contains[c.DBName]; ok {
+			condition, argument := s.db.Contains(c.DBName, part)
+			tx, filters = tx.Where(condition, argument), filters+1
+		}
+	}
+	if filters != len(f.Equal)+len(f.Contains) {
+		return nil, fmt.Errorf("a filter of %s names an unknown column", s.table.Name)
+	}
+	return tx, nil
 }
 
 // List returns rows by ascending key. Its cost does not depend on how many precede
@@ -151,25 +174,11 @@ type Filter[K Key] struct {
 func (s *Store[T, K]) List(ctx context.Context, f Filter[K]) ([]T, error) {
 	rows := make([]T, 0, f.Limit)
 	err := s.db.Read(ctx, "list "+s.table.Name, func(tx *gorm.DB) error {
-		key := s.table.Key.DBName
-		tx = tx.Order(key).Limit(f.Limit)
-		if f.After != nil {
-			tx = tx.Where(key+" > ?", *f.After)
+		tx, err := s.filter(tx, f)
+		if err != nil {
+			return err
 		}
-		filters := 0
-		for _, c := range s.table.Content {
-			if value, ok := f.Equal[c.DBName]; ok {
-				tx, filters = tx.Where(c.DBName+" = ?", value), filters+1
-			}
-			if part, ok := f.Contains[c.DBName]; ok {
-				condition, argument := s.db.Contains(c.DBName, part)
-				tx, filters = tx.Where(condition, argument), filters+1
-			}
-		}
-		if filters != len(f.Equal)+len(f.Contains) {
-			return fmt.Errorf("a filter of %s names an unknown column", s.table.Name)
-		}
-		return tx.Find(&rows).Error
+		return tx.Limit(f.Limit).Find(&rows).Error
 	})
 	return rows, err
 }

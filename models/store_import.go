@@ -19,8 +19,8 @@ type ImportRow[T any] struct {
 // ImportOptions says which rows an import stores.
 type ImportOptions struct {
 	Client  string // who sent it
-	Partial bool // the valid rows, even if others are rejected
-	DryRun  bool // nothing
+	Partial bool   // the valid rows, even if others are rejected
+	DryRun  bool   // nothing
 }
 
 // maxRejected is how many of the rejected rows a report lists.
@@ -172,13 +172,18 @@ func (s *Store[T, K]) insertSpool(ctx context.Context, tx *database.DB, spool *s
 	return nil
 }
 
-// Export calls yield for each row, by ascending key, from one snapshot: later writes
-// are not seen. The timestamps of the rows are not set. It ends with the first error
-// of yield, with database.ErrOverloaded if too many imports and exports are running, in
-// all or of this client, and with the errors that all methods share.
-func (s *Store[T, K]) Export(ctx context.Context, client string, yield func(*T) error) error {
+// Export calls yield for each row that f selects, by ascending key, from one snapshot:
+// later writes are not seen. There is no limit, and the timestamps of the rows are not
+// set. It ends with the first error of yield, with database.ErrOverloaded if too many
+// imports and exports are running, in all or of this client, and with the errors that all
+// methods share.
+func (s *Store[T, K]) Export(ctx context.Context, client string, f Filter[K], yield func(*T) error) error {
 	return s.db.Bulk(client, "export "+s.table.Name, func() (err error) {
-		rows, err := s.db.Reads(ctx).Raw("SELECT " + database.Names(s.table.Data) + " FROM " + s.table.Name + " ORDER BY " + s.table.Key.DBName).Rows()
+		tx, err := s.filter(s.db.Reads(ctx), f)
+		if err != nil {
+			return err
+		}
+		rows, err := tx.Model(new(T)).Select(database.Names(s.table.Data)).Rows()
 		if err != nil {
 			return err
 		}

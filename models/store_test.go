@@ -164,16 +164,16 @@ func TestListWithATextKey(t *testing.T) {
 func TestPutWithATextKey(t *testing.T) {
 	eachPotStore(t, func(t *testing.T, store *models.Store[pot, string]) {
 		first := pot{Code: "a", Material: "clay", Width: 1, Label: new("x")}
-		if err := store.Put(t.Context(), &first, models.Condition{Exists: true}); !errors.Is(err, models.ErrCondition) {
+		if _, err := store.Put(t.Context(), &first, models.Condition{Exists: true}); !errors.Is(err, models.ErrCondition) {
 			t.Errorf("replace a row that does not exist: got %v, want ErrCondition", err)
 		}
-		if err := store.Put(t.Context(), &first, models.Condition{Absent: true}); err != nil {
-			t.Fatal(err)
+		if created, err := store.Put(t.Context(), &first, models.Condition{Absent: true}); err != nil || !created {
+			t.Fatalf("a new row: got %t, %v", created, err)
 		}
 		second := pot{Code: "a", Material: "tin", Holed: true, Depth: new(int64(2))}
 		want := second
-		if err := store.Put(t.Context(), &second, models.Condition{Versions: []time.Time{first.UpdatedAt}}); err != nil {
-			t.Fatal(err)
+		if created, err := store.Put(t.Context(), &second, models.Condition{Versions: []time.Time{first.UpdatedAt}}); err != nil || created {
+			t.Fatalf("a version: got %t, %v", created, err)
 		}
 		if !second.UpdatedAt.After(first.UpdatedAt) || !second.CreatedAt.Equal(first.CreatedAt) {
 			t.Errorf("got the timestamps %v, %v after %v", second.CreatedAt, second.UpdatedAt, first.UpdatedAt)
@@ -185,10 +185,36 @@ func TestPutWithATextKey(t *testing.T) {
 			"an earlier version": {Versions: []time.Time{first.UpdatedAt}}, "no version": {Versions: []time.Time{}}, "no such row": {Absent: true},
 		} {
 			t.Run("a put that requires "+name+" fails", func(t *testing.T) {
-				if err := store.Put(t.Context(), &pot{Code: "a", Material: "clay"}, condition); !errors.Is(err, models.ErrCondition) {
+				if _, err := store.Put(t.Context(), &pot{Code: "a", Material: "clay"}, condition); !errors.Is(err, models.ErrCondition) {
 					t.Errorf("got %v, want ErrCondition", err)
 				}
 			})
+		}
+	})
+}
+
+// TestManyVersions has more versions in a condition than a statement has parameters.
+func TestManyVersions(t *testing.T) {
+	eachPotStore(t, func(t *testing.T, store *models.Store[pot, string]) {
+		row := pot{Code: "a", Material: "clay"}
+		create(t, store, row)
+		stored, err := store.Get(t.Context(), "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		versions := make([]time.Time, 100_000)
+		for i := range versions {
+			versions[i] = stored.UpdatedAt.Add(time.Duration(i+1) * time.Hour)
+		}
+		if _, err := store.Put(t.Context(), &row, models.Condition{Versions: versions}); !errors.Is(err, models.ErrCondition) {
+			t.Errorf("none of them is the row's: got %v, want ErrCondition", err)
+		}
+		versions[50_000] = stored.UpdatedAt
+		if _, err := store.Patch(t.Context(), &row, []string{"material"}, models.Condition{Versions: versions}); err != nil {
+			t.Errorf("one of them is the row's: got %v", err)
+		}
+		if err := store.Delete(t.Context(), "a", models.Condition{Versions: versions}); !errors.Is(err, models.ErrCondition) {
+			t.Errorf("one of them was the row's: got %v, want ErrCondition", err)
 		}
 	})
 }
@@ -305,13 +331,20 @@ func TestImportAndExportWithATextKey(t *testing.T) {
 			})
 		}
 		var exported []pot
-		err := store.Export(t.Context(), "", func(p *pot) error { exported = append(exported, *p); return nil })
+		err := store.Export(t.Context(), "", models.Filter[string]{}, func(p *pot) error { exported = append(exported, *p); return nil })
 		want := slices.Insert(slices.Clone(somePots), 3, pot{Code: "z", Material: "tin"})
 		if err != nil || !reflect.DeepEqual(exported, want) {
 			t.Errorf("got %+v, %v, want %+v", exported, err, want)
 		}
+		exported = nil
+		filter := models.Filter[string]{After: new("0"), Equal: map[string]any{"material": "tin"}}
+		err = store.Export(t.Context(), "", filter, func(p *pot) error { exported = append(exported, *p); return nil })
+		want = slices.DeleteFunc(want, func(p pot) bool { return p.Code <= "0" || p.Material != "tin" })
+		if err != nil || !reflect.DeepEqual(exported, want) || len(want) == 0 {
+			t.Errorf("with a filter: got %+v, %v, want %+v", exported, err, want)
+		}
 		stop := errors.New("stop")
-		if err := store.Export(t.Context(), "", func(*pot) error { return stop }); !errors.Is(err, stop) {
+		if err := store.Export(t.Context(), "", models.Filter[string]{}, func(*pot) error { return stop }); !errors.Is(err, stop) {
 			t.Errorf("got %v, want the error of yield", err)
 		}
 	})
@@ -321,7 +354,7 @@ func TestExportIsOneSnapshot(t *testing.T) {
 	eachPotStore(t, func(t *testing.T, store *models.Store[pot, string]) {
 		create(t, store, somePots...)
 		rows := 0
-		err := store.Export(t.Context(), "", func(*pot) error {
+		err := store.Export(t.Context(), "", models.Filter[string]{}, func(*pot) error {
 			if rows++; rows > 1 {
 				return nil
 			}

@@ -33,7 +33,7 @@ func (s *Store[T, K]) where(c Condition) string {
 	case c.Versions != nil && s.table.Updated == nil:
 		where += " AND FALSE" // no row has a version
 	case c.Versions != nil:
-		where += " AND " + s.table.Updated.DBName + " IN @versions"
+		where += " AND " + s.db.Among(s.table.Updated.DBName, "@versions")
 	}
 	return where
 }
@@ -54,16 +54,17 @@ func (s *Store[T, K]) set(columns []*database.Column) string {
 }
 
 // Put validates row and stores it under its key, whether or not there is a row
-// already, and sets its timestamps. It fails with an *InvalidError if the row breaks a
-// rule, and with ErrCondition if c does not hold.
-func (s *Store[T, K]) Put(ctx context.Context, row *T, c Condition) error {
+// already, and sets its timestamps. It reports whether there was none, if T has both
+// timestamps. It fails with an *InvalidError if the row breaks a rule, and with
+// ErrCondition if c does not hold.
+func (s *Store[T, K]) Put(ctx context.Context, row *T, c Condition) (created bool, err error) {
 	if err := s.validate(row, s.table.Data); err != nil {
-		return err
+		return false, err
 	}
 	var statement string
 	switch replaces := c.Versions != nil || c.Exists; {
 	case replaces && c.Absent:
-		return ErrCondition
+		return false, ErrCondition
 	case replaces:
 		statement = "UPDATE " + s.table.Name + s.setContent + s.where(c)
 	case c.Absent:
@@ -74,12 +75,22 @@ func (s *Store[T, K]) Put(ctx context.Context, row *T, c Condition) error {
 	stored, err := s.write(ctx, statement, row, c)
 	switch {
 	case err != nil:
-		return err
+		return false, err
 	case stored == nil:
-		return ErrCondition
+		return false, ErrCondition
 	}
 	*row = *stored
-	return nil
+	return s.isNew(row), nil
+}
+
+// isNew reports whether row, as a statement has written it, is a new one: each later write
+// moves the version forward, beyond the time of creation.
+func (s *Store[T, K]) isNew(row *T) bool {
+	if s.table.Created == nil || s.table.Updated == nil {
+		return false
+	}
+	created, updated := s.table.Created.Of(valueOf(row)), s.table.Updated.Of(valueOf(row))
+	return created.Interface().(time.Time).Equal(updated.Interface().(time.Time))
 }
 
 // Patch writes the named columns of row to the row with its key, and returns the
@@ -130,7 +141,7 @@ func (s *Store[T, K]) writeExisting(ctx context.Context, statement string, row *
 func (s *Store[T, K]) write(ctx context.Context, statement string, row *T, c Condition) (*T, error) {
 	s.table.Stamp(valueOf(row), s.db.NowFunc())
 	args := make([]any, 0, len(s.table.Columns)+1)
-	args = append(args, sql.Named("versions", c.Versions))
+	args = append(args, sql.Named("versions", s.db.Times(c.Versions)))
 	for _, column := range s.table.Columns {
 		args = append(args, sql.Named(column.DBName, column.Of(valueOf(row)).Interface()))
 	}

@@ -27,12 +27,13 @@ const (
 
 var tokenEncoding = base32.NewEncoding(tokenAlphabet).WithPadding(base32.NoPadding)
 
-// TokenID matches the id of a token. WholeToken matches a token anywhere in a text, and
-// onlyToken a text that is a token; they do not check its checksum.
+// TokenID matches the id of a token. SecretPart matches a token anywhere in a text, or as
+// much of it as is more than its id, and onlyToken a text that is a token; it does not
+// check its checksum.
 var (
 	TokenID    = regexp.MustCompile(fmt.Sprintf("^%s[a-z2-7]{%d}$", tokenPrefix, TokenIDLength-len(tokenPrefix)))
-	WholeToken = regexp.MustCompile(fmt.Sprintf("%s[a-z2-7]{%d}", tokenPrefix, tokenLength-len(tokenPrefix)))
-	onlyToken  = regexp.MustCompile("^" + WholeToken.String() + "$")
+	SecretPart = regexp.MustCompile(fmt.Sprintf("%s[a-z2-7]{%d,}", tokenPrefix, TokenIDLength-len(tokenPrefix)+1))
+	onlyToken  = regexp.MustCompile(fmt.Sprintf("^%s[a-z2-7]{%d}$", tokenPrefix, tokenLength-len(tokenPrefix)))
 )
 
 // Token is a row of the table tokens: an issued bearer token. Only its SHA-256 is
@@ -69,6 +70,21 @@ func (t *Token) Validate(now time.Time) error {
 		return invalid("expires_at", "must be before the year 10000")
 	}
 	return t.Scopes.validate()
+}
+
+// rfc3339 matches a time of RFC 3339. [time.Parse] alone also accepts other forms, such as
+// 1:00:00 and 01:00:00,5 (https://go.dev/issue/54580).
+var rfc3339 = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)$`)
+
+// ParseTime parses a time of RFC 3339, in which T and Z may be in lower case. It fails with
+// an *InvalidError that names field.
+func ParseTime(field, text string) (time.Time, error) {
+	text = strings.ToUpper(text)
+	t, err := time.Parse(time.RFC3339, text)
+	if err != nil || !rfc3339.MatchString(text) {
+		return t, invalid(field, "must be a time of RFC 3339, such as 2099-12-31T00:00:00Z")
+	}
+	return t, nil
 }
 
 // Expired reports whether the token has expired.

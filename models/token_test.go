@@ -17,7 +17,7 @@ func TestNewSecret(t *testing.T) {
 	for range 1000 {
 		secret := newSecret()
 		id := secret[:TokenIDLength]
-		if !form.MatchString(secret) || !isToken(secret) || !TokenID.MatchString(id) || TokenID.MatchString(secret) || WholeToken.FindString("x"+secret+"y") != secret {
+		if !form.MatchString(secret) || !isToken(secret) || !TokenID.MatchString(id) || TokenID.MatchString(secret) || SecretPart.FindString("X"+secret+"Y") != secret {
 			t.Fatalf("%q does not have the form of a token", secret)
 		}
 		if seen[id] {

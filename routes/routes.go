@@ -25,6 +25,7 @@ type Options struct {
 	Tokens       *controllers.Tokens
 	Health       *controllers.Health
 	Verify       auth.Verifier
+	StaticTokens []string // which must not be logged as the id of a request
 	Limits       Limits
 	Bulk         middleware.BulkOptions
 	MaxBodyBytes int64
@@ -45,6 +46,7 @@ type Limits struct {
 type Route struct {
 	Method, Path string
 	Scope        models.Scope // that the bearer token must have
+	Query        []string     // the parameters; routes that are not public reject others
 	limits       []middleware.Handler
 	handler      middleware.Handler
 }
@@ -65,25 +67,25 @@ func Table(o Options) []Route {
 	small := []middleware.Handler{middleware.BodyLimit(o.MaxBodyBytes)}
 	bulk := []middleware.Handler{middleware.BodyLimit(o.Bulk.MaxBodyBytes), middleware.Bulk(o.Bulk, o.Verify)}
 	routes := slices.Concat(probes(o), []Route{
-		{"POST", "/plants", models.ScopePlantsWrite, small, o.Plants.Create},
-		{"GET", "/plants", models.ScopePlantsRead, small, o.Plants.List},
-		{"GET", "/plants/:id", models.ScopePlantsRead, small, o.Plants.Get},
-		{"PUT", "/plants/:id", models.ScopePlantsWrite, small, o.Plants.Put},
-		{"PATCH", "/plants/:id", models.ScopePlantsWrite, small, o.Plants.Patch},
-		{"DELETE", "/plants/:id", models.ScopePlantsWrite, small, o.Plants.Delete},
-		{"POST", "/plants/import", models.ScopePlantsWrite, bulk, o.Plants.Import},
-		{"GET", "/plants/export", models.ScopePlantsRead, bulk, o.Plants.Export},
+		{"POST", "/plants", models.ScopePlantsWrite, nil, small, o.Plants.Create},
+		{"GET", "/plants", models.ScopePlantsRead, []string{"limit", "after", "tag", "q"}, small, o.Plants.List},
+		{"GET", "/plants/:id", models.ScopePlantsRead, nil, small, o.Plants.Get},
+		{"PUT", "/plants/:id", models.ScopePlantsWrite, nil, small, o.Plants.Put},
+		{"PATCH", "/plants/:id", models.ScopePlantsWrite, nil, small, o.Plants.Patch},
+		{"DELETE", "/plants/:id", models.ScopePlantsWrite, nil, small, o.Plants.Delete},
+		{"POST", "/plants/import", models.ScopePlantsWrite, []string{"mode", "dry_run"}, bulk, o.Plants.Import},
+		{"GET", "/plants/export", models.ScopePlantsRead, []string{"after", "tag", "q"}, bulk, o.Plants.Export},
 
-		{"POST", "/tokens", models.ScopeAdmin, small, o.Tokens.Create},
-		{"GET", "/tokens", models.ScopeAdmin, small, o.Tokens.List},
-		{"DELETE", "/tokens/:id", models.ScopeAdmin, small, o.Tokens.Revoke},
+		{"POST", "/tokens", models.ScopeAdmin, nil, small, o.Tokens.Create},
+		{"GET", "/tokens", models.ScopeAdmin, []string{"limit", "after"}, small, o.Tokens.List},
+		{"DELETE", "/tokens/:id", models.ScopeAdmin, nil, small, o.Tokens.Revoke},
 	})
 	if o.Docs {
 		docs := controllers.NewDocs()
 		routes = append(routes,
-			Route{"GET", "/", Public, nil, docs.Home},
-			Route{"GET", "/openapi.json", Public, nil, docs.OpenAPI},
-			Route{"GET", "/swagger/*file", Public, nil, docs.UI})
+			Route{"GET", "/", Public, nil, nil, docs.Home},
+			Route{"GET", "/openapi.json", Public, nil, nil, docs.OpenAPI},
+			Route{"GET", "/swagger/*file", Public, nil, nil, docs.UI})
 	}
 	return routes
 }
@@ -91,8 +93,8 @@ func Table(o Options) []Route {
 // probes returns the routes of the probes, which the admin address has, too.
 func probes(o Options) []Route {
 	return []Route{
-		{"GET", "/healthz", Public, nil, o.Health.Live},
-		{"GET", "/readyz", Public, nil, o.Health.Ready},
+		{"GET", "/healthz", Public, nil, nil, o.Health.Live},
+		{"GET", "/readyz", Public, nil, nil, o.Health.Ready},
 	}
 }
 
@@ -127,9 +129,13 @@ func engine(o Options, routes []Route) http.Handler {
 		panic(err) // config has checked them
 	}
 
+	var paths []string
+	for _, r := range routes {
+		paths = append(paths, r.Path)
+	}
 	e.Use(
-		middleware.RequestID(),
-		middleware.AccessLog(o.Log),
+		middleware.RequestID(o.StaticTokens...),
+		middleware.AccessLog(o.Log, paths...),
 		middleware.Headers(o.TLS),
 		middleware.CORS(o.Origins),
 		controllers.Errors(o.Log),
@@ -156,7 +162,7 @@ func authentication(o Options) func(models.Scope) []middleware.Handler {
 }
 
 // add adds routes to e. The order of handlers is: authentication, scope, rate limits,
-// content.
+// content, from its query on.
 func add(e *gin.Engine, routes []Route, authenticate func(models.Scope) []middleware.Handler) {
 	for _, r := range routes {
 		var handlers []middleware.Handler
@@ -164,7 +170,7 @@ func add(e *gin.Engine, routes []Route, authenticate func(models.Scope) []middle
 			if !slices.Contains(models.AllScopes(), r.Scope) {
 				panic(fmt.Sprintf("the route %s %s must have the scope Public, or one of models.AllScopes", r.Method, r.Path))
 			}
-			handlers = authenticate(r.Scope)
+			handlers = append(authenticate(r.Scope), controllers.Query(r.Query...))
 		}
 		var chain gin.HandlersChain
 		for _, h := range slices.Concat(handlers, r.limits, []middleware.Handler{r.handler}) {

@@ -1,9 +1,19 @@
 package tests
 
 import (
+	"crypto/ed25519"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"io"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
+	"unicode"
+
+	"github.com/golang-jwt/jwt/v5"
 )
 
 // TestAccessLog checks that each request has one line, without secrets.
@@ -19,7 +29,7 @@ func TestAccessLog(t *testing.T) {
 	for id, want := range map[string]string{
 		"one":   `"method":"POST","path":"/plants","status":200,"duration":"[0-9.µm]+s","bytes":22,"client":"127.0.0.1"`,
 		"two":   `"method":"POST","path":"/plants","status":401,`,
-		"three": `"method":"GET","path":"/nothing","status":404,`,
+		"three": `"method":"GET","path":"/…","status":404,`,
 	} {
 		t.Run(id, func(t *testing.T) {
 			if n := strings.Count(log, `"request_id":"`+id+`"`); n != 1 {
@@ -32,5 +42,74 @@ func TestAccessLog(t *testing.T) {
 	}
 	if all := log + s.stdout.String(); strings.Contains(all, canary) || strings.Contains(all, token) {
 		t.Errorf("got a secret in the output: %s", all)
+	}
+}
+
+// TestLogEscapesCharacters sends a sub with characters that a terminal would obey, or that
+// would make a line look like another. It is the one text of a client that is logged.
+func TestLogEscapesCharacters(t *testing.T) {
+	t.Parallel()
+	const sub = "a\u0085\u009b31m\u007f\u202e\u2066\u200f\u061c\u2028b\u2029\ufeff\U000e0041é\n\u001b[2Kz"
+	const escaped = `jwt:a\u0085\u009b31m\u007f\u202e\u2066\u200f\u061c\u2028b\u2029\ufeff\udb40\udc41é\n\u001b[2Kz`
+	public, key, err := ed25519.GenerateKey(nil)
+	must(t, err)
+	der, err := x509.MarshalPKIXPublicKey(public)
+	must(t, err)
+	signed, err := jwt.NewWithClaims(jwt.SigningMethodEdDSA, jwt.MapClaims{
+		"iss": "i", "aud": "a", "sub": sub, "scope": "plants:read", "exp": time.Now().Add(time.Hour).Unix(),
+	}).SignedString(key)
+	must(t, err)
+	for _, format := range []string{"json", "console"} {
+		t.Run(format, func(t *testing.T) {
+			s := launch(t, command(t, []string{
+				"PORT=0", "PLANTSTORE_LOG_FORMAT=" + format, "PLANTSTORE_AUTH_JWT_ISSUER=i", "PLANTSTORE_AUTH_JWT_AUDIENCE=a",
+				"PLANTSTORE_AUTH_JWT_PUBLIC_KEY=" + string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})),
+			}))
+			s.stderr.await(s.ended, func(line string) bool {
+				_, rest, found := strings.Cut(line, "[::]:")
+				s.url = "http://127.0.0.1:" + strings.TrimRight(rest, `"}`)
+				return found
+			})
+			checkStatus(t, s.get(t, "/plants", as(signed)...), 200)
+			s.stop(t)
+			log := s.stderr.String()
+			if !strings.Contains(log, escaped) {
+				t.Errorf("got no %s in the log:\n%s", escaped, log)
+			}
+			if strings.ContainsFunc(log, func(r rune) bool {
+				return r != '\n' && r != '\t' && unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp)
+			}) {
+				t.Errorf("got such characters in %q", log)
+			}
+			for line := range strings.Lines(log) {
+				var entry struct{ Token string }
+				if format == "json" && strings.Contains(line, "jwt:") && (json.Unmarshal([]byte(line), &entry) != nil || entry.Token != "jwt:"+sub) {
+					t.Errorf("got the token %q, want %q", entry.Token, sub)
+				}
+			}
+		})
+	}
+}
+
+// TestLogHasNoStartOfARequest speaks HTTP/1.1 where HTTP/2 was agreed on: net/http reports
+// the first bytes.
+func TestLogHasNoStartOfARequest(t *testing.T) {
+	t.Parallel()
+	own, folder := newPair(t), t.TempDir()
+	own.in(t, folder)
+	s := startTLS(t, folder)
+	c := new(canaries)
+	trust := own.trust()
+	trust.ServerName, trust.NextProtos = "127.0.0.1", []string{"h2"}
+	conn := tls.Client(s.dial(t), trust)
+	defer conn.Close()
+	_, err := io.WriteString(conn, "GET /"+c.plant("a path")+" HTTP/1.1\r\nHost: x\r\n\r\n")
+	must(t, err)
+	_, _ = io.ReadAll(conn)
+	if !s.stderr.await(s.ended, func(line string) bool { return strings.Contains(line, "greeting") }) {
+		t.Error("got no line about the greeting")
+	}
+	if all := s.stderr.String(); strings.Contains(all, "GET") || strings.Contains(all, "canary") {
+		t.Errorf("got the start of a request in %s", all)
 	}
 }

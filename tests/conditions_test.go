@@ -48,6 +48,7 @@ func TestPlantsConditions(t *testing.T) {
 			{"a year of more than four digits", []string{"If-Match", `"zzzzzzzzzzz"`}, failed, failed},
 			{"a year before Christ", []string{"If-Match", `"-zzzzzzzzzzz"`}, failed, failed},
 			{"a thousand ETags", []string{"If-Match", strings.Repeat(`"1",`, 1000) + "NOW"}, 0, failed},
+			{"a thousand ETags without NOW", []string{"If-Match", strings.Repeat(`"1",`, 1000) + "OLD"}, failed, failed},
 			{"no quotes", []string{"If-Match", "x"}, malformed, malformed},
 			{"no second quote", []string{"If-Match", `"x`}, malformed, malformed},
 			{"single quotes", []string{"If-Match", "'x'"}, malformed, malformed},
@@ -70,7 +71,7 @@ func TestPlantsConditions(t *testing.T) {
 						path := fmt.Sprintf("/plants/%d", id)
 						old := s.call(t, "PUT", path, `{"name":"old"}`)
 						now := s.call(t, "PUT", path, `{"name":"now"}`)
-						if old.status != 200 || now.status != 200 || old.etag() == now.etag() {
+						if old.status != 201 || now.status != 200 || old.etag() == now.etag() {
 							t.Fatalf("got %v with ETag %s, then %v with ETag %s", old, old.etag(), now, now.etag())
 						}
 						headers := slices.Clone(test.headers)
@@ -130,7 +131,7 @@ func TestPlantsOneWinner(t *testing.T) {
 		}{
 			{name: "PATCH with one ETag", method: "PATCH", path: "/plants/1", body: `{"tag":"%d"}`, headers: ifMatch, won: 200, lost: 412},
 			{name: "PUT with one ETag", method: "PUT", path: "/plants/1", body: `{"name":"x","tag":"%d"}`, headers: ifMatch, won: 200, lost: 412},
-			{name: "PUT of a new plant", method: "PUT", path: "/plants/2", body: `{"name":"x","tag":"%d"}`, headers: func(string) []string { return []string{"If-None-Match", "*"} }, won: 200, lost: 412},
+			{name: "PUT of a new plant", method: "PUT", path: "/plants/2", body: `{"name":"x","tag":"%d"}`, headers: func(string) []string { return []string{"If-None-Match", "*"} }, won: 201, lost: 412},
 			{name: "DELETE with one ETag", method: "DELETE", path: "/plants/1", headers: ifMatch, won: 204, lost: 404},
 			{name: "DELETE", method: "DELETE", path: "/plants/1", headers: func(string) []string { return nil }, won: 204, lost: 404},
 		} {

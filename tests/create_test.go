@@ -70,6 +70,10 @@ func TestContractBodies(t *testing.T) {
 
 			{"a fraction", `{"id":1.5,"name":"x"}`, 40005, "id"},
 			{"a fraction of zero", `{"id":1.0,"name":"x"}`, 40005, "id"},
+			{"minus zero", `{"id":-0,"name":"x"}`, 40005, "id"},
+			{"minus zero beside null and -0", `{"id":-0,"name":"-0 null"}`, 40005, "id"},
+			{"minus zero with a fraction", `{"id":-0.0,"name":"x"}`, 40005, "id"},
+			{"a null name beside minus zero", `{"name":null,"id":-0}`, 40004, "name"},
 			{"an exponent", `{"id":1e3,"name":"x"}`, 40005, "id"},
 			{"a quoted integer", `{"id":"1","name":"x"}`, 40005, "id"},
 			{"one above int64", `{"id":9223372036854775808,"name":"x"}`, 40005, "id"},
@@ -104,6 +108,7 @@ func TestContractCreate(t *testing.T) {
 			{"an absent tag stays absent", `{"id":2,"name":"x"}`, `{"name":"x"}`, "/plants/2"},
 			{"an empty tag stays empty", `{"id":3,"name":"x","tag":""}`, `{"name":"x","tag":""}`, "/plants/3"},
 			{"id 0", `{"id":0,"name":"x"}`, `{"name":"x"}`, "/plants/0"},
+			{"-0 in a text", `{"id":-7,"name":"-0","tag":"null"}`, `{"name":"-0","tag":"null"}`, "/plants/-7"},
 			{"id -1", `{"id":-1,"name":"x"}`, `{"name":"x"}`, "/plants/-1"},
 			{"an id beyond float64", `{"id":9007199254740993,"name":"x"}`, `{"name":"x"}`, "/plants/9007199254740993"},
 			{"the largest id", `{"id":9223372036854775807,"name":"x"}`, `{"name":"x"}`, "/plants/9223372036854775807"},

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -55,6 +56,29 @@ func TestExportFormats(t *testing.T) {
 		{"image/png, text/csv", true},
 		{"text/csv, application/x-ndjson;q=0.5", true},
 		{"text/csv, */*;q=0.1", true},
+		{"text/csv;q=0.5, application/x-ndjson", false},
+		{"text/csv;q=0.5, application/x-ndjson;q=0.6", false},
+		{"application/x-ndjson;q=0.5, text/csv;q=0.51", true},
+		{"application/x-ndjson;q=0.001, text/*;q=0.002", true},
+		{"application/x-ndjson;q=0, text/csv;q=0.1", true},
+		{"application/x-ndjson;q=0, */*", true},
+		{"application/x-ndjson;q=0, */*;q=0.1", true},
+		{"*/*, application/x-ndjson;q=0.0", true},
+		{"text/csv;q=0", false},
+		{"text/csv;q=0, */*", false},
+		{"text/csv;q=0, text/*", false},
+		{"text/*, text/csv;q=0.000", false},
+		{"*/*, text/csv;q=0.9", false},
+		{"*/*;q=0.1, text/csv;q=0.9", true},
+		{"application/x-ndjson;q=0", false},
+		{"application/x-ndjson;q=0, text/csv;q=0", false},
+		{"TEXT/CSV ; Q=1 , application/x-ndjson ; q=0.9", true},
+		{"text/csv;header=present;q=0.9, application/x-ndjson;q=0.8", true},
+		{"text/csv, application/x-ndjson", true},
+		{"text/csv;q=2, application/x-ndjson;q=0.1", false},
+		{"text/csv;q=x, application/x-ndjson;q=0.1", false},
+		{"text/csv;q=NaN, application/x-ndjson;q=0.1", false},
+		{"text, /, ;, ,text/csv", true},
 	} {
 		t.Run("Accept: "+test.accept, func(t *testing.T) {
 			for _, method := range []string{"GET", "HEAD"} {
@@ -77,6 +101,9 @@ func TestExportFormats(t *testing.T) {
 		})
 	}
 }
+
+// formula matches a cell that a spreadsheet would run, or would split into such cells.
+var formula = regexp.MustCompile(`(^|[;\t\r\n]"*)[=+\-@＝＋－＠]`)
 
 // TestExportRoundTrip moves plants with odd texts between services, in both formats.
 func TestExportRoundTrip(t *testing.T) {
@@ -104,8 +131,8 @@ func TestExportRoundTrip(t *testing.T) {
 		}
 		for _, row := range cells(t, inCells) {
 			for _, cell := range row[1:] {
-				if cell != "" && strings.ContainsAny(cell[:1], "=+-@\t\r") {
-					t.Errorf("got the formula %q, want it quoted", cell)
+				if formula.MatchString(cell) {
+					t.Errorf("got the formula %q, want it marked", cell)
 				}
 			}
 		}

@@ -348,7 +348,7 @@ func TestPlantsSurviveKill(t *testing.T) {
 		s = start(t, "DATABASE_URL="+url)
 		for path, want := range map[string]response{"/plants/1": put, "/plants/2": patched} {
 			t.Run(path, func(t *testing.T) {
-				if r := s.call(t, "GET", path, ""); want.status != 200 || r.body != want.body || r.etag() != want.etag() {
+				if r := s.call(t, "GET", path, ""); r.status != 200 || r.body != want.body || r.etag() != want.etag() {
 					t.Errorf("%s was %s %s, and is %s %s", path, want.etag(), want.body, r.etag(), r.body)
 				}
 			})

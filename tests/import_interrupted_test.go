@@ -100,7 +100,7 @@ func TestImportSlowly(t *testing.T) {
 		for id := range int64(20) {
 			checkStatus(t, s.post(t, bodyOf(5000+id)), 200)
 		}
-		checkStatus(t, s.call(t, "PUT", "/plants/1", `{"name":"plant 1"}`), 200)
+		requireOK(t, s.call(t, "PUT", "/plants/1", `{"name":"plant 1"}`))
 		checkStatus(t, s.call(t, "GET", "/plants/export", ""), 200)
 		other := s.send(t, "POST", "/plants/import", strings.NewReader(bodyOf(9000)), append(as(issue(t, url)), "Content-Type", inNDJSON)...)
 		checkReport(t, other, 0, "1: 1 new, 0 unchanged, 0 rejected, stored")

@@ -70,6 +70,12 @@ func TestImportNDJSON(t *testing.T) {
 			`{"id":"1","name":"x"}`, `{"id":9223372036854775808,"name":"x"}`, `{"id":1,"name":""}`, `{"id":1,"name":"` + long + `"}`, `{"id":1,"name":"x","tag":"\n"}`,
 		}, "\n"), code: 40001, want: "18: 0 new, 0 unchanged, 18 rejected; 1 40001; 2 40001; 3 40001; 4 40001; 5 40001; 6 40001" +
 			"; 7 40002; 8 40002; 9 40003; 10 40004; 11 40004; 12 40004; 13 40004; 14 40005; 15 40005; 16 40006; 17 40006; 18 40006"},
+		{name: "minus zero", body: `{"id":-0,"name":"x"}`, code: 40005, want: "1: 0 new, 0 unchanged, 1 rejected; 1 40005"},
+		{name: "stored plants", body: `{"id":1,"name":"a","tag":"t","created_at":"2026-11-21T10:00:00.123456Z","updated_at":"2026-11-21T10:00:00Z"}` + "\n" + `{"id":2,"name":"b","updated_at":"2001-01-01T00:00:00+01:00"}`, want: "2: 2 new, 0 unchanged, 0 rejected, stored", stored: `{"id":1,"name":"a","tag":"t"}` + "\n" + `{"id":2,"name":"b"}` + "\n"},
+		{name: "times that are none", body: `{"id":1,"name":"a","created_at":"x"}` + "\n" + `{"id":2,"name":"b","updated_at":5}` + "\n" + `{"id":3,"name":"c","updated_at":null}`, code: 40006, want: "3: 0 new, 0 unchanged, 3 rejected; 1 40006; 2 40004; 3 40004"},
+		{name: "the longest line", body: `{"id":1,"name":"a"` + strings.Repeat(" ", 65536-19) + "}\n" + numbered(2, 2), want: "2: 2 new, 0 unchanged, 0 rejected, stored", stored: `{"id":1,"name":"a"}` + "\n" + numbered(2, 2)},
+		{name: "the longest line, at the end", body: `{"id":1,"name":"a"` + strings.Repeat(" ", 65536-19) + "}", want: "1: 1 new, 0 unchanged, 0 rejected, stored", stored: `{"id":1,"name":"a"}` + "\n"},
+		{name: "a byte more than the longest line", body: `{"id":1,"name":"a"` + strings.Repeat(" ", 65536-18) + "}\r\n" + numbered(2, 2), code: 41301, want: "line 1"},
 		{name: "a byte order mark", body: "\ufeff" + numbered(1, 1), code: 40001, want: "1: 0 new, 0 unchanged, 1 rejected; 1 40001"},
 		{name: "an array of plants", body: `[{"id":1,"name":"x"}]`, code: 40001, want: "1: 0 new, 0 unchanged, 1 rejected; 1 40001"},
 		{name: "a row twice", body: numbered(1, 2) + numbered(1, 1), want: "3: 2 new, 1 unchanged, 0 rejected, stored", stored: numbered(1, 2)},
@@ -99,6 +105,12 @@ func TestImportCSV(t *testing.T) {
 			name: "formulas, with and without a ' before them", body: "id,name,tag\n1,'=a,'-b\n2,=a,-b\n3,''=a,'@\n4,'a,''\n", want: "4: 4 new, 0 unchanged, 0 rejected, stored",
 			stored: `{"id":1,"name":"=a","tag":"-b"}` + "\n" + `{"id":2,"name":"=a","tag":"-b"}` + "\n" + `{"id":3,"name":"'=a","tag":"@"}` + "\n" + `{"id":4,"name":"'a","tag":"'"}` + "\n",
 		},
+		{
+			name: "formulas within cells", body: "id,name,tag\n1,a;'=b,'＝c\n2,a;=b,a;''+b\n", want: "2: 2 new, 0 unchanged, 0 rejected, stored",
+			stored: `{"id":1,"name":"a;=b","tag":"＝c"}` + "\n" + `{"id":2,"name":"a;=b","tag":"a;'+b"}` + "\n",
+		},
+		{name: "stored plants", body: "created_at,id,updated_at,name\n2026-11-21T10:00:00.123456Z,1,2026-11-21T10:00:00Z,a\n,2,,b\n", want: "2: 2 new, 0 unchanged, 0 rejected, stored", stored: `{"id":1,"name":"a"}` + "\n" + `{"id":2,"name":"b"}` + "\n"},
+		{name: "times that are none", body: "id,name,created_at,updated_at\n1,a,x,\n2,b,,2026-11-21\n", code: 40006, want: "2: 0 new, 0 unchanged, 2 rejected; 2 40006; 3 40006"},
 		{
 			name: "bad ids", body: "id,name\n+1,a\n01,a\n 1,a\n1.0,a\n,a\nabc,a\n9223372036854775808,a\n-0,a\n1_0,a\n'1,a\n", code: 40005,
 			want: "10: 0 new, 0 unchanged, 10 rejected; 2 40005; 3 40005; 4 40005; 5 40005; 6 40005; 7 40005; 8 40005; 9 40005; 10 40005; 11 40005",

@@ -165,11 +165,11 @@ func checkStatus(t *testing.T, r response, status int) {
 	}
 }
 
-// requireOK ends the test if the status is not 200.
+// requireOK ends the test if the status is not 200 or, after a PUT, 201.
 func requireOK(t *testing.T, r response) {
 	t.Helper()
-	if r.status != http.StatusOK {
-		t.Fatalf("got %v, want 200", r)
+	if r.status != http.StatusOK && r.status != http.StatusCreated {
+		t.Fatalf("got %v, want 200 or 201", r)
 	}
 }
 
@@ -216,8 +216,12 @@ func checkError(t *testing.T, r response, code int, mentions ...string) {
 // checkStored checks a StoredPlant. Content is its JSON without the times.
 func checkStored(t *testing.T, r response, content string) {
 	t.Helper()
-	if got := withoutTimes(r.body); r.status != 200 || got != content {
-		t.Errorf("got %v, want 200 %s with its times", r, content)
+	status, location := 200, r.header.Get("Location")
+	if location != "" {
+		status = 201
+	}
+	if got := withoutTimes(r.body); r.status != status || got != content {
+		t.Errorf("got %v with Location %q, want %d %s with its times", r, location, status, content)
 		return
 	}
 	checkJSON(t, r)

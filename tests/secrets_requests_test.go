@@ -41,6 +41,26 @@ func (h *hunt) sendTokens() {
 	} {
 		h.want(test.name, h.send(test.method, test.path, test.token, `{"id":1}`), test.code)
 	}
+	// Tokens, and parts of them, in each part of a request that could be logged.
+	signed := h.signed("a JWT elsewhere", "someone", h.key)
+	for name, secret := range map[string]string{"a static token": h.static, "an issued token": reader, "a JWT": signed} {
+		for what, text := range map[string]string{
+			"": secret, ", percent-encoded": percentEncoded(secret), ", percent-encoded twice": percentEncoded(percentEncoded(secret)),
+			", its first half": secret[:len(secret)/2], ", its second half": secret[len(secret)/2:], ", its last quarter": secret[len(secret)*3/4:],
+		} {
+			h.want(name+" for an id"+what, h.send("GET", "/plants/"+text, h.static, ""), 40007)
+			h.want(name+" for a path"+what, h.send("GET", "/"+text, h.static, ""), 40402)
+			h.want(name+" below a path"+what, h.send("POST", "/plants/7/"+text+"/", "", ""), 40402)
+			h.want(name+" for the id of a token"+what, h.send("DELETE", "/tokens/"+text, h.static, ""), 40007)
+			h.want(name+" for a page"+what, h.send("GET", "/swagger/"+text, "", ""), 40402)
+		}
+		for _, part := range []string{secret, secret[:min(len(secret), 64)], secret[:20], secret[len(secret)/2:], secret[len(secret)-16:]} {
+			h.want(name+" for a request id", h.send("GET", "/plants", secret, "", "X-Request-ID", part), 0)
+			h.want(name+" for a method", h.send(part, "/plants", secret, ""), 40501)
+			h.send("GET", "/plants", secret, "", part, part, "User-Agent", part, "Host", part)
+		}
+	}
+	h.want("a token of another for a request id", h.send("GET", "/plants", reader, "", "X-Request-ID", h.static[5:30]), 0)
 	h.want("a token for a request id", h.send("GET", "/plants", reader, "", "X-Request-ID", reader), 0)
 	h.want("a token for a field", h.send("POST", "/plants", admin, `{"`+admin+`":1}`), 40002)
 	basic := base64.StdEncoding.EncodeToString([]byte("user:" + newCanary()))
@@ -55,7 +75,7 @@ func (h *hunt) sendTokens() {
 	}
 	_, secret, _ := strings.Cut(created.body, `"token":"`)
 	issued := h.add("a token issued by a request", secret[:len(admin)])
-	h.want("it writes", h.send("PUT", "/plants/1", issued, `{"name":"x"}`), 0)
+	h.want("it writes", h.send("POST", "/plants", issued, `{"id":1,"name":"x"}`), 0)
 	checkEmpty(h.t, h.send("DELETE", "/tokens/"+prefixOf(issued), admin, ""), 204)
 	for field, body := range map[string]string{
 		"expires_at": `{"name":"x","scopes":["admin"],"expires_at":"%s"}`,
@@ -69,6 +89,15 @@ func (h *hunt) sendTokens() {
 	if !h.codes[42901] {
 		h.t.Error("got no 42901, want a limit of wrong tokens")
 	}
+}
+
+// percentEncoded returns text with each byte percent-encoded.
+func percentEncoded(text string) string {
+	var encoded strings.Builder
+	for i := range len(text) {
+		fmt.Fprintf(&encoded, "%%%02X", text[i])
+	}
+	return encoded.String()
 }
 
 // sendBodies sends valid and invalid bodies.
@@ -148,6 +177,15 @@ func (h *hunt) provokeFaults() {
 		"half a body":      "POST /plants HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer " + h.static + "\r\nContent-Length: 100\r\n\r\n{\"name\":\"" + h.plant("half a body"),
 		"a bad chunk":      "POST /plants HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer " + h.static + "\r\nTransfer-Encoding: chunked\r\n\r\n" + h.plant("a bad chunk") + "\r\n",
 		"half an import":   "POST /plants/import HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer " + h.static + "\r\nContent-Type: text/csv\r\nContent-Length: 100\r\n\r\nid,name\n1," + h.plant("half an import"),
+		"a method":         h.plant("a method") + " /plants HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
+		"a method of half": h.static[:20] + " /plants HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
+		"a host":           "GET /plants HTTP/1.1\r\nHost: " + h.plant("a host") + "\r\nConnection: close\r\n\r\n",
+		"a bad host":       "GET /plants HTTP/1.1\r\nHost: /" + h.plant("a bad host") + "\r\nConnection: close\r\n\r\n",
+		"a whole URL":      "GET http://" + h.plant("the host of a URL") + "/" + h.plant("the path of a URL") + " HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
+		"an authority":     "CONNECT " + h.plant("an authority") + ":443 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
+		"a bad length":     "POST /plants HTTP/1.1\r\nHost: x\r\nContent-Length: " + h.plant("a bad length") + "\r\n\r\n",
+		"a bad encoding":   "POST /plants HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: " + h.plant("a bad encoding") + "\r\n\r\n",
+		"a bad version":    "GET /plants HTTP/" + h.plant("a bad version") + "\r\n\r\n",
 		"a TLS connection": "\x16\x03\x01\x00\x05" + h.plant("a TLS record") + "\r\n\r\n",
 	} {
 		conn := h.service.dial(h.t)

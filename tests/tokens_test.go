@@ -57,6 +57,7 @@ func TestTokensAPI(t *testing.T) {
 			{"an expiry", `{"name":"é 🌵","scopes":["plants:write"],"expires_at":"2099-12-31T00:00:00Z"}`, "plants:write", "2099-12-31T00:00:00Z"},
 			{"an expiry in another zone", `{"name":"x","scopes":["plants:write"],"expires_at":"2099-12-31T00:00:00.123456789+01:00"}`, "plants:write", "2099-12-30T23:00:00.123456Z"},
 			{"the last expiry", `{"name":"x","scopes":["plants:write"],"expires_at":"9999-12-31T23:59:59Z"}`, "plants:write", "9999-12-31T23:59:59Z"},
+			{"an expiry in lower case", `{"name":"x","scopes":["plants:write"],"expires_at":"2099-12-31t00:00:00.5z"}`, "plants:write", "2099-12-31T00:00:00.5Z"},
 			{"100 characters of four bytes", `{"name":"` + strings.Repeat("🌵", 100) + `","scopes":["plants:read"]}`, "plants:read", ""},
 		} {
 			t.Run(test.name, func(t *testing.T) {
@@ -146,6 +147,13 @@ func TestTokensAPIErrors(t *testing.T) {
 			{name: "an expiry without a time", method: "POST", path: "/tokens", body: expires(`"2099-12-31"`), code: 40006, mentions: "expires_at"},
 			{name: "an expiry without a zone", method: "POST", path: "/tokens", body: expires(`"2099-12-31T00:00:00"`), code: 40006, mentions: "expires_at"},
 			{name: "an expiry on February 29 of 2099", method: "POST", path: "/tokens", body: expires(`"2099-02-29T00:00:00Z"`), code: 40006, mentions: "expires_at"},
+			{name: "an expiry with an hour of one digit", method: "POST", path: "/tokens", body: expires(`"2099-12-31T1:00:00Z"`), code: 40006, mentions: "expires_at"},
+			{name: "an expiry with a comma", method: "POST", path: "/tokens", body: expires(`"2099-12-31T01:00:00,5Z"`), code: 40006, mentions: "expires_at"},
+			{name: "an expiry with an offset of a day", method: "POST", path: "/tokens", body: expires(`"2099-12-31T01:00:00+24:00"`), code: 40006, mentions: "expires_at"},
+			{name: "an expiry with an offset of 60 minutes", method: "POST", path: "/tokens", body: expires(`"2099-12-31T01:00:00+00:60"`), code: 40006, mentions: "expires_at"},
+			{name: "an expiry with a space for T", method: "POST", path: "/tokens", body: expires(`"2099-12-31 01:00:00Z"`), code: 40006, mentions: "expires_at"},
+			{name: "an expiry with an offset without a colon", method: "POST", path: "/tokens", body: expires(`"2099-12-31T01:00:00+0100"`), code: 40006, mentions: "expires_at"},
+			{name: "an expiry with a bare point", method: "POST", path: "/tokens", body: expires(`"2099-12-31T01:00:00.Z"`), code: 40006, mentions: "expires_at"},
 			{name: "an empty expiry", method: "POST", path: "/tokens", body: expires(`""`), code: 40006, mentions: "expires_at"},
 			{name: "a token as expiry", method: "POST", path: "/tokens", body: expires(`"` + whole + `"`), code: 40006, mentions: "expires_at"},
 			{name: "an expiry in the year 10000 UTC", method: "POST", path: "/tokens", body: expires(`"9999-12-31T23:59:59-01:00"`), code: 40006, mentions: "expires_at"},

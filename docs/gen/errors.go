@@ -48,8 +48,8 @@ func addErrors(name string, operation, body object) {
 		switch {
 		case row.Code == 40005: // all rows of files have ids
 			return operation["requestBody"] != nil && (body == nil || strings.Contains(fmt.Sprint(body), "int64"))
-		case row.Code == 40007:
-			return operation["parameters"] != nil
+		case row.Code == 40007: // unknown parameters
+			return true
 		case row.Status == 400:
 			return operation["requestBody"] != nil
 		case row.Status == 404:

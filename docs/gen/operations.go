@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"plantstore/controllers"
-	"plantstore/models"
 	"plantstore/routes"
 )
 
@@ -15,28 +14,30 @@ import (
 // parameters and its body. Each row with a scope must have an operation, and
 // each operation such a row.
 func completeOperations(paths, schemas object) {
-	scopes := make(map[string]models.Scope)
+	rows := make(map[string]routes.Route)
 	for _, r := range routes.Table(routes.Options{}) {
 		if r.Scope != routes.Public {
-			scopes[r.Method+" "+strings.ReplaceAll(r.Path, ":id", "{id}")] = r.Scope
+			rows[r.Method+" "+strings.ReplaceAll(r.Path, ":id", "{id}")] = r
 		}
 	}
 	for path := range paths {
 		for method := range at(paths, path) {
 			name, o := strings.ToUpper(method)+" "+path, at(paths, path, method)
-			if scopes[name] == "" {
+			row, ok := rows[name]
+			if !ok {
 				log.Fatalf("%s has annotations, but no row with a scope in routes.Table", name)
 			}
 			o["tags"] = []any{strings.Split(path, "/")[1]}
-			o["security"] = []any{object{"BearerAuth": []any{scopes[name]}}}
-			delete(scopes, name)
+			o["security"] = []any{object{"BearerAuth": []any{row.Scope}}}
+			delete(rows, name)
 			completeParameters(o)
+			checkQuery(name, o, row.Query)
 			addErrors(name, o, completeBody(o, schemas))
 			completeResponses(o)
 			addLinks(o, path, paths)
 		}
 	}
-	for name := range scopes {
+	for name := range rows {
 		log.Fatalf("%s is in routes.Table, but has no annotations", name)
 	}
 }
@@ -50,6 +51,21 @@ func parameters(operation object) object {
 		}
 	}
 	return all
+}
+
+// checkQuery ends the program if the annotations of an operation have other parameters of
+// the query than its row.
+func checkQuery(name string, operation object, query []string) {
+	var annotated []string
+	for parameter, p := range parameters(operation) {
+		if p.(object)["in"] == "query" {
+			annotated = append(annotated, parameter)
+		}
+	}
+	slices.Sort(annotated)
+	if row := slices.Sorted(slices.Values(query)); !slices.Equal(annotated, row) {
+		log.Fatalf("%s has the parameters %v in annotations, and %v in routes.Table", name, annotated, row)
+	}
 }
 
 // A header with entity tags (RFC 9110, section 8.8.3), or *.
@@ -101,6 +117,7 @@ func completeBody(operation, schemas object) (schema object) {
 	}
 	walk(schema, limitInt64)
 	schema["additionalProperties"] = false
+	addExample(schema)
 	if content["application/merge-patch+json"] != nil {
 		required, _ := schema["required"].([]any)
 		for name := range at(schema, "properties") {
@@ -116,12 +133,35 @@ func completeBody(operation, schemas object) (schema object) {
 	return schema
 }
 
+// addExample gives schema an example without the properties with x-echo, which a client
+// sends only because it has read them. Swagger UI starts with the example.
+func addExample(schema object) {
+	example, echoed := object{}, false
+	for name := range at(schema, "properties") {
+		property := at(schema, "properties", name)
+		if property["x-echo"] == nil {
+			example[name] = property["example"]
+			continue
+		}
+		delete(property, "x-echo")
+		echoed = true
+	}
+	if echoed {
+		schema["examples"] = []any{example}
+	}
+}
+
 // addLinks links a response that has the version of an item with the operations on it.
 func addLinks(operation object, path string, paths object) {
-	success, ok := at(operation, "responses")["200"].(object)
-	if !ok || at(success, "headers")["ETag"] == nil {
-		return
+	for _, status := range []string{"200", "201"} {
+		success, ok := at(operation, "responses")[status].(object)
+		if ok && at(success, "headers")["ETag"] != nil {
+			addLinksTo(success, path, paths)
+		}
 	}
+}
+
+func addLinksTo(success object, path string, paths object) {
 	id := "$request.path.id"
 	if !strings.HasSuffix(path, "/{id}") {
 		path, id = path+"/{id}", "$request.body#/id"

@@ -1,0 +1,47 @@
+package cmd
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
+
+	"go.uber.org/zap/zapcore"
+
+	"plantstore/auth"
+)
+
+// logWriter writes the lines of a log, whose encoders pass on what a client or a database
+// has sent: without tokens, and with the characters escaped that a terminal would obey or
+// that would make a line look like another. In JSON, these occur in texts only, where the
+// escapes stand for the same characters.
+type logWriter struct{ zapcore.WriteSyncer }
+
+func (w logWriter) Write(line []byte) (int, error) {
+	text := auth.Redact(string(line))
+	if !utf8.ValidString(text) || strings.ContainsFunc(text, isInvisible) {
+		var escaped strings.Builder
+		for _, r := range strings.ToValidUTF8(text, string(utf8.RuneError)) {
+			switch high, low := utf16.EncodeRune(r); {
+			case !isInvisible(r):
+				escaped.WriteRune(r)
+			case high != utf8.RuneError:
+				fmt.Fprintf(&escaped, `\u%04x\u%04x`, high, low)
+			default:
+				fmt.Fprintf(&escaped, `\u%04x`, r)
+			}
+		}
+		text = escaped.String()
+	}
+	if _, err := w.WriteSyncer.Write([]byte(text)); err != nil {
+		return 0, err
+	}
+	return len(line), nil
+}
+
+// isInvisible reports whether r is a control character (C0 but tab and newline, DEL, C1),
+// a format character such as a bidi mark, or a separator of lines or paragraphs.
+func isInvisible(r rune) bool {
+	return r > '~' && unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp) || r < ' ' && r != '\n' && r != '\t'
+}

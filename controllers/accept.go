@@ -1,0 +1,49 @@
+package controllers
+
+import (
+	"cmp"
+	"mime"
+	"strconv"
+	"strings"
+)
+
+// preferred returns which of offers the Accept headers prefer (RFC 9110, section 12.5.1):
+// the one with the greatest quality, then the one that they name more exactly, then the
+// one that they name first. It returns the first offer if no one is acceptable.
+func preferred(accept []string, offers ...string) string {
+	best, bestMatch := offers[0], match{}
+	for _, offer := range offers {
+		if m := matchOf(accept, offer); m.quality > 0 && m.compare(bestMatch) > 0 {
+			best, bestMatch = offer, m
+		}
+	}
+	return best
+}
+
+// match is how a media range matches a media type.
+type match struct {
+	quality  float64 // 0 if the type is not acceptable
+	exact    int     // 3 for the type itself, 2 for text/*, 1 for */*
+	position int     // less for a later range
+}
+
+func (m match) compare(other match) int {
+	return cmp.Or(cmp.Compare(m.quality, other.quality), cmp.Compare(m.exact, other.exact), cmp.Compare(m.position, other.position))
+}
+
+// matchOf returns the match of the range that names mediaType most exactly.
+func matchOf(accept []string, mediaType string) (best match) {
+	kind, _, _ := strings.Cut(mediaType, "/")
+	exactness := map[string]int{mediaType: 3, kind + "/*": 2, "*/*": 1}
+	for i, part := range strings.Split(strings.Join(accept, ","), ",") {
+		name, parameters, err := mime.ParseMediaType(part)
+		quality := 1.0
+		if q, ok := parameters["q"]; ok && err == nil {
+			quality, err = strconv.ParseFloat(q, 64)
+		}
+		if valid := err == nil && quality >= 0 && quality <= 1; valid && exactness[name] > best.exact {
+			best = match{quality, exactness[name], -i}
+		}
+	}
+	return best
+}
