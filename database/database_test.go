@@ -214,7 +214,7 @@ func TestOverload(t *testing.T) {
 		o.Timeout = 600 * time.Millisecond
 		db := dbtest.Open(t, o)
 		slots := 3 // of 8 connections, 2 are for batches, 2 for bulk operations and 1 for Background
-		if db.Name() == "sqlite" {
+		if db.Dialector.Name() == "sqlite" {
 			slots = 4 // of 7
 		}
 		nothing := func(*gorm.DB) error { return nil }
@@ -232,7 +232,7 @@ func TestOverload(t *testing.T) {
 			t.Errorf("Background: got %v", err)
 		}
 		err := db.Write(t.Context(), "put plant", nothing)
-		if onePool := db.Name() != "sqlite"; errors.Is(err, database.ErrOverloaded) != onePool || err != nil && !onePool {
+		if onePool := db.Dialector.Name() != "sqlite"; errors.Is(err, database.ErrOverloaded) != onePool || err != nil && !onePool {
 			t.Errorf("Write: got %v", err)
 		}
 		close(end)

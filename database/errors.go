@@ -22,7 +22,7 @@ import (
 var ErrUnavailable = errors.New("the database is unavailable")
 
 // NotWritableError means that the database stores nothing until somebody acts, such as
-// by making room on its disk. It goes with ErrUnavailable.
+// by making room on its disk. It goes with ErrUnavailable. IsUnavailable holds for it.
 type NotWritableError struct {
 	Reason string // such as "its disk is full"
 }
@@ -63,6 +63,8 @@ func notWritable(err error) *NotWritableError {
 			return &NotWritableError{"it is read-only"}
 		case sqlite3.SQLITE_FULL:
 			return &NotWritableError{"its disk is full"}
+		case sqlite3.SQLITE_IOERR:
+			return &NotWritableError{"its disk reports an error"}
 		}
 	}
 	return nil
@@ -74,6 +76,9 @@ func notWritable(err error) *NotWritableError {
 func IsUnavailable(err error) bool {
 	if _, ok := errors.AsType[*fs.PathError](err); ok {
 		return false // a file of the service's own; its errors look like a network's
+	}
+	if _, ok := errors.AsType[*NotWritableError](err); ok {
+		return true
 	}
 	if connect, ok := errors.AsType[*pgconn.ConnectError](err); ok && connect != nil {
 		return true

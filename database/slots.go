@@ -74,7 +74,7 @@ func (db *DB) Bulk(ctx context.Context, operation string, do func(context.Contex
 	select {
 	case db.budget.bulk <- struct{}{}:
 		defer func() { <-db.budget.bulk }()
-		return Failed(operation, do(ctx))
+		return Failed(operation, db.checked(func() error { return do(ctx) }))
 	default:
 		return fmt.Errorf("%s: %w: %d imports and exports are running", operation, ErrOverloaded, maxBulk)
 	}

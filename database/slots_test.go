@@ -96,7 +96,7 @@ func TestSlots(t *testing.T) {
 
 func TestBulkIsRejectedAtOnceIfTooManyRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		db, end := &DB{budget: newBudget(1, 10, 0)}, make(chan struct{})
+		db, end := &DB{budget: newBudget(1, 10, 0), dialect: &postgresDialect{}}, make(chan struct{})
 		for range maxBulk {
 			go func() {
 				if err := db.Bulk(t.Context(), "import", func(context.Context) error { <-end; return nil }); err != nil {

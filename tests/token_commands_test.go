@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -38,6 +39,18 @@ func mistype(issued string) string {
 		other = "b"
 	}
 	return issued[:len(issued)-1] + other
+}
+
+// nameOfDatabase returns the name by which commands call the database at databaseURL.
+func nameOfDatabase(databaseURL string) string {
+	if path, ok := strings.CutPrefix(databaseURL, "sqlite:"); ok {
+		return path
+	}
+	u, err := url.Parse(databaseURL)
+	if err != nil {
+		return err.Error()
+	}
+	return u.Host + u.Path
 }
 
 // listed returns the line of token list about an issued token.
@@ -91,7 +104,7 @@ func TestTokenCommands(t *testing.T) {
 		}
 
 		settings := []string{"DATABASE_URL=" + url}
-		checkCLI(t, settings, []string{"token", "revoke", prefixOf(issued)}, 0, "revoked "+prefixOf(issued)+"\n")
+		checkCLI(t, settings, []string{"token", "revoke", prefixOf(issued)}, 0, "revoked "+prefixOf(issued)+" in "+nameOfDatabase(url)+"\n")
 		checkCLI(t, settings, []string{"token", "revoke", prefixOf(issued)}, 1, "", prefixOf(issued)+": no such token")
 		checkCLI(t, settings, []string{"token", "revoke", "pst_aaaaaaaa"}, 1, "", "pst_aaaaaaaa: no such token")
 		if line := listed(t, url, issued); !regexp.MustCompile(`  revoked ` + minute + `$`).MatchString(line) {
