@@ -13,6 +13,7 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -34,10 +35,6 @@ type sqliteDialect struct {
 	keeper driver.Conn     // see keepOpen
 	stop   func()          // ends watch
 }
-
-// walLimit is the size in bytes to which the WAL shrinks again after it had to grow, such
-// as by an import: 16 times the size at which SQLite moves it into the database.
-const walLimit = 64 << 20
 
 // lockPoll is how often a process that waits for a file lock tries again.
 const lockPoll = 20 * time.Millisecond
@@ -64,9 +61,6 @@ func (d *sqliteDialect) open(ctx context.Context, o Options, log *zap.Logger) (p
 	if err := d.keepOpen(ctx, writes); err != nil {
 		return nil, nil, fmt.Errorf("open %s: %w", d.path, err)
 	}
-	watching, stop := context.WithCancel(context.WithoutCancel(ctx))
-	d.stop = stop
-	go d.watch(watching, log)
 	// SQLite has one writer at a time. Writers wait in the pool's queue, as waiting for
 	// SQLite's own lock is polling.
 	pool = sql.OpenDB(writes)
@@ -74,6 +68,13 @@ func (d *sqliteDialect) open(ctx context.Context, o Options, log *zap.Logger) (p
 	readPool = sql.OpenDB(reads)
 	readPool.SetMaxOpenConns(readers)
 	readPool.SetMaxIdleConns(readers)
+	watching, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	var watch sync.WaitGroup
+	watch.Go(func() { d.watch(watching, pool, log) })
+	d.stop = func() {
+		cancel()
+		watch.Wait()
+	}
 	return pool, readPool, nil
 }
 

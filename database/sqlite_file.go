@@ -21,6 +21,17 @@ import (
 // file that is no longer at its path continue. Writes check it themselves.
 const watchPeriod = 500 * time.Millisecond
 
+// walLimit is the size in bytes above which the WAL is shortened after it had to grow, such
+// as by an import: 16 times the size at which SQLite copies it into the database.
+const walLimit = 64 << 20
+
+// An attempt to shorten the WAL keeps out writers, while it waits for readers, for at most
+// shortenTimeout in each shortenPeriod.
+const (
+	shortenTimeout = 100 * time.Millisecond
+	shortenPeriod  = 5 * time.Second
+)
+
 // errLost means that the file at the path, or its WAL, is no longer the one that is open.
 // What is written to the open one is lost when it is closed.
 var errLost = &NotWritableError{"its file was removed or replaced"}
@@ -160,8 +171,9 @@ func (d *sqliteDialect) keepOpen(ctx context.Context, c connector) (err error) {
 	if d.keeper, err = c.driver.Open(c.name); err != nil {
 		return err
 	}
-	// SQLite opens the WAL with the first read.
-	if _, err := d.keeper.(driver.ExecerContext).ExecContext(context.WithoutCancel(ctx), "SELECT count(*) FROM sqlite_schema", nil); err != nil {
+	// SQLite opens the WAL with the first read. The timeout is for shortenWAL.
+	statement := fmt.Sprintf("SELECT count(*) FROM sqlite_schema; PRAGMA busy_timeout = %d", shortenTimeout.Milliseconds())
+	if err := d.execKeeper(ctx, statement); err != nil {
 		return err
 	}
 	var files [2]fs.FileInfo
@@ -200,10 +212,12 @@ func (d *sqliteDialect) fault() error {
 	return nil
 }
 
-// watch checks the files until ctx ends, and logs when they are lost and found.
-func (d *sqliteDialect) watch(ctx context.Context, log *zap.Logger) {
+// watch checks the files until ctx ends, and logs when they are lost and found. It keeps the
+// WAL short.
+func (d *sqliteDialect) watch(ctx context.Context, pool *sql.DB, log *zap.Logger) {
 	ticker := time.NewTicker(watchPeriod)
 	defer ticker.Stop()
+	var shortened time.Time
 	for lost := false; ; {
 		select {
 		case <-ctx.Done():
@@ -217,7 +231,33 @@ func (d *sqliteDialect) watch(ctx context.Context, log *zap.Logger) {
 			log.Info("the database file is back", zap.String("path", d.path))
 		}
 		lost = d.lost.Load()
+		wal, err := os.Stat(d.file + "-wal")
+		if err == nil && wal.Size() > walLimit && !lost && time.Since(shortened) >= shortenPeriod {
+			if err := d.shortenWAL(ctx, pool); err != nil && ctx.Err() == nil {
+				log.Warn("cannot shorten the WAL, trying again", zap.Int64("bytes", wal.Size()), zap.Error(err))
+			}
+			shortened = time.Now()
+		}
 	}
+}
+
+// shortenWAL empties the WAL. SQLite itself starts over in it only if it finds no reader
+// there, which may never happen under load. pool, with its one connection, keeps out the
+// service's writers.
+func (d *sqliteDialect) shortenWAL(ctx context.Context, pool *sql.DB) error {
+	conn, err := pool.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	return d.execKeeper(ctx, "PRAGMA wal_checkpoint(TRUNCATE)")
+}
+
+// execKeeper runs a statement on the keeper. It ignores the end of ctx, which would cost
+// the connection.
+func (d *sqliteDialect) execKeeper(ctx context.Context, statement string) error {
+	_, err := d.keeper.(driver.ExecerContext).ExecContext(context.WithoutCancel(ctx), statement, nil)
+	return err
 }
 
 // close ends the watch and frees the lock against [Restore].
