@@ -138,8 +138,8 @@ func (d *sqliteDialect) ensureFile() error {
 	case info.IsDir():
 		return fmt.Errorf("%s is a folder, not a database file", d.path)
 	case info.Size() == 0:
-		return fmt.Errorf("%s is empty: it was damaged, or is not a database; "+
-			"restore it from a backup, or remove it to start with an empty store", d.path)
+		return fmt.Errorf("%s is empty, so it was damaged or is not a database: "+
+			"restore it from a backup with `plantstore restore`, or remove it to start with an empty store", d.path)
 	}
 	return nil
 }

@@ -4,8 +4,10 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -100,8 +102,14 @@ func (d *sqliteDialect) folderFault(err error) error {
 // checkContent fails if the file is damaged, or if the WAL beside it belongs to another
 // file. It changes neither.
 func (d *sqliteDialect) checkContent(ctx context.Context) error {
-	wal, err := os.Stat(d.file + "-wal")
-	if err == nil && wal.Size() > 0 {
+	damaged := func(err error) error {
+		return fmt.Errorf("%s is damaged (%w): restore it from a backup with `plantstore restore`", d.path, err)
+	}
+	if wal, err := os.Stat(d.file + "-wal"); err != nil || wal.Size() == 0 {
+		if err := checkSize(d.file); err != nil {
+			return damaged(err)
+		}
+	} else {
 		// Within one file, changes to the schema count up. SQLite adds one in a copy, and
 		// Backup more, so only a copy can be ahead of its WAL.
 		alone, err := readSchemaVersion(ctx, d.file, "&immutable=1") // immutable: without the WAL
@@ -113,7 +121,30 @@ func (d *sqliteDialect) checkContent(ctx context.Context) error {
 		}
 	}
 	if err := quickCheck(ctx, d.file); err != nil {
-		return fmt.Errorf("%s is damaged (%w): restore it from a backup with `plantstore restore`", d.path, err)
+		return damaged(err)
+	}
+	return nil
+}
+
+// checkSize fails if the file does not consist of whole pages. SQLite reads what is missing
+// as zeros. Like probe, it must be called before the database is open.
+func checkSize(path string) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return err
+	}
+	var pageSize [2]byte // 1 stands for 65536
+	if _, err := file.ReadAt(pageSize[:], 16); err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	size := max(int64(binary.BigEndian.Uint16(pageSize[:])), 512)
+	if info.Size() == 0 || info.Size()%size != 0 {
+		return fmt.Errorf("its size of %d bytes is not a number of pages", info.Size())
 	}
 	return nil
 }
