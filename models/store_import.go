@@ -5,6 +5,8 @@ import (
 	"errors"
 	"iter"
 	"reflect"
+	"sync"
+	"time"
 
 	"plantstore/database"
 )
@@ -171,30 +173,95 @@ func (s *Store[T, K]) insertSpool(ctx context.Context, tx *database.DB, spool *s
 	return nil
 }
 
+// An export that its client reads slowly passes on rows as the database returns them for
+// snapshotTime. Then it reads the rest into a temporary file: on SQLite, the WAL grows for
+// as long as a snapshot lasts.
+const (
+	snapshotTime = 5 * time.Second
+	exportAhead  = 1000 // rows that are read before the client wants them
+)
+
 // Export calls yield for each row, by ascending key, from one snapshot: later writes
 // are not seen. The timestamps of the rows are not set. It ends with the first error
 // of yield, with database.ErrOverloaded if too many imports and exports are running,
 // and with the errors that all methods share.
 func (s *Store[T, K]) Export(ctx context.Context, yield func(*T) error) error {
 	return s.db.Bulk(ctx, "export "+s.table.Name, func(ctx context.Context) (err error) {
-		rows, err := s.db.Reads(ctx).Raw("SELECT " + database.Names(s.table.Data) + " FROM " + s.table.Name + " ORDER BY " + s.table.Key.DBName).Rows()
-		if err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, rows.Close()) }()
-		targets := make([]any, len(s.table.Data))
-		for rows.Next() {
-			row := new(T)
-			for i, c := range s.table.Data {
-				targets[i] = c.Of(valueOf(row)).Addr().Interface()
+		ctx, cancel := context.WithCancel(ctx)
+		rows, rest, read := make(chan *T, exportAhead), (*spool)(nil), error(nil)
+		var reader sync.WaitGroup
+		reader.Go(func() {
+			defer close(rows)
+			rest, read = s.readAll(ctx, rows)
+		})
+		defer func() {
+			cancel()
+			reader.Wait()
+			if rest != nil {
+				err = errors.Join(err, rest.close())
 			}
-			if err := rows.Scan(targets...); err != nil {
-				return err
-			}
+		}()
+		for row := range rows {
 			if err := yield(row); err != nil {
 				return err
 			}
 		}
-		return rows.Err()
+		if read != nil || rest == nil {
+			return read
+		}
+		if err := rest.rewind(); err != nil {
+			return err
+		}
+		for {
+			row := new(T)
+			_, ok, err := rest.read(valueOf(row))
+			if err == nil && ok {
+				err = yield(row)
+			}
+			if err != nil || !ok {
+				return err
+			}
+		}
 	})
+}
+
+// readAll sends all rows to out. If the receiver takes longer than snapshotTime, it returns
+// the rest.
+func (s *Store[T, K]) readAll(ctx context.Context, out chan<- *T) (rest *spool, err error) {
+	rows, err := s.db.Reads(ctx).Raw("SELECT " + database.Names(s.table.Data) + " FROM " + s.table.Name + " ORDER BY " + s.table.Key.DBName).Rows()
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	targets, late := make([]any, len(s.table.Data)), time.After(snapshotTime)
+	for rows.Next() {
+		row := new(T)
+		for i, c := range s.table.Data {
+			targets[i] = c.Of(valueOf(row)).Addr().Interface()
+		}
+		if err := rows.Scan(targets...); err != nil {
+			return rest, err
+		}
+		if rest == nil {
+			select {
+			case out <- row:
+				continue
+			default:
+			}
+			select {
+			case out <- row:
+				continue
+			case <-ctx.Done():
+				return nil, context.Cause(ctx)
+			case <-late:
+				if rest, err = newSpool(s.table.Data); err != nil {
+					return nil, err
+				}
+			}
+		}
+		if err := rest.write(0, valueOf(row)); err != nil {
+			return rest, err
+		}
+	}
+	return rest, rows.Err()
 }
