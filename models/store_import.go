@@ -178,7 +178,8 @@ func (s *Store[T, K]) insertSpool(ctx context.Context, tx *database.DB, spool *s
 // as long as a snapshot lasts.
 const (
 	snapshotTime = 5 * time.Second
-	exportAhead  = 1000 // rows that are read before the client wants them
+	exportChunk  = 100
+	exportAhead  = 10 // chunks that are read before the client wants them
 )
 
 // Export calls yield for each row, by ascending key, from one snapshot: later writes
@@ -188,11 +189,11 @@ const (
 func (s *Store[T, K]) Export(ctx context.Context, yield func(*T) error) error {
 	return s.db.Bulk(ctx, "export "+s.table.Name, func(ctx context.Context) (err error) {
 		ctx, cancel := context.WithCancel(ctx)
-		rows, rest, read := make(chan *T, exportAhead), (*spool)(nil), error(nil)
+		chunks, rest, read := make(chan []T, exportAhead), (*spool)(nil), error(nil)
 		var reader sync.WaitGroup
 		reader.Go(func() {
-			defer close(rows)
-			rest, read = s.readAll(ctx, rows)
+			defer close(chunks)
+			rest, read = s.readAll(ctx, chunks)
 		})
 		defer func() {
 			cancel()
@@ -201,9 +202,11 @@ func (s *Store[T, K]) Export(ctx context.Context, yield func(*T) error) error {
 				err = errors.Join(err, rest.close())
 			}
 		}()
-		for row := range rows {
-			if err := yield(row); err != nil {
-				return err
+		for chunk := range chunks {
+			for i := range chunk {
+				if err := yield(&chunk[i]); err != nil {
+					return err
+				}
 			}
 		}
 		if read != nil || rest == nil {
@@ -225,43 +228,59 @@ func (s *Store[T, K]) Export(ctx context.Context, yield func(*T) error) error {
 	})
 }
 
-// readAll sends all rows to out. If the receiver takes longer than snapshotTime, it returns
-// the rest.
-func (s *Store[T, K]) readAll(ctx context.Context, out chan<- *T) (rest *spool, err error) {
+// readAll sends all rows to out, a chunk at a time. If the receiver takes longer than
+// snapshotTime, it returns the rest.
+func (s *Store[T, K]) readAll(ctx context.Context, out chan<- []T) (rest *spool, err error) {
 	rows, err := s.db.Reads(ctx).Raw("SELECT " + database.Names(s.table.Data) + " FROM " + s.table.Name + " ORDER BY " + s.table.Key.DBName).Rows()
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, rows.Close()) }()
-	targets, late := make([]any, len(s.table.Data)), time.After(snapshotTime)
+	late := time.After(snapshotTime)
+	send := func(chunk []T) (err error) {
+		if rest == nil {
+			select {
+			case out <- chunk:
+				return nil
+			default:
+			}
+			select {
+			case out <- chunk:
+				return nil
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			case <-late:
+				if rest, err = newSpool(s.table.Data); err != nil {
+					return err
+				}
+			}
+		}
+		for i := range chunk {
+			if err := rest.write(0, valueOf(&chunk[i])); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	targets, chunk := make([]any, len(s.table.Data)), make([]T, 0, exportChunk)
 	for rows.Next() {
-		row := new(T)
+		if len(chunk) == exportChunk {
+			if err := send(chunk); err != nil {
+				return rest, err
+			}
+			chunk = make([]T, 0, exportChunk) // the receiver has the other
+		}
+		chunk = chunk[:len(chunk)+1]
+		row := valueOf(&chunk[len(chunk)-1])
 		for i, c := range s.table.Data {
-			targets[i] = c.Of(valueOf(row)).Addr().Interface()
+			targets[i] = c.Of(row).Addr().Interface()
 		}
 		if err := rows.Scan(targets...); err != nil {
 			return rest, err
 		}
-		if rest == nil {
-			select {
-			case out <- row:
-				continue
-			default:
-			}
-			select {
-			case out <- row:
-				continue
-			case <-ctx.Done():
-				return nil, context.Cause(ctx)
-			case <-late:
-				if rest, err = newSpool(s.table.Data); err != nil {
-					return nil, err
-				}
-			}
-		}
-		if err := rest.write(0, valueOf(row)); err != nil {
-			return rest, err
-		}
 	}
-	return rest, rows.Err()
+	if err := rows.Err(); err != nil {
+		return rest, err
+	}
+	return rest, send(chunk)
 }
