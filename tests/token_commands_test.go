@@ -29,6 +29,16 @@ func issue(t *testing.T, url string, args ...string) string {
 	return issued
 }
 
+// issueElsewhere creates a token in a database of its own.
+func issueElsewhere(t *testing.T) string {
+	t.Helper()
+	url := dbtest.SQLite(t)
+	if _, stderr, status := runToEnd(t, []string{"DATABASE_URL=" + url}, "migrate", "up"); status != 0 {
+		t.Fatalf("migrate up: got exit status %d, %q", status, stderr)
+	}
+	return issue(t, url)
+}
+
 // prefixOf returns the public part of an issued token, its id.
 func prefixOf(issued string) string { return issued[:12] }
 
@@ -82,7 +92,7 @@ func TestTokenCommands(t *testing.T) {
 		checkStatus(t, s.post(t, bodyOf(1), as(issued)...), 200)
 		checkError(t, s.get(t, "/tokens", as(issued)...), 40301)
 		for name, wrong := range map[string]string{
-			"mistyped": mistype(issued), "prefix": prefixOf(issued), "capitals": strings.ToUpper(issued), "another service": issue(t, dbtest.SQLite(t)),
+			"mistyped": mistype(issued), "prefix": prefixOf(issued), "capitals": strings.ToUpper(issued), "another service": issueElsewhere(t),
 		} {
 			t.Run(name, func(t *testing.T) { checkError(t, s.get(t, "/plants", as(wrong)...), 40102) })
 		}
