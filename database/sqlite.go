@@ -146,6 +146,9 @@ func (d *sqliteDialect) ensureFile() error {
 
 // createFile creates an empty database in WAL mode. The caller holds the file lock.
 func (d *sqliteDialect) createFile() error {
+	if err := probeFolder(d.path); err != nil {
+		return err
+	}
 	unfinished := d.path + ".new"
 	if err := os.WriteFile(unfinished, nil, 0o600); err != nil {
 		return err

@@ -71,21 +71,27 @@ func (d *sqliteDialect) prepareFile(ctx context.Context, check bool) error {
 func useLock(file string) *flock.Flock { return flock.New(file + ".open") }
 
 // probe writes beside the file, and opens it for writing. SQLite would report a full disk
-// or a lack of permission only as "unable to open database file". Closing the file drops
-// the locks of this process, so it must not have the database open.
+// or a lack of permission only as an I/O error or as "unable to open database file". Closing
+// the file drops the locks of this process, so it must not have the database open.
 func (d *sqliteDialect) probe() error {
-	file, err := os.CreateTemp(filepath.Dir(d.file), filepath.Base(d.file)+".probe-*")
+	if err := probeFolder(d.file); err != nil {
+		return err
+	}
+	file, err := os.OpenFile(d.file, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	return file.Close()
+}
+
+// probeFolder writes beside path.
+func probeFolder(path string) error {
+	file, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".probe-*")
 	if err != nil {
 		return err
 	}
 	_, err = file.Write(make([]byte, 64<<10)) // more than the first write to the WAL and its index
-	if err := errors.Join(err, file.Close(), os.Remove(file.Name())); err != nil {
-		return err
-	}
-	if file, err = os.OpenFile(d.file, os.O_RDWR, 0); err != nil {
-		return err
-	}
-	return file.Close()
+	return errors.Join(err, file.Close(), os.Remove(file.Name()))
 }
 
 // folderFault names the fault of the folder or the disk that err reports, if it does.

@@ -29,13 +29,19 @@ func issue(t *testing.T, url string, args ...string) string {
 	return issued
 }
 
+// migrateUp creates the tables of the database at url, and its file if there is none.
+func migrateUp(t *testing.T, url string) {
+	t.Helper()
+	if _, stderr, status := runToEnd(t, []string{"DATABASE_URL=" + url}, "migrate", "up"); status != 0 {
+		t.Fatalf("migrate up: got exit status %d, %q", status, stderr)
+	}
+}
+
 // issueElsewhere creates a token in a database of its own.
 func issueElsewhere(t *testing.T) string {
 	t.Helper()
 	url := dbtest.SQLite(t)
-	if _, stderr, status := runToEnd(t, []string{"DATABASE_URL=" + url}, "migrate", "up"); status != 0 {
-		t.Fatalf("migrate up: got exit status %d, %q", status, stderr)
-	}
+	migrateUp(t, url)
 	return issue(t, url)
 }
 
