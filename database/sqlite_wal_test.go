@@ -49,9 +49,10 @@ func TestWALIsShortened(t *testing.T) {
 				t.Error(err)
 				return
 			}
+			defer rows.Close()
 			rows.Next()
 			<-done // the reader sees the snapshot of its first row
-			if err := rows.Close(); err != nil {
+			if err := rows.Err(); err != nil {
 				t.Error(err)
 			}
 		}},

@@ -274,8 +274,13 @@ func TestBackupOfPostgres(t *testing.T) {
 func TestCommandsCreateNoDatabase(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{
-		{"token", "create", "--name", "x"}, {"token", "list"}, {"token", "revoke", "pst_aaaaaaaa"},
-		{"migrate", "status"}, {"migrate", "down"}, {"search-index", "create"}, {"backup", "x.db"},
+		{"token", "create", "--name", "x"},
+		{"token", "list"},
+		{"token", "revoke", "pst_aaaaaaaa"},
+		{"migrate", "status"},
+		{"migrate", "down"},
+		{"search-index", "create"},
+		{"backup", "x.db"},
 	} {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {
 			t.Parallel()
