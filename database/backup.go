@@ -94,6 +94,11 @@ func Restore(ctx context.Context, o Options, path string, confirm func(name stri
 }
 
 func (d *sqliteDialect) restore(ctx context.Context, path string, confirm func(name string) error) (err error) {
+	source, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer source.Close()
 	if info, err := os.Stat(path + "-wal"); err == nil && info.Size() > 0 {
 		return fmt.Errorf("%[1]s-wal exists, so %[1]s is a database in use and not a backup: write one with `plantstore backup`", path)
 	}
@@ -119,7 +124,7 @@ func (d *sqliteDialect) restore(ctx context.Context, path string, confirm func(n
 		return d.folderFault(err)
 	}
 	defer removePart(part)
-	if err := copyFile(path, part); err != nil {
+	if err := copyInto(part, source); err != nil {
 		return d.folderFault(err)
 	}
 	if err := sealCopy(ctx, part); err != nil {
@@ -165,13 +170,8 @@ func removePart(part string) {
 	}
 }
 
-func copyFile(from, to string) (err error) {
-	source, err := os.Open(from)
-	if err != nil {
-		return err
-	}
-	defer source.Close()
-	target, err := os.OpenFile(to, os.O_WRONLY|os.O_TRUNC, 0)
+func copyInto(path string, source io.Reader) error {
+	target, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if err != nil {
 		return err
 	}
