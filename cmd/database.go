@@ -16,20 +16,20 @@ import (
 
 func newMigrate(s *settings) *cobra.Command {
 	return newGroup("migrate", "Migrate the database schema",
-		newDatabaseCommand(s, "up", "Apply every pending migration", migrateUp),
-		newDatabaseCommand(s, "down", "Roll back the last migration, with the data it added", migrateDown),
-		newDatabaseCommand(s, "status", "List all migrations and when they were applied", migrateStatus))
+		newDatabaseCommand(s, "up", "Apply every pending migration", creates, migrateUp),
+		newDatabaseCommand(s, "down", "Roll back the last migration, with the data it added", writes, migrateDown),
+		newDatabaseCommand(s, "status", "List all migrations and when they were applied", reads, migrateStatus))
 }
 
 func newSearchIndex(s *settings) *cobra.Command {
 	return newGroup("search-index", "Create or drop indexes that make searches of many plants fast and inserts slower",
-		newDatabaseCommand(s, "create", "Create the indexes for the parameters tag and q, while the service runs",
+		newDatabaseCommand(s, "create", "Create the indexes for the parameters tag and q, while the service runs", writes,
 			func(ctx context.Context, db *database.DB) (string, error) {
-				return "created", db.CreateSearchIndexes(ctx)
+				return "created in " + db.Name(), db.CreateSearchIndexes(ctx)
 			}),
-		newDatabaseCommand(s, "drop", "Drop these indexes",
+		newDatabaseCommand(s, "drop", "Drop these indexes", writes,
 			func(ctx context.Context, db *database.DB) (string, error) {
-				return "dropped", db.DropSearchIndexes(ctx)
+				return "dropped in " + db.Name(), db.DropSearchIndexes(ctx)
 			}))
 }
 
@@ -45,11 +45,11 @@ func newGroup(name, short string, commands ...*cobra.Command) *cobra.Command {
 
 // newDatabaseCommand returns a command that calls action with the configured database
 // and prints its report.
-func newDatabaseCommand(s *settings, name, short string, action func(context.Context, *database.DB) (report string, err error)) *cobra.Command {
+func newDatabaseCommand(s *settings, name, short string, needs access, action func(context.Context, *database.DB) (report string, err error)) *cobra.Command {
 	return &cobra.Command{
 		Use: name, Short: short, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return s.withDatabase(cmd.Context(), func(db *database.DB) error {
+			return s.withDatabase(cmd.Context(), needs, func(db *database.DB) error {
 				report, err := action(cmd.Context(), db)
 				if err == nil {
 					_, err = fmt.Println(report)
@@ -69,6 +69,7 @@ func migrateUp(ctx context.Context, db *database.DB) (string, error) {
 	for _, m := range applied {
 		lines = append(lines, "applied "+m.Name)
 	}
+	lines = append(lines, "migrated "+db.Name())
 	return strings.Join(lines, "\n"), err
 }
 
@@ -90,11 +91,28 @@ func migrateStatus(ctx context.Context, db *database.DB) (string, error) {
 	return strings.Join(lines, "\n"), err
 }
 
+// access is what a command does to the database.
+type access int
+
+const (
+	reads   access = iota // it creates nothing, and does not migrate
+	writes                // it needs a database
+	creates               // it creates the file of a SQLite database
+)
+
 // withDatabase calls action with the configured database.
-func (s *settings) withDatabase(ctx context.Context, action func(*database.DB) error) (err error) {
+func (s *settings) withDatabase(ctx context.Context, needs access, action func(*database.DB) error) (err error) {
 	cfg, err := s.load()
 	if err != nil {
 		return err
+	}
+	if needs != creates {
+		if err := database.RequireFile(cfg.Database.URL); err != nil {
+			return databaseError(err)
+		}
+	}
+	if needs == reads {
+		cfg.Database.Migrate = false
 	}
 	db, err := openDatabase(ctx, cfg, newLogger(cfg))
 	if err != nil {
@@ -111,11 +129,16 @@ func openDatabase(ctx context.Context, cfg *config.Config, log *zap.Logger) (*da
 	}
 	db, err := database.Open(ctx, database.Options(cfg.Database), database.BatchOptions(cfg.Writes), log)
 	if err != nil {
-		err = fmt.Errorf("%s: %w", config.SettingOf("database.url"), err)
+		err = databaseError(err)
 		if errors.Is(err, database.ErrURL) {
 			err = usageError(err)
 		}
 		return nil, err
 	}
 	return db, nil
+}
+
+// databaseError names the setting that names the database.
+func databaseError(err error) error {
+	return fmt.Errorf("%s: %w", config.SettingOf("database.url"), err)
 }

@@ -21,19 +21,19 @@ func newToken(s *settings) *cobra.Command {
 		newTokenCreate(s),
 		&cobra.Command{
 			Use: "list", Short: "List all tokens, including revoked and expired ones", Args: cobra.NoArgs,
-			RunE: func(cmd *cobra.Command, _ []string) error { return s.withTokens(cmd.Context(), listTokens) },
+			RunE: func(cmd *cobra.Command, _ []string) error { return s.withTokens(cmd.Context(), reads, listTokens) },
 		},
 		newTokenRevoke(s))
 }
 
-// withTokens calls action with the tokens in the database. It migrates the schema first,
-// as the service does at startup: tokens can be created before the first start.
-func (s *settings) withTokens(ctx context.Context, action func(context.Context, *models.TokenStore) error) error {
-	return s.withDatabase(ctx, func(db *database.DB) error {
+// withTokens calls action with the tokens in the database, and the name of that. If it writes, it
+// migrates the schema first, as the service does at startup.
+func (s *settings) withTokens(ctx context.Context, needs access, action func(ctx context.Context, tokens *models.TokenStore, name string) error) error {
+	return s.withDatabase(ctx, needs, func(db *database.DB) error {
 		if err := db.Prepare(ctx); err != nil {
 			return err
 		}
-		return action(ctx, models.NewTokenStore(db))
+		return action(ctx, models.NewTokenStore(db), db.Name())
 	})
 }
 
@@ -60,14 +60,14 @@ func newTokenCreate(s *settings) *cobra.Command {
 			if err := token.Validate(time.Now()); err != nil {
 				return usageError(err)
 			}
-			return s.withTokens(cmd.Context(), func(ctx context.Context, tokens *models.TokenStore) error {
+			return s.withTokens(cmd.Context(), writes, func(ctx context.Context, tokens *models.TokenStore, in string) error {
 				secret, err := tokens.Create(ctx, &token)
 				if err != nil {
 					return err
 				}
 				fmt.Println(secret) // nothing else, for scripts
-				cmd.PrintErrf("created for %s with scopes %s, valid until %s; not shown again; revoke it with `plantstore token revoke %s`\n",
-					token.Name, token.Scopes, until, token.ID)
+				cmd.PrintErrf("created in %s for %s with scopes %s, valid until %s; not shown again; revoke it with `plantstore token revoke %s`\n",
+					in, token.Name, token.Scopes, until, token.ID)
 				return nil
 			})
 		},
@@ -95,7 +95,7 @@ func after(now time.Time, text string) (time.Time, error) {
 	return at, nil
 }
 
-func listTokens(ctx context.Context, store *models.TokenStore) error {
+func listTokens(ctx context.Context, store *models.TokenStore, _ string) error {
 	table := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 	_, _ = fmt.Fprintln(table, "PREFIX\tNAME\tSCOPES\tCREATED\tEXPIRES\tLAST USED\tSTATE")
 	const page = 1000
@@ -138,7 +138,7 @@ func newTokenRevoke(s *settings) *cobra.Command {
 					return usageError(errors.New("revoke takes prefixes of tokens as shown by plantstore token list: pst_ and 8 characters"))
 				}
 			}
-			return s.withTokens(cmd.Context(), func(ctx context.Context, tokens *models.TokenStore) error {
+			return s.withTokens(cmd.Context(), writes, func(ctx context.Context, tokens *models.TokenStore, in string) error {
 				var failed []string
 				for _, id := range ids { // continue after failures
 					err := tokens.Revoke(ctx, id)
@@ -149,7 +149,7 @@ func newTokenRevoke(s *settings) *cobra.Command {
 						failed = append(failed, id+": "+err.Error())
 						continue
 					}
-					fmt.Println("revoked", id)
+					fmt.Println("revoked", id, "in", in)
 				}
 				if len(failed) > 0 {
 					return errors.New(strings.Join(failed, "; "))

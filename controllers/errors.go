@@ -89,7 +89,9 @@ var errorTable = []ErrorRow{
 	row(codeUnavailable, "the database or the keys of JWTs are unavailable, or the service is stopping; the outcome of a write is unknown: retry with the same id",
 		is(errStopping, "the service is stopping: retry"),
 		is(auth.ErrCannotVerify, "tokens cannot be verified at the moment, and nothing was done: retry"),
-		as(func(e *database.NotWritableError) string { return e.Error() + ". Nothing was stored: retry later" }),
+		as(func(e *database.NotWritableError) string {
+			return e.Error() + ". Retry later, with the same id: the last write may have been stored"
+		}),
 		is(database.ErrUnavailable, "the database is unavailable. The outcome of a write is unknown: retry with the same id; "+
 			"error 40902, or a row that an import counts as unchanged, means that the first attempt succeeded")),
 	row(codeInternal, "an internal error; the message has the request id, the log has the cause"),

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 )
@@ -47,7 +48,17 @@ type pending[T any] struct {
 // NewBatcher returns a batcher that writes to db with write, within the limits of
 // db's options. It is closed with db.
 func NewBatcher[T any](db *DB, write func(context.Context, []T) []error) *Batcher[T] {
-	b := newBatcher(db.batches, db.options.Timeout, db.budget.batches, write)
+	checked := func(ctx context.Context, batch []T) (outcomes []error) {
+		fault := db.checked(func() error {
+			outcomes = write(ctx, batch)
+			return nil
+		})
+		if fault != nil {
+			outcomes = slices.Repeat([]error{fault}, len(batch))
+		}
+		return outcomes
+	}
+	b := newBatcher(db.batches, db.options.Timeout, db.budget.batches, checked)
 	db.closers = append(db.closers, b.close)
 	return b
 }

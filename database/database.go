@@ -24,6 +24,7 @@ type Options struct {
 	Timeout        time.Duration // of an operation, of an attempt to connect, and of a wait for a lock of SQLite
 	StartTimeout   time.Duration // how long Open retries while the database is unreachable
 	SlowQuery      time.Duration // queries that take this long are logged; 0 disables the log
+	Check          bool          // lets [Open] check a SQLite file for damage
 }
 
 // DB is an open database, or a transaction in one. Its GORM handle is for writes,
@@ -51,8 +52,16 @@ type connection interface {
 
 // dialect is one kind of database.
 type dialect interface {
-	// open returns the pools for writes and for reads, without connecting.
-	open(Options) (pool, readPool *sql.DB, err error)
+	// open returns the pools for writes and for reads. It need not connect.
+	open(context.Context, Options, *zap.Logger) (pool, readPool *sql.DB, err error)
+	// check reports why the database that is open is not the one that a restart would
+	// open, and fault what the last check, of a moment ago, reported.
+	check() error
+	fault() error
+	// close releases what open has acquired besides the pools.
+	close() error
+	// name is [DB.Name].
+	name() string
 	// dialector returns GORM's dialector for a pool.
 	dialector(pool *sql.DB) gorm.Dialector
 	// migrations returns goose's settings for this database.
@@ -86,9 +95,9 @@ func Open(ctx context.Context, o Options, batches BatchOptions, log *zap.Logger)
 	if err != nil {
 		return nil, err
 	}
-	pool, readPool, err := d.open(o)
+	pool, readPool, err := d.open(ctx, o, log)
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, d.close())
 	}
 	db := &DB{pool: pool, readPool: readPool, conn: pool, dialect: d, options: o, batches: batches, log: log}
 	if readPool == pool {
@@ -131,12 +140,18 @@ func (db *DB) Reads(ctx context.Context) *gorm.DB { return db.reads.WithContext(
 // Besides do's own errors, it fails with ErrOverloaded if no slot becomes free, and
 // with an error that wraps ErrUnavailable if the database cannot be reached in time.
 func (db *DB) Read(ctx context.Context, operation string, do func(tx *gorm.DB) error) error {
+	if err := db.dialect.fault(); err != nil {
+		return Failed(operation, err)
+	}
 	return Failed(operation, db.budget.reads.run(ctx, db.options.Timeout, func(ctx context.Context) error { return do(db.Reads(ctx)) }))
 }
 
 // Background is Read without a slot, for the one reader that must work under any load:
 // authentication.
 func (db *DB) Background(ctx context.Context, operation string, do func(tx *gorm.DB) error) error {
+	if err := db.dialect.fault(); err != nil {
+		return Failed(operation, err)
+	}
 	ctx, cancel := context.WithTimeout(ctx, db.options.Timeout)
 	defer cancel()
 	return Failed(operation, do(db.Reads(ctx)))
@@ -147,9 +162,23 @@ func (db *DB) Background(ctx context.Context, operation string, do func(tx *gorm
 // do are on disk. After ErrUnavailable, the outcome is unknown.
 func (db *DB) Write(ctx context.Context, operation string, do func(tx *gorm.DB) error) error {
 	begin := time.Now()
-	err := db.budget.writes.run(ctx, db.options.Timeout, func(ctx context.Context) error { return do(db.WithContext(ctx)) })
-	err = db.WaitForLock(ctx, begin, err, func(ctx context.Context, tx *DB) error { return do(tx.WithContext(ctx)) })
-	return Failed(operation, err)
+	return Failed(operation, db.checked(func() error {
+		err := db.budget.writes.run(ctx, db.options.Timeout, func(ctx context.Context) error { return do(db.WithContext(ctx)) })
+		return db.WaitForLock(ctx, begin, err, func(ctx context.Context, tx *DB) error { return do(tx.WithContext(ctx)) })
+	}))
+}
+
+// checked calls write unless the database has a fault, and fails if it has one after it:
+// then a restart does not find what was written.
+func (db *DB) checked(write func() error) error {
+	if err := db.dialect.fault(); err != nil {
+		return err
+	}
+	err := write()
+	if fault := db.dialect.check(); fault != nil {
+		return fault
+	}
+	return err
 }
 
 // Transaction calls do in a transaction, which is committed if do returns nil and
@@ -207,7 +236,15 @@ func (db *DB) Contains(column, part string) (condition, argument string) {
 }
 
 // Ping reports whether the database responds.
-func (db *DB) Ping(ctx context.Context) error { return db.readPool.PingContext(ctx) }
+func (db *DB) Ping(ctx context.Context) error {
+	if err := db.dialect.check(); err != nil {
+		return err
+	}
+	return db.readPool.PingContext(ctx)
+}
+
+// Name names the database for people: a path, or hosts and a name, without a password.
+func (db *DB) Name() string { return db.dialect.name() }
 
 // Close writes the queued batches, waits for the running queries and closes every
 // connection.
@@ -215,17 +252,18 @@ func (db *DB) Close() error {
 	for _, closeBatcher := range db.closers {
 		closeBatcher()
 	}
-	if db.readPool == db.pool {
-		return db.pool.Close()
+	err := db.pool.Close()
+	if db.readPool != db.pool {
+		err = errors.Join(err, db.readPool.Close())
 	}
-	return errors.Join(db.readPool.Close(), db.pool.Close())
+	return errors.Join(err, db.dialect.close())
 }
 
 func dialectOf(url string) (dialect, error) {
 	scheme, rest, _ := strings.Cut(url, ":")
 	switch scheme {
 	case "sqlite":
-		return sqliteDialect{path: rest}, nil
+		return &sqliteDialect{path: rest}, nil
 	case "postgres", "postgresql":
 		return &postgresDialect{}, nil
 	}

@@ -26,7 +26,7 @@ var ErrURL = errors.New("the database URL is not a valid PostgreSQL URL: " +
 var ErrUnavailable = errors.New("the database is unavailable")
 
 // NotWritableError means that the database stores nothing until somebody acts, such as
-// by making room on its disk. It goes with ErrUnavailable.
+// by making room on its disk. It goes with ErrUnavailable. IsUnavailable holds for it.
 type NotWritableError struct {
 	Reason string // such as "its disk is full"
 }
@@ -70,6 +70,8 @@ func notWritable(err error) *NotWritableError {
 			return &NotWritableError{"it is read-only"}
 		case sqlite3.SQLITE_FULL:
 			return &NotWritableError{"its disk is full"}
+		case sqlite3.SQLITE_IOERR:
+			return &NotWritableError{"its disk reports an error"}
 		}
 	}
 	return nil
@@ -81,6 +83,9 @@ func notWritable(err error) *NotWritableError {
 func IsUnavailable(err error) bool {
 	if _, ok := errors.AsType[*fs.PathError](err); ok {
 		return false // a file of the service's own; its errors look like a network's
+	}
+	if _, ok := errors.AsType[*NotWritableError](err); ok {
+		return true
 	}
 	if connect, ok := errors.AsType[*pgconn.ConnectError](err); ok && connect != nil {
 		return true

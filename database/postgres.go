@@ -5,7 +5,9 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"net"
 	"reflect"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -14,19 +16,22 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/lock"
+	"go.uber.org/zap"
 	"gorm.io/driver/postgres"
 	"gorm.io/gorm"
 )
 
 type postgresDialect struct {
 	conflictsUntil atomic.Int64 // nanoseconds since 1970; see insertNew
+	target         string       // hosts and database
 }
 
-func (*postgresDialect) open(o Options) (pool, readPool *sql.DB, err error) {
+func (d *postgresDialect) open(_ context.Context, o Options, _ *zap.Logger) (pool, readPool *sql.DB, err error) {
 	config, err := pgx.ParseConfig(o.URL)
 	if err != nil {
 		return nil, nil, ErrURL // without the parser's message, which repeats parts of the URL
 	}
+	d.target = net.JoinHostPort(config.Host, strconv.Itoa(int(config.Port))) + "/" + config.Database
 	if config.ConnectTimeout == 0 {
 		config.ConnectTimeout = o.Timeout
 	}
@@ -41,6 +46,8 @@ func (*postgresDialect) open(o Options) (pool, readPool *sql.DB, err error) {
 	pool.SetConnMaxIdleTime(5 * time.Minute)
 	return pool, pool, nil
 }
+
+func (d *postgresDialect) name() string { return d.target }
 
 func (*postgresDialect) dialector(pool *sql.DB) gorm.Dialector {
 	return postgresDialector{&postgres.Dialector{Config: &postgres.Config{Conn: pool}}}
@@ -248,6 +255,12 @@ func (d *postgresDialect) load(
 	})
 	return rows, err
 }
+
+func (*postgresDialect) check() error { return nil }
+
+func (*postgresDialect) fault() error { return nil }
+
+func (*postgresDialect) close() error { return nil }
 
 func (*postgresDialect) patience(wait time.Duration) string {
 	return fmt.Sprintf("SET LOCAL lock_timeout = %d", wait.Milliseconds())

@@ -145,7 +145,7 @@ func (db *DB) Upload(client string, do func() error) error {
 // with ErrOverloaded at once if there are too many such operations, or too many of this
 // client.
 func (db *DB) Bulk(client, operation string, do func() error) error {
-	return Failed(operation, db.budget.bulk.run(client, do))
+	return Failed(operation, db.budget.bulk.run(client, func() error { return db.checked(do) }))
 }
 
 // lockTurn is how long a write that waits for a lock does so before it lets the next one

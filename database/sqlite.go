@@ -3,6 +3,7 @@ package database
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,43 +13,74 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gofrs/flock"
 	"github.com/libtnb/sqlite"
 	"github.com/pressly/goose/v3"
+	"go.uber.org/zap"
 	"gorm.io/gorm"
+	modernc "modernc.org/sqlite"
 )
 
 // sqliteDialect is a SQLite database in the file path.
-type sqliteDialect struct{ path string }
+type sqliteDialect struct {
+	path   string
+	file   string          // path without symbolic links: SQLite's name for it
+	files  *[2]fs.FileInfo // that are open: the database and its WAL
+	lost   atomic.Bool     // whether one of them is no longer at its path
+	inUse  *flock.Flock    // shared by the processes that have the file open
+	keeper driver.Conn     // see keepOpen
+	stop   func()          // ends watch
+}
+
+// lockPoll is how often a process that waits for a file lock tries again.
+const lockPoll = 20 * time.Millisecond
 
 // readers is how many connections read a SQLite database besides the one that writes.
 const readers = 8
 
-func (d sqliteDialect) open(o Options) (pool, readPool *sql.DB, err error) {
+// open connects at once: there is no server to wait for.
+func (d *sqliteDialect) open(ctx context.Context, o Options, log *zap.Logger) (pool, readPool *sql.DB, err error) {
 	if d.path == "" || d.path == ":memory:" {
 		return nil, nil, errors.New("the database URL names no file: sqlite:data/plantstore.db")
 	}
-	if err := d.ensureFile(); err != nil {
+	unlock, err := d.lockFile(ctx)
+	if err != nil {
 		return nil, nil, err
 	}
-	name := dataSourceName(d.path, o.Timeout)
-	if pool, err = sql.Open(sqlite.DriverName, name); err != nil {
+	defer func() { err = errors.Join(err, unlock()) }()
+	if err := d.prepareFile(ctx, o.Check); err != nil {
+		return nil, nil, err
+	}
+	writes := connector{d, dataSourceName(d.file, o.Timeout), new(modernc.Driver)}
+	reads := writes
+	reads.name += "&_pragma=query_only(1)"
+	if err := d.keepOpen(ctx, writes); err != nil {
 		return nil, nil, fmt.Errorf("open %s: %w", d.path, err)
 	}
 	// SQLite has one writer at a time. Writers wait in the pool's queue, as waiting for
 	// SQLite's own lock is polling.
+	pool = sql.OpenDB(writes)
 	pool.SetMaxOpenConns(1)
-	if readPool, err = sql.Open(sqlite.DriverName, name+"&_pragma=query_only(1)"); err != nil {
-		return nil, nil, errors.Join(fmt.Errorf("open %s: %w", d.path, err), pool.Close())
-	}
+	readPool = sql.OpenDB(reads)
 	readPool.SetMaxOpenConns(readers)
 	readPool.SetMaxIdleConns(readers)
+	watching, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	var watch sync.WaitGroup
+	watch.Go(func() { d.watch(watching, pool, log) })
+	d.stop = func() {
+		cancel()
+		watch.Wait()
+	}
 	return pool, readPool, nil
 }
 
-func (sqliteDialect) dialector(pool *sql.DB) gorm.Dialector {
+func (d *sqliteDialect) name() string { return d.path }
+
+func (*sqliteDialect) dialector(pool *sql.DB) gorm.Dialector {
 	return sqliteDialector{&sqlite.Dialector{Conn: pool}}
 }
 
@@ -60,7 +92,7 @@ func (sqliteDialector) Explain(statement string, _ ...any) string { return state
 // dataSourceName returns the driver's name for the file path, which must exist: SQLite
 // would create an empty one.
 func dataSourceName(path string, busyTimeout time.Duration) string {
-	return "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + url.Values{
+	return "file:" + escapePath(path) + "?" + url.Values{
 		"mode":    {"rw"},
 		"_txlock": {"immediate"},
 		"_pragma": {
@@ -68,43 +100,55 @@ func dataSourceName(path string, busyTimeout time.Duration) string {
 			"journal_mode(WAL)",
 			"synchronous(FULL)",  // NORMAL would lose acknowledged rows on power loss
 			"temp_store(MEMORY)", // the root file system may be read-only
+			"journal_size_limit(" + strconv.Itoa(walLimit) + ")",
 		},
 		"_time_format": {"sqlite"},
 		"_timezone":    {"UTC"},
 	}.Encode()
 }
 
-// ensureFile creates the database file if it does not exist. It is created under another
-// name and renamed when complete, so an empty file is never mistaken for a new database.
-func (d sqliteDialect) ensureFile() (err error) {
+// escapePath returns path as part of a file: URI.
+func escapePath(path string) string { return (&url.URL{Path: path}).EscapedPath() }
+
+// lockFile takes the lock under which a process creates, opens, migrates or replaces the
+// database. The system frees it when the process dies.
+func (d *sqliteDialect) lockFile(ctx context.Context) (unlock func() error, err error) {
 	if err := os.MkdirAll(filepath.Dir(d.path), 0o750); err != nil {
-		return fmt.Errorf("create the folder of the database: %w", err)
+		return nil, d.folderFault(fmt.Errorf("create the folder of the database: %w", err))
 	}
 	lock := d.fileLock()
-	if err := lock.Lock(); err != nil {
-		return fmt.Errorf("lock the database: %w", err)
+	if _, err := lock.TryLockContext(ctx, lockPoll); err != nil {
+		return nil, d.folderFault(fmt.Errorf("lock the database: %w", err))
 	}
-	defer func() { err = errors.Join(err, lock.Unlock()) }()
+	return lock.Unlock, nil
+}
 
+// ensureFile creates the database file if it does not exist. It is created under another
+// name and renamed when complete, so an empty file is never mistaken for a new database.
+// The caller holds the file lock.
+func (d *sqliteDialect) ensureFile() error {
 	info, err := os.Stat(d.path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		if err := d.createFile(); err != nil {
-			return fmt.Errorf("create the database: %w", err)
+			return d.folderFault(fmt.Errorf("create the database: %w", err))
 		}
 	case err != nil:
 		return fmt.Errorf("find the database: %w", err)
 	case info.IsDir():
 		return fmt.Errorf("%s is a folder, not a database file", d.path)
 	case info.Size() == 0:
-		return fmt.Errorf("%s is empty: it was damaged, or is not a database; "+
-			"restore it from a backup, or remove it to start with an empty store", d.path)
+		return fmt.Errorf("%s is empty, so it was damaged or is not a database: "+
+			"restore it from a backup with `plantstore restore`, or remove it to start with an empty store", d.path)
 	}
 	return nil
 }
 
 // createFile creates an empty database in WAL mode. The caller holds the file lock.
-func (d sqliteDialect) createFile() error {
+func (d *sqliteDialect) createFile() error {
+	if err := probeFolder(d.path); err != nil {
+		return err
+	}
 	unfinished := d.path + ".new"
 	if err := os.WriteFile(unfinished, nil, 0o600); err != nil {
 		return err
@@ -118,26 +162,30 @@ func (d sqliteDialect) createFile() error {
 	if err := errors.Join(err, pool.Close()); err != nil {
 		return err
 	}
-	if err := os.Rename(unfinished, d.path); err != nil {
+	return renameDurably(unfinished, d.path)
+}
+
+// renameDurably renames a file, which is on disk, within a folder.
+func renameDurably(from, to string) error {
+	if err := os.Rename(from, to); err != nil {
 		return err
 	}
-	folder, err := os.Open(filepath.Dir(d.path))
+	folder, err := os.Open(filepath.Dir(to))
 	if err != nil {
 		return err
 	}
-	return errors.Join(folder.Sync(), folder.Close()) // makes the name durable
+	return errors.Join(folder.Sync(), folder.Close())
 }
 
-// fileLock returns the lock under which a process creates or migrates the database. The
-// system frees it when the process dies.
-func (d sqliteDialect) fileLock() *flock.Flock { return flock.New(d.path + ".lock") }
+// fileLock returns the lock of lockFile.
+func (d *sqliteDialect) fileLock() *flock.Flock { return flock.New(d.path + ".lock") }
 
-func (d sqliteDialect) migrations() migrationSettings {
+func (d *sqliteDialect) migrations() migrationSettings {
 	return migrationSettings{dialect: goose.DialectSQLite3, folder: "sqlite", locker: fileLocker{d.fileLock()}}
 }
 
 // insertNew runs a prepared statement for each row, in one transaction.
-func (d sqliteDialect) insertNew(ctx context.Context, conn connection, table *Table, rows reflect.Value) (o insertOutcome, err error) {
+func (d *sqliteDialect) insertNew(ctx context.Context, conn connection, table *Table, rows reflect.Value) (o insertOutcome, err error) {
 	pool, ownTransaction := conn.(*sql.DB)
 	if ownTransaction {
 		tx, err := pool.BeginTx(ctx, nil)
@@ -182,33 +230,33 @@ func (d sqliteDialect) insertNew(ctx context.Context, conn connection, table *Ta
 }
 
 // load is not faster than insertNew here: a statement costs no round trip.
-func (sqliteDialect) load(context.Context, *sql.DB, *Table, bool, func() ([]any, error)) (int64, error) {
+func (*sqliteDialect) load(context.Context, *sql.DB, *Table, bool, func() ([]any, error)) (int64, error) {
 	return 0, errors.ErrUnsupported
 }
 
-func (sqliteDialect) patience(time.Duration) string { return "" }
+func (*sqliteDialect) patience(time.Duration) string { return "" }
 
 // after counts in milliseconds, as SQLite does, in the form in which the driver writes
 // times: without trailing zeros.
-func (sqliteDialect) after(column, value string) string {
+func (*sqliteDialect) after(column, value string) string {
 	return fmt.Sprintf("CASE WHEN %[1]s < %[2]s THEN %[2]s ELSE "+
 		"rtrim(rtrim(strftime('%%Y-%%m-%%d %%H:%%M:%%f', %[1]s, '+0.001 seconds'), '0'), '.') || '+00:00' END", column, value)
 }
 
-func (sqliteDialect) among(column, argument string) string {
+func (*sqliteDialect) among(column, argument string) string {
 	return fmt.Sprintf("%s IN (SELECT value FROM json_each(%s))", column, argument)
 }
 
 // timeList has times in the form in which the driver writes them.
-func (sqliteDialect) timeList() (layout, start, end string) {
+func (*sqliteDialect) timeList() (layout, start, end string) {
 	return `"2006-01-02 15:04:05.999999999-07:00"`, "[", "]"
 }
 
-func (sqliteDialect) contains(column string) string { return column + ` LIKE ? ESCAPE '\'` }
+func (*sqliteDialect) contains(column string) string { return column + ` LIKE ? ESCAPE '\'` }
 
 // searchIndexes has no index for parts of names: a scan of a million takes well under a
 // second.
-func (sqliteDialect) searchIndexes() (create, drop []string) {
+func (*sqliteDialect) searchIndexes() (create, drop []string) {
 	return []string{"CREATE INDEX IF NOT EXISTS plants_tag ON plants (tag, id)"}, []string{"DROP INDEX IF EXISTS plants_tag"}
 }
 
@@ -216,7 +264,7 @@ func (sqliteDialect) searchIndexes() (create, drop []string) {
 type fileLocker struct{ lock *flock.Flock }
 
 func (l fileLocker) SessionLock(ctx context.Context, _ *sql.Conn) error {
-	if _, err := l.lock.TryLockContext(ctx, 20*time.Millisecond); err != nil {
+	if _, err := l.lock.TryLockContext(ctx, lockPoll); err != nil {
 		return fmt.Errorf("lock the database: %w", err)
 	}
 	return nil

@@ -13,7 +13,7 @@ import (
 	"plantstore/database"
 )
 
-// spool keeps the rows of an import in a temporary file, in the system's folder for
+// spool keeps rows of an import or export in a temporary file, in the system's folder for
 // such files, which $TMPDIR names.
 type spool struct {
 	columns []*database.Column
@@ -25,9 +25,9 @@ type spool struct {
 
 // newSpool returns a spool of rows with columns of the kinds that NewStore allows.
 func newSpool(columns []*database.Column) (*spool, error) {
-	file, err := os.CreateTemp("", "plantstore-import-*")
+	file, err := os.CreateTemp("", "plantstore-rows-*")
 	if err != nil {
-		return nil, fmt.Errorf("create a temporary file for the import: %w", err)
+		return nil, fmt.Errorf("create a temporary file: %w", err)
 	}
 	// Without a name, it does not outlive the process.
 	if err := os.Remove(file.Name()); err != nil {

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"iter"
 	"reflect"
+	"sync"
+	"time"
 
 	"plantstore/database"
 )
@@ -172,6 +174,15 @@ func (s *Store[T, K]) insertSpool(ctx context.Context, tx *database.DB, spool *s
 	return nil
 }
 
+// An export that its client reads slowly passes on rows as the database returns them for
+// snapshotTime. Then it reads the rest into a temporary file: on SQLite, the WAL grows for
+// as long as a snapshot lasts.
+const (
+	snapshotTime = 5 * time.Second
+	exportChunk  = 100
+	exportAhead  = 10 // chunks that are read before the client wants them
+)
+
 // Export calls yield for each row that f selects, by ascending key, from one snapshot:
 // later writes are not seen. There is no limit, and the timestamps of the rows are not
 // set. It ends with the first error of yield, with database.ErrOverloaded if too many
@@ -179,28 +190,103 @@ func (s *Store[T, K]) insertSpool(ctx context.Context, tx *database.DB, spool *s
 // methods share.
 func (s *Store[T, K]) Export(ctx context.Context, client string, f Filter[K], yield func(*T) error) error {
 	return s.db.Bulk(client, "export "+s.table.Name, func() (err error) {
-		tx, err := s.filter(s.db.Reads(ctx), f)
-		if err != nil {
+		ctx, cancel := context.WithCancel(ctx)
+		chunks, rest, read := make(chan []T, exportAhead), (*spool)(nil), error(nil)
+		var reader sync.WaitGroup
+		reader.Go(func() {
+			defer close(chunks)
+			rest, read = s.readAll(ctx, f, chunks)
+		})
+		defer func() {
+			cancel()
+			reader.Wait()
+			if rest != nil {
+				err = errors.Join(err, rest.close())
+			}
+		}()
+		for chunk := range chunks {
+			for i := range chunk {
+				if err := yield(&chunk[i]); err != nil {
+					return err
+				}
+			}
+		}
+		if read != nil || rest == nil {
+			return read
+		}
+		if err := rest.rewind(); err != nil {
 			return err
 		}
-		rows, err := tx.Model(new(T)).Select(database.Names(s.table.Data)).Rows()
-		if err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, rows.Close()) }()
-		targets := make([]any, len(s.table.Data))
-		for rows.Next() {
+		for {
 			row := new(T)
-			for i, c := range s.table.Data {
-				targets[i] = c.Of(valueOf(row)).Addr().Interface()
+			_, ok, err := rest.read(valueOf(row))
+			if err == nil && ok {
+				err = yield(row)
 			}
-			if err := rows.Scan(targets...); err != nil {
-				return err
-			}
-			if err := yield(row); err != nil {
+			if err != nil || !ok {
 				return err
 			}
 		}
-		return rows.Err()
 	})
+}
+
+// readAll sends the rows that f selects to out, a chunk at a time. If the receiver takes
+// longer than snapshotTime, it returns the rest.
+func (s *Store[T, K]) readAll(ctx context.Context, f Filter[K], out chan<- []T) (rest *spool, err error) {
+	tx, err := s.filter(s.db.Reads(ctx), f)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := tx.Model(new(T)).Select(database.Names(s.table.Data)).Rows()
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	late := time.After(snapshotTime)
+	send := func(chunk []T) (err error) {
+		if rest == nil {
+			select {
+			case out <- chunk:
+				return nil
+			default:
+			}
+			select {
+			case out <- chunk:
+				return nil
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			case <-late:
+				if rest, err = newSpool(s.table.Data); err != nil {
+					return err
+				}
+			}
+		}
+		for i := range chunk {
+			if err := rest.write(0, valueOf(&chunk[i])); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	targets, chunk := make([]any, len(s.table.Data)), make([]T, 0, exportChunk)
+	for rows.Next() {
+		if len(chunk) == exportChunk {
+			if err := send(chunk); err != nil {
+				return rest, err
+			}
+			chunk = make([]T, 0, exportChunk) // the receiver has the other
+		}
+		chunk = chunk[:len(chunk)+1]
+		row := valueOf(&chunk[len(chunk)-1])
+		for i, c := range s.table.Data {
+			targets[i] = c.Of(row).Addr().Interface()
+		}
+		if err := rows.Scan(targets...); err != nil {
+			return rest, err
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return rest, err
+	}
+	return rest, send(chunk)
 }

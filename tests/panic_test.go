@@ -13,7 +13,6 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"plantstore/controllers"
-	"plantstore/database/dbtest"
 	"plantstore/middleware"
 )
 
@@ -45,7 +44,7 @@ func TestPanicTellsNoSecret(t *testing.T) {
 			e.Use(middleware.RequestID(), middleware.AccessLog(logger), controllers.Errors(logger), middleware.Recovery(logger))
 			e.POST("/*path", func(c *gin.Context) { test.panic(c.Request) })
 
-			issued := h.add("an issued token", issue(t, dbtest.SQLite(t)))
+			issued := h.add("an issued token", issueElsewhere(t))
 			request := httptest.NewRequest(http.MethodPost, "/"+issued+"?token="+issued, strings.NewReader(h.plant("the body")))
 			request.Header.Set("Authorization", "Bearer "+h.plant("the token"))
 			request.Header.Set("Cookie", h.plant("a cookie"))

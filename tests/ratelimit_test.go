@@ -117,7 +117,7 @@ func TestWrongTokens(t *testing.T) {
 	const second = "another-token-of-more-than-32-characters"
 	s := start(t, "DATABASE_URL="+url, "PLANTSTORE_SERVER_TRUSTED_PROXIES=127.0.0.1",
 		"PLANTSTORE_AUTH_TOKENS="+token+","+second, fmt.Sprintf("PLANTSTORE_LIMITS_FAILURES_PER_MINUTE=%d", perMinute))
-	known, late, unknown := issue(t, url), issue(t, url), issue(t, dbtest.SQLite(t))
+	known, late, unknown := issue(t, url), issue(t, url), issueElsewhere(t)
 	send := func(t *testing.T, token, address string) response {
 		return s.get(t, "/plants", as(token, from(address)...)...)
 	}

@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -28,6 +29,22 @@ func issue(t *testing.T, url string, args ...string) string {
 	return issued
 }
 
+// migrateUp creates the tables of the database at url, and its file if there is none.
+func migrateUp(t *testing.T, url string) {
+	t.Helper()
+	if _, stderr, status := runToEnd(t, []string{"DATABASE_URL=" + url}, "migrate", "up"); status != 0 {
+		t.Fatalf("migrate up: got exit status %d, %q", status, stderr)
+	}
+}
+
+// issueElsewhere creates a token in a database of its own.
+func issueElsewhere(t *testing.T) string {
+	t.Helper()
+	url := dbtest.SQLite(t)
+	migrateUp(t, url)
+	return issue(t, url)
+}
+
 // prefixOf returns the public part of an issued token, its id.
 func prefixOf(issued string) string { return issued[:12] }
 
@@ -38,6 +55,18 @@ func mistype(issued string) string {
 		other = "b"
 	}
 	return issued[:len(issued)-1] + other
+}
+
+// nameOfDatabase returns the name by which commands call the database at databaseURL.
+func nameOfDatabase(databaseURL string) string {
+	if path, ok := strings.CutPrefix(databaseURL, "sqlite:"); ok {
+		return path
+	}
+	u, err := url.Parse(databaseURL)
+	if err != nil {
+		return err.Error()
+	}
+	return u.Host + u.Path
 }
 
 // listed returns the line of token list about an issued token.
@@ -69,7 +98,7 @@ func TestTokenCommands(t *testing.T) {
 		checkStatus(t, s.post(t, bodyOf(1), as(issued)...), 200)
 		checkError(t, s.get(t, "/tokens", as(issued)...), 40301)
 		for name, wrong := range map[string]string{
-			"mistyped": mistype(issued), "prefix": prefixOf(issued), "capitals": strings.ToUpper(issued), "another service": issue(t, dbtest.SQLite(t)),
+			"mistyped": mistype(issued), "prefix": prefixOf(issued), "capitals": strings.ToUpper(issued), "another service": issueElsewhere(t),
 		} {
 			t.Run(name, func(t *testing.T) { checkError(t, s.get(t, "/plants", as(wrong)...), 40102) })
 		}
@@ -94,7 +123,7 @@ func TestTokenCommands(t *testing.T) {
 		}
 
 		settings := []string{"DATABASE_URL=" + url}
-		checkCLI(t, settings, []string{"token", "revoke", prefixOf(issued)}, 0, "revoked "+prefixOf(issued)+"\n")
+		checkCLI(t, settings, []string{"token", "revoke", prefixOf(issued)}, 0, "revoked "+prefixOf(issued)+" in "+nameOfDatabase(url)+"\n")
 		checkCLI(t, settings, []string{"token", "revoke", prefixOf(issued)}, 1, "", prefixOf(issued)+": no such token")
 		checkCLI(t, settings, []string{"token", "revoke", "pst_aaaaaaaa"}, 1, "", "pst_aaaaaaaa: no such token")
 		if line := listed(t, url, issued); !regexp.MustCompile(`  revoked ` + minute + `$`).MatchString(line) {

@@ -1,0 +1,57 @@
+package cmd
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"plantstore/database"
+)
+
+func newBackup(s *settings) *cobra.Command {
+	return &cobra.Command{
+		Use:   "backup FILE",
+		Short: "Write a copy of the SQLite database to a new file, while the service runs",
+		Long: "Write a copy of the SQLite database, as of one moment, to a new file. The service can keep\n" +
+			"running. The file appears when it is complete and checked. It contains times and the hashes\n" +
+			"of tokens, so only its owner can read it.\n\n" +
+			"For PostgreSQL, use pg_dump.",
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cfg, err := s.load()
+			if err != nil {
+				return err
+			}
+			if err := database.Backup(cmd.Context(), database.Options(cfg.Database), args[0], newLogger(cfg)); err != nil {
+				return err
+			}
+			fmt.Println("wrote a backup to", args[0])
+			return nil
+		},
+	}
+}
+
+func newRestore(s *settings) *cobra.Command {
+	return addYes(&cobra.Command{
+		Use:   "restore FILE",
+		Short: "Replace the SQLite database by a copy of a backup; the service must not run",
+		Long: "Check the backup in FILE and replace the SQLite database by a copy of it. All that was stored\n" +
+			"since the backup is lost: the command asks first. It fails if a service has the database open.\n\n" +
+			"For PostgreSQL, use pg_restore.",
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cfg, err := s.load()
+			if err != nil {
+				return err
+			}
+			name, err := database.Restore(cmd.Context(), database.Options(cfg.Database), args[0], func(name string) error {
+				return confirm(cmd, fmt.Sprintf("Replace the database %s by %s? This deletes all plants and tokens in it.", name, args[0]))
+			})
+			if err != nil {
+				return err
+			}
+			fmt.Printf("restored %s from %s\n", name, args[0])
+			return nil
+		},
+	})
+}

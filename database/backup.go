@@ -1,0 +1,226 @@
+package database
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/libtnb/sqlite"
+	"go.uber.org/zap"
+)
+
+// schemaStep is what a backup adds to SQLite's count of changes to the schema. With more
+// than any series of migrations adds, a WAL of the original is recognized beside a copy of
+// the backup: see checkContent.
+const schemaStep = 1000
+
+// errUseTools is the error of [Backup] and [Restore] on PostgreSQL.
+var errUseTools = errors.New("backup and restore are for SQLite; for PostgreSQL, use its own tools: " +
+	`pg_dump -Fc "$DATABASE_URL" -f FILE, and pg_restore -d "$DATABASE_URL" FILE`)
+
+// RequireFile fails if url names a SQLite file that does not exist, which [Open] would
+// create.
+func RequireFile(url string) error {
+	d, err := dialectOf(url)
+	if err != nil {
+		return err
+	}
+	if lite, ok := d.(*sqliteDialect); ok {
+		if _, err := os.Stat(lite.path); errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("%s does not exist: start the service or run `plantstore migrate up` to create it, or set the path of the service's database", lite.path)
+		}
+	}
+	return nil
+}
+
+// Backup writes a copy of the SQLite database that o.URL names, as of one moment, to the
+// new file path. It can run while a service uses the database. The file appears complete
+// and checked, or not at all. On PostgreSQL, Backup fails.
+func Backup(ctx context.Context, o Options, path string, log *zap.Logger) (err error) {
+	if d, err := dialectOf(o.URL); err != nil {
+		return err
+	} else if _, ok := d.(*sqliteDialect); !ok {
+		return errUseTools
+	}
+	if err := cmp.Or(RequireFile(o.URL), requireNew(path)); err != nil {
+		return err
+	}
+	db, err := Open(ctx, o, BatchOptions{}, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	part, err := newPart(path)
+	if err != nil {
+		return err
+	}
+	defer removePart(part)
+	// In an empty file, which only its owner can read: the backup contains the hashes of
+	// tokens.
+	if _, err := db.pool.ExecContext(ctx, "VACUUM INTO ?", part); err != nil {
+		return fmt.Errorf("write the backup: %w", err)
+	}
+	if err := sealCopy(ctx, part); err != nil {
+		return fmt.Errorf("check the backup: %w", err)
+	}
+	if err := requireNew(path); err != nil {
+		return err
+	}
+	return renameDurably(part, path)
+}
+
+// Restore replaces the SQLite database that o.URL names by a copy of the file path, which
+// [Backup] has written, or creates it. It fails if path is damaged or of a newer program,
+// and if a process has the database open. Before it replaces a database, it calls confirm
+// with its name, and ends with the error. On PostgreSQL, Restore fails. It returns the name
+// of the database.
+func Restore(ctx context.Context, o Options, path string, confirm func(name string) error) (name string, err error) {
+	dialect, err := dialectOf(o.URL)
+	if err != nil {
+		return "", err
+	}
+	d, ok := dialect.(*sqliteDialect)
+	if !ok {
+		return "", errUseTools
+	}
+	return d.path, d.restore(ctx, path, confirm)
+}
+
+func (d *sqliteDialect) restore(ctx context.Context, path string, confirm func(name string) error) (err error) {
+	source, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer source.Close()
+	if info, err := os.Stat(path + "-wal"); err == nil && info.Size() > 0 {
+		return fmt.Errorf("%[1]s-wal exists, so %[1]s is a database in use and not a backup: write one with `plantstore backup`", path)
+	}
+	unlock, err := d.lockFile(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, unlock()) }()
+	d.file = d.path
+	if target, err := filepath.EvalSymlinks(d.path); err == nil {
+		d.file = target // replace the target of a link, not the link
+	}
+	inUse := useLock(d.file)
+	if alone, err := inUse.TryLock(); err != nil {
+		return d.folderFault(fmt.Errorf("lock the database: %w", err))
+	} else if !alone {
+		return fmt.Errorf("a service has %s open: stop it first", d.path)
+	}
+	defer func() { err = errors.Join(err, inUse.Unlock()) }()
+
+	part, err := newPart(d.file)
+	if err != nil {
+		return d.folderFault(err)
+	}
+	defer removePart(part)
+	if err := copyInto(part, source); err != nil {
+		return d.folderFault(err)
+	}
+	if err := sealCopy(ctx, part); err != nil {
+		return fmt.Errorf("check %s: %w", path, err)
+	}
+	if _, err := os.Lstat(d.file); err == nil {
+		if err := confirm(d.path); err != nil {
+			return err
+		}
+	}
+	// Removed first: a crash in between leaves the old file without its WAL, but never the
+	// new one with it.
+	for _, suffix := range []string{"-wal", "-shm"} {
+		if err := os.Remove(d.file + suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return renameDurably(part, d.file)
+}
+
+// requireNew fails if the file path exists.
+func requireNew(path string) error {
+	if _, err := os.Lstat(path); err == nil {
+		return fmt.Errorf("%s exists: name a new file", path)
+	}
+	return nil
+}
+
+// newPart creates an empty file beside path, which is renamed to path when it is complete.
+func newPart(path string) (string, error) {
+	part := path + "." + rand.Text()[:8] + ".part"
+	file, err := os.OpenFile(part, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return "", err
+	}
+	return part, file.Close()
+}
+
+// removePart removes what is left of a part that was not renamed.
+func removePart(part string) {
+	for _, suffix := range []string{"", "-journal", "-wal", "-shm"} {
+		_ = os.Remove(part + suffix)
+	}
+}
+
+func copyInto(path string, source io.Reader) error {
+	target, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(target, source)
+	return errors.Join(err, target.Close())
+}
+
+// sealCopy checks the copy of a database in file, gives it a schema version of its own,
+// and makes it durable.
+func sealCopy(ctx context.Context, file string) error {
+	if err := quickCheck(ctx, file); err != nil {
+		return fmt.Errorf("it is damaged or not a database: %w", err)
+	}
+	pool, err := sql.Open(sqlite.DriverName, "file:"+escapePath(file)+"?mode=rw&_pragma=synchronous(FULL)")
+	if err != nil {
+		return err
+	}
+	return errors.Join(seal(ctx, pool), pool.Close(), syncFile(file))
+}
+
+func seal(ctx context.Context, pool *sql.DB) error {
+	pool.SetMaxOpenConns(1)
+	var applied, known, version int64
+	if err := pool.QueryRowContext(ctx, "SELECT max(version_id) FROM goose_db_version").Scan(&applied); err != nil {
+		return fmt.Errorf("it is not a database of a Plant Store: %w", err)
+	}
+	files, err := fs.Glob(migrationFiles, "migrations/sqlite/*.sql")
+	if err != nil {
+		return err
+	}
+	newest := filepath.Base(files[len(files)-1]) // they are in order
+	if _, err := fmt.Sscanf(newest, "%d", &known); err != nil {
+		return err
+	}
+	if applied > known {
+		return fmt.Errorf("it is of a newer plantstore, with migration %d: this one knows %s", applied, newest)
+	}
+	if err := pool.QueryRowContext(ctx, "PRAGMA schema_version").Scan(&version); err != nil {
+		return err
+	}
+	// One file without a WAL, whatever it was.
+	_, err = pool.ExecContext(ctx, fmt.Sprintf("PRAGMA journal_mode = DELETE; PRAGMA schema_version = %d", version+schemaStep))
+	return err
+}
+
+func syncFile(path string) error {
+	file, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	return errors.Join(file.Sync(), file.Close())
+}

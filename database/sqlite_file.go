@@ -1,0 +1,313 @@
+package database
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/gofrs/flock"
+	"github.com/libtnb/sqlite"
+	"go.uber.org/zap"
+)
+
+// watchPeriod is how often a SQLite file is checked: the longest time for which reads of a
+// file that is no longer at its path continue. Writes check it themselves.
+const watchPeriod = 500 * time.Millisecond
+
+// walLimit is the size in bytes above which the WAL is shortened after it had to grow, such
+// as by an import: 16 times the size at which SQLite copies it into the database.
+const walLimit = 64 << 20
+
+// An attempt to shorten the WAL keeps out writers, while it waits for readers, for at most
+// shortenTimeout in each shortenPeriod.
+const (
+	shortenTimeout = 100 * time.Millisecond
+	shortenPeriod  = 5 * time.Second
+)
+
+// errLost means that the file at the path, or its WAL, is no longer the one that is open.
+// What is written to the open one is lost when it is closed.
+var errLost = &NotWritableError{"its file was removed or replaced"}
+
+// prepareFile creates the database file if it does not exist, and checks it unless another
+// process, which has checked it, has it open. From then on, it holds the lock against
+// [Restore]. The caller holds the file lock.
+func (d *sqliteDialect) prepareFile(ctx context.Context, check bool) error {
+	if err := d.ensureFile(); err != nil {
+		return err
+	}
+	var err error
+	if d.file, err = filepath.EvalSymlinks(d.path); err != nil {
+		return fmt.Errorf("find the database: %w", err)
+	}
+	d.inUse = useLock(d.file)
+	alone, err := d.inUse.TryLock()
+	if err != nil {
+		return d.folderFault(fmt.Errorf("lock the database: %w", err))
+	}
+	if alone {
+		if err := d.probe(); err != nil {
+			return d.folderFault(err)
+		}
+		if check {
+			if err := d.checkContent(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	return d.inUse.RLock()
+}
+
+// useLock returns the lock that processes share while they have the database in file open.
+func useLock(file string) *flock.Flock { return flock.New(file + ".open") }
+
+// probe writes beside the file, and opens it for writing. SQLite would report a full disk
+// or a lack of permission only as an I/O error or as "unable to open database file". Closing
+// the file drops the locks of this process, so it must not have the database open.
+func (d *sqliteDialect) probe() error {
+	if err := probeFolder(d.file); err != nil {
+		return err
+	}
+	file, err := os.OpenFile(d.file, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	return file.Close()
+}
+
+// probeFolder writes beside path.
+func probeFolder(path string) error {
+	file, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".probe-*")
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(make([]byte, 64<<10)) // more than the first write to the WAL and its index
+	return errors.Join(err, file.Close(), os.Remove(file.Name()))
+}
+
+// folderFault names the fault of the folder or the disk that err reports, if it does.
+func (d *sqliteDialect) folderFault(err error) error {
+	switch {
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT), errors.Is(err, syscall.EFBIG):
+		return fmt.Errorf("the disk of %s is full: %w", d.path, err)
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
+		return fmt.Errorf("%s and its folder must be writable: %w", d.path, err)
+	}
+	return err
+}
+
+// checkContent fails if the file is damaged, or if the WAL beside it belongs to another
+// file. It changes neither.
+func (d *sqliteDialect) checkContent(ctx context.Context) error {
+	damaged := func(err error) error {
+		return fmt.Errorf("%s is damaged (%w): restore it from a backup with `plantstore restore`", d.path, err)
+	}
+	if wal, err := os.Stat(d.file + "-wal"); err != nil || wal.Size() == 0 {
+		if err := checkSize(d.file); err != nil {
+			return damaged(err)
+		}
+	} else {
+		// Within one file, changes to the schema count up. SQLite adds one in a copy, and
+		// Backup more, so only a copy can be ahead of its WAL.
+		alone, err := readSchemaVersion(ctx, d.file, "&immutable=1") // immutable: without the WAL
+		if err == nil {
+			if both, err := readSchemaVersion(ctx, d.file, ""); err == nil && alone > both {
+				return fmt.Errorf("%[1]s-wal belongs to another file than %[1]s, which is probably a backup that was copied here: "+
+					"remove %[1]s-wal and %[1]s-shm to start with the backup, and next time use `plantstore restore`", d.path)
+			}
+		}
+	}
+	if err := quickCheck(ctx, d.file); err != nil {
+		return damaged(err)
+	}
+	return nil
+}
+
+// checkSize fails if the file does not consist of whole pages. SQLite reads what is missing
+// as zeros. Like probe, it must be called before the database is open.
+func checkSize(path string) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return err
+	}
+	var pageSize [2]byte // 1 stands for 65536
+	if _, err := file.ReadAt(pageSize[:], 16); err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	size := max(int64(binary.BigEndian.Uint16(pageSize[:])), 512)
+	if info.Size() == 0 || info.Size()%size != 0 {
+		return fmt.Errorf("its size of %d bytes is not a number of pages", info.Size())
+	}
+	return nil
+}
+
+// readOnlyName returns the driver's name for a connection that leaves the file and its WAL
+// as they are, even when it is closed.
+func readOnlyName(file, more string) string {
+	return "file:" + escapePath(file) + "?mode=ro&_pragma=busy_timeout(1000)" + more
+}
+
+func readSchemaVersion(ctx context.Context, file, more string) (version int32, err error) {
+	pool, err := sql.Open(sqlite.DriverName, readOnlyName(file, more))
+	if err != nil {
+		return 0, err
+	}
+	err = pool.QueryRowContext(ctx, "PRAGMA schema_version").Scan(&version)
+	return version, errors.Join(err, pool.Close())
+}
+
+// quickCheck reads all of the database in file, and fails with the first fault.
+func quickCheck(ctx context.Context, file string) error {
+	pool, err := sql.Open(sqlite.DriverName, readOnlyName(file, ""))
+	if err != nil {
+		return err
+	}
+	var result string
+	err = pool.QueryRowContext(ctx, "PRAGMA quick_check(1)").Scan(&result)
+	if err == nil && result != "ok" {
+		err = errors.New(result)
+	}
+	return errors.Join(err, pool.Close())
+}
+
+// connector opens connections to the file as long as it is the one at the path: one to
+// another file would apply the WAL of this one to it.
+type connector struct {
+	*sqliteDialect
+	name   string
+	driver driver.Driver
+}
+
+func (c connector) Connect(context.Context) (driver.Conn, error) {
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	return c.driver.Open(c.name)
+}
+
+func (c connector) Driver() driver.Driver { return c.driver }
+
+// keepOpen opens a connection that lasts as long as the database is open, and notes which
+// files these are. Without it, SQLite would replace the WAL when the pools happen to have
+// no connection.
+func (d *sqliteDialect) keepOpen(ctx context.Context, c connector) (err error) {
+	if d.keeper, err = c.driver.Open(c.name); err != nil {
+		return err
+	}
+	// SQLite opens the WAL with the first read. The timeout is for shortenWAL.
+	statement := fmt.Sprintf("SELECT count(*) FROM sqlite_schema; PRAGMA busy_timeout = %d", shortenTimeout.Milliseconds())
+	if err := d.execKeeper(ctx, statement); err != nil {
+		return err
+	}
+	var files [2]fs.FileInfo
+	for i, path := range d.paths() {
+		if files[i], err = os.Stat(path); err != nil {
+			return err
+		}
+	}
+	d.files = &files
+	return nil
+}
+
+// paths returns the paths of the database and of its WAL.
+func (d *sqliteDialect) paths() [2]string { return [2]string{d.path, d.file + "-wal"} }
+
+// check fails if one of the files that are open is no longer at its path. It takes about
+// 2 µs.
+func (d *sqliteDialect) check() error {
+	if d.files == nil { // not open yet
+		return nil
+	}
+	lost := false
+	for i, path := range d.paths() {
+		file, err := os.Stat(path)
+		lost = lost || err != nil || !os.SameFile(file, d.files[i])
+	}
+	d.lost.Store(lost)
+	return d.fault()
+}
+
+// fault returns the result of the last check.
+func (d *sqliteDialect) fault() error {
+	if d.lost.Load() {
+		return errLost
+	}
+	return nil
+}
+
+// watch checks the files until ctx ends, and logs when they are lost and found. It keeps the
+// WAL short.
+func (d *sqliteDialect) watch(ctx context.Context, pool *sql.DB, log *zap.Logger) {
+	ticker := time.NewTicker(watchPeriod)
+	defer ticker.Stop()
+	var shortened time.Time
+	for lost := false; ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		switch err := d.check(); {
+		case err != nil && !lost:
+			log.Error("the database file was removed or replaced: all requests fail until the service is restarted or the file is back", zap.String("path", d.path))
+		case err == nil && lost:
+			log.Info("the database file is back", zap.String("path", d.path))
+		}
+		lost = d.lost.Load()
+		wal, err := os.Stat(d.file + "-wal")
+		if err == nil && wal.Size() > walLimit && !lost && time.Since(shortened) >= shortenPeriod {
+			if err := d.shortenWAL(ctx, pool); err != nil && ctx.Err() == nil {
+				log.Warn("cannot shorten the WAL, trying again", zap.Int64("bytes", wal.Size()), zap.Error(err))
+			}
+			shortened = time.Now()
+		}
+	}
+}
+
+// shortenWAL empties the WAL. SQLite itself starts over in it only if it finds no reader
+// there, which may never happen under load. pool, with its one connection, keeps out the
+// service's writers.
+func (d *sqliteDialect) shortenWAL(ctx context.Context, pool *sql.DB) error {
+	conn, err := pool.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	return d.execKeeper(ctx, "PRAGMA wal_checkpoint(TRUNCATE)")
+}
+
+// execKeeper runs a statement on the keeper. It ignores the end of ctx, which would cost
+// the connection.
+func (d *sqliteDialect) execKeeper(ctx context.Context, statement string) error {
+	_, err := d.keeper.(driver.ExecerContext).ExecContext(context.WithoutCancel(ctx), statement, nil)
+	return err
+}
+
+// close ends the watch and frees the lock against [Restore].
+func (d *sqliteDialect) close() error {
+	var err error
+	if d.stop != nil {
+		d.stop()
+	}
+	if d.keeper != nil {
+		err = d.keeper.Close()
+	}
+	if d.inUse != nil {
+		err = errors.Join(err, d.inUse.Unlock())
+	}
+	return err
+}

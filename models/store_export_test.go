@@ -1,0 +1,90 @@
+package models_test
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"plantstore/database/dbtest"
+	"plantstore/models"
+)
+
+// TestSlowExport: an export whose client does not read ends its snapshot after a few
+// seconds, so that SQLite's WAL does not grow with what is written meanwhile, and is still
+// complete and of one moment.
+func TestSlowExport(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, url string) {
+		t.Parallel()
+		db := dbtest.Migrated(t, url)
+		store := models.NewPlantStore(db)
+		const plants = 5000
+		tags := [2]string{"", "tag"}
+		for id := range int64(plants) {
+			plant := models.Plant{ID: id, Name: fmt.Sprintf("plant %d", id)}
+			if id%3 > 0 {
+				plant.Tag = &tags[id%3-1]
+			}
+			if err := db.WithContext(t.Context()).Create(&plant).Error; err != nil {
+				t.Fatal(err)
+			}
+		}
+		started, resume, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+		next := int64(0)
+		go func() {
+			ended <- store.Export(t.Context(), "", models.Filter[int64]{}, func(p *models.Plant) error {
+				if next == 0 {
+					close(started)
+					<-resume
+				}
+				tag := "none"
+				if p.Tag != nil {
+					tag = *p.Tag
+				}
+				if want := []string{"none", "", "tag"}[next%3]; p.ID != next || p.Name != fmt.Sprintf("plant %d", next) || tag != want {
+					return fmt.Errorf("row %d: got %d, %q, %q", next, p.ID, p.Name, tag)
+				}
+				next++
+				return nil
+			})
+		}()
+		<-started
+		if err := store.Create(t.Context(), &models.Plant{ID: plants, Name: "later"}); err != nil {
+			t.Fatal(err)
+		}
+		if path, ok := strings.CutPrefix(url, "sqlite:"); ok {
+			awaitShortWAL(t, path, func() error { return db.Exec("INSERT INTO filler VALUES (zeroblob(8000000))").Error },
+				db.Exec("CREATE TABLE filler (value BLOB)").Error)
+		}
+		close(resume)
+		if err := <-ended; err != nil || next != plants {
+			t.Errorf("got %d plants, %v, want %d", next, err, plants)
+		}
+	})
+}
+
+// awaitShortWAL writes until the WAL of the database at path is long, and waits until it is
+// short again.
+func awaitShortWAL(t *testing.T, path string, write func() error, err error) {
+	t.Helper()
+	const long = 64 << 20
+	for deadline, wasLong := time.Now().Add(time.Minute), false; err == nil; {
+		info, statErr := os.Stat(path + "-wal")
+		switch {
+		case statErr != nil:
+			err = statErr
+		case info.Size() > long:
+			wasLong = true
+			time.Sleep(50 * time.Millisecond)
+		case wasLong:
+			return
+		default:
+			err = write()
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the WAL has %d bytes (long: %v)", info.Size(), wasLong)
+		}
+	}
+	t.Fatal(err)
+}

@@ -1,0 +1,352 @@
+package tests
+
+import (
+	"context"
+	"database/sql"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"plantstore/database/dbtest"
+)
+
+// TestFileTakenAway removes or replaces the database of a service under load, as operators
+// do: no write is acknowledged from then on, probes fail, and the log says why, once.
+func TestFileTakenAway(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name string
+		take func(t *testing.T, path, backup string)
+	}{
+		{"rm plantstore.db*", func(t *testing.T, path, _ string) {
+			t.Helper()
+			files, err := filepath.Glob(path + "*")
+			must(t, err)
+			for _, file := range files {
+				if err := os.Remove(file); err != nil && !os.IsNotExist(err) {
+					t.Fatal(err)
+				}
+			}
+		}},
+		{"mv backup.db plantstore.db", func(t *testing.T, path, backup string) { t.Helper(); must(t, os.Rename(backup, path)) }},
+		{"rm plantstore.db-wal", func(t *testing.T, path, _ string) { t.Helper(); must(t, os.Remove(path+"-wal")) }},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			url := dbtest.SQLite(t)
+			path := nameOfDatabase(url)
+			s := start(t, "DATABASE_URL="+url)
+			backup := filepath.Join(t.TempDir(), "backup.db")
+			checkCLI(t, []string{"DATABASE_URL=" + url}, []string{"backup", backup}, 0, "wrote a backup to "+backup+"\n")
+			checkStatus(t, s.get(t, "/readyz"), 200)
+
+			// A response to a request that began after the file was taken away must not be 200.
+			ctx, cancel := context.WithCancel(t.Context())
+			var group sync.WaitGroup
+			isTaken := make(chan struct{})
+			rejected := make(chan struct{}, 1<<16)
+			written := make(chan struct{}, 1<<16)
+			for client := range clients {
+				group.Go(func() {
+					transport := &http.Transport{}
+					defer transport.CloseIdleConnections()
+					for ctx.Err() == nil {
+						after := false
+						select {
+						case <-isTaken:
+							after = true
+						default:
+						}
+						id := ids.Add(1)
+						a := s.create(transport, id, strings.NewReader(bodyOf(id)))
+						switch {
+						case a.err != nil:
+							t.Errorf("client %d: %v", client, a.err)
+							return
+						case a.response.status == 200 && after:
+							t.Errorf("plant %d: got 200, want 503 without the file", id)
+							return
+						case a.response.status == 200:
+							written <- struct{}{}
+						case a.response.code() == 50302:
+							if after {
+								rejected <- struct{}{}
+							}
+						default:
+							t.Errorf("plant %d: got %v", id, a.response)
+							return
+						}
+					}
+				})
+			}
+			for range 200 {
+				receive(t, written)
+			}
+			test.take(t, path, backup)
+			close(isTaken)
+			for range 200 {
+				receive(t, rejected)
+			}
+			s.awaitLine(t, "msg", "the database file was removed or replaced: all requests fail until the service is restarted or the file is back")
+			checkError(t, s.call(t, "GET", "/plants", ""), 50302, "removed or replaced")
+			checkError(t, s.get(t, "/readyz"), 50302, "removed or replaced")
+			cancel()
+			group.Wait()
+			s.stop(t)
+			if n := strings.Count(s.stderr.String(), `"msg":"the database file was`); n != 1 {
+				t.Errorf("got %d log lines about the file, want 1", n)
+			}
+		})
+	}
+}
+
+// TestBackupAndRestore backs up a service under load, and restores the backup.
+func TestBackupAndRestore(t *testing.T) {
+	t.Parallel()
+	url := dbtest.SQLite(t)
+	settings := []string{"DATABASE_URL=" + url}
+	path, backup := nameOfDatabase(url), filepath.Join(t.TempDir(), "backup.db")
+	s := start(t, settings...)
+	issued := issue(t, url)
+	stored := s.call(t, "PUT", "/plants/-1", `{"name":"`+nameOf(-1)+`","tag":""}`)
+	known := ledger{}
+	l := s.startLoad(t, known)
+	l.await(300, 200)
+	before := make(ledger)
+	for id, acknowledged := range known {
+		if acknowledged {
+			before[id] = true
+		}
+	}
+	checkCLI(t, settings, []string{"backup", backup}, 0, "wrote a backup to "+backup+"\n")
+	l.await(100, 200)
+	if broken := l.end(); broken > 0 {
+		t.Errorf("got %d broken connections", broken)
+	}
+	checkMode(t, backup)
+	checkCLI(t, settings, []string{"backup", backup}, 1, "", backup+" exists")
+	for id := range known { // those that were written after the backup may be in it
+		if _, ok := before[id]; !ok {
+			before[id] = false
+		}
+	}
+	before[-1] = false
+	checkBackup(t, backup, before)
+
+	// Nothing is replaced while the service runs, or without confirmation.
+	checkCLI(t, settings, []string{"restore", backup, "--yes"}, 1, "", "stop it first")
+	deleted := s.call(t, "DELETE", "/plants/-1", "")
+	checkEmpty(t, deleted, 204)
+	must(t, s.process.Kill()) // leaves its WAL
+	_ = s.wait(t)
+	if info, err := os.Stat(path + "-wal"); err != nil || info.Size() == 0 {
+		t.Fatalf("got no WAL of the killed service: %v", err)
+	}
+	checkCLI(t, settings, []string{"restore", backup}, 2, "", "Replace the database "+path)
+	checkCLI(t, settings, []string{"restore", filepath.Join(t.TempDir(), "nothing.db"), "--yes"}, 1, "", "nothing.db")
+	text := filepath.Join(t.TempDir(), "text.db")
+	must(t, os.WriteFile(text, []byte("no database"), 0o600))
+	checkCLI(t, settings, []string{"restore", text, "--yes"}, 1, "", "not a database")
+	if info, err := os.Stat(path + "-wal"); err != nil || info.Size() == 0 {
+		t.Errorf("a restore that failed took the WAL: %v", err)
+	}
+	checkCLI(t, settings, []string{"restore", backup, "--yes"}, 0, "restored "+path+" from "+backup+"\n")
+	checkMode(t, path)
+
+	s = start(t, settings...)
+	checkStatus(t, s.get(t, "/plants", as(issued)...), 200) // tokens are in the backup
+	if r := s.call(t, "GET", "/plants/-1", ""); r.body != stored.body || r.etag() != stored.etag() {
+		t.Errorf("got %v with %s, want %v with %s", r, r.etag(), stored, stored.etag())
+	}
+	s.stop(t)
+	before.check(t, url)
+
+	// A database that does not exist needs no confirmation.
+	elsewhere := dbtest.SQLite(t)
+	checkCLI(t, []string{"DATABASE_URL=" + elsewhere}, []string{"restore", backup}, 0, "restored "+nameOfDatabase(elsewhere)+" from "+backup+"\n")
+	before.check(t, elsewhere)
+	if left, err := filepath.Glob(filepath.Dir(path) + "/*.part*"); err != nil || left != nil {
+		t.Errorf("got left-over files %v, %v", left, err)
+	}
+}
+
+// checkBackup checks that the plants of known are in a backup, which needs no other files.
+func checkBackup(t *testing.T, backup string, known ledger) {
+	t.Helper()
+	moved := filepath.Join(t.TempDir(), "moved.db")
+	text, err := os.ReadFile(backup)
+	must(t, err)
+	must(t, os.WriteFile(moved, text, 0o600))
+	db := openTable(t, "sqlite:"+moved)
+	var result string
+	must(t, db.QueryRowContext(t.Context(), "PRAGMA integrity_check").Scan(&result))
+	if result != "ok" {
+		t.Errorf("integrity_check: got %s", result)
+	}
+	rows, err := db.QueryContext(t.Context(), "SELECT id FROM plants")
+	must(t, err)
+	defer rows.Close()
+	found := make(map[int64]bool)
+	for rows.Next() {
+		var id int64
+		must(t, rows.Scan(&id))
+		found[id] = true
+	}
+	must(t, rows.Err())
+	for id, acknowledged := range known {
+		if acknowledged && !found[id] {
+			t.Errorf("plant %d, acknowledged before the backup began, is not in it", id)
+		}
+	}
+}
+
+// TestRestoreRejects files that are no complete backup for this program.
+func TestRestoreRejects(t *testing.T) {
+	t.Parallel()
+	url := dbtest.SQLite(t)
+	settings := []string{"DATABASE_URL=" + url}
+	s := start(t, settings...)
+	good := filepath.Join(t.TempDir(), "good.db")
+	checkCLI(t, settings, []string{"backup", good}, 0, "wrote a backup to "+good+"\n")
+	s.stop(t)
+	text, err := os.ReadFile(good)
+	must(t, err)
+	for _, test := range []struct {
+		name, mentions string
+		change         func(t *testing.T, path string)
+	}{
+		{"a damaged one", "damaged", func(t *testing.T, path string) {
+			t.Helper()
+			must(t, os.WriteFile(path, text[:len(text)-4096], 0o600))
+		}},
+		{"an empty one", "not a database", func(t *testing.T, path string) { t.Helper(); must(t, os.WriteFile(path, nil, 0o600)) }},
+		{"one of another program", "not a database of a Plant Store", func(t *testing.T, path string) {
+			t.Helper()
+			execIn(t, path, "DROP TABLE goose_db_version")
+		}},
+		{"one of a newer program", "newer", func(t *testing.T, path string) {
+			t.Helper()
+			execIn(t, path, "INSERT INTO goose_db_version (version_id, is_applied) VALUES (99999, 1)")
+		}},
+		{"one with a WAL", "-wal", func(t *testing.T, path string) {
+			t.Helper()
+			must(t, os.WriteFile(path+"-wal", []byte("x"), 0o600))
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "backup.db")
+			must(t, os.WriteFile(path, text, 0o600))
+			test.change(t, path)
+			checkCLI(t, settings, []string{"restore", path, "--yes"}, 1, "", test.mentions)
+		})
+	}
+	checkCLI(t, settings, []string{"restore", good, "--yes"}, 0, "restored "+nameOfDatabase(url)+" from "+good+"\n")
+}
+
+func execIn(t *testing.T, path, statement string) {
+	t.Helper()
+	db, err := sql.Open("sqlite", "file:"+path)
+	must(t, err)
+	_, err = db.ExecContext(t.Context(), statement)
+	must(t, err)
+	must(t, db.Close())
+}
+
+// TestBackupOfPostgres: there are better tools.
+func TestBackupOfPostgres(t *testing.T) {
+	t.Parallel()
+	settings := []string{"DATABASE_URL=postgres://u:secret@127.0.0.1:1/db"}
+	for _, args := range [][]string{{"backup", "x.db"}, {"restore", "x.db"}} {
+		t.Run(args[0], func(t *testing.T) {
+			_, stderr, status := runToEnd(t, settings, args...)
+			if status != 1 || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, `pg_dump -Fc "$DATABASE_URL"`) || strings.Contains(stderr, "secret") {
+				t.Errorf("got exit status %d, %q, want one line with pg_dump", status, stderr)
+			}
+		})
+	}
+}
+
+// TestCommandsCreateNoDatabase: only the service and migrate up do.
+func TestCommandsCreateNoDatabase(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{
+		{"token", "create", "--name", "x"},
+		{"token", "list"},
+		{"token", "revoke", "pst_aaaaaaaa"},
+		{"migrate", "status"},
+		{"migrate", "down"},
+		{"search-index", "create"},
+		{"backup", "x.db"},
+	} {
+		t.Run(strings.Join(args, " "), func(t *testing.T) {
+			t.Parallel()
+			folder := filepath.Join(t.TempDir(), "data")
+			path := filepath.Join(folder, "plantstore.db")
+			checkCLI(t, []string{"DATABASE_URL=sqlite:" + path}, args, 1, "", path+" does not exist", "plantstore migrate up")
+			if _, err := os.Stat(folder); err == nil {
+				t.Error("the folder was created")
+			}
+		})
+	}
+}
+
+// TestTokenListMigratesNothing: it only reads.
+func TestTokenListMigratesNothing(t *testing.T) {
+	t.Parallel()
+	url := dbtest.SQLite(t)
+	settings := []string{"DATABASE_URL=" + url}
+	runToEnd(t, append(settings, "PLANTSTORE_DATABASE_MIGRATE=false", "PORT=0"))
+	checkCLI(t, settings, []string{"token", "list"}, 1, "", "plantstore migrate up")
+	stdout, _, _ := runToEnd(t, settings, "migrate", "status")
+	if n := strings.Count(stdout, "pending"); n == 0 || n != strings.Count(stdout, "\n") {
+		t.Errorf("got %q, want all migrations pending", stdout)
+	}
+}
+
+// TestCommandsNameTheirDatabase, without its password.
+func TestCommandsNameTheirDatabase(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, url string) {
+		t.Parallel()
+		withPassword := strings.Replace(url, "postgres@", "postgres:canary@", 1)
+		settings, name := []string{"DATABASE_URL=" + withPassword}, nameOfDatabase(url)
+		for _, args := range [][]string{
+			{"migrate", "up"}, {"token", "create", "--name", "x"}, {"search-index", "create"}, {"search-index", "drop"},
+		} {
+			t.Run(strings.Join(args, " "), func(t *testing.T) {
+				stdout, stderr, status := runToEnd(t, settings, args...)
+				if status != 0 || !strings.Contains(stdout+stderr, name) || strings.Contains(stdout+stderr, "canary") {
+					t.Errorf("got exit status %d, %q, %q, want 0 and %s", status, stdout, stderr, name)
+				}
+			})
+		}
+	})
+}
+
+// TestStartOnDamagedFile: the service says what is wrong in one line, without waiting.
+func TestStartOnDamagedFile(t *testing.T) {
+	t.Parallel()
+	url := dbtest.SQLite(t)
+	path := nameOfDatabase(url)
+	settings := []string{"DATABASE_URL=" + url, "PORT=0", "PLANTSTORE_DATABASE_START_TIMEOUT=1h"}
+	s := start(t, settings...)
+	for id := range int64(200) {
+		checkStatus(t, s.post(t, bodyOf(id)), 200)
+	}
+	s.stop(t)
+	text, err := os.ReadFile(path)
+	must(t, err)
+	clear(text[len(text)/2 : len(text)/2+4096])
+	must(t, os.WriteFile(path, text, 0o600))
+	begin := time.Now()
+	_, stderr, status := runToEnd(t, settings)
+	if status != 1 || !strings.Contains(lastLine(stderr), path+" is damaged") || !strings.Contains(stderr, "plantstore restore") {
+		t.Errorf("got exit status %d and %q, want 1 and a damaged file", status, stderr)
+	}
+	t.Logf("rejected after %s", time.Since(begin))
+	s = start(t, append(settings, "PLANTSTORE_DATABASE_CHECK=false")...)
+	checkStatus(t, s.get(t, "/readyz"), 200)
+}
