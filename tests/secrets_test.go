@@ -272,16 +272,18 @@ func (h *hunt) run(settings []string, status int, args ...string) {
 // takeDatabaseAway stops or locks the database.
 func (h *hunt) takeDatabaseAway() {
 	body := `{"id":40,"name":"` + h.data("a name without a database") + `"}`
+	code := 50302
 	if h.server == nil {
+		code = 50301
 		unlock := lockTable(h.t, h.databaseURL)
 		defer unlock()
 	} else if err := h.server.Stop(); err != nil {
 		h.t.Fatal(err)
 	}
-	h.want("a write without a database", h.send("POST", "/plants", h.static, body), 50302)
-	h.want("an import without a database", h.send("POST", "/plants/import", h.static, body, "Content-Type", "application/x-ndjson"), 50302)
+	h.want("a write without a database", h.send("POST", "/plants", h.static, body), code)
+	h.want("an import without a database", h.send("POST", "/plants/import", h.static, body, "Content-Type", "application/x-ndjson"), code)
 	h.want("a token without a database", h.send("POST", "/tokens", h.static,
-		`{"name":"`+h.data("a token's name without a database")+`","scopes":["admin"]}`), 50302)
+		`{"name":"`+h.data("a token's name without a database")+`","scopes":["admin"]}`), code)
 	if h.server != nil {
 		h.run(append(slices.Clone(h.settings), "PLANTSTORE_DATABASE_START_TIMEOUT=10ms"), 1, "token", "list")
 	}
