@@ -269,12 +269,19 @@ func (h *hunt) run(settings []string, status int, args ...string) {
 	h.check(h.t, "standard error of "+what, stderr, true)
 }
 
+// outage returns the error code of takeDatabaseAway.
+func (h *hunt) outage() int {
+	if h.server == nil {
+		return 50301 // locked
+	}
+	return 50302 // stopped
+}
+
 // takeDatabaseAway stops or locks the database.
 func (h *hunt) takeDatabaseAway() {
 	body := `{"id":40,"name":"` + h.data("a name without a database") + `"}`
-	code := 50302
+	code := h.outage()
 	if h.server == nil {
-		code = 50301
 		unlock := lockTable(h.t, h.databaseURL)
 		defer unlock()
 	} else if err := h.server.Stop(); err != nil {
@@ -317,7 +324,7 @@ func (h *hunt) lookAround() {
 		h.check(h.t, "a response", response, false)
 	}
 	for _, code := range []int{
-		40001, 40002, 40003, 40004, 40005, 40006, 40007, 40101, 40102, 40301, 40401, 40402, 40501, 40901, 40902, 41201, 41301, 41501, 42901, 50001, 50302,
+		40001, 40002, 40003, 40004, 40005, 40006, 40007, 40101, 40102, 40301, 40401, 40402, 40501, 40901, 40902, 41201, 41301, 41501, 42901, 50001, h.outage(),
 	} {
 		if !h.codes[code] {
 			h.t.Errorf("got no error %d, want each", code)
