@@ -90,10 +90,14 @@ var errorTable = []ErrorRow{
 		is(errStopping, "the service is stopping: retry"),
 		is(auth.ErrCannotVerify, "tokens cannot be verified at the moment, and nothing was done: retry"),
 		as(func(e *database.NotWritableError) string { return e.Error() + ". Nothing was stored: retry later" }),
-		is(database.ErrUnavailable, "the database is unavailable. The outcome of a write is unknown: retry with the same id; "+
-			"error 40902, or a row that an import counts as unchanged, means that the first attempt succeeded")),
+		is(database.ErrTimeout, "the database did not respond in time"+unknownOutcome),
+		is(database.ErrUnavailable, "the database cannot be reached"+unknownOutcome)),
 	row(codeInternal, "an internal error; the message has the request id, the log has the cause"),
 }
+
+// unknownOutcome says what to do after a write that may have succeeded.
+const unknownOutcome = ". The outcome of a write is unknown: retry with the same id; " +
+	"error 40902, or a row that an import counts as unchanged, means that the first attempt succeeded"
 
 // errStopping means that the service is about to stop.
 var errStopping = errors.New("the service is stopping")

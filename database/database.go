@@ -39,6 +39,9 @@ type DB struct {
 	batches        BatchOptions
 	budget         budget
 	closers        []func() // of the batchers
+	tables         []*Table // see [DB.Require]
+	versions       []int64  // of the migrations that this program knows
+	readiness      *readiness
 	log            *zap.Logger
 }
 
@@ -53,10 +56,20 @@ type connection interface {
 type dialect interface {
 	// open returns the pools for writes and for reads, without connecting.
 	open(Options) (pool, readPool *sql.DB, err error)
+	// name is [DB.Name].
+	name() string
 	// dialector returns GORM's dialector for a pool.
 	dialector(pool *sql.DB) gorm.Dialector
 	// migrations returns goose's settings for this database.
-	migrations() migrationSettings
+	migrations(log *zap.Logger) migrationSettings
+	// lockHolders is a query for descriptions of the transactions, the oldest first, that
+	// a migration may be waiting for.
+	lockHolders() string
+	// readOnly is an expression that is true if the database rejects writes.
+	readOnly() string
+	// writeTest is a statement that changes nothing that matters, but fails if the disk is
+	// full or the database is read-only.
+	writeTest() string
 	// insertNew is [DB.InsertNew].
 	insertNew(ctx context.Context, conn connection, table *Table, rows reflect.Value) (inserted []any, all bool, err error)
 	// load is [DB.Load]; next returns nil after the last row.
@@ -86,12 +99,19 @@ func Open(ctx context.Context, o Options, batches BatchOptions, log *zap.Logger)
 	if err != nil {
 		return nil, err
 	}
-	db := &DB{pool: pool, readPool: readPool, conn: pool, dialect: d, options: o, batches: batches, log: log}
+	db := &DB{pool: pool, readPool: readPool, conn: pool, dialect: d, options: o, batches: batches, log: log, readiness: new(readiness)}
 	readers := 0
 	if readPool != pool {
 		readers = readPool.Stats().MaxOpenConnections
 	}
 	db.budget = newBudget(batches.Flushers, pool.Stats().MaxOpenConnections, readers)
+	provider, err := db.provider()
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	for _, source := range provider.ListSources() {
+		db.versions = append(db.versions, source.Version)
+	}
 	if err := waitFor(ctx, pool, o.StartTimeout, log); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
@@ -127,7 +147,9 @@ func (db *DB) Reads(ctx context.Context) *gorm.DB { return db.reads.WithContext(
 // Besides do's own errors, it fails with ErrOverloaded if no slot becomes free, and
 // with an error that wraps ErrUnavailable if the database cannot be reached in time.
 func (db *DB) Read(ctx context.Context, operation string, do func(tx *gorm.DB) error) error {
-	return Failed(operation, db.budget.reads.run(ctx, db.options.Timeout, func(ctx context.Context) error { return do(db.Reads(ctx)) }))
+	return Failed(operation, db.budget.reads.run(ctx, db.options.Timeout, func(ctx context.Context) error {
+		return db.Retry(ctx, func() error { return do(db.Reads(ctx)) })
+	}))
 }
 
 // Background is Read without a slot, for the one reader that must work under any load:
@@ -135,29 +157,34 @@ func (db *DB) Read(ctx context.Context, operation string, do func(tx *gorm.DB) e
 func (db *DB) Background(ctx context.Context, operation string, do func(tx *gorm.DB) error) error {
 	ctx, cancel := context.WithTimeout(ctx, db.options.Timeout)
 	defer cancel()
-	return Failed(operation, do(db.Reads(ctx)))
+	return Failed(operation, db.Retry(ctx, func() error { return do(db.Reads(ctx)) }))
 }
 
 // Write is Read with the handle for writes, in one of the slots for single writes.
-// When it returns nil, the changes of do are on disk. After ErrUnavailable, the
-// outcome is unknown.
+// do is one transaction, which may be called again: see [DB.Retry]. When it returns nil,
+// the changes of do are on disk. After ErrUnavailable, the outcome is unknown.
 func (db *DB) Write(ctx context.Context, operation string, do func(tx *gorm.DB) error) error {
-	return Failed(operation, db.budget.writes.run(ctx, db.options.Timeout, func(ctx context.Context) error { return do(db.WithContext(ctx)) }))
+	return Failed(operation, db.budget.writes.run(ctx, db.options.Timeout, func(ctx context.Context) error {
+		return db.Retry(ctx, func() error { return do(db.WithContext(ctx)) })
+	}))
 }
 
 // Transaction calls do in a transaction, which is committed if do returns nil and
-// rolled back otherwise. It waits for locks until ctx ends.
+// rolled back otherwise. It waits for locks until ctx ends. do may be called again, in
+// another transaction: see [DB.Retry].
 func (db *DB) Transaction(ctx context.Context, do func(tx *DB) error) error {
-	return db.WithContext(ctx).Transaction(func(handle *gorm.DB) error {
-		tx := *db
-		tx.DB = handle
-		tx.conn = handle.Statement.ConnPool
-		if patience := db.dialect.patience(); patience != "" {
-			if err := handle.Exec(patience).Error; err != nil {
-				return err
+	return db.Retry(ctx, func() error {
+		return db.WithContext(ctx).Transaction(func(handle *gorm.DB) error {
+			tx := *db
+			tx.DB = handle
+			tx.conn = handle.Statement.ConnPool
+			if patience := db.dialect.patience(); patience != "" {
+				if err := handle.Exec(patience).Error; err != nil {
+					return err
+				}
 			}
-		}
-		return do(&tx)
+			return do(&tx)
+		})
 	})
 }
 
@@ -172,8 +199,8 @@ func (db *DB) Contains(column, part string) (condition, argument string) {
 	return db.dialect.contains(column), "%" + strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`).Replace(part) + "%"
 }
 
-// Ping reports whether the database responds.
-func (db *DB) Ping(ctx context.Context) error { return db.readPool.PingContext(ctx) }
+// Name names the database for people: a path, or hosts and a name, without a password.
+func (db *DB) Name() string { return db.dialect.name() }
 
 // Close writes the queued batches, waits for the running queries and closes every
 // connection.

@@ -123,7 +123,7 @@ func TestSQLiteDoesNotRecreateItsFile(t *testing.T) {
 	t.Parallel()
 	url := dbtest.SQLite(t)
 	path := strings.TrimPrefix(url, "sqlite:")
-	first := dbtest.Open(t, dbtest.Options(url))
+	first := dbtest.Migrated(t, url)
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +132,7 @@ func TestSQLiteDoesNotRecreateItsFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	pool.SetMaxIdleConns(0) // the next query opens the file again
-	if err := first.Ping(t.Context()); err == nil {
+	if err := first.Ready(t.Context()); err == nil {
 		t.Error("the database responds without its file")
 	}
 	if _, err := os.Stat(path); err == nil {
@@ -192,14 +192,14 @@ func TestOpenRejectsURLsWithoutRepeatingThem(t *testing.T) {
 	}
 }
 
-// TestPingDuringAWrite: an import may occupy SQLite's one writer for seconds.
-func TestPingDuringAWrite(t *testing.T) {
+// TestReadyDuringAWrite: an import may occupy SQLite's one writer for seconds.
+func TestReadyDuringAWrite(t *testing.T) {
 	t.Parallel()
 	db := dbtest.Migrated(t, dbtest.SQLite(t))
 	err := db.Transaction(t.Context(), func(*database.DB) error {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
-		return db.Ping(ctx)
+		return db.Ready(ctx)
 	})
 	if err != nil {
 		t.Error(err)
@@ -214,7 +214,7 @@ func TestOverload(t *testing.T) {
 		o.Timeout = 600 * time.Millisecond
 		db := dbtest.Open(t, o)
 		slots := 3 // of 8 connections, 2 are for batches, 2 for bulk operations and 1 for Background
-		if db.Name() == "sqlite" {
+		if db.Dialector.Name() == "sqlite" {
 			slots = 4 // of 7
 		}
 		nothing := func(*gorm.DB) error { return nil }
@@ -232,7 +232,7 @@ func TestOverload(t *testing.T) {
 			t.Errorf("Background: got %v", err)
 		}
 		err := db.Write(t.Context(), "put plant", nothing)
-		if onePool := db.Name() != "sqlite"; errors.Is(err, database.ErrOverloaded) != onePool || err != nil && !onePool {
+		if onePool := db.Dialector.Name() != "sqlite"; errors.Is(err, database.ErrOverloaded) != onePool || err != nil && !onePool {
 			t.Errorf("Write: got %v", err)
 		}
 		close(end)

@@ -21,46 +21,86 @@ import (
 // time, or cannot write at the moment. The outcome of a write is then unknown.
 var ErrUnavailable = errors.New("the database is unavailable")
 
+// ErrTimeout means that the database did not respond in time. It goes with
+// ErrUnavailable.
+var ErrTimeout = errors.New("the database did not respond in time")
+
 // NotWritableError means that the database stores nothing until somebody acts, such as
 // by making room on its disk. It goes with ErrUnavailable.
 type NotWritableError struct {
 	Reason string // such as "its disk is full"
 }
 
+// readOnly is the reason of a NotWritableError.
+const readOnly = "it is read-only"
+
 func (e *NotWritableError) Error() string { return "the database is not writable: " + e.Reason }
 
 // ErrOverloaded means that too many operations are waiting. Nothing was stored.
 var ErrOverloaded = errors.New("too many operations are waiting")
 
-// Failed names the operation that err ended, and marks err with ErrUnavailable if a
-// retry may help.
+// Failed names the operation that err ended, and marks err if a retry may help: with
+// ErrUnavailable or, if other transactions were preferred to this one, with
+// ErrOverloaded.
 func Failed(operation string, err error) error {
 	switch {
 	case err == nil:
 		return nil
+	case isRolledBack(err):
+		return fmt.Errorf("%s: %w: %w", operation, ErrOverloaded, err)
 	case IsUnavailable(err):
 		if fault := notWritable(err); fault != nil {
 			err = fmt.Errorf("%w: %w", fault, err)
+		} else if isTimeout(err) {
+			err = fmt.Errorf("%w: %w", ErrTimeout, err)
 		}
 		return fmt.Errorf("%s: %w: %w", operation, ErrUnavailable, err)
 	}
 	return fmt.Errorf("%s: %w", operation, err)
 }
 
+// isRolledBack reports whether PostgreSQL has rolled a transaction back in favor of
+// another.
+func isRolledBack(err error) bool {
+	state := sqlState(err)
+	return state == "40001" || state == "40P01" // serialization_failure, deadlock_detected
+}
+
+// isTimeout reports whether err, for which IsUnavailable holds, means that a response or a
+// lock did not come in time.
+func isTimeout(err error) bool {
+	if _, ok := errors.AsType[*pgconn.ConnectError](err); ok {
+		return false // there is no connection yet
+	}
+	if lite, ok := errors.AsType[*sqlite.Error](err); ok {
+		code := lite.Code() & 0xff // the primary result code
+		return code == sqlite3.SQLITE_BUSY || code == sqlite3.SQLITE_LOCKED || code == sqlite3.SQLITE_INTERRUPT
+	}
+	state := sqlState(err)
+	return state == "57014" || state == "55P03" || // query_canceled, lock_not_available
+		errors.Is(err, context.DeadlineExceeded) || pgconn.Timeout(err)
+}
+
+// sqlState returns PostgreSQL's code for err, or nothing.
+func sqlState(err error) string {
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
+		return pg.Code
+	}
+	return ""
+}
+
 // notWritable returns the lasting fault that err reports, or nil.
 func notWritable(err error) *NotWritableError {
-	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
-		switch pg.Code {
-		case "25006": // read_only_sql_transaction
-			return &NotWritableError{"it is read-only"}
-		case "53100": // disk_full
-			return &NotWritableError{"its disk is full"}
-		}
+	switch sqlState(err) {
+	case "25006": // read_only_sql_transaction
+		return &NotWritableError{readOnly}
+	case "53100": // disk_full
+		return &NotWritableError{"its disk is full"}
 	}
 	if lite, ok := errors.AsType[*sqlite.Error](err); ok {
 		switch lite.Code() & 0xff { // the primary result code
 		case sqlite3.SQLITE_READONLY:
-			return &NotWritableError{"it is read-only"}
+			return &NotWritableError{readOnly}
 		case sqlite3.SQLITE_FULL:
 			return &NotWritableError{"its disk is full"}
 		}
@@ -100,14 +140,13 @@ func IsUnavailable(err error) bool {
 // IsLocked reports whether err means that another transaction held the lock of a row
 // or a table for too long. IsUnavailable holds for it, too. Nothing was written.
 func IsLocked(err error) bool {
-	pg, ok := errors.AsType[*pgconn.PgError](err)
-	return ok && (pg.Code == "55P03" || pg.Code == "40P01") // lock_not_available, deadlock_detected
+	state := sqlState(err)
+	return state == "55P03" || state == "40P01" // lock_not_available, deadlock_detected
 }
 
 // IsDuplicate reports whether err means that a key is taken.
 func IsDuplicate(err error) bool {
-	pg, ok := errors.AsType[*pgconn.PgError](err)
-	return ok && pg.Code == "23505" // unique_violation
+	return sqlState(err) == "23505" // unique_violation
 }
 
 // isTransientState reports whether a retry may succeed after a SQLSTATE. Appendix A

@@ -14,7 +14,7 @@ import (
 func indexes(t *testing.T, db *database.DB) []string {
 	t.Helper()
 	query := "SELECT indexname FROM pg_indexes WHERE tablename = 'plants' AND indexname <> 'plants_pkey' ORDER BY 1"
-	if db.Name() == "sqlite" {
+	if db.Dialector.Name() == "sqlite" {
 		query = "SELECT name FROM sqlite_master WHERE type = 'index' AND tbl_name = 'plants' ORDER BY 1"
 	}
 	var names []string

@@ -17,6 +17,7 @@ import (
 	"github.com/gofrs/flock"
 	"github.com/libtnb/sqlite"
 	"github.com/pressly/goose/v3"
+	"go.uber.org/zap"
 	"gorm.io/gorm"
 )
 
@@ -47,6 +48,8 @@ func (d sqliteDialect) open(o Options) (pool, readPool *sql.DB, err error) {
 	readPool.SetMaxIdleConns(readers)
 	return pool, readPool, nil
 }
+
+func (d sqliteDialect) name() string { return d.path }
 
 func (sqliteDialect) dialector(pool *sql.DB) gorm.Dialector {
 	return sqliteDialector{&sqlite.Dialector{Conn: pool}}
@@ -132,8 +135,19 @@ func (d sqliteDialect) createFile() error {
 // system frees it when the process dies.
 func (d sqliteDialect) fileLock() *flock.Flock { return flock.New(d.path + ".lock") }
 
-func (d sqliteDialect) migrations() migrationSettings {
+func (d sqliteDialect) migrations(*zap.Logger) migrationSettings {
 	return migrationSettings{dialect: goose.DialectSQLite3, folder: "sqlite", locker: fileLocker{d.fileLock()}}
+}
+
+// lockHolders is not needed: goose's lock excludes other migrations, and the driver waits
+// for other writers.
+func (sqliteDialect) lockHolders() string { return "" }
+
+// readOnly cannot be told by a query: a write shows it.
+func (sqliteDialect) readOnly() string { return "FALSE" }
+
+func (sqliteDialect) writeTest() string {
+	return "UPDATE goose_db_version SET tstamp = tstamp WHERE version_id = 0"
 }
 
 // insertNew runs a prepared statement for each row, in one transaction.

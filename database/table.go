@@ -126,7 +126,12 @@ func (t *Table) values(row reflect.Value) []any {
 // rows are on disk.
 func (db *DB) InsertNew(ctx context.Context, table *Table, rows any) (inserted map[any]bool, err error) {
 	begin, values := time.Now(), reflect.ValueOf(rows)
-	keys, all, err := db.dialect.insertNew(ctx, db.conn, table, values)
+	var keys []any
+	var all bool
+	err = db.Retry(ctx, func() (err error) {
+		keys, all, err = db.dialect.insertNew(ctx, db.conn, table, values)
+		return err
+	})
 	db.Logger.Trace(ctx, begin, func() (string, int64) { return "INSERT INTO " + table.Name, int64(values.Len()) }, err)
 	if all || err != nil {
 		return nil, err

@@ -271,7 +271,7 @@ func TestBatchWithRepeatedIDs(t *testing.T) {
 func TestRejectedRowHarmsNoOther(t *testing.T) {
 	eachStore(t, func(t *testing.T, store *models.PlantStore, db *database.DB) {
 		poison := "ALTER TABLE plants ADD CONSTRAINT poison CHECK (name <> 'poison')"
-		if db.Name() == "sqlite" {
+		if db.Dialector.Name() == "sqlite" {
 			poison = "CREATE TRIGGER poison BEFORE INSERT ON plants WHEN NEW.name = 'poison' BEGIN SELECT RAISE(ABORT, 'poison'); END"
 		}
 		if err := db.Exec(poison).Error; err != nil {

@@ -2,6 +2,7 @@ package models
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"iter"
 	"reflect"
@@ -89,10 +90,11 @@ func (s *Store[T, K]) Import(ctx context.Context, rows iter.Seq2[ImportRow[T], e
 func (s *Store[T, K]) importSpool(ctx context.Context, spool *spool, o ImportOptions, report *ImportReport) error {
 	storable := func() bool { return report.Rejected == 0 || o.Partial }
 	if storable() { // most imports are of new rows only
-		if err := spool.rewind(); err != nil {
+		var created int64
+		err := s.db.Retry(ctx, func() (err error) {
+			created, err = s.loadSpool(ctx, spool, !o.DryRun)
 			return err
-		}
-		created, err := s.loadSpool(ctx, spool, !o.DryRun)
+		})
 		if err == nil {
 			report.Created, report.Stored = int(created), !o.DryRun
 			return nil
@@ -101,8 +103,9 @@ func (s *Store[T, K]) importSpool(ctx context.Context, spool *spool, o ImportOpt
 			return err
 		}
 	}
-	rollback := errors.New("rollback")
+	rollback, parsed := errors.New("rollback"), *report
 	err := s.db.Transaction(ctx, func(tx *database.DB) error {
+		*report = parsed // without the counts of an attempt that was rolled back
 		if err := s.insertSpool(ctx, tx, spool, report); err != nil {
 			return err
 		}
@@ -120,6 +123,9 @@ func (s *Store[T, K]) importSpool(ctx context.Context, spool *spool, o ImportOpt
 
 // loadSpool stores all rows, or fails, and returns their number.
 func (s *Store[T, K]) loadSpool(ctx context.Context, spool *spool, keep bool) (int64, error) {
+	if err := spool.rewind(); err != nil {
+		return 0, err
+	}
 	row := valueOf(new(T))
 	s.table.Stamp(row, s.db.NowFunc())
 	return s.db.Load(ctx, s.table, keep, func() (reflect.Value, bool, error) {
@@ -177,7 +183,11 @@ func (s *Store[T, K]) insertSpool(ctx context.Context, tx *database.DB, spool *s
 // and with the errors that all methods share.
 func (s *Store[T, K]) Export(ctx context.Context, yield func(*T) error) error {
 	return s.db.Bulk(ctx, "export "+s.table.Name, func(ctx context.Context) (err error) {
-		rows, err := s.db.Reads(ctx).Raw("SELECT " + database.Names(s.table.Data) + " FROM " + s.table.Name + " ORDER BY " + s.table.Key.DBName).Rows()
+		var rows *sql.Rows
+		err = s.db.Retry(ctx, func() (err error) {
+			rows, err = s.db.Reads(ctx).Raw("SELECT " + database.Names(s.table.Data) + " FROM " + s.table.Name + " ORDER BY " + s.table.Key.DBName).Rows()
+			return err
+		})
 		if err != nil {
 			return err
 		}

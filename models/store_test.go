@@ -43,7 +43,7 @@ func eachPotStore(t *testing.T, test func(t *testing.T, store *models.Store[pot,
 		db := dbtest.Open(t, dbtest.Options(url))
 		table := "CREATE TABLE pots (code text PRIMARY KEY NOT NULL, material text NOT NULL, width bigint NOT NULL, " +
 			"holed boolean NOT NULL, label text, depth bigint, created_at timestamptz NOT NULL, updated_at timestamptz NOT NULL)"
-		if db.Name() == "sqlite" {
+		if db.Dialector.Name() == "sqlite" {
 			table = strings.ReplaceAll(table, "timestamptz", "timestamp")
 		}
 		if err := db.Exec(table).Error; err != nil {
