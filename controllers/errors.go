@@ -86,7 +86,7 @@ var errorTable = []ErrorRow{
 		})),
 	row(codeOverloaded, "too many operations are waiting, or too many imports and exports are running; nothing was stored: retry after `Retry-After`",
 		is(database.ErrOverloaded, "too many operations are waiting, and nothing was stored: retry later")),
-	row(codeUnavailable, "the database or the keys of JWTs are unavailable, or the service is stopping; the outcome of a write is unknown: retry with the same id",
+	row(codeUnavailable, "the database cannot be reached, does not respond in time or is not writable (read-only, disk full), the keys of JWTs are unavailable, or the service is stopping; the message says which, and whether the outcome of a write is unknown: retry with the same id",
 		is(errStopping, "the service is stopping: retry"),
 		is(auth.ErrCannotVerify, "tokens cannot be verified at the moment, and nothing was done: retry"),
 		as(func(e *database.NotWritableError) string { return e.Error() + ". Nothing was stored: retry later" }),

@@ -182,7 +182,7 @@ func (db *DB) Last(ctx context.Context) (last Migration, loss string, err error)
 var ErrNothingApplied = errors.New("no migration is applied")
 
 // dropsData matches the statements of migrations that lose data.
-var dropsData = regexp.MustCompile(`(?m)^(?:DROP TABLE|ALTER TABLE) (\w+)(?: DROP COLUMN (\w+))?;`)
+var dropsData = regexp.MustCompile(`(?mi)^(?:DROP TABLE|ALTER TABLE) (\w+)(?: DROP COLUMN (\w+))?;`)
 
 // Rollback undoes the migration that was applied last and returns it. It fails if no
 // migration is applied.
