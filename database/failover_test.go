@@ -170,7 +170,7 @@ func readOnly(err error) bool {
 
 // inParallel runs do as often as the pool may have connections for it, at the same time,
 // and returns the errors.
-func inParallel(db *database.DB, ctx context.Context, statement string) error {
+func inParallel(ctx context.Context, db *database.DB, statement string) error {
 	errs := make([]error, 3) // of 8, 2 are for batches, 2 for bulk operations and 1 for Background
 	var group sync.WaitGroup
 	for i := range errs {
@@ -203,7 +203,7 @@ func TestDemotedPrimary(t *testing.T) {
 	dbtest.Exec(t, databaseURL, "CREATE TABLE x ()")
 	set(t, databaseURL, "default_transaction_read_only", "on")
 	db := dbtest.Open(t, dbtest.Options(databaseURL))
-	if err := inParallel(db, t.Context(), "SELECT pg_sleep(0.2)"); err != nil { // opens connections
+	if err := inParallel(t.Context(), db, "SELECT pg_sleep(0.2)"); err != nil { // opens connections
 		t.Fatal(err)
 	}
 	set(t, databaseURL, "default_transaction_read_only", "off")
@@ -225,8 +225,10 @@ const backends = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_
 func TestServerClosesIdleConnections(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ name, setting, value, statement string }{
-		{"pg_terminate_backend", "application_name", "x",
-			"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"},
+		{
+			"pg_terminate_backend", "application_name", "x",
+			"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()",
+		},
 		{"idle_session_timeout", "idle_session_timeout", "300", "SELECT"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -240,7 +242,7 @@ func TestServerClosesIdleConnections(t *testing.T) {
 				t.Fatal(err)
 			}
 			for range 3 {
-				if err := inParallel(db, t.Context(), "SELECT pg_sleep(0.1)"); err != nil { // opens connections
+				if err := inParallel(t.Context(), db, "SELECT pg_sleep(0.1)"); err != nil { // opens connections
 					t.Fatal(err)
 				}
 				if err := observer.Exec(test.statement).Error; err != nil {
@@ -249,7 +251,7 @@ func TestServerClosesIdleConnections(t *testing.T) {
 				for value(t, observer, backends) != "0" { // none is left
 					time.Sleep(10 * time.Millisecond)
 				}
-				if err := inParallel(db, t.Context(), "INSERT INTO x DEFAULT VALUES"); err != nil {
+				if err := inParallel(t.Context(), db, "INSERT INTO x DEFAULT VALUES"); err != nil {
 					t.Error(err)
 				}
 			}

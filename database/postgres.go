@@ -91,17 +91,19 @@ type postgresDialector struct{ *postgres.Dialector }
 
 func (postgresDialector) Explain(statement string, _ ...any) string { return statement }
 
-// sessionSettings are set on every connection, despite any defaults of the server, the
-// database or the role: how values look, and how transactions see each other.
-var sessionSettings = [][2]string{
-	{"DateStyle", "ISO"},
-	{"IntervalStyle", "postgres"},
-	{"TimeZone", "UTC"},
-	{"extra_float_digits", "1"},
-	{"bytea_output", "hex"},
-	{"array_nulls", "on"},
-	{"standard_conforming_strings", "on"},
-	{"default_transaction_isolation", "read committed"},
+// sessionSettings returns the settings that decide how values look, and how transactions
+// see each other.
+func sessionSettings() [][2]string {
+	return [][2]string{
+		{"DateStyle", "ISO"},
+		{"IntervalStyle", "postgres"},
+		{"TimeZone", "UTC"},
+		{"extra_float_digits", "1"},
+		{"bytea_output", "hex"},
+		{"array_nulls", "on"},
+		{"standard_conforming_strings", "on"},
+		{"default_transaction_isolation", "read committed"},
+	}
 }
 
 // opened is the key of the time at which a connection was opened.
@@ -112,11 +114,11 @@ const opened = "plantstore.opened"
 // row is on disk, text is returned as it was sent, and a locked row delays no other
 // for longer than d.lockTimeout.
 func (d *postgresDialect) prepareConnection(timeout time.Duration) func(context.Context, *pgx.Conn) error {
-	set := "SELECT set_config('lock_timeout', '" + milliseconds(d.lockTimeout) + `', false),
-		CASE current_setting('synchronous_commit') WHEN 'off' THEN set_config('synchronous_commit', 'on', false) END`
-	for _, s := range sessionSettings {
-		set += fmt.Sprintf(", set_config('%s', '%s', false)", s[0], s[1])
+	settings := []string{"CASE current_setting('synchronous_commit') WHEN 'off' THEN set_config('synchronous_commit', 'on', false) END"}
+	for _, s := range append(sessionSettings(), [2]string{"lock_timeout", milliseconds(d.lockTimeout)}) {
+		settings = append(settings, fmt.Sprintf("set_config('%s', '%s', false)", s[0], s[1]))
 	}
+	set := "SELECT " + strings.Join(settings, ", ")
 	return func(ctx context.Context, conn *pgx.Conn) error {
 		ctx, cancel := context.WithTimeout(ctx, timeout) // the pool connects in the background, too
 		defer cancel()

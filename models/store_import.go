@@ -185,7 +185,7 @@ func (s *Store[T, K]) Export(ctx context.Context, yield func(*T) error) error {
 	return s.db.Bulk(ctx, "export "+s.table.Name, func(ctx context.Context) (err error) {
 		var rows *sql.Rows
 		err = s.db.Retry(ctx, func() (err error) {
-			rows, err = s.db.Reads(ctx).Raw("SELECT " + database.Names(s.table.Data) + " FROM " + s.table.Name + " ORDER BY " + s.table.Key.DBName).Rows()
+			rows, err = s.db.Reads(ctx).Raw("SELECT " + database.Names(s.table.Data) + " FROM " + s.table.Name + " ORDER BY " + s.table.Key.DBName).Rows() //nolint:sqlclosecheck // below
 			return err
 		})
 		if err != nil {
