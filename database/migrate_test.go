@@ -140,10 +140,12 @@ func TestMigrationsWaitForLocks(t *testing.T) {
 			if _, err := tx.Exec(test.held); err != nil {
 				t.Fatal(err)
 			}
-			migrated := make(chan error)
+			migrated := make(chan error, 1)
 			go func() { migrated <- test.migrate(db) }()
-			for logs.FilterMessageSnippet("migration waits").Len() == 0 {
-				time.Sleep(10 * time.Millisecond)
+			for begin := time.Now(); logs.FilterMessageSnippet("migration waits").Len() == 0; time.Sleep(10 * time.Millisecond) {
+				if time.Since(begin) > 30*time.Second {
+					t.Fatal("it does not say so")
+				}
 			}
 			// Three attempts of the migration pass.
 			for begin := time.Now(); time.Since(begin) < 3*time.Second; time.Sleep(5 * time.Millisecond) {
