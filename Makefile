@@ -41,6 +41,11 @@ bench: ## Compare the service with its baselines and write bench/RESULTS.md (15 
 	go run ./bench > bench/RESULTS.md.new
 	mv bench/RESULTS.md.new bench/RESULTS.md
 
+.PHONY: drill
+drill: ## Measure how much an import, and clients that write its rows, delay others (4 minutes)
+	@tests/prerequisites.sh postgresql
+	go run ./bench -only isolation
+
 .PHONY: lint
 lint: ## Run the linters
 	$(LINT) run --build-tags browser,schemathesis ./...

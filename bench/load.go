@@ -33,24 +33,29 @@ type load struct {
 
 // run sends the load to the server at address. It fails if any response after the
 // warm-up is not a success.
-func (l load) run(ctx context.Context, address string) (o outcome, err error) {
+func (l load) run(ctx context.Context, address string) (outcome, error) {
 	ctx, cancel := context.WithTimeout(ctx, warmup+l.duration)
 	defer cancel()
+	return l.until(ctx, address, time.Now().Add(warmup))
+}
+
+// until is run until ctx ends. It measures the requests that are sent after begin.
+func (l load) until(ctx context.Context, address string, begin time.Time) (o outcome, err error) {
 	var next atomic.Int64
 	var clients sync.WaitGroup
 	measured, errs := make([][]float64, l.connections), make([]error, l.connections)
-	begin := time.Now().Add(warmup)
 	for i := range l.connections {
 		clients.Go(func() { measured[i], errs[i] = l.client(ctx, address, begin, &next) })
 	}
 	clients.Wait()
+	took := time.Since(begin)
 	latencies := slices.Concat(measured...)
 	if err := cmp.Or(errs...); err != nil || len(latencies) == 0 {
 		return o, cmp.Or(err, errors.New("no response within a turn"))
 	}
 	slices.Sort(latencies)
 	n := float64(len(latencies))
-	o[rate] = n / l.duration.Seconds()
+	o[rate] = n / took.Seconds()
 	for _, latency := range latencies {
 		o[mean] += latency / n
 	}

@@ -43,7 +43,7 @@ func run(ctx context.Context) (err error) {
 	flag.IntVar(&b.rounds, "rounds", 3, "the number of turns of each contender")
 	flag.StringVar(&b.ramDisk, "ram-disk", "/dev/shm", "a folder on a RAM disk")
 	flag.StringVar(&b.disk, "disk", os.TempDir(), "a folder on a real disk")
-	flag.StringVar(&b.only, "only", "", "run only these sections, separated by commas: postgres, disk, sqlite, growth, reads, bulk, memory")
+	flag.StringVar(&b.only, "only", "", "run only these sections, separated by commas: postgres, disk, sqlite, growth, reads, bulk, isolation, memory")
 	flag.StringVar(&b.contenders, "contenders", "", "run only these contenders, separated by commas")
 	flag.Parse()
 
@@ -66,8 +66,11 @@ func run(ctx context.Context) (err error) {
 		fmt.Fprintln(os.Stderr, "==", c.title)
 		fmt.Fprintf(&tables, "\n## %s\n\n", c.title)
 		measure := compare
-		if c.section == bulkSection {
+		switch c.section {
+		case bulkSection:
 			measure = bulk
+		case isolationSection:
+			measure = isolation
 		}
 		results, err := measure(ctx, b, c, &tables)
 		if err := errors.Join(err, b.closeStores()); err != nil {

@@ -164,6 +164,16 @@ var comparisons = []comparison{
 		},
 	},
 	{
+		section: isolationSection, title: "An import of 2 million rows and clients that write the same rows", database: postgresRAM,
+		operations: []operation{create, get},
+		claims: []claim{
+			{rate, rivalry.cell(create), imports.cell(create), "≥", 0.8},
+			{p99, rivalry.cell(create), cell{}, "≤", 100},
+			{rate, rivalry.cell(get), imports.cell(get), "≥", 0.8},
+			{p99, rivalry.cell(get), cell{}, "≤", 100},
+		},
+	},
+	{
 		section: "memory", title: "Memory over a minute", database: postgresRAM,
 		operations: []operation{create}, contenders: []string{service}, connections: []int{256}, duration: time.Minute,
 		claims: []claim{{peak, create.by(service, 256), cell{}, "≤", 60}},

@@ -15,6 +15,7 @@ import (
 	"plantstore/auth"
 	"plantstore/config"
 	"plantstore/controllers"
+	"plantstore/middleware"
 	"plantstore/models"
 	"plantstore/routes"
 )
@@ -88,7 +89,7 @@ func (s *settings) serve(cmd *cobra.Command, _ []string) (err error) {
 		Verify:       auth.AnyOf(verifiers...),
 		Limits:       routes.Limits(cfg.Limits),
 		MaxBodyBytes: cfg.Server.MaxBodyBytes,
-		Bulk:         routes.Bulk(cfg.Bulk),
+		Bulk:         middleware.BulkOptions(cfg.Bulk),
 		Proxies:      cfg.Server.TrustedProxies,
 		Origins:      cfg.Server.CORSOrigins,
 		TLS:          cfg.TLS(),

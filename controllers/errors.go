@@ -84,8 +84,8 @@ var errorTable = []ErrorRow{
 		as(func(e *middleware.LimitError) string {
 			return fmt.Sprintf("%s: retry in %d s", e, seconds(e.RetryAfter))
 		})),
-	row(codeOverloaded, "too many operations are waiting, or too many imports and exports are running; nothing was stored: retry after `Retry-After`",
-		is(database.ErrOverloaded, "too many operations are waiting, and nothing was stored: retry later")),
+	row(codeOverloaded, "too many operations are waiting, another one has locked the row, or too many imports and exports are running; nothing was stored: retry after `Retry-After`",
+		is(database.ErrOverloaded, "the turn of this operation did not come in time, and nothing was stored: retry later")),
 	row(codeUnavailable, "the database cannot be reached, does not respond in time or is not writable (read-only, disk full), the keys of JWTs are unavailable, or the service is stopping; the message says which, and whether the outcome of a write is unknown: retry with the same id",
 		is(errStopping, "the service is stopping: retry"),
 		is(auth.ErrCannotVerify, "tokens cannot be verified at the moment, and nothing was done: retry"),
@@ -209,7 +209,7 @@ func Errors(log *zap.Logger) gin.HandlerFunc {
 		}
 		if c.Writer.Written() { // the client must not mistake a part for the whole
 			late := errors.Is(last.Err, context.DeadlineExceeded) || errors.Is(last.Err, os.ErrDeadlineExceeded)
-			if late || client.Err() == nil {
+			if late || client.Err() == nil || errors.Is(last.Err, auth.ErrInvalidToken) {
 				log.Error("response aborted", zap.String("request_id", middleware.RequestIDOf(c)), zap.Error(last.Err))
 			}
 			panic(http.ErrAbortHandler)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"plantstore/middleware"
 	"plantstore/models"
 )
 
@@ -95,7 +96,9 @@ func (h *Plants) Import(c *gin.Context) error {
 		read = readCSV[NewPlant, models.Plant]
 	}
 	rows := read(c.Request.Body, func(in *NewPlant) *models.Plant { return in.toPlant(*in.ID) })
-	result, err := h.store.Import(c.Request.Context(), rows, models.ImportOptions{Partial: mode == "partial", DryRun: dryRun == "true"})
+	result, err := h.store.Import(c.Request.Context(), rows, models.ImportOptions{
+		Client: middleware.IdentityOf(c).Name, Partial: mode == "partial", DryRun: dryRun == "true",
+	})
 	if p, ok := errors.AsType[*problem](err); ok {
 		return problemf(p.Code, "%s; nothing was stored", p.Message)
 	}
@@ -138,7 +141,7 @@ func (h *Plants) Export(c *gin.Context) error {
 		c.Header("Content-Type", TypeCSV+"; charset=utf-8; header=present")
 		c.Header("Content-Disposition", `attachment; filename="plants.csv"`)
 	}
-	err := h.store.Export(c.Request.Context(), func(p *models.Plant) error { return rows.write(toNewPlant(p)) })
+	err := h.store.Export(c.Request.Context(), middleware.IdentityOf(c).Name, func(p *models.Plant) error { return rows.write(toNewPlant(p)) })
 	if err == nil {
 		err = errors.Join(rows.flush(), out.Flush())
 	}

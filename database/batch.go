@@ -61,8 +61,8 @@ func newBatcher[T any](o BatchOptions, timeout time.Duration, slots slots, write
 }
 
 // Do writes item and returns its outcome. It fails with ErrOverloaded at once if the
-// queue is full. An item still in the queue when ctx ends is dropped; it fails with
-// ctx's cause. The queue is in order of arrival and a batch is due with its first
+// queue is full, and later if it was not the item's turn in time. An item still in the
+// queue when ctx ends is dropped; it fails with ctx's cause. The queue is in order of arrival and a batch is due with its first
 // item, so Do needs no timer of its own.
 func (b *Batcher[T]) Do(ctx context.Context, item T) error {
 	p, ok := b.free.Get().(*pending[T])
@@ -108,7 +108,10 @@ func (b *Batcher[T]) close() {
 func (b *Batcher[T]) run() {
 	batch := make([]*pending[T], 0, b.maxBatch)
 	for first := range b.queue {
-		b.slots <- struct{}{}
+		if err := b.slots.take(first.ctx, time.Until(first.due)-b.timeout/waitShare); err != nil {
+			first.outcome <- err
+			continue
+		}
 		b.letOthersQueue()
 		batch = append(batch[:0], first)
 	gather:
@@ -124,7 +127,7 @@ func (b *Batcher[T]) run() {
 			}
 		}
 		b.flush(batch)
-		<-b.slots
+		b.slots.free()
 		clear(batch) // for the garbage collector
 	}
 }
@@ -147,7 +150,7 @@ func (b *Batcher[T]) flush(batch []*pending[T]) {
 		case p.ctx.Err() != nil:
 			p.outcome <- fmt.Errorf("wait for the write: %w", context.Cause(p.ctx))
 		case p.due.Sub(begin) < b.timeout/waitShare: // it would leave the others no time
-			p.outcome <- fmt.Errorf("wait for the write: %w", context.DeadlineExceeded)
+			p.outcome <- fmt.Errorf("%w: not written within %s", ErrOverloaded, b.timeout-b.timeout/waitShare)
 		default:
 			waiting, items = append(waiting, p), append(items, p.item)
 		}

@@ -156,8 +156,8 @@ func TestBatcherDropsItemsThatAreDueSoon(t *testing.T) {
 		time.Sleep((waitShare - 1) * time.Second) // a sixth of the time of item 2 is left
 		g.expect(t, 0)
 		g.expect(t, 2)
-		if err := <-late; !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("the item that is due soon: got %v, want DeadlineExceeded", err)
+		if err := <-late; !errors.Is(err, ErrOverloaded) {
+			t.Errorf("the item that is due soon: got %v, want ErrOverloaded", err)
 		}
 		if err := errors.Join(<-first, <-inTime); err != nil {
 			t.Error(err)

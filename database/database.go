@@ -71,12 +71,12 @@ type dialect interface {
 	// full or the database is read-only.
 	writeTest() string
 	// insertNew is [DB.InsertNew].
-	insertNew(ctx context.Context, conn connection, table *Table, rows reflect.Value) (inserted []any, all bool, err error)
+	insertNew(ctx context.Context, conn connection, table *Table, rows reflect.Value) (insertOutcome, error)
 	// load is [DB.Load]; next returns nil after the last row.
 	load(ctx context.Context, pool *sql.DB, table *Table, keep bool, next func() ([]any, error)) (int64, error)
-	// patience is a statement that lets a transaction wait for locks until its context
-	// ends, or empty if it need not.
-	patience() string
+	// patience is a statement that lets a transaction wait for locks for so long, or until
+	// its context ends if wait is 0. It is empty if no lock is a row's.
+	patience(wait time.Duration) string
 	// after is [DB.After].
 	after(column, value string) string
 	// contains is [DB.Contains].
@@ -100,11 +100,11 @@ func Open(ctx context.Context, o Options, batches BatchOptions, log *zap.Logger)
 		return nil, err
 	}
 	db := &DB{pool: pool, readPool: readPool, conn: pool, dialect: d, options: o, batches: batches, log: log, readiness: new(readiness)}
-	readers := 0
-	if readPool != pool {
-		readers = readPool.Stats().MaxOpenConnections
+	if readPool == pool {
+		db.budget = newBudget(batches.Flushers, o.MaxConnections)
+	} else {
+		db.budget = newFileBudget(readPool.Stats().MaxOpenConnections)
 	}
-	db.budget = newBudget(batches.Flushers, pool.Stats().MaxOpenConnections, readers)
 	provider, err := db.provider()
 	if err != nil {
 		return nil, errors.Join(err, db.Close())
@@ -148,7 +148,7 @@ func (db *DB) Reads(ctx context.Context) *gorm.DB { return db.reads.WithContext(
 // with an error that wraps ErrUnavailable if the database cannot be reached in time.
 func (db *DB) Read(ctx context.Context, operation string, do func(tx *gorm.DB) error) error {
 	return Failed(operation, db.budget.reads.run(ctx, db.options.Timeout, func(ctx context.Context) error {
-		return db.Retry(ctx, func() error { return do(db.Reads(ctx)) })
+		return db.RetryRead(ctx, func() error { return do(db.Reads(ctx)) })
 	}))
 }
 
@@ -157,28 +157,45 @@ func (db *DB) Read(ctx context.Context, operation string, do func(tx *gorm.DB) e
 func (db *DB) Background(ctx context.Context, operation string, do func(tx *gorm.DB) error) error {
 	ctx, cancel := context.WithTimeout(ctx, db.options.Timeout)
 	defer cancel()
-	return Failed(operation, db.Retry(ctx, func() error { return do(db.Reads(ctx)) }))
+	return Failed(operation, db.RetryRead(ctx, func() error { return do(db.Reads(ctx)) }))
 }
 
-// Write is Read with the handle for writes, in one of the slots for single writes.
-// do is one transaction, which may be called again: see [DB.Retry]. When it returns nil,
-// the changes of do are on disk. After ErrUnavailable, the outcome is unknown.
+// Write is Read with the handle for writes, in one of the slots for single writes. It
+// calls do, which is one transaction, again while others hold a lock that it needs, and
+// when [DB.Retry] does. When it returns nil, the changes of do are on disk. After
+// ErrUnavailable, the outcome is unknown.
 func (db *DB) Write(ctx context.Context, operation string, do func(tx *gorm.DB) error) error {
-	return Failed(operation, db.budget.writes.run(ctx, db.options.Timeout, func(ctx context.Context) error {
+	begin := time.Now()
+	err := db.budget.writes.run(ctx, db.options.Timeout, func(ctx context.Context) error {
 		return db.Retry(ctx, func() error { return do(db.WithContext(ctx)) })
-	}))
+	})
+	err = db.WaitForLock(ctx, begin, err, func(ctx context.Context, tx *DB) error { return do(tx.WithContext(ctx)) })
+	return Failed(operation, err)
 }
 
 // Transaction calls do in a transaction, which is committed if do returns nil and
 // rolled back otherwise. It waits for locks until ctx ends. do may be called again, in
 // another transaction: see [DB.Retry].
 func (db *DB) Transaction(ctx context.Context, do func(tx *DB) error) error {
+	if db.budget.writer != nil {
+		select {
+		case db.budget.writer <- struct{}{}:
+			defer db.budget.writer.free()
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return db.transaction(ctx, 0, do)
+}
+
+// transaction is Transaction, but waits no longer than wait for a lock, unless it is 0.
+func (db *DB) transaction(ctx context.Context, wait time.Duration, do func(tx *DB) error) error {
 	return db.Retry(ctx, func() error {
 		return db.WithContext(ctx).Transaction(func(handle *gorm.DB) error {
 			tx := *db
 			tx.DB = handle
 			tx.conn = handle.Statement.ConnPool
-			if patience := db.dialect.patience(); patience != "" {
+			if patience := db.dialect.patience(wait); patience != "" {
 				if err := handle.Exec(patience).Error; err != nil {
 					return err
 				}

@@ -36,17 +36,17 @@ const readOnly = "it is read-only"
 
 func (e *NotWritableError) Error() string { return "the database is not writable: " + e.Reason }
 
-// ErrOverloaded means that too many operations are waiting. Nothing was stored.
+// ErrOverloaded means that an operation did not get its turn, or a lock, in time. Nothing
+// was stored.
 var ErrOverloaded = errors.New("too many operations are waiting")
 
-// Failed names the operation that err ended, and marks err if a retry may help: with
-// ErrUnavailable or, if other transactions were preferred to this one, with
-// ErrOverloaded.
+// Failed names the operation that err ended, and marks err with ErrUnavailable or
+// ErrOverloaded if a retry may help.
 func Failed(operation string, err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case isRolledBack(err):
+	case IsLocked(err), isRolledBack(err):
 		return fmt.Errorf("%s: %w: %w", operation, ErrOverloaded, err)
 	case IsUnavailable(err):
 		if fault := notWritable(err); fault != nil {
@@ -66,18 +66,17 @@ func isRolledBack(err error) bool {
 	return state == "40001" || state == "40P01" // serialization_failure, deadlock_detected
 }
 
-// isTimeout reports whether err, for which IsUnavailable holds, means that a response or a
-// lock did not come in time.
+// isTimeout reports whether err, for which IsUnavailable holds, means that a response did
+// not come in time.
 func isTimeout(err error) bool {
 	if _, ok := errors.AsType[*pgconn.ConnectError](err); ok {
 		return false // there is no connection yet
 	}
 	if lite, ok := errors.AsType[*sqlite.Error](err); ok {
 		code := lite.Code() & 0xff // the primary result code
-		return code == sqlite3.SQLITE_BUSY || code == sqlite3.SQLITE_LOCKED || code == sqlite3.SQLITE_INTERRUPT
+		return code == sqlite3.SQLITE_LOCKED || code == sqlite3.SQLITE_INTERRUPT
 	}
-	state := sqlState(err)
-	return state == "57014" || state == "55P03" || // query_canceled, lock_not_available
+	return sqlState(err) == "57014" || // query_canceled
 		errors.Is(err, context.DeadlineExceeded) || pgconn.Timeout(err)
 }
 
@@ -123,7 +122,7 @@ func IsUnavailable(err error) bool {
 	}
 	if lite, ok := errors.AsType[*sqlite.Error](err); ok {
 		return slices.Contains([]int{
-			sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR,
+			sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR,
 			sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_INTERRUPT,
 		}, lite.Code()&0xff) // the primary result code
 	}
@@ -137,16 +136,36 @@ func IsUnavailable(err error) bool {
 	}, func(target error) bool { return errors.Is(err, target) })
 }
 
-// IsLocked reports whether err means that another transaction held the lock of a row
-// or a table for too long. IsUnavailable holds for it, too. Nothing was written.
+// IsLocked reports whether err means that others held a lock for too long. Nothing was
+// written.
 func IsLocked(err error) bool {
+	if lite, ok := errors.AsType[*sqlite.Error](err); ok {
+		return lite.Code()&0xff == sqlite3.SQLITE_BUSY
+	}
 	state := sqlState(err)
 	return state == "55P03" || state == "40P01" // lock_not_available, deadlock_detected
+}
+
+// isTableLocked reports whether err means that the lock was a whole table's. Only
+// errors about a row's lock say where it is.
+func isTableLocked(err error) bool {
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && pg.Code == "55P03" && pg.Where == ""
 }
 
 // IsDuplicate reports whether err means that a key is taken.
 func IsDuplicate(err error) bool {
 	return sqlState(err) == "23505" // unique_violation
+}
+
+// isRowRejected reports whether err means that the database rejects one row: a
+// constraint does not hold, or a value does not fit.
+func isRowRejected(err error) bool {
+	if lite, ok := errors.AsType[*sqlite.Error](err); ok {
+		return lite.Code()&0xff == sqlite3.SQLITE_CONSTRAINT
+	}
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && (strings.HasPrefix(pg.Code, "22") || strings.HasPrefix(pg.Code, "23"))
 }
 
 // isTransientState reports whether a retry may succeed after a SQLSTATE. Appendix A
@@ -155,8 +174,6 @@ func isTransientState(state string) bool {
 	switch state {
 	case "25006", // read_only_sql_transaction: a standby, as after a fail-over
 		"40001", // serialization_failure
-		"40P01", // deadlock_detected
-		"55P03", // lock_not_available
 		"57014", // query_canceled, as by statement_timeout
 		"57P01", // admin_shutdown
 		"57P02", // crash_shutdown

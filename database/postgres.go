@@ -26,10 +26,10 @@ import (
 )
 
 type postgresDialect struct {
-	conflictsUntil atomic.Int64 // nanoseconds since 1970; see insertNew
-	staleBefore    atomic.Int64 // nanoseconds since 1970; connections opened before are discarded
-	lockTimeout    time.Duration
-	target         string // hosts and database
+	conflictsUntil atomic.Int64  // nanoseconds since 1970; see insertNew
+	staleBefore    atomic.Int64  // nanoseconds since 1970; connections opened before are discarded
+	share          time.Duration // of an operation's time limit that it may spend waiting
+	target         string        // hosts and database
 }
 
 // connectionLifetime bounds how long a connection stays on a server that a load balancer
@@ -62,7 +62,7 @@ func (d *postgresDialect) open(o Options) (pool, readPool *sql.DB, err error) {
 		config.RuntimeParams["application_name"] = "plantstore"
 	}
 	config.RuntimeParams["client_encoding"] = "UTF8"
-	d.lockTimeout = o.Timeout / waitShare
+	d.share = o.Timeout / waitShare
 	d.watch(config)
 
 	pool = stdlib.OpenDB(*config,
@@ -106,16 +106,20 @@ func sessionSettings() [][2]string {
 	}
 }
 
+// lockWait is how long a statement waits for a lock, so that a locked row delays the
+// others of its batch by no more. What needs longer waits apart: see [DB.WaitForLock] and
+// [DB.RetryRead].
+const lockWait = 2 * time.Millisecond
+
 // opened is the key of the time at which a connection was opened.
 const opened = "plantstore.opened"
 
 // prepareConnection returns the set-up of a new connection. It keeps the service's promises
 // despite any defaults of the server, the database or the role: a committed
-// row is on disk, text is returned as it was sent, and a locked row delays no other
-// for longer than d.lockTimeout.
+// row is on disk, text is returned as it was sent, and a locked row delays no other.
 func (d *postgresDialect) prepareConnection(timeout time.Duration) func(context.Context, *pgx.Conn) error {
 	settings := []string{"CASE current_setting('synchronous_commit') WHEN 'off' THEN set_config('synchronous_commit', 'on', false) END"}
-	for _, s := range append(sessionSettings(), [2]string{"lock_timeout", milliseconds(d.lockTimeout)}) {
+	for _, s := range append(sessionSettings(), [2]string{"lock_timeout", milliseconds(lockWait)}) {
 		settings = append(settings, fmt.Sprintf("set_config('%s', '%s', false)", s[0], s[1]))
 	}
 	set := "SELECT " + strings.Join(settings, ", ")
@@ -169,7 +173,7 @@ func (d *postgresDialect) pingIdle(ctx context.Context, p stdlib.ShouldPingParam
 	if p.IdleDuration < time.Second {
 		return false
 	}
-	short, cancel := context.WithTimeout(ctx, d.lockTimeout)
+	short, cancel := context.WithTimeout(ctx, d.share)
 	defer cancel()
 	if err := p.Conn.Ping(short); err != nil {
 		if ctx.Err() == nil && short.Err() != nil {
@@ -200,22 +204,22 @@ func checkEncoding(conn *pgx.Conn) error {
 }
 
 func (d *postgresDialect) migrations(log *zap.Logger) migrationSettings {
-	return migrationSettings{dialect: goose.DialectPostgres, folder: "postgres", locker: &postgresLocker{d.lockTimeout, log}}
+	return migrationSettings{dialect: goose.DialectPostgres, folder: "postgres", locker: &postgresLocker{d.share / 2, log}}
 }
 
 // postgresLocker is goose's lock on a PostgreSQL database. While it is held, the
-// connection waits half as long for the lock of a table as the service's others do: what
-// queues behind the wait then gets its turn. See [DB.whileLocked].
+// connection waits for the lock of a table no longer than the operations that queue behind
+// it can wait. See [DB.whileLocked].
 type postgresLocker struct {
-	lockTimeout time.Duration
-	log         *zap.Logger
+	wait time.Duration
+	log  *zap.Logger
 }
 
 func (l *postgresLocker) SessionLock(ctx context.Context, conn *sql.Conn) error {
 	for logged := false; ; logged = true {
 		var locked bool
 		row := conn.QueryRowContext(ctx, "SELECT pg_try_advisory_lock($1), set_config('lock_timeout', $2, false)",
-			lock.DefaultLockID, milliseconds(l.lockTimeout/2))
+			lock.DefaultLockID, milliseconds(l.wait))
 		if err := row.Scan(&locked, new(string)); err != nil || locked {
 			return err
 		}
@@ -232,7 +236,7 @@ func (l *postgresLocker) SessionLock(ctx context.Context, conn *sql.Conn) error 
 
 func (l *postgresLocker) SessionUnlock(ctx context.Context, conn *sql.Conn) error {
 	_, err := conn.ExecContext(ctx, "SELECT pg_advisory_unlock($1), set_config('lock_timeout', $2, false)",
-		lock.DefaultLockID, milliseconds(l.lockTimeout))
+		lock.DefaultLockID, milliseconds(lockWait))
 	return err
 }
 
@@ -261,17 +265,95 @@ const conflictPeriod = time.Second
 // Usually all keys are free. Then an INSERT without ON CONFLICT, which fails if a key
 // is taken, takes two thirds of the time. After such a failure the clause is used at
 // once for a while: each failure costs a transaction and a line in the server's log.
-func (d *postgresDialect) insertNew(ctx context.Context, conn connection, table *Table, rows reflect.Value) ([]any, bool, error) {
+func (d *postgresDialect) insertNew(ctx context.Context, conn connection, table *Table, rows reflect.Value) (o insertOutcome, err error) {
 	insert, values := d.insertStatement(table, rows)
-	if _, ownTransaction := conn.(*sql.DB); ownTransaction && time.Now().UnixNano() >= d.conflictsUntil.Load() {
-		_, err := conn.ExecContext(ctx, insert, values...)
-		if !IsDuplicate(err) {
-			return nil, err == nil, err
+	insertFree := fmt.Sprintf("%s ON CONFLICT (%s) DO NOTHING RETURNING %[2]s", insert, table.Key.DBName)
+	pool, ownTransaction := conn.(*sql.DB)
+	expectConflicts := !ownTransaction || time.Now().UnixNano() < d.conflictsUntil.Load()
+	if !expectConflicts {
+		if _, err = conn.ExecContext(ctx, insert, values...); err == nil {
+			return insertOutcome{all: true}, nil
 		}
-		d.conflictsUntil.Store(time.Now().Add(conflictPeriod).UnixNano())
+		if expectConflicts = IsDuplicate(err); expectConflicts {
+			d.conflictsUntil.Store(time.Now().Add(conflictPeriod).UnixNano())
+		}
 	}
-	keys, err := queryKeys(ctx, conn, fmt.Sprintf("%s ON CONFLICT (%s) DO NOTHING RETURNING %[2]s", insert, table.Key.DBName), values)
-	return keys, len(keys) == rows.Len(), err
+	if expectConflicts {
+		o.inserted, err = queryKeys(ctx, conn, insertFree, values)
+		o.all = len(o.inserted) == rows.Len()
+	}
+	switch {
+	case !ownTransaction:
+	case isTableLocked(err): // all rows need this lock
+		o.inserted, err = d.queryKeysPatiently(ctx, pool, insertFree, values)
+	case IsLocked(err) || isRowRejected(err):
+		return d.insertEach(ctx, pool, table, rows, insertFree)
+	}
+	return o, err
+}
+
+// queryKeysPatiently is queryKeys in a transaction that waits for locks for most of the
+// time that ctx leaves.
+func (d *postgresDialect) queryKeysPatiently(ctx context.Context, pool *sql.DB, statement string, values []any) (keys []any, err error) {
+	tx, err := pool.BeginTx(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer tx.Rollback() //nolint:errcheck // does nothing after the commit
+	due, _ := ctx.Deadline()
+	if _, err := tx.ExecContext(ctx, d.patience(time.Until(due)*(waitShare-1)/waitShare)); err != nil {
+		return nil, err
+	}
+	if keys, err = queryKeys(ctx, tx, statement, values); err != nil {
+		return nil, err
+	}
+	return keys, tx.Commit()
+}
+
+// insertEach inserts the rows in one transaction, with a statement for each, which tells
+// which of them are locked or rejected. After each of these it starts again without it.
+func (d *postgresDialect) insertEach(ctx context.Context, pool *sql.DB, table *Table, rows reflect.Value, insertFree string) (o insertOutcome, err error) {
+	conn, err := pool.Conn(ctx)
+	if err != nil {
+		return o, err
+	}
+	defer func() { err = errors.Join(err, conn.Close()) }()
+	due, _ := ctx.Deadline()
+	half := time.Now().Add(time.Until(due) / 2)
+	o.failed = make(map[any]error)
+	return o, conn.Raw(func(driver any) error {
+		for {
+			batch, keys := &pgx.Batch{}, []any(nil)
+			for i := range rows.Len() {
+				if key := table.Key.Of(rows.Index(i).Elem()).Interface(); o.failed[key] == nil {
+					_, values := d.insertStatement(table, rows.Slice(i, i+1))
+					batch.Queue(insertFree, values...)
+					keys = append(keys, key)
+				}
+			}
+			o.inserted = nil
+			results, done := driver.(*stdlib.Conn).Conn().SendBatch(ctx, batch), 0
+			for ; done < len(keys); done++ {
+				result, err := results.Exec()
+				if err != nil {
+					break
+				}
+				if result.RowsAffected() > 0 {
+					o.inserted = append(o.inserted, keys[done])
+				}
+			}
+			err := results.Close()
+			if done == len(keys) || isTableLocked(err) || !IsLocked(err) && !isRowRejected(err) {
+				return err
+			}
+			o.failed[keys[done]] = err
+			if time.Now().After(half) { // too many are locked to try them all
+				for _, key := range keys[done:] {
+					o.failed[key] = err
+				}
+			}
+		}
+	})
 }
 
 // insertStatement returns the statement that inserts rows into table, and its
@@ -328,7 +410,7 @@ func (d *postgresDialect) load(
 			return err
 		}
 		defer tx.Rollback(context.WithoutCancel(ctx)) //nolint:errcheck // does nothing after the commit
-		if _, err := tx.Exec(ctx, d.patience()); err != nil {
+		if _, err := tx.Exec(ctx, d.patience(0)); err != nil {
 			return err
 		}
 		rows, err = tx.CopyFrom(ctx, pgx.Identifier{table.Name}, strings.Split(Names(table.Columns), ", "), pgx.CopyFromFunc(next))
@@ -340,7 +422,9 @@ func (d *postgresDialect) load(
 	return rows, err
 }
 
-func (*postgresDialect) patience() string { return "SET LOCAL lock_timeout = 0" }
+func (*postgresDialect) patience(wait time.Duration) string {
+	return fmt.Sprintf("SET LOCAL lock_timeout = %d", wait.Milliseconds())
+}
 
 func (*postgresDialect) after(column, value string) string {
 	return fmt.Sprintf("GREATEST(CAST(%s AS timestamptz), %s + interval '1 microsecond')", value, column)

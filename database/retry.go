@@ -32,6 +32,17 @@ func (db *DB) Retry(ctx context.Context, do func() error) error {
 	}
 }
 
+// RetryRead is Retry for a read, which needs no lock but a table's. While a migration has
+// that, it calls do again for most of the time limit of an operation.
+func (db *DB) RetryRead(ctx context.Context, do func() error) error {
+	for begin := time.Now(); ; {
+		err := db.Retry(ctx, do)
+		if !isTableLocked(err) || time.Since(begin) > db.options.Timeout*(waitShare-1)/waitShare {
+			return err
+		}
+	}
+}
+
 // attemptsFor returns how often to try a transaction that failed with err. It did
 // nothing in these cases.
 func attemptsFor(err error) int {

@@ -94,27 +94,43 @@ func TestSlots(t *testing.T) {
 	})
 }
 
-func TestBulkIsRejectedAtOnceIfTooManyRun(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		db, end := &DB{budget: newBudget(1, 10, 0)}, make(chan struct{})
-		for range maxBulk {
-			go func() {
-				if err := db.Bulk(t.Context(), "import", func(context.Context) error { <-end; return nil }); err != nil {
-					t.Error(err)
+func TestShares(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		running []string // clients
+		client  string
+		wantErr error
+	}{
+		{"alone", nil, "a", nil},
+		{"a client's second", []string{"a"}, "a", nil},
+		{"a client's third", []string{"a", "a"}, "a", ErrOverloaded},
+		{"another client beside a client with its share", []string{"a", "a"}, "b", nil},
+		{"one more than there may be in all", []string{"a", "a", "b"}, "c", ErrOverloaded},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, end := newShares(3, 2), make(chan struct{})
+				for _, client := range test.running {
+					go func() {
+						if err := s.run(client, func() error { <-end; return nil }); err != nil {
+							t.Error(err)
+						}
+					}()
 				}
-			}()
-		}
-		synctest.Wait()
-		begin := time.Now()
-		if err := db.Bulk(t.Context(), "import", never(t)); !errors.Is(err, ErrOverloaded) || time.Since(begin) > 0 {
-			t.Errorf("got %v after %s, want ErrOverloaded at once", err, time.Since(begin))
-		}
-		close(end)
-		synctest.Wait()
-		if err := db.Bulk(t.Context(), "import", func(context.Context) error { return nil }); err != nil {
-			t.Errorf("after the others: %v", err)
-		}
-	})
+				synctest.Wait()
+				begin, ran := time.Now(), false
+				err := s.run(test.client, func() error { ran = true; return nil })
+				if !errors.Is(err, test.wantErr) || ran != (test.wantErr == nil) || time.Since(begin) > 0 {
+					t.Errorf("got %v after %s, ran: %t; want %v at once", err, time.Since(begin), ran, test.wantErr)
+				}
+				close(end)
+				synctest.Wait()
+				if err := s.run(test.client, func() error { return nil }); err != nil || len(s.of) > 0 || s.running > 0 {
+					t.Errorf("after the others: got %v, %d running, shares %v", err, s.running, s.of)
+				}
+			})
+		})
+	}
 }
 
 // TestBudgetSpendsEveryConnection: an operation with a slot never waits for a connection,
@@ -122,34 +138,37 @@ func TestBulkIsRejectedAtOnceIfTooManyRun(t *testing.T) {
 func TestBudgetSpendsEveryConnection(t *testing.T) {
 	for flushers := 1; flushers < 20; flushers++ {
 		for connections := MinConnections(flushers); connections < 100; connections++ {
-			b := newBudget(flushers, connections, 0)
-			if got := cap(b.batches) + cap(b.writes) + cap(b.bulk) + background; got != connections || cap(b.batches) != flushers {
-				t.Errorf("%d flushers and %d connections: got %d slots, %d of them for batches", flushers, connections, got, cap(b.batches))
-			}
-			if b.reads != b.writes {
-				t.Error("reads and writes have slots of their own on one pool")
+			b := newBudget(flushers, connections)
+			got := cap(b.batches) + cap(b.reads) + cap(b.writes) + cap(b.locked) + b.bulk.all + background
+			if got != connections || cap(b.batches) != flushers || min(cap(b.reads), cap(b.writes), cap(b.locked)) == 0 {
+				t.Errorf("%d flushers and %d connections: got %d slots, %+v", flushers, connections, got, b)
 			}
 		}
-	}
-	if b := newBudget(2, MinConnections(2), 0); cap(b.writes) != 1 {
-		t.Errorf("with MinConnections: got %d slots for reads and writes, want 1", cap(b.writes))
 	}
 }
 
 func TestBudgetOfSQLite(t *testing.T) {
-	b := newBudget(4, 1, readers)
-	for name, test := range map[string]struct {
-		slots slots
-		want  int
-	}{
-		"one batch at a time":            {b.batches, 1},
-		"one write at a time":            {b.writes, 1},
-		"two imports and exports":        {b.bulk, 2},
-		"reads on the other connections": {b.reads, readers - maxBulk - background},
-	} {
+	b := newFileBudget(readers)
+	for name, writes := range map[string]slots{"batches": b.batches, "single writes": b.writes, "writes that wait for a lock": b.locked} {
+		t.Run(name+" share the writer", func(t *testing.T) {
+			if writes != b.writer || cap(writes) != 1 {
+				t.Errorf("got %d slots of their own", cap(writes))
+			}
+		})
+	}
+	t.Run("reads have the other connections", func(t *testing.T) {
+		if got := cap(b.reads) + b.bulk.all + background; got != readers {
+			t.Errorf("got %d slots, want %d", got, readers)
+		}
+	})
+}
+
+func TestNoShareIsAll(t *testing.T) {
+	b := newBudget(1, 16)
+	for name, s := range map[string]*shares{"imports and exports": b.bulk, "uploads": b.uploads} {
 		t.Run(name, func(t *testing.T) {
-			if got := cap(test.slots); got != test.want {
-				t.Errorf("got %d slots, want %d", got, test.want)
+			if s.each >= s.all {
+				t.Errorf("one client may run %d of %d", s.each, s.all)
 			}
 		})
 	}

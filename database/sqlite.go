@@ -25,7 +25,7 @@ import (
 type sqliteDialect struct{ path string }
 
 // readers is how many connections read a SQLite database besides the one that writes.
-const readers = 7
+const readers = 8
 
 func (d sqliteDialect) open(o Options) (pool, readPool *sql.DB, err error) {
 	if d.path == "" || d.path == ":memory:" {
@@ -139,9 +139,7 @@ func (d sqliteDialect) migrations(*zap.Logger) migrationSettings {
 	return migrationSettings{dialect: goose.DialectSQLite3, folder: "sqlite", locker: fileLocker{d.fileLock()}}
 }
 
-// lockHolders is not needed: goose's lock excludes other migrations, and the driver waits
-// for other writers.
-func (sqliteDialect) lockHolders() string { return "" }
+func (sqliteDialect) lockHolders() string { return "SELECT 'another process that writes'" }
 
 // readOnly cannot be told by a query: a write shows it.
 func (sqliteDialect) readOnly() string { return "FALSE" }
@@ -151,41 +149,48 @@ func (sqliteDialect) writeTest() string {
 }
 
 // insertNew runs a prepared statement for each row, in one transaction.
-func (d sqliteDialect) insertNew(ctx context.Context, conn connection, table *Table, rows reflect.Value) (_ []any, all bool, err error) {
-	if pool, ok := conn.(*sql.DB); ok {
+func (d sqliteDialect) insertNew(ctx context.Context, conn connection, table *Table, rows reflect.Value) (o insertOutcome, err error) {
+	pool, ownTransaction := conn.(*sql.DB)
+	if ownTransaction {
 		tx, err := pool.BeginTx(ctx, nil)
 		if err != nil {
-			return nil, false, err
+			return o, err
 		}
 		defer tx.Rollback() //nolint:errcheck // does nothing after the commit
-		inserted, all, err := d.insertNew(ctx, tx, table, rows)
-		if err != nil {
-			return nil, false, err
+		if o, err = d.insertNew(ctx, tx, table, rows); err != nil {
+			return o, err
 		}
-		return inserted, all, tx.Commit()
+		return o, tx.Commit()
 	}
 	columns := table.Columns
 	insert, err := conn.PrepareContext(ctx, fmt.Sprintf("INSERT INTO %s (%s) VALUES (?%s) ON CONFLICT (%s) DO NOTHING",
 		table.Name, Names(columns), strings.Repeat(", ?", len(columns)-1), table.Key.DBName))
 	if err != nil {
-		return nil, false, err
+		return o, err
 	}
 	defer func() { err = errors.Join(err, insert.Close()) }()
 
-	inserted := make([]any, 0, rows.Len())
+	o.inserted = make([]any, 0, rows.Len())
 	for i := range rows.Len() {
 		values := table.values(rows.Index(i).Elem())
-		result, err := insert.ExecContext(ctx, values...)
-		if err != nil {
-			return nil, false, err
-		}
-		if n, err := result.RowsAffected(); err != nil {
-			return nil, false, err
-		} else if n == 1 {
-			inserted = append(inserted, values[0]) // the key
+		switch result, err := insert.ExecContext(ctx, values...); {
+		case isRowRejected(err):
+			if o.failed == nil {
+				o.failed = make(map[any]error)
+			}
+			o.failed[values[0]] = err
+		case err != nil:
+			return o, err
+		default:
+			if n, err := result.RowsAffected(); err != nil {
+				return o, err
+			} else if n == 1 {
+				o.inserted = append(o.inserted, values[0]) // the key
+			}
 		}
 	}
-	return inserted, len(inserted) == rows.Len(), nil
+	o.all = len(o.inserted) == rows.Len()
+	return o, nil
 }
 
 // load is not faster than insertNew here: a statement costs no round trip.
@@ -193,7 +198,7 @@ func (sqliteDialect) load(context.Context, *sql.DB, *Table, bool, func() ([]any,
 	return 0, errors.ErrUnsupported
 }
 
-func (sqliteDialect) patience() string { return "" }
+func (sqliteDialect) patience(time.Duration) string { return "" }
 
 // after counts in milliseconds, as SQLite does, in the form in which the driver writes
 // times: without trailing zeros.

@@ -119,28 +119,35 @@ func (t *Table) values(row reflect.Value) []any {
 	return values
 }
 
+// insertOutcome is what became of the rows of [DB.InsertNew].
+type insertOutcome struct {
+	all      bool          // were inserted
+	inserted []any         // otherwise, the keys that were
+	failed   map[any]error // by key, the rows that are locked or rejected
+}
+
 // InsertNew inserts the rows with free keys, in one transaction, and returns the keys that
 // it inserted, or nil if that is all of them. rows is a slice of pointers to the model of
 // table, in ascending order of unique keys: inserts in another order can deadlock on
 // PostgreSQL. All rows have the same timestamps. When it returns without an error, the
-// rows are on disk.
-func (db *DB) InsertNew(ctx context.Context, table *Table, rows any) (inserted map[any]bool, err error) {
+// rows are on disk. Rows that are locked (see IsLocked) or that the database rejects harm
+// no others: failed has their errors, by key, unless db is a transaction.
+func (db *DB) InsertNew(ctx context.Context, table *Table, rows any) (inserted map[any]bool, failed map[any]error, err error) {
 	begin, values := time.Now(), reflect.ValueOf(rows)
-	var keys []any
-	var all bool
+	var o insertOutcome
 	err = db.Retry(ctx, func() (err error) {
-		keys, all, err = db.dialect.insertNew(ctx, db.conn, table, values)
+		o, err = db.dialect.insertNew(ctx, db.conn, table, values)
 		return err
 	})
 	db.Logger.Trace(ctx, begin, func() (string, int64) { return "INSERT INTO " + table.Name, int64(values.Len()) }, err)
-	if all || err != nil {
-		return nil, err
+	if o.all || err != nil {
+		return nil, nil, err
 	}
-	inserted = make(map[any]bool, len(keys))
-	for _, key := range keys {
+	inserted = make(map[any]bool, len(o.inserted))
+	for _, key := range o.inserted {
 		inserted[key] = true
 	}
-	return inserted, nil
+	return inserted, o.failed, nil
 }
 
 // Load inserts many rows into table, or no row at all, as fast as the database

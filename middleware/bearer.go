@@ -14,8 +14,8 @@ import (
 
 // The challenges of RFC 6750, section 3.
 const (
-	challenge        = `Bearer realm="plantstore"`
-	challengeInvalid = challenge + `, error="invalid_token"`
+	challengeMissing = `Bearer realm="plantstore"`
+	challengeInvalid = challengeMissing + `, error="invalid_token"`
 	challengeScope   = `Bearer error="insufficient_scope", scope="%s"`
 )
 
@@ -42,15 +42,22 @@ func Bearer(verify auth.Verifier, failuresPerMinute int) Handler {
 				return &LimitError{"invalid tokens from this address", wait}
 			}
 		}
-		switch {
-		case err == nil:
+		if err == nil {
 			c.Set(identityKey{}, identity)
-		case errors.Is(err, auth.ErrNoToken):
-			c.Header("WWW-Authenticate", challenge)
-		case errors.Is(err, auth.ErrInvalidToken):
-			c.Header("WWW-Authenticate", challengeInvalid)
 		}
+		challenge(c, err)
 		return err
+	}
+}
+
+// challenge sets the header that tells how to authenticate, if err says that a token is
+// missing or invalid.
+func challenge(c *gin.Context, err error) {
+	switch {
+	case errors.Is(err, auth.ErrNoToken):
+		c.Header("WWW-Authenticate", challengeMissing)
+	case errors.Is(err, auth.ErrInvalidToken):
+		c.Header("WWW-Authenticate", challengeInvalid)
 	}
 }
 

@@ -194,15 +194,15 @@ func TestCreateTimesOut(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := store.Create(t.Context(), &models.Plant{ID: 1, Name: "x"}); !errors.Is(err, database.ErrUnavailable) {
-			t.Errorf("got %v, want ErrUnavailable", err)
+		if err := store.Create(t.Context(), &models.Plant{ID: 1, Name: "x"}); !errors.Is(err, database.ErrOverloaded) {
+			t.Errorf("got %v, want ErrOverloaded", err)
 		}
 		if err := tx.Rollback().Error; err != nil {
 			t.Fatal(err)
 		}
 		// The same store works again. On a slow machine it may need more than one attempt.
-		err := database.ErrUnavailable
-		for attempts := 0; errors.Is(err, database.ErrUnavailable) && attempts < 100; attempts++ {
+		err := database.ErrOverloaded
+		for attempts := 0; (errors.Is(err, database.ErrOverloaded) || errors.Is(err, database.ErrUnavailable)) && attempts < 100; attempts++ {
 			err = store.Create(t.Context(), &models.Plant{ID: 1, Name: "x"})
 		}
 		if exists, ok := errors.AsType[*models.ExistsError](err); err != nil && (!ok || !exists.Same) {
@@ -306,33 +306,109 @@ func TestCreateFailsAfterClose(t *testing.T) {
 	})
 }
 
-// TestCreateDespiteALockedRow: another transaction locks a row for long, as a person at a
-// console or an import does. The plants in the same batch are stored.
-func TestCreateDespiteALockedRow(t *testing.T) {
-	url := dbtest.Postgres(t)
-	dbtest.Migrated(t, url)
-	o := dbtest.Options(url)
-	o.Timeout = 3 * time.Second
-	db := dbtest.Open(t, o)
-	store := models.NewPlantStore(db)
-	holder := db.WithContext(t.Context()).Begin()
-	if err := holder.Exec("INSERT INTO plants VALUES (5, 'held', NULL, now(), now())").Error; err != nil {
-		t.Fatal(err)
+// TestLockedRows: another transaction has locked rows, as an import or a person at a console
+// does. Writes of other rows do not notice.
+func TestLockedRows(t *testing.T) {
+	const locked = 6
+	lockedIDs := func(yield func(int64) bool) {
+		for id := range int64(locked) {
+			if !yield(3 * id) {
+				return
+			}
+		}
 	}
-	var group sync.WaitGroup
-	for id := range int64(20) {
-		group.Go(func() {
-			err := store.Create(t.Context(), &models.Plant{ID: id, Name: "free"})
-			if id == 5 && !errors.Is(err, database.ErrUnavailable) || id != 5 && err != nil {
-				t.Errorf("plant %d: got %v", id, err)
+	for _, test := range []struct {
+		name   string
+		stored bool   // the rows exist
+		lock   string // locks the row
+		write  func(ctx context.Context, store *models.PlantStore, id int64) error
+	}{
+		{
+			"inserted and not committed", false,
+			"INSERT INTO plants VALUES (?, 'held', NULL, now(), now())",
+			func(ctx context.Context, store *models.PlantStore, id int64) error {
+				return store.Create(ctx, &models.Plant{ID: id, Name: "new"})
+			},
+		},
+		{
+			"updated and not committed", true,
+			"UPDATE plants SET name = 'held' WHERE id = ?",
+			func(ctx context.Context, store *models.PlantStore, id int64) error {
+				return store.Put(ctx, &models.Plant{ID: id, Name: "new"}, models.Condition{})
+			},
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			url := dbtest.Postgres(t)
+			dbtest.Migrated(t, url)
+			o := dbtest.Options(url)
+			o.Timeout = 30 * time.Second
+			db := dbtest.Open(t, o)
+			store := models.NewPlantStore(db)
+			holder := db.WithContext(t.Context()).Begin()
+			for id := range lockedIDs {
+				if test.stored {
+					if err := store.Create(t.Context(), &models.Plant{ID: id, Name: "old"}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if err := holder.Exec(test.lock, id).Error; err != nil {
+					t.Fatal(err)
+				}
+			}
+			waiting := make(chan error, locked)
+			for id := range lockedIDs {
+				go func() { waiting <- test.write(t.Context(), store, id) }()
+			}
+			var group sync.WaitGroup
+			for id := range int64(100) {
+				if id%3 != 0 || id/3 >= locked {
+					group.Go(func() {
+						if err := test.write(t.Context(), store, id); err != nil {
+							t.Errorf("free row %d: got %v", id, err)
+						}
+					})
+				}
+			}
+			group.Wait()
+			if len(waiting) > 0 {
+				t.Errorf("a locked row: got %v while it is locked", <-waiting)
+			}
+			if err := holder.Rollback().Error; err != nil {
+				t.Fatal(err)
+			}
+			for range locked {
+				if err := <-waiting; err != nil {
+					t.Errorf("a row that is free again: got %v", err)
+				}
 			}
 		})
 	}
-	group.Wait()
-	if err := holder.Rollback().Error; err != nil {
+}
+
+func TestLockedRowsFailAtLast(t *testing.T) {
+	url := dbtest.Postgres(t)
+	dbtest.Migrated(t, url)
+	o := dbtest.Options(url)
+	o.Timeout = 300 * time.Millisecond
+	db := dbtest.Open(t, o)
+	store := models.NewPlantStore(db)
+	holder := db.WithContext(t.Context()).Begin()
+	defer holder.Rollback()
+	if err := holder.Exec("INSERT INTO plants VALUES (5, 'held', NULL, now(), now())").Error; err != nil {
 		t.Fatal(err)
 	}
-	if err := store.Create(t.Context(), &models.Plant{ID: 5, Name: "free"}); err != nil {
-		t.Error(err)
+	for name, write := range map[string]func() error{
+		"POST": func() error { return store.Create(t.Context(), &models.Plant{ID: 5, Name: "new"}) },
+		"PUT": func() error {
+			return store.Put(t.Context(), &models.Plant{ID: 5, Name: "new"}, models.Condition{})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := write(); !errors.Is(err, database.ErrOverloaded) {
+				t.Errorf("got %v, want ErrOverloaded", err)
+			}
+		})
 	}
 }

@@ -73,7 +73,7 @@ func everyOperation(t *testing.T, db *database.DB, first int64) (results []strin
 		}
 	}
 	exported := 0
-	step(nil, plants.Export(ctx, func(p *models.Plant) error {
+	step(nil, plants.Export(ctx, "", func(p *models.Plant) error {
 		if p.ID >= first && p.ID < first+10 {
 			exported++
 		}

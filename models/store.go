@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"time"
 
 	"gorm.io/gorm"
 
@@ -181,28 +182,27 @@ func (s *Store[T, K]) Create(ctx context.Context, row *T) error {
 	if err := s.validate(row, s.table.Data); err != nil {
 		return err
 	}
-	if err := s.inserts.Do(ctx, row); err != nil {
-		return database.Failed("insert "+s.table.Noun, err)
-	}
-	return nil
+	begin := time.Now()
+	err := s.inserts.Do(ctx, row)
+	err = s.db.WaitForLock(ctx, begin, err, func(ctx context.Context, tx *database.DB) error { return s.insertOne(ctx, tx, row) })
+	return database.Failed("insert "+s.table.Noun, err)
 }
 
 // insert writes a batch and returns the outcome of each row.
 func (s *Store[T, K]) insert(ctx context.Context, batch []*T) []error {
 	outcomes := make([]error, len(batch))
-	err := s.insertAll(ctx, s.db, batch, outcomes)
-	switch {
-	case err == nil:
-	case len(batch) == 1 || database.IsUnavailable(err) && !database.IsLocked(err):
+	if err := s.insertAll(ctx, s.db, batch, outcomes); err != nil {
 		for i := range outcomes {
 			outcomes[i] = err
 		}
-	default: // one row that is locked, or that the database rejects, must not harm the others
-		for i := range batch {
-			outcomes[i] = s.insert(ctx, batch[i:i+1])[0]
-		}
 	}
 	return outcomes
+}
+
+// insertOne writes a row and returns its outcome.
+func (s *Store[T, K]) insertOne(ctx context.Context, db *database.DB, row *T) error {
+	outcome := make([]error, 1)
+	return cmp.Or(s.insertAll(ctx, db, []*T{row}, outcome), outcome[0])
 }
 
 // insertAll writes a batch with one statement and sets the outcome of each row, or
@@ -221,16 +221,17 @@ func (s *Store[T, K]) insertAll(ctx context.Context, db *database.DB, batch []*T
 	for i := range ordered {
 		rows[i] = ordered[i].row
 	}
-	inserted, err := db.InsertNew(ctx, s.table, rows)
+	inserted, failed, err := db.InsertNew(ctx, s.table, rows)
 	if err != nil || inserted == nil && len(rows) == len(batch) {
 		return err
 	}
 	holders := make(map[K]*T, len(rows)) // by key, the row that is stored
 	var taken []K
 	for _, row := range ordered {
-		if inserted == nil || inserted[row.key] {
+		switch {
+		case inserted == nil || inserted[row.key]:
 			holders[row.key] = row.row
-		} else {
+		case failed[row.key] == nil:
 			taken = append(taken, row.key)
 		}
 	}
@@ -242,12 +243,12 @@ func (s *Store[T, K]) insertAll(ctx context.Context, db *database.DB, batch []*T
 		case holder == row:
 		case holder != nil:
 			outcomes[i] = &ExistsError{Noun: s.table.Noun, Key: key, Same: s.sameContent(row, holder)}
+		case failed[key] != nil:
+			outcomes[i] = failed[key]
 		case unknown != nil:
 			outcomes[i] = unknown
 		default: // deleted between the two statements, so the key is free again
-			if err := s.insertAll(ctx, db, batch[i:i+1], outcomes[i:i+1]); err != nil {
-				outcomes[i] = err
-			}
+			outcomes[i] = s.insertOne(ctx, db, row)
 		}
 	}
 	return nil

@@ -19,8 +19,9 @@ type ImportRow[T any] struct {
 
 // ImportOptions says which rows an import stores.
 type ImportOptions struct {
-	Partial bool // the valid rows, even if others are rejected
-	DryRun  bool // nothing
+	Client  string // who sent it
+	Partial bool   // the valid rows, even if others are rejected
+	DryRun  bool   // nothing
 }
 
 // maxRejected is how many of the rejected rows a report lists.
@@ -59,10 +60,10 @@ const importBatch = 1000
 // is not an error.
 //
 // It fails with the error that rows ends with, with database.ErrOverloaded if too many
-// imports and exports are running, and with the errors that all methods share. Then no
-// row is stored.
+// imports and exports are running, in all or of this client, and with the errors that all
+// methods share. Then no row is stored.
 func (s *Store[T, K]) Import(ctx context.Context, rows iter.Seq2[ImportRow[T], error], o ImportOptions) (report ImportReport, err error) {
-	err = s.db.Bulk(ctx, "import "+s.table.Name, func(ctx context.Context) (err error) {
+	err = s.db.Upload(o.Client, func() (err error) {
 		spool, err := newSpool(s.table.Data)
 		if err != nil {
 			return err
@@ -82,7 +83,7 @@ func (s *Store[T, K]) Import(ctx context.Context, rows iter.Seq2[ImportRow[T], e
 				return err
 			}
 		}
-		return s.importSpool(ctx, spool, o, &report)
+		return s.db.Bulk(o.Client, "import "+s.table.Name, func() error { return s.importSpool(ctx, spool, o, &report) })
 	})
 	return report, err
 }
@@ -179,12 +180,12 @@ func (s *Store[T, K]) insertSpool(ctx context.Context, tx *database.DB, spool *s
 
 // Export calls yield for each row, by ascending key, from one snapshot: later writes
 // are not seen. The timestamps of the rows are not set. It ends with the first error
-// of yield, with database.ErrOverloaded if too many imports and exports are running,
-// and with the errors that all methods share.
-func (s *Store[T, K]) Export(ctx context.Context, yield func(*T) error) error {
-	return s.db.Bulk(ctx, "export "+s.table.Name, func(ctx context.Context) (err error) {
+// of yield, with database.ErrOverloaded if too many imports and exports are running, in
+// all or of this client, and with the errors that all methods share.
+func (s *Store[T, K]) Export(ctx context.Context, client string, yield func(*T) error) error {
+	return s.db.Bulk(client, "export "+s.table.Name, func() (err error) {
 		var rows *sql.Rows
-		err = s.db.Retry(ctx, func() (err error) {
+		err = s.db.RetryRead(ctx, func() (err error) {
 			rows, err = s.db.Reads(ctx).Raw("SELECT " + database.Names(s.table.Data) + " FROM " + s.table.Name + " ORDER BY " + s.table.Key.DBName).Rows() //nolint:sqlclosecheck // below
 			return err
 		})

@@ -305,13 +305,13 @@ func TestImportAndExportWithATextKey(t *testing.T) {
 			})
 		}
 		var exported []pot
-		err := store.Export(t.Context(), func(p *pot) error { exported = append(exported, *p); return nil })
+		err := store.Export(t.Context(), "", func(p *pot) error { exported = append(exported, *p); return nil })
 		want := slices.Insert(slices.Clone(somePots), 3, pot{Code: "z", Material: "tin"})
 		if err != nil || !reflect.DeepEqual(exported, want) {
 			t.Errorf("got %+v, %v, want %+v", exported, err, want)
 		}
 		stop := errors.New("stop")
-		if err := store.Export(t.Context(), func(*pot) error { return stop }); !errors.Is(err, stop) {
+		if err := store.Export(t.Context(), "", func(*pot) error { return stop }); !errors.Is(err, stop) {
 			t.Errorf("got %v, want the error of yield", err)
 		}
 	})
@@ -321,7 +321,7 @@ func TestExportIsOneSnapshot(t *testing.T) {
 	eachPotStore(t, func(t *testing.T, store *models.Store[pot, string]) {
 		create(t, store, somePots...)
 		rows := 0
-		err := store.Export(t.Context(), func(*pot) error {
+		err := store.Export(t.Context(), "", func(*pot) error {
 			if rows++; rows > 1 {
 				return nil
 			}

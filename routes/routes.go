@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/gin-gonic/gin"
 	"go.uber.org/zap"
@@ -26,7 +25,7 @@ type Options struct {
 	Health       *controllers.Health
 	Verify       auth.Verifier
 	Limits       Limits
-	Bulk         Bulk
+	Bulk         middleware.BulkOptions
 	MaxBodyBytes int64
 	Proxies      []string // addresses or CIDR ranges with a trusted X-Forwarded-For
 	Origins      []string // of pages that may call the API from a browser
@@ -39,12 +38,6 @@ type Limits struct {
 	RequestsPerSecond int // on average, for each token and each address
 	Burst             int // requests at once, at least 1
 	FailuresPerMinute int // invalid tokens from an address
-}
-
-// Bulk limits imports and exports.
-type Bulk struct {
-	MaxBodyBytes int64
-	Timeout      time.Duration // of a whole request
 }
 
 // Route is a row of the table of routes.
@@ -69,7 +62,7 @@ const Public models.Scope = "public"
 // Table returns every route.
 func Table(o Options) []Route {
 	small := []middleware.Handler{middleware.BodyLimit(o.MaxBodyBytes)}
-	bulk := []middleware.Handler{middleware.Deadline(o.Bulk.Timeout), middleware.BodyLimit(o.Bulk.MaxBodyBytes)}
+	bulk := []middleware.Handler{middleware.BodyLimit(o.Bulk.MaxBodyBytes), middleware.Bulk(o.Bulk, o.Verify)}
 	routes := []Route{
 		{"GET", "/healthz", Public, nil, o.Health.Live},
 		{"GET", "/readyz", Public, nil, o.Health.Ready},

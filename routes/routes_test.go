@@ -15,6 +15,7 @@ import (
 	"plantstore/auth"
 	"plantstore/controllers"
 	"plantstore/database/dbtest"
+	"plantstore/middleware"
 	"plantstore/models"
 )
 
@@ -43,7 +44,7 @@ func optionsOf(t *testing.T) (Options, *models.TokenStore) {
 		Verify:       verifier.Verify,
 		Docs:         true,
 		MaxBodyBytes: 1 << 16,
-		Bulk:         Bulk{MaxBodyBytes: 1 << 20, Timeout: time.Minute},
+		Bulk:         middleware.BulkOptions{MaxBodyBytes: 1 << 20, Timeout: time.Minute, MinBytesPerSecond: 1, Grace: time.Minute},
 	}, tokens
 }
 

@@ -181,9 +181,15 @@ func TestExportIsOneMoment(t *testing.T) {
 // beginExport starts an export and returns its first bytes and the rest.
 func (s *service) beginExport(t *testing.T) (rest io.ReadCloser, first string) {
 	t.Helper()
+	return s.beginExportAs(t, token)
+}
+
+// beginExportAs is beginExport with a token.
+func (s *service) beginExportAs(t *testing.T, bearer string) (rest io.ReadCloser, first string) {
+	t.Helper()
 	request, err := http.NewRequest(http.MethodGet, s.url+"/plants/export", nil)
 	must(t, err)
-	request.Header.Set("Authorization", "Bearer "+token)
+	request.Header.Set("Authorization", "Bearer "+bearer)
 	resp, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(request)
 	must(t, err)
 	start := make([]byte, 1000)

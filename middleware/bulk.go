@@ -1,0 +1,136 @@
+package middleware
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"plantstore/auth"
+)
+
+// BulkOptions limits imports and exports.
+type BulkOptions struct {
+	MaxBodyBytes      int64         // of an import
+	Timeout           time.Duration // of a whole request
+	MinBytesPerSecond int           // that the client sends or takes
+	Grace             time.Duration // how long it may stall
+}
+
+// timeToRespond is how long a response may take that reports the end of a request.
+const timeToRespond = 5 * time.Second
+
+// checkPeriod is how often the token of a request is verified again while it runs. Then
+// it ends within 5 s of the end of its token, as a token's verifier may be 2 s late.
+const checkPeriod = time.Second / 2
+
+// Bulk limits a request by o, apart from the size of its body, in place of the server's time limits, and ends it when
+// verify no longer accepts its token.
+func Bulk(o BulkOptions, verify auth.Verifier) Handler {
+	return func(c *gin.Context) error {
+		end := time.Now().Add(o.Timeout)
+		ctx, endWith := context.WithCancelCause(c.Request.Context())
+		defer endWith(nil)
+		ctx, cancel := context.WithDeadline(ctx, end)
+		defer cancel()
+		control := http.NewResponseController(c.Writer)
+		expire := func() error {
+			return errors.Join(control.SetReadDeadline(time.Now()), control.SetWriteDeadline(time.Now()))
+		}
+		err := errors.Join(control.SetReadDeadline(end), control.SetWriteDeadline(end.Add(timeToRespond)))
+		if err != nil {
+			return fmt.Errorf("set the deadline: %w", err)
+		}
+
+		var checks sync.WaitGroup
+		token, _ := bearerToken(c.Request.Header["Authorization"])
+		checks.Go(func() {
+			ticker := time.NewTicker(checkPeriod)
+			defer ticker.Stop()
+			for {
+				select {
+				case <-ctx.Done():
+					return
+				case <-ticker.C:
+				}
+				if _, err := verify(ctx, token); errors.Is(err, auth.ErrInvalidToken) {
+					endWith(err)
+					_ = expire()
+				}
+			}
+		})
+
+		plain := c.Writer
+		c.Request = c.Request.WithContext(ctx)
+		c.Request.Body = &pacedBody{c.Request.Body, newPace(ctx, o, end, control.SetReadDeadline)}
+		c.Writer = &pacedWriter{plain, newPace(ctx, o, end, control.SetWriteDeadline)}
+		c.Next()
+		cancel()
+		checks.Wait()
+		c.Writer = plain
+		_ = control.SetWriteDeadline(time.Now().Add(timeToRespond)) // fails if the connection is closed
+		if cause := context.Cause(ctx); len(c.Errors) > 0 && errors.Is(cause, auth.ErrInvalidToken) {
+			challenge(c, cause)
+			return cause
+		}
+		return nil
+	}
+}
+
+// pace limits how long the transfers of a request, in one direction, may wait for the
+// client: for grace at once, and on average for as long as rate bytes per second allow.
+type pace struct {
+	ctx         context.Context //nolint:containedctx // the request's
+	end         time.Time
+	rate        float64
+	grace, left time.Duration
+	setDeadline func(time.Time) error
+}
+
+func newPace(ctx context.Context, o BulkOptions, end time.Time, setDeadline func(time.Time) error) *pace {
+	return &pace{ctx, end, float64(o.MinBytesPerSecond), o.Grace, o.Grace, setDeadline}
+}
+
+// do limits transfer, which returns a number of bytes.
+func (p *pace) do(transfer func() (int, error)) (n int, err error) {
+	begin := time.Now()
+	due := begin.Add(p.left)
+	if due.After(p.end) {
+		due = p.end
+	}
+	if err := p.setDeadline(due); err != nil {
+		return 0, err
+	}
+	if err := p.ctx.Err(); err != nil { // after the deadline was set, as the end of the token sets it, too
+		return 0, err
+	}
+	n, err = transfer()
+	earned := time.Duration(float64(n) / p.rate * float64(time.Second))
+	p.left = min(p.left-time.Since(begin)+earned, p.grace)
+	return n, err
+}
+
+type pacedBody struct {
+	io.ReadCloser
+	pace *pace
+}
+
+func (b *pacedBody) Read(p []byte) (int, error) {
+	return b.pace.do(func() (int, error) { return b.ReadCloser.Read(p) })
+}
+
+type pacedWriter struct {
+	gin.ResponseWriter
+	pace *pace
+}
+
+func (w *pacedWriter) Write(p []byte) (int, error) {
+	return w.pace.do(func() (int, error) { return w.ResponseWriter.Write(p) })
+}
+
+func (w *pacedWriter) WriteString(s string) (int, error) { return w.Write([]byte(s)) }

@@ -1,0 +1,104 @@
+package tests
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"plantstore/database/dbtest"
+)
+
+// startBulk starts a service with more plants than the buffers of a connection take, and
+// returns it with a token.
+func startBulk(t *testing.T, url string, settings ...string) (s *service, issued string) {
+	t.Helper()
+	s = start(t, append(settings, "DATABASE_URL="+url)...)
+	long := strings.Repeat("🌵", 255)
+	var rows strings.Builder
+	for id := range int64(8_000) {
+		fmt.Fprintf(&rows, `{"id":%d,"name":"%s","tag":"%s"}`+"\n", id, long, long)
+	}
+	requireOK(t, s.importRows(t, "", inNDJSON, rows.String()))
+	return s, issue(t, url)
+}
+
+// TestStalledClients: clients that stall in an import or an export harm no others, and lose
+// their turn.
+func TestStalledClients(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, url string) {
+		t.Parallel()
+		s, issued := startBulk(t, url, "PLANTSTORE_BULK_GRACE=1s", "PLANTSTORE_BULK_MIN_BYTES_PER_SECOND=1000")
+		t.Run("exports that are never read", func(t *testing.T) {
+			for range 2 {
+				stalled, _ := s.beginExport(t)
+				defer stalled.Close()
+			}
+			checkError(t, s.call(t, "GET", "/plants/export", ""), 50301) // this token has its share
+			checkStatus(t, s.get(t, "/plants/export", as(issued)...), 200)
+			eventually(t, "the end of the stalled exports", func() bool {
+				return strings.Count(s.stderr.String(), `"msg":"response aborted"`) == 2
+			})
+			checkStatus(t, s.call(t, "GET", "/plants/export", ""), 200)
+		})
+		t.Run("an import that stalls", func(t *testing.T) {
+			i := s.beginImport(t, "")
+			i.write(bodyOf(10_001) + "\n")
+			checkError(t, receive(t, i.responses), 40001)
+			checkStatus(t, s.get(t, "/plants/10001", as(issued)...), 404)
+		})
+		t.Run("an import at one byte per second", func(t *testing.T) {
+			out, in := io.Pipe()
+			go func() {
+				for range 60 {
+					if _, err := in.Write([]byte("\n")); err != nil {
+						return
+					}
+					time.Sleep(time.Second) // a slow client
+				}
+				_ = in.Close()
+			}()
+			begin := time.Now()
+			checkError(t, s.on(t, &http.Transport{}, "POST", "/plants/import", inNDJSON, out), 40001)
+			if took := time.Since(begin); took > 30*time.Second {
+				t.Errorf("it took %v", took)
+			}
+		})
+		t.Run("a slow import that is fast enough", func(t *testing.T) {
+			i := s.beginImport(t, "")
+			for id := range 30 { // of some 1,000 bytes each, in more than the time of grace
+				i.write(fmt.Sprintf(`{"id":%d,"name":"x"}%s`+"\n", 20_000+id, strings.Repeat(" ", 1000)))
+				time.Sleep(50 * time.Millisecond) // a slow client
+			}
+			checkReport(t, i.end(), 0, "30: 30 new, 0 unchanged, 0 rejected, stored")
+		})
+	})
+}
+
+// TestBulkEndsWithItsToken revokes the tokens of a running import and a running export.
+func TestBulkEndsWithItsToken(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, url string) {
+		t.Parallel()
+		s, issued := startBulk(t, url) // with its default of 30s of grace
+		i := s.beginImportAs(t, issued, "")
+		i.write(bodyOf(10_001) + "\n")
+		export, _ := s.beginExportAs(t, issued)
+		defer export.Close()
+
+		checkEmpty(t, s.call(t, "DELETE", "/tokens/"+prefixOf(issued), ""), 204)
+		begin := time.Now()
+		r := receive(t, i.responses)
+		checkError(t, r, 40102)
+		checkHas(t, r, "WWW-Authenticate")
+		eventually(t, "the end of the export", func() bool { return strings.Contains(s.stderr.String(), `"msg":"response aborted"`) })
+		if took := time.Since(begin); took > revocationTime {
+			t.Errorf("they ended after %v, want at most %v", took, revocationTime)
+		}
+		if _, err := io.Copy(io.Discard, export); err == nil {
+			t.Error("the export looks complete")
+		}
+		checkError(t, s.call(t, "GET", "/plants/10001", ""), 40401)
+	})
+}
