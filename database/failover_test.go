@@ -258,3 +258,27 @@ func TestServerClosesIdleConnections(t *testing.T) {
 		})
 	}
 }
+
+// TestIdleConnectionsToALostHost: a host is lost without closing its connections. The next
+// operation finds out in a part of its time, and the others do not repeat that.
+func TestIdleConnectionsToALostHost(t *testing.T) {
+	t.Parallel()
+	databaseURL := dbtest.Postgres(t)
+	dbtest.Exec(t, databaseURL, "CREATE TABLE x ()")
+	u, _ := url.Parse(databaseURL)
+	network := dbtest.NewLink(t, u.Host)
+	o := dbtest.Options(withHosts(t, databaseURL, "", network.Address))
+	o.Timeout = 6 * time.Second
+	db := dbtest.Open(t, o)
+	if err := inParallel(t.Context(), db, "SELECT pg_sleep(0.2)"); err != nil { // opens connections
+		t.Fatal(err)
+	}
+	time.Sleep(1100 * time.Millisecond) // so that they count as idle
+	network.Cut()
+	for range 3 {
+		err := db.Write(t.Context(), "write", func(tx *gorm.DB) error { return tx.Exec("INSERT INTO x DEFAULT VALUES").Error })
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}

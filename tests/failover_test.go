@@ -1,74 +1,24 @@
 package tests
 
 import (
-	"net"
 	"net/url"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"plantstore/database/dbtest"
 )
 
-// link is the network between a service and a database, which can be cut without closing a
-// connection: then nothing arrives any more.
-type link struct {
-	address string
-	mu      sync.RWMutex // held while nothing may pass
-}
-
-func newLink(t *testing.T, target string) *link {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	t.Cleanup(func() { _ = listener.Close() })
-	l := &link{address: listener.Addr().String()}
-	go func() {
-		for {
-			near, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			far, err := net.Dial("tcp", target)
-			if err != nil {
-				_ = near.Close()
-				continue
-			}
-			go l.pass(near, far)
-			go l.pass(far, near)
-		}
-	}()
-	return l
-}
-
-func (l *link) pass(from, to net.Conn) {
-	buffer := make([]byte, 64<<10)
-	for {
-		n, err := from.Read(buffer)
-		l.mu.RLock()
-		if n > 0 {
-			_, _ = to.Write(buffer[:n])
-		}
-		if err != nil {
-			_ = to.Close()
-			l.mu.RUnlock()
-			return
-		}
-		l.mu.RUnlock()
-	}
-}
-
 // TestPromotion replaces the primary of two servers under load. Writes resume within
 // 5 seconds of the promotion, and no acknowledged plant is missing.
 func TestPromotion(t *testing.T) {
 	for _, test := range []struct {
 		name string
-		end  func(*dbtest.Server, *link) error
+		end  func(*dbtest.Server, *dbtest.Link) error
 	}{
-		{"the primary dies", func(primary *dbtest.Server, _ *link) error { return primary.Kill() }},
-		{"the primary does not respond", func(_ *dbtest.Server, network *link) error {
-			network.mu.Lock() // for good
+		{"the primary dies", func(primary *dbtest.Server, _ *dbtest.Link) error { return primary.Kill() }},
+		{"the primary does not respond", func(_ *dbtest.Server, network *dbtest.Link) error {
+			network.Cut()
 			return nil
 		}},
 	} {
@@ -86,10 +36,10 @@ func TestPromotion(t *testing.T) {
 			dbtest.Exec(t, primary.URL, "SELECT pg_reload_conf()")
 			u, err := url.Parse(primary.URL)
 			must(t, err)
-			network := newLink(t, u.Host)
+			network := dbtest.NewLink(t, u.Host)
 			other, err := url.Parse(standby.URL)
 			must(t, err)
-			u.Host = network.address + "," + other.Host
+			u.Host = network.Address + "," + other.Host
 			s := start(t, "DATABASE_URL="+u.String())
 
 			known := ledger{}
