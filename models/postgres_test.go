@@ -19,11 +19,11 @@ import (
 	"plantstore/models"
 )
 
-// everyOperation uses each operation of the stores of db, with plants from first, and
+// everyOperation uses each operation of the stores, with plants from first, and
 // returns the results, which do not depend on first.
-func everyOperation(t *testing.T, db *database.DB, first int64) (results []string) {
+func everyOperation(t *testing.T, plants *models.PlantStore, tokens *models.TokenStore, first int64) (results []string) {
 	t.Helper()
-	ctx, plants, tokens := t.Context(), models.NewPlantStore(db), models.NewTokenStore(db)
+	ctx := t.Context()
 	step := func(result any, err error) {
 		t.Helper()
 		text, _ := json.Marshal(result)
@@ -106,7 +106,7 @@ func everyOperation(t *testing.T, db *database.DB, first int64) (results []strin
 func TestSessionSettings(t *testing.T) {
 	t.Parallel()
 	plain := dbtest.Migrated(t, dbtest.Postgres(t))
-	want := everyOperation(t, plain, 1)
+	want := everyOperation(t, models.NewPlantStore(plain), models.NewTokenStore(plain), 1)
 	for _, mode := range []string{"cache_statement", "exec", "simple_protocol"} {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
@@ -119,7 +119,7 @@ func TestSessionSettings(t *testing.T) {
 				dbtest.Exec(t, url, fmt.Sprintf("ALTER DATABASE %s SET %s = %s", name, setting, value))
 			}
 			db := dbtest.Migrated(t, url+"&default_query_exec_mode="+mode)
-			if got := everyOperation(t, db, 1); !slices.Equal(got, want) {
+			if got := everyOperation(t, models.NewPlantStore(db), models.NewTokenStore(db), 1); !slices.Equal(got, want) {
 				t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 			}
 			var isolation string
@@ -142,7 +142,7 @@ func TestStatementsNameTheirColumns(t *testing.T) {
 		if err := db.Prepare(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		everyOperation(t, db, 1)
+		everyOperation(t, models.NewPlantStore(db), models.NewTokenStore(db), 1)
 		star := regexp.MustCompile(`(?i)(SELECT|RETURNING)\s+(\S*\.)?\*`)
 		statements := 0
 		for _, line := range logs.FilterMessage("slow query").All() {
@@ -163,7 +163,8 @@ func TestSchemaChangesUnderLoad(t *testing.T) {
 	t.Parallel()
 	url := dbtest.Postgres(t)
 	db := dbtest.Migrated(t, url)
-	want := everyOperation(t, db, 1)
+	plants, tokens := models.NewPlantStore(db), models.NewTokenStore(db)
+	want := everyOperation(t, plants, tokens, 1)
 	stop := make(chan struct{})
 	var group sync.WaitGroup
 	for client := range int64(2) { // as many as there are slots for imports and exports
@@ -174,7 +175,7 @@ func TestSchemaChangesUnderLoad(t *testing.T) {
 					return
 				default:
 				}
-				if got := everyOperation(t, db, first); !slices.Equal(got, want) {
+				if got := everyOperation(t, plants, tokens, first); !slices.Equal(got, want) {
 					t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 				}
 			}
@@ -279,7 +280,8 @@ func TestSerializationFailures(t *testing.T) {
 	t.Parallel()
 	url := dbtest.Postgres(t)
 	db := dbtest.Migrated(t, url)
-	want := everyOperation(t, db, 1)
+	plants, tokens := models.NewPlantStore(db), models.NewTokenStore(db)
+	want := everyOperation(t, plants, tokens, 1)
 	// The numbers of a sequence survive a rollback.
 	for _, statement := range []string{
 		"CREATE SEQUENCE attempts",
@@ -292,7 +294,7 @@ func TestSerializationFailures(t *testing.T) {
 		dbtest.Exec(t, url, "CREATE TRIGGER fail BEFORE INSERT OR DELETE ON "+table+" FOR EACH STATEMENT EXECUTE FUNCTION fail()")
 		dbtest.Exec(t, url, "CREATE TRIGGER fail_update AFTER UPDATE ON "+table+" FOR EACH ROW EXECUTE FUNCTION fail()")
 	}
-	if got := everyOperation(t, db, 1); !slices.Equal(got, want) {
+	if got := everyOperation(t, plants, tokens, 1); !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }
