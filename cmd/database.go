@@ -17,7 +17,7 @@ import (
 func newMigrate(s *settings) *cobra.Command {
 	return newGroup("migrate", "Migrate the database schema",
 		newDatabaseCommand(s, "up", "Apply every pending migration", creates, migrateUp),
-		newDatabaseCommand(s, "down", "Roll back the last migration, with the data it added", writes, migrateDown),
+		newMigrateDown(s),
 		newDatabaseCommand(s, "status", "List all migrations and when they were applied", reads, migrateStatus))
 }
 
@@ -73,9 +73,26 @@ func migrateUp(ctx context.Context, db *database.DB) (string, error) {
 	return strings.Join(lines, "\n"), err
 }
 
-func migrateDown(ctx context.Context, db *database.DB) (string, error) {
-	rolledBack, err := db.Rollback(ctx)
-	return "rolled back " + rolledBack.Name, err
+func newMigrateDown(s *settings) *cobra.Command {
+	return addYes(&cobra.Command{
+		Use: "down", Short: "Roll back the last migration, with the data it added", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return s.withDatabase(cmd.Context(), writes, func(db *database.DB) error {
+				last, loss, err := db.Last(cmd.Context())
+				if err != nil {
+					return err
+				}
+				if err := confirm(cmd, fmt.Sprintf("Roll back %s of the database %s? This deletes %s.", last, db.Name(), loss)); err != nil {
+					return err
+				}
+				rolledBack, err := db.Rollback(cmd.Context())
+				if err == nil {
+					_, err = fmt.Printf("rolled back %s of the database %s\n", rolledBack, db.Name())
+				}
+				return err
+			})
+		},
+	})
 }
 
 func migrateStatus(ctx context.Context, db *database.DB) (string, error) {
@@ -86,7 +103,7 @@ func migrateStatus(ctx context.Context, db *database.DB) (string, error) {
 		if !m.AppliedAt.IsZero() {
 			applied = m.AppliedAt.UTC().Format(time.RFC3339)
 		}
-		lines = append(lines, fmt.Sprintf("%-20s  %s", applied, m.Name))
+		lines = append(lines, fmt.Sprintf("%-20s  %s", applied, m))
 	}
 	return strings.Join(lines, "\n"), err
 }

@@ -78,7 +78,7 @@ func (s *settings) serve(cmd *cobra.Command, _ []string) (err error) {
 		log.Warn("no tokens exist yet; create one with `plantstore token create`")
 	}
 
-	health := controllers.NewHealth(db.Ping)
+	health := controllers.NewHealth(db.Ready)
 	options := routes.Options{
 		Log:          log,
 		Plants:       controllers.NewPlants(models.NewPlantStore(db)),

@@ -86,16 +86,20 @@ var errorTable = []ErrorRow{
 		})),
 	row(codeOverloaded, "too many operations are waiting, another one has locked the row, or too many imports and exports are running; nothing was stored: retry after `Retry-After`",
 		is(database.ErrOverloaded, "the turn of this operation did not come in time, and nothing was stored: retry later")),
-	row(codeUnavailable, "the database or the keys of JWTs are unavailable, or the service is stopping; the outcome of a write is unknown: retry with the same id",
+	row(codeUnavailable, "the database cannot be reached, does not respond in time or is not writable (read-only, disk full, file replaced), the keys of JWTs are unavailable, or the service is stopping; the message says which, and whether the outcome of a write is unknown: retry with the same id",
 		is(errStopping, "the service is stopping: retry"),
 		is(auth.ErrCannotVerify, "tokens cannot be verified at the moment, and nothing was done: retry"),
 		as(func(e *database.NotWritableError) string {
 			return e.Error() + ". Retry later, with the same id: the last write may have been stored"
 		}),
-		is(database.ErrUnavailable, "the database is unavailable. The outcome of a write is unknown: retry with the same id; "+
-			"error 40902, or a row that an import counts as unchanged, means that the first attempt succeeded")),
+		is(database.ErrTimeout, "the database did not respond in time"+unknownOutcome),
+		is(database.ErrUnavailable, "the database cannot be reached"+unknownOutcome)),
 	row(codeInternal, "an internal error; the message has the request id, the log has the cause"),
 }
+
+// unknownOutcome says what to do after a write that may have succeeded.
+const unknownOutcome = ". The outcome of a write is unknown: retry with the same id; " +
+	"error 40902, or a row that an import counts as unchanged, means that the first attempt succeeded"
 
 // errStopping means that the service is about to stop.
 var errStopping = errors.New("the service is stopping")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gin-gonic/gin"
+	"github.com/jackc/pgx/v5/pgconn"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
@@ -61,13 +63,42 @@ func TestErrorsHidesFaults(t *testing.T) {
 }
 
 func TestErrorsUnavailable(t *testing.T) {
-	w, _ := serveError(t.Context(), t, failWith(fmt.Errorf("insert: %w: %w", database.ErrUnavailable, errors.New("secret"))))
-	if w.Code != 503 || !strings.HasPrefix(w.Body.String(), `{"error":50302,`) || strings.Contains(w.Body.String(), "secret") {
-		t.Errorf("got %d %s", w.Code, w.Body)
+	for _, test := range []struct {
+		name  string
+		cause error
+		want  string
+	}{
+		{"unreachable", &net.OpError{Op: "dial", Err: errors.New("secret")}, "cannot be reached. The outcome of a write is unknown"},
+		{"too late", fmt.Errorf("secret: %w", context.DeadlineExceeded), "did not respond in time. The outcome of a write is unknown"},
+		{"canceled by the server", &pgconn.PgError{Code: "57014", Message: "secret"}, "did not respond in time. The outcome of a write is unknown"},
+		{"no connection in time", connectError(t), "cannot be reached. The outcome of a write is unknown"},
+		{"read-only", &pgconn.PgError{Code: "25006", Message: "secret"}, "is not writable: it is read-only. Retry later"},
+		{"a full disk", &pgconn.PgError{Code: "53100", Message: "secret"}, "is not writable: its disk is full. Retry later"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			w, _ := serveError(t.Context(), t, failWith(database.Failed("insert", test.cause)))
+			if want := `{"error":50302,"message":"the database ` + test.want; w.Code != 503 || !strings.HasPrefix(w.Body.String(), want) || strings.Contains(w.Body.String(), "secret") {
+				t.Errorf("got %d %s, want %s", w.Code, w.Body, want)
+			}
+			if got := w.Header().Get("Retry-After"); got != "1" {
+				t.Errorf("got Retry-After %q, want 1", got)
+			}
+		})
 	}
-	if got := w.Header().Get("Retry-After"); got != "1" {
-		t.Errorf("got Retry-After %q, want 1", got)
+}
+
+// connectError returns the error of an attempt to connect to a host that never responds.
+func connectError(t *testing.T) error {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
 	}
+	defer listener.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	_, err = pgconn.Connect(ctx, "postgres://x@"+listener.Addr().String()+"/x?sslmode=disable")
+	return err
 }
 
 func TestErrorsRateLimit(t *testing.T) {

@@ -40,6 +40,9 @@ type DB struct {
 	batches        BatchOptions
 	budget         budget
 	closers        []func() // of the batchers
+	tables         []*Table // see [DB.Require]
+	versions       []int64  // of the migrations that this program knows
+	readiness      *readiness
 	log            *zap.Logger
 }
 
@@ -65,7 +68,15 @@ type dialect interface {
 	// dialector returns GORM's dialector for a pool.
 	dialector(pool *sql.DB) gorm.Dialector
 	// migrations returns goose's settings for this database.
-	migrations() migrationSettings
+	migrations(log *zap.Logger) migrationSettings
+	// lockHolders is a query for descriptions of the transactions, the oldest first, that
+	// a migration may be waiting for.
+	lockHolders() string
+	// readOnly is an expression that is true if the database rejects writes.
+	readOnly() string
+	// writeTest is a statement that changes nothing that matters, but fails if the disk is
+	// full or the database is read-only.
+	writeTest() string
 	// insertNew is [DB.InsertNew].
 	insertNew(ctx context.Context, conn connection, table *Table, rows reflect.Value) (insertOutcome, error)
 	// load is [DB.Load]; next returns nil after the last row.
@@ -99,11 +110,18 @@ func Open(ctx context.Context, o Options, batches BatchOptions, log *zap.Logger)
 	if err != nil {
 		return nil, errors.Join(err, d.close())
 	}
-	db := &DB{pool: pool, readPool: readPool, conn: pool, dialect: d, options: o, batches: batches, log: log}
+	db := &DB{pool: pool, readPool: readPool, conn: pool, dialect: d, options: o, batches: batches, log: log, readiness: new(readiness)}
 	if readPool == pool {
 		db.budget = newBudget(batches.Flushers, o.MaxConnections)
 	} else {
 		db.budget = newFileBudget(readPool.Stats().MaxOpenConnections)
+	}
+	provider, err := db.provider()
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	for _, source := range provider.ListSources() {
+		db.versions = append(db.versions, source.Version)
 	}
 	if err := waitFor(ctx, pool, o.StartTimeout, log); err != nil {
 		return nil, errors.Join(err, db.Close())
@@ -143,7 +161,9 @@ func (db *DB) Read(ctx context.Context, operation string, do func(tx *gorm.DB) e
 	if err := db.dialect.fault(); err != nil {
 		return Failed(operation, err)
 	}
-	return Failed(operation, db.budget.reads.run(ctx, db.options.Timeout, func(ctx context.Context) error { return do(db.Reads(ctx)) }))
+	return Failed(operation, db.budget.reads.run(ctx, db.options.Timeout, func(ctx context.Context) error {
+		return db.RetryRead(ctx, func() error { return do(db.Reads(ctx)) })
+	}))
 }
 
 // Background is Read without a slot, for the one reader that must work under any load:
@@ -154,16 +174,19 @@ func (db *DB) Background(ctx context.Context, operation string, do func(tx *gorm
 	}
 	ctx, cancel := context.WithTimeout(ctx, db.options.Timeout)
 	defer cancel()
-	return Failed(operation, do(db.Reads(ctx)))
+	return Failed(operation, db.RetryRead(ctx, func() error { return do(db.Reads(ctx)) }))
 }
 
 // Write is Read with the handle for writes, in one of the slots for single writes. It
-// calls do again while others hold a lock that do needs. When it returns nil, the changes of
-// do are on disk. After ErrUnavailable, the outcome is unknown.
+// calls do, which is one transaction, again while others hold a lock that it needs, and
+// when [DB.Retry] does. When it returns nil, the changes of do are on disk. After
+// ErrUnavailable, the outcome is unknown.
 func (db *DB) Write(ctx context.Context, operation string, do func(tx *gorm.DB) error) error {
 	begin := time.Now()
 	return Failed(operation, db.checked(func() error {
-		err := db.budget.writes.run(ctx, db.options.Timeout, func(ctx context.Context) error { return do(db.WithContext(ctx)) })
+		err := db.budget.writes.run(ctx, db.options.Timeout, func(ctx context.Context) error {
+			return db.Retry(ctx, func() error { return do(db.WithContext(ctx)) })
+		})
 		return db.WaitForLock(ctx, begin, err, func(ctx context.Context, tx *DB) error { return do(tx.WithContext(ctx)) })
 	}))
 }
@@ -182,7 +205,8 @@ func (db *DB) checked(write func() error) error {
 }
 
 // Transaction calls do in a transaction, which is committed if do returns nil and
-// rolled back otherwise. It waits for locks until ctx ends.
+// rolled back otherwise. It waits for locks until ctx ends. do may be called again, in
+// another transaction: see [DB.Retry].
 func (db *DB) Transaction(ctx context.Context, do func(tx *DB) error) error {
 	if db.budget.writer != nil {
 		select {
@@ -197,16 +221,18 @@ func (db *DB) Transaction(ctx context.Context, do func(tx *DB) error) error {
 
 // transaction is Transaction, but waits no longer than wait for a lock, unless it is 0.
 func (db *DB) transaction(ctx context.Context, wait time.Duration, do func(tx *DB) error) error {
-	return db.WithContext(ctx).Transaction(func(handle *gorm.DB) error {
-		tx := *db
-		tx.DB = handle
-		tx.conn = handle.Statement.ConnPool
-		if patience := db.dialect.patience(wait); patience != "" {
-			if err := handle.Exec(patience).Error; err != nil {
-				return err
+	return db.Retry(ctx, func() error {
+		return db.WithContext(ctx).Transaction(func(handle *gorm.DB) error {
+			tx := *db
+			tx.DB = handle
+			tx.conn = handle.Statement.ConnPool
+			if patience := db.dialect.patience(wait); patience != "" {
+				if err := handle.Exec(patience).Error; err != nil {
+					return err
+				}
 			}
-		}
-		return do(&tx)
+			return do(&tx)
+		})
 	})
 }
 
@@ -233,14 +259,6 @@ func (db *DB) Times(times []time.Time) string {
 // PostgreSQL's locale; on SQLite they match exactly.
 func (db *DB) Contains(column, part string) (condition, argument string) {
 	return db.dialect.contains(column), "%" + strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`).Replace(part) + "%"
-}
-
-// Ping reports whether the database responds.
-func (db *DB) Ping(ctx context.Context) error {
-	if err := db.dialect.check(); err != nil {
-		return err
-	}
-	return db.readPool.PingContext(ctx)
 }
 
 // Name names the database for people: a path, or hosts and a name, without a password.

@@ -123,7 +123,7 @@ func TestSQLiteDoesNotRecreateItsFile(t *testing.T) {
 	t.Parallel()
 	url := dbtest.SQLite(t)
 	path := strings.TrimPrefix(url, "sqlite:")
-	first := dbtest.Open(t, dbtest.Options(url))
+	first := dbtest.Migrated(t, url)
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +132,7 @@ func TestSQLiteDoesNotRecreateItsFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	pool.SetMaxIdleConns(0) // the next query opens the file again
-	if err := first.Ping(t.Context()); err == nil {
+	if err := first.Ready(t.Context()); err == nil {
 		t.Error("the database responds without its file")
 	}
 	if _, err := os.Stat(path); err == nil {
@@ -192,14 +192,14 @@ func TestOpenRejectsURLsWithoutRepeatingThem(t *testing.T) {
 	}
 }
 
-// TestPingDuringAWrite: an import may occupy SQLite's one writer for seconds.
-func TestPingDuringAWrite(t *testing.T) {
+// TestReadyDuringAWrite: an import may occupy SQLite's one writer for seconds.
+func TestReadyDuringAWrite(t *testing.T) {
 	t.Parallel()
 	db := dbtest.Migrated(t, dbtest.SQLite(t))
 	err := db.Transaction(t.Context(), func(*database.DB) error {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
-		return db.Ping(ctx)
+		return db.Ready(ctx)
 	})
 	if err != nil {
 		t.Error(err)

@@ -25,11 +25,18 @@ var ErrURL = errors.New("the database URL is not a valid PostgreSQL URL: " +
 // time, or cannot write at the moment. The outcome of a write is then unknown.
 var ErrUnavailable = errors.New("the database is unavailable")
 
+// ErrTimeout means that the database did not respond in time. It goes with
+// ErrUnavailable.
+var ErrTimeout = errors.New("the database did not respond in time")
+
 // NotWritableError means that the database stores nothing until somebody acts, such as
 // by making room on its disk. It goes with ErrUnavailable. IsUnavailable holds for it.
 type NotWritableError struct {
 	Reason string // such as "its disk is full"
 }
+
+// readOnly is the reason of a NotWritableError.
+const readOnly = "it is read-only"
 
 func (e *NotWritableError) Error() string { return "the database is not writable: " + e.Reason }
 
@@ -43,31 +50,60 @@ func Failed(operation string, err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case IsLocked(err):
+	case IsLocked(err), isRolledBack(err):
 		return fmt.Errorf("%s: %w: %w", operation, ErrOverloaded, err)
 	case IsUnavailable(err):
 		if fault := notWritable(err); fault != nil {
 			err = fmt.Errorf("%w: %w", fault, err)
+		} else if isTimeout(err) {
+			err = fmt.Errorf("%w: %w", ErrTimeout, err)
 		}
 		return fmt.Errorf("%s: %w: %w", operation, ErrUnavailable, err)
 	}
 	return fmt.Errorf("%s: %w", operation, err)
 }
 
+// isRolledBack reports whether PostgreSQL has rolled a transaction back in favor of
+// another.
+func isRolledBack(err error) bool {
+	state := sqlState(err)
+	return state == "40001" || state == "40P01" // serialization_failure, deadlock_detected
+}
+
+// isTimeout reports whether err, for which IsUnavailable holds, means that a response did
+// not come in time.
+func isTimeout(err error) bool {
+	if _, ok := errors.AsType[*pgconn.ConnectError](err); ok {
+		return false // there is no connection yet
+	}
+	if lite, ok := errors.AsType[*sqlite.Error](err); ok {
+		code := lite.Code() & 0xff // the primary result code
+		return code == sqlite3.SQLITE_LOCKED || code == sqlite3.SQLITE_INTERRUPT
+	}
+	return sqlState(err) == "57014" || // query_canceled
+		errors.Is(err, context.DeadlineExceeded) || pgconn.Timeout(err)
+}
+
+// sqlState returns PostgreSQL's code for err, or nothing.
+func sqlState(err error) string {
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
+		return pg.Code
+	}
+	return ""
+}
+
 // notWritable returns the lasting fault that err reports, or nil.
 func notWritable(err error) *NotWritableError {
-	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
-		switch pg.Code {
-		case "25006": // read_only_sql_transaction
-			return &NotWritableError{"it is read-only"}
-		case "53100": // disk_full
-			return &NotWritableError{"its disk is full"}
-		}
+	switch sqlState(err) {
+	case "25006": // read_only_sql_transaction
+		return &NotWritableError{readOnly}
+	case "53100": // disk_full
+		return &NotWritableError{"its disk is full"}
 	}
 	if lite, ok := errors.AsType[*sqlite.Error](err); ok {
 		switch lite.Code() & 0xff { // the primary result code
 		case sqlite3.SQLITE_READONLY:
-			return &NotWritableError{"it is read-only"}
+			return &NotWritableError{readOnly}
 		case sqlite3.SQLITE_FULL:
 			return &NotWritableError{"its disk is full"}
 		case sqlite3.SQLITE_IOERR:
@@ -115,8 +151,8 @@ func IsLocked(err error) bool {
 	if lite, ok := errors.AsType[*sqlite.Error](err); ok {
 		return lite.Code()&0xff == sqlite3.SQLITE_BUSY
 	}
-	pg, ok := errors.AsType[*pgconn.PgError](err)
-	return ok && (pg.Code == "55P03" || pg.Code == "40P01") // lock_not_available, deadlock_detected
+	state := sqlState(err)
+	return state == "55P03" || state == "40P01" // lock_not_available, deadlock_detected
 }
 
 // isTableLocked reports whether err means that the lock was a whole table's. Only
@@ -128,8 +164,7 @@ func isTableLocked(err error) bool {
 
 // IsDuplicate reports whether err means that a key is taken.
 func IsDuplicate(err error) bool {
-	pg, ok := errors.AsType[*pgconn.PgError](err)
-	return ok && pg.Code == "23505" // unique_violation
+	return sqlState(err) == "23505" // unique_violation
 }
 
 // isRowRejected reports whether err means that the database rejects one row: a

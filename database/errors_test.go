@@ -38,7 +38,6 @@ func TestIsUnavailable(t *testing.T) {
 		{"too_many_connections", &pgconn.PgError{Code: "53300"}, true},
 		{"connection_failure", &pgconn.PgError{Code: "08006"}, true},
 		{"read_only_sql_transaction", &pgconn.PgError{Code: "25006"}, true},
-		{"serialization_failure", &pgconn.PgError{Code: "40001"}, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if got := database.IsUnavailable(test.err); got != test.want {

@@ -1,10 +1,15 @@
 package database
 
 import (
+	"cmp"
 	"context"
 	"embed"
+	"errors"
 	"fmt"
 	"io/fs"
+	"regexp"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/pressly/goose/v3"
@@ -24,18 +29,30 @@ type migrationSettings struct {
 	dialect goose.Dialect
 	folder  string
 	locker  lock.SessionLocker
-	err     error
 }
 
 // Migration is one step of the schema.
 type Migration struct {
-	Version   int64     // the number in the file's name
-	Name      string    // the file's name
-	AppliedAt time.Time // zero while it is pending
+	Version    int64     // the number in the file's name
+	Name       string    // the file's name, or empty if a newer version of the program has applied it
+	AppliedAt  time.Time // zero while it is pending
+	compatible bool      // although it is newer, this program works with it
+}
+
+// String describes an applied migration.
+func (m Migration) String() string {
+	switch {
+	case m.Name != "":
+		return m.Name
+	case m.compatible:
+		return fmt.Sprintf("%05d (unknown: applied by a newer version, compatible with this one)", m.Version)
+	}
+	return fmt.Sprintf("%05d (unknown: applied by a newer version)", m.Version)
 }
 
 // Prepare applies the pending migrations and logs them or, if the options forbid that,
-// fails if there are any.
+// fails if there are any. It fails if a newer version of the program has applied
+// migrations that are not marked as compatible.
 func (db *DB) Prepare(ctx context.Context) error {
 	if db.options.Migrate {
 		applied, err := db.Migrate(ctx)
@@ -44,7 +61,7 @@ func (db *DB) Prepare(ctx context.Context) error {
 		}
 		return err
 	}
-	all, err := db.Migrations(ctx)
+	all, err := db.expected(ctx)
 	for _, m := range all {
 		if m.AppliedAt.IsZero() {
 			return fmt.Errorf("migration %s is pending: run `plantstore migrate up`, or set database.migrate to true", m.Name)
@@ -53,60 +70,179 @@ func (db *DB) Prepare(ctx context.Context) error {
 	return err
 }
 
+// expected is Migrations, but fails if the schema is too new for this program.
+func (db *DB) expected(ctx context.Context) ([]Migration, error) {
+	all, err := db.Migrations(ctx)
+	for _, m := range all {
+		if m.Name == "" && !m.compatible {
+			return nil, fmt.Errorf("the schema of %s is newer than this version of the program: migration %d is unknown; "+
+				"run the newer version, or roll the migration back with it", db.Name(), m.Version)
+		}
+	}
+	return all, err
+}
+
 // Migrate applies every pending migration, each in a transaction, and returns them.
-// Processes that call it at the same time take turns.
-func (db *DB) Migrate(ctx context.Context) ([]Migration, error) {
+// Processes that call it at the same time take turns. Like Prepare, it fails if the schema
+// is too new.
+func (db *DB) Migrate(ctx context.Context) (applied []Migration, err error) {
+	if _, err := db.expected(ctx); err != nil {
+		return nil, err
+	}
 	provider, err := db.provider()
 	if err != nil {
 		return nil, err
 	}
-	results, err := provider.Up(ctx)
+	err = db.whileLocked(ctx, func() error {
+		results, err := provider.Up(ctx)
+		if partial, ok := errors.AsType[*goose.PartialError](err); ok {
+			results = partial.Applied
+		}
+		for _, r := range results {
+			applied = append(applied, Migration{Version: r.Source.Version, Name: r.Source.Path})
+		}
+		return err
+	})
 	if err != nil {
-		return nil, fmt.Errorf("migrate the database: %w", err)
-	}
-	var applied []Migration
-	for _, r := range results {
-		applied = append(applied, Migration{Version: r.Source.Version, Name: r.Source.Path})
+		return applied, fmt.Errorf("migrate the database: %w", err)
 	}
 	return applied, nil
 }
 
+const (
+	lockPause    = time.Second      // between two attempts of a migration to lock a table
+	lockPatience = 10 * time.Minute // until it gives up
+	lockLog      = 5 * time.Second  // between two log lines about it
+)
+
+// whileLocked calls migrate until it gets the locks that it needs. A migration that waited
+// for a lock without a break, such as for the end of an export, would hold up all
+// operations that start after it. So it waits less long than they do, and then lets
+// them pass.
+func (db *DB) whileLocked(ctx context.Context, migrate func() error) error {
+	var logged time.Time
+	for begin := time.Now(); ; {
+		err := migrate()
+		if !IsLocked(err) || time.Since(begin) > lockPatience {
+			return err
+		}
+		if time.Since(logged) > lockLog {
+			logged = time.Now()
+			var holders []string
+			held := db.WithContext(ctx).Raw(db.dialect.lockHolders()).Scan(&holders).Error
+			db.log.Warn("the migration waits for the locks of other transactions", zap.Strings("oldest", holders), zap.Error(held))
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(lockPause):
+		}
+	}
+}
+
+// Last returns the migration that was applied last, which Rollback undoes, and describes
+// the data that would be lost, or returns ErrNothingApplied.
+func (db *DB) Last(ctx context.Context) (last Migration, loss string, err error) {
+	all, err := db.Migrations(ctx)
+	if err != nil {
+		return Migration{}, "", err
+	}
+	for _, m := range all {
+		if !m.AppliedAt.IsZero() {
+			last = m
+		}
+	}
+	switch {
+	case last.Version == 0:
+		return last, "", ErrNothingApplied
+	case last.Name == "":
+		return last, "", fmt.Errorf("a newer version of the program has applied migration %d: roll it back with that version", last.Version)
+	}
+	file, err := migrationFiles.ReadFile("migrations/" + db.dialect.migrations(db.log).folder + "/" + last.Name)
+	if err != nil {
+		return last, "", err
+	}
+	_, down, _ := strings.Cut(string(file), "-- +goose Down")
+	var losses []string
+	for _, dropped := range dropsData.FindAllStringSubmatch(down, -1) {
+		var rows int64
+		if err := db.WithContext(ctx).Table(dropped[1]).Count(&rows).Error; err != nil {
+			return last, "", fmt.Errorf("count the rows of %s: %w", dropped[1], err)
+		}
+		what := "the table " + dropped[1]
+		if dropped[2] != "" {
+			what = "the column " + dropped[2] + " of " + dropped[1]
+		}
+		losses = append(losses, fmt.Sprintf("%s with %d rows", what, rows))
+	}
+	return last, cmp.Or(strings.Join(losses, ", "), "no data"), nil
+}
+
+// ErrNothingApplied means that there is no migration to roll back.
+var ErrNothingApplied = errors.New("no migration is applied")
+
+// dropsData matches the statements of migrations that lose data.
+var dropsData = regexp.MustCompile(`(?mi)^(?:DROP TABLE|ALTER TABLE) (\w+)(?: DROP COLUMN (\w+))?;`)
+
 // Rollback undoes the migration that was applied last and returns it. It fails if no
 // migration is applied.
-func (db *DB) Rollback(ctx context.Context) (Migration, error) {
+func (db *DB) Rollback(ctx context.Context) (undone Migration, err error) {
 	provider, err := db.provider()
 	if err != nil {
 		return Migration{}, err
 	}
-	r, err := provider.Down(ctx)
+	err = db.whileLocked(ctx, func() error {
+		r, err := provider.Down(ctx)
+		if err == nil {
+			undone = Migration{Version: r.Source.Version, Name: r.Source.Path}
+		}
+		return err
+	})
 	if err != nil {
 		return Migration{}, fmt.Errorf("undo the last migration: %w", err)
 	}
-	return Migration{Version: r.Source.Version, Name: r.Source.Path}, nil
+	return undone, nil
 }
 
-// Migrations returns every migration that this program knows, in order.
+// Migrations returns every migration that this program knows, in order, and then those that
+// a newer version has applied.
 func (db *DB) Migrations(ctx context.Context) ([]Migration, error) {
 	provider, err := db.provider()
 	if err != nil {
 		return nil, err
 	}
-	statuses, err := provider.Status(ctx)
-	if err != nil {
+	// Not by goose, which would create its table, and wait for a process that migrates.
+	var applied []struct {
+		VersionID int64
+		Tstamp    time.Time
+	}
+	err = db.WithContext(ctx).Raw("SELECT version_id, tstamp FROM goose_db_version WHERE is_applied AND version_id > 0 ORDER BY version_id").Scan(&applied).Error
+	if err != nil && !isSchemaError(err) { // without the table, none is applied
 		return nil, fmt.Errorf("read the state of the migrations: %w", err)
 	}
+	at := make(map[int64]time.Time)
+	for _, a := range applied {
+		at[a.VersionID] = a.Tstamp
+	}
 	var all []Migration
-	for _, s := range statuses {
-		all = append(all, Migration{Version: s.Source.Version, Name: s.Source.Path, AppliedAt: s.AppliedAt})
+	for _, source := range provider.ListSources() {
+		all = append(all, Migration{Version: source.Version, Name: source.Path, AppliedAt: at[source.Version]})
+	}
+	for _, a := range applied {
+		if slices.Contains(db.versions, a.VersionID) {
+			continue
+		}
+		m := Migration{Version: a.VersionID, AppliedAt: a.Tstamp}
+		if err := db.WithContext(ctx).Raw("SELECT count(*) > 0 FROM compatible_migrations WHERE version = ?", m.Version).Scan(&m.compatible).Error; err != nil {
+			return nil, fmt.Errorf("read the compatible migrations: %w", err)
+		}
+		all = append(all, m)
 	}
 	return all, nil
 }
 
 func (db *DB) provider() (*goose.Provider, error) {
-	settings := db.dialect.migrations()
-	if settings.err != nil {
-		return nil, settings.err
-	}
+	settings := db.dialect.migrations(db.log)
 	files, err := fs.Sub(migrationFiles, "migrations/"+settings.folder)
 	if err != nil {
 		return nil, err

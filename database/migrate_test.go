@@ -1,12 +1,16 @@
 package database_test
 
 import (
+	"database/sql"
 	"errors"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+	"gorm.io/gorm"
 
 	"plantstore/database"
 	"plantstore/database/dbtest"
@@ -90,6 +94,151 @@ func TestPrepare(t *testing.T) {
 		}
 		if err := db.Prepare(t.Context()); err != nil {
 			t.Errorf("with nothing pending: %v", err)
+		}
+	})
+}
+
+// TestMigrationsWaitForLocks: a migration meets a transaction that takes long. It waits,
+// says for what, and holds up nothing else.
+func TestMigrationsWaitForLocks(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name, held string
+		migrate    func(*database.DB) error
+	}{
+		{"a migration that drops a table that is being read", "SELECT count(*) FROM plants WHERE name = 'canary'", func(db *database.DB) error {
+			for {
+				if _, err := db.Rollback(t.Context()); err != nil {
+					return err
+				}
+				if _, _, err := db.Last(t.Context()); errors.Is(err, database.ErrNothingApplied) {
+					return nil
+				}
+			}
+		}},
+		{"a migration at startup", "LOCK TABLE goose_db_version IN SHARE MODE", func(db *database.DB) error {
+			return db.Prepare(t.Context())
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			url := dbtest.Postgres(t)
+			core, logs := observer.New(zap.WarnLevel)
+			o := dbtest.Options(url)
+			o.Timeout = 1200 * time.Millisecond
+			db := dbtest.OpenWith(t, o, dbtest.Batches, zap.New(core))
+			if err := db.Prepare(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := db.Rollback(t.Context()); err != nil { // leaves a migration to apply
+				t.Fatal(err)
+			}
+			tx, err := mustOpenSQL(t, url+"&application_name=report").Begin()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := tx.Exec(test.held); err != nil {
+				t.Fatal(err)
+			}
+			migrated := make(chan error, 1)
+			go func() { migrated <- test.migrate(db) }()
+			for begin := time.Now(); logs.FilterMessageSnippet("migration waits").Len() == 0; time.Sleep(10 * time.Millisecond) {
+				if time.Since(begin) > 30*time.Second {
+					t.Fatal("it does not say so")
+				}
+			}
+			// Three attempts of the migration pass.
+			for begin := time.Now(); time.Since(begin) < 3*time.Second; time.Sleep(5 * time.Millisecond) {
+				err := db.Write(t.Context(), "write", func(tx *gorm.DB) error {
+					return tx.Exec("INSERT INTO plants VALUES (1, 'x', NULL, now(), now()) ON CONFLICT DO NOTHING").Error
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			line := strings.Join(fields(logs.FilterMessageSnippet("migration waits").All()[0].ContextMap()["oldest"]), "; ")
+			if !strings.Contains(line, "(report), idle in transaction for") || strings.Contains(line, "canary") {
+				t.Errorf("logged %q", line)
+			}
+			if err := errors.Join(tx.Rollback(), <-migrated); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// fields returns the texts of a field of a log.
+func fields(values any) (texts []string) {
+	for _, value := range values.([]any) {
+		texts = append(texts, value.(string))
+	}
+	return texts
+}
+
+func mustOpenSQL(t *testing.T, url string) *sql.DB {
+	t.Helper()
+	pool, err := sql.Open("pgx", url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = pool.Close() })
+	return pool
+}
+
+func TestNewerSchema(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, url string) {
+		t.Parallel()
+		db := dbtest.Migrated(t, url)
+		o := dbtest.Options(url)
+		o.Migrate = false
+		programs := map[string]*database.DB{"with database.migrate": db, "without database.migrate": dbtest.Open(t, o)}
+		for _, step := range []struct {
+			statement, status string
+			compatible        bool
+		}{
+			{"INSERT INTO goose_db_version (version_id, is_applied) VALUES (9998, TRUE)", "09998 (unknown: applied by a newer version)", false},
+			{"INSERT INTO compatible_migrations (version) VALUES (9998)", "09998 (unknown: applied by a newer version, compatible with this one)", true},
+			{"INSERT INTO goose_db_version (version_id, is_applied) VALUES (9999, TRUE)", "09999 (unknown: applied by a newer version)", false},
+		} {
+			if err := db.Exec(step.statement).Error; err != nil {
+				t.Fatal(err)
+			}
+			for name, program := range programs {
+				err := program.Prepare(t.Context())
+				if step.compatible != (err == nil) || err != nil && !strings.Contains(err.Error(), "newer") {
+					t.Errorf("%s, %s: got %v", step.statement, name, err)
+				}
+			}
+			all, err := db.Migrations(t.Context())
+			if err != nil || all[len(all)-1].String() != step.status || all[len(all)-1].AppliedAt.IsZero() {
+				t.Errorf("got %v, %v, want %s", all, err, step.status)
+			}
+		}
+		if _, _, err := db.Last(t.Context()); err == nil || !strings.Contains(err.Error(), "newer version") {
+			t.Errorf("roll back an unknown migration: got %v", err)
+		}
+	})
+}
+
+func TestLast(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, url string) {
+		t.Parallel()
+		db := dbtest.Migrated(t, url)
+		err := db.Exec("INSERT INTO plants VALUES (1, 'x', NULL, CURRENT_TIMESTAMP, CURRENT_TIMESTAMP), (2, 'x', NULL, CURRENT_TIMESTAMP, CURRENT_TIMESTAMP)").Error
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []string{"the table compatible_migrations with 0 rows", "the table tokens with 0 rows", "the table plants with 2 rows"} {
+			last, loss, err := db.Last(t.Context())
+			if err != nil || loss != want {
+				t.Errorf("%v: got %q, %v, want %s", last, loss, err, want)
+			}
+			if _, err := db.Rollback(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, _, err := db.Last(t.Context()); !errors.Is(err, database.ErrNothingApplied) {
+			t.Errorf("got %v", err)
 		}
 	})
 }

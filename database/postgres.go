@@ -1,18 +1,22 @@
 package database
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"net"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/lock"
@@ -22,29 +26,56 @@ import (
 )
 
 type postgresDialect struct {
-	conflictsUntil atomic.Int64 // nanoseconds since 1970; see insertNew
-	target         string       // hosts and database
+	conflictsUntil atomic.Int64  // nanoseconds since 1970; see insertNew
+	staleBefore    atomic.Int64  // nanoseconds since 1970; connections opened before are discarded
+	share          time.Duration // of an operation's time limit that it may spend waiting
+	target         string        // hosts and database
 }
+
+// connectionLifetime bounds how long a connection stays on a server that a load balancer
+// or a DNS name no longer leads to.
+const connectionLifetime = 30 * time.Minute
 
 func (d *postgresDialect) open(_ context.Context, o Options, _ *zap.Logger) (pool, readPool *sql.DB, err error) {
 	config, err := pgx.ParseConfig(o.URL)
 	if err != nil {
 		return nil, nil, ErrURL // without the parser's message, which repeats parts of the URL
 	}
-	d.target = net.JoinHostPort(config.Host, strconv.Itoa(int(config.Port))) + "/" + config.Database
-	if config.ConnectTimeout == 0 {
-		config.ConnectTimeout = o.Timeout
+	hosts := []string{hostAndPort(config.Host, config.Port)}
+	for _, f := range config.Fallbacks { // one host can have several, such as with and without TLS
+		if host := hostAndPort(f.Host, f.Port); !slices.Contains(hosts, host) {
+			hosts = append(hosts, host)
+		}
+	}
+	d.target = strings.Join(hosts, ",") + "/" + config.Database
+	config.ConnectTimeout = cmp.Or(config.ConnectTimeout, o.Timeout)
+	if len(hosts) > 1 {
+		// A host that hangs leaves time for the others and for the operation itself.
+		config.ConnectTimeout = min(config.ConnectTimeout, o.Timeout/time.Duration(len(hosts)+1))
+		if config.ValidateConnect == nil {
+			config.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite // the primary
+		}
 	}
 	if config.RuntimeParams["application_name"] == "" {
 		config.RuntimeParams["application_name"] = "plantstore"
 	}
 	config.RuntimeParams["client_encoding"] = "UTF8"
+	d.share = o.Timeout / waitShare
+	d.watch(config)
 
-	pool = stdlib.OpenDB(*config, stdlib.OptionAfterConnect(prepareConnection))
+	pool = stdlib.OpenDB(*config,
+		stdlib.OptionAfterConnect(d.prepareConnection(config.ConnectTimeout)),
+		stdlib.OptionShouldPing(d.pingIdle),
+		stdlib.OptionResetSession(d.checkConnection))
 	pool.SetMaxOpenConns(o.MaxConnections)
 	pool.SetMaxIdleConns(o.MaxConnections)
 	pool.SetConnMaxIdleTime(5 * time.Minute)
+	pool.SetConnMaxLifetime(connectionLifetime)
 	return pool, pool, nil
+}
+
+func hostAndPort(host string, port uint16) string {
+	return net.JoinHostPort(host, strconv.Itoa(int(port)))
 }
 
 func (d *postgresDialect) name() string { return d.target }
@@ -58,21 +89,107 @@ type postgresDialector struct{ *postgres.Dialector }
 
 func (postgresDialector) Explain(statement string, _ ...any) string { return statement }
 
+// sessionSettings returns the settings that decide how values look, and how transactions
+// see each other.
+func sessionSettings() [][2]string {
+	return [][2]string{
+		{"DateStyle", "ISO"},
+		{"IntervalStyle", "postgres"},
+		{"TimeZone", "UTC"},
+		{"extra_float_digits", "1"},
+		{"bytea_output", "hex"},
+		{"array_nulls", "on"},
+		{"standard_conforming_strings", "on"},
+		{"default_transaction_isolation", "read committed"},
+	}
+}
+
 // lockWait is how long a statement waits for a lock, so that a locked row delays the
-// others of its batch by no more. What needs longer waits apart: see [DB.WaitForLock].
+// others of its batch by no more. What needs longer waits apart: see [DB.WaitForLock] and
+// [DB.RetryRead].
 const lockWait = 2 * time.Millisecond
 
-// prepareConnection sets up a new connection. It keeps the service's promises despite any
-// defaults of the server, the database or the role: a committed row is on disk, text is
-// returned as it was sent, and a locked row delays no other.
-func prepareConnection(ctx context.Context, conn *pgx.Conn) error {
-	if err := checkEncoding(conn); err != nil {
-		return err
+// opened is the key of the time at which a connection was opened.
+const opened = "plantstore.opened"
+
+// prepareConnection returns the set-up of a new connection. It keeps the service's promises
+// despite any defaults of the server, the database or the role: a committed
+// row is on disk, text is returned as it was sent, and a locked row delays no other.
+func (d *postgresDialect) prepareConnection(timeout time.Duration) func(context.Context, *pgx.Conn) error {
+	settings := []string{"CASE current_setting('synchronous_commit') WHEN 'off' THEN set_config('synchronous_commit', 'on', false) END"}
+	for _, s := range append(sessionSettings(), [2]string{"lock_timeout", milliseconds(lockWait)}) {
+		settings = append(settings, fmt.Sprintf("set_config('%s', '%s', false)", s[0], s[1]))
 	}
-	_, err := conn.Exec(ctx, fmt.Sprintf(`SELECT set_config('lock_timeout', '%d', false),
-		CASE current_setting('synchronous_commit') WHEN 'off' THEN set_config('synchronous_commit', 'on', false) END`,
-		lockWait.Milliseconds()))
-	return err
+	set := "SELECT " + strings.Join(settings, ", ")
+	return func(ctx context.Context, conn *pgx.Conn) error {
+		ctx, cancel := context.WithTimeout(ctx, timeout) // the pool connects in the background, too
+		defer cancel()
+		begin := time.Now()
+		err := checkEncoding(conn)
+		if err == nil {
+			_, err = conn.Exec(ctx, set)
+		}
+		if err != nil {
+			return errors.Join(err, conn.Close(ctx))
+		}
+		conn.PgConn().CustomData()[opened] = begin
+		return nil
+	}
+}
+
+// milliseconds returns d for a setting such as lock_timeout, where 0 would mean no limit.
+func milliseconds(d time.Duration) string {
+	return strconv.FormatInt(max(d.Milliseconds(), 1), 10)
+}
+
+// watch closes a connection whose server turned out to be read-only, as a primary that was
+// demoted, or whose cached plans are obsolete after a migration. The others, which
+// are probably like it, are discarded before their next use.
+func (d *postgresDialect) watch(config *pgx.ConnConfig) {
+	closeIfFatal := config.OnPgError
+	config.OnPgError = func(conn *pgconn.PgConn, err *pgconn.PgError) bool {
+		switch err.Code {
+		case "25006": // read_only_sql_transaction
+			// While a database stays read-only, not every write may cost all connections.
+			if time.Since(time.Unix(0, d.staleBefore.Load())) > time.Second {
+				d.discardAll()
+			}
+			return false
+		case "0A000": // feature_not_supported, here "cached plan must not change result type"
+			d.discardAll()
+			return false
+		}
+		return closeIfFatal(conn, err)
+	}
+}
+
+func (d *postgresDialect) discardAll() { d.staleBefore.Store(time.Now().UnixNano()) }
+
+// pingIdle pings a connection that was idle, in a part of the time that the
+// operation has, and closes it if there is no response. It leaves nothing to the driver.
+func (d *postgresDialect) pingIdle(ctx context.Context, p stdlib.ShouldPingParams) bool {
+	if p.IdleDuration < time.Second {
+		return false
+	}
+	short, cancel := context.WithTimeout(ctx, d.share)
+	defer cancel()
+	if err := p.Conn.Ping(short); err != nil {
+		if ctx.Err() == nil && short.Err() != nil {
+			d.discardAll() // the server hangs, or is gone without closing its connections
+		}
+		_ = p.Conn.Close(short) // usually closed by now
+	}
+	return false
+}
+
+// checkConnection rejects a connection from the pool that was discarded, or that the server
+// has closed: nothing has been sent yet, so the operation gets another one.
+func (d *postgresDialect) checkConnection(_ context.Context, conn *pgx.Conn) error {
+	begin, _ := conn.PgConn().CustomData()[opened].(time.Time)
+	if conn.IsClosed() || begin.UnixNano() < d.staleBefore.Load() || hasInput(conn.PgConn().Conn()) {
+		return driver.ErrBadConn
+	}
+	return nil
 }
 
 func checkEncoding(conn *pgx.Conn) error {
@@ -84,10 +201,57 @@ func checkEncoding(conn *pgx.Conn) error {
 		"create it with ENCODING 'UTF8' TEMPLATE template0", encoding)
 }
 
-func (*postgresDialect) migrations() migrationSettings {
-	// Polls every second, for ten minutes, while another process migrates.
-	locker, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(1, 600))
-	return migrationSettings{dialect: goose.DialectPostgres, folder: "postgres", locker: locker, err: err}
+func (d *postgresDialect) migrations(log *zap.Logger) migrationSettings {
+	return migrationSettings{dialect: goose.DialectPostgres, folder: "postgres", locker: &postgresLocker{d.share / 2, log}}
+}
+
+// postgresLocker is goose's lock on a PostgreSQL database. While it is held, the
+// connection waits for the lock of a table no longer than the operations that queue behind
+// it can wait. See [DB.whileLocked].
+type postgresLocker struct {
+	wait time.Duration
+	log  *zap.Logger
+}
+
+func (l *postgresLocker) SessionLock(ctx context.Context, conn *sql.Conn) error {
+	for logged := false; ; logged = true {
+		var locked bool
+		row := conn.QueryRowContext(ctx, "SELECT pg_try_advisory_lock($1), set_config('lock_timeout', $2, false)",
+			lock.DefaultLockID, milliseconds(l.wait))
+		if err := row.Scan(&locked, new(string)); err != nil || locked {
+			return err
+		}
+		if !logged {
+			l.log.Info("waiting for another process that migrates the database")
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+func (l *postgresLocker) SessionUnlock(ctx context.Context, conn *sql.Conn) error {
+	_, err := conn.ExecContext(ctx, "SELECT pg_advisory_unlock($1), set_config('lock_timeout', $2, false)",
+		lock.DefaultLockID, milliseconds(lockWait))
+	return err
+}
+
+// lockHolders shows the kind of a statement and not its text, which may have values.
+func (*postgresDialect) lockHolders() string {
+	return `SELECT format('process %s (%s), %s for %s s, last statement %s', pid, application_name, state,
+			round(extract(epoch FROM clock_timestamp() - xact_start)), upper(substring(ltrim(query) FROM '^[A-Za-z]*')))
+		FROM pg_stat_activity WHERE pid IN (SELECT l.pid FROM pg_locks l JOIN pg_database d ON d.oid = l.database
+			WHERE d.datname = current_database() AND l.relation >= 16384 AND l.granted) -- not of the system
+		ORDER BY xact_start LIMIT 3`
+}
+
+func (*postgresDialect) readOnly() string { return "current_setting('transaction_read_only') = 'on'" }
+
+// writeTest takes a megabyte, which does not fit into space that is already allocated.
+func (*postgresDialect) writeTest() string {
+	return "CREATE TEMPORARY TABLE plantstore_write_test ON COMMIT DROP AS SELECT repeat('x', 1000) FROM generate_series(1, 1000)"
 }
 
 // conflictPeriod is how long insertNew expects keys to be taken after one was.

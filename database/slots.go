@@ -160,7 +160,7 @@ func (db *DB) WaitForLock(ctx context.Context, begin time.Time, err error, do fu
 	ctx, cancel := context.WithDeadline(ctx, begin.Add(db.options.Timeout))
 	defer cancel()
 	due := begin.Add(db.options.Timeout * (waitShare - 1) / waitShare)
-	for IsLocked(err) && time.Now().Before(due) {
+	for IsLocked(err) && !isRolledBack(err) && time.Now().Before(due) {
 		if err := db.budget.locked.take(ctx, time.Until(due)); err != nil {
 			return err
 		}

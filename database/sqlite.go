@@ -180,8 +180,17 @@ func renameDurably(from, to string) error {
 // fileLock returns the lock of lockFile.
 func (d *sqliteDialect) fileLock() *flock.Flock { return flock.New(d.path + ".lock") }
 
-func (d *sqliteDialect) migrations() migrationSettings {
+func (d *sqliteDialect) migrations(*zap.Logger) migrationSettings {
 	return migrationSettings{dialect: goose.DialectSQLite3, folder: "sqlite", locker: fileLocker{d.fileLock()}}
+}
+
+func (*sqliteDialect) lockHolders() string { return "SELECT 'another process that writes'" }
+
+// readOnly cannot be told by a query: a write shows it.
+func (*sqliteDialect) readOnly() string { return "FALSE" }
+
+func (*sqliteDialect) writeTest() string {
+	return "UPDATE goose_db_version SET tstamp = tstamp WHERE version_id = 0"
 }
 
 // insertNew runs a prepared statement for each row, in one transaction.

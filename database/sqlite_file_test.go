@@ -139,20 +139,24 @@ func TestLostFileIsNoticed(t *testing.T) {
 			db := dbtest.OpenWith(t, dbtest.Options(url), dbtest.Batches, zap.New(core))
 			read := func() error { return db.Read(t.Context(), "get", func(*gorm.DB) error { return nil }) }
 			background := func() error { return db.Background(t.Context(), "tokens", func(*gorm.DB) error { return nil }) }
-			if err := errors.Join(read(), background(), db.Ping(t.Context())); err != nil {
+			if err := errors.Join(db.Prepare(t.Context()), read(), background(), db.Ready(t.Context())); err != nil {
 				t.Fatalf("before: got %v", err)
 			}
 			loss.lose(t, pathOf(url))
 			begin := time.Now()
-			if err := db.Ping(t.Context()); err == nil || !strings.Contains(err.Error(), "removed or replaced") {
-				t.Errorf("Ping: got %v, want a lost file", err)
-			}
 			const message = "the database file was removed or replaced"
 			for logs.FilterMessageSnippet(message).Len() == 0 {
 				if time.Since(begin) > 10*time.Second { // 0.5 s on an idle machine
 					t.Fatal("got no log line")
 				}
 				time.Sleep(10 * time.Millisecond)
+			}
+			err := db.Ready(t.Context())
+			for ; err == nil && time.Since(begin) < 10*time.Second; err = db.Ready(t.Context()) { // 1 s on an idle machine
+				time.Sleep(10 * time.Millisecond)
+			}
+			if !isLost(err) {
+				t.Errorf("Ready: got %v, want a lost file", err)
 			}
 			if err := read(); !isLost(err) {
 				t.Errorf("Read: got %v, want a lost file", err)
@@ -206,7 +210,8 @@ func TestLinkedFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	db := dbtest.Open(t, dbtest.Options("sqlite:"+link))
-	if err := db.Ping(t.Context()); err != nil {
+	nothing := func(*gorm.DB) error { return nil }
+	if err := db.Write(t.Context(), "put", nothing); err != nil {
 		t.Errorf("got %v", err)
 	}
 	other := dbtest.SQLite(t)
@@ -215,8 +220,8 @@ func TestLinkedFile(t *testing.T) {
 	if err := os.Symlink(pathOf(other), link); err != nil {
 		t.Fatal(err)
 	}
-	if err := db.Ping(t.Context()); err == nil {
-		t.Error("the link leads to another file: got no error")
+	if err := db.Write(t.Context(), "put", nothing); !isLost(err) {
+		t.Errorf("the link leads to another file: got %v, want a lost file", err)
 	}
 }
 

@@ -134,7 +134,11 @@ type insertOutcome struct {
 // no others: failed has their errors, by key, unless db is a transaction.
 func (db *DB) InsertNew(ctx context.Context, table *Table, rows any) (inserted map[any]bool, failed map[any]error, err error) {
 	begin, values := time.Now(), reflect.ValueOf(rows)
-	o, err := db.dialect.insertNew(ctx, db.conn, table, values)
+	var o insertOutcome
+	err = db.Retry(ctx, func() (err error) {
+		o, err = db.dialect.insertNew(ctx, db.conn, table, values)
+		return err
+	})
 	db.Logger.Trace(ctx, begin, func() (string, int64) { return "INSERT INTO " + table.Name, int64(values.Len()) }, err)
 	if o.all || err != nil {
 		return nil, nil, err

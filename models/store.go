@@ -57,6 +57,7 @@ func NewStore[T Model, K Key](db *database.DB) *Store[T, K] {
 	if texts != len(s.rules) {
 		panic(fmt.Sprintf("%T has a rule for an unknown column", *new(T)))
 	}
+	db.Require(s.table)
 	s.inserts = database.NewBatcher(db, s.insert)
 	all, key := database.Names(s.table.Columns), s.table.Key.DBName
 	s.get = "SELECT " + all + " FROM " + s.table.Name + " WHERE " + key + " = ?"
@@ -273,7 +274,9 @@ func (s *Store[T, K]) readStored(ctx context.Context, db *database.DB, keys []K,
 		return nil
 	}
 	var stored []T
-	err := db.WithContext(ctx).Where(s.table.Key.DBName+" IN ?", keys).Find(&stored).Error
+	err := db.Retry(ctx, func() error {
+		return db.WithContext(ctx).Where(s.table.Key.DBName+" IN ?", keys).Find(&stored).Error
+	})
 	for i := range stored {
 		holders[s.keyOf(&stored[i])] = &stored[i]
 	}

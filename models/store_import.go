@@ -2,6 +2,7 @@ package models
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"iter"
 	"reflect"
@@ -92,10 +93,11 @@ func (s *Store[T, K]) Import(ctx context.Context, rows iter.Seq2[ImportRow[T], e
 func (s *Store[T, K]) importSpool(ctx context.Context, spool *spool, o ImportOptions, report *ImportReport) error {
 	storable := func() bool { return report.Rejected == 0 || o.Partial }
 	if storable() { // most imports are of new rows only
-		if err := spool.rewind(); err != nil {
+		var created int64
+		err := s.db.Retry(ctx, func() (err error) {
+			created, err = s.loadSpool(ctx, spool, !o.DryRun)
 			return err
-		}
-		created, err := s.loadSpool(ctx, spool, !o.DryRun)
+		})
 		if err == nil {
 			report.Created, report.Stored = int(created), !o.DryRun
 			return nil
@@ -104,8 +106,9 @@ func (s *Store[T, K]) importSpool(ctx context.Context, spool *spool, o ImportOpt
 			return err
 		}
 	}
-	rollback := errors.New("rollback")
+	rollback, parsed := errors.New("rollback"), *report
 	err := s.db.Transaction(ctx, func(tx *database.DB) error {
+		*report = parsed // without the counts of an attempt that was rolled back
 		if err := s.insertSpool(ctx, tx, spool, report); err != nil {
 			return err
 		}
@@ -123,6 +126,9 @@ func (s *Store[T, K]) importSpool(ctx context.Context, spool *spool, o ImportOpt
 
 // loadSpool stores all rows, or fails, and returns their number.
 func (s *Store[T, K]) loadSpool(ctx context.Context, spool *spool, keep bool) (int64, error) {
+	if err := spool.rewind(); err != nil {
+		return 0, err
+	}
 	row := valueOf(new(T))
 	s.table.Stamp(row, s.db.NowFunc())
 	return s.db.Load(ctx, s.table, keep, func() (reflect.Value, bool, error) {
@@ -233,11 +239,14 @@ func (s *Store[T, K]) Export(ctx context.Context, client string, f Filter[K], yi
 // readAll sends the rows that f selects to out, a chunk at a time. If the receiver takes
 // longer than snapshotTime, it returns the rest.
 func (s *Store[T, K]) readAll(ctx context.Context, f Filter[K], out chan<- []T) (rest *spool, err error) {
-	tx, err := s.filter(s.db.Reads(ctx), f)
-	if err != nil {
-		return nil, err
-	}
-	rows, err := tx.Model(new(T)).Select(database.Names(s.table.Data)).Rows()
+	var rows *sql.Rows
+	err = s.db.RetryRead(ctx, func() error {
+		tx, err := s.filter(s.db.Reads(ctx), f)
+		if err == nil {
+			rows, err = tx.Model(new(T)).Select(database.Names(s.table.Data)).Rows() //nolint:sqlclosecheck // below
+		}
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}

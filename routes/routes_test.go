@@ -40,7 +40,7 @@ func optionsOf(t *testing.T) (Options, *models.TokenStore) {
 		Log:          zap.NewNop(),
 		Plants:       controllers.NewPlants(models.NewPlantStore(db)),
 		Tokens:       controllers.NewTokens(tokens),
-		Health:       controllers.NewHealth(db.Ping),
+		Health:       controllers.NewHealth(db.Ready),
 		Verify:       verifier.Verify,
 		Docs:         true,
 		MaxBodyBytes: 1 << 16,

@@ -36,11 +36,11 @@ func TestMigrateCommand(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, url string) {
 		t.Parallel()
 		settings := []string{"DATABASE_URL=" + url}
-		migrate := func(direction, want string) {
+		migrate := func(args, want string) {
 			t.Helper()
-			stdout, stderr, status := runToEnd(t, settings, "migrate", direction)
+			stdout, stderr, status := runToEnd(t, settings, append([]string{"migrate"}, strings.Fields(args)...)...)
 			if status != 0 || !strings.Contains(stdout, want) {
-				t.Errorf("migrate %s: got exit status %d, %q, %q, want 0 and %q", direction, status, stdout, stderr, want)
+				t.Errorf("migrate %s: got exit status %d, %q, %q, want 0 and %q", args, status, stdout, stderr, want)
 			}
 		}
 		_, stderr, status := runToEnd(t, append(settings, "PLANTSTORE_DATABASE_MIGRATE=false", "PORT=0"))
@@ -61,7 +61,7 @@ func TestMigrateCommand(t *testing.T) {
 		checkStatus(t, s.post(t, `{"id":1,"name":"x"}`), 200)
 		s.stop(t)
 		for _, m := range slices.Backward(migrations) {
-			migrate("down", "rolled back "+filepath.Base(m))
+			migrate("down --yes", "rolled back "+filepath.Base(m))
 		}
 		migrate("status", "pending")
 	})

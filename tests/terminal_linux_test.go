@@ -5,16 +5,19 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"os"
 	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"plantstore/database/dbtest"
 )
 
-// terminal returns the program's side of a pseudo-terminal and the output written to it,
-// which is complete after hangUp.
-func terminal(t *testing.T) (tty *os.File, screen *lines, hangUp func()) {
+// terminal returns the program's side of a pseudo-terminal, the output written to it,
+// which is complete after hangUp, and its keyboard.
+func terminal(t *testing.T) (tty *os.File, screen *lines, keyboard io.Writer, hangUp func()) {
 	t.Helper()
 	control, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
 	must(t, err)
@@ -31,7 +34,7 @@ func terminal(t *testing.T) (tty *os.File, screen *lines, hangUp func()) {
 		defer close(copied)
 		_, _ = io.Copy(screen, control) // until the other side is closed
 	}()
-	return tty, screen, func() {
+	return tty, screen, control, func() {
 		_ = tty.Close()
 		<-copied
 		_ = control.Close()
@@ -42,7 +45,7 @@ func terminal(t *testing.T) (tty *os.File, screen *lines, hangUp func()) {
 // the client waits.
 func TestCLIProgress(t *testing.T) {
 	t.Parallel()
-	tty, screen, hangUp := terminal(t)
+	tty, screen, _, hangUp := terminal(t)
 	ended := make(chan struct{})
 	settings := fake(t, func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
@@ -68,4 +71,73 @@ func TestCLIProgress(t *testing.T) {
 	if last := shown[strings.LastIndex(strings.TrimRight(shown, "\r"), "\r")+1:]; strings.TrimSpace(last) != "" {
 		t.Errorf("got %q left on the terminal", last)
 	}
+}
+
+// TestMigrateDownAsks: the command names the database and what is lost, and needs a yes.
+func TestMigrateDownAsks(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, databaseURL string) {
+		t.Parallel()
+		u, err := url.Parse(databaseURL)
+		must(t, err)
+		name := strings.TrimPrefix(databaseURL, "sqlite:")
+		if u.Host != "" {
+			name = u.Host + u.Path
+			u.User = url.UserPassword("postgres", "canary")
+			databaseURL = u.String()
+		}
+		settings := []string{"DATABASE_URL=" + databaseURL}
+		for _, args := range []string{"migrate up", "token create --name x"} {
+			if _, stderr, status := runToEnd(t, settings, strings.Fields(args)...); status != 0 {
+				t.Fatal(stderr)
+			}
+		}
+		if _, stderr, status := runToEnd(t, settings, "migrate", "down", "--yes"); status != 0 {
+			t.Fatal(stderr)
+		}
+		want := []string{"00002_tokens.sql", name + "?", "the table tokens with 1 rows"}
+		check := func(output string) {
+			t.Helper()
+			for _, part := range want {
+				if !strings.Contains(output, part) {
+					t.Errorf("got %q, want %q", output, part)
+				}
+			}
+			if strings.Contains(output, "canary") {
+				t.Errorf("the password is in %q", output)
+			}
+		}
+		t.Run("without a terminal", func(t *testing.T) {
+			_, stderr, status := runToEnd(t, settings, "migrate", "down")
+			check(stderr)
+			if status != 2 || !strings.Contains(stderr, "--yes") {
+				t.Errorf("got exit status %d and %q, want 2 and --yes", status, stderr)
+			}
+		})
+		for _, test := range []struct {
+			name, answer string
+			status       int
+		}{{"no", "n\n", 1}, {"nothing", "\n", 1}, {"yes", "y\n", 0}} {
+			t.Run("the answer is "+test.name, func(t *testing.T) {
+				tty, screen, keyboard, hangUp := terminal(t)
+				cmd := command(t, settings, "migrate", "down")
+				cmd.Stdin, cmd.Stderr = tty, tty
+				must(t, cmd.Start())
+				if !screen.await(nil, func(line string) bool { return strings.Contains(line, "[y/N]") }) {
+					t.Errorf("got %q on the terminal", screen)
+				}
+				_, err := io.WriteString(keyboard, test.answer)
+				must(t, err)
+				_ = cmd.Wait()
+				hangUp()
+				check(screen.String())
+				if got := cmd.ProcessState.ExitCode(); got != test.status {
+					t.Errorf("got exit status %d and %q, want %d", got, screen, test.status)
+				}
+			})
+		}
+		stdout, _, _ := runToEnd(t, settings, "migrate", "status")
+		if strings.Count(stdout, "pending") != 2 {
+			t.Errorf("got %s, want two migrations undone", stdout)
+		}
+	})
 }

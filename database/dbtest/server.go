@@ -44,7 +44,23 @@ func StartServer() (*Server, error) {
 // StartServerIn creates a cluster in a new folder under folder, or under the system's
 // folder for temporary files, and starts it with settings, such as "fsync=off".
 // PostgreSQL does not run as root, so root starts it as the user postgres or nobody.
-func StartServerIn(folder string, settings ...string) (_ *Server, err error) {
+func StartServerIn(folder string, settings ...string) (*Server, error) {
+	return startServer(folder, settings, func(s *Server) error {
+		return s.run("initdb", "--auth=trust", "--username=postgres", "--encoding=UTF8", "--locale=C", "--no-sync", "-D", s.data())
+	})
+}
+
+// StartStandby starts a server that replicates s.
+func (s *Server) StartStandby() (*Server, error) {
+	return startServer("", s.settings, func(standby *Server) error {
+		return standby.run("pg_basebackup", "--no-sync", "--checkpoint=fast", "--write-recovery-conf", "-d", s.URL, "-D", standby.data())
+	})
+}
+
+// Promote makes a standby accept writes. It returns when it does.
+func (s *Server) Promote() error { return s.run("pg_ctl", "promote", "-w", "-s", "-D", s.data()) }
+
+func startServer(folder string, settings []string, create func(*Server) error) (_ *Server, err error) {
 	s := &Server{settings: settings}
 	if s.bin, err = findBinaries(); err != nil {
 		return nil, err
@@ -63,7 +79,7 @@ func StartServerIn(folder string, settings ...string) (_ *Server, err error) {
 			return nil, err
 		}
 	}
-	if err := s.run("initdb", "--auth=trust", "--username=postgres", "--encoding=UTF8", "--locale=C", "--no-sync", "-D", s.data()); err != nil {
+	if err := create(s); err != nil {
 		return nil, err
 	}
 	if err := s.watch(); err != nil {

@@ -1,0 +1,126 @@
+package database
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+)
+
+const (
+	readyInterval = time.Second // between two checks
+	readyTimeout  = time.Second // of a check: probes give up early
+)
+
+// readiness remembers the last check of [DB.Ready].
+type readiness struct {
+	fault atomic.Pointer[NotWritableError] // of a write, until a test succeeds
+
+	mu      sync.Mutex // held during a check, so that callers share it
+	checked time.Time
+	err     error
+}
+
+// note remembers that a write failed for a lasting reason.
+func (r *readiness) note(err error) {
+	if err == nil {
+		return
+	}
+	if fault := notWritable(err); fault != nil {
+		r.fault.Store(fault)
+	}
+}
+
+// Require makes [DB.Ready] check that table exists with all its columns.
+func (db *DB) Require(table *Table) { db.tables = append(db.tables, table) }
+
+// Ready reports whether a write would succeed. Otherwise it fails with an error that wraps
+// ErrUnavailable and says why. It costs at most one statement in a second, however often
+// it is called.
+func (db *DB) Ready(ctx context.Context) error {
+	r := db.readiness
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if time.Since(r.checked) < readyInterval {
+		return r.err
+	}
+	// The result is for all callers, so it must not depend on the patience of this one.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readyTimeout)
+	defer cancel()
+	err := db.check(ctx)
+	if err != nil && !errors.Is(err, ErrUnavailable) {
+		err = fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	switch {
+	case err != nil && r.err == nil:
+		db.log.Error("not ready", zap.Error(err))
+	case err == nil && r.err != nil:
+		db.log.Info("ready again")
+	}
+	r.checked, r.err = time.Now(), err
+	return err
+}
+
+func (db *DB) check(ctx context.Context) error {
+	if err := db.dialect.check(); err != nil {
+		return Failed("check the database", err)
+	}
+	if fault := db.readiness.fault.Load(); fault != nil {
+		// A query would not show whether it lasts.
+		_, err := db.pool.ExecContext(ctx, db.dialect.writeTest())
+		if err != nil && sqlState(err) != "42501" { // insufficient_privilege: only a write can tell
+			return Failed("test a write", err)
+		}
+		db.readiness.fault.CompareAndSwap(fault, nil)
+		return nil
+	}
+	var isReadOnly, isExpected bool
+	err := db.RetryRead(ctx, func() error {
+		return db.readPool.QueryRowContext(ctx, db.readyQuery()).Scan(&isReadOnly, &isExpected)
+	})
+	var fault *NotWritableError
+	switch {
+	case isSchemaError(err), err == nil && !isExpected:
+		fault = &NotWritableError{"its schema is not the one that this version of the service needs"}
+	case err != nil:
+		return Failed("check the database", err)
+	case isReadOnly:
+		fault = &NotWritableError{readOnly}
+	default:
+		return nil
+	}
+	return errors.Join(fmt.Errorf("check the database: %w: %w", ErrUnavailable, fault), err)
+}
+
+// readyQuery returns the query for whether the database is read-only, and whether its
+// schema is the expected one. It fails if a table or a column does not exist.
+func (db *DB) readyQuery() string {
+	conditions := []string{
+		fmt.Sprintf("(SELECT count(*) FROM goose_db_version WHERE version_id BETWEEN 1 AND %d) = %d",
+			slices.Max(db.versions), len(db.versions)),
+		fmt.Sprintf("NOT EXISTS (SELECT 1 FROM goose_db_version WHERE version_id > %d "+
+			"AND version_id NOT IN (SELECT version FROM compatible_migrations))", slices.Max(db.versions)),
+	}
+	for _, table := range db.tables {
+		conditions = append(conditions, fmt.Sprintf("NOT EXISTS (SELECT %s FROM %s WHERE 1 = 0)", Names(table.Columns), table.Name))
+	}
+	return "SELECT " + db.dialect.readOnly() + ", " + strings.Join(conditions, " AND ")
+}
+
+// isSchemaError reports whether err means that a table or a column of a query does not
+// exist.
+func isSchemaError(err error) bool {
+	if lite, ok := errors.AsType[*sqlite.Error](err); ok {
+		return lite.Code() == sqlite3.SQLITE_ERROR
+	}
+	state := sqlState(err)
+	return state == "42P01" || state == "42703" // undefined_table, undefined_column
+}

@@ -1,0 +1,160 @@
+package database_test
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+	"gorm.io/gorm"
+
+	"plantstore/database"
+	"plantstore/database/dbtest"
+)
+
+// plant has a part of the columns of the table plants.
+type plant struct {
+	ID   int64 `gorm:"primaryKey;autoIncrement:false"`
+	Name string
+}
+
+// checkReady waits until db is ready, or is not for a reason.
+func checkReady(t *testing.T, db *database.DB, reason string) {
+	t.Helper()
+	err := eventually(t, func() error { return db.Ready(t.Context()) }, func(err error) bool {
+		if reason == "" || err == nil {
+			return reason == "" && err == nil
+		}
+		return errors.Is(err, database.ErrUnavailable) && strings.Contains(err.Error(), reason)
+	})
+	if err != nil {
+		t.Errorf("want %q: %v", reason, err)
+	}
+}
+
+func TestReadyDependsOnTheSchema(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, url string) {
+		t.Parallel()
+		core, logs := observer.New(zap.InfoLevel)
+		db := dbtest.OpenWith(t, dbtest.Options(url), dbtest.Batches, zap.New(core))
+		checkReady(t, db, "schema")
+		if err := db.Prepare(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		db.Require(database.TableOf[plant]())
+		checkReady(t, db, "")
+		for _, step := range []struct{ statement, reason string }{
+			{"ALTER TABLE plants RENAME COLUMN name TO called", "schema"},
+			{"ALTER TABLE plants RENAME COLUMN called TO name", ""},
+			{"ALTER TABLE plants ADD COLUMN height bigint", ""},
+			{"INSERT INTO goose_db_version (version_id, is_applied) VALUES (9999, TRUE)", "schema"},
+			{"INSERT INTO compatible_migrations (version) VALUES (9999)", ""},
+			{"ALTER TABLE plants RENAME TO plants_old", "schema"},
+			{"ALTER TABLE plants_old RENAME TO plants", ""},
+		} {
+			if err := db.Exec(step.statement).Error; err != nil {
+				t.Fatal(err)
+			}
+			checkReady(t, db, step.reason)
+		}
+		if n, m := logs.FilterMessage("not ready").Len(), logs.FilterMessage("ready again").Len(); n != 4 || m != 4 {
+			t.Errorf("logged %d and %d changes, want one line for each of 4", n, m)
+		}
+	})
+}
+
+// TestReadyDependsOnTheDisk makes PostgreSQL report a full disk.
+func TestReadyDependsOnTheDisk(t *testing.T) {
+	t.Parallel()
+	url := dbtest.Postgres(t)
+	db := dbtest.Migrated(t, url)
+	write := func() error {
+		return db.Write(t.Context(), "write", func(tx *gorm.DB) error {
+			return tx.Exec("CREATE TABLE IF NOT EXISTS x AS SELECT 1").Error
+		})
+	}
+	checkReady(t, db, "")
+	dbtest.Exec(t, url, "CREATE FUNCTION full_disk() RETURNS event_trigger LANGUAGE plpgsql AS "+
+		"$$ BEGIN RAISE 'no space left on device' USING ERRCODE = 'disk_full'; END $$")
+	dbtest.Exec(t, url, "CREATE EVENT TRIGGER full_disk ON ddl_command_start WHEN TAG IN ('CREATE TABLE AS') EXECUTE FUNCTION full_disk()")
+	if err := write(); !strings.Contains(err.Error(), "its disk is full") {
+		t.Fatalf("got %v", err)
+	}
+	for range 2 { // it lasts
+		checkReady(t, db, "its disk is full")
+	}
+	dbtest.Exec(t, url, "ALTER EVENT TRIGGER full_disk DISABLE")
+	checkReady(t, db, "")
+	if err := write(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestReadyIsReadOnly turns a server with open connections read-only.
+func TestReadyIsReadOnly(t *testing.T) {
+	t.Parallel()
+	server := ownServer(t)
+	db := dbtest.Migrated(t, server.URL)
+	checkReady(t, db, "")
+	dbtest.Exec(t, server.URL, "ALTER SYSTEM SET default_transaction_read_only = on")
+	dbtest.Exec(t, server.URL, "SELECT pg_reload_conf()")
+	checkReady(t, db, "read-only")
+	dbtest.Exec(t, server.URL+"&default_transaction_read_only=off", "ALTER SYSTEM RESET default_transaction_read_only")
+	dbtest.Exec(t, server.URL, "SELECT pg_reload_conf()")
+	checkReady(t, db, "")
+	if err := server.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	checkReady(t, db, "unavailable")
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	checkReady(t, db, "")
+}
+
+// TestReadyCost calls Ready thousands of times, from clients some of which are gone.
+func TestReadyCost(t *testing.T) {
+	t.Parallel()
+	url := dbtest.Postgres(t)
+	watcher := dbtest.Migrated(t, url)
+	db, err := database.Open(t.Context(), dbtest.Options(url), dbtest.Batches, zap.NewNop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	commits := func() int {
+		n, _ := strconv.Atoi(value(t, watcher, "SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()"))
+		return n
+	}
+	before, begin := commits(), time.Now()
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	var group sync.WaitGroup
+	const calls = 5000
+	for i := range calls {
+		group.Go(func() {
+			ctx := t.Context()
+			if i%10 == 0 {
+				ctx = gone
+			}
+			if err := db.Ready(ctx); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	group.Wait()
+	if err := db.Close(); err != nil { // a connection reports its transactions when it ends
+		t.Fatal(err)
+	}
+	for value(t, watcher, backends) != "0" {
+		time.Sleep(10 * time.Millisecond)
+	}
+	after := commits()
+	if most := calls / 10; after-before > most {
+		t.Errorf("%d calls in %v cost %d transactions", calls, time.Since(begin), after-before)
+	}
+}

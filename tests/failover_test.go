@@ -1,0 +1,129 @@
+package tests
+
+import (
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"plantstore/database/dbtest"
+)
+
+// TestPromotion replaces the primary of two servers under load. Writes resume within
+// 5 seconds of the promotion, and no acknowledged plant is missing.
+func TestPromotion(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		end  func(*dbtest.Server, *dbtest.Link) error
+	}{
+		{"the primary dies", func(primary *dbtest.Server, _ *dbtest.Link) error { return primary.Kill() }},
+		{"the primary does not respond", func(_ *dbtest.Server, network *dbtest.Link) error {
+			network.Cut()
+			return nil
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			primary := ownServer(t)
+			standby, err := primary.StartStandby()
+			must(t, err)
+			t.Cleanup(func() {
+				if err := standby.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+			// From now on, the primary acknowledges what the standby has, too.
+			dbtest.Exec(t, primary.URL, "ALTER SYSTEM SET synchronous_standby_names = '*'")
+			dbtest.Exec(t, primary.URL, "SELECT pg_reload_conf()")
+			u, err := url.Parse(primary.URL)
+			must(t, err)
+			network := dbtest.NewLink(t, u.Host)
+			other, err := url.Parse(standby.URL)
+			must(t, err)
+			u.Host = network.Address + "," + other.Host
+			s := start(t, "DATABASE_URL="+u.String())
+
+			known := ledger{}
+			l := s.startLoad(t, known)
+			l.await(200, 200)
+			must(t, test.end(primary, network))
+			l.await(clients, 503)
+			must(t, standby.Promote())
+			promoted := time.Now()
+			l.await(1, 200)
+			took := time.Since(promoted)
+			t.Logf("writes resumed after %v", took.Round(time.Millisecond))
+			if took > 5*time.Second {
+				t.Errorf("writes resumed after %v, want at most 5s", took)
+			}
+			l.await(200, 200)
+			if broken := l.end(); broken != 0 {
+				t.Errorf("got %d broken connections to the service, want 0", broken)
+			}
+			eventually(t, "ready", func() bool { return s.get(t, "/readyz").status == 200 })
+			s.stop(t)
+			known.check(t, standby.URL)
+		})
+	}
+}
+
+// TestReadyzSaysWhy makes PostgreSQL read-only while the service runs.
+func TestReadyzSaysWhy(t *testing.T) {
+	t.Parallel()
+	server := ownServer(t)
+	s := start(t, "DATABASE_URL="+server.URL)
+	checkStatus(t, s.get(t, "/readyz"), 200)
+	dbtest.Exec(t, server.URL, "ALTER SYSTEM SET default_transaction_read_only = on")
+	dbtest.Exec(t, server.URL, "SELECT pg_reload_conf()")
+	eventually(t, "an unready service", func() bool { return s.get(t, "/readyz").status == 503 })
+	for _, r := range []response{s.get(t, "/readyz"), s.post(t, bodyOf(1))} {
+		checkError(t, r, 50302, "not writable", "read-only")
+		checkHas(t, r, "Retry-After")
+	}
+	checkStatus(t, s.call(t, "GET", "/plants", ""), 200)
+	dbtest.Exec(t, server.URL+"&default_transaction_read_only=off", "ALTER SYSTEM RESET default_transaction_read_only")
+	dbtest.Exec(t, server.URL, "SELECT pg_reload_conf()")
+	eventually(t, "a ready service", func() bool { return s.get(t, "/readyz").status == 200 })
+	requireOK(t, s.post(t, bodyOf(1)))
+	for _, message := range []string{"not ready", "ready again"} {
+		if n := strings.Count(s.stderr.String(), `"msg":"`+message+`"`); n != 1 {
+			t.Errorf("logged %q %d times, want once", message, n)
+		}
+	}
+
+	must(t, server.Stop())
+	eventually(t, "an unready service", func() bool { return s.get(t, "/readyz").status == 503 })
+	checkError(t, s.get(t, "/readyz"), 50302, "cannot be reached")
+}
+
+// TestOlderProgram starts the program on a schema that a newer version has migrated.
+func TestOlderProgram(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, url string) {
+		t.Parallel()
+		settings := []string{"DATABASE_URL=" + url, "PORT=0", "PLANTSTORE_LOG_FORMAT=json", "PLANTSTORE_AUTH_TOKENS=" + token}
+		_, stderr, status := runToEnd(t, settings, "migrate", "up")
+		if status != 0 {
+			t.Fatal(stderr)
+		}
+		exec := func(statement string) {
+			t.Helper()
+			_, err := openTable(t, url).ExecContext(t.Context(), statement)
+			must(t, err)
+		}
+		exec("INSERT INTO goose_db_version (version_id, is_applied) VALUES (9999, TRUE)")
+		_, stderr, status = runToEnd(t, settings)
+		if status != 1 || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, "migration 9999 is unknown") {
+			t.Errorf("got exit status %d and %q, want 1 and a line about migration 9999", status, stderr)
+		}
+		stdout, _, status := runToEnd(t, settings, "migrate", "status")
+		if status != 0 || !strings.Contains(stdout, "09999 (unknown: applied by a newer version)") {
+			t.Errorf("migrate status: got exit status %d and %q", status, stdout)
+		}
+		exec("INSERT INTO compatible_migrations (version) VALUES (9999)")
+		s := start(t, settings...)
+		requireOK(t, s.post(t, bodyOf(1)))
+		checkStatus(t, s.get(t, "/readyz"), 200)
+		exec("DELETE FROM compatible_migrations")
+		eventually(t, "an unready service", func() bool { return s.get(t, "/readyz").status == 503 })
+		checkError(t, s.get(t, "/readyz"), 50302, "schema")
+	})
+}
