@@ -49,7 +49,7 @@ func (db *DB) Ready(ctx context.Context) error {
 	r := db.readiness
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if time.Since(r.checked) < readyInterval {
+	if time.Since(r.checked) < readyInterval && db.dialect.check() == nil {
 		return r.err
 	}
 	// The result is for all callers, so it must not depend on the patience of this one.

@@ -282,7 +282,7 @@ func TestCommandsCreateNoDatabase(t *testing.T) {
 		{"search-index", "create"},
 		{"backup", "x.db"},
 	} {
-		t.Run(strings.Join(args, " "), func(t *testing.T) {
+		t.Run(strings.Join(args[:2], " "), func(t *testing.T) {
 			t.Parallel()
 			folder := filepath.Join(t.TempDir(), "data")
 			path := filepath.Join(folder, "plantstore.db")
