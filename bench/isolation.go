@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -186,7 +187,7 @@ func rival(ctx context.Context, address string, beside operation) map[string]int
 		}
 		var fault struct{ Error int }
 		err = json.NewDecoder(response.Body).Decode(&fault)
-		kind := fmt.Sprint(cmp.Or(fault.Error, response.StatusCode))
+		kind := strconv.Itoa(cmp.Or(fault.Error, response.StatusCode))
 		if err = errors.Join(err, response.Body.Close()); err != nil {
 			kind = err.Error()
 		}
