@@ -6,6 +6,7 @@ TAGS    := nomsgpack
 LINT    := go tool -modfile=.ci/lint.mod golangci-lint
 VULN    := go tool -modfile=.ci/lint.mod govulncheck
 REDOCLY := @redocly/cli@1.34.5
+ROUNDS  ?= 3
 VENV    := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/plantstore/schemathesis
 
 .DEFAULT_GOAL := help
@@ -42,9 +43,9 @@ bench: ## Compare the service with its baselines and write bench/RESULTS.md (15 
 	mv bench/RESULTS.md.new bench/RESULTS.md
 
 .PHONY: drill
-drill: ## Measure how much an import, and clients that write its rows, delay others (4 minutes)
+drill: ## Measure how much an import, and clients that write its rows, delay others (a minute per round: ROUNDS=1)
 	@tests/prerequisites.sh postgresql
-	go run ./bench -only isolation
+	go run ./bench -only isolation -rounds $(ROUNDS)
 
 .PHONY: lint
 lint: ## Run the linters

@@ -369,6 +369,9 @@ func TestLockedRows(t *testing.T) {
 						if err := test.write(t.Context(), store, id); err != nil {
 							t.Errorf("free row %d: got %v", id, err)
 						}
+						if _, err := store.Get(t.Context(), id); err != nil {
+							t.Errorf("reading row %d: got %v", id, err)
+						}
 					})
 				}
 			}
