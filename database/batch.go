@@ -19,13 +19,12 @@ type BatchOptions struct {
 	Queue    int // items that wait for the next batch
 }
 
-// Batcher writes items in batches: items that arrive while a batch is being written
-// form the next one and share its commit. There is no timer: a lone item is written
-// at once. It is safe for concurrent use.
+// Batcher runs operations, its items, in batches: items that arrive while a batch is in
+// flight form the next one, and share its statement and its commit. There is no timer: a
+// lone item runs at once. It is safe for concurrent use.
 type Batcher[T any] struct {
-	// write stores a batch and returns the outcome of each item, before its context
-	// ends.
-	write    func(ctx context.Context, batch []T) []error
+	// flush runs a batch and returns the outcome of each item, before its context ends.
+	flush    func(ctx context.Context, batch []T) []error
 	timeout  time.Duration // from an item's arrival to its outcome
 	maxBatch int
 	slots    slots // shared by all batchers of a database
@@ -45,33 +44,43 @@ type pending[T any] struct {
 	outcome chan error // has room for one, so that a flusher never blocks
 }
 
-// NewBatcher returns a batcher that writes to db with write, within the limits of
-// db's options. It is closed with db.
-func NewBatcher[T any](db *DB, write func(context.Context, []T) []error) *Batcher[T] {
-	checked := func(ctx context.Context, batch []T) (outcomes []error) {
-		fault := db.checked(func() error {
-			outcomes = write(ctx, batch)
+// NewWriter returns a batcher that writes to db with flush, within the limits of db's
+// options. It is closed with db.
+func NewWriter[T any](db *DB, flush func(context.Context, []T) []error) *Batcher[T] {
+	return addBatcher(db, db.budget.batches, db.checked, flush)
+}
+
+// NewReader is NewWriter for reads.
+func NewReader[T any](db *DB, flush func(context.Context, []T) []error) *Batcher[T] {
+	return addBatcher(db, db.budget.lookups, db.unlessFault, flush)
+}
+
+// addBatcher returns a batcher whose batches are run by guard: if that fails, all their
+// items do.
+func addBatcher[T any](db *DB, slots slots, guard func(func() error) error, flush func(context.Context, []T) []error) *Batcher[T] {
+	b := newBatcher(db.batches, db.options.Timeout, slots, func(ctx context.Context, batch []T) (outcomes []error) {
+		fault := guard(func() error {
+			outcomes = flush(ctx, batch)
 			return nil
 		})
 		if fault != nil {
 			outcomes = slices.Repeat([]error{fault}, len(batch))
 		}
 		return outcomes
-	}
-	b := newBatcher(db.batches, db.options.Timeout, db.budget.batches, checked)
+	})
 	db.closers = append(db.closers, b.close)
 	return b
 }
 
-func newBatcher[T any](o BatchOptions, timeout time.Duration, slots slots, write func(context.Context, []T) []error) *Batcher[T] {
-	b := &Batcher[T]{write: write, timeout: timeout, maxBatch: o.MaxBatch, slots: slots, queue: make(chan *pending[T], o.Queue)}
+func newBatcher[T any](o BatchOptions, timeout time.Duration, slots slots, flush func(context.Context, []T) []error) *Batcher[T] {
+	b := &Batcher[T]{flush: flush, timeout: timeout, maxBatch: o.MaxBatch, slots: slots, queue: make(chan *pending[T], o.Queue)}
 	for range cap(slots) {
 		b.flushers.Go(b.run)
 	}
 	return b
 }
 
-// Do writes item and returns its outcome. It fails with ErrOverloaded at once if the
+// Do runs item and returns its outcome. It fails with ErrOverloaded at once if the
 // queue is full, and later if it was not the item's turn in time. An item still in the
 // queue when ctx ends is dropped; it fails with ctx's cause. The queue is in order of arrival and a batch is due with its first
 // item, so Do needs no timer of its own.
@@ -104,7 +113,7 @@ func (b *Batcher[T]) enqueue(p *pending[T]) error {
 	}
 }
 
-// close writes the queued items and stops the flushers. Later items fail.
+// close runs the queued items and stops the flushers. Later items fail.
 func (b *Batcher[T]) close() {
 	b.mu.Lock()
 	if !b.closed {
@@ -115,7 +124,7 @@ func (b *Batcher[T]) close() {
 	b.flushers.Wait()
 }
 
-// run is a flusher: it writes the queued items, a batch at a time.
+// run is a flusher: it runs the queued items, a batch at a time.
 func (b *Batcher[T]) run() {
 	batch := make([]*pending[T], 0, b.maxBatch)
 	for first := range b.queue {
@@ -137,7 +146,7 @@ func (b *Batcher[T]) run() {
 				break gather
 			}
 		}
-		b.flush(batch)
+		b.runBatch(batch)
 		b.slots.free()
 		clear(batch) // for the garbage collector
 	}
@@ -152,16 +161,16 @@ func (b *Batcher[T]) letOthersQueue() {
 	}
 }
 
-// flush writes the items of batch that are still awaited, and tells each its outcome.
-func (b *Batcher[T]) flush(batch []*pending[T]) {
+// runBatch runs the items of batch that are still awaited, and tells each its outcome.
+func (b *Batcher[T]) runBatch(batch []*pending[T]) {
 	begin := time.Now()
 	waiting, items := batch[:0], make([]T, 0, len(batch))
 	for _, p := range batch {
 		switch {
 		case p.ctx.Err() != nil:
-			p.outcome <- fmt.Errorf("wait for the write: %w", context.Cause(p.ctx))
+			p.outcome <- fmt.Errorf("wait for a batch: %w", context.Cause(p.ctx))
 		case p.due.Sub(begin) < b.timeout/waitShare: // it would leave the others no time
-			p.outcome <- fmt.Errorf("%w: not written within %s", ErrOverloaded, b.timeout-b.timeout/waitShare)
+			p.outcome <- fmt.Errorf("%w: no batch within %s", ErrOverloaded, b.timeout-b.timeout/waitShare)
 		default:
 			waiting, items = append(waiting, p), append(items, p.item)
 		}
@@ -171,14 +180,14 @@ func (b *Batcher[T]) flush(batch []*pending[T]) {
 	}
 	ctx, cancel := context.WithDeadline(context.Background(), waiting[0].due)
 	defer cancel()
-	for i, err := range b.writeSafely(ctx, items) {
+	for i, err := range b.flushSafely(ctx, items) {
 		waiting[i].outcome <- err
 	}
 }
 
-// writeSafely turns a panic into the outcome of every item, so that no caller waits
+// flushSafely turns a panic into the outcome of every item, so that no caller waits
 // forever and the flusher survives.
-func (b *Batcher[T]) writeSafely(ctx context.Context, items []T) (outcomes []error) {
+func (b *Batcher[T]) flushSafely(ctx context.Context, items []T) (outcomes []error) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			outcomes = make([]error, len(items))
@@ -187,5 +196,5 @@ func (b *Batcher[T]) writeSafely(ctx context.Context, items []T) (outcomes []err
 			}
 		}
 	}()
-	return b.write(ctx, items)
+	return b.flush(ctx, items)
 }

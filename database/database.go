@@ -79,6 +79,13 @@ type dialect interface {
 	writeTest() string
 	// insertNew is [DB.InsertNew].
 	insertNew(ctx context.Context, conn connection, table *Table, rows reflect.Value) (insertOutcome, error)
+	// run is [DB.Run].
+	run(ctx context.Context, pool *sql.DB, statements []*Statement) (outcomes []error, err error)
+	// arguments returns the arguments of a [Statement] as its driver takes them.
+	arguments(args map[string]any) []any
+	// lookup is a query for columns of the rows of table with one of the keys, a slice, and
+	// its argument.
+	lookup(table *Table, keys any) (query string, argument any)
 	// load is [DB.Load]; next returns nil after the last row.
 	load(ctx context.Context, pool *sql.DB, table *Table, keep bool, next func() ([]any, error)) (int64, error)
 	// patience is a statement that lets a transaction wait for locks for so long, or until
@@ -153,28 +160,41 @@ func (db *DB) handle(pool *sql.DB) (*gorm.DB, error) {
 // slot: see [DB.Read].
 func (db *DB) Reads(ctx context.Context) *gorm.DB { return db.reads.WithContext(ctx) }
 
+// ForReads returns a DB for functions that only read, like Reads.
+func (db *DB) ForReads() *DB {
+	reads := *db
+	reads.DB, reads.conn = db.reads, db.readPool
+	return &reads
+}
+
 // Read calls do with the handle for reads, in one of the slots for reads and within
 // the time limit of an operation. operation names it in errors, such as "get plant".
 // Besides do's own errors, it fails with ErrOverloaded if no slot becomes free, and
 // with an error that wraps ErrUnavailable if the database cannot be reached in time.
 func (db *DB) Read(ctx context.Context, operation string, do func(tx *gorm.DB) error) error {
-	if err := db.dialect.fault(); err != nil {
-		return Failed(operation, err)
-	}
-	return Failed(operation, db.budget.reads.run(ctx, db.options.Timeout, func(ctx context.Context) error {
-		return db.RetryRead(ctx, func() error { return do(db.Reads(ctx)) })
+	return Failed(operation, db.unlessFault(func() error {
+		return db.budget.reads.run(ctx, db.options.Timeout, func(ctx context.Context) error {
+			return db.RetryRead(ctx, func() error { return do(db.Reads(ctx)) })
+		})
 	}))
+}
+
+// unlessFault calls read unless the database has a fault.
+func (db *DB) unlessFault(read func() error) error {
+	if err := db.dialect.fault(); err != nil {
+		return err
+	}
+	return read()
 }
 
 // Background is Read without a slot, for the one reader that must work under any load:
 // authentication.
 func (db *DB) Background(ctx context.Context, operation string, do func(tx *gorm.DB) error) error {
-	if err := db.dialect.fault(); err != nil {
-		return Failed(operation, err)
-	}
 	ctx, cancel := context.WithTimeout(ctx, db.options.Timeout)
 	defer cancel()
-	return Failed(operation, db.RetryRead(ctx, func() error { return do(db.Reads(ctx)) }))
+	return Failed(operation, db.unlessFault(func() error {
+		return db.RetryRead(ctx, func() error { return do(db.Reads(ctx)) })
+	}))
 }
 
 // Write is Read with the handle for writes, in one of the slots for single writes. It
@@ -194,10 +214,7 @@ func (db *DB) Write(ctx context.Context, operation string, do func(tx *gorm.DB) 
 // checked calls write unless the database has a fault, and fails if it has one after it:
 // then a restart does not find what was written.
 func (db *DB) checked(write func() error) error {
-	if err := db.dialect.fault(); err != nil {
-		return err
-	}
-	err := write()
+	err := db.unlessFault(write)
 	if fault := db.dialect.check(); fault != nil {
 		return fault
 	}

@@ -308,50 +308,91 @@ func (d *postgresDialect) queryKeysPatiently(ctx context.Context, pool *sql.DB, 
 	return keys, tx.Commit()
 }
 
-// insertEach inserts the rows in one transaction, with a statement for each, which tells
-// which of them are locked or rejected. After each of these it starts again without it.
-func (d *postgresDialect) insertEach(ctx context.Context, pool *sql.DB, table *Table, rows reflect.Value, insertFree string) (o insertOutcome, err error) {
+// insertEach inserts the rows in one transaction, with a statement for each.
+func (d *postgresDialect) insertEach(ctx context.Context, pool *sql.DB, table *Table, rows reflect.Value, insertFree string) (insertOutcome, error) {
+	inserted := make([]bool, rows.Len())
+	outcomes, err := d.runEach(ctx, pool, rows.Len(), func(batch *pgx.Batch, i int) {
+		_, values := d.insertStatement(table, rows.Slice(i, i+1))
+		batch.Queue(insertFree, values...)
+	}, func(results pgx.BatchResults, i int) error {
+		result, err := results.Exec()
+		inserted[i] = err == nil && result.RowsAffected() > 0
+		return err
+	})
+	o := insertOutcome{failed: make(map[any]error)}
+	for i := range outcomes {
+		key := table.Key.Of(rows.Index(i).Elem()).Interface()
+		switch {
+		case outcomes[i] != nil:
+			o.failed[key] = outcomes[i]
+		case inserted[i]:
+			o.inserted = append(o.inserted, key)
+		}
+	}
+	return o, err
+}
+
+// run pipelines the statements: they take one round trip.
+func (d *postgresDialect) run(ctx context.Context, pool *sql.DB, statements []*Statement) ([]error, error) {
+	return d.runEach(ctx, pool, len(statements), func(batch *pgx.Batch, i int) {
+		batch.Queue(statements[i].Text, d.arguments(statements[i].Args)...)
+	}, func(results pgx.BatchResults, i int) error {
+		s := statements[i]
+		rows, err := results.Query()
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		if s.Found = rows.Next(); s.Found {
+			err = rows.Scan(s.Targets...)
+		}
+		rows.Close() // sets its error
+		return errors.Join(err, rows.Err())
+	})
+}
+
+func (*postgresDialect) arguments(args map[string]any) []any { return []any{pgx.NamedArgs(args)} }
+
+// runEach runs n statements in one transaction: queue adds the i-th one to a batch, and read
+// reads its result. A statement whose row is locked or rejected costs another attempt
+// without it. runEach returns the outcome of each, or fails as a whole.
+func (*postgresDialect) runEach(
+	ctx context.Context, pool *sql.DB, n int, queue func(batch *pgx.Batch, i int), read func(results pgx.BatchResults, i int) error,
+) (outcomes []error, err error) {
 	conn, err := pool.Conn(ctx)
 	if err != nil {
-		return o, err
+		return nil, err
 	}
 	defer func() { err = errors.Join(err, conn.Close()) }()
 	due, _ := ctx.Deadline()
 	half := time.Now().Add(time.Until(due) / 2)
-	o.failed = make(map[any]error)
-	return o, conn.Raw(func(driver any) error {
+	outcomes = make([]error, n)
+	err = conn.Raw(func(driver any) error {
 		for {
-			batch, keys := &pgx.Batch{}, []any(nil)
-			for i := range rows.Len() {
-				if key := table.Key.Of(rows.Index(i).Elem()).Interface(); o.failed[key] == nil {
-					_, values := d.insertStatement(table, rows.Slice(i, i+1))
-					batch.Queue(insertFree, values...)
-					keys = append(keys, key)
+			batch, queued := &pgx.Batch{}, make([]int, 0, n)
+			for i, outcome := range outcomes {
+				if outcome == nil {
+					queue(batch, i)
+					queued = append(queued, i)
 				}
 			}
-			o.inserted = nil
 			results, done := driver.(*stdlib.Conn).Conn().SendBatch(ctx, batch), 0
-			for ; done < len(keys); done++ {
-				result, err := results.Exec()
-				if err != nil {
-					break
-				}
-				if result.RowsAffected() > 0 {
-					o.inserted = append(o.inserted, keys[done])
-				}
+			for done < len(queued) && read(results, queued[done]) == nil {
+				done++
 			}
-			err := results.Close()
-			if done == len(keys) || isTableLocked(err) || !IsLocked(err) && !isRowRejected(err) {
+			err := results.Close() // the first error, or that of the commit
+			if done == len(queued) || isTableLocked(err) || !IsLocked(err) && !isRowRejected(err) {
 				return err
 			}
-			o.failed[keys[done]] = err
+			outcomes[queued[done]] = err
 			if time.Now().After(half) { // too many are locked to try them all
-				for _, key := range keys[done:] {
-					o.failed[key] = err
+				for _, i := range queued[done:] {
+					outcomes[i] = err
 				}
 			}
 		}
 	})
+	return outcomes, err
 }
 
 // insertStatement returns the statement that inserts rows into table, and its
@@ -391,6 +432,10 @@ func queryKeys(ctx context.Context, conn connection, statement string, values []
 		keys = append(keys, key)
 	}
 	return keys, rows.Err()
+}
+
+func (*postgresDialect) lookup(table *Table, keys any) (query string, argument any) {
+	return fmt.Sprintf("SELECT %s FROM %s WHERE %s = ANY($1)", Names(table.Columns), table.Name, table.Key.DBName), keys
 }
 
 // load copies the rows in PostgreSQL's binary format.

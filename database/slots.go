@@ -98,25 +98,29 @@ const (
 // refresh of tokens, and the probe of readiness.
 const background = 1
 
+// lookupBatches is how many batches of lookups by key are read at the same time.
+const lookupBatches = 2
+
 // MinConnections is the fewest connections to PostgreSQL that suffice for flushers
-// batches at a time: one is left for reads, one for single writes and one for writes that
-// wait for a lock.
-func MinConnections(flushers int) int { return flushers + maxBulk + background + 3 }
+// batches of inserts at a time: one is left for other reads, one for single writes and one
+// for writes that wait for a lock.
+func MinConnections(flushers int) int { return flushers + lookupBatches + maxBulk + background + 3 }
 
 // budget shares out the connections, so that none of these operations can starve the
-// others: reads, single writes, batches, writes that wait for a lock, and bulk operations.
+// others: batches of lookups, other reads, batches of inserts, single writes, writes that
+// wait for a lock, and bulk operations.
 type budget struct {
-	reads, writes, batches, locked slots
-	writer                         slots // the only one of SQLite, shared by all writes; or nil
-	bulk, uploads                  *shares
+	lookups, reads, batches, writes, locked slots
+	writer                                  slots // the only one of SQLite, shared by all writes; or nil
+	bulk, uploads                           *shares
 }
 
 // newBudget returns the budget of a PostgreSQL database.
 func newBudget(flushers, connections int) budget {
-	rest := max(connections-flushers-maxBulk-background, 3)
+	rest := max(connections-flushers-lookupBatches-maxBulk-background, 3)
 	locked := max(rest/6, 1)
 	reads := (rest - locked + 1) / 2
-	b := bulkBudget()
+	b := commonBudget()
 	b.reads, b.writes, b.locked = make(slots, reads), make(slots, rest-locked-reads), make(slots, locked)
 	b.batches = make(slots, flushers)
 	return b
@@ -125,14 +129,14 @@ func newBudget(flushers, connections int) budget {
 // newFileBudget returns the budget of a SQLite database, which has connections for
 // reading, and one that writes.
 func newFileBudget(readers int) budget {
-	b := bulkBudget()
-	b.reads, b.writer = make(slots, readers-maxBulk-background), make(slots, 1)
+	b := commonBudget()
+	b.reads, b.writer = make(slots, readers-lookupBatches-maxBulk-background), make(slots, 1)
 	b.writes, b.batches, b.locked = b.writer, b.writer, b.writer
 	return b
 }
 
-func bulkBudget() budget {
-	return budget{bulk: newShares(maxBulk, maxBulkEach), uploads: newShares(maxUploads, maxUploadsEach)}
+func commonBudget() budget {
+	return budget{lookups: make(slots, lookupBatches), bulk: newShares(maxBulk, maxBulkEach), uploads: newShares(maxUploads, maxUploadsEach)}
 }
 
 // Upload calls do, which receives an import from client and then stores it. It fails with

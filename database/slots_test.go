@@ -139,7 +139,7 @@ func TestBudgetSpendsEveryConnection(t *testing.T) {
 	for flushers := 1; flushers < 20; flushers++ {
 		for connections := MinConnections(flushers); connections < 100; connections++ {
 			b := newBudget(flushers, connections)
-			got := cap(b.batches) + cap(b.reads) + cap(b.writes) + cap(b.locked) + b.bulk.all + background
+			got := cap(b.batches) + cap(b.lookups) + cap(b.reads) + cap(b.writes) + cap(b.locked) + b.bulk.all + background
 			if got != connections || cap(b.batches) != flushers || min(cap(b.reads), cap(b.writes), cap(b.locked)) == 0 {
 				t.Errorf("%d flushers and %d connections: got %d slots, %+v", flushers, connections, got, b)
 			}
@@ -157,7 +157,7 @@ func TestBudgetOfSQLite(t *testing.T) {
 		})
 	}
 	t.Run("reads have the other connections", func(t *testing.T) {
-		if got := cap(b.reads) + b.bulk.all + background; got != readers {
+		if got := cap(b.lookups) + cap(b.reads) + b.bulk.all + background; got != readers {
 			t.Errorf("got %d slots, want %d", got, readers)
 		}
 	})

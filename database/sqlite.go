@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -40,7 +41,7 @@ type sqliteDialect struct {
 const lockPoll = 20 * time.Millisecond
 
 // readers is how many connections read a SQLite database besides the one that writes.
-const readers = 8
+const readers = 10
 
 // open connects at once: there is no server to wait for.
 func (d *sqliteDialect) open(ctx context.Context, o Options, log *zap.Logger) (pool, readPool *sql.DB, err error) {
@@ -236,6 +237,40 @@ func (d *sqliteDialect) insertNew(ctx context.Context, conn connection, table *T
 	}
 	o.all = len(o.inserted) == rows.Len()
 	return o, nil
+}
+
+// run runs the statements one by one. A rejected one leaves the transaction as it was.
+func (d *sqliteDialect) run(ctx context.Context, pool *sql.DB, statements []*Statement) ([]error, error) {
+	tx, err := pool.BeginTx(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer tx.Rollback() //nolint:errcheck // does nothing after the commit
+	outcomes := make([]error, len(statements))
+	for i, s := range statements {
+		rows, err := tx.QueryContext(ctx, s.Text, d.arguments(s.Args)...)
+		if err == nil {
+			err = s.scan(rows)
+		}
+		if err != nil && !isRowRejected(err) {
+			return nil, err
+		}
+		outcomes[i] = err
+	}
+	return outcomes, tx.Commit()
+}
+
+func (*sqliteDialect) arguments(args map[string]any) []any {
+	named := make([]any, 0, len(args))
+	for name, value := range args {
+		named = append(named, sql.Named(name, value))
+	}
+	return named
+}
+
+func (d *sqliteDialect) lookup(table *Table, keys any) (query string, argument any) {
+	list, _ := json.Marshal(keys) // cannot fail for int64s and strings
+	return fmt.Sprintf("SELECT %s FROM %s WHERE %s", Names(table.Columns), table.Name, d.among(table.Key.DBName, "?")), string(list)
 }
 
 // load is not faster than insertNew here: a statement costs no round trip.

@@ -96,7 +96,7 @@ func TestLostFile(t *testing.T) {
 			with func(db *database.DB, do func() error) error
 		}{
 			{"in a batch", func(db *database.DB, do func() error) error {
-				return database.Failed("insert", database.NewBatcher(db, func(context.Context, []int) []error { return []error{do()} }).Do(context.Background(), 1))
+				return database.Failed("insert", database.NewWriter(db, func(context.Context, []int) []error { return []error{do()} }).Do(context.Background(), 1))
 			}},
 			{"in a single write", func(db *database.DB, do func() error) error {
 				return db.Write(context.Background(), "put", func(*gorm.DB) error { return do() })

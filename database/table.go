@@ -2,6 +2,7 @@ package database
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -148,6 +149,37 @@ func (db *DB) InsertNew(ctx context.Context, table *Table, rows any) (inserted m
 		inserted[key] = true
 	}
 	return inserted, o.failed, nil
+}
+
+// Lookup returns the rows of T, whose table is table, that have one of keys, a slice of the
+// type of their key.
+func Lookup[T any](ctx context.Context, db *DB, table *Table, keys any) (found []*T, err error) {
+	begin := time.Now()
+	query, argument := db.dialect.lookup(table, keys)
+	defer func() {
+		db.Logger.Trace(ctx, begin, func() (string, int64) { return query, int64(len(found)) }, err)
+	}()
+	err = db.RetryRead(ctx, func() (err error) {
+		found = nil
+		rows, err := db.conn.QueryContext(ctx, query, argument)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, rows.Close()) }()
+		targets := make([]any, len(table.Columns))
+		for rows.Next() {
+			row := new(T)
+			for i, c := range table.Columns {
+				targets[i] = c.Of(reflect.ValueOf(row).Elem()).Addr().Interface()
+			}
+			if err := rows.Scan(targets...); err != nil {
+				return err
+			}
+			found = append(found, row)
+		}
+		return rows.Err()
+	})
+	return found, err
 }
 
 // Load inserts many rows into table, or no row at all, as fast as the database

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"time"
@@ -30,9 +31,11 @@ type Store[T Model, K Key] struct {
 	db      *database.DB
 	table   *database.Table
 	rules   Rules
+	lookups *database.Batcher[*lookup[T, K]]
 	inserts *database.Batcher[*T]
+	changes *database.Batcher[*database.Statement]
 	// The statements of single rows, with the columns as named arguments.
-	get, insertRow, setContent, returning string
+	insertRow, setContent, returning string
 }
 
 // NewStore returns the store of the rows of T in db, which must be migrated. It panics if
@@ -58,9 +61,9 @@ func NewStore[T Model, K Key](db *database.DB) *Store[T, K] {
 		panic(fmt.Sprintf("%T has a rule for an unknown column", *new(T)))
 	}
 	db.Require(s.table)
-	s.inserts = database.NewBatcher(db, s.insert)
+	s.lookups, s.inserts = database.NewReader(db, s.lookUp), database.NewWriter(db, s.insert)
+	s.changes = database.NewWriter(db, s.change)
 	all, key := database.Names(s.table.Columns), s.table.Key.DBName
-	s.get = "SELECT " + all + " FROM " + s.table.Name + " WHERE " + key + " = ?"
 	s.insertRow = "INSERT INTO " + s.table.Name + " (" + all + ") VALUES (" + database.Parameters(s.table.Columns) + ") ON CONFLICT (" + key + ") DO "
 	s.setContent = s.set(s.table.Content)
 	s.returning = " RETURNING " + all
@@ -126,17 +129,53 @@ func (s *Store[T, K]) sameContent(a, b *T) bool {
 	return !slices.ContainsFunc(s.table.Content, func(c *database.Column) bool { return !c.Equal(valueOf(a), valueOf(b)) })
 }
 
-// Get returns the row with key. It fails with a *NotFoundError if it does not exist.
+// lookup is a read of one row, which is nil if it does not exist.
+type lookup[T any, K Key] struct {
+	key K
+	row *T
+}
+
+// Get returns the row with key, which sees every write that ended before. It fails with a
+// *NotFoundError if it does not exist.
 func (s *Store[T, K]) Get(ctx context.Context, key K) (*T, error) {
-	var rows []T
-	err := s.db.Read(ctx, "get "+s.table.Noun, func(tx *gorm.DB) error { return tx.Raw(s.get, key).Scan(&rows).Error })
-	if err != nil {
-		return nil, err
+	l := &lookup[T, K]{key: key}
+	if err := s.lookups.Do(ctx, l); err != nil {
+		return nil, database.Failed("get "+s.table.Noun, err)
 	}
-	if len(rows) == 0 {
+	if l.row == nil {
 		return nil, &NotFoundError{s.table.Noun}
 	}
-	return &rows[0], nil
+	return l.row, nil
+}
+
+// lookUp reads the rows of a batch with one query, and returns the outcome of each.
+func (s *Store[T, K]) lookUp(ctx context.Context, batch []*lookup[T, K]) []error {
+	keys := make([]K, len(batch))
+	for i, l := range batch {
+		keys[i] = l.key
+	}
+	rows, err := s.lookUpKeys(ctx, s.db.ForReads(), keys)
+	outcomes := make([]error, len(batch))
+	for i, l := range batch {
+		if row := rows[l.key]; row != nil {
+			l.row = new(*row) // a key can occur twice
+		}
+		outcomes[i] = err
+	}
+	return outcomes
+}
+
+// lookUpKeys returns the rows that have one of keys, by key.
+func (s *Store[T, K]) lookUpKeys(ctx context.Context, db *database.DB, keys []K) (map[K]*T, error) {
+	if len(keys) == 0 {
+		return nil, nil
+	}
+	rows, err := database.Lookup[T](ctx, db, s.table, keys)
+	byKey := make(map[K]*T, len(rows))
+	for _, row := range rows {
+		byKey[s.keyOf(row)] = row
+	}
+	return byKey, err
 }
 
 // Filter selects the rows of a list or an export.
@@ -201,9 +240,7 @@ func (s *Store[T, K]) Create(ctx context.Context, row *T) error {
 func (s *Store[T, K]) insert(ctx context.Context, batch []*T) []error {
 	outcomes := make([]error, len(batch))
 	if err := s.insertAll(ctx, s.db, batch, outcomes); err != nil {
-		for i := range outcomes {
-			outcomes[i] = err
-		}
+		return slices.Repeat([]error{err}, len(batch))
 	}
 	return outcomes
 }
@@ -245,7 +282,8 @@ func (s *Store[T, K]) insertAll(ctx context.Context, db *database.DB, batch []*T
 		}
 	}
 	// The inserted rows are stored, even if the others cannot be read.
-	unknown := s.readStored(ctx, db, taken, holders)
+	stored, unknown := s.lookUpKeys(ctx, db, taken)
+	maps.Copy(holders, stored)
 	for i, row := range batch {
 		key := s.keyOf(row)
 		switch holder := holders[key]; {
@@ -266,19 +304,4 @@ func (s *Store[T, K]) insertAll(ctx context.Context, db *database.DB, batch []*T
 type keyed[T any, K Key] struct {
 	key K
 	row *T
-}
-
-// readStored adds the stored rows with keys to holders.
-func (s *Store[T, K]) readStored(ctx context.Context, db *database.DB, keys []K, holders map[K]*T) error {
-	if len(keys) == 0 {
-		return nil
-	}
-	var stored []T
-	err := db.Retry(ctx, func() error {
-		return db.WithContext(ctx).Where(s.table.Key.DBName+" IN ?", keys).Find(&stored).Error
-	})
-	for i := range stored {
-		holders[s.keyOf(&stored[i])] = &stored[i]
-	}
-	return err
 }

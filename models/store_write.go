@@ -2,13 +2,11 @@ package models
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
-
-	"gorm.io/gorm"
 
 	"plantstore/database"
 )
@@ -138,19 +136,29 @@ func (s *Store[T, K]) writeExisting(ctx context.Context, statement string, row *
 
 // write runs a statement that writes at most one row, with the columns of row as
 // named arguments, and returns the row it wrote, or nil.
-func (s *Store[T, K]) write(ctx context.Context, statement string, row *T, c Condition) (*T, error) {
+func (s *Store[T, K]) write(ctx context.Context, text string, row *T, c Condition) (*T, error) {
 	s.table.Stamp(valueOf(row), s.db.NowFunc())
-	args := make([]any, 0, len(s.table.Columns)+1)
-	args = append(args, sql.Named("versions", s.db.Times(c.Versions)))
+	stored := new(T)
+	statement := &database.Statement{Text: text + s.returning, Args: make(map[string]any, len(s.table.Columns)+1)}
+	statement.Args["versions"] = s.db.Times(c.Versions)
 	for _, column := range s.table.Columns {
-		args = append(args, sql.Named(column.DBName, column.Of(valueOf(row)).Interface()))
+		statement.Args[column.DBName] = column.Of(valueOf(row)).Interface()
+		statement.Targets = append(statement.Targets, column.Of(valueOf(stored)).Addr().Interface())
 	}
-	var rows []T
-	err := s.db.Write(ctx, "write "+s.table.Noun, func(tx *gorm.DB) error {
-		return tx.Raw(statement+s.returning, args...).Scan(&rows).Error
-	})
-	if err != nil || len(rows) == 0 {
-		return nil, err
+	begin := time.Now()
+	err := s.changes.Do(ctx, statement)
+	err = s.db.WaitForLock(ctx, begin, err, func(ctx context.Context, tx *database.DB) error { return tx.RunOne(ctx, statement) })
+	if err != nil || !statement.Found {
+		return nil, database.Failed("write "+s.table.Noun, err)
 	}
-	return &rows[0], nil
+	return stored, nil
+}
+
+// change writes a batch and returns the outcome of each statement.
+func (s *Store[T, K]) change(ctx context.Context, batch []*database.Statement) []error {
+	outcomes, err := s.db.Run(ctx, batch)
+	if err != nil {
+		return slices.Repeat([]error{err}, len(batch))
+	}
+	return outcomes
 }
