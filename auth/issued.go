@@ -212,6 +212,9 @@ func (v *IssuedTokens) refresh(ctx context.Context) error {
 	}
 	known := &knownTokens{asOf: now, counts: counts, byHash: make(map[[sha256.Size]byte]*knownToken, len(tokens))}
 	for _, t := range tokens {
+		if len(t.Hash) != sha256.Size {
+			return fmt.Errorf("the hash of the token %s is damaged", t.ID)
+		}
 		hash := [sha256.Size]byte(t.Hash)
 		if known.byHash[hash] = old.byHash[hash]; known.byHash[hash] == nil {
 			known.byHash[hash] = &knownToken{Token: t}

@@ -100,7 +100,7 @@ func (b *bench) start(ctx context.Context, name, databaseURL string) (*server, e
 	}
 	_, port, _ := net.SplitHostPort(s.address)
 	s.cmd.Env = append(os.Environ(), "DATABASE_URL="+databaseURL, "PORT="+port,
-		"TOKEN="+token, "PLANTSTORE_AUTH_TOKENS="+token, "PLANTSTORE_ENV=production")
+		"TOKEN="+token, "PLANTSTORE_AUTH_TOKENS="+token+","+rivalToken, "PLANTSTORE_ENV=production")
 	s.cmd.Stdout, s.cmd.Stderr = s.log, s.log
 	s.cmd.Dir = b.folder
 	if err := s.cmd.Start(); err != nil {

@@ -39,6 +39,7 @@ type Config struct {
 		StartTimeout   time.Duration `key:"start_timeout" default:"30s" validate:"min=1ms" desc:"how long startup waits for an unreachable database"`
 		SlowQuery      time.Duration `key:"slow_query" default:"200ms" validate:"min=0s" desc:"queries that take at least this long are logged, without their values; 0s disables this"`
 		Check          bool          `key:"check" default:"true" desc:"check a SQLite file for damage at startup, which reads all of it and takes about half a second per million plants; set it to false for very large files"`
+		TemporaryBytes int64         `key:"temporary_bytes" default:"8589934592" validate:"min=1048576" desc:"maximum size of the temporary files of imports and exports, in bytes; those of one token may take half of it"`
 	} `key:"database"`
 	Writes struct { // concurrent writes share transactions
 		Flushers int `key:"flushers" default:"1" validate:"min=1,max=1000" desc:"maximum number of batches written at once; increase it for a distant database; SQLite always has one"`

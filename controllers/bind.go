@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -18,6 +19,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"plantstore/auth"
+	"plantstore/database"
+	"plantstore/middleware"
 	"plantstore/models"
 )
 
@@ -110,6 +113,12 @@ func readBody(c *gin.Context, types ...string) (body []byte, err error) {
 	}
 	_, err = contentType(c.Request.Header, types...)
 	return body, err
+}
+
+// contextOf returns the context for an operation of c's client, which then has no more than
+// its share of what others need, too.
+func contextOf(c *gin.Context) context.Context {
+	return database.WithClient(c.Request.Context(), middleware.IdentityOf(c).Name)
 }
 
 // bodyError explains why a body could not be read: a fault of the client.

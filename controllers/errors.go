@@ -85,7 +85,9 @@ var errorTable = []ErrorRow{
 			return fmt.Sprintf("%s: retry in %d s", e, seconds(e.RetryAfter))
 		})),
 	row(codeOverloaded, "too many operations are waiting, another one has locked the row, or too many imports and exports are running; nothing was stored: retry after `Retry-After`",
-		is(database.ErrOverloaded, "the turn of this operation did not come in time, and nothing was stored: retry later")),
+		when(database.IsLocked, "another operation has locked the row or the table, and nothing was stored: retry later"),
+		is(database.ErrShare, "too many such operations are running, or too many with this token, and nothing was stored: retry when one has ended"),
+		is(database.ErrOverloaded, "too many operations are waiting, and nothing was stored: retry later")),
 	row(codeUnavailable, "the database cannot be reached, does not respond in time or is not writable (read-only, disk full, file replaced), the keys of JWTs are unavailable, or the service is stopping; the message says which, and whether the outcome of a write is unknown: retry with the same id",
 		is(errStopping, "the service is stopping: retry"),
 		is(auth.ErrCannotVerify, "tokens cannot be verified at the moment, and nothing was done: retry"),
@@ -129,7 +131,12 @@ func row(code int32, when string, messages ...func(error) (string, bool)) ErrorR
 
 // is gives target, and the errors that wrap it, a message.
 func is(target error, message string) func(error) (string, bool) {
-	return func(err error) (string, bool) { return message, errors.Is(err, target) }
+	return when(func(err error) bool { return errors.Is(err, target) }, message)
+}
+
+// when gives the errors for which holds returns true a message.
+func when(holds func(error) bool, message string) func(error) (string, bool) {
+	return func(err error) (string, bool) { return message, holds(err) }
 }
 
 // as gives the errors of type E a message; those for which it is empty are not meant.

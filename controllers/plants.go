@@ -102,7 +102,7 @@ func (h *Plants) Create(c *gin.Context) error {
 		return err
 	}
 	plant := in.toPlant(*in.ID)
-	if err := h.store.Create(c.Request.Context(), plant); err != nil {
+	if err := h.store.Create(contextOf(c), plant); err != nil {
 		return err
 	}
 	c.Header("Location", location(plant))
@@ -207,7 +207,7 @@ func (h *Plants) Put(c *gin.Context) error {
 		return problemf(codeInvalidValue, "id must be %d as in the path, or absent", id)
 	}
 	plant := in.toPlant(id)
-	created, err := h.store.Put(c.Request.Context(), plant, condition)
+	created, err := h.store.Put(contextOf(c), plant, condition)
 	if err != nil {
 		return err
 	}
@@ -242,7 +242,7 @@ func (h *Plants) Patch(c *gin.Context) error {
 	if err != nil {
 		return err
 	}
-	plant, err := h.store.Patch(c.Request.Context(), in.toPlant(id), fields, condition)
+	plant, err := h.store.Patch(contextOf(c), in.toPlant(id), fields, condition)
 	if err != nil {
 		return err
 	}
@@ -264,7 +264,7 @@ func (h *Plants) Delete(c *gin.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := h.store.Delete(c.Request.Context(), id, condition); err != nil {
+	if err := h.store.Delete(contextOf(c), id, condition); err != nil {
 		return err
 	}
 	c.Status(http.StatusNoContent)

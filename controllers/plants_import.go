@@ -8,7 +8,6 @@ import (
 
 	"github.com/gin-gonic/gin"
 
-	"plantstore/middleware"
 	"plantstore/models"
 )
 
@@ -93,9 +92,7 @@ func (h *Plants) Import(c *gin.Context) error {
 		read = readCSV[ImportedPlant, models.Plant]
 	}
 	rows := read(c.Request.Body, func(in *ImportedPlant) *models.Plant { return in.toPlant(*in.ID) })
-	result, err := h.store.Import(c.Request.Context(), rows, models.ImportOptions{
-		Client: middleware.IdentityOf(c).Name, Partial: mode == "partial", DryRun: dryRun == "true",
-	})
+	result, err := h.store.Import(contextOf(c), rows, models.ImportOptions{Partial: mode == "partial", DryRun: dryRun == "true"})
 	if p, ok := errors.AsType[*problem](err); ok {
 		return problemf(p.Code, "%s; nothing was stored", p.Message)
 	}
@@ -148,7 +145,7 @@ func (h *Plants) Export(c *gin.Context) error {
 	if c.Request.Method == http.MethodHead {
 		return nil
 	}
-	err = h.store.Export(c.Request.Context(), middleware.IdentityOf(c).Name, filter, func(p *models.Plant) error { return rows.write(toNewPlant(p)) })
+	err = h.store.Export(contextOf(c), filter, func(p *models.Plant) error { return rows.write(toNewPlant(p)) })
 	if err == nil {
 		err = errors.Join(rows.flush(), out.Flush())
 	}

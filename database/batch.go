@@ -44,13 +44,33 @@ type pending[T any] struct {
 	outcome chan error // has room for one, so that a flusher never blocks
 }
 
-// NewWriter returns a batcher that writes to db with flush, within the limits of db's
-// options. It is closed with db.
-func NewWriter[T any](db *DB, flush func(context.Context, []T) []error) *Batcher[T] {
-	return addBatcher(db, db.budget.batches, db.checked, flush)
+// Writer writes items in batches. Clients with writes that wait for a lock have batches of
+// their own, since each locked row holds up its batch.
+type Writer[T any] struct {
+	calm, suspect *Batcher[T]
+	waiters       *shares
 }
 
-// NewReader is NewWriter for reads.
+// NewWriter returns a writer of items with flush, within the limits of db's options. It is
+// closed with db.
+func NewWriter[T any](db *DB, flush func(context.Context, []T) []error) *Writer[T] {
+	w := &Writer[T]{calm: addBatcher(db, db.budget.batches, db.checked, flush), waiters: db.budget.waiters}
+	w.suspect = w.calm
+	if db.budget.suspects != nil {
+		w.suspect = addBatcher(db, db.budget.suspects, db.checked, flush)
+	}
+	return w
+}
+
+// Do is [Batcher.Do] for ctx's client.
+func (w *Writer[T]) Do(ctx context.Context, item T) error {
+	if w.waiters.has(clientOf(ctx)) {
+		return w.suspect.Do(ctx, item)
+	}
+	return w.calm.Do(ctx, item)
+}
+
+// NewReader returns a batcher of reads, with the limits of NewWriter.
 func NewReader[T any](db *DB, flush func(context.Context, []T) []error) *Batcher[T] {
 	return addBatcher(db, db.budget.lookups, db.unlessFault, flush)
 }

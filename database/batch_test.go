@@ -247,3 +247,39 @@ func TestBatchersShareSlots(t *testing.T) {
 		}
 	})
 }
+
+// TestSuspectsHaveBatchesOfTheirOwn: the writes of a client are apart from those of others
+// for as long as one of them waits for a lock.
+func TestSuspectsHaveBatchesOfTheirOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		newGated := func() (*gate, *Batcher[int]) {
+			g := newGate()
+			return g, newBatcher(BatchOptions{MaxBatch: 10, Queue: 10}, time.Hour, make(slots, 1), g.write)
+		}
+		calm, calmBatcher := newGated()
+		suspect, suspectBatcher := newGated()
+		defer calmBatcher.close()
+		defer suspectBatcher.close()
+		w := &Writer[int]{calm: calmBatcher, suspect: suspectBatcher, waiters: newShares(2, 2)}
+		do := func(client string, item int) <-chan error {
+			outcome := make(chan error, 1)
+			go func() { outcome <- w.Do(WithClient(t.Context(), client), item) }()
+			synctest.Wait()
+			return outcome
+		}
+		if err := w.waiters.take("a", 1); err != nil {
+			t.Fatal(err)
+		}
+		outcomes := []<-chan error{do("a", 1), do("b", 2)}
+		suspect.expect(t, 1)
+		calm.expect(t, 2)
+		w.waiters.give("a", 1)
+		outcomes = append(outcomes, do("a", 3))
+		calm.expect(t, 3)
+		for _, outcome := range outcomes {
+			if err := <-outcome; err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}

@@ -25,6 +25,7 @@ type Options struct {
 	StartTimeout   time.Duration // how long Open retries while the database is unreachable
 	SlowQuery      time.Duration // queries that take this long are logged; 0 disables the log
 	Check          bool          // lets [Open] check a SQLite file for damage
+	TemporaryBytes int64         // see [DB.TakeDisk]; each client may take half of it
 }
 
 // DB is an open database, or a transaction in one. Its GORM handle is for writes,
@@ -119,9 +120,9 @@ func Open(ctx context.Context, o Options, batches BatchOptions, log *zap.Logger)
 	}
 	db := &DB{pool: pool, readPool: readPool, conn: pool, dialect: d, options: o, batches: batches, log: log, readiness: new(readiness)}
 	if readPool == pool {
-		db.budget = newBudget(batches.Flushers, o.MaxConnections)
+		db.budget = newBudget(batches.Flushers, o.MaxConnections, o.TemporaryBytes)
 	} else {
-		db.budget = newFileBudget(readPool.Stats().MaxOpenConnections)
+		db.budget = newFileBudget(readPool.Stats().MaxOpenConnections, o.TemporaryBytes)
 	}
 	provider, err := db.provider()
 	if err != nil {
@@ -174,7 +175,7 @@ func (db *DB) ForReads() *DB {
 func (db *DB) Read(ctx context.Context, operation string, do func(tx *gorm.DB) error) error {
 	return Failed(operation, db.unlessFault(func() error {
 		return db.budget.reads.run(ctx, db.options.Timeout, func(ctx context.Context) error {
-			return db.RetryRead(ctx, func() error { return do(db.Reads(ctx)) })
+			return db.Retry(ctx, func() error { return do(db.Reads(ctx)) })
 		})
 	}))
 }
@@ -193,7 +194,7 @@ func (db *DB) Background(ctx context.Context, operation string, do func(tx *gorm
 	ctx, cancel := context.WithTimeout(ctx, db.options.Timeout)
 	defer cancel()
 	return Failed(operation, db.unlessFault(func() error {
-		return db.RetryRead(ctx, func() error { return do(db.Reads(ctx)) })
+		return db.Retry(ctx, func() error { return do(db.Reads(ctx)) })
 	}))
 }
 

@@ -44,6 +44,10 @@ func (e *NotWritableError) Error() string { return "the database is not writable
 // was stored.
 var ErrOverloaded = errors.New("too many operations are waiting")
 
+// ErrShare means that too many such operations are running, or too many of one client. It
+// goes with ErrOverloaded.
+var ErrShare = fmt.Errorf("%w: no share is left", ErrOverloaded)
+
 // Failed names the operation that err ended, and marks err with ErrUnavailable or
 // ErrOverloaded if a retry may help.
 func Failed(operation string, err error) error {
@@ -151,8 +155,7 @@ func IsLocked(err error) bool {
 	if lite, ok := errors.AsType[*sqlite.Error](err); ok {
 		return lite.Code()&0xff == sqlite3.SQLITE_BUSY
 	}
-	state := sqlState(err)
-	return state == "55P03" || state == "40P01" // lock_not_available, deadlock_detected
+	return sqlState(err) == "55P03" // lock_not_available
 }
 
 // isTableLocked reports whether err means that the lock was a whole table's. Only
@@ -166,6 +169,9 @@ func isTableLocked(err error) bool {
 func IsDuplicate(err error) bool {
 	return sqlState(err) == "23505" // unique_violation
 }
+
+// isRowFault reports whether err is the fault of one row, which is locked or rejected.
+func isRowFault(err error) bool { return IsLocked(err) && !isTableLocked(err) || isRowRejected(err) }
 
 // isRowRejected reports whether err means that the database rejects one row: a
 // constraint does not hold, or a value does not fit.

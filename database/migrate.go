@@ -123,7 +123,7 @@ func (db *DB) whileLocked(ctx context.Context, migrate func() error) error {
 	var logged time.Time
 	for begin := time.Now(); ; {
 		err := migrate()
-		if !IsLocked(err) || time.Since(begin) > lockPatience {
+		if !IsLocked(err) && !isRolledBack(err) || time.Since(begin) > lockPatience {
 			return err
 		}
 		if time.Since(logged) > lockLog {
@@ -182,7 +182,7 @@ func (db *DB) Last(ctx context.Context) (last Migration, loss string, err error)
 var ErrNothingApplied = errors.New("no migration is applied")
 
 // dropsData matches the statements of migrations that lose data.
-var dropsData = regexp.MustCompile(`(?mi)^(?:DROP TABLE|ALTER TABLE) (\w+)(?: DROP COLUMN (\w+))?;`)
+var dropsData = regexp.MustCompile(`(?mi)^(?:DROP TABLE|ALTER TABLE)(?: IF EXISTS)? (\w+)(?: DROP COLUMN(?: IF EXISTS)? (\w+))?;`)
 
 // Rollback undoes the migration that was applied last and returns it. It fails if no
 // migration is applied.
@@ -216,7 +216,9 @@ func (db *DB) Migrations(ctx context.Context) ([]Migration, error) {
 		VersionID int64
 		Tstamp    time.Time
 	}
-	err = db.WithContext(ctx).Raw("SELECT version_id, tstamp FROM goose_db_version WHERE is_applied AND version_id > 0 ORDER BY version_id").Scan(&applied).Error
+	err = db.Retry(ctx, func() error {
+		return db.WithContext(ctx).Raw("SELECT version_id, tstamp FROM goose_db_version WHERE is_applied AND version_id > 0 ORDER BY version_id").Scan(&applied).Error
+	})
 	if err != nil && !isSchemaError(err) { // without the table, none is applied
 		return nil, fmt.Errorf("read the state of the migrations: %w", err)
 	}

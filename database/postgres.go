@@ -106,7 +106,7 @@ func sessionSettings() [][2]string {
 
 // lockWait is how long a statement waits for a lock, so that a locked row delays the
 // others of its batch by no more. What needs longer waits apart: see [DB.WaitForLock] and
-// [DB.RetryRead].
+// [DB.Retry].
 const lockWait = 2 * time.Millisecond
 
 // opened is the key of the time at which a connection was opened.
@@ -155,8 +155,10 @@ func (d *postgresDialect) watch(config *pgx.ConnConfig) {
 				d.discardAll()
 			}
 			return false
-		case "0A000": // feature_not_supported, here "cached plan must not change result type"
-			d.discardAll()
+		case "0A000": // feature_not_supported
+			if err.Routine == "RevalidateCachedQuery" { // "cached plan must not change result type"
+				d.discardAll()
+			}
 			return false
 		}
 		return closeIfFatal(conn, err)
@@ -280,32 +282,10 @@ func (d *postgresDialect) insertNew(ctx context.Context, conn connection, table 
 		o.inserted, err = queryKeys(ctx, conn, insertFree, values)
 		o.all = len(o.inserted) == rows.Len()
 	}
-	switch {
-	case !ownTransaction:
-	case isTableLocked(err): // all rows need this lock
-		o.inserted, err = d.queryKeysPatiently(ctx, pool, insertFree, values)
-	case IsLocked(err) || isRowRejected(err):
+	if ownTransaction && isRowFault(err) {
 		return d.insertEach(ctx, pool, table, rows, insertFree)
 	}
 	return o, err
-}
-
-// queryKeysPatiently is queryKeys in a transaction that waits for locks for most of the
-// time that ctx leaves.
-func (d *postgresDialect) queryKeysPatiently(ctx context.Context, pool *sql.DB, statement string, values []any) (keys []any, err error) {
-	tx, err := pool.BeginTx(ctx, nil)
-	if err != nil {
-		return nil, err
-	}
-	defer tx.Rollback() //nolint:errcheck // does nothing after the commit
-	due, _ := ctx.Deadline()
-	if _, err := tx.ExecContext(ctx, d.patience(time.Until(due)*(waitShare-1)/waitShare)); err != nil {
-		return nil, err
-	}
-	if keys, err = queryKeys(ctx, tx, statement, values); err != nil {
-		return nil, err
-	}
-	return keys, tx.Commit()
 }
 
 // insertEach inserts the rows in one transaction, with a statement for each.
@@ -353,9 +333,14 @@ func (d *postgresDialect) run(ctx context.Context, pool *sql.DB, statements []*S
 
 func (*postgresDialect) arguments(args map[string]any) []any { return []any{pgx.NamedArgs(args)} }
 
+// maxSplit is how long runEach tells the rows of a batch that are locked from the others.
+const maxSplit = 50 * time.Millisecond
+
 // runEach runs n statements in one transaction: queue adds the i-th one to a batch, and read
 // reads its result. A statement whose row is locked or rejected costs another attempt
-// without it. runEach returns the outcome of each, or fails as a whole.
+// without it. Rows that are locked are often neighbors, as those of an import are: after
+// each one, runEach takes twice as many of those that follow for locked, and after maxSplit
+// all of them. It returns the outcome of each statement, or fails as a whole.
 func (*postgresDialect) runEach(
 	ctx context.Context, pool *sql.DB, n int, queue func(batch *pgx.Batch, i int), read func(results pgx.BatchResults, i int) error,
 ) (outcomes []error, err error) {
@@ -364,8 +349,7 @@ func (*postgresDialect) runEach(
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, conn.Close()) }()
-	due, _ := ctx.Deadline()
-	half := time.Now().Add(time.Until(due) / 2)
+	begin, last, skip := time.Now(), -1, 1
 	outcomes = make([]error, n)
 	err = conn.Raw(func(driver any) error {
 		for {
@@ -381,14 +365,22 @@ func (*postgresDialect) runEach(
 				done++
 			}
 			err := results.Close() // the first error, or that of the commit
-			if done == len(queued) || isTableLocked(err) || !IsLocked(err) && !isRowRejected(err) {
+			if done == len(queued) || !isRowFault(err) {
 				return err
 			}
-			outcomes[queued[done]] = err
-			if time.Now().After(half) { // too many are locked to try them all
-				for _, i := range queued[done:] {
-					outcomes[i] = err
-				}
+			switch {
+			case !IsLocked(err):
+				skip = 1
+			case time.Since(begin) > maxSplit:
+				skip = n
+			case done == last:
+				skip *= 2
+			default:
+				skip = 1
+			}
+			last = done
+			for _, i := range queued[done:min(done+skip, len(queued))] {
+				outcomes[i] = err
 			}
 		}
 	})

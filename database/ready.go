@@ -83,9 +83,7 @@ func (db *DB) check(ctx context.Context) error {
 		return nil
 	}
 	var isReadOnly, isExpected bool
-	err := db.RetryRead(ctx, func() error {
-		return db.readPool.QueryRowContext(ctx, db.readyQuery()).Scan(&isReadOnly, &isExpected)
-	})
+	err := db.readPool.QueryRowContext(ctx, db.readyQuery()).Scan(&isReadOnly, &isExpected)
 	var fault *NotWritableError
 	switch {
 	case isSchemaError(err), err == nil && !isExpected:

@@ -7,38 +7,37 @@ import (
 	"time"
 )
 
-// Retry calls do, which runs one transaction, and calls it again if PostgreSQL has rolled
-// that back for a reason that may be gone soon. In a transaction it does not: the whole
-// transaction is retried.
+// tableLockPause is the least pause between two attempts to lock a table.
+const tableLockPause = 10 * time.Millisecond
+
+// Retry calls do, which runs one transaction, and calls it again if that did nothing for a
+// reason that may be gone soon: see attemptsFor. While another transaction has locked a
+// table, such as a migration, it does so for most of the time limit of an operation. In a
+// transaction it does not: the whole transaction is retried.
 func (db *DB) Retry(ctx context.Context, do func() error) error {
-	for attempt := 1; ; attempt++ {
+	due, attempts := time.Now().Add(db.options.Timeout*(waitShare-1)/waitShare), 0
+	for wait := tableLockPause; ; {
 		begin := time.Now()
 		err := do()
 		if _, own := db.conn.(*sql.DB); !own {
 			return err
 		}
 		db.readiness.note(err)
-		if attempt >= attemptsFor(err) {
+		// The transaction that won has probably no more left to do than this one had done.
+		pause := time.Since(begin) + time.Millisecond
+		if isTableLocked(err) {
+			pause, wait = wait, min(2*wait, 10*tableLockPause)
+		} else if attempts++; attempts >= attemptsFor(err) {
 			return err
 		}
-		// The transaction that won has probably no more left to do than this one had done.
-		// The random part is for those that would collide again.
-		took := time.Since(begin) + time.Millisecond
+		pause += rand.N(pause) // for those that would collide again
+		if isTableLocked(err) && time.Now().Add(pause).After(due) {
+			return err
+		}
 		select {
 		case <-ctx.Done():
 			return err
-		case <-time.After(took + rand.N(took)):
-		}
-	}
-}
-
-// RetryRead is Retry for a read, which needs no lock but a table's. While a migration has
-// that, it calls do again for most of the time limit of an operation.
-func (db *DB) RetryRead(ctx context.Context, do func() error) error {
-	for begin := time.Now(); ; {
-		err := db.Retry(ctx, do)
-		if !isTableLocked(err) || time.Since(begin) > db.options.Timeout*(waitShare-1)/waitShare {
-			return err
+		case <-time.After(pause):
 		}
 	}
 }

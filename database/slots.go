@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// waitShare is the fraction of an operation's time limit, 1/waitShare, that it may
-// spend waiting for a slot. In the queue of a batch, or for a lock, it may wait until this
-// fraction is left, for the operation itself and the rows beside it.
+// An operation may spend 1/waitShare of its time limit waiting for a slot. In the queue of
+// a batch, or for a lock, it may wait until this fraction is left, for the operation itself
+// and the rows beside it.
 const waitShare = 6
 
 // slots limits how many operations run on the database at a time, in order of
@@ -52,124 +52,187 @@ func (s slots) run(ctx context.Context, timeout time.Duration, do func(context.C
 	return do(ctx)
 }
 
-// shares limits how many operations run at a time, all in all and for each client.
+// shares limits how much all clients together, and each client, may take of something: at
+// most each of a total of all.
 type shares struct {
-	all, each int
+	all, each int64
 
-	mu      sync.Mutex
-	running int
-	of      map[string]int // by client
+	mu    sync.Mutex
+	taken int64
+	of    map[string]int64 // by client
 }
 
-func newShares(all, each int) *shares { return &shares{all: all, each: each, of: make(map[string]int)} }
+func newShares(all, each int64) *shares {
+	return &shares{all: all, each: each, of: make(map[string]int64)}
+}
 
-// run calls do. It fails with ErrOverloaded at once if too many operations run: the
-// wait could take minutes.
-func (s *shares) run(client string, do func() error) error {
+// take takes n for client, or fails with ErrShare at once: the wait could take minutes.
+func (s *shares) take(client string, n int64) error {
 	s.mu.Lock()
-	of := s.of[client]
-	if s.running == s.all || of == s.each {
-		s.mu.Unlock()
-		return fmt.Errorf("%w: %d imports and exports are running, %d of them with this token", ErrOverloaded, s.running, of)
+	defer s.mu.Unlock()
+	if s.taken+n > s.all || s.of[client]+n > s.each {
+		return fmt.Errorf("%w: %d of %d are taken, %d of at most %d by this client", ErrShare, s.taken, s.all, s.of[client], s.each)
 	}
-	s.running++
-	s.of[client]++
-	s.mu.Unlock()
-	defer func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.running--
-		if s.of[client]--; s.of[client] == 0 {
-			delete(s.of, client)
-		}
-	}()
+	s.taken += n
+	s.of[client] += n
+	return nil
+}
+
+// give gives n of client back.
+func (s *shares) give(client string, n int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.taken -= n
+	if s.of[client] -= n; s.of[client] == 0 {
+		delete(s.of, client)
+	}
+}
+
+// run calls do with one taken for client.
+func (s *shares) run(client string, do func() error) error {
+	if err := s.take(client, 1); err != nil {
+		return err
+	}
+	defer s.give(client, 1)
 	return do()
 }
 
-// How many imports and exports may run at the same time, and store or read rows: each
-// occupies a connection for as long as that takes. An import does not before it was
-// received as a whole; until then it occupies a temporary file.
+// has reports whether client has taken something.
+func (s *shares) has(client string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.of[client] > 0
+}
+
+// clientKey is the key of a client's name in a context.
+type clientKey struct{}
+
+// WithClient returns a context for operations of the client name, which has a share of
+// what they need.
+func WithClient(ctx context.Context, name string) context.Context {
+	return context.WithValue(ctx, clientKey{}, name)
+}
+
+func clientOf(ctx context.Context) string {
+	name, _ := ctx.Value(clientKey{}).(string)
+	return name
+}
+
+// How many of these may run at the same time, all in all and of each client.
 const (
-	maxBulk, maxBulkEach       = 3, 2 // all in all, and for each client
-	maxUploads, maxUploadsEach = 16, 4
+	maxTransfers, maxTransfersEach = 16, 4  // imports and exports, most of the time without a connection
+	maxBulk, maxBulkEach           = 3, 2   // those that store or read rows
+	maxWaiters, maxWaitersEach     = 64, 16 // writes that wait for a lock
 )
 
-// background is how many connections are left to work that takes no slot: the
-// refresh of tokens, and the probe of readiness.
-const background = 1
+// Connections that are taken whatever their number.
+const (
+	lookupBatches  = 2 // lookups by key
+	suspectBatches = 1 // inserts and changes of clients that wait for locks
+	singleWrites   = 1 // those of tokens
+	background     = 1 // the refresh of tokens and the probe of readiness, which take no slot
+)
 
-// lookupBatches is how many batches of lookups by key are read at the same time.
-const lookupBatches = 2
+const fixedConnections = lookupBatches + suspectBatches + singleWrites + background + maxBulk
 
 // MinConnections is the fewest connections to PostgreSQL that suffice for flushers
-// batches of inserts at a time: one is left for other reads, one for single writes and one
-// for writes that wait for a lock.
-func MinConnections(flushers int) int { return flushers + lookupBatches + maxBulk + background + 3 }
+// batches of writes at a time: one more is left for reads, and one for writes that wait for a
+// lock.
+func MinConnections(flushers int) int { return flushers + fixedConnections + 2 }
 
-// budget shares out the connections, so that none of these operations can starve the
-// others: batches of lookups, other reads, batches of inserts, single writes, writes that
-// wait for a lock, and bulk operations.
+// budget shares out the connections, so that no kind of operation can starve another.
 type budget struct {
-	lookups, reads, batches, writes, locked slots
-	writer                                  slots // the only one of SQLite, shared by all writes; or nil
-	bulk, uploads                           *shares
+	lookups, reads                    slots // reads by key in batches, and others
+	batches, suspects, writes, locked slots // writes in batches, single ones, and those that wait for a lock
+	writer                            slots // the only one of SQLite, shared by all writes; or nil
+	transfers, bulk, waiters, disk    *shares
 }
 
 // newBudget returns the budget of a PostgreSQL database.
-func newBudget(flushers, connections int) budget {
-	rest := max(connections-flushers-lookupBatches-maxBulk-background, 3)
-	locked := max(rest/6, 1)
-	reads := (rest - locked + 1) / 2
-	b := commonBudget()
-	b.reads, b.writes, b.locked = make(slots, reads), make(slots, rest-locked-reads), make(slots, locked)
-	b.batches = make(slots, flushers)
+func newBudget(flushers, connections int, temporaryBytes int64) budget {
+	rest := max(connections-flushers-fixedConnections, 2)
+	locked := max(rest/4, 1)
+	b := commonBudget(temporaryBytes)
+	b.reads, b.locked = make(slots, rest-locked), make(slots, locked)
+	b.batches, b.suspects, b.writes = make(slots, flushers), make(slots, suspectBatches), make(slots, singleWrites)
 	return b
 }
 
 // newFileBudget returns the budget of a SQLite database, which has connections for
 // reading, and one that writes.
-func newFileBudget(readers int) budget {
-	b := commonBudget()
+func newFileBudget(readers int, temporaryBytes int64) budget {
+	b := commonBudget(temporaryBytes)
 	b.reads, b.writer = make(slots, readers-lookupBatches-maxBulk-background), make(slots, 1)
 	b.writes, b.batches, b.locked = b.writer, b.writer, b.writer
 	return b
 }
 
-func commonBudget() budget {
-	return budget{lookups: make(slots, lookupBatches), bulk: newShares(maxBulk, maxBulkEach), uploads: newShares(maxUploads, maxUploadsEach)}
+func commonBudget(temporaryBytes int64) budget {
+	return budget{
+		lookups:   make(slots, lookupBatches),
+		transfers: newShares(maxTransfers, maxTransfersEach),
+		bulk:      newShares(maxBulk, maxBulkEach),
+		waiters:   newShares(maxWaiters, maxWaitersEach),
+		disk:      newShares(temporaryBytes, temporaryBytes/2),
+	}
 }
 
-// Upload calls do, which receives an import from client and then stores it. It fails with
-// ErrOverloaded at once if too many clients send one, or this client too many.
-func (db *DB) Upload(client string, do func() error) error {
-	return db.budget.uploads.run(client, do)
+// Transfer calls do, which is a whole import or export. It fails with ErrShare at once if
+// there are too many of them, or too many of ctx's client.
+func (db *DB) Transfer(ctx context.Context, do func() error) error {
+	return db.budget.transfers.run(clientOf(ctx), do)
 }
 
-// Bulk calls do, which reads or stores many rows for client, without a time limit. It fails
-// with ErrOverloaded at once if there are too many such operations, or too many of this
-// client.
-func (db *DB) Bulk(client, operation string, do func() error) error {
-	return Failed(operation, db.budget.bulk.run(client, func() error { return db.checked(do) }))
+// Bulk calls do, which reads or stores many rows, without a time limit. It fails with
+// ErrShare at once if there are too many such operations, or too many of ctx's client.
+func (db *DB) Bulk(ctx context.Context, operation string, do func() error) error {
+	return Failed(operation, db.budget.bulk.run(clientOf(ctx), func() error { return db.checked(do) }))
 }
+
+// TakeDisk takes so many bytes for temporary files of ctx's client, which GiveDisk gives
+// back. It fails with ErrShare if there is no room for them.
+func (db *DB) TakeDisk(ctx context.Context, bytes int64) error {
+	if err := db.budget.disk.take(clientOf(ctx), bytes); err != nil {
+		return fmt.Errorf("room for temporary files: %w", err)
+	}
+	return nil
+}
+
+// GiveDisk is the end of TakeDisk.
+func (db *DB) GiveDisk(ctx context.Context, bytes int64) { db.budget.disk.give(clientOf(ctx), bytes) }
 
 // lockTurn is how long a write that waits for a lock does so before it lets the next one
 // try: the lock that a write needs may be free long before that of another.
-const lockTurn = 50 * time.Millisecond
+const lockTurn = 20 * time.Millisecond
 
 // WaitForLock returns err, which ended an operation that began at begin, unless IsLocked
 // holds for it. Then it calls do, in a transaction and apart from the operations that need
 // no locked row, until it gets the locks that it needs or most of the operation's
-// time limit is over.
+// time limit is over. If too many writes wait, or too many of ctx's client, it fails with
+// ErrShare at once.
 func (db *DB) WaitForLock(ctx context.Context, begin time.Time, err error, do func(ctx context.Context, tx *DB) error) error {
+	if !IsLocked(err) {
+		return err
+	}
 	ctx, cancel := context.WithDeadline(ctx, begin.Add(db.options.Timeout))
 	defer cancel()
 	due := begin.Add(db.options.Timeout * (waitShare - 1) / waitShare)
-	for IsLocked(err) && !isRolledBack(err) && time.Now().Before(due) {
-		if err := db.budget.locked.take(ctx, time.Until(due)); err != nil {
-			return err
+	return db.budget.waiters.run(clientOf(ctx), func() error {
+		for IsLocked(err) && time.Now().Before(due) {
+			err = db.turn(ctx, time.Until(due), do)
 		}
-		err = db.transaction(ctx, lockTurn, func(tx *DB) error { return do(ctx, tx) })
-		db.budget.locked.free()
+		return err
+	})
+}
+
+// turn calls do in a transaction that waits for locks for lockTurn, in one of the slots for
+// that.
+func (db *DB) turn(ctx context.Context, wait time.Duration, do func(ctx context.Context, tx *DB) error) error {
+	if err := db.budget.locked.take(ctx, wait); err != nil {
+		return err
 	}
-	return err
+	defer db.budget.locked.free()
+	return db.checked(func() error {
+		return db.transaction(ctx, lockTurn, func(tx *DB) error { return do(ctx, tx) })
+	})
 }

@@ -97,40 +97,54 @@ func TestSlots(t *testing.T) {
 func TestShares(t *testing.T) {
 	for _, test := range []struct {
 		name    string
-		running []string // clients
+		taken   []string // clients, with one each
 		client  string
+		n       int64
 		wantErr error
 	}{
-		{"alone", nil, "a", nil},
-		{"a client's second", []string{"a"}, "a", nil},
-		{"a client's third", []string{"a", "a"}, "a", ErrOverloaded},
-		{"another client beside a client with its share", []string{"a", "a"}, "b", nil},
-		{"one more than there may be in all", []string{"a", "a", "b"}, "c", ErrOverloaded},
+		{"alone", nil, "a", 1, nil},
+		{"all that a client may take", nil, "a", 2, nil},
+		{"more than a client may take", nil, "a", 3, ErrShare},
+		{"a client's second", []string{"a"}, "a", 1, nil},
+		{"a client's third", []string{"a", "a"}, "a", 1, ErrShare},
+		{"another client beside a client with its share", []string{"a", "a"}, "b", 1, nil},
+		{"one more than there may be in all", []string{"a", "a", "b"}, "c", 1, ErrShare},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s, end := newShares(3, 2), make(chan struct{})
-				for _, client := range test.running {
-					go func() {
-						if err := s.run(client, func() error { <-end; return nil }); err != nil {
-							t.Error(err)
-						}
-					}()
+			s := newShares(3, 2)
+			for _, client := range test.taken {
+				if err := s.take(client, 1); err != nil {
+					t.Fatal(err)
 				}
-				synctest.Wait()
-				begin, ran := time.Now(), false
-				err := s.run(test.client, func() error { ran = true; return nil })
-				if !errors.Is(err, test.wantErr) || ran != (test.wantErr == nil) || time.Since(begin) > 0 {
-					t.Errorf("got %v after %s, ran: %t; want %v at once", err, time.Since(begin), ran, test.wantErr)
-				}
-				close(end)
-				synctest.Wait()
-				if err := s.run(test.client, func() error { return nil }); err != nil || len(s.of) > 0 || s.running > 0 {
-					t.Errorf("after the others: got %v, %d running, shares %v", err, s.running, s.of)
-				}
-			})
+			}
+			err := s.take(test.client, test.n)
+			if !errors.Is(err, test.wantErr) || errors.Is(err, ErrOverloaded) != (err != nil) {
+				t.Errorf("got %v, want %v", err, test.wantErr)
+			}
+			if err == nil {
+				s.give(test.client, test.n)
+			}
+			for _, client := range test.taken {
+				s.give(client, 1)
+			}
+			if s.taken != 0 || len(s.of) != 0 {
+				t.Errorf("after all was given back: got %d, %v", s.taken, s.of)
+			}
 		})
 	}
+	t.Run("a share is free again after an error or a panic", func(t *testing.T) {
+		s, failed := newShares(1, 1), errors.New("failed")
+		if err := s.run("a", func() error { return failed }); !errors.Is(err, failed) {
+			t.Errorf("got %v", err)
+		}
+		func() {
+			defer func() { _ = recover() }()
+			_ = s.run("a", func() error { panic("a fault") })
+		}()
+		if s.has("a") {
+			t.Error("it is not")
+		}
+	})
 }
 
 // TestBudgetSpendsEveryConnection: an operation with a slot never waits for a connection,
@@ -138,9 +152,14 @@ func TestShares(t *testing.T) {
 func TestBudgetSpendsEveryConnection(t *testing.T) {
 	for flushers := 1; flushers < 20; flushers++ {
 		for connections := MinConnections(flushers); connections < 100; connections++ {
-			b := newBudget(flushers, connections)
-			got := cap(b.batches) + cap(b.lookups) + cap(b.reads) + cap(b.writes) + cap(b.locked) + b.bulk.all + background
-			if got != connections || cap(b.batches) != flushers || min(cap(b.reads), cap(b.writes), cap(b.locked)) == 0 {
+			b := newBudget(flushers, connections, 1)
+			got := int(b.bulk.all) + background
+			for _, s := range []slots{b.lookups, b.reads, b.batches, b.suspects, b.writes, b.locked} {
+				if got += cap(s); cap(s) == 0 {
+					t.Errorf("%d flushers and %d connections: got no slots for one of %+v", flushers, connections, b)
+				}
+			}
+			if got != connections || cap(b.batches) != flushers {
 				t.Errorf("%d flushers and %d connections: got %d slots, %+v", flushers, connections, got, b)
 			}
 		}
@@ -148,7 +167,7 @@ func TestBudgetSpendsEveryConnection(t *testing.T) {
 }
 
 func TestBudgetOfSQLite(t *testing.T) {
-	b := newFileBudget(readers)
+	b := newFileBudget(readers, 1)
 	for name, writes := range map[string]slots{"batches": b.batches, "single writes": b.writes, "writes that wait for a lock": b.locked} {
 		t.Run(name+" share the writer", func(t *testing.T) {
 			if writes != b.writer || cap(writes) != 1 {
@@ -157,18 +176,20 @@ func TestBudgetOfSQLite(t *testing.T) {
 		})
 	}
 	t.Run("reads have the other connections", func(t *testing.T) {
-		if got := cap(b.lookups) + cap(b.reads) + b.bulk.all + background; got != readers {
+		if got := cap(b.lookups) + cap(b.reads) + int(b.bulk.all) + background; got != readers {
 			t.Errorf("got %d slots, want %d", got, readers)
 		}
 	})
 }
 
 func TestNoShareIsAll(t *testing.T) {
-	b := newBudget(1, 16)
-	for name, s := range map[string]*shares{"imports and exports": b.bulk, "uploads": b.uploads} {
+	b := newBudget(1, 16, 1<<20)
+	for name, s := range map[string]*shares{
+		"imports and exports": b.transfers, "those that store or read": b.bulk, "writes that wait for a lock": b.waiters, "temporary files": b.disk,
+	} {
 		t.Run(name, func(t *testing.T) {
 			if s.each >= s.all {
-				t.Errorf("one client may run %d of %d", s.each, s.all)
+				t.Errorf("one client may take %d of %d", s.each, s.all)
 			}
 		})
 	}

@@ -30,7 +30,7 @@ import (
 type sqliteDialect struct {
 	path   string
 	file   string          // path without symbolic links: SQLite's name for it
-	files  *[2]fs.FileInfo // that are open: the database and its WAL
+	files  *[3]fs.FileInfo // that are open: see paths
 	lost   atomic.Bool     // whether one of them is no longer at its path
 	inUse  *flock.Flock    // shared by the processes that have the file open
 	keeper driver.Conn     // see keepOpen
@@ -131,6 +131,10 @@ func (d *sqliteDialect) ensureFile() error {
 	info, err := os.Stat(d.path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
+		if wal, err := os.Stat(d.path + "-wal"); err == nil && wal.Size() > 0 {
+			return fmt.Errorf("%[1]s does not exist, but %[1]s-wal does, with the latest writes: "+
+				"put the file back where it was, or remove %[1]s-wal to start with an empty store", d.path)
+		}
 		if err := d.createFile(); err != nil {
 			return d.folderFault(fmt.Errorf("create the database: %w", err))
 		}
@@ -190,8 +194,10 @@ func (*sqliteDialect) lockHolders() string { return "SELECT 'another process tha
 // readOnly cannot be told by a query: a write shows it.
 func (*sqliteDialect) readOnly() string { return "FALSE" }
 
+// writeTest changes the time of goose's first row, which is not a migration's: SQLite does
+// not write what is as it was.
 func (*sqliteDialect) writeTest() string {
-	return "UPDATE goose_db_version SET tstamp = tstamp WHERE version_id = 0"
+	return "UPDATE goose_db_version SET tstamp = strftime('%Y-%m-%d %H:%M:%f', 'now') WHERE version_id = 0"
 }
 
 // insertNew runs a prepared statement for each row, in one transaction.

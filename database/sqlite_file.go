@@ -213,7 +213,7 @@ func (d *sqliteDialect) keepOpen(ctx context.Context, c connector) (err error) {
 	if err := d.execKeeper(ctx, statement); err != nil {
 		return err
 	}
-	var files [2]fs.FileInfo
+	var files [3]fs.FileInfo
 	for i, path := range d.paths() {
 		if files[i], err = os.Stat(path); err != nil {
 			return err
@@ -223,8 +223,11 @@ func (d *sqliteDialect) keepOpen(ctx context.Context, c connector) (err error) {
 	return nil
 }
 
-// paths returns the paths of the database and of its WAL.
-func (d *sqliteDialect) paths() [2]string { return [2]string{d.path, d.file + "-wal"} }
+// paths returns the paths of the database, of its WAL, and of the memory in which processes
+// share the index of the WAL.
+func (d *sqliteDialect) paths() [3]string {
+	return [3]string{d.path, d.file + "-wal", d.file + "-shm"}
+}
 
 // check fails if one of the files that are open is no longer at its path. It takes about
 // 2 µs.
@@ -238,7 +241,10 @@ func (d *sqliteDialect) check() error {
 		lost = lost || err != nil || !os.SameFile(file, d.files[i])
 	}
 	d.lost.Store(lost)
-	return d.fault()
+	if lost {
+		return errLost
+	}
+	return nil
 }
 
 // fault returns the result of the last check.
@@ -278,12 +284,16 @@ func (d *sqliteDialect) watch(ctx context.Context, pool *sql.DB, log *zap.Logger
 	}
 }
 
-// shortenWAL empties the WAL. SQLite itself starts over in it only if it finds no reader
-// there, which may never happen under load. pool, with its one connection, keeps out the
-// service's writers.
+// shortenWAL empties the WAL, unless a write is running. SQLite itself starts over in it only
+// if it finds no reader there, which may never happen under load. pool, with its one
+// connection, keeps out the service's writers.
 func (d *sqliteDialect) shortenWAL(ctx context.Context, pool *sql.DB) error {
-	conn, err := pool.Conn(ctx)
-	if err != nil {
+	short, cancel := context.WithTimeout(ctx, shortenTimeout)
+	defer cancel()
+	conn, err := pool.Conn(short)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return nil // an import, perhaps
+	} else if err != nil {
 		return err
 	}
 	defer conn.Close()

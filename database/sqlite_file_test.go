@@ -70,6 +70,7 @@ var losses = []struct {
 }{
 	{"the database is removed", remove},
 	{"the WAL is removed", func(t *testing.T, path string) { t.Helper(); remove(t, path+"-wal") }},
+	{"the index of the WAL is removed", func(t *testing.T, path string) { t.Helper(); remove(t, path+"-shm") }},
 	{"a copy is moved over the database", func(t *testing.T, path string) {
 		t.Helper()
 		copyFile(t, path, path+".copy")
@@ -102,7 +103,7 @@ func TestLostFile(t *testing.T) {
 				return db.Write(context.Background(), "put", func(*gorm.DB) error { return do() })
 			}},
 			{"in an import", func(db *database.DB, do func() error) error {
-				return db.Bulk("", "import", do)
+				return db.Bulk(context.Background(), "import", do)
 			}},
 		} {
 			t.Run(loss.name+" "+write.name, func(t *testing.T) {
@@ -312,6 +313,29 @@ func TestDamagedFile(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 	})
+}
+
+// TestWALWithoutItsFile: an operator who finds the file elsewhere can still put it back.
+func TestWALWithoutItsFile(t *testing.T) {
+	t.Parallel()
+	url := dbtest.SQLite(t)
+	insertPlants(t, dbtest.Migrated(t, url), 1, 10)
+	path := filepath.Join(t.TempDir(), "plantstore.db")
+	copyFile(t, pathOf(url)+"-wal", path+"-wal")
+	before, err := os.ReadFile(path + "-wal")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = database.Open(t.Context(), dbtest.Options("sqlite:"+path), dbtest.Batches, zap.NewNop())
+	if err == nil || !strings.Contains(err.Error(), path+" does not exist, but "+path+"-wal does") {
+		t.Errorf("got %v", err)
+	}
+	if after, err := os.ReadFile(path + "-wal"); err != nil || string(after) != string(before) {
+		t.Errorf("the WAL was changed: %v", err)
+	}
+	if _, err := os.Stat(path); err == nil {
+		t.Error("the file was created")
+	}
 }
 
 // TestWALOfAnotherFile: SQLite applies any WAL that it finds beside a file.

@@ -159,7 +159,7 @@ func Lookup[T any](ctx context.Context, db *DB, table *Table, keys any) (found [
 	defer func() {
 		db.Logger.Trace(ctx, begin, func() (string, int64) { return query, int64(len(found)) }, err)
 	}()
-	err = db.RetryRead(ctx, func() (err error) {
+	err = db.Retry(ctx, func() (err error) {
 		found = nil
 		rows, err := db.conn.QueryContext(ctx, query, argument)
 		if err != nil {

@@ -29,8 +29,8 @@ const timeToRespond = 5 * time.Second
 // it ends within 5 s of the end of its token, as a token's verifier may be 2 s late.
 const checkPeriod = time.Second / 2
 
-// Bulk limits a request by o, apart from the size of its body, in place of the server's time limits, and ends it when
-// verify no longer accepts its token.
+// Bulk replaces the server's time limits by those of o. It ends a request when verify no
+// longer accepts its token. [BodyLimit] limits the body.
 func Bulk(o BulkOptions, verify auth.Verifier) Handler {
 	return func(c *gin.Context) error {
 		end := time.Now().Add(o.Timeout)
@@ -69,11 +69,13 @@ func Bulk(o BulkOptions, verify auth.Verifier) Handler {
 		c.Request = c.Request.WithContext(ctx)
 		c.Request.Body = &pacedBody{c.Request.Body, newPace(ctx, o, end, control.SetReadDeadline)}
 		c.Writer = &pacedWriter{plain, newPace(ctx, o, end, control.SetWriteDeadline)}
+		defer func() {
+			cancel()
+			checks.Wait()
+			c.Writer = plain
+			_ = control.SetWriteDeadline(time.Now().Add(timeToRespond)) // fails if the connection is closed
+		}()
 		c.Next()
-		cancel()
-		checks.Wait()
-		c.Writer = plain
-		_ = control.SetWriteDeadline(time.Now().Add(timeToRespond)) // fails if the connection is closed
 		if cause := context.Cause(ctx); len(c.Errors) > 0 && errors.Is(cause, auth.ErrInvalidToken) {
 			challenge(c, cause)
 			return cause
@@ -110,6 +112,7 @@ func (p *pace) do(transfer func() (int, error)) (n int, err error) {
 		return 0, err
 	}
 	n, err = transfer()
+	_ = p.setDeadline(p.end) // HTTP/2 enforces a deadline even between transfers
 	earned := time.Duration(float64(n) / p.rate * float64(time.Second))
 	p.left = min(p.left-time.Since(begin)+earned, p.grace)
 	return n, err

@@ -182,7 +182,7 @@ func TestCreateTimesOut(t *testing.T) {
 		t.Parallel()
 		holder := dbtest.Migrated(t, url)
 		o := dbtest.Options(url)
-		o.Timeout = 100 * time.Millisecond
+		o.Timeout = 600 * time.Millisecond
 		store := models.NewPlantStore(dbtest.Open(t, o))
 		tx := holder.WithContext(t.Context()).Begin()
 		defer tx.Rollback()
@@ -388,6 +388,51 @@ func TestLockedRows(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestWaitersOfAClient: a client has a share of the writes that wait for locks. Others have
+// theirs.
+func TestWaitersOfAClient(t *testing.T) {
+	t.Parallel()
+	const each, all = 16, 20
+	url := dbtest.Postgres(t)
+	dbtest.Migrated(t, url)
+	o := dbtest.Options(url)
+	o.Timeout = 30 * time.Second
+	db := dbtest.Open(t, o)
+	store := models.NewPlantStore(db)
+	holder := db.WithContext(t.Context()).Begin()
+	if err := holder.Exec("INSERT INTO plants SELECT n, 'held', NULL, now(), now() FROM generate_series(1, 100) n").Error; err != nil {
+		t.Fatal(err)
+	}
+	create := func(client string, id int64) error {
+		return store.Create(database.WithClient(t.Context(), client), &models.Plant{ID: id, Name: "new"})
+	}
+	outcomes := make(chan error, all)
+	for id := range int64(all) {
+		go func() { outcomes <- create("greedy", id+1) }()
+	}
+	for range all - each {
+		if err := <-outcomes; !errors.Is(err, database.ErrShare) {
+			t.Errorf("got %v, want ErrShare", err)
+		}
+	}
+	other := make(chan error, 1)
+	go func() { other <- create("other", 50) }()
+	if err := create("other", 1000); err != nil {
+		t.Errorf("a free row: got %v", err)
+	}
+	if err := holder.Rollback().Error; err != nil {
+		t.Fatal(err)
+	}
+	for range each {
+		if err := <-outcomes; err != nil {
+			t.Errorf("a row that is free again: got %v", err)
+		}
+	}
+	if err := <-other; err != nil {
+		t.Errorf("another client: got %v", err)
 	}
 }
 

@@ -73,7 +73,7 @@ func everyOperation(t *testing.T, plants *models.PlantStore, tokens *models.Toke
 		}
 	}
 	exported := 0
-	step(nil, plants.Export(ctx, "", models.Filter[int64]{}, func(p *models.Plant) error {
+	step(nil, plants.Export(ctx, models.Filter[int64]{}, func(p *models.Plant) error {
 		if p.ID >= first && p.ID < first+10 {
 			exported++
 		}

@@ -2,6 +2,7 @@ package models
 
 import (
 	"bufio"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -16,15 +17,21 @@ import (
 // spool keeps rows of an import or export in a temporary file, in the system's folder for
 // such files, which $TMPDIR names.
 type spool struct {
-	columns []*database.Column
-	file    *os.File
-	in      *bufio.Reader
-	out     *bufio.Writer
-	buffer  []byte
+	ctx         context.Context //nolint:containedctx // of the import or export
+	db          *database.DB
+	size, taken int64 // in bytes, and how many of db's are taken for it
+	columns     []*database.Column
+	file        *os.File
+	in          *bufio.Reader
+	out         *bufio.Writer
+	buffer      []byte
 }
 
+// spoolStep is how many bytes a spool takes at a time; see [database.DB.TakeDisk].
+const spoolStep = 1 << 20
+
 // newSpool returns a spool of rows with columns of the kinds that NewStore allows.
-func newSpool(columns []*database.Column) (*spool, error) {
+func newSpool(ctx context.Context, db *database.DB, columns []*database.Column) (*spool, error) {
 	file, err := os.CreateTemp("", "plantstore-rows-*")
 	if err != nil {
 		return nil, fmt.Errorf("create a temporary file: %w", err)
@@ -33,10 +40,13 @@ func newSpool(columns []*database.Column) (*spool, error) {
 	if err := os.Remove(file.Name()); err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
-	return &spool{columns: columns, file: file, in: bufio.NewReader(file), out: bufio.NewWriterSize(file, 64<<10)}, nil
+	return &spool{ctx: ctx, db: db, columns: columns, file: file, in: bufio.NewReader(file), out: bufio.NewWriterSize(file, 64<<10)}, nil
 }
 
-func (s *spool) close() error { return s.file.Close() }
+func (s *spool) close() error {
+	s.db.GiveDisk(s.ctx, s.taken)
+	return s.file.Close()
+}
 
 // write appends a row: its line, then its columns, each pointer with a byte before it
 // that is 0 if it is nil, and each text with its length.
@@ -62,6 +72,11 @@ func (s *spool) write(line int, row reflect.Value) error {
 		}
 	}
 	s.buffer = b
+	for s.size += int64(len(b)); s.taken < s.size; s.taken += spoolStep {
+		if err := s.db.TakeDisk(s.ctx, spoolStep); err != nil {
+			return err
+		}
+	}
 	_, err := s.out.Write(b)
 	return err
 }

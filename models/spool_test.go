@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"plantstore/database"
+	"plantstore/database/dbtest"
 )
 
 // spooled is a row of a spool of T.
@@ -21,7 +22,7 @@ type spooled[T any] struct {
 // writeSpool returns a spool that has rows.
 func writeSpool[T any](t *testing.T, rows ...spooled[T]) *spool {
 	t.Helper()
-	s, err := newSpool(database.TableOf[T]().Data)
+	s, err := newSpool(t.Context(), dbtest.Open(t, dbtest.Options(dbtest.SQLite(t))), database.TableOf[T]().Data)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -32,8 +32,8 @@ type Store[T Model, K Key] struct {
 	table   *database.Table
 	rules   Rules
 	lookups *database.Batcher[*lookup[T, K]]
-	inserts *database.Batcher[*T]
-	changes *database.Batcher[*database.Statement]
+	inserts *database.Writer[*T]
+	changes *database.Writer[*database.Statement]
 	// The statements of single rows, with the columns as named arguments.
 	insertRow, setContent, returning string
 }

@@ -33,7 +33,7 @@ func TestSlowExport(t *testing.T) {
 		started, resume, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 		next := int64(0)
 		go func() {
-			ended <- store.Export(t.Context(), "", models.Filter[int64]{}, func(p *models.Plant) error {
+			ended <- store.Export(t.Context(), models.Filter[int64]{}, func(p *models.Plant) error {
 				if next == 0 {
 					close(started)
 					<-resume

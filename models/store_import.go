@@ -21,9 +21,8 @@ type ImportRow[T any] struct {
 
 // ImportOptions says which rows an import stores.
 type ImportOptions struct {
-	Client  string // who sent it
-	Partial bool   // the valid rows, even if others are rejected
-	DryRun  bool   // nothing
+	Partial bool // the valid rows, even if others are rejected
+	DryRun  bool // nothing
 }
 
 // maxRejected is how many of the rejected rows a report lists.
@@ -62,11 +61,11 @@ const importBatch = 1000
 // is not an error.
 //
 // It fails with the error that rows ends with, with database.ErrOverloaded if too many
-// imports and exports are running, in all or of this client, and with the errors that all
+// imports and exports are running, in all or of ctx's client, and with the errors that all
 // methods share. Then no row is stored.
 func (s *Store[T, K]) Import(ctx context.Context, rows iter.Seq2[ImportRow[T], error], o ImportOptions) (report ImportReport, err error) {
-	err = s.db.Upload(o.Client, func() (err error) {
-		spool, err := newSpool(s.table.Data)
+	err = s.db.Transfer(ctx, func() (err error) {
+		spool, err := newSpool(ctx, s.db, s.table.Data)
 		if err != nil {
 			return err
 		}
@@ -85,7 +84,7 @@ func (s *Store[T, K]) Import(ctx context.Context, rows iter.Seq2[ImportRow[T], e
 				return err
 			}
 		}
-		return s.db.Bulk(o.Client, "import "+s.table.Name, func() error { return s.importSpool(ctx, spool, o, &report) })
+		return s.db.Bulk(ctx, "import "+s.table.Name, func() error { return s.importSpool(ctx, spool, o, &report) })
 	})
 	return report, err
 }
@@ -180,9 +179,9 @@ func (s *Store[T, K]) insertSpool(ctx context.Context, tx *database.DB, spool *s
 	return nil
 }
 
-// An export that its client reads slowly passes on rows as the database returns them for
-// snapshotTime. Then it reads the rest into a temporary file: on SQLite, the WAL grows for
-// as long as a snapshot lasts.
+// An export passes on rows as the database returns them for snapshotTime. Then, as soon as
+// its client is slower than the database, it reads the rest into a temporary file: on
+// SQLite, the WAL grows for as long as a snapshot lasts.
 const (
 	snapshotTime = 5 * time.Second
 	exportChunk  = 100
@@ -192,16 +191,19 @@ const (
 // Export calls yield for each row that f selects, by ascending key, from one snapshot:
 // later writes are not seen. There is no limit, and the timestamps of the rows are not
 // set. It ends with the first error of yield, with database.ErrOverloaded if too many
-// imports and exports are running, in all or of this client, and with the errors that all
+// imports and exports are running, in all or of ctx's client, and with the errors that all
 // methods share.
-func (s *Store[T, K]) Export(ctx context.Context, client string, f Filter[K], yield func(*T) error) error {
-	return s.db.Bulk(client, "export "+s.table.Name, func() (err error) {
+func (s *Store[T, K]) Export(ctx context.Context, f Filter[K], yield func(*T) error) error {
+	return s.db.Transfer(ctx, func() (err error) {
 		ctx, cancel := context.WithCancel(ctx)
 		chunks, rest, read := make(chan []T, exportAhead), (*spool)(nil), error(nil)
 		var reader sync.WaitGroup
 		reader.Go(func() {
 			defer close(chunks)
-			rest, read = s.readAll(ctx, f, chunks)
+			read = s.db.Bulk(ctx, "export "+s.table.Name, func() (err error) {
+				rest, err = s.readAll(ctx, f, chunks)
+				return err
+			})
 		})
 		defer func() {
 			cancel()
@@ -236,11 +238,11 @@ func (s *Store[T, K]) Export(ctx context.Context, client string, f Filter[K], yi
 	})
 }
 
-// readAll sends the rows that f selects to out, a chunk at a time. If the receiver takes
-// longer than snapshotTime, it returns the rest.
+// readAll sends the rows that f selects to out, a chunk at a time. Once the receiver has to
+// be waited for after snapshotTime, it returns the rest.
 func (s *Store[T, K]) readAll(ctx context.Context, f Filter[K], out chan<- []T) (rest *spool, err error) {
 	var rows *sql.Rows
-	err = s.db.RetryRead(ctx, func() error {
+	err = s.db.Retry(ctx, func() error {
 		tx, err := s.filter(s.db.Reads(ctx), f)
 		if err == nil {
 			rows, err = tx.Model(new(T)).Select(database.Names(s.table.Data)).Rows() //nolint:sqlclosecheck // below
@@ -265,7 +267,7 @@ func (s *Store[T, K]) readAll(ctx context.Context, f Filter[K], out chan<- []T) 
 			case <-ctx.Done():
 				return context.Cause(ctx)
 			case <-late:
-				if rest, err = newSpool(s.table.Data); err != nil {
+				if rest, err = newSpool(ctx, s.db, s.table.Data); err != nil {
 					return err
 				}
 			}

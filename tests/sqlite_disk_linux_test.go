@@ -122,7 +122,10 @@ func TestDiskFillsUp(t *testing.T) {
 	if r := s.call(t, "GET", "/plants/1", ""); r.status != 200 {
 		t.Errorf("a read: got %v", r)
 	}
+	eventually(t, "that the service is not ready", func() bool { return s.get(t, "/readyz").code() == 50302 })
+	s.awaitLog(t, "not ready")
 	limit(unix.RLIM_INFINITY)
+	eventually(t, "that the service is ready", func() bool { return s.get(t, "/readyz").status == 200 })
 	checkStatus(t, s.post(t, bodyOf(id)), 200)
 	known := ledger{1: true, id: true}
 	s.stop(t)

@@ -12,7 +12,7 @@ import (
 
 // Options returns the options of tests for the database at url.
 func Options(url string) database.Options {
-	return database.Options{URL: url, Migrate: true, MaxConnections: 16, Timeout: 5 * time.Second, StartTimeout: 30 * time.Second, Check: true}
+	return database.Options{URL: url, Migrate: true, MaxConnections: 15, Timeout: 5 * time.Second, StartTimeout: 30 * time.Second, Check: true, TemporaryBytes: 1 << 30}
 }
 
 // Batches are the limits of batches in tests.
