@@ -199,6 +199,14 @@ func (l *load) end() (broken int) {
 	return broken
 }
 
+// checkKilled waits for the end of a service that was killed.
+func (s *service) checkKilled(t *testing.T) {
+	t.Helper()
+	if err := s.wait(t); err == nil || err.Error() != "signal: killed" {
+		t.Errorf("got %v, want a killed service", err)
+	}
+}
+
 // TestKillService kills the service under load, repeatedly on the same database:
 // acknowledged plants stay stored.
 func TestKillService(t *testing.T) {
@@ -215,9 +223,7 @@ func TestKillService(t *testing.T) {
 			must(t, s.process.Kill())
 			broken += l.end()
 			last = l.last
-			if err := s.wait(t); err == nil || err.Error() != "signal: killed" {
-				t.Errorf("got %v, want a killed service", err)
-			}
+			s.checkKilled(t)
 		}
 		if broken == 0 {
 			t.Error("got no broken connections, want a kill under load")
