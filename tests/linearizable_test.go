@@ -421,33 +421,6 @@ func TestLinearizable(t *testing.T) {
 	})
 }
 
-// TestKillDuringWrites kills the service while it replaces, creates and deletes plants,
-// repeatedly on the same database: the plants are then as acknowledged.
-func TestKillDuringWrites(t *testing.T) {
-	seed := seedOf(t)
-	dbtest.Each(t, func(t *testing.T, url string) {
-		t.Parallel()
-		counts := tallies{}
-		s := start(t, "DATABASE_URL="+url)
-		for round := range uint64(20) {
-			// So many plants that few of them have a write whose outcome is unknown.
-			h := newHistory(t, seed+round, 100, "PUT", "PUT", "DELETE")
-			h.run(s, 100, 100+h.random.Int64N(500))
-			s = start(t, "DATABASE_URL="+url)
-			h.read(s)
-			h.check()
-			counts.add(h)
-			if t.Failed() {
-				t.Fatalf("round %d of SEED=%d", round, seed)
-			}
-		}
-		t.Log(counts)
-		if counts["PUT 0"] == 0 || counts["DELETE 0"] == 0 {
-			t.Error("got no PUT or no DELETE with an unknown outcome, want kills while they are in flight")
-		}
-	})
-}
-
 // TestFalsifiedHistory falsifies single responses of a history: it is then not
 // linearizable.
 func TestFalsifiedHistory(t *testing.T) {
