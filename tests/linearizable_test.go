@@ -295,19 +295,41 @@ func (h *history) read(s *service) {
 }
 
 // check reports an error unless the history is linearizable: every operation looks as if
-// it happened at one moment between its request and its response.
+// it happened at one moment between its request and its response. ETags are all different.
 func (h *history) check() {
 	h.t.Helper()
+	writers := make(map[string]porcupine.Operation)
+	for _, o := range h.operations {
+		if !wrote(o) || o.Output.(outcome).etag == "" {
+			continue
+		}
+		version := fmt.Sprint(o.Input.(operation).id, " ", o.Output.(outcome).etag)
+		if other, ok := writers[version]; ok {
+			h.t.Error("two writes of a plant have the same ETag:" + describe([]porcupine.Operation{other, o}))
+		}
+		writers[version] = o
+	}
 	result := porcupine.CheckOperationsTimeout(registers(), h.operations, patience)
 	if result == porcupine.Ok {
 		return
 	}
-	h.t.Errorf("%d operations on %d plants are linearizable: got %s, want Ok", len(h.operations), len(h.plants), result)
+	h.t.Errorf("a history of %d operations on %d plants: got %s, want it to be linearizable", len(h.operations), len(h.plants), result)
 	for _, plant := range byPlant(h.operations) {
 		if isIllegal(plant) {
-			h.t.Log("this part, in the order of requests, cannot be explained:" + describe(smallest(plant)))
+			h.t.Log("these operations, with the times of request and response, fit into no order:" + describe(smallest(plant)))
 		}
 	}
+}
+
+// wrote reports whether o was acknowledged and wrote something.
+func wrote(o porcupine.Operation) bool {
+	switch o.Output.(outcome).code {
+	case 201, 204:
+		return true
+	case 200:
+		return o.Input.(operation).method != "GET"
+	}
+	return false
 }
 
 func isIllegal(operations []porcupine.Operation) bool {
@@ -336,9 +358,7 @@ func smallest(all []porcupine.Operation) []porcupine.Operation {
 	}
 	for i := len(all) - 1; i >= 0; i-- {
 		without := slices.Delete(slices.Clone(all), i, i+1)
-		got := all[i].Output.(outcome)
-		wrote := got.code == 201 || got.code == 204 || got.code == 200 && all[i].Input.(operation).method != "GET"
-		if !wrote && isIllegal(without) {
+		if !wrote(all[i]) && isIllegal(without) {
 			all = without
 		}
 	}
