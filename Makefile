@@ -48,7 +48,7 @@ drill: ## Measure how much an import, and clients that write its rows, delay oth
 	go run ./bench -only isolation -rounds $(ROUNDS)
 
 .PHONY: check-consistency
-check-consistency: ## Check that concurrent requests and kills leave 50 linearizable histories per database (5 minutes at most; SEED= repeats one)
+check-consistency: ## Check that concurrent requests and kills leave 50 linearizable histories per database (5 minutes at most; SEED=… repeats a run)
 	@tests/prerequisites.sh postgresql
 	HISTORIES=50 go test -race -v -count=1 -timeout 5m -tags $(TAGS) -run 'Linearizable|KillService|Falsified' ./tests
 
