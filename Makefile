@@ -13,7 +13,7 @@ VENV    := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/plantstore/schemathesis
 
 .PHONY: help
 help: ## List all targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: run
 run: ## Run the service with its default configuration
@@ -46,6 +46,11 @@ bench: ## Compare the service with its baselines and write bench/RESULTS.md (15 
 drill: ## Measure how much an import, and clients that write its rows, delay others (a minute per round: ROUNDS=1)
 	@tests/prerequisites.sh postgresql
 	go run ./bench -only isolation -rounds $(ROUNDS)
+
+.PHONY: check-consistency
+check-consistency: ## Check that concurrent requests and kills leave 50 linearizable histories per database (5 minutes at most; SEED=… repeats a run)
+	@tests/prerequisites.sh postgresql
+	HISTORIES=50 go test -race -v -count=1 -timeout 5m -tags $(TAGS) -run 'Linearizable|KillService|Falsified' ./tests
 
 .PHONY: lint
 lint: ## Run the linters
