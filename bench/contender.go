@@ -95,12 +95,15 @@ func (b *bench) start(ctx context.Context, name, databaseURL string) (*server, e
 		return nil, err
 	}
 	s.cmd = exec.CommandContext(ctx, filepath.Join(b.folder, "baseline"), name)
-	if name == service {
+	if name == service || name == single {
 		s.cmd = exec.CommandContext(ctx, filepath.Join(b.folder, "plantstore"))
 	}
 	_, port, _ := net.SplitHostPort(s.address)
 	s.cmd.Env = append(os.Environ(), "DATABASE_URL="+databaseURL, "PORT="+port,
 		"TOKEN="+token, "PLANTSTORE_AUTH_TOKENS="+token, "PLANTSTORE_ENV=production")
+	if name == single {
+		s.cmd.Env = append(s.cmd.Env, "PLANTSTORE_WRITES_MAX_BATCH=1")
+	}
 	s.cmd.Stdout, s.cmd.Stderr = s.log, s.log
 	s.cmd.Dir = b.folder
 	if err := s.cmd.Start(); err != nil {

@@ -39,11 +39,11 @@ type bench struct {
 
 func run(ctx context.Context) (err error) {
 	b := &bench{}
-	flag.DurationVar(&b.duration, "duration", 3*time.Second, "the length of a turn")
+	flag.DurationVar(&b.duration, "duration", time.Second, "the length of a turn")
 	flag.IntVar(&b.rounds, "rounds", 3, "the number of turns of each contender")
 	flag.StringVar(&b.ramDisk, "ram-disk", "/dev/shm", "a folder on a RAM disk")
 	flag.StringVar(&b.disk, "disk", os.TempDir(), "a folder on a real disk")
-	flag.StringVar(&b.only, "only", "", "run only these sections, separated by commas: postgres, disk, sqlite, growth, reads, bulk, isolation, memory")
+	flag.StringVar(&b.only, "only", "", "run only these sections, separated by commas: "+strings.Join(sections(), ", "))
 	flag.StringVar(&b.contenders, "contenders", "", "run only these contenders, separated by commas")
 	flag.Parse()
 
@@ -61,7 +61,10 @@ func run(ctx context.Context) (err error) {
 	var claims, tables bytes.Buffer
 	for _, c := range comparisons {
 		if !selected(b.only, c.section) {
-			continue
+			c.operations = c.chosen(b.only)
+			if len(c.operations) == 0 {
+				continue
+			}
 		}
 		fmt.Fprintln(os.Stderr, "==", c.title)
 		fmt.Fprintf(&tables, "\n## %s\n\n", c.title)
@@ -88,6 +91,18 @@ func run(ctx context.Context) (err error) {
 	}
 	_, err = fmt.Print(claims.String(), tables.String())
 	return err
+}
+
+// sections returns what the flag -only may list.
+func sections() (names []string) {
+	for _, c := range comparisons {
+		names = append(names, c.section)
+	}
+	for _, o := range operations {
+		names = append(names, o.section)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // selected reports whether name is in the list of a flag, or the list is empty.
