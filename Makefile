@@ -38,7 +38,7 @@ fuzz: ## Fuzz the JSON decoder for a minute
 
 .PHONY: bench
 bench: ## Compare the service with its baselines and write bench/RESULTS.md (25 minutes)
-	@tests/prerequisites.sh postgresql
+	@tests/prerequisites.sh postgresql gcc
 	go run ./bench > bench/RESULTS.md.new
 	mv bench/RESULTS.md.new bench/RESULTS.md
 

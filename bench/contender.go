@@ -63,7 +63,7 @@ func (b *bench) pgbench(ctx context.Context, s *store, l load) (o outcome, err e
 	if err := os.WriteFile(script, []byte(l.pgbench), 0o644); err != nil { //nolint:gosec // PostgreSQL runs as another user and reads it
 		return o, err
 	}
-	seconds := max(1, int((l.duration + warmup).Seconds()))
+	seconds := max(2, int((l.duration + warmup).Seconds())) // including the time to connect
 	cmd := s.server.Command("pgbench", "-n", "-M", "prepared", "-c", strconv.Itoa(l.connections), "-j", "2",
 		"-T", strconv.Itoa(seconds), "-D", "n=0", "-f", script, s.url)
 	output, err := cmd.CombinedOutput()

@@ -24,11 +24,14 @@ const token = "benchmark-token-of-more-than-32-characters"
 const warmup = time.Second / 2
 
 // load is a closed loop: each connection sends a request, waits for the response,
-// and sends the next.
+// and sends the next. Or, if the operation has arrivals, it is an open loop: requests
+// are due at regular times, whether or not earlier ones have a response. One that is
+// sent late, because every connection is waiting, has waited since then.
 type load struct {
 	operation
 	connections int
 	duration    time.Duration // after the warm-up
+	start       time.Time
 }
 
 // run sends the load to the server at address. It fails if any response after the
@@ -41,6 +44,7 @@ func (l load) run(ctx context.Context, address string) (outcome, error) {
 
 // until is run until ctx ends. It measures the requests that are sent after begin.
 func (l load) until(ctx context.Context, address string, begin time.Time) (o outcome, err error) {
+	l.start = time.Now()
 	var next atomic.Int64
 	var clients sync.WaitGroup
 	measured, errs := make([][]float64, l.connections), make([]error, l.connections)
@@ -87,8 +91,21 @@ func (l load) client(ctx context.Context, address string, begin time.Time, next 
 		}
 	}
 	for ctx.Err() == nil {
-		request = l.request(request[:0], next.Add(1)-1, version)
+		n := next.Add(1) - 1
+		request = l.request(request[:0], n, version)
 		sent := time.Now()
+		if l.arrivals > 0 {
+			due := l.start.Add(time.Duration(n) * time.Second / time.Duration(l.arrivals))
+			if end, ok := ctx.Deadline(); ok && due.After(end) {
+				break
+			}
+			if due.After(sent) {
+				time.Sleep(due.Sub(sent))
+				sent = time.Now() // the timer may be late, which is not the server's fault
+			} else {
+				sent = due
+			}
+		}
 		if _, err := conn.Write(request); err != nil {
 			return nil, err
 		}

@@ -58,7 +58,7 @@ func run(ctx context.Context) (err error) {
 		return err
 	}
 
-	var claims, tables bytes.Buffer
+	var claims, slower, tables bytes.Buffer
 	for _, c := range comparisons {
 		if !selected(b.only, c.section) {
 			c.operations = c.chosen(b.only)
@@ -80,6 +80,7 @@ func run(ctx context.Context) (err error) {
 			return fmt.Errorf("%s: %w", c.title, err)
 		}
 		results.check(c, &claims)
+		results.slower(c, &slower)
 	}
 	if tables.Len() == 0 {
 		return fmt.Errorf("no section is called %q", b.only)
@@ -89,7 +90,12 @@ func run(ctx context.Context) (err error) {
 		fmt.Print("\n## Claims\n\n")
 		heading(os.Stdout, "comparison", "figure of "+service, "measured", "limit", "")
 	}
-	_, err = fmt.Print(claims.String(), tables.String())
+	fmt.Print(claims.String())
+	if slower.Len() > 0 {
+		fmt.Printf("\n## Where %s is slower than a baseline\n\n", service)
+		heading(os.Stdout, "comparison", "operation", "connections", "baseline", "figure", service+" ÷ baseline")
+	}
+	_, err = fmt.Print(slower.String(), tables.String())
 	return err
 }
 

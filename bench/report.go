@@ -48,6 +48,8 @@ a line per request, with the same fields, to a file in memory; that of gin+gorm 
 Gin's own. A 200 means that the row is durable: fsync and synchronous_commit are on,
 and SQLite uses WAL with synchronous=FULL. PUT, PATCH and DELETE write each row at
 most once in a turn, on a table of %d rows; with If-Match, they send its version.
+In an open loop, requests arrive at regular times, whether or not the contender keeps
+up, and latencies count from then.
 
 Contenders, in [baseline](baseline): **gin+gorm** follows the first pages of their
 documentation; **tuned gin+gorm** has no default transaction and uses prepared

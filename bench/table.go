@@ -27,6 +27,7 @@ type operation struct {
 	body         string
 	id           func(n int64) int64 // the id in the n-th request
 	rows         int                 // the number of rows in the table before a turn; their ids are 1 to rows
+	arrivals     int                 // requests per second of an open loop; 0: a closed loop
 	ifMatch      bool                // with the version of these rows, so that each id may be written once in a turn
 	status       int                 // of a success
 	contenders   []string            // that implement it; nil: all
@@ -90,6 +91,12 @@ func (o operation) at(rows int) operation {
 	return o
 }
 
+// arriving returns the operation in an open loop.
+func (o operation) arriving(perSecond int) operation {
+	o.name, o.arrivals = fmt.Sprintf("%s, %d/s", o.name, perSecond), perSecond
+	return o
+}
+
 // conditional returns the operation with If-Match. Only service, direct and single
 // implement it.
 func (o operation) conditional() operation {
@@ -123,10 +130,10 @@ const existingRows = 200_000
 func existing(n int64) int64 { return n*7919%existingRows + 1 }
 
 var (
-	postgresRAM  = database{postgres, false}
-	postgresDisk = database{postgres, true}
-	sqliteRAM    = database{sqlite, false}
-	sqliteDisk   = database{sqlite, true}
+	postgresRAM  = database{engine: postgres}
+	postgresDisk = database{engine: postgres, onDisk: true}
+	sqliteRAM    = database{engine: sqlite}
+	sqliteDisk   = database{engine: sqlite, onDisk: true}
 )
 
 // comparison is a table of the results: contenders × operations × connections on
@@ -171,6 +178,16 @@ var (
 
 // loneRequests: with one connection, there is nobody to share a commit with.
 var loneRequests = []limit{{rate, 1, tuned, "≥", 0.95}, {p99, 1, tuned, "≤", 1.05}}
+
+// openLoop compares moderate loads on a disk of which each fsync takes delay.
+func openLoop(delay time.Duration) comparison {
+	return comparison{
+		section: "open", title: fmt.Sprintf("Open loop, PostgreSQL on a RAM disk with %v added to each fsync", delay),
+		database:   database{engine: postgres, fsync: delay},
+		operations: []operation{create.arriving(200), create.arriving(1000), create.arriving(3000)},
+		contenders: []string{service, tuned}, connections: []int{256}, duration: 4 * time.Second,
+	}
+}
 
 // chosen returns the operations of c that the flag -only lists.
 func (c comparison) chosen(only string) (operations []operation) {
@@ -219,6 +236,9 @@ var comparisons = []comparison{
 			all(operations, loneRequests...),
 		),
 	},
+	openLoop(100 * time.Microsecond),
+	openLoop(2 * time.Millisecond),
+	openLoop(10 * time.Millisecond),
 	{
 		section: "growth", title: "Growth of the table", database: postgresRAM,
 		operations: []operation{
