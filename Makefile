@@ -37,8 +37,8 @@ fuzz: ## Fuzz the JSON decoder for a minute
 	go test -run='^$$' -fuzz=FuzzBindJSON -fuzztime=1m -fuzzminimizetime=100x ./controllers
 
 .PHONY: bench
-bench: ## Compare the service with its baselines and write bench/RESULTS.md (15 minutes)
-	@tests/prerequisites.sh postgresql
+bench: ## Compare the service with its baselines and write bench/RESULTS.md (25 minutes)
+	@tests/prerequisites.sh postgresql gcc
 	go run ./bench > bench/RESULTS.md.new
 	mv bench/RESULTS.md.new bench/RESULTS.md
 

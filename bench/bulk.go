@@ -153,7 +153,7 @@ func (b *bench) writeRows() error {
 	table.WriteString("id,name,tag\n")
 	tags := []string{"houseplant", "tree", "shrub", "herb", "fern", "succulent"}
 	for id := range int64(million) {
-		name, tag := fmt.Sprintf("Planta numerata %d", existing(id)), tags[id%6]
+		name, tag := fmt.Sprintf("Planta numerata %d", id*7919%million), tags[id%6]
 		fmt.Fprintf(&table, "%d,%s,%s\n", id, name, tag)
 		fmt.Fprintf(&lines, `{"id":%d,"name":"%s","tag":"%s"}`+"\n", id, name, tag)
 	}

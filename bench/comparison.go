@@ -121,6 +121,27 @@ func (r results) check(c comparison, w io.Writer) {
 	}
 }
 
+// slower writes a row for each cell of c in which the service is slower than a baseline
+// that a team would write.
+func (r results) slower(c comparison, w io.Writer) {
+	for _, o := range c.operations {
+		figures := []int{rate}
+		if o.arrivals > 0 {
+			figures = []int{p50, p99} // the rates are equal
+		}
+		for _, connections := range c.connections {
+			for _, name := range []string{plain, tuned, direct} {
+				for _, figure := range figures {
+					measured := r.ratio(figure, o.by(service, connections), o.by(name, connections))
+					if measured > 0 && (measured < 1) == (figure == rate) {
+						row(w, c.title, o.name, connections, name, units[figure].name, fmt.Sprintf("%.2f ×", measured))
+					}
+				}
+			}
+		}
+	}
+}
+
 // compare gives the contenders alternating turns and writes a table of their
 // medians.
 func compare(ctx context.Context, b *bench, c comparison, w io.Writer) (results, error) {

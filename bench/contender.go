@@ -63,7 +63,7 @@ func (b *bench) pgbench(ctx context.Context, s *store, l load) (o outcome, err e
 	if err := os.WriteFile(script, []byte(l.pgbench), 0o644); err != nil { //nolint:gosec // PostgreSQL runs as another user and reads it
 		return o, err
 	}
-	seconds := max(1, int((l.duration + warmup).Seconds()))
+	seconds := max(2, int((l.duration + warmup).Seconds())) // including the time to connect
 	cmd := s.server.Command("pgbench", "-n", "-M", "prepared", "-c", strconv.Itoa(l.connections), "-j", "2",
 		"-T", strconv.Itoa(seconds), "-D", "n=0", "-f", script, s.url)
 	output, err := cmd.CombinedOutput()
@@ -95,12 +95,15 @@ func (b *bench) start(ctx context.Context, name, databaseURL string) (*server, e
 		return nil, err
 	}
 	s.cmd = exec.CommandContext(ctx, filepath.Join(b.folder, "baseline"), name)
-	if name == service {
+	if name == service || name == single {
 		s.cmd = exec.CommandContext(ctx, filepath.Join(b.folder, "plantstore"))
 	}
 	_, port, _ := net.SplitHostPort(s.address)
 	s.cmd.Env = append(os.Environ(), "DATABASE_URL="+databaseURL, "PORT="+port,
 		"TOKEN="+token, "PLANTSTORE_AUTH_TOKENS="+token+","+rivalToken, "PLANTSTORE_ENV=production")
+	if name == single {
+		s.cmd.Env = append(s.cmd.Env, "PLANTSTORE_WRITES_MAX_BATCH=1")
+	}
 	s.cmd.Stdout, s.cmd.Stderr = s.log, s.log
 	s.cmd.Dir = b.folder
 	if err := s.cmd.Start(); err != nil {

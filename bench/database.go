@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"database/sql"
+	_ "embed"
 	"errors"
 	"fmt"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver pgx of database/sql
 	sqlitedriver "github.com/libtnb/sqlite"
@@ -51,6 +53,7 @@ INSERT INTO plants SELECT n, 'Plant ' || n, 'houseplant', '2026-01-01 00:00:00+0
 type database struct {
 	*engine
 	onDisk bool
+	fsync  time.Duration // added to each fsync of PostgreSQL
 }
 
 // store is an open database with the table plants.
@@ -82,6 +85,11 @@ func (b *bench) open(ctx context.Context, d database) (s *store, err error) {
 			return nil, err
 		}
 		s.url, source = s.server.URL, s.server.URL
+		if d.fsync > 0 {
+			if err := b.slowDown(ctx, s.server, d.fsync); err != nil {
+				return nil, err
+			}
+		}
 	} else {
 		if s.folder, err = os.MkdirTemp(folder, "plantstore-bench-sqlite-*"); err != nil {
 			return nil, err
@@ -99,6 +107,24 @@ func (b *bench) open(ctx context.Context, d database) (s *store, err error) {
 	}
 	s.db.SetMaxIdleConns(0) // closing the last connection checkpoints and removes SQLite's WAL
 	return s, nil
+}
+
+//go:embed slowfsync/slowfsync.c
+var slowFsync string
+
+// slowDown restarts server with delay added to each fsync.
+func (b *bench) slowDown(ctx context.Context, server *dbtest.Server, delay time.Duration) error {
+	library := filepath.Join(b.folder, "slowfsync.so")
+	cmd := exec.CommandContext(ctx, "gcc", "-shared", "-fPIC", "-O2", "-o", library, "-x", "c", "-")
+	cmd.Stdin = strings.NewReader(slowFsync)
+	if output, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("gcc: %w\n%s", err, output)
+	}
+	if err := server.Stop(); err != nil {
+		return err
+	}
+	server.Env = []string{"LD_PRELOAD=" + library, fmt.Sprintf("FSYNC_DELAY_MICROSECONDS=%d", delay.Microseconds())}
+	return server.Start()
 }
 
 // closeStores closes all databases and removes them.

@@ -122,7 +122,7 @@ func (b *bench) isolationTurn(ctx context.Context, st *store, op operation, rest
 	} else {
 		imported <- nil
 	}
-	time.AfterFunc(3*b.duration, end) // at the latest
+	time.AfterFunc(6*b.duration, end) // at the latest
 	var group sync.WaitGroup
 	counts := make([]map[string]int, rivals)
 	if rest.rival {

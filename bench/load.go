@@ -21,14 +21,17 @@ import (
 // token is accepted by every contender.
 const token = "benchmark-token-of-more-than-32-characters"
 
-const warmup = time.Second
+const warmup = time.Second / 2
 
 // load is a closed loop: each connection sends a request, waits for the response,
-// and sends the next.
+// and sends the next. Or, if the operation has arrivals, it is an open loop: requests
+// are due at regular times, whether or not earlier ones have a response. One that is
+// sent late, because every connection is waiting, has waited since then.
 type load struct {
 	operation
 	connections int
 	duration    time.Duration // after the warm-up
+	start       time.Time
 }
 
 // run sends the load to the server at address. It fails if any response after the
@@ -41,6 +44,7 @@ func (l load) run(ctx context.Context, address string) (outcome, error) {
 
 // until is run until ctx ends. It measures the requests that are sent after begin.
 func (l load) until(ctx context.Context, address string, begin time.Time) (o outcome, err error) {
+	l.start = time.Now()
 	var next atomic.Int64
 	var clients sync.WaitGroup
 	measured, errs := make([][]float64, l.connections), make([]error, l.connections)
@@ -75,13 +79,37 @@ func (l load) client(ctx context.Context, address string, begin time.Time, next 
 	defer conn.Close()
 	responses := bufio.NewReader(conn)
 	var request []byte
+	var version string
+	if l.ifMatch {
+		// All rows have the same version, as one statement has inserted them. This one
+		// would be written last.
+		if _, err := conn.Write(get.request(nil, existingRows-1, "")); err != nil {
+			return nil, err
+		}
+		if _, version, err = readResponse(responses); err != nil {
+			return nil, err
+		}
+	}
 	for ctx.Err() == nil {
-		request = l.request(request[:0], next.Add(1)-1)
+		n := next.Add(1) - 1
+		request = l.request(request[:0], n, version)
 		sent := time.Now()
+		if l.arrivals > 0 {
+			due := l.start.Add(time.Duration(n) * time.Second / time.Duration(l.arrivals))
+			if end, ok := ctx.Deadline(); ok && due.After(end) {
+				break
+			}
+			if due.After(sent) {
+				time.Sleep(due.Sub(sent))
+				sent = time.Now() // the timer may be late, which is not the server's fault
+			} else {
+				sent = due
+			}
+		}
 		if _, err := conn.Write(request); err != nil {
 			return nil, err
 		}
-		status, err := readResponse(responses)
+		status, _, err := readResponse(responses)
 		if err != nil {
 			return nil, err
 		}
@@ -96,24 +124,27 @@ func (l load) client(ctx context.Context, address string, begin time.Time, next 
 	return latencies, nil
 }
 
-// request appends the n-th request to buffer.
-func (o operation) request(buffer []byte, n int64) []byte {
+// request appends the n-th request, with If-Match unless version is "", to buffer.
+func (o operation) request(buffer []byte, n int64, version string) []byte {
+	if version != "" {
+		version = "\r\nIf-Match: " + version
+	}
 	id := strconv.FormatInt(o.id(n), 10)
 	body := strings.ReplaceAll(o.body, "{id}", id)
 	return fmt.Appendf(buffer, "%s %s HTTP/1.1\r\nHost: plantstore\r\nAuthorization: Bearer "+token+
-		"\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
-		o.method, strings.ReplaceAll(o.path, "{id}", id), len(body), body)
+		"%s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
+		o.method, strings.ReplaceAll(o.path, "{id}", id), version, len(body), body)
 }
 
-// readResponse reads a response of a Go server and returns its status. It does
+// readResponse reads a response of a Go server and returns its status and ETag. It does
 // less than net/http, to leave the machine to the server.
-func readResponse(r *bufio.Reader) (status int, err error) {
+func readResponse(r *bufio.Reader) (status int, version string, err error) {
 	var length int
 	var chunked bool
 	for {
 		line, err := r.ReadSlice('\n')
 		if err != nil {
-			return 0, err
+			return 0, "", err
 		}
 		line = bytes.TrimRight(line, "\r\n")
 		if len(line) == 0 {
@@ -123,20 +154,22 @@ func readResponse(r *bufio.Reader) (status int, err error) {
 			status, err = strconv.Atoi(string(value[:min(3, len(value))]))
 		} else if value, ok := bytes.CutPrefix(line, []byte("Content-Length: ")); ok {
 			length, err = strconv.Atoi(string(value))
+		} else if len(line) > 6 && bytes.EqualFold(line[:6], []byte("ETag: ")) {
+			version = string(line[6:])
 		} else if bytes.Equal(line, []byte("Transfer-Encoding: chunked")) {
 			chunked = true
 		}
 		if err != nil {
-			return 0, err
+			return 0, "", err
 		}
 	}
 	if !chunked {
 		_, err = r.Discard(length)
-		return status, err
+		return status, version, err
 	}
 	if _, err := io.Copy(io.Discard, httputil.NewChunkedReader(r)); err != nil {
-		return 0, err
+		return 0, "", err
 	}
 	_, err = r.ReadSlice('\n') // the empty line after the last chunk
-	return status, err
+	return status, version, err
 }

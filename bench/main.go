@@ -39,11 +39,11 @@ type bench struct {
 
 func run(ctx context.Context) (err error) {
 	b := &bench{}
-	flag.DurationVar(&b.duration, "duration", 3*time.Second, "the length of a turn")
+	flag.DurationVar(&b.duration, "duration", time.Second, "the length of a turn")
 	flag.IntVar(&b.rounds, "rounds", 3, "the number of turns of each contender")
 	flag.StringVar(&b.ramDisk, "ram-disk", "/dev/shm", "a folder on a RAM disk")
 	flag.StringVar(&b.disk, "disk", os.TempDir(), "a folder on a real disk")
-	flag.StringVar(&b.only, "only", "", "run only these sections, separated by commas: postgres, disk, sqlite, growth, reads, bulk, isolation, memory")
+	flag.StringVar(&b.only, "only", "", "run only these sections, separated by commas: "+strings.Join(sections(), ", "))
 	flag.StringVar(&b.contenders, "contenders", "", "run only these contenders, separated by commas")
 	flag.Parse()
 
@@ -58,10 +58,13 @@ func run(ctx context.Context) (err error) {
 		return err
 	}
 
-	var claims, tables bytes.Buffer
+	var claims, slower, tables bytes.Buffer
 	for _, c := range comparisons {
 		if !selected(b.only, c.section) {
-			continue
+			c.operations = c.chosen(b.only)
+			if len(c.operations) == 0 {
+				continue
+			}
 		}
 		fmt.Fprintln(os.Stderr, "==", c.title)
 		fmt.Fprintf(&tables, "\n## %s\n\n", c.title)
@@ -77,6 +80,7 @@ func run(ctx context.Context) (err error) {
 			return fmt.Errorf("%s: %w", c.title, err)
 		}
 		results.check(c, &claims)
+		results.slower(c, &slower)
 	}
 	if tables.Len() == 0 {
 		return fmt.Errorf("no section is called %q", b.only)
@@ -86,8 +90,25 @@ func run(ctx context.Context) (err error) {
 		fmt.Print("\n## Claims\n\n")
 		heading(os.Stdout, "comparison", "figure of "+service, "measured", "limit", "")
 	}
-	_, err = fmt.Print(claims.String(), tables.String())
+	fmt.Print(claims.String())
+	if slower.Len() > 0 {
+		fmt.Printf("\n## Where %s is slower than a baseline\n\n", service)
+		heading(os.Stdout, "comparison", "operation", "connections", "baseline", "figure", service+" ÷ baseline")
+	}
+	_, err = fmt.Print(slower.String(), tables.String())
 	return err
+}
+
+// sections returns what the flag -only may list.
+func sections() (names []string) {
+	for _, c := range comparisons {
+		names = append(names, c.section)
+	}
+	for _, o := range operations {
+		names = append(names, o.section)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // selected reports whether name is in the list of a flag, or the list is empty.

@@ -44,16 +44,21 @@ Machine: %s, %d processors, %s, Linux %s. The client, the contender and the
 database share it, so absolute figures depend on it; compare the ratios. The
 contenders took turns, %d of %v each after a warm-up of %v. Figures are medians of
 the turns; ratios are medians of the ratios within each round. All contenders write
-an access log to a file in memory. A 200 means that the row is durable: fsync and
-synchronous_commit are on, and SQLite uses WAL with synchronous=FULL.
+a line per request, with the same fields, to a file in memory; that of gin+gorm is
+Gin's own. A 200 means that the row is durable: fsync and synchronous_commit are on,
+and SQLite uses WAL with synchronous=FULL. PUT, PATCH and DELETE write each row at
+most once in a turn, on a table of %d rows; with If-Match, they send its version.
+In an open loop, requests arrive at regular times, whether or not the contender keeps
+up, and latencies count from then.
 
 Contenders, in [baseline](baseline): **gin+gorm** follows the first pages of their
 documentation; **tuned gin+gorm** has no default transaction and uses prepared
 statements; **net/http+pgx** has no framework and runs one prepared statement per
-row; **no storage** is the service's own stack without a database. **pgbench** runs
-the same INSERT, prepared, one row per transaction, without HTTP.
+row; **no storage** is the service's own stack without a database. **one by one** is
+the service with writes.max_batch 1. **pgbench** runs the same INSERT, prepared, one
+row per transaction, without HTTP.
 `, "`make bench`", time.Now().UTC().Format(time.DateOnly), find(processors, `model name\s*: (.*)`),
-		runtime.NumCPU(), runtime.Version(), find(kernel, `^Linux version (\S+)`), b.rounds, b.duration, warmup)
+		runtime.NumCPU(), runtime.Version(), find(kernel, `^Linux version (\S+)`), b.rounds, b.duration, warmup, existingRows)
 }
 
 // find returns the match of the group in pattern in text, or "".

@@ -2,10 +2,11 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
-// The contenders. All but service and pgbench are names that bench/baseline knows.
+// The contenders. All but service, single and pgbench are names that bench/baseline knows.
 const (
 	service = "plantstore"
 	plain   = "gin+gorm"
@@ -13,27 +14,31 @@ const (
 	direct  = "net/http+pgx"
 	noStore = "no storage"
 	pgbench = "pgbench"
+	single  = "one by one" // the service with batches of one
 )
 
 // operation is a request that contenders are measured with. In path and body,
 // {id} stands for the id of a plant.
 type operation struct {
 	name         string
+	section      string // its name in the flag -only, where comparison.everyOperation is set
 	method, path string
 	baselinePath string // if the baselines use another path
 	body         string
 	id           func(n int64) int64 // the id in the n-th request
 	rows         int                 // the number of rows in the table before a turn; their ids are 1 to rows
+	arrivals     int                 // requests per second of an open loop; 0: a closed loop
+	ifMatch      bool                // with the version of these rows, so that each id may be written once in a turn
 	status       int                 // of a success
 	contenders   []string            // that implement it; nil: all
 	pgbench      string              // the same as a script for pgbench; "": pgbench does not run it
 }
 
-// To add an operation, add a row here, list it in a comparison, and add a handler
-// to each baseline that implements it.
+// To add an operation, add a row here, list it in unconditional or a comparison of its
+// own, and add a handler to each baseline that implements it.
 var (
 	create = operation{
-		name: "POST /plants", method: "POST", path: "/plants", status: 200,
+		name: "POST /plants", section: "post", method: "POST", path: "/plants", status: 200,
 		body: `{"id":{id},"name":"Monstera deliciosa","tag":"houseplant"}`, id: sequential,
 		pgbench: `\set n :n + 1
 \set id :client_id * 1000000000 + :n
@@ -44,18 +49,37 @@ INSERT INTO plants (id, name, tag, created_at, updated_at) VALUES (:id, 'Monster
 		name: "POST /plants, random ids", method: "POST", path: "/plants", status: 200,
 		body: create.body, id: random,
 	}
+	duplicate = operation{
+		name: "POST /plants, 100 % duplicates", section: "duplicates", method: "POST", path: "/plants", status: 409,
+		body: `{"id":{id},"name":"Plant {id}","tag":"houseplant"}`, // as in the table
+		id:   existing, rows: existingRows, contenders: []string{service, tuned, direct},
+	}
 	get = operation{
-		name: "GET /plants/{id}", method: "GET", path: "/plants/{id}", status: 200,
-		id: existing, rows: million, contenders: []string{service, plain, tuned},
+		name: "GET /plants/{id}", section: "get", method: "GET", path: "/plants/{id}", status: 200,
+		id: existing, rows: existingRows, contenders: []string{service, plain, tuned, direct, noStore},
+	}
+	put = operation{
+		name: "PUT /plants/{id}", section: "put", method: "PUT", path: "/plants/{id}", status: 200,
+		body: `{"name":"Monstera deliciosa","tag":"houseplant"}`,
+		id:   existing, rows: existingRows, contenders: []string{service, plain, tuned, direct},
+	}
+	patch = operation{
+		name: "PATCH /plants/{id}", section: "patch", method: "PATCH", path: "/plants/{id}", status: 200,
+		body: `{"tag":"climber"}`,
+		id:   existing, rows: existingRows, contenders: []string{service, tuned, direct},
+	}
+	remove = operation{
+		name: "DELETE /plants/{id}", section: "delete", method: "DELETE", path: "/plants/{id}", status: 204,
+		id: existing, rows: existingRows, contenders: []string{service, plain, tuned, direct},
 	}
 	firstPage = operation{
 		name: "GET /plants, first page of 100", method: "GET", path: "/plants?limit=100", status: 200,
-		id: existing, rows: million, contenders: []string{service, plain, tuned},
+		id: existing, rows: million,
 	}
 	lastPage = operation{
 		name: "GET /plants, 10,000th page of 100", method: "GET", status: 200,
 		path: "/plants?limit=100&after=999900", baselinePath: "/plants?limit=100&offset=999900",
-		id: existing, rows: million, contenders: []string{service, plain, tuned},
+		id: existing, rows: million,
 	}
 )
 
@@ -64,6 +88,19 @@ const million = 1_000_000
 // at returns the operation on a table of rows.
 func (o operation) at(rows int) operation {
 	o.name, o.rows = fmt.Sprintf("%s, at %d million rows", o.name, rows/million), rows
+	return o
+}
+
+// arriving returns the operation in an open loop.
+func (o operation) arriving(perSecond int) operation {
+	o.name, o.arrivals = fmt.Sprintf("%s, %d/s", o.name, perSecond), perSecond
+	return o
+}
+
+// conditional returns the operation with If-Match. Only service, direct and single
+// implement it.
+func (o operation) conditional() operation {
+	o.name, o.ifMatch, o.contenders = o.name+", If-Match", true, []string{service, direct, single}
 	return o
 }
 
@@ -84,44 +121,100 @@ func random(n int64) int64 {
 	return int64(h ^ h>>33)
 }
 
-// existing returns each id of a table of a million rows once, in no order: 7919
-// and a million are coprime.
-func existing(n int64) int64 { return n*7919%million + 1 }
+// existingRows is the number of rows in the table before a turn that reads or writes
+// existing ones: more than the requests in a turn, which may delete each row once.
+const existingRows = 200_000
+
+// existing returns each id of a table of existingRows once, in no order: 7919 is a
+// prime that does not divide it.
+func existing(n int64) int64 { return n*7919%existingRows + 1 }
 
 var (
-	postgresRAM  = database{postgres, false}
-	postgresDisk = database{postgres, true}
-	sqliteRAM    = database{sqlite, false}
-	sqliteDisk   = database{sqlite, true}
+	postgresRAM  = database{engine: postgres}
+	postgresDisk = database{engine: postgres, onDisk: true}
+	sqliteRAM    = database{engine: sqlite}
+	sqliteDisk   = database{engine: sqlite, onDisk: true}
 )
 
 // comparison is a table of the results: contenders × operations × connections on
 // a database.
 type comparison struct {
-	section     string // its name in the flag -only
-	title       string
-	database    database
-	operations  []operation
-	contenders  []string
-	connections []int
-	duration    time.Duration // of the only turn; 0: as the flags say
-	claims      []claim
+	section        string // its name in the flag -only
+	title          string
+	everyOperation bool // each operation can be measured alone, by its section
+	database       database
+	operations     []operation
+	contenders     []string
+	connections    []int
+	duration       time.Duration // of the only turn; 0: as the flags say
+	claims         []claim
+}
+
+// limit is a claim for the figures of the service, next to those of a contender that
+// has the same operation and connections.
+type limit struct {
+	figure, connections int
+	contender           string
+	sign                string
+	limit               float64
+}
+
+// all returns the claims of the limits for each operation.
+func all(operations []operation, limits ...limit) (claims []claim) {
+	for _, o := range operations {
+		for _, l := range limits {
+			claims = append(claims, claim{l.figure, o.by(service, l.connections), o.by(l.contender, l.connections), l.sign, l.limit})
+		}
+	}
+	return claims
+}
+
+var (
+	changes            = []operation{put, patch, remove}
+	conditionalChanges = []operation{put.conditional(), patch.conditional(), remove.conditional()}
+	unconditional      = slices.Concat([]operation{create, duplicate, get}, changes)
+	operations         = slices.Concat(unconditional, conditionalChanges)
+)
+
+// loneRequests: with one connection, there is nobody to share a commit with.
+var loneRequests = []limit{{rate, 1, tuned, "≥", 0.95}, {p99, 1, tuned, "≤", 1.05}}
+
+// openLoop compares moderate loads on a disk of which each fsync takes delay.
+func openLoop(delay time.Duration) comparison {
+	return comparison{
+		section: "open", title: fmt.Sprintf("Open loop, PostgreSQL on a RAM disk with %v added to each fsync", delay),
+		database:   database{engine: postgres, fsync: delay},
+		operations: []operation{create.arriving(200), create.arriving(1000), create.arriving(3000)},
+		contenders: []string{service, tuned}, connections: []int{256}, duration: 4 * time.Second,
+	}
+}
+
+// chosen returns the operations of c that the flag -only lists.
+func (c comparison) chosen(only string) (operations []operation) {
+	for _, o := range c.operations {
+		if c.everyOperation && selected(only, o.section) {
+			operations = append(operations, o)
+		}
+	}
+	return operations
 }
 
 var comparisons = []comparison{
 	{
-		section: "postgres", title: "PostgreSQL on a RAM disk", database: postgresRAM,
-		operations: []operation{create}, contenders: []string{service, plain, tuned, direct, noStore, pgbench}, connections: []int{1, 64, 256},
-		claims: []claim{
-			{rate, create.by(service, 256), create.by(plain, 256), "≥", 3.5},
-			{rate, create.by(service, 256), create.by(direct, 256), "≥", 1.9},
-			{rate, create.by(service, 256), create.by(noStore, 256), "≥", 0.8},
-			{rate, create.by(service, 64), create.by(direct, 64), "≥", 1.5},
-			{rate, create.by(service, 64), create.by(pgbench, 64), "≥", 0.9},
-			{p99, create.by(service, 64), create.by(direct, 64), "≤", 1},
-			{p99, create.by(service, 256), create.by(direct, 256), "≤", 1},
-			{p50, create.by(service, 1), create.by(tuned, 1), "≤", 1.3},
-		},
+		section: "postgres", title: "PostgreSQL on a RAM disk", database: postgresRAM, everyOperation: true,
+		operations: operations, contenders: []string{service, plain, tuned, direct, noStore, pgbench}, connections: []int{1, 64, 256},
+		claims: slices.Concat(
+			all([]operation{create},
+				limit{rate, 256, plain, "≥", 3.5},
+				limit{rate, 256, direct, "≥", 2.2},
+				limit{rate, 256, noStore, "≥", 0.88},
+				limit{rate, 64, direct, "≥", 1.5},
+				limit{rate, 64, pgbench, "≥", 0.9}),
+			all([]operation{get}, limit{rate, 64, direct, "≥", 1.8}, limit{rate, 256, direct, "≥", 2.1}),
+			all(slices.Concat(changes, conditionalChanges), limit{rate, 64, direct, "≥", 1.7}, limit{rate, 256, direct, "≥", 2.1}),
+			all(operations, limit{p99, 64, direct, "≤", 1}, limit{p99, 256, direct, "≤", 1}),
+			all(operations, loneRequests...),
+		),
 	},
 	{
 		section: "disk", title: "PostgreSQL on a real disk", database: postgresDisk,
@@ -129,14 +222,23 @@ var comparisons = []comparison{
 		claims: []claim{{rate, create.by(service, 64), create.by(pgbench, 64), "≥", 1}},
 	},
 	{
-		section: "sqlite", title: "SQLite on a RAM disk", database: sqliteRAM,
-		operations: []operation{create}, contenders: []string{service, plain, tuned}, connections: []int{1, 64},
+		section: "sqlite", title: "SQLite on a RAM disk", database: sqliteRAM, everyOperation: true,
+		operations: unconditional, contenders: []string{service, tuned}, connections: []int{1, 64},
+		claims: all(unconditional, loneRequests...),
 	},
 	{
-		section: "sqlite", title: "SQLite on a real disk", database: sqliteDisk,
-		operations: []operation{create}, contenders: []string{service, plain, tuned}, connections: []int{1, 64},
-		claims: []claim{{rate, create.by(service, 64), create.by(plain, 64), "≥", 5}},
+		section: "sqlite", title: "SQLite on a real disk", database: sqliteDisk, everyOperation: true,
+		operations: operations, contenders: []string{service, tuned, single}, connections: []int{1, 64},
+		claims: slices.Concat(
+			all([]operation{create}, limit{rate, 64, tuned, "≥", 5}),
+			all(changes, limit{rate, 64, tuned, "≥", 8}),
+			all(conditionalChanges, limit{rate, 64, single, "≥", 8}),
+			all(operations, loneRequests...),
+		),
 	},
+	openLoop(100 * time.Microsecond),
+	openLoop(2 * time.Millisecond),
+	openLoop(10 * time.Millisecond),
 	{
 		section: "growth", title: "Growth of the table", database: postgresRAM,
 		operations: []operation{
@@ -151,8 +253,8 @@ var comparisons = []comparison{
 		},
 	},
 	{
-		section: "reads", title: "Reads from a million rows (the service pages by key, the baselines by offset)", database: postgresRAM,
-		operations: []operation{get, firstPage, lastPage}, contenders: []string{service, plain, tuned}, connections: []int{64},
+		section: "reads", title: "Pages of a million rows (the service pages by key, the baselines by offset)", database: postgresRAM,
+		operations: []operation{firstPage, lastPage}, contenders: []string{service, plain, tuned}, connections: []int{64},
 		claims: []claim{{rate, firstPage.by(service, 64), lastPage.by(service, 64), "≤", 1.5}},
 	},
 	{
@@ -176,6 +278,6 @@ var comparisons = []comparison{
 	{
 		section: "memory", title: "Memory over a minute", database: postgresRAM,
 		operations: []operation{create}, contenders: []string{service}, connections: []int{256}, duration: time.Minute,
-		claims: []claim{{peak, create.by(service, 256), cell{}, "≤", 60}},
+		claims: []claim{{peak, create.by(service, 256), cell{}, "≤", 64}},
 	},
 }

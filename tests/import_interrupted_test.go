@@ -101,8 +101,9 @@ func TestImportSlowly(t *testing.T) {
 			checkStatus(t, s.post(t, bodyOf(5000+id)), 200)
 		}
 		requireOK(t, s.call(t, "PUT", "/plants/1", `{"name":"plant 1"}`))
-		checkStatus(t, s.call(t, "GET", "/plants/export", ""), 200)
-		other := s.send(t, "POST", "/plants/import", strings.NewReader(bodyOf(9000)), append(as(issue(t, url)), "Content-Type", inNDJSON)...)
+		another := as(issue(t, url))
+		checkStatus(t, s.get(t, "/plants/export", another...), 200)
+		other := s.send(t, "POST", "/plants/import", strings.NewReader(bodyOf(9000)), append(another, "Content-Type", inNDJSON)...)
 		checkReport(t, other, 0, "1: 1 new, 0 unchanged, 0 rejected, stored")
 		if took := time.Since(begin); took > 10*time.Second {
 			t.Errorf("requests during the imports took %v, want at most 10s", took)

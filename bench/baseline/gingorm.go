@@ -1,6 +1,7 @@
 package main
 
 import (
+	"crypto/rand"
 	"errors"
 	"net/http"
 	"strconv"
@@ -12,15 +13,22 @@ import (
 	"go.uber.org/zap"
 	"gorm.io/driver/postgres"
 	"gorm.io/gorm"
+	"gorm.io/gorm/clause"
+	"gorm.io/gorm/logger"
 )
 
 // plant is both the row and the request, as in most services.
 type plant struct {
-	ID        int64     `json:"id" binding:"required" gorm:"primaryKey;autoIncrement:false"`
-	Name      string    `json:"name" binding:"required,max=255"`
-	Tag       *string   `json:"tag,omitempty" binding:"omitempty,max=255"`
+	ID int64 `json:"id" binding:"required" gorm:"primaryKey;autoIncrement:false"`
+	Content
 	CreatedAt time.Time `json:"-"`
 	UpdatedAt time.Time `json:"-"`
+}
+
+// Content is the body of a PUT.
+type Content struct {
+	Name string  `json:"name" binding:"required,max=255"`
+	Tag  *string `json:"tag,omitempty" binding:"omitempty,max=255"`
 }
 
 func (plant) TableName() string { return "plants" }
@@ -35,16 +43,15 @@ func ginGorm(databaseURL, token string) (http.Handler, error) {
 	return routes(gin.Default(), databaseURL, token, &gorm.Config{TranslateError: true})
 }
 
-// tunedGinGorm follows GORM's page on performance, too, and logs with zap.
+// tunedGinGorm follows GORM's page on performance, too, and logs with zap; GORM itself
+// logs nothing.
 func tunedGinGorm(databaseURL, token string) (http.Handler, error) {
-	log, err := zap.NewProduction()
-	if err != nil {
-		return nil, err
-	}
 	gin.SetMode(gin.ReleaseMode)
 	e := gin.New()
-	e.Use(gin.Recovery(), accessLog(log))
-	return routes(e, databaseURL, token, &gorm.Config{TranslateError: true, SkipDefaultTransaction: true, PrepareStmt: true})
+	e.Use(gin.Recovery(), accessLog(newLog()))
+	return routes(e, databaseURL, token, &gorm.Config{
+		TranslateError: true, SkipDefaultTransaction: true, PrepareStmt: true, Logger: logger.Discard,
+	})
 }
 
 func routes(e *gin.Engine, databaseURL, token string, config *gorm.Config) (http.Handler, error) {
@@ -56,6 +63,9 @@ func routes(e *gin.Engine, databaseURL, token string, config *gorm.Config) (http
 	r.POST("", handle(db, create))
 	r.GET("", handle(db, list))
 	r.GET("/:id", handle(db, get))
+	r.PUT("/:id", handle(db, put))
+	r.PATCH("/:id", handle(db, patch))
+	r.DELETE("/:id", handle(db, remove))
 	return e, nil
 }
 
@@ -82,11 +92,13 @@ func openGorm(databaseURL string, config *gorm.Config) (*gorm.DB, error) {
 
 var errBadRequest = errors.New("bad request")
 
-// handle wraps a handler that returns the body of a success.
+// handle wraps a handler that returns the body of a success, or nil for none.
 func handle(db *gorm.DB, handler func(*gin.Context, *gorm.DB) (any, error)) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		body, err := handler(c, db.WithContext(c.Request.Context()))
 		switch {
+		case err == nil && body == nil:
+			c.Status(http.StatusNoContent)
 		case err == nil:
 			c.JSON(http.StatusOK, body)
 		case errors.Is(err, errBadRequest):
@@ -124,6 +136,56 @@ func get(c *gin.Context, db *gorm.DB) (any, error) {
 	return p.response(), err
 }
 
+func put(c *gin.Context, db *gorm.DB) (any, error) {
+	var in Content
+	p, err := bindTarget(c, &in)
+	if err != nil {
+		return nil, err
+	}
+	p.Content = in
+	err = db.Clauses(clause.OnConflict{
+		Columns: []clause.Column{{Name: "id"}}, DoUpdates: clause.AssignmentColumns([]string{"name", "tag", "updated_at"}),
+	}, clause.Returning{}).Create(&p).Error
+	return p.response(), err
+}
+
+// patch does not clear a tag: GORM leaves columns alone whose field has its zero value.
+func patch(c *gin.Context, db *gorm.DB) (any, error) {
+	var in struct {
+		Name string  `json:"name" binding:"max=255"`
+		Tag  *string `json:"tag" binding:"omitempty,max=255"`
+	}
+	p, err := bindTarget(c, &in)
+	if err != nil {
+		return nil, err
+	}
+	p.Content = Content(in)
+	result := db.Clauses(clause.Returning{}).Updates(&p)
+	if result.Error == nil && result.RowsAffected == 0 {
+		return nil, gorm.ErrRecordNotFound
+	}
+	return p.response(), result.Error
+}
+
+// bindTarget returns a plant with the id in the path and binds the body to in.
+func bindTarget(c *gin.Context, in any) (p plant, err error) {
+	if p.ID, err = strconv.ParseInt(c.Param("id"), 10, 64); err == nil {
+		err = c.ShouldBindJSON(in)
+	}
+	if err != nil {
+		return p, errors.Join(errBadRequest, err)
+	}
+	return p, nil
+}
+
+func remove(c *gin.Context, db *gorm.DB) (any, error) {
+	result := db.Delete(&plant{}, "id = ?", c.Param("id"))
+	if result.Error == nil && result.RowsAffected == 0 {
+		return nil, gorm.ErrRecordNotFound
+	}
+	return nil, result.Error
+}
+
 // list pages by offset, as in most services.
 func list(c *gin.Context, db *gorm.DB) (any, error) {
 	var query struct {
@@ -150,11 +212,18 @@ func bearer(token string) gin.HandlerFunc {
 	}
 }
 
+// accessLog has the fields of the service's log.
 func accessLog(log *zap.Logger) gin.HandlerFunc {
 	return func(c *gin.Context) {
-		start := time.Now()
+		start, id := time.Now(), rand.Text()
+		c.Header("X-Request-Id", id)
 		c.Next()
-		log.Info("request", zap.String("method", c.Request.Method), zap.String("path", c.Request.URL.Path),
-			zap.Int("status", c.Writer.Status()), zap.Duration("duration", time.Since(start)))
+		sender := tokenName
+		if c.Writer.Status() == http.StatusUnauthorized {
+			sender = ""
+		}
+		log.Info("request", zap.String("request_id", id), zap.String("method", c.Request.Method), zap.String("path", c.Request.URL.Path),
+			zap.Int("status", c.Writer.Status()), zap.Duration("duration", time.Since(start)), zap.Int("bytes", max(c.Writer.Size(), 0)),
+			zap.String("client", c.ClientIP()), zap.String("token", sender))
 	}
 }

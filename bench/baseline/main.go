@@ -1,7 +1,7 @@
 // Command baseline runs one of the programs that the service is compared with, as
 // a team would write them by hand. Each requires a bearer token, logs a line per
-// request, and responds with 200 only after the row is durable, except for the
-// one without storage.
+// request, with the fields of the service's line (gin+gorm: Gin's own line), and
+// responds with 200 only after the row is durable, except for the one without storage.
 package main
 
 import (
@@ -9,6 +9,9 @@ import (
 	"net/http"
 	"os"
 	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 )
 
 var baselines = map[string]func(databaseURL, token string) (http.Handler, error){
@@ -16,6 +19,18 @@ var baselines = map[string]func(databaseURL, token string) (http.Handler, error)
 	"tuned gin+gorm": tunedGinGorm,
 	"net/http+pgx":   netHTTP,
 	"no storage":     noStorage,
+}
+
+// tokenName stands for the token in the access log.
+const tokenName = "static:1"
+
+// newLog returns the log of the service. It writes every line, while zap.NewProduction
+// would drop most of them.
+func newLog() *zap.Logger {
+	encoding := zap.NewProductionEncoderConfig()
+	encoding.EncodeTime = zapcore.RFC3339NanoTimeEncoder
+	encoding.EncodeDuration = zapcore.StringDurationEncoder
+	return zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(encoding), zapcore.Lock(os.Stderr), zap.InfoLevel))
 }
 
 func main() {

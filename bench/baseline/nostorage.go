@@ -3,15 +3,12 @@ package main
 import (
 	"io"
 	"net/http"
-	"os"
 	"runtime/debug"
 	"strconv"
 	"time"
 
 	"github.com/gin-gonic/gin"
 	"github.com/go-json-experiment/json"
-	"go.uber.org/zap"
-	"go.uber.org/zap/zapcore"
 
 	"plantstore/auth"
 	"plantstore/controllers"
@@ -23,32 +20,33 @@ import (
 // routes.New, its JSON decoder and its rules. It bounds the rate of any storage.
 func noStorage(_, token string) (http.Handler, error) {
 	debug.SetGCPercent(200) // as the service does
-	encoding := zap.NewProductionEncoderConfig()
-	encoding.EncodeTime = zapcore.RFC3339NanoTimeEncoder
-	encoding.EncodeDuration = zapcore.StringDurationEncoder
-	log := zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(encoding), zapcore.Lock(os.Stderr), zap.InfoLevel))
+	log := newLog()
 	gin.SetMode(gin.ReleaseMode)
 	e := gin.New()
 	e.ForwardedByClientIP = false
 	e.Use(
 		middleware.RequestID(),
-		middleware.AccessLog(log),
+		middleware.AccessLog(log, "/plants"),
 		middleware.Headers(false),
 		middleware.CORS(nil),
 		controllers.Errors(log),
 		middleware.Recovery(log),
 		middleware.DiscardBody(),
 	)
-	var chain gin.HandlersChain
-	for _, h := range []middleware.Handler{
-		middleware.Bearer(auth.AnyOf(auth.StaticTokens([]string{token})), 600),
-		middleware.RequireScope(models.ScopePlantsWrite),
-		middleware.BodyLimit(64 << 10),
-		dropPlant,
-	} {
-		chain = append(chain, middleware.Handle(h))
+	handle := func(method, path string, scope models.Scope, handler middleware.Handler) {
+		var chain gin.HandlersChain
+		for _, h := range []middleware.Handler{
+			middleware.Bearer(auth.AnyOf(auth.StaticTokens([]string{token})), 600),
+			middleware.RequireScope(scope),
+			middleware.BodyLimit(64 << 10),
+			handler,
+		} {
+			chain = append(chain, middleware.Handle(h))
+		}
+		e.Handle(method, path, chain...)
 	}
-	e.POST("/plants", chain...)
+	handle(http.MethodPost, "/plants", models.ScopePlantsWrite, dropPlant)
+	handle(http.MethodGet, "/plants/:id", models.ScopePlantsRead, inventPlant)
 	return e, nil
 }
 
@@ -75,8 +73,25 @@ func dropPlant(c *gin.Context) error {
 		}
 	}
 	c.Header("Location", "/plants/"+strconv.FormatInt(p.ID, 10))
-	c.Header("ETag", `"`+strconv.FormatInt(p.UpdatedAt.UnixMicro(), 36)+`"`)
-	out, err := json.Marshal(controllers.Plant{PlantContent: in.PlantContent})
+	return respondVersion(c, p.UpdatedAt, controllers.Plant{PlantContent: in.PlantContent})
+}
+
+// inventPlant is controllers.Plants.Get without the store.
+func inventPlant(c *gin.Context) error {
+	id, err := strconv.ParseInt(c.Param("id"), 10, 64)
+	if err != nil {
+		return err
+	}
+	now := time.Now().UTC()
+	return respondVersion(c, now, controllers.StoredPlant{
+		ID: id, PlantContent: controllers.PlantContent{Name: new("Monstera deliciosa"), Tag: new("houseplant")},
+		Timestamps: controllers.Timestamps{CreatedAt: now, UpdatedAt: now},
+	})
+}
+
+func respondVersion(c *gin.Context, updatedAt time.Time, v any) error {
+	c.Header("ETag", etag(updatedAt))
+	out, err := json.Marshal(v)
 	if err != nil {
 		return err
 	}
