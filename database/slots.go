@@ -125,7 +125,7 @@ const (
 	maxWaiters, maxWaitersEach     = 64, 16 // writes that wait for a lock
 )
 
-// Connections that are taken whatever their number.
+// Connections whose number does not depend on database.max_connections.
 const (
 	lookupBatches  = 2 // lookups by key
 	suspectBatches = 1 // inserts and changes of clients that wait for locks
