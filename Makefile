@@ -27,7 +27,7 @@ build: ## Build the static binary ./plantstore
 test: ## Run all tests; installs PostgreSQL and Chromium if they are missing
 	@tests/prerequisites.sh postgresql chromium
 	@rm -rf coverage && mkdir coverage
-	go test -race -tags browser,$(TAGS) -timeout 20m -cover ./... -args -test.gocoverdir='$(CURDIR)/coverage'
+	go test -race -tags browser,$(TAGS) -parallel 4 -timeout 20m -cover ./... -args -test.gocoverdir='$(CURDIR)/coverage'
 	@go tool covdata textfmt -i=coverage -o coverage/all.txt
 	@grep -v '^plantstore/bench/' coverage/all.txt > coverage/profile.txt
 	@go tool cover -func=coverage/profile.txt | awk '/^total:/ { print "coverage of all code, including the program under test: " $$3 }'

@@ -59,6 +59,9 @@ the service with writes.max_batch 1. **pgbench** runs the same INSERT, prepared,
 row per transaction, without HTTP.
 `, "`make bench`", time.Now().UTC().Format(time.DateOnly), find(processors, `model name\s*: (.*)`),
 		runtime.NumCPU(), runtime.Version(), find(kernel, `^Linux version (\S+)`), b.rounds, b.duration, warmup, existingRows)
+	if b.only != "" {
+		fmt.Fprintf(w, "\nThis run had only the sections %s.\n", strings.ReplaceAll(b.only, ",", ", "))
+	}
 }
 
 // find returns the match of the group in pattern in text, or "".
