@@ -62,8 +62,9 @@ var (
 
 // JWT returns the verifier of the JSON Web Tokens that o describes. They need an exp, a
 // sub, and scopes in scope or scp. Names match exactly (RFC 7519, section 4). Tokens that
-// are bound to a key (cnf: RFC 7800) are rejected: they are not for any bearer. JWT fetches keys until ctx ends; if a fetch fails, it
-// logs that and retries. It fails if PublicKey is not a usable public key.
+// are bound to a key (cnf: RFC 7800) are rejected: they are not for any bearer. JWT fetches
+// keys until ctx ends; if a fetch fails, it logs that and retries. It fails if PublicKey is
+// not a usable public key.
 func JWT(ctx context.Context, o JWTOptions, log *zap.Logger) (Verifier, error) {
 	keys, err := jwtKeys(ctx, o, log)
 	if err != nil {

@@ -176,7 +176,7 @@ var (
 	operations         = slices.Concat(unconditional, conditionalChanges)
 )
 
-// loneRequests: with one connection, there is nobody to share a commit with.
+// loneRequests: with one connection, no other request shares the commit.
 var loneRequests = []limit{{rate, 1, tuned, "≥", 0.95}, {p99, 1, tuned, "≤", 1.05}}
 
 // openLoop compares moderate loads on a disk of which each fsync takes delay.

@@ -10,14 +10,14 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// addYes adds the flag that answers the question of confirm.
+// addYes adds the flag --yes, with which confirm does not ask.
 func addYes(cmd *cobra.Command) *cobra.Command {
 	cmd.Flags().Bool("yes", false, "do not ask for confirmation")
 	return cmd
 }
 
-// confirm asks question on the terminal, and fails unless the answer is yes. --yes, see
-// addYes, is that answer; without a terminal, it is required.
+// confirm asks question on the terminal, and fails unless the answer is yes. With --yes, it
+// does not ask; without a terminal, it fails unless --yes is given.
 func confirm(cmd *cobra.Command, question string) error {
 	if yes, err := cmd.Flags().GetBool("yes"); yes || err != nil {
 		return err

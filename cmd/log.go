@@ -12,9 +12,9 @@ import (
 	"plantstore/auth"
 )
 
-// logWriter writes the lines of a log, whose encoders pass on what a client or a database
-// has sent: without tokens, and with the characters escaped that a terminal would obey or
-// that would make a line look like another. In JSON, these occur in texts only, where the
+// logWriter writes log lines without tokens, and escapes characters that a terminal would
+// obey or that would make a line look like another: zap's encoders pass on both, as a
+// client or a database sent them. In JSON, such characters occur in strings only, where the
 // escapes stand for the same characters.
 type logWriter struct{ zapcore.WriteSyncer }
 

@@ -26,8 +26,8 @@ func newToken(s *settings) *cobra.Command {
 		newTokenRevoke(s))
 }
 
-// withTokens calls action with the tokens in the database, and the name of that. If it writes, it
-// migrates the schema first, as the service does at startup.
+// withTokens calls action with the tokens in the database and its name. If action writes,
+// the schema is migrated first, as the service does at startup.
 func (s *settings) withTokens(ctx context.Context, needs access, action func(ctx context.Context, tokens *models.TokenStore, name string) error) error {
 	return s.withDatabase(ctx, needs, func(db *database.DB) error {
 		if err := db.Prepare(ctx); err != nil {

@@ -318,7 +318,7 @@ type EchoedTimestamps struct {
 	UpdatedAt *string `json:"updated_at,omitzero" format:"date-time" extensions:"x-echo"`
 } // @name EchoedTimestamps
 
-// checkFields rejects what is not a time.
+// checkFields rejects timestamps that are not RFC 3339.
 func (t *EchoedTimestamps) checkFields() error {
 	for name, text := range map[string]*string{"created_at": t.CreatedAt, "updated_at": t.UpdatedAt} {
 		if text == nil {

@@ -122,7 +122,8 @@ func fieldNames(fields []jsonField) []string {
 	return names
 }
 
-// readRecord sets the fields of row, which are pointers, to the cells of record. An empty cell of an optional column is nil.
+// readRecord sets the fields of row, which are pointers, to the cells of record. An empty
+// cell of an optional column is nil.
 func readRecord(row reflect.Value, columns []jsonField, record []string) error {
 	for _, cell := range record {
 		if !utf8.ValidString(cell) {

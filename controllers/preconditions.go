@@ -62,8 +62,8 @@ func versionOf(tag string) (time.Time, bool) {
 	return version, err == nil && etag(version) == tag && 1 <= version.Year() && version.Year() <= 9999
 }
 
-// respondVersion writes v with status, the row that was last written at updatedAt, with its version.
-// The response to a read is 304 if the client has that version (RFC 9110, section 13.1.2:
+// respondVersion writes v with status: the row that was last written at updatedAt, with its
+// version. The response to a read is 304 if the client has that version (RFC 9110, section 13.1.2:
 // the comparison is weak).
 func respondVersion(c *gin.Context, status int, updatedAt time.Time, v any) error {
 	version, unchanged := etag(updatedAt), false

@@ -3,7 +3,6 @@ package database
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -28,26 +27,36 @@ var errUseTools = errors.New("backup and restore are for SQLite; for PostgreSQL,
 // RequireFile fails if url names a SQLite file that does not exist, which [Open] would
 // create.
 func RequireFile(url string) error {
-	d, err := dialectOf(url)
-	if err != nil {
+	d, err := sqliteOf(url)
+	if errors.Is(err, errUseTools) {
+		return nil
+	} else if err != nil {
 		return err
 	}
-	if lite, ok := d.(*sqliteDialect); ok {
-		if _, err := os.Stat(lite.path); errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("%s does not exist: start the service or run `plantstore migrate up` to create it, or set the path of the service's database", lite.path)
-		}
+	if _, err := os.Stat(d.path); errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%s does not exist: start the service or run `plantstore migrate up` to create it, or set the path of the service's database", d.path)
 	}
 	return nil
+}
+
+// sqliteOf returns the SQLite database that url names, or fails with errUseTools.
+func sqliteOf(url string) (*sqliteDialect, error) {
+	d, err := dialectOf(url)
+	if err != nil {
+		return nil, err
+	}
+	if lite, ok := d.(*sqliteDialect); ok {
+		return lite, nil
+	}
+	return nil, errUseTools
 }
 
 // Backup writes a copy of the SQLite database that o.URL names, as of one moment, to the
 // new file path. It can run while a service uses the database. The file appears complete
 // and checked, or not at all. On PostgreSQL, Backup fails.
 func Backup(ctx context.Context, o Options, path string, log *zap.Logger) (err error) {
-	if d, err := dialectOf(o.URL); err != nil {
+	if _, err := sqliteOf(o.URL); err != nil {
 		return err
-	} else if _, ok := d.(*sqliteDialect); !ok {
-		return errUseTools
 	}
 	if err := cmp.Or(RequireFile(o.URL), requireNew(path)); err != nil {
 		return err
@@ -82,13 +91,9 @@ func Backup(ctx context.Context, o Options, path string, log *zap.Logger) (err e
 // with its name, and ends with the error. On PostgreSQL, Restore fails. It returns the name
 // of the database.
 func Restore(ctx context.Context, o Options, path string, confirm func(name string) error) (name string, err error) {
-	dialect, err := dialectOf(o.URL)
+	d, err := sqliteOf(o.URL)
 	if err != nil {
 		return "", err
-	}
-	d, ok := dialect.(*sqliteDialect)
-	if !ok {
-		return "", errUseTools
 	}
 	return d.path, d.restore(ctx, path, confirm)
 }
@@ -155,12 +160,11 @@ func requireNew(path string) error {
 
 // newPart creates an empty file beside path, which is renamed to path when it is complete.
 func newPart(path string) (string, error) {
-	part := path + "." + rand.Text()[:8] + ".part"
-	file, err := os.OpenFile(part, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	file, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.part")
 	if err != nil {
 		return "", err
 	}
-	return part, file.Close()
+	return file.Name(), file.Close()
 }
 
 // removePart removes what is left of a part that was not renamed.

@@ -102,8 +102,8 @@ func newBatcher[T any](o BatchOptions, timeout time.Duration, slots slots, flush
 
 // Do runs item and returns its outcome. It fails with ErrOverloaded at once if the
 // queue is full, and later if it was not the item's turn in time. An item still in the
-// queue when ctx ends is dropped; it fails with ctx's cause. The queue is in order of arrival and a batch is due with its first
-// item, so Do needs no timer of its own.
+// queue when ctx ends is dropped; it fails with ctx's cause. The queue is in order of
+// arrival and a batch is due with its first item, so Do needs no timer of its own.
 func (b *Batcher[T]) Do(ctx context.Context, item T) error {
 	p, ok := b.free.Get().(*pending[T])
 	if !ok {

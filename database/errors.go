@@ -80,12 +80,19 @@ func isTimeout(err error) bool {
 	if _, ok := errors.AsType[*pgconn.ConnectError](err); ok {
 		return false // there is no connection yet
 	}
-	if lite, ok := errors.AsType[*sqlite.Error](err); ok {
-		code := lite.Code() & 0xff // the primary result code
+	if code := sqliteCode(err); code != 0 {
 		return code == sqlite3.SQLITE_LOCKED || code == sqlite3.SQLITE_INTERRUPT
 	}
 	return sqlState(err) == "57014" || // query_canceled
 		errors.Is(err, context.DeadlineExceeded) || pgconn.Timeout(err)
+}
+
+// sqliteCode returns SQLite's primary result code for err, or 0.
+func sqliteCode(err error) int {
+	if lite, ok := errors.AsType[*sqlite.Error](err); ok {
+		return lite.Code() & 0xff
+	}
+	return 0
 }
 
 // sqlState returns PostgreSQL's code for err, or nothing.
@@ -104,15 +111,13 @@ func notWritable(err error) *NotWritableError {
 	case "53100": // disk_full
 		return &NotWritableError{"its disk is full"}
 	}
-	if lite, ok := errors.AsType[*sqlite.Error](err); ok {
-		switch lite.Code() & 0xff { // the primary result code
-		case sqlite3.SQLITE_READONLY:
-			return &NotWritableError{readOnly}
-		case sqlite3.SQLITE_FULL:
-			return &NotWritableError{"its disk is full"}
-		case sqlite3.SQLITE_IOERR:
-			return &NotWritableError{"its disk reports an error"}
-		}
+	switch sqliteCode(err) {
+	case sqlite3.SQLITE_READONLY:
+		return &NotWritableError{readOnly}
+	case sqlite3.SQLITE_FULL:
+		return &NotWritableError{"its disk is full"}
+	case sqlite3.SQLITE_IOERR:
+		return &NotWritableError{"its disk reports an error"}
 	}
 	return nil
 }
@@ -133,11 +138,11 @@ func IsUnavailable(err error) bool {
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return isTransientState(pg.Code)
 	}
-	if lite, ok := errors.AsType[*sqlite.Error](err); ok {
+	if code := sqliteCode(err); code != 0 {
 		return slices.Contains([]int{
 			sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR,
 			sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_INTERRUPT,
-		}, lite.Code()&0xff) // the primary result code
+		}, code)
 	}
 	if _, ok := errors.AsType[net.Error](err); ok {
 		return true
@@ -152,10 +157,7 @@ func IsUnavailable(err error) bool {
 // IsLocked reports whether err means that others held a lock for too long. Nothing was
 // written.
 func IsLocked(err error) bool {
-	if lite, ok := errors.AsType[*sqlite.Error](err); ok {
-		return lite.Code()&0xff == sqlite3.SQLITE_BUSY
-	}
-	return sqlState(err) == "55P03" // lock_not_available
+	return sqliteCode(err) == sqlite3.SQLITE_BUSY || sqlState(err) == "55P03" // lock_not_available
 }
 
 // isTableLocked reports whether err means that the lock was a whole table's. Only
@@ -176,11 +178,8 @@ func isRowFault(err error) bool { return IsLocked(err) && !isTableLocked(err) ||
 // isRowRejected reports whether err means that the database rejects one row: a
 // constraint does not hold, or a value does not fit.
 func isRowRejected(err error) bool {
-	if lite, ok := errors.AsType[*sqlite.Error](err); ok {
-		return lite.Code()&0xff == sqlite3.SQLITE_CONSTRAINT
-	}
-	pg, ok := errors.AsType[*pgconn.PgError](err)
-	return ok && (strings.HasPrefix(pg.Code, "22") || strings.HasPrefix(pg.Code, "23"))
+	state := sqlState(err)
+	return sqliteCode(err) == sqlite3.SQLITE_CONSTRAINT || strings.HasPrefix(state, "22") || strings.HasPrefix(state, "23")
 }
 
 // isTransientState reports whether a retry may succeed after a SQLSTATE. Appendix A

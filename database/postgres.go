@@ -317,17 +317,12 @@ func (d *postgresDialect) run(ctx context.Context, pool *sql.DB, statements []*S
 	return d.runEach(ctx, pool, len(statements), func(batch *pgx.Batch, i int) {
 		batch.Queue(statements[i].Text, d.arguments(statements[i].Args)...)
 	}, func(results pgx.BatchResults, i int) error {
-		s := statements[i]
 		rows, err := results.Query()
 		if err != nil {
 			return err
 		}
 		defer rows.Close()
-		if s.Found = rows.Next(); s.Found {
-			err = rows.Scan(s.Targets...)
-		}
-		rows.Close() // sets its error
-		return errors.Join(err, rows.Err())
+		return statements[i].scan(rows)
 	})
 }
 
@@ -344,14 +339,9 @@ const maxSplit = 50 * time.Millisecond
 func (*postgresDialect) runEach(
 	ctx context.Context, pool *sql.DB, n int, queue func(batch *pgx.Batch, i int), read func(results pgx.BatchResults, i int) error,
 ) (outcomes []error, err error) {
-	conn, err := pool.Conn(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, conn.Close()) }()
 	begin, last, skip := time.Now(), -1, 1
 	outcomes = make([]error, n)
-	err = conn.Raw(func(driver any) error {
+	err = withConn(ctx, pool, func(conn *pgx.Conn) error {
 		for {
 			batch, queued := &pgx.Batch{}, make([]int, 0, n)
 			for i, outcome := range outcomes {
@@ -360,11 +350,11 @@ func (*postgresDialect) runEach(
 					queued = append(queued, i)
 				}
 			}
-			results, done := driver.(*stdlib.Conn).Conn().SendBatch(ctx, batch), 0
+			results, done := conn.SendBatch(ctx, batch), 0
 			for done < len(queued) && read(results, queued[done]) == nil {
 				done++
 			}
-			err := results.Close() // the first error, or that of the commit
+			err := results.Close() // the first error, also of a Scan, or that of the commit
 			if done == len(queued) || !isRowFault(err) {
 				return err
 			}
@@ -385,6 +375,16 @@ func (*postgresDialect) runEach(
 		}
 	})
 	return outcomes, err
+}
+
+// withConn calls do with a connection of pool.
+func withConn(ctx context.Context, pool *sql.DB, do func(*pgx.Conn) error) (err error) {
+	conn, err := pool.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, conn.Close()) }()
+	return conn.Raw(func(driver any) error { return do(driver.(*stdlib.Conn).Conn()) })
 }
 
 // insertStatement returns the statement that inserts rows into table, and its
@@ -434,13 +434,8 @@ func (*postgresDialect) lookup(table *Table, keys any) (query string, argument a
 func (d *postgresDialect) load(
 	ctx context.Context, pool *sql.DB, table *Table, keep bool, next func() ([]any, error),
 ) (rows int64, err error) {
-	conn, err := pool.Conn(ctx)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, conn.Close()) }()
-	err = conn.Raw(func(driver any) error {
-		tx, err := driver.(*stdlib.Conn).Conn().Begin(ctx)
+	err = withConn(ctx, pool, func(conn *pgx.Conn) error {
+		tx, err := conn.Begin(ctx)
 		if err != nil {
 			return err
 		}

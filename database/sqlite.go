@@ -202,17 +202,12 @@ func (*sqliteDialect) writeTest() string {
 
 // insertNew runs a prepared statement for each row, in one transaction.
 func (d *sqliteDialect) insertNew(ctx context.Context, conn connection, table *Table, rows reflect.Value) (o insertOutcome, err error) {
-	pool, ownTransaction := conn.(*sql.DB)
-	if ownTransaction {
-		tx, err := pool.BeginTx(ctx, nil)
-		if err != nil {
-			return o, err
-		}
-		defer tx.Rollback() //nolint:errcheck // does nothing after the commit
-		if o, err = d.insertNew(ctx, tx, table, rows); err != nil {
-			return o, err
-		}
-		return o, tx.Commit()
+	if pool, ok := conn.(*sql.DB); ok {
+		err = inTransaction(ctx, pool, func(tx *sql.Tx) (err error) {
+			o, err = d.insertNew(ctx, tx, table, rows)
+			return err
+		})
+		return o, err
 	}
 	columns := table.Columns
 	insert, err := conn.PrepareContext(ctx, fmt.Sprintf("INSERT INTO %s (%s) VALUES (?%s) ON CONFLICT (%s) DO NOTHING",
@@ -247,23 +242,30 @@ func (d *sqliteDialect) insertNew(ctx context.Context, conn connection, table *T
 
 // run runs the statements one by one. A rejected one leaves the transaction as it was.
 func (d *sqliteDialect) run(ctx context.Context, pool *sql.DB, statements []*Statement) ([]error, error) {
+	outcomes := make([]error, len(statements))
+	err := inTransaction(ctx, pool, func(tx *sql.Tx) error {
+		for i, s := range statements {
+			outcomes[i] = s.runOn(ctx, tx, d)
+			if outcomes[i] != nil && !isRowRejected(outcomes[i]) {
+				return outcomes[i]
+			}
+		}
+		return nil
+	})
+	return outcomes, err
+}
+
+// inTransaction calls do in a transaction, which is committed if do returns nil.
+func inTransaction(ctx context.Context, pool *sql.DB, do func(*sql.Tx) error) error {
 	tx, err := pool.BeginTx(ctx, nil)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer tx.Rollback() //nolint:errcheck // does nothing after the commit
-	outcomes := make([]error, len(statements))
-	for i, s := range statements {
-		rows, err := tx.QueryContext(ctx, s.Text, d.arguments(s.Args)...)
-		if err == nil {
-			err = s.scan(rows)
-		}
-		if err != nil && !isRowRejected(err) {
-			return nil, err
-		}
-		outcomes[i] = err
+	if err := do(tx); err != nil {
+		return err
 	}
-	return outcomes, tx.Commit()
+	return tx.Commit()
 }
 
 func (*sqliteDialect) arguments(args map[string]any) []any {

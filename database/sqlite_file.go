@@ -118,12 +118,13 @@ func (d *sqliteDialect) checkContent(ctx context.Context) error {
 	} else {
 		// Within one file, changes to the schema count up. SQLite adds one in a copy, and
 		// Backup more, so only a copy can be ahead of its WAL.
-		alone, err := readSchemaVersion(ctx, d.file, "&immutable=1") // immutable: without the WAL
-		if err == nil {
-			if both, err := readSchemaVersion(ctx, d.file, ""); err == nil && alone > both {
-				return fmt.Errorf("%[1]s-wal belongs to another file than %[1]s, which is probably a backup that was copied here: "+
-					"remove %[1]s-wal and %[1]s-shm to start with the backup, and next time use `plantstore restore`", d.path)
-			}
+		var alone, both int32
+		err := errors.Join(
+			readPragma(ctx, d.file, "&immutable=1", "schema_version", &alone), // immutable: without the WAL
+			readPragma(ctx, d.file, "", "schema_version", &both))
+		if err == nil && alone > both {
+			return fmt.Errorf("%[1]s-wal belongs to another file than %[1]s, which is probably a backup that was copied here: "+
+				"remove %[1]s-wal and %[1]s-shm to start with the backup, and next time use `plantstore restore`", d.path)
 		}
 	}
 	if err := quickCheck(ctx, d.file); err != nil {
@@ -155,33 +156,25 @@ func checkSize(path string) error {
 	return nil
 }
 
-// readOnlyName returns the driver's name for a connection that leaves the file and its WAL
-// as they are, even when it is closed.
-func readOnlyName(file, more string) string {
-	return "file:" + escapePath(file) + "?mode=ro&_pragma=busy_timeout(1000)" + more
-}
-
-func readSchemaVersion(ctx context.Context, file, more string) (version int32, err error) {
-	pool, err := sql.Open(sqlite.DriverName, readOnlyName(file, more))
+// readPragma reads a pragma of the database in file into value. It leaves the file and its
+// WAL as they are. more are further parameters of the driver.
+func readPragma(ctx context.Context, file, more, pragma string, value any) error {
+	pool, err := sql.Open(sqlite.DriverName, "file:"+escapePath(file)+"?mode=ro&_pragma=busy_timeout(1000)"+more)
 	if err != nil {
-		return 0, err
+		return err
 	}
-	err = pool.QueryRowContext(ctx, "PRAGMA schema_version").Scan(&version)
-	return version, errors.Join(err, pool.Close())
+	err = pool.QueryRowContext(ctx, "PRAGMA "+pragma).Scan(value)
+	return errors.Join(err, pool.Close())
 }
 
 // quickCheck reads all of the database in file, and fails with the first fault.
 func quickCheck(ctx context.Context, file string) error {
-	pool, err := sql.Open(sqlite.DriverName, readOnlyName(file, ""))
-	if err != nil {
-		return err
-	}
 	var result string
-	err = pool.QueryRowContext(ctx, "PRAGMA quick_check(1)").Scan(&result)
+	err := readPragma(ctx, file, "", "quick_check(1)", &result)
 	if err == nil && result != "ok" {
-		err = errors.New(result)
+		return errors.New(result)
 	}
-	return errors.Join(err, pool.Close())
+	return err
 }
 
 // connector opens connections to the file as long as it is the one at the path: one to
@@ -255,8 +248,8 @@ func (d *sqliteDialect) fault() error {
 	return nil
 }
 
-// watch checks the files until ctx ends, and logs when they are lost and found. It keeps the
-// WAL short.
+// watch checks the files until ctx ends, and logs when they are lost and when they are
+// back. It keeps the WAL short.
 func (d *sqliteDialect) watch(ctx context.Context, pool *sql.DB, log *zap.Logger) {
 	ticker := time.NewTicker(watchPeriod)
 	defer ticker.Stop()
@@ -267,13 +260,13 @@ func (d *sqliteDialect) watch(ctx context.Context, pool *sql.DB, log *zap.Logger
 			return
 		case <-ticker.C:
 		}
-		switch err := d.check(); {
-		case err != nil && !lost:
+		before := lost
+		switch lost = d.check() != nil; {
+		case lost && !before:
 			log.Error("the database file was removed or replaced: all requests fail until the service is restarted or the file is back", zap.String("path", d.path))
-		case err == nil && lost:
+		case before && !lost:
 			log.Info("the database file is back", zap.String("path", d.path))
 		}
-		lost = d.lost.Load()
 		wal, err := os.Stat(d.file + "-wal")
 		if err == nil && wal.Size() > walLimit && !lost && time.Since(shortened) >= shortenPeriod {
 			if err := d.shortenWAL(ctx, pool); err != nil && ctx.Err() == nil {

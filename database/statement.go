@@ -2,7 +2,6 @@ package database
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"slices"
 	"strings"
@@ -45,18 +44,32 @@ func textOf(statements []*Statement) string {
 func (db *DB) RunOne(ctx context.Context, s *Statement) (err error) {
 	begin := time.Now()
 	defer func() { db.Logger.Trace(ctx, begin, func() (string, int64) { return s.Text, 1 }, err) }()
-	rows, err := db.conn.QueryContext(ctx, s.Text, db.dialect.arguments(s.Args)...)
+	return s.runOn(ctx, db.conn, db.dialect)
+}
+
+func (s *Statement) runOn(ctx context.Context, conn connection, d dialect) (err error) {
+	rows, err := conn.QueryContext(ctx, s.Text, d.arguments(s.Args)...)
 	if err != nil {
 		return err
 	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
 	return s.scan(rows)
 }
 
-// scan reads the result of s.
-func (s *Statement) scan(rows *sql.Rows) (err error) {
-	defer func() { err = errors.Join(err, rows.Close()) }()
+// result is a *sql.Rows or a pgx.Rows.
+type result interface {
+	Next() bool
+	Scan(targets ...any) error
+	Err() error
+}
+
+// scan reads the result of s up to its end, where its error is.
+func (s *Statement) scan(rows result) error {
 	if s.Found = rows.Next(); s.Found {
-		err = rows.Scan(s.Targets...)
+		if err := rows.Scan(s.Targets...); err != nil {
+			return err
+		}
+		rows.Next() // there is no other row
 	}
-	return errors.Join(err, rows.Err())
+	return rows.Err()
 }

@@ -94,6 +94,15 @@ func join(columns []*Column, text func(*Column) string) string {
 // Of returns the column's field in row, a struct of the model.
 func (c *Column) Of(row reflect.Value) reflect.Value { return row.FieldByIndex(c.StructField.Index) }
 
+// AppendPointers appends pointers to the columns' fields in row, a struct of the model, for
+// Scan.
+func AppendPointers(to []any, columns []*Column, row reflect.Value) []any {
+	for _, c := range columns {
+		to = append(to, c.Of(row).Addr().Interface())
+	}
+	return to
+}
+
 // Equal reports whether two rows have the same value in the column.
 func (c *Column) Equal(a, b reflect.Value) bool {
 	return reflect.DeepEqual(c.Of(a).Interface(), c.Of(b).Interface())
@@ -166,12 +175,10 @@ func Lookup[T any](ctx context.Context, db *DB, table *Table, keys any) (found [
 			return err
 		}
 		defer func() { err = errors.Join(err, rows.Close()) }()
-		targets := make([]any, len(table.Columns))
+		var targets []any
 		for rows.Next() {
 			row := new(T)
-			for i, c := range table.Columns {
-				targets[i] = c.Of(reflect.ValueOf(row).Elem()).Addr().Interface()
-			}
+			targets = AppendPointers(targets[:0], table.Columns, reflect.ValueOf(row).Elem())
 			if err := rows.Scan(targets...); err != nil {
 				return err
 			}

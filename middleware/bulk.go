@@ -39,9 +39,6 @@ func Bulk(o BulkOptions, verify auth.Verifier) Handler {
 		ctx, cancel := context.WithDeadline(ctx, end)
 		defer cancel()
 		control := http.NewResponseController(c.Writer)
-		expire := func() error {
-			return errors.Join(control.SetReadDeadline(time.Now()), control.SetWriteDeadline(time.Now()))
-		}
 		err := errors.Join(control.SetReadDeadline(end), control.SetWriteDeadline(end.Add(timeToRespond)))
 		if err != nil {
 			return fmt.Errorf("set the deadline: %w", err)
@@ -60,7 +57,8 @@ func Bulk(o BulkOptions, verify auth.Verifier) Handler {
 				}
 				if _, err := verify(ctx, token); errors.Is(err, auth.ErrInvalidToken) {
 					endWith(err)
-					_ = expire()
+					_ = control.SetReadDeadline(time.Now())
+					_ = control.SetWriteDeadline(time.Now())
 				}
 			}
 		})

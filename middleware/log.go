@@ -71,9 +71,11 @@ func loggedMethod(method string) string {
 func loggedPath(path string, words map[string]bool) string {
 	segments := strings.Split(path, "/")
 	for i, segment := range segments {
+		if words[segment] {
+			continue
+		}
 		n, err := strconv.ParseInt(segment, 10, 64)
-		isID := err == nil && strconv.FormatInt(n, 10) == segment || models.TokenID.MatchString(segment)
-		if !isID && !words[segment] {
+		if isID := err == nil && strconv.FormatInt(n, 10) == segment || models.TokenID.MatchString(segment); !isID {
 			segments[i] = other
 		}
 	}

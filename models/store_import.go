@@ -279,7 +279,7 @@ func (s *Store[T, K]) readAll(ctx context.Context, f Filter[K], out chan<- []T) 
 		}
 		return nil
 	}
-	targets, chunk := make([]any, len(s.table.Data)), make([]T, 0, exportChunk)
+	targets, chunk := []any(nil), make([]T, 0, exportChunk)
 	for rows.Next() {
 		if len(chunk) == exportChunk {
 			if err := send(chunk); err != nil {
@@ -288,10 +288,7 @@ func (s *Store[T, K]) readAll(ctx context.Context, f Filter[K], out chan<- []T) 
 			chunk = make([]T, 0, exportChunk) // the receiver has the other
 		}
 		chunk = chunk[:len(chunk)+1]
-		row := valueOf(&chunk[len(chunk)-1])
-		for i, c := range s.table.Data {
-			targets[i] = c.Of(row).Addr().Interface()
-		}
+		targets = database.AppendPointers(targets[:0], s.table.Data, valueOf(&chunk[len(chunk)-1]))
 		if err := rows.Scan(targets...); err != nil {
 			return rest, err
 		}

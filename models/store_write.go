@@ -143,8 +143,8 @@ func (s *Store[T, K]) write(ctx context.Context, text string, row *T, c Conditio
 	statement.Args["versions"] = s.db.Times(c.Versions)
 	for _, column := range s.table.Columns {
 		statement.Args[column.DBName] = column.Of(valueOf(row)).Interface()
-		statement.Targets = append(statement.Targets, column.Of(valueOf(stored)).Addr().Interface())
 	}
+	statement.Targets = database.AppendPointers(nil, s.table.Columns, valueOf(stored))
 	begin := time.Now()
 	err := s.changes.Do(ctx, statement)
 	err = s.db.WaitForLock(ctx, begin, err, func(ctx context.Context, tx *database.DB) error { return tx.RunOne(ctx, statement) })

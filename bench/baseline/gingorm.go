@@ -149,7 +149,7 @@ func put(c *gin.Context, db *gorm.DB) (any, error) {
 	return p.response(), err
 }
 
-// patch does not clear a tag: GORM leaves columns alone whose field has its zero value.
+// patch does not clear a tag: GORM does not update fields with their zero value.
 func patch(c *gin.Context, db *gorm.DB) (any, error) {
 	var in struct {
 		Name string  `json:"name" binding:"max=255"`

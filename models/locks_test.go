@@ -1,0 +1,166 @@
+package models_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"gorm.io/gorm"
+
+	"plantstore/database"
+	"plantstore/database/dbtest"
+	"plantstore/models"
+)
+
+// storeWithHolder returns a store in PostgreSQL whose operations have the time limit
+// timeout, and a transaction for another holder of its rows.
+func storeWithHolder(t *testing.T, timeout time.Duration) (*models.PlantStore, *gorm.DB) {
+	t.Helper()
+	url := dbtest.Postgres(t)
+	dbtest.Migrated(t, url)
+	o := dbtest.Options(url)
+	o.Timeout = timeout
+	db := dbtest.Open(t, o)
+	return models.NewPlantStore(db), db.WithContext(t.Context()).Begin()
+}
+
+// TestLockedRows: another transaction has locked rows, as an import or a person at a console
+// does. Writes of other rows do not notice.
+func TestLockedRows(t *testing.T) {
+	const locked = 6
+	lockedIDs := func(yield func(int64) bool) {
+		for id := range int64(locked) {
+			if !yield(3 * id) {
+				return
+			}
+		}
+	}
+	for _, test := range []struct {
+		name   string
+		stored bool   // the rows exist
+		lock   string // locks the row
+		write  func(ctx context.Context, store *models.PlantStore, id int64) error
+	}{
+		{
+			"inserted and not committed", false,
+			"INSERT INTO plants VALUES (?, 'held', NULL, now(), now())",
+			func(ctx context.Context, store *models.PlantStore, id int64) error {
+				return store.Create(ctx, &models.Plant{ID: id, Name: "new"})
+			},
+		},
+		{
+			"updated and not committed", true,
+			"UPDATE plants SET name = 'held' WHERE id = ?",
+			func(ctx context.Context, store *models.PlantStore, id int64) error {
+				_, err := store.Put(ctx, &models.Plant{ID: id, Name: "new"}, models.Condition{})
+				return err
+			},
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			store, holder := storeWithHolder(t, 30*time.Second)
+			for id := range lockedIDs {
+				if test.stored {
+					if err := store.Create(t.Context(), &models.Plant{ID: id, Name: "old"}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if err := holder.Exec(test.lock, id).Error; err != nil {
+					t.Fatal(err)
+				}
+			}
+			waiting := make(chan error, locked)
+			for id := range lockedIDs {
+				go func() { waiting <- test.write(t.Context(), store, id) }()
+			}
+			var group sync.WaitGroup
+			for id := range int64(100) {
+				if id%3 != 0 || id/3 >= locked {
+					group.Go(func() {
+						if err := test.write(t.Context(), store, id); err != nil {
+							t.Errorf("free row %d: got %v", id, err)
+						}
+						if _, err := store.Get(t.Context(), id); err != nil {
+							t.Errorf("reading row %d: got %v", id, err)
+						}
+					})
+				}
+			}
+			group.Wait()
+			if len(waiting) > 0 {
+				t.Errorf("a locked row: got %v while it is locked", <-waiting)
+			}
+			if err := holder.Rollback().Error; err != nil {
+				t.Fatal(err)
+			}
+			for range locked {
+				if err := <-waiting; err != nil {
+					t.Errorf("a row that is free again: got %v", err)
+				}
+			}
+		})
+	}
+}
+
+// TestWaitersOfAClient: a client has a share of the writes that wait for locks. Others have
+// theirs.
+func TestWaitersOfAClient(t *testing.T) {
+	t.Parallel()
+	const each, all = 16, 20
+	store, holder := storeWithHolder(t, 30*time.Second)
+	if err := holder.Exec("INSERT INTO plants SELECT n, 'held', NULL, now(), now() FROM generate_series(1, 100) n").Error; err != nil {
+		t.Fatal(err)
+	}
+	create := func(client string, id int64) error {
+		return store.Create(database.WithClient(t.Context(), client), &models.Plant{ID: id, Name: "new"})
+	}
+	outcomes := make(chan error, all)
+	for id := range int64(all) {
+		go func() { outcomes <- create("greedy", id+1) }()
+	}
+	for range all - each {
+		if err := <-outcomes; !errors.Is(err, database.ErrShare) {
+			t.Errorf("got %v, want ErrShare", err)
+		}
+	}
+	other := make(chan error, 1)
+	go func() { other <- create("other", 50) }()
+	if err := create("other", 1000); err != nil {
+		t.Errorf("a free row: got %v", err)
+	}
+	if err := holder.Rollback().Error; err != nil {
+		t.Fatal(err)
+	}
+	for range each {
+		if err := <-outcomes; err != nil {
+			t.Errorf("a row that is free again: got %v", err)
+		}
+	}
+	if err := <-other; err != nil {
+		t.Errorf("another client: got %v", err)
+	}
+}
+
+func TestLockedRowsFailAtLast(t *testing.T) {
+	store, holder := storeWithHolder(t, 300*time.Millisecond)
+	defer holder.Rollback()
+	if err := holder.Exec("INSERT INTO plants VALUES (5, 'held', NULL, now(), now())").Error; err != nil {
+		t.Fatal(err)
+	}
+	for name, write := range map[string]func() error{
+		"POST": func() error { return store.Create(t.Context(), &models.Plant{ID: 5, Name: "new"}) },
+		"PUT": func() error {
+			_, err := store.Put(t.Context(), &models.Plant{ID: 5, Name: "new"}, models.Condition{})
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := write(); !errors.Is(err, database.ErrOverloaded) {
+				t.Errorf("got %v, want ErrOverloaded", err)
+			}
+		})
+	}
+}
