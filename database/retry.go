@@ -12,10 +12,15 @@ const tableLockPause = 10 * time.Millisecond
 
 // Retry calls do, which runs one transaction, and calls it again if that did nothing for a
 // reason that may be gone soon: see attemptsFor. While another transaction has locked a
-// table, such as a migration, it does so for most of the time limit of an operation. In a
-// transaction it does not: the whole transaction is retried.
+// table, such as a migration, it does so for most of the time that ctx, or else the time
+// limit of an operation, leaves. In a transaction it does not: the whole transaction is retried.
 func (db *DB) Retry(ctx context.Context, do func() error) error {
-	due, attempts := time.Now().Add(db.options.Timeout*(waitShare-1)/waitShare), 0
+	due, limited := ctx.Deadline()
+	if !limited {
+		due = time.Now().Add(db.options.Timeout)
+	}
+	due = due.Add(-db.options.Timeout / waitShare)
+	attempts := 0
 	for wait := tableLockPause; ; {
 		begin := time.Now()
 		err := do()
