@@ -78,12 +78,14 @@ type dialect interface {
 	// writeTest is a statement that changes nothing that matters, but fails if the disk is
 	// full or the database is read-only.
 	writeTest() string
-	// insertNew is [DB.InsertNew].
-	insertNew(ctx context.Context, conn connection, table *Table, rows reflect.Value) (insertOutcome, error)
+	// insertNew is [DB.InsertNew]; rows are structs.
+	insertNew(ctx context.Context, conn connection, table *Table, rows []reflect.Value) (insertOutcome, error)
+	// query runs a query on conn and calls read with its result.
+	query(ctx context.Context, conn connection, text string, args []any, read func(result) error) error
 	// run is [DB.Run].
-	run(ctx context.Context, pool *sql.DB, statements []*Statement) (outcomes []error, err error)
-	// arguments returns the arguments of a [Statement] as its driver takes them.
-	arguments(args map[string]any) []any
+	run(ctx context.Context, pool *sql.DB, changes []*Change) (outcomes []error, err error)
+	// change returns the statement of a change, and its arguments.
+	change(c *Change) (text string, args []any)
 	// lookup is a query for columns of the rows of table with one of the keys, a slice, and
 	// its argument.
 	lookup(table *Table, keys any) (query string, argument any)

@@ -30,6 +30,7 @@ type postgresDialect struct {
 	staleBefore    atomic.Int64  // nanoseconds since 1970; connections opened before are discarded
 	share          time.Duration // of an operation's time limit that it may spend waiting
 	target         string        // hosts and database
+	forms          forms
 }
 
 // connectionLifetime bounds how long a connection stays on a server that a load balancer
@@ -265,13 +266,18 @@ const conflictPeriod = time.Second
 // Usually all keys are free. Then an INSERT without ON CONFLICT, which fails if a key
 // is taken, takes two thirds of the time. After such a failure the clause is used at
 // once for a while: each failure costs a transaction and a line in the server's log.
-func (d *postgresDialect) insertNew(ctx context.Context, conn connection, table *Table, rows reflect.Value) (o insertOutcome, err error) {
-	insert, values := d.insertStatement(table, rows)
-	insertFree := fmt.Sprintf("%s ON CONFLICT (%s) DO NOTHING RETURNING %[2]s", insert, table.Key.DBName)
+func (d *postgresDialect) insertNew(ctx context.Context, conn connection, table *Table, rows []reflect.Value) (o insertOutcome, err error) {
+	insert := &Change{Table: table, Write: table.Insert}
+	insertFree := &Change{Table: table, Write: insert.Write, Conflict: " ON CONFLICT (" + table.Key.DBName + ") DO NOTHING", Returns: 1}
 	pool, ownTransaction := conn.(*sql.DB)
 	expectConflicts := !ownTransaction || time.Now().UnixNano() < d.conflictsUntil.Load()
 	if !expectConflicts {
-		if _, err = conn.ExecContext(ctx, insert, values...); err == nil {
+		text, args := d.changeRows(insert, rows, nil)
+		err = d.query(ctx, conn, text, args, func(none result) error {
+			none.Next()
+			return none.Err()
+		})
+		if err == nil {
 			return insertOutcome{all: true}, nil
 		}
 		if expectConflicts = IsDuplicate(err); expectConflicts {
@@ -279,21 +285,26 @@ func (d *postgresDialect) insertNew(ctx context.Context, conn connection, table 
 		}
 	}
 	if expectConflicts {
-		o.inserted, err = queryKeys(ctx, conn, insertFree, values)
-		o.all = len(o.inserted) == rows.Len()
+		text, args := d.changeRows(insertFree, rows, nil)
+		err = d.query(ctx, conn, text, args, func(inserted result) error {
+			return scanRows(inserted, table.Columns[:1], rows[0].Type(), func(row reflect.Value) {
+				o.inserted = append(o.inserted, table.Key.Of(row.Elem()).Interface())
+			})
+		})
+		o.all = len(o.inserted) == len(rows)
 	}
 	if ownTransaction && isRowFault(err) {
-		return d.insertEach(ctx, pool, table, rows, insertFree)
+		return d.insertEach(ctx, pool, insertFree, rows)
 	}
 	return o, err
 }
 
 // insertEach inserts the rows in one transaction, with a statement for each.
-func (d *postgresDialect) insertEach(ctx context.Context, pool *sql.DB, table *Table, rows reflect.Value, insertFree string) (insertOutcome, error) {
-	inserted := make([]bool, rows.Len())
-	outcomes, err := d.runEach(ctx, pool, rows.Len(), func(batch *pgx.Batch, i int) {
-		_, values := d.insertStatement(table, rows.Slice(i, i+1))
-		batch.Queue(insertFree, values...)
+func (d *postgresDialect) insertEach(ctx context.Context, pool *sql.DB, insertFree *Change, rows []reflect.Value) (insertOutcome, error) {
+	inserted := make([]bool, len(rows))
+	outcomes, err := d.runEach(ctx, pool, len(rows), func(batch *pgx.Batch, i int) {
+		text, args := d.changeRows(insertFree, rows[i:i+1], nil)
+		batch.Queue(text, args...)
 	}, func(results pgx.BatchResults, i int) error {
 		result, err := results.Exec()
 		inserted[i] = err == nil && result.RowsAffected() > 0
@@ -301,7 +312,7 @@ func (d *postgresDialect) insertEach(ctx context.Context, pool *sql.DB, table *T
 	})
 	o := insertOutcome{failed: make(map[any]error)}
 	for i := range outcomes {
-		key := table.Key.Of(rows.Index(i).Elem()).Interface()
+		key := insertFree.Table.Key.Of(rows[i]).Interface()
 		switch {
 		case outcomes[i] != nil:
 			o.failed[key] = outcomes[i]
@@ -312,21 +323,141 @@ func (d *postgresDialect) insertEach(ctx context.Context, pool *sql.DB, table *T
 	return o, err
 }
 
-// run pipelines the statements: they take one round trip.
-func (d *postgresDialect) run(ctx context.Context, pool *sql.DB, statements []*Statement) ([]error, error) {
-	return d.runEach(ctx, pool, len(statements), func(batch *pgx.Batch, i int) {
-		batch.Queue(statements[i].Text, d.arguments(statements[i].Args)...)
-	}, func(results pgx.BatchResults, i int) error {
-		rows, err := results.Query()
+// query uses a connection of a pool without database/sql, which converts each value twice.
+func (*postgresDialect) query(ctx context.Context, conn connection, text string, args []any, read func(result) error) error {
+	pool, ok := conn.(*sql.DB)
+	if !ok {
+		return query(ctx, conn, text, args, read)
+	}
+	return withDeadline(ctx, pool, func(ctx context.Context, conn *pgx.Conn) error {
+		rows, err := conn.Query(ctx, text, args...)
 		if err != nil {
 			return err
 		}
 		defer rows.Close()
-		return statements[i].scan(rows)
+		return read(rows)
 	})
 }
 
-func (*postgresDialect) arguments(args map[string]any) []any { return []any{pgx.NamedArgs(args)} }
+// run sends all changes at once, with a statement for each group.
+func (d *postgresDialect) run(ctx context.Context, pool *sql.DB, changes []*Change) (outcomes []error, err error) {
+	if len(changes) == 1 {
+		text, args := d.change(changes[0])
+		if err = d.query(ctx, pool, text, args, changes[0].scan); isRowFault(err) {
+			return []error{err}, nil
+		}
+		return []error{nil}, err
+	}
+	groups, batch := grouped(changes), &pgx.Batch{}
+	for _, g := range groups {
+		rows := make([]reflect.Value, len(g.changes))
+		for i, c := range g.changes {
+			rows[i] = c.row()
+		}
+		text, args := d.changeRows(g.changes[0], rows, func(i int) string { return g.changes[i].Versions })
+		batch.Queue(text, args...)
+	}
+	err = withDeadline(ctx, pool, func(ctx context.Context, conn *pgx.Conn) error {
+		results := conn.SendBatch(ctx, batch)
+		for _, g := range groups {
+			if readResult(results, g.scan) != nil {
+				break
+			}
+		}
+		return results.Close() // the first error, also of a Scan, or that of the commit
+	})
+	if isRowFault(err) {
+		return d.runEach(ctx, pool, len(changes), func(batch *pgx.Batch, i int) {
+			text, args := d.change(changes[i])
+			batch.Queue(text, args...)
+		}, func(results pgx.BatchResults, i int) error { return readResult(results, changes[i].scan) })
+	}
+	return make([]error, len(changes)), err
+}
+
+// readResult calls read with the next result of a batch.
+func readResult(results pgx.BatchResults, read func(result) error) error {
+	rows, err := results.Query()
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	return read(rows)
+}
+
+func (d *postgresDialect) change(c *Change) (text string, args []any) {
+	f := d.forms.of(c, false, d.newForm)
+	for _, name := range f.names {
+		args = append(args, c.value(name))
+	}
+	return f.text, args
+}
+
+// changeRows is change for rows, structs of the model, with one time. If they are many,
+// the arguments are an array for each column, but one value for a timestamp. versionsOf
+// returns the versions of the i-th one.
+func (d *postgresDialect) changeRows(c *Change, rows []reflect.Value, versionsOf func(i int) string) (text string, args []any) {
+	if len(rows) == 1 { // PostgreSQL takes less time for a value than for an array of one
+		one := *c
+		one.Row = rows[0].Addr().Interface()
+		return d.change(&one)
+	}
+	f := d.forms.of(c, true, d.newForm)
+	for _, name := range f.names {
+		column := c.Table.column(name)
+		switch {
+		case column == nil:
+			values := make([]string, len(rows))
+			for i := range rows {
+				values[i] = versionsOf(i)
+			}
+			args = append(args, values)
+		case c.Table.isTimestamp(column):
+			args = append(args, column.Of(rows[0]).Interface())
+		default:
+			values := reflect.MakeSlice(reflect.SliceOf(column.FieldType), len(rows), len(rows))
+			for i, row := range rows {
+				values.Index(i).Set(column.Of(row))
+			}
+			args = append(args, values.Interface())
+		}
+	}
+	return f.text, args
+}
+
+// newForm numbers the parameters. If there are many rows, they come from arrays. The keys
+// in the condition let PostgreSQL use the index even if it planned the statement when the table
+// was empty.
+func (*postgresDialect) newForm(c *Change, many bool) form {
+	names, stands := c.names(), make(map[string]string)
+	var arrays, columns []string
+	keys := ""
+	for i, name := range names {
+		kind, column := "text", c.Table.column(name)
+		if column != nil {
+			kind = (postgres.Dialector{}).DataTypeOf(column.Field)
+		}
+		stands["@"+name] = fmt.Sprintf("$%d::%s", i+1, kind)
+		if !many || column != nil && c.Table.isTimestamp(column) {
+			continue
+		}
+		array := stands["@"+name] + "[]"
+		arrays, columns = append(arrays, array), append(columns, name)
+		stands["@"+name] = "r." + name
+		if column == c.Table.Key {
+			keys = fmt.Sprintf("%s = ANY(%s) AND ", c.Table.qualified(column), array)
+		}
+	}
+	from := ""
+	if many {
+		from = fmt.Sprintf(" FROM unnest(%s) AS r(%s)", strings.Join(arrays, ", "), strings.Join(columns, ", "))
+		if strings.HasPrefix(c.Write, "DELETE") {
+			from = strings.Replace(from, "FROM", "USING", 1)
+		}
+	}
+	text := parameter.ReplaceAllStringFunc(c.text(from, keys), func(name string) string { return stands[name] })
+	return form{text, names}
+}
 
 // maxSplit is how long runEach tells the rows of a batch that are locked from the others.
 const maxSplit = 50 * time.Millisecond
@@ -341,7 +472,7 @@ func (*postgresDialect) runEach(
 ) (outcomes []error, err error) {
 	begin, last, skip := time.Now(), -1, 1
 	outcomes = make([]error, n)
-	err = withConn(ctx, pool, func(conn *pgx.Conn) error {
+	err = withDeadline(ctx, pool, func(ctx context.Context, conn *pgx.Conn) error {
 		for {
 			batch, queued := &pgx.Batch{}, make([]int, 0, n)
 			for i, outcome := range outcomes {
@@ -387,47 +518,29 @@ func withConn(ctx context.Context, pool *sql.DB, do func(*pgx.Conn) error) (err 
 	return conn.Raw(func(driver any) error { return do(driver.(*stdlib.Conn).Conn()) })
 }
 
-// insertStatement returns the statement that inserts rows into table, and its
-// arguments: an array for each column, but one value for a timestamp.
-func (*postgresDialect) insertStatement(table *Table, rows reflect.Value) (statement string, values []any) {
-	var selected, arrays []string
-	for _, c := range table.Columns {
-		parameter := fmt.Sprintf("$%d::%s", len(values)+1, postgres.Dialector{}.DataTypeOf(c.Field))
-		if table.isTimestamp(c) {
-			selected = append(selected, parameter)
-			values = append(values, c.Of(rows.Index(0).Elem()).Interface())
-			continue
+// withDeadline is withConn for operations that nothing but a deadline ends. It is the
+// connection's, which costs less than waiting for ctx.
+func withDeadline(ctx context.Context, pool *sql.DB, do func(context.Context, *pgx.Conn) error) error {
+	return withConn(ctx, pool, func(conn *pgx.Conn) error {
+		deadline, _ := ctx.Deadline() // zero: none
+		network := conn.PgConn().Conn()
+		if err := network.SetDeadline(deadline); err != nil {
+			return err
 		}
-		array := reflect.MakeSlice(reflect.SliceOf(c.FieldType), rows.Len(), rows.Len())
-		for i := range rows.Len() {
-			array.Index(i).Set(c.Of(rows.Index(i).Elem()))
+		err := do(context.WithoutCancel(ctx), conn)
+		if !conn.IsClosed() {
+			err = errors.Join(err, network.SetDeadline(time.Time{}))
 		}
-		selected, arrays = append(selected, c.DBName), append(arrays, parameter+"[]")
-		values = append(values, array.Interface())
-	}
-	return fmt.Sprintf("INSERT INTO %s (%s) SELECT %s FROM unnest(%s) AS r(%s)", table.Name,
-		Names(table.Columns), strings.Join(selected, ", "), strings.Join(arrays, ", "), Names(table.Data)), values
-}
-
-// queryKeys returns the keys that a statement returns.
-func queryKeys(ctx context.Context, conn connection, statement string, values []any) (keys []any, err error) {
-	rows, err := conn.QueryContext(ctx, statement, values...)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, rows.Close()) }()
-	for rows.Next() {
-		var key any
-		if err := rows.Scan(&key); err != nil {
-			return nil, err
-		}
-		keys = append(keys, key)
-	}
-	return keys, rows.Err()
+		return err
+	})
 }
 
 func (*postgresDialect) lookup(table *Table, keys any) (query string, argument any) {
-	return fmt.Sprintf("SELECT %s FROM %s WHERE %s = ANY($1)", Names(table.Columns), table.Name, table.Key.DBName), keys
+	query, argument = table.Select+" WHERE "+table.Key.DBName, keys
+	if list := reflect.ValueOf(keys); list.Len() == 1 { // takes less time than an array of one
+		return query + " = $1", list.Index(0).Interface()
+	}
+	return query + " = ANY($1)", argument
 }
 
 // load copies the rows in PostgreSQL's binary format.

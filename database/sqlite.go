@@ -35,6 +35,7 @@ type sqliteDialect struct {
 	inUse  *flock.Flock    // shared by the processes that have the file open
 	keeper driver.Conn     // see keepOpen
 	stop   func()          // ends watch
+	forms  forms
 }
 
 // lockPoll is how often a process that waits for a file lock tries again.
@@ -201,7 +202,7 @@ func (*sqliteDialect) writeTest() string {
 }
 
 // insertNew runs a prepared statement for each row, in one transaction.
-func (d *sqliteDialect) insertNew(ctx context.Context, conn connection, table *Table, rows reflect.Value) (o insertOutcome, err error) {
+func (d *sqliteDialect) insertNew(ctx context.Context, conn connection, table *Table, rows []reflect.Value) (o insertOutcome, err error) {
 	if pool, ok := conn.(*sql.DB); ok {
 		err = inTransaction(ctx, pool, func(tx *sql.Tx) (err error) {
 			o, err = d.insertNew(ctx, tx, table, rows)
@@ -217,9 +218,9 @@ func (d *sqliteDialect) insertNew(ctx context.Context, conn connection, table *T
 	}
 	defer func() { err = errors.Join(err, insert.Close()) }()
 
-	o.inserted = make([]any, 0, rows.Len())
-	for i := range rows.Len() {
-		values := table.values(rows.Index(i).Elem())
+	o.inserted = make([]any, 0, len(rows))
+	for _, row := range rows {
+		values := table.values(row)
 		switch result, err := insert.ExecContext(ctx, values...); {
 		case isRowRejected(err):
 			if o.failed == nil {
@@ -236,16 +237,21 @@ func (d *sqliteDialect) insertNew(ctx context.Context, conn connection, table *T
 			}
 		}
 	}
-	o.all = len(o.inserted) == rows.Len()
+	o.all = len(o.inserted) == len(rows)
 	return o, nil
 }
 
-// run runs the statements one by one. A rejected one leaves the transaction as it was.
-func (d *sqliteDialect) run(ctx context.Context, pool *sql.DB, statements []*Statement) ([]error, error) {
-	outcomes := make([]error, len(statements))
+func (*sqliteDialect) query(ctx context.Context, conn connection, text string, args []any, read func(result) error) error {
+	return query(ctx, conn, text, args, read)
+}
+
+// run runs the changes one by one. A rejected one leaves the transaction as it was.
+func (d *sqliteDialect) run(ctx context.Context, pool *sql.DB, changes []*Change) ([]error, error) {
+	outcomes := make([]error, len(changes))
 	err := inTransaction(ctx, pool, func(tx *sql.Tx) error {
-		for i, s := range statements {
-			outcomes[i] = s.runOn(ctx, tx, d)
+		for i, c := range changes {
+			text, args := d.change(c)
+			outcomes[i] = query(ctx, tx, text, args, c.scan)
 			if outcomes[i] != nil && !isRowRejected(outcomes[i]) {
 				return outcomes[i]
 			}
@@ -253,6 +259,15 @@ func (d *sqliteDialect) run(ctx context.Context, pool *sql.DB, statements []*Sta
 		return nil
 	})
 	return outcomes, err
+}
+
+// change has the arguments by their names, as in the text.
+func (d *sqliteDialect) change(c *Change) (text string, args []any) {
+	f := d.forms.of(c, false, func(c *Change, _ bool) form { return form{c.text("", ""), c.names()} })
+	for _, name := range f.names {
+		args = append(args, sql.Named(name, c.value(name)))
+	}
+	return f.text, args
 }
 
 // inTransaction calls do in a transaction, which is committed if do returns nil.
@@ -268,17 +283,9 @@ func inTransaction(ctx context.Context, pool *sql.DB, do func(*sql.Tx) error) er
 	return tx.Commit()
 }
 
-func (*sqliteDialect) arguments(args map[string]any) []any {
-	named := make([]any, 0, len(args))
-	for name, value := range args {
-		named = append(named, sql.Named(name, value))
-	}
-	return named
-}
-
 func (d *sqliteDialect) lookup(table *Table, keys any) (query string, argument any) {
 	list, _ := json.Marshal(keys) // cannot fail for int64s and strings
-	return fmt.Sprintf("SELECT %s FROM %s WHERE %s", Names(table.Columns), table.Name, d.among(table.Key.DBName, "?")), string(list)
+	return table.Select + " WHERE " + d.among(table.Key.DBName, "?"), string(list)
 }
 
 // load is not faster than insertNew here: a statement costs no round trip.

@@ -2,7 +2,6 @@ package database
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -24,6 +23,8 @@ type Table struct {
 	Content []*Column // the columns besides these, which clients set, in the order of the fields
 	Data    []*Column // Key and Content
 	Columns []*Column // Data and the timestamps
+	Insert  string    // the INSERT of a [Change]
+	Select  string    // the SELECT of all rows
 }
 
 // Column is one column of a [Table] and the field that holds it.
@@ -69,17 +70,14 @@ func TableOf[T any]() *Table {
 			t.Columns = append(t.Columns, timestamp)
 		}
 	}
+	t.Select = "SELECT " + Names(t.Columns) + " FROM " + t.Name
+	t.Insert = "INSERT INTO " + t.Name + " (" + Names(t.Columns) + ") SELECT " + join(t.Columns, func(c *Column) string { return "@" + c.DBName })
 	return t
 }
 
 // Names returns the columns' names, as in SELECT.
 func Names(columns []*Column) string {
 	return join(columns, func(c *Column) string { return c.DBName })
-}
-
-// Parameters returns the columns' named arguments, as in VALUES: @id, @name.
-func Parameters(columns []*Column) string {
-	return join(columns, func(c *Column) string { return "@" + c.DBName })
 }
 
 // join returns text(column) of each column, separated by commas.
@@ -89,6 +87,15 @@ func join(columns []*Column, text func(*Column) string) string {
 		texts[i] = text(c)
 	}
 	return strings.Join(texts, ", ")
+}
+
+// column returns the column name, or nil.
+func (t *Table) column(name string) *Column {
+	i := slices.IndexFunc(t.Columns, func(c *Column) bool { return c.DBName == name })
+	if i < 0 {
+		return nil
+	}
+	return t.Columns[i]
 }
 
 // Of returns the column's field in row, a struct of the model.
@@ -143,13 +150,17 @@ type insertOutcome struct {
 // rows are on disk. Rows that are locked (see IsLocked) or that the database rejects harm
 // no others: failed has their errors, by key, unless db is a transaction.
 func (db *DB) InsertNew(ctx context.Context, table *Table, rows any) (inserted map[any]bool, failed map[any]error, err error) {
-	begin, values := time.Now(), reflect.ValueOf(rows)
+	begin, pointers := time.Now(), reflect.ValueOf(rows)
+	structs := make([]reflect.Value, pointers.Len())
+	for i := range structs {
+		structs[i] = pointers.Index(i).Elem()
+	}
 	var o insertOutcome
 	err = db.Retry(ctx, func() (err error) {
-		o, err = db.dialect.insertNew(ctx, db.conn, table, values)
+		o, err = db.dialect.insertNew(ctx, db.conn, table, structs)
 		return err
 	})
-	db.Logger.Trace(ctx, begin, func() (string, int64) { return "INSERT INTO " + table.Name, int64(values.Len()) }, err)
+	db.Logger.Trace(ctx, begin, func() (string, int64) { return "INSERT INTO " + table.Name, int64(len(structs)) }, err)
 	if o.all || err != nil {
 		return nil, nil, err
 	}
@@ -168,25 +179,28 @@ func Lookup[T any](ctx context.Context, db *DB, table *Table, keys any) (found [
 	defer func() {
 		db.Logger.Trace(ctx, begin, func() (string, int64) { return query, int64(len(found)) }, err)
 	}()
-	err = db.Retry(ctx, func() (err error) {
+	err = db.Retry(ctx, func() error {
 		found = nil
-		rows, err := db.conn.QueryContext(ctx, query, argument)
-		if err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, rows.Close()) }()
-		var targets []any
-		for rows.Next() {
-			row := new(T)
-			targets = AppendPointers(targets[:0], table.Columns, reflect.ValueOf(row).Elem())
-			if err := rows.Scan(targets...); err != nil {
-				return err
-			}
-			found = append(found, row)
-		}
-		return rows.Err()
+		return db.dialect.query(ctx, db.conn, query, []any{argument}, func(rows result) error {
+			return scanRows(rows, table.Columns, reflect.TypeFor[T](), func(row reflect.Value) { found = append(found, row.Interface().(*T)) })
+		})
 	})
 	return found, err
+}
+
+// scanRows calls next with a pointer to each row of a result, of the type model. The result
+// has columns.
+func scanRows(rows result, columns []*Column, model reflect.Type, next func(row reflect.Value)) error {
+	var targets []any
+	for rows.Next() {
+		row := reflect.New(model)
+		targets = AppendPointers(targets[:0], columns, row.Elem())
+		if err := rows.Scan(targets...); err != nil {
+			return err
+		}
+		next(row)
+	}
+	return rows.Err()
 }
 
 // Load inserts many rows into table, or no row at all, as fast as the database

@@ -30,7 +30,10 @@ func TestTableOf(t *testing.T) {
 		{"the content is the other columns", database.Names(table.Content), "width, label, is_clay"},
 		{"the data begins with the key", database.Names(table.Data), "code, width, label, is_clay"},
 		{"the timestamps come last", database.Names(table.Columns), "code, width, label, is_clay, created_at, updated_at"},
-		{"parameters have the columns' names", database.Parameters(table.Data), "@code, @width, @label, @is_clay"},
+		{
+			"an INSERT has the columns' names", table.Insert, "INSERT INTO pots (code, width, label, is_clay, created_at, updated_at) " +
+				"SELECT @code, @width, @label, @is_clay, @created_at, @updated_at",
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if test.got != test.want {

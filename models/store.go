@@ -33,9 +33,9 @@ type Store[T Model, K Key] struct {
 	rules   Rules
 	lookups *database.Batcher[*lookup[T, K]]
 	inserts *database.Writer[*T]
-	changes *database.Writer[*database.Statement]
-	// The statements of single rows, with the columns as named arguments.
-	insertRow, setContent, returning string
+	changes *database.Writer[*database.Change]
+	// The statement of a change, and clauses ON CONFLICT.
+	update, keep, replace string
 }
 
 // NewStore returns the store of the rows of T in db, which must be migrated. It panics if
@@ -61,12 +61,11 @@ func NewStore[T Model, K Key](db *database.DB) *Store[T, K] {
 		panic(fmt.Sprintf("%T has a rule for an unknown column", *new(T)))
 	}
 	db.Require(s.table)
-	s.lookups, s.inserts = database.NewReader(db, s.lookUp), database.NewWriter(db, s.insert)
+	s.lookups, s.inserts = database.NewReader(db, s.lookUp), database.NewWriter(db, s.create)
 	s.changes = database.NewWriter(db, s.change)
-	all, key := database.Names(s.table.Columns), s.table.Key.DBName
-	s.insertRow = "INSERT INTO " + s.table.Name + " (" + all + ") VALUES (" + database.Parameters(s.table.Columns) + ") ON CONFLICT (" + key + ") DO "
-	s.setContent = s.set(s.table.Content)
-	s.returning = " RETURNING " + all
+	s.update = "UPDATE " + s.table.Name + s.set(s.table.Content, given)
+	s.keep = " ON CONFLICT (" + s.table.Key.DBName + ") DO NOTHING"
+	s.replace = " ON CONFLICT (" + s.table.Key.DBName + ") DO UPDATE" + s.set(s.table.Content, excluded)
 	return s
 }
 
@@ -236,8 +235,8 @@ func (s *Store[T, K]) Create(ctx context.Context, row *T) error {
 	return database.Failed("insert "+s.table.Noun, err)
 }
 
-// insert writes a batch and returns the outcome of each row.
-func (s *Store[T, K]) insert(ctx context.Context, batch []*T) []error {
+// create writes a batch and returns the outcome of each row.
+func (s *Store[T, K]) create(ctx context.Context, batch []*T) []error {
 	outcomes := make([]error, len(batch))
 	if err := s.insertAll(ctx, s.db, batch, outcomes); err != nil {
 		return slices.Repeat([]error{err}, len(batch))

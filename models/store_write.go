@@ -24,32 +24,37 @@ type Condition struct {
 // ErrCondition means that a [Condition] does not hold. Nothing was written.
 var ErrCondition = errors.New("the condition does not hold")
 
-// where returns the SQL that selects the row @key, if it has one of c's versions.
+// where returns the SQL that holds for a row that has one of c's versions.
 func (s *Store[T, K]) where(c Condition) string {
-	where := " WHERE " + s.table.Key.DBName + " = @" + s.table.Key.DBName
 	switch {
-	case c.Versions != nil && s.table.Updated == nil:
-		where += " AND FALSE" // no row has a version
-	case c.Versions != nil:
-		where += " AND " + s.db.Among(s.table.Updated.DBName, "@versions")
+	case c.Versions == nil:
+		return ""
+	case s.table.Updated == nil:
+		return "FALSE" // no row has a version
 	}
-	return where
+	return s.db.Among(s.table.Name+"."+s.table.Updated.DBName, "@versions")
 }
 
-// set returns the assignments that write columns, with a new version.
-func (s *Store[T, K]) set(columns []*database.Column) string {
+// set returns the assignments that write columns, with a new version. value returns the SQL of the
+// value of a column.
+func (s *Store[T, K]) set(columns []*database.Column, value func(*database.Column) string) string {
 	var set []string
 	for _, c := range columns {
-		set = append(set, c.DBName+" = @"+c.DBName)
+		set = append(set, c.DBName+" = "+value(c))
 	}
 	if version := s.table.Updated; version != nil {
-		set = append(set, version.DBName+" = "+s.db.After(s.table.Name+"."+version.DBName, "@"+version.DBName))
+		set = append(set, version.DBName+" = "+s.db.After(s.table.Name+"."+version.DBName, value(version)))
 	}
 	if set == nil {
-		set = []string{s.table.Key.DBName + " = @" + s.table.Key.DBName} // changes nothing
+		set = []string{s.table.Key.DBName + " = " + value(s.table.Key)} // changes nothing
 	}
 	return " SET " + strings.Join(set, ", ")
 }
+
+// given and excluded are the values of a column in the row that a statement writes, the
+// latter in the clause ON CONFLICT.
+func given(c *database.Column) string    { return "@" + c.DBName }
+func excluded(c *database.Column) string { return "excluded." + c.DBName }
 
 // Put validates row and stores it under its key, whether or not there is a row
 // already, and sets its timestamps. It reports whether there was none, if T has both
@@ -59,18 +64,16 @@ func (s *Store[T, K]) Put(ctx context.Context, row *T, c Condition) (created boo
 	if err := s.validate(row, s.table.Data); err != nil {
 		return false, err
 	}
-	var statement string
+	change := database.Change{Write: s.table.Insert, Conflict: s.replace, Returns: len(s.table.Columns)}
 	switch replaces := c.Versions != nil || c.Exists; {
 	case replaces && c.Absent:
 		return false, ErrCondition
 	case replaces:
-		statement = "UPDATE " + s.table.Name + s.setContent + s.where(c)
+		change.Write, change.Where, change.Conflict = s.update, s.where(c), ""
 	case c.Absent:
-		statement = s.insertRow + "NOTHING"
-	default:
-		statement = s.insertRow + "UPDATE" + s.setContent
+		change.Conflict = s.keep
 	}
-	stored, err := s.write(ctx, statement, row, c)
+	stored, err := s.write(ctx, change, row, c)
 	switch {
 	case err != nil:
 		return false, err
@@ -104,7 +107,7 @@ func (s *Store[T, K]) Patch(ctx context.Context, row *T, columns []string, c Con
 	if err := s.validate(row, changed); err != nil {
 		return nil, err
 	}
-	return s.writeExisting(ctx, "UPDATE "+s.table.Name+s.set(changed)+s.where(c), row, c)
+	return s.writeExisting(ctx, database.Change{Write: "UPDATE " + s.table.Name + s.set(changed, given), Returns: len(s.table.Columns)}, row, c)
 }
 
 // Delete removes the row with key. It fails with a *NotFoundError if there is no such
@@ -112,15 +115,16 @@ func (s *Store[T, K]) Patch(ctx context.Context, row *T, columns []string, c Con
 func (s *Store[T, K]) Delete(ctx context.Context, key K, c Condition) error {
 	row := new(T)
 	s.table.Key.Of(valueOf(row)).Set(reflect.ValueOf(key))
-	_, err := s.writeExisting(ctx, "DELETE FROM "+s.table.Name+s.where(c), row, c)
+	_, err := s.writeExisting(ctx, database.Change{Write: "DELETE FROM " + s.table.Name, Returns: 1}, row, c)
 	return err
 }
 
-// writeExisting is write, but fails if there was no row to write: with a *NotFoundError,
+// writeExisting updates or deletes a row. It fails if there is none: with a *NotFoundError,
 // or with ErrCondition if c asked for something.
-func (s *Store[T, K]) writeExisting(ctx context.Context, statement string, row *T, c Condition) (stored *T, err error) {
+func (s *Store[T, K]) writeExisting(ctx context.Context, change database.Change, row *T, c Condition) (stored *T, err error) {
 	if !c.Absent {
-		stored, err = s.write(ctx, statement, row, c)
+		change.Where = s.where(c)
+		stored, err = s.write(ctx, change, row, c)
 	}
 	switch {
 	case err != nil || stored != nil:
@@ -134,28 +138,25 @@ func (s *Store[T, K]) writeExisting(ctx context.Context, statement string, row *
 	return nil, ErrCondition
 }
 
-// write runs a statement that writes at most one row, with the columns of row as
-// named arguments, and returns the row it wrote, or nil.
-func (s *Store[T, K]) write(ctx context.Context, text string, row *T, c Condition) (*T, error) {
-	s.table.Stamp(valueOf(row), s.db.NowFunc())
-	stored := new(T)
-	statement := &database.Statement{Text: text + s.returning, Args: make(map[string]any, len(s.table.Columns)+1)}
-	statement.Args["versions"] = s.db.Times(c.Versions)
-	for _, column := range s.table.Columns {
-		statement.Args[column.DBName] = column.Of(valueOf(row)).Interface()
-	}
-	statement.Targets = database.AppendPointers(nil, s.table.Columns, valueOf(stored))
+// write makes change, with the columns of row, and returns the row it wrote, or nil.
+func (s *Store[T, K]) write(ctx context.Context, change database.Change, row *T, c Condition) (*T, error) {
+	change.Table, change.Row, change.Versions = s.table, row, s.db.Times(c.Versions)
 	begin := time.Now()
-	err := s.changes.Do(ctx, statement)
-	err = s.db.WaitForLock(ctx, begin, err, func(ctx context.Context, tx *database.DB) error { return tx.RunOne(ctx, statement) })
-	if err != nil || !statement.Found {
+	err := s.changes.Do(ctx, &change)
+	err = s.db.WaitForLock(ctx, begin, err, func(ctx context.Context, tx *database.DB) error { return tx.RunOne(ctx, &change) })
+	stored, _ := change.Stored.(*T)
+	if err != nil {
 		return nil, database.Failed("write "+s.table.Noun, err)
 	}
 	return stored, nil
 }
 
-// change writes a batch and returns the outcome of each statement.
-func (s *Store[T, K]) change(ctx context.Context, batch []*database.Statement) []error {
+// change writes a batch and returns the outcome of each change.
+func (s *Store[T, K]) change(ctx context.Context, batch []*database.Change) []error {
+	now := s.db.NowFunc()
+	for _, c := range batch {
+		s.table.Stamp(valueOf(c.Row.(*T)), now)
+	}
 	outcomes, err := s.db.Run(ctx, batch)
 	if err != nil {
 		return slices.Repeat([]error{err}, len(batch))
