@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -337,6 +338,7 @@ func respond(c *gin.Context, status int, v any) error {
 	if err != nil {
 		return fmt.Errorf("encode the response: %w", err)
 	}
+	c.Header("Content-Length", strconv.Itoa(len(body))) // else net/http sends more than 2 KB in chunks
 	c.Data(status, typeJSON, body)
 	return nil
 }

@@ -200,10 +200,13 @@ func (b *Batcher[T]) runBatch(batch []*pending[T]) {
 	}
 	ctx, cancel := context.WithDeadline(context.Background(), waiting[0].due)
 	defer cancel()
-	for i, err := range b.flushSafely(ctx, items) {
+	for i, err := range b.flushSafely(batchContext{ctx}, items) {
 		waiting[i].outcome <- err
 	}
 }
+
+// batchContext is the context of a batch, which nothing but its deadline ends.
+type batchContext struct{ context.Context } //nolint:containedctx // it is one
 
 // flushSafely turns a panic into the outcome of every item, so that no caller waits
 // forever and the flusher survives.

@@ -148,10 +148,14 @@ func query(ctx context.Context, conn connection, text string, args []any, read f
 	return read(rows)
 }
 
-// scan reads the result of c up to its end, where its error is.
+// scan reads the result of c.
 func (c *Change) scan(rows result) error {
+	found, err := scanAll(rows, c.Table.Columns[:c.Returns], c.row().Type())
 	c.Stored = nil
-	return scanRows(rows, c.Table.Columns[:c.Returns], c.row().Type(), func(row reflect.Value) { c.Stored = row.Interface() })
+	for _, row := range found {
+		c.Stored = row.Addr().Interface()
+	}
+	return err
 }
 
 // group is changes with one text, each of another row.
@@ -177,10 +181,12 @@ func grouped(changes []*Change) (groups []*group) {
 	return groups
 }
 
-// scan reads the result of g up to its end, where its error is.
+// scan reads the result of g.
 func (g *group) scan(rows result) error {
 	first := g.changes[0]
-	return scanRows(rows, first.Table.Columns[:first.Returns], first.row().Type(), func(row reflect.Value) {
-		g.byKey[first.Table.Key.Of(row.Elem()).Interface()].Stored = row.Interface()
-	})
+	found, err := scanAll(rows, first.Table.Columns[:first.Returns], first.row().Type())
+	for _, row := range found {
+		g.byKey[first.Table.Key.Of(row).Interface()].Stored = row.Addr().Interface()
+	}
+	return err
 }

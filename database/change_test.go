@@ -21,7 +21,11 @@ func TestRunReportsWhatItCannotScan(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, url string) {
 		t.Parallel()
 		db := dbtest.Migrated(t, url)
-		dbtest.Exec(t, url, "CREATE TABLE mistyped (version bigint, text text); INSERT INTO mistyped VALUES (1, 'text')")
+		for _, statement := range []string{"CREATE TABLE mistyped (version bigint, text text)", "INSERT INTO mistyped VALUES (1, 'text')"} {
+			if err := db.WithContext(t.Context()).Exec(statement).Error; err != nil {
+				t.Fatal(err)
+			}
+		}
 		table := database.TableOf[mistyped]()
 		for name, changes := range map[string][]*database.Change{
 			"one":  {{Row: &mistyped{Version: 1}}},

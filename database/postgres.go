@@ -287,9 +287,11 @@ func (d *postgresDialect) insertNew(ctx context.Context, conn connection, table 
 	if expectConflicts {
 		text, args := d.changeRows(insertFree, rows, nil)
 		err = d.query(ctx, conn, text, args, func(inserted result) error {
-			return scanRows(inserted, table.Columns[:1], rows[0].Type(), func(row reflect.Value) {
-				o.inserted = append(o.inserted, table.Key.Of(row.Elem()).Interface())
-			})
+			keys, err := scanAll(inserted, table.Columns[:1], rows[0].Type())
+			for _, row := range keys {
+				o.inserted = append(o.inserted, table.Key.Of(row).Interface())
+			}
+			return err
 		})
 		o.all = len(o.inserted) == len(rows)
 	}
@@ -329,7 +331,7 @@ func (*postgresDialect) query(ctx context.Context, conn connection, text string,
 	if !ok {
 		return query(ctx, conn, text, args, read)
 	}
-	return withDeadline(ctx, pool, func(ctx context.Context, conn *pgx.Conn) error {
+	return withConn(ctx, pool, func(ctx context.Context, conn *pgx.Conn) error {
 		rows, err := conn.Query(ctx, text, args...)
 		if err != nil {
 			return err
@@ -357,7 +359,7 @@ func (d *postgresDialect) run(ctx context.Context, pool *sql.DB, changes []*Chan
 		text, args := d.changeRows(g.changes[0], rows, func(i int) string { return g.changes[i].Versions })
 		batch.Queue(text, args...)
 	}
-	err = withDeadline(ctx, pool, func(ctx context.Context, conn *pgx.Conn) error {
+	err = withConn(ctx, pool, func(ctx context.Context, conn *pgx.Conn) error {
 		results := conn.SendBatch(ctx, batch)
 		for _, g := range groups {
 			if readResult(results, g.scan) != nil {
@@ -472,7 +474,7 @@ func (*postgresDialect) runEach(
 ) (outcomes []error, err error) {
 	begin, last, skip := time.Now(), -1, 1
 	outcomes = make([]error, n)
-	err = withDeadline(ctx, pool, func(ctx context.Context, conn *pgx.Conn) error {
+	err = withConn(ctx, pool, func(ctx context.Context, conn *pgx.Conn) error {
 		for {
 			batch, queued := &pgx.Batch{}, make([]int, 0, n)
 			for i, outcome := range outcomes {
@@ -508,21 +510,20 @@ func (*postgresDialect) runEach(
 	return outcomes, err
 }
 
-// withConn calls do with a connection of pool.
-func withConn(ctx context.Context, pool *sql.DB, do func(*pgx.Conn) error) (err error) {
+// withConn calls do with a connection of pool. The deadline of a batch is the connection's
+// for as long, which costs less than waiting for ctx beside the operation.
+func withConn(ctx context.Context, pool *sql.DB, do func(context.Context, *pgx.Conn) error) (err error) {
 	conn, err := pool.Conn(ctx)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, conn.Close()) }()
-	return conn.Raw(func(driver any) error { return do(driver.(*stdlib.Conn).Conn()) })
-}
-
-// withDeadline is withConn for operations that nothing but a deadline ends. It is the
-// connection's, which costs less than waiting for ctx.
-func withDeadline(ctx context.Context, pool *sql.DB, do func(context.Context, *pgx.Conn) error) error {
-	return withConn(ctx, pool, func(conn *pgx.Conn) error {
-		deadline, _ := ctx.Deadline() // zero: none
+	return conn.Raw(func(driver any) error {
+		conn := driver.(*stdlib.Conn).Conn()
+		deadline, _ := ctx.Deadline()
+		if _, ok := ctx.(batchContext); !ok || deadline.IsZero() {
+			return do(ctx, conn)
+		}
 		network := conn.PgConn().Conn()
 		if err := network.SetDeadline(deadline); err != nil {
 			return err
@@ -547,7 +548,7 @@ func (*postgresDialect) lookup(table *Table, keys any) (query string, argument a
 func (d *postgresDialect) load(
 	ctx context.Context, pool *sql.DB, table *Table, keep bool, next func() ([]any, error),
 ) (rows int64, err error) {
-	err = withConn(ctx, pool, func(conn *pgx.Conn) error {
+	err = withConn(ctx, pool, func(ctx context.Context, conn *pgx.Conn) error {
 		tx, err := conn.Begin(ctx)
 		if err != nil {
 			return err

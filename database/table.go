@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"gorm.io/gorm"
+	"gorm.io/gorm/logger"
 	"gorm.io/gorm/schema"
 )
 
@@ -182,25 +184,57 @@ func Lookup[T any](ctx context.Context, db *DB, table *Table, keys any) (found [
 	err = db.Retry(ctx, func() error {
 		found = nil
 		return db.dialect.query(ctx, db.conn, query, []any{argument}, func(rows result) error {
-			return scanRows(rows, table.Columns, reflect.TypeFor[T](), func(row reflect.Value) { found = append(found, row.Interface().(*T)) })
+			return scanRows(rows, table.Columns, func() reflect.Value {
+				row := new(T)
+				found = append(found, row)
+				return reflect.ValueOf(row).Elem()
+			})
 		})
 	})
 	return found, err
 }
 
-// scanRows calls next with a pointer to each row of a result, of the type model. The result
-// has columns.
-func scanRows(rows result, columns []*Column, model reflect.Type, next func(row reflect.Value)) error {
+// scanRows reads a result, which has columns, up to its end, where its error is. next
+// returns the struct that takes the next row.
+func scanRows(rows result, columns []*Column, next func() reflect.Value) error {
 	var targets []any
 	for rows.Next() {
-		row := reflect.New(model)
-		targets = AppendPointers(targets[:0], columns, row.Elem())
+		targets = AppendPointers(targets[:0], columns, next())
 		if err := rows.Scan(targets...); err != nil {
 			return err
 		}
-		next(row)
 	}
 	return rows.Err()
+}
+
+// scanAll is scanRows into new structs of the type model.
+func scanAll(rows result, columns []*Column, model reflect.Type) (all []reflect.Value, err error) {
+	err = scanRows(rows, columns, func() reflect.Value {
+		row := reflect.New(model).Elem()
+		all = append(all, row)
+		return row
+	})
+	return all, err
+}
+
+// Find runs the query that tx has built, on table. next returns the struct that takes the
+// next row. It scans rows in half of GORM's time.
+func (db *DB) Find(tx *gorm.DB, table *Table, next func() reflect.Value) error {
+	begin, rows := time.Now(), 0
+	built := tx.Session(&gorm.Session{DryRun: true, Logger: logger.Discard}).
+		Table(table.Name).Select(Names(table.Columns)).Find(&[]map[string]any{})
+	if built.Error != nil {
+		return built.Error
+	}
+	ctx, text := built.Statement.Context, built.Statement.SQL.String()
+	err := db.dialect.query(ctx, db.readPool, text, built.Statement.Vars, func(found result) error {
+		return scanRows(found, table.Columns, func() reflect.Value {
+			rows++
+			return next()
+		})
+	})
+	db.Logger.Trace(ctx, begin, func() (string, int64) { return text, int64(rows) }, err)
+	return err
 }
 
 // Load inserts many rows into table, or no row at all, as fast as the database

@@ -213,11 +213,15 @@ func (s *Store[T, K]) filter(tx *gorm.DB, f Filter[K]) (*gorm.DB, error) {
 func (s *Store[T, K]) List(ctx context.Context, f Filter[K]) ([]T, error) {
 	rows := make([]T, 0, f.Limit)
 	err := s.db.Read(ctx, "list "+s.table.Name, func(tx *gorm.DB) error {
+		rows = rows[:0] // of an earlier attempt
 		tx, err := s.filter(tx, f)
 		if err != nil {
 			return err
 		}
-		return tx.Limit(f.Limit).Find(&rows).Error
+		return s.db.Find(tx.Limit(f.Limit), s.table, func() reflect.Value {
+			rows = append(rows, *new(T))
+			return valueOf(&rows[len(rows)-1])
+		})
 	})
 	return rows, err
 }
