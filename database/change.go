@@ -2,6 +2,7 @@ package database
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"reflect"
 	"regexp"
@@ -63,12 +64,15 @@ func (c *Change) names() (names []string) {
 // row returns the struct behind Row.
 func (c *Change) row() reflect.Value { return reflect.ValueOf(c.Row).Elem() }
 
-// value returns the value that name stands for.
-func (c *Change) value(name string) any {
-	if name == versions {
-		return c.Versions
+// values returns the values that names stand for.
+func (c *Change) values(names []string) []any {
+	values, row := make([]any, len(names)), c.row()
+	for i, name := range names {
+		if values[i] = c.Versions; name != versions {
+			values[i] = c.Table.column(name).Of(row).Interface()
+		}
 	}
-	return c.Table.column(name).Of(c.row()).Interface()
+	return values
 }
 
 // form is the statement of all changes with one text.
@@ -138,14 +142,19 @@ type result interface {
 	Err() error
 }
 
-// query is the method query of a dialect that uses database/sql.
-func query(ctx context.Context, conn connection, text string, args []any, read func(result) error) (err error) {
-	rows, err := conn.QueryContext(ctx, text, args...)
-	if err != nil {
-		return err
+// query is the method query of a dialect on a connection of database/sql.
+func query(ctx context.Context, conn connection, text string, args []any, read func(result) error) error {
+	return readAll(read)(conn.QueryContext(ctx, text, args...))
+}
+
+// readAll returns a function that calls read with the result of a query, and closes it.
+func readAll(read func(result) error) func(*sql.Rows, error) error {
+	return func(rows *sql.Rows, err error) error {
+		if err != nil {
+			return err
+		}
+		return errors.Join(read(rows), rows.Close())
 	}
-	defer func() { err = errors.Join(err, rows.Close()) }()
-	return read(rows)
 }
 
 // scan reads the result of c.
@@ -167,7 +176,7 @@ type group struct {
 // grouped returns changes in groups.
 func grouped(changes []*Change) (groups []*group) {
 	for _, c := range changes {
-		key := c.value(c.Table.Key.DBName)
+		key := c.Table.Key.Of(c.row()).Interface()
 		i := slices.IndexFunc(groups, func(g *group) bool {
 			first := g.changes[0]
 			return first.Write == c.Write && first.Where == c.Where && first.Conflict == c.Conflict && g.byKey[key] == nil

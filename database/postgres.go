@@ -389,10 +389,7 @@ func readResult(results pgx.BatchResults, read func(result) error) error {
 
 func (d *postgresDialect) change(c *Change) (text string, args []any) {
 	f := d.forms.of(c, false, d.newForm)
-	for _, name := range f.names {
-		args = append(args, c.value(name))
-	}
-	return f.text, args
+	return f.text, c.values(f.names)
 }
 
 // changeRows is change for rows, structs of the model, with one time. If they are many,

@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"reflect"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -36,6 +35,8 @@ type sqliteDialect struct {
 	keeper driver.Conn     // see keepOpen
 	stop   func()          // ends watch
 	forms  forms
+	// prepared has the statements of prepare, by preparedKey.
+	prepared sync.Map
 }
 
 // lockPoll is how often a process that waits for a file lock tries again.
@@ -201,73 +202,151 @@ func (*sqliteDialect) writeTest() string {
 	return "UPDATE goose_db_version SET tstamp = strftime('%Y-%m-%d %H:%M:%f', 'now') WHERE version_id = 0"
 }
 
-// insertNew runs a prepared statement for each row, in one transaction.
+// insertNew runs a statement for each row.
 func (d *sqliteDialect) insertNew(ctx context.Context, conn connection, table *Table, rows []reflect.Value) (o insertOutcome, err error) {
+	conflict := " ON CONFLICT (" + table.Key.DBName + ") DO NOTHING"
+	changes := make([]*Change, len(rows))
+	for i, row := range rows {
+		changes[i] = &Change{Table: table, Write: table.Insert, Conflict: conflict, Row: row.Addr().Interface()}
+	}
+	var outcomes []error
 	if pool, ok := conn.(*sql.DB); ok {
-		err = inTransaction(ctx, pool, func(tx *sql.Tx) (err error) {
-			o, err = d.insertNew(ctx, tx, table, rows)
-			return err
-		})
-		return o, err
+		outcomes, err = d.run(ctx, pool, changes)
+	} else {
+		text, _ := d.change(changes[0])
+		statement, err := conn.PrepareContext(ctx, text)
+		if err != nil {
+			return o, err
+		}
+		defer func() { err = errors.Join(err, statement.Close()) }()
+		outcomes, err = d.runEach(ctx, changes, map[string]*sql.Stmt{text: statement})
 	}
-	columns := table.Columns
-	insert, err := conn.PrepareContext(ctx, fmt.Sprintf("INSERT INTO %s (%s) VALUES (?%s) ON CONFLICT (%s) DO NOTHING",
-		table.Name, Names(columns), strings.Repeat(", ?", len(columns)-1), table.Key.DBName))
-	if err != nil {
-		return o, err
-	}
-	defer func() { err = errors.Join(err, insert.Close()) }()
-
-	o.inserted = make([]any, 0, len(rows))
-	for _, row := range rows {
-		values := table.values(row)
-		switch result, err := insert.ExecContext(ctx, values...); {
-		case isRowRejected(err):
-			if o.failed == nil {
-				o.failed = make(map[any]error)
-			}
-			o.failed[values[0]] = err
+	o.failed = make(map[any]error)
+	for i, c := range changes {
+		key := table.Key.Of(rows[i]).Interface()
+		switch {
 		case err != nil:
 			return o, err
-		default:
-			if n, err := result.RowsAffected(); err != nil {
-				return o, err
-			} else if n == 1 {
-				o.inserted = append(o.inserted, values[0]) // the key
-			}
+		case outcomes[i] != nil:
+			o.failed[key] = outcomes[i]
+		case c.Stored != nil:
+			o.inserted = append(o.inserted, key)
 		}
 	}
 	o.all = len(o.inserted) == len(rows)
 	return o, nil
 }
 
-func (*sqliteDialect) query(ctx context.Context, conn connection, text string, args []any, read func(result) error) error {
-	return query(ctx, conn, text, args, read)
+// query keeps the statement prepared, except in a transaction.
+func (d *sqliteDialect) query(ctx context.Context, conn connection, text string, args []any, read func(result) error) error {
+	pool, ok := conn.(*sql.DB)
+	if !ok {
+		return query(ctx, conn, text, args, read)
+	}
+	ctx = uninterrupted(ctx)
+	statement, err := d.prepare(ctx, pool, text)
+	if err != nil {
+		return err
+	}
+	return readAll(read)(statement.QueryContext(ctx, args...))
 }
 
-// run runs the changes one by one. A rejected one leaves the transaction as it was.
-func (d *sqliteDialect) run(ctx context.Context, pool *sql.DB, changes []*Change) ([]error, error) {
-	outcomes := make([]error, len(changes))
-	err := inTransaction(ctx, pool, func(tx *sql.Tx) error {
-		for i, c := range changes {
-			text, args := d.change(c)
-			outcomes[i] = query(ctx, tx, text, args, c.scan)
-			if outcomes[i] != nil && !isRowRejected(outcomes[i]) {
-				return outcomes[i]
-			}
+// uninterrupted returns ctx without its deadline if it is a batch's: for the driver, that
+// is a goroutine per statement, and none of them takes long.
+func uninterrupted(ctx context.Context) context.Context {
+	if _, ok := ctx.(batchContext); ok {
+		return context.WithoutCancel(ctx)
+	}
+	return ctx
+}
+
+// preparedKey identifies a prepared statement.
+type preparedKey struct {
+	pool *sql.DB
+	text string
+}
+
+// prepare returns a statement that stays prepared on the connections of pool: SQLite takes
+// longer to compile one than to run it. There are few texts.
+func (d *sqliteDialect) prepare(ctx context.Context, pool *sql.DB, text string) (*sql.Stmt, error) {
+	key := preparedKey{pool, text}
+	if known, ok := d.prepared.Load(key); ok {
+		return known.(*sql.Stmt), nil
+	}
+	statement, err := pool.PrepareContext(ctx, text)
+	if err != nil {
+		return nil, err
+	}
+	if earlier, ok := d.prepared.LoadOrStore(key, statement); ok {
+		return earlier.(*sql.Stmt), statement.Close()
+	}
+	return statement, nil
+}
+
+// run runs the changes one by one, in a transaction. A single one is one by itself.
+func (d *sqliteDialect) run(ctx context.Context, pool *sql.DB, changes []*Change) (outcomes []error, err error) {
+	ctx = uninterrupted(ctx)
+	prepared := make(map[string]*sql.Stmt)
+	for _, c := range changes {
+		text, _ := d.change(c)
+		if prepared[text], err = d.prepare(ctx, pool, text); err != nil {
+			return nil, err
 		}
-		return nil
+	}
+	if len(changes) == 1 {
+		return d.runEach(ctx, changes, prepared)
+	}
+	err = inTransaction(ctx, pool, func(tx *sql.Tx) (err error) {
+		for text, statement := range prepared {
+			prepared[text] = tx.StmtContext(ctx, statement)
+		}
+		outcomes, err = d.runEach(ctx, changes, prepared)
+		return err
 	})
 	return outcomes, err
 }
 
-// change has the arguments by their names, as in the text.
-func (d *sqliteDialect) change(c *Change) (text string, args []any) {
-	f := d.forms.of(c, false, func(c *Change, _ bool) form { return form{c.text("", ""), c.names()} })
-	for _, name := range f.names {
-		args = append(args, sql.Named(name, c.value(name)))
+// runEach runs changes with the statements that are prepared for their texts. A rejected
+// one leaves the transaction as it was.
+func (d *sqliteDialect) runEach(ctx context.Context, changes []*Change, prepared map[string]*sql.Stmt) ([]error, error) {
+	outcomes := make([]error, len(changes))
+	for i, c := range changes {
+		text, args := d.change(c)
+		if c.Returns > 0 {
+			outcomes[i] = readAll(c.scan)(prepared[text].QueryContext(ctx, args...))
+		} else {
+			outcomes[i] = execute(ctx, c, prepared[text], args)
+		}
+		if outcomes[i] != nil && !isRowRejected(outcomes[i]) {
+			return nil, outcomes[i]
+		}
 	}
-	return f.text, args
+	return outcomes, nil
+}
+
+// execute runs the statement of c, which returns no row.
+func execute(ctx context.Context, c *Change, statement *sql.Stmt, args []any) error {
+	result, err := statement.ExecContext(ctx, args...)
+	if err != nil {
+		return err
+	}
+	if written, err := result.RowsAffected(); err != nil || written == 0 {
+		return err
+	}
+	c.Stored = c.Row
+	return nil
+}
+
+// change has a parameter for each occurrence of a name: the driver is slow to find names.
+func (d *sqliteDialect) change(c *Change) (text string, args []any) {
+	f := d.forms.of(c, false, func(c *Change, _ bool) (f form) {
+		f.text = parameter.ReplaceAllStringFunc(c.text("", ""), func(match string) string {
+			f.names = append(f.names, match[1:])
+			return "?"
+		})
+		return f
+	})
+	return f.text, c.values(f.names)
 }
 
 // inTransaction calls do in a transaction, which is committed if do returns nil.
