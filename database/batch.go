@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -21,7 +22,7 @@ type BatchOptions struct {
 
 // Batcher runs operations, its items, in batches: items that arrive while a batch is in
 // flight form the next one, and share its statement and its commit. There is no timer: a
-// lone item runs at once. It is safe for concurrent use.
+// lone item runs at once, on its caller's goroutine. It is safe for concurrent use.
 type Batcher[T any] struct {
 	// flush runs a batch and returns the outcome of each item, before its context ends.
 	flush    func(ctx context.Context, batch []T) []error
@@ -30,7 +31,8 @@ type Batcher[T any] struct {
 	slots    slots // shared by all batchers of a database
 	queue    chan *pending[T]
 	flushers sync.WaitGroup
-	free     sync.Pool // of *pending[T]
+	free     sync.Pool    // of *pending[T]
+	calls    atomic.Int64 // of Do that are in progress
 
 	mu     sync.RWMutex // guards closed, and the closing of queue
 	closed bool
@@ -105,6 +107,12 @@ func newBatcher[T any](o BatchOptions, timeout time.Duration, slots slots, flush
 // queue when ctx ends is dropped; it fails with ctx's cause. The queue is in order of
 // arrival and a batch is due with its first item, so Do needs no timer of its own.
 func (b *Batcher[T]) Do(ctx context.Context, item T) error {
+	defer b.calls.Add(-1)
+	if b.calls.Add(1) == 1 && ctx.Err() == nil {
+		if ran, err := b.runAlone(item); ran {
+			return err
+		}
+	}
 	p, ok := b.free.Get().(*pending[T])
 	if !ok {
 		p = &pending[T]{outcome: make(chan error, 1)}
@@ -117,6 +125,23 @@ func (b *Batcher[T]) Do(ctx context.Context, item T) error {
 	*p = pending[T]{outcome: p.outcome} // retains nothing
 	b.free.Put(p)
 	return err
+}
+
+// runAlone runs item at once, unless there are others to share a batch with.
+func (b *Batcher[T]) runAlone(item T) (ran bool, err error) {
+	b.mu.RLock() // for as long as close must wait
+	defer b.mu.RUnlock()
+	if b.closed || !b.slots.try() {
+		return false, nil
+	}
+	defer b.slots.free()
+	runtime.Gosched() // see letOthersQueue
+	if b.calls.Load() > 1 {
+		return false, nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), b.timeout)
+	defer cancel()
+	return true, b.flushSafely(batchContext{ctx}, []T{item})[0]
 }
 
 func (b *Batcher[T]) enqueue(p *pending[T]) error {

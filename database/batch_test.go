@@ -87,13 +87,14 @@ func TestBatcherGathersWaitingItems(t *testing.T) {
 
 func TestBatcherRejectsItemsIfTheQueueIsFull(t *testing.T) {
 	testGated(t, BatchOptions{MaxBatch: 10, Queue: 1}, time.Minute, func(t *testing.T, g *gate, b *Batcher[int]) {
-		written, queued := start(t.Context(), b, 0), start(t.Context(), b, 1)
-		if err := b.Do(t.Context(), 2); !errors.Is(err, ErrOverloaded) {
+		// The first is written, the next one is the flusher's, and one is queued.
+		written, next, queued := start(t.Context(), b, 0), start(t.Context(), b, 1), start(t.Context(), b, 2)
+		if err := b.Do(t.Context(), 3); !errors.Is(err, ErrOverloaded) {
 			t.Errorf("got %v, want ErrOverloaded", err)
 		}
 		g.expect(t, 0)
-		g.expect(t, 1)
-		if err := errors.Join(<-written, <-queued); err != nil {
+		g.expect(t, 1, 2)
+		if err := errors.Join(<-written, <-next, <-queued); err != nil {
 			t.Error(err)
 		}
 	})
@@ -149,11 +150,11 @@ func TestBatcherGivesABatchTheTimeOfItsFirstItem(t *testing.T) {
 func TestBatcherDropsItemsThatAreDueSoon(t *testing.T) {
 	testGated(t, BatchOptions{MaxBatch: 10, Queue: 10}, waitShare*time.Second, func(t *testing.T, g *gate, b *Batcher[int]) {
 		first := start(t.Context(), b, 0)
-		time.Sleep(time.Second - time.Nanosecond)
+		time.Sleep(time.Second - 2*time.Nanosecond)
 		late := start(t.Context(), b, 1)
-		time.Sleep(time.Nanosecond)
+		time.Sleep(2 * time.Nanosecond)
 		inTime := start(t.Context(), b, 2)
-		time.Sleep((waitShare - 1) * time.Second) // a sixth of the time of item 2 is left
+		time.Sleep((waitShare-1)*time.Second - time.Nanosecond) // a sixth of the time of item 2 is left
 		g.expect(t, 0)
 		g.expect(t, 2)
 		if err := <-late; !errors.Is(err, ErrOverloaded) {
@@ -177,8 +178,28 @@ func TestBatcherSurvivesAPanic(t *testing.T) {
 		if err := b.Do(t.Context(), 1); err == nil || !strings.Contains(err.Error(), "a fault") {
 			t.Errorf("got %v, want the panic", err)
 		}
-		panics = false // the flusher waits for the next item
+		panics = false
 		if err := b.Do(t.Context(), 2); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestFlusherSurvivesAPanic: other items are in the queue.
+func TestFlusherSurvivesAPanic(t *testing.T) {
+	g := func(ctx context.Context, batch []int) []error {
+		time.Sleep(time.Second)
+		if slices.Contains(batch, 1) {
+			panic("a fault")
+		}
+		return ok(ctx, batch)
+	}
+	testBatcher(t, BatchOptions{MaxBatch: 1, Queue: 10}, time.Minute, g, func(t *testing.T, b *Batcher[int]) {
+		first, faulty, last := start(t.Context(), b, 0), start(t.Context(), b, 1), start(t.Context(), b, 2)
+		if err := <-faulty; err == nil || !strings.Contains(err.Error(), "a fault") {
+			t.Errorf("got %v, want the panic", err)
+		}
+		if err := errors.Join(<-first, <-last); err != nil {
 			t.Error(err)
 		}
 	})

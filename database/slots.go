@@ -17,13 +17,21 @@ const waitShare = 6
 // too late to use it: under overload, all of them would fail.
 type slots chan struct{}
 
+// try takes a slot, which the caller frees, if one is free.
+func (s slots) try() bool {
+	select {
+	case s <- struct{}{}:
+		return true
+	default:
+		return false
+	}
+}
+
 // take takes a slot, which the caller frees. It fails with ErrOverloaded if none is free
 // within wait, and with ctx's cause if ctx ends.
 func (s slots) take(ctx context.Context, wait time.Duration) error {
-	select {
-	case s <- struct{}{}: // the common case needs no timer
+	if s.try() { // the common case needs no timer
 		return nil
-	default:
 	}
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
