@@ -37,10 +37,11 @@ fuzz: ## Fuzz the JSON decoder for a minute
 	go test -run='^$$' -fuzz=FuzzBindJSON -fuzztime=1m -fuzzminimizetime=100x ./controllers
 
 .PHONY: bench
-bench: ## Compare the service with its baselines and write bench/RESULTS.md (25 minutes)
+bench: ## Compare the service with its baselines and write bench/RESULTS.md and .svg (25 minutes)
 	@tests/prerequisites.sh postgresql gcc
-	go run ./bench > bench/RESULTS.md.new
+	go run ./bench -chart bench/RESULTS.svg.new > bench/RESULTS.md.new
 	mv bench/RESULTS.md.new bench/RESULTS.md
+	mv bench/RESULTS.svg.new bench/RESULTS.svg
 
 .PHONY: drill
 drill: ## Measure how much an import, and clients that write its rows, delay others (a minute per round: ROUNDS=1)

@@ -35,6 +35,7 @@ type bench struct {
 	rounds           int
 	stores           []*store // of the comparison
 	only, contenders string   // separated by commas; "": all
+	chart            string   // a file; "": none
 }
 
 func run(ctx context.Context) (err error) {
@@ -45,6 +46,7 @@ func run(ctx context.Context) (err error) {
 	flag.StringVar(&b.disk, "disk", os.TempDir(), "a folder on a real disk")
 	flag.StringVar(&b.only, "only", "", "run only these sections, separated by commas: "+strings.Join(sections(), ", "))
 	flag.StringVar(&b.contenders, "contenders", "", "run only these contenders, separated by commas")
+	flag.StringVar(&b.chart, "chart", "", "draw the comparison of operations on PostgreSQL as an SVG file of this name")
 	flag.Parse()
 
 	if b.folder, err = os.MkdirTemp(b.ramDisk, "plantstore-bench-*"); err != nil {
@@ -78,6 +80,11 @@ func run(ctx context.Context) (err error) {
 		results, err := measure(ctx, b, c, &tables)
 		if err := errors.Join(err, b.closeStores()); err != nil {
 			return fmt.Errorf("%s: %w", c.title, err)
+		}
+		if c.drawn && b.chart != "" {
+			if err := results.chart(c, b.chart); err != nil {
+				return err
+			}
 		}
 		results.check(c, &claims)
 		results.slower(c, &slower)

@@ -142,6 +142,7 @@ type comparison struct {
 	section        string // its name in the flag -only
 	title          string
 	everyOperation bool // each operation can be measured alone, by its section
+	drawn          bool // in the chart
 	database       database
 	operations     []operation
 	contenders     []string
@@ -201,7 +202,7 @@ func (c comparison) chosen(only string) (operations []operation) {
 
 var comparisons = []comparison{
 	{
-		section: "postgres", title: "PostgreSQL on a RAM disk", database: postgresRAM, everyOperation: true,
+		section: "postgres", title: "PostgreSQL on a RAM disk", database: postgresRAM, everyOperation: true, drawn: true,
 		operations: operations, contenders: []string{service, plain, tuned, direct, noStore, pgbench}, connections: []int{1, 64, 256},
 		claims: slices.Concat(
 			all([]operation{create},
