@@ -244,7 +244,7 @@ func (d *sqliteDialect) query(ctx context.Context, conn connection, text string,
 		return query(ctx, conn, text, args, read)
 	}
 	ctx = uninterrupted(ctx)
-	statement, err := d.prepare(ctx, pool, text)
+	statement, err := d.prepare(ctx, pool, text) //nolint:sqlclosecheck // the pool closes it
 	if err != nil {
 		return err
 	}
@@ -278,7 +278,7 @@ func (d *sqliteDialect) prepare(ctx context.Context, pool *sql.DB, text string) 
 		return nil, err
 	}
 	if earlier, ok := d.prepared.LoadOrStore(key, statement); ok {
-		return earlier.(*sql.Stmt), statement.Close()
+		return earlier.(*sql.Stmt), statement.Close() //nolint:sqlclosecheck // the other one stays
 	}
 	return statement, nil
 }
@@ -289,7 +289,7 @@ func (d *sqliteDialect) run(ctx context.Context, pool *sql.DB, changes []*Change
 	prepared := make(map[string]*sql.Stmt)
 	for _, c := range changes {
 		text, _ := d.change(c)
-		if prepared[text], err = d.prepare(ctx, pool, text); err != nil {
+		if prepared[text], err = d.prepare(ctx, pool, text); err != nil { //nolint:sqlclosecheck // the pool closes it
 			return nil, err
 		}
 	}

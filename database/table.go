@@ -129,15 +129,6 @@ func (t *Table) Stamp(row reflect.Value, now time.Time) {
 // isTimestamp reports whether c is a timestamp, which all rows of an insert share.
 func (t *Table) isTimestamp(c *Column) bool { return c == t.Created || c == t.Updated }
 
-// values returns the values of row in all columns.
-func (t *Table) values(row reflect.Value) []any {
-	values := make([]any, len(t.Columns))
-	for i, c := range t.Columns {
-		values[i] = c.Of(row).Interface()
-	}
-	return values
-}
-
 // insertOutcome is what became of the rows of [DB.InsertNew].
 type insertOutcome struct {
 	all      bool          // were inserted
