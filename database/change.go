@@ -23,7 +23,16 @@ type Change struct {
 	Row      any    // a pointer to the model of the table
 	Versions string // see [DB.Times]
 	Stored   any    // the row that it has written, with these columns, as a pointer to the model; or nil
+	Err      error  // why it was not made: its row is locked (see IsLocked), or the database rejects it
 }
+
+// kind is what changes with one text have in common.
+type kind struct {
+	write, where, conflict string
+	returns                int
+}
+
+func (c *Change) kind() kind { return kind{c.Write, c.Where, c.Conflict, c.Returns} }
 
 // qualified returns the name of a column in a statement that has other tables, too.
 func (t *Table) qualified(c *Column) string { return t.Name + "." + c.DBName }
@@ -75,7 +84,7 @@ func (c *Change) values(names []string) []any {
 	return values
 }
 
-// form is the statement of all changes with one text.
+// form is the statement of all changes of one kind.
 type form struct {
 	text  string
 	names []string // that its parameters stand for, in their order
@@ -87,10 +96,9 @@ type forms struct{ sync.Map }
 // of returns the form of c, for one row or for many, that newForm makes.
 func (f *forms) of(c *Change, many bool, newForm func(c *Change, many bool) form) form {
 	key := struct {
-		text    [3]string
-		returns int
-		many    bool
-	}{[3]string{c.Write, c.Where, c.Conflict}, c.Returns, many}
+		kind
+		many bool
+	}{c.kind(), many}
 	if known, ok := f.Load(key); ok {
 		return known.(form)
 	}
@@ -99,31 +107,33 @@ func (f *forms) of(c *Change, many bool, newForm func(c *Change, many bool) form
 	return made
 }
 
-// Run runs changes in one transaction and returns the outcome of each, or fails as a whole.
-// Those whose row is locked (see IsLocked), or that the database rejects, harm no others.
-// Their timestamps are those of the first.
-func (db *DB) Run(ctx context.Context, changes []*Change) (outcomes []error, err error) {
-	begin := time.Now()
-	err = db.Retry(ctx, func() (err error) {
-		for _, c := range changes {
-			c.Stored = nil
-		}
-		outcomes, err = db.dialect.run(ctx, db.pool, changes)
-		return err
-	})
-	db.Logger.Trace(ctx, begin, func() (string, int64) { return textOf(changes), int64(len(changes)) }, err)
-	return outcomes, err
-}
-
-// textOf returns the distinct texts of changes.
-func textOf(changes []*Change) string {
-	var texts []string
-	for _, c := range changes {
-		if text := c.text("", ""); !slices.Contains(texts, text) {
-			texts = append(texts, text)
+// Run runs changes in one transaction, at the time of now, or fails as a whole. It sets
+// their Stored and Err. Changes of one row happen one after the other and have different
+// times, so that each version is a new one.
+func (db *DB) Run(ctx context.Context, changes []*Change, now time.Time) error {
+	begin, groups := time.Now(), grouped(changes)
+	for i, g := range groups {
+		for _, c := range g.changes {
+			c.Table.Stamp(c.row(), now.Add(time.Duration(i)*time.Microsecond))
 		}
 	}
-	return strings.Join(texts, "; ")
+	err := db.Retry(ctx, func() error {
+		for _, c := range changes {
+			c.Stored, c.Err = nil, nil
+		}
+		return db.dialect.run(ctx, db.pool, groups)
+	})
+	db.Logger.Trace(ctx, begin, func() (string, int64) { return textOf(groups), int64(len(changes)) }, err)
+	return err
+}
+
+// textOf returns the texts of groups.
+func textOf(groups []*group) string {
+	texts := make([]string, len(groups))
+	for i, g := range groups {
+		texts[i] = g.changes[0].text("", "")
+	}
+	return strings.Join(slices.Compact(texts), "; ")
 }
 
 // RunOne runs a change on its own, or in db if that is a transaction.
@@ -167,20 +177,17 @@ func (c *Change) scan(rows result) error {
 	return err
 }
 
-// group is changes with one text, each of another row.
+// group is changes of one kind, each of another row.
 type group struct {
 	changes []*Change
 	byKey   map[any]*Change
 }
 
-// grouped returns changes in groups.
+// grouped returns changes in groups, as few as possible.
 func grouped(changes []*Change) (groups []*group) {
 	for _, c := range changes {
 		key := c.Table.Key.Of(c.row()).Interface()
-		i := slices.IndexFunc(groups, func(g *group) bool {
-			first := g.changes[0]
-			return first.Write == c.Write && first.Where == c.Where && first.Conflict == c.Conflict && g.byKey[key] == nil
-		})
+		i := slices.IndexFunc(groups, func(g *group) bool { return g.changes[0].kind() == c.kind() && g.byKey[key] == nil })
 		if i < 0 {
 			i = len(groups)
 			groups = append(groups, &group{byKey: make(map[any]*Change)})
@@ -198,4 +205,12 @@ func (g *group) scan(rows result) error {
 		g.byKey[first.Table.Key.Of(row).Interface()].Stored = row.Addr().Interface()
 	}
 	return err
+}
+
+// all returns the changes of groups.
+func all(groups []*group) (changes []*Change) {
+	for _, g := range groups {
+		changes = append(changes, g.changes...)
+	}
+	return changes
 }

@@ -1,8 +1,8 @@
 package database_test
 
 import (
-	"errors"
 	"testing"
+	"time"
 
 	"plantstore/database"
 	"plantstore/database/dbtest"
@@ -35,11 +35,44 @@ func TestRunReportsWhatItCannotScan(t *testing.T) {
 				for _, c := range changes {
 					c.Table, c.Write, c.Returns = table, "UPDATE mistyped SET version = @version", 2
 				}
-				outcomes, err := db.Run(t.Context(), changes)
-				if err == nil && errors.Join(outcomes...) == nil {
+				if err := db.Run(t.Context(), changes, time.Now()); err == nil && changes[0].Err == nil {
 					t.Error("got no error for a text in an int64")
 				}
 			})
+		}
+	})
+}
+
+// TestVersionsInABatch: a row that is created, deleted and created again in one batch has
+// another version than before.
+func TestVersionsInABatch(t *testing.T) {
+	type pot struct {
+		Code                 string `gorm:"primaryKey"`
+		CreatedAt, UpdatedAt time.Time
+	}
+	dbtest.Each(t, func(t *testing.T, url string) {
+		t.Parallel()
+		db := dbtest.Migrated(t, url)
+		create := "CREATE TABLE pots (code text PRIMARY KEY, created_at timestamp, updated_at timestamp)"
+		if err := db.WithContext(t.Context()).Exec(create).Error; err != nil {
+			t.Fatal(err)
+		}
+		table := database.TableOf[pot]()
+		put := func() *database.Change {
+			return &database.Change{
+				Table: table, Write: table.Insert, Conflict: " ON CONFLICT (code) DO NOTHING", Returns: len(table.Columns), Row: &pot{Code: "a"},
+			}
+		}
+		remove := &database.Change{Table: table, Write: "DELETE FROM pots", Returns: 1, Row: &pot{Code: "a"}}
+		first, second, other := put(), put(), put()
+		other.Row = &pot{Code: "b"}
+		if err := db.Run(t.Context(), []*database.Change{first, other, remove, second}, db.NowFunc()); err != nil {
+			t.Fatal(err)
+		}
+		before, _ := first.Stored.(*pot)
+		after, _ := second.Stored.(*pot)
+		if before == nil || after == nil || other.Stored == nil || remove.Stored == nil || !after.UpdatedAt.After(before.UpdatedAt) {
+			t.Errorf("got %v, then %v, want a later version", before, after)
 		}
 	})
 }

@@ -82,8 +82,8 @@ type dialect interface {
 	insertNew(ctx context.Context, conn connection, table *Table, rows []reflect.Value) (insertOutcome, error)
 	// query runs a query on conn and calls read with its result.
 	query(ctx context.Context, conn connection, text string, args []any, read func(result) error) error
-	// run is [DB.Run].
-	run(ctx context.Context, pool *sql.DB, changes []*Change) (outcomes []error, err error)
+	// run is [DB.Run]. It runs the groups in their order.
+	run(ctx context.Context, pool *sql.DB, groups []*group) error
 	// change returns the statement of a change, and its arguments.
 	change(c *Change) (text string, args []any)
 	// lookup is a query for columns of the rows of table with one of the keys, a slice, and

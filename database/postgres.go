@@ -342,15 +342,17 @@ func (*postgresDialect) query(ctx context.Context, conn connection, text string,
 }
 
 // run sends all changes at once, with a statement for each group.
-func (d *postgresDialect) run(ctx context.Context, pool *sql.DB, changes []*Change) (outcomes []error, err error) {
-	if len(changes) == 1 {
-		text, args := d.change(changes[0])
-		if err = d.query(ctx, pool, text, args, changes[0].scan); isRowFault(err) {
-			return []error{err}, nil
+func (d *postgresDialect) run(ctx context.Context, pool *sql.DB, groups []*group) error {
+	changes := all(groups)
+	if c := changes[0]; len(changes) == 1 {
+		text, args := d.change(c)
+		err := d.query(ctx, pool, text, args, c.scan)
+		if isRowFault(err) {
+			c.Err, err = err, nil
 		}
-		return []error{nil}, err
+		return err
 	}
-	groups, batch := grouped(changes), &pgx.Batch{}
+	batch := &pgx.Batch{}
 	for _, g := range groups {
 		rows := make([]reflect.Value, len(g.changes))
 		for i, c := range g.changes {
@@ -359,7 +361,7 @@ func (d *postgresDialect) run(ctx context.Context, pool *sql.DB, changes []*Chan
 		text, args := d.changeRows(g.changes[0], rows, func(i int) string { return g.changes[i].Versions })
 		batch.Queue(text, args...)
 	}
-	err = withConn(ctx, pool, func(ctx context.Context, conn *pgx.Conn) error {
+	err := withConn(ctx, pool, func(ctx context.Context, conn *pgx.Conn) error {
 		results := conn.SendBatch(ctx, batch)
 		for _, g := range groups {
 			if readResult(results, g.scan) != nil {
@@ -368,13 +370,17 @@ func (d *postgresDialect) run(ctx context.Context, pool *sql.DB, changes []*Chan
 		}
 		return results.Close() // the first error, also of a Scan, or that of the commit
 	})
-	if isRowFault(err) {
-		return d.runEach(ctx, pool, len(changes), func(batch *pgx.Batch, i int) {
-			text, args := d.change(changes[i])
-			batch.Queue(text, args...)
-		}, func(results pgx.BatchResults, i int) error { return readResult(results, changes[i].scan) })
+	if !isRowFault(err) {
+		return err
 	}
-	return make([]error, len(changes)), err
+	outcomes, err := d.runEach(ctx, pool, len(changes), func(batch *pgx.Batch, i int) {
+		text, args := d.change(changes[i])
+		batch.Queue(text, args...)
+	}, func(results pgx.BatchResults, i int) error { return readResult(results, changes[i].scan) })
+	for i, c := range changes {
+		c.Err = outcomes[i]
+	}
+	return err
 }
 
 // readResult calls read with the next result of a batch.

@@ -209,9 +209,8 @@ func (d *sqliteDialect) insertNew(ctx context.Context, conn connection, table *T
 	for i, row := range rows {
 		changes[i] = &Change{Table: table, Write: table.Insert, Conflict: conflict, Row: row.Addr().Interface()}
 	}
-	var outcomes []error
 	if pool, ok := conn.(*sql.DB); ok {
-		outcomes, err = d.run(ctx, pool, changes)
+		err = d.run(ctx, pool, []*group{{changes: changes}})
 	} else {
 		text, _ := d.change(changes[0])
 		statement, err := conn.PrepareContext(ctx, text)
@@ -219,16 +218,17 @@ func (d *sqliteDialect) insertNew(ctx context.Context, conn connection, table *T
 			return o, err
 		}
 		defer func() { err = errors.Join(err, statement.Close()) }()
-		outcomes, err = d.runEach(ctx, changes, map[string]*sql.Stmt{text: statement})
+		err = d.runEach(ctx, changes, map[string]*sql.Stmt{text: statement})
+	}
+	if err != nil {
+		return o, err
 	}
 	o.failed = make(map[any]error)
 	for i, c := range changes {
 		key := table.Key.Of(rows[i]).Interface()
 		switch {
-		case err != nil:
-			return o, err
-		case outcomes[i] != nil:
-			o.failed[key] = outcomes[i]
+		case c.Err != nil:
+			o.failed[key] = c.Err
 		case c.Stored != nil:
 			o.inserted = append(o.inserted, key)
 		}
@@ -284,44 +284,41 @@ func (d *sqliteDialect) prepare(ctx context.Context, pool *sql.DB, text string) 
 }
 
 // run runs the changes one by one, in a transaction. A single one is one by itself.
-func (d *sqliteDialect) run(ctx context.Context, pool *sql.DB, changes []*Change) (outcomes []error, err error) {
+func (d *sqliteDialect) run(ctx context.Context, pool *sql.DB, groups []*group) (err error) {
 	ctx = uninterrupted(ctx)
-	prepared := make(map[string]*sql.Stmt)
-	for _, c := range changes {
-		text, _ := d.change(c)
+	changes, prepared := all(groups), make(map[string]*sql.Stmt)
+	for _, g := range groups {
+		text, _ := d.change(g.changes[0])
 		if prepared[text], err = d.prepare(ctx, pool, text); err != nil { //nolint:sqlclosecheck // the pool closes it
-			return nil, err
+			return err
 		}
 	}
 	if len(changes) == 1 {
 		return d.runEach(ctx, changes, prepared)
 	}
-	err = inTransaction(ctx, pool, func(tx *sql.Tx) (err error) {
+	return inTransaction(ctx, pool, func(tx *sql.Tx) error {
 		for text, statement := range prepared {
 			prepared[text] = tx.StmtContext(ctx, statement)
 		}
-		outcomes, err = d.runEach(ctx, changes, prepared)
-		return err
+		return d.runEach(ctx, changes, prepared)
 	})
-	return outcomes, err
 }
 
 // runEach runs changes with the statements that are prepared for their texts. A rejected
 // one leaves the transaction as it was.
-func (d *sqliteDialect) runEach(ctx context.Context, changes []*Change, prepared map[string]*sql.Stmt) ([]error, error) {
-	outcomes := make([]error, len(changes))
-	for i, c := range changes {
+func (d *sqliteDialect) runEach(ctx context.Context, changes []*Change, prepared map[string]*sql.Stmt) error {
+	for _, c := range changes {
 		text, args := d.change(c)
 		if c.Returns > 0 {
-			outcomes[i] = readAll(c.scan)(prepared[text].QueryContext(ctx, args...))
+			c.Err = readAll(c.scan)(prepared[text].QueryContext(ctx, args...))
 		} else {
-			outcomes[i] = execute(ctx, c, prepared[text], args)
+			c.Err = execute(ctx, c, prepared[text], args)
 		}
-		if outcomes[i] != nil && !isRowRejected(outcomes[i]) {
-			return nil, outcomes[i]
+		if c.Err != nil && !isRowRejected(c.Err) {
+			return c.Err
 		}
 	}
-	return outcomes, nil
+	return nil
 }
 
 // execute runs the statement of c, which returns no row.

@@ -1,10 +1,10 @@
 package models
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"reflect"
-	"slices"
 	"strings"
 	"time"
 
@@ -153,13 +153,10 @@ func (s *Store[T, K]) write(ctx context.Context, change database.Change, row *T,
 
 // change writes a batch and returns the outcome of each change.
 func (s *Store[T, K]) change(ctx context.Context, batch []*database.Change) []error {
-	now := s.db.NowFunc()
-	for _, c := range batch {
-		s.table.Stamp(valueOf(c.Row.(*T)), now)
-	}
-	outcomes, err := s.db.Run(ctx, batch)
-	if err != nil {
-		return slices.Repeat([]error{err}, len(batch))
+	err := s.db.Run(ctx, batch, s.db.NowFunc())
+	outcomes := make([]error, len(batch))
+	for i, c := range batch {
+		outcomes[i] = cmp.Or(err, c.Err)
 	}
 	return outcomes
 }
