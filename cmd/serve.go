@@ -78,6 +78,7 @@ func (s *settings) serve(cmd *cobra.Command, _ []string) (err error) {
 		log.Warn("no tokens exist yet; create one with `plantstore token create`")
 	}
 
+	metrics := newMetrics(append(db.Collectors(), tokensInForce(issued))...)
 	health := controllers.NewHealth(db.Ready)
 	options := routes.Options{
 		Log:          log,
@@ -93,6 +94,7 @@ func (s *settings) serve(cmd *cobra.Command, _ []string) (err error) {
 		Proxies:      cfg.Server.TrustedProxies,
 		Origins:      cfg.Server.CORSOrigins,
 		TLS:          cfg.TLS(),
+		Metrics:      metrics,
 	}
 	server.Handler = routes.New(options)
 	if file, err := os.CreateTemp("", "plantstore-*"); err != nil {

@@ -3,6 +3,7 @@ package cmd
 import (
 	"errors"
 	"os"
+	"time"
 
 	"github.com/spf13/pflag"
 	"go.uber.org/zap"
@@ -63,7 +64,7 @@ func newLogger(cfg *config.Config) *zap.Logger {
 	level, _ := zapcore.ParseLevel(cfg.Log.Level) // config has validated it
 	encoding := zap.NewProductionEncoderConfig()
 	encoding.EncodeTime = zapcore.RFC3339NanoTimeEncoder
-	encoding.EncodeDuration = zapcore.StringDurationEncoder
+	encoding.EncodeDuration = encodeMilliseconds
 	encoder := zapcore.NewJSONEncoder
 	if cfg.Log.Format == "console" || cfg.Log.Format == "auto" && cfg.Env == config.Development {
 		encoding.EncodeTime = zapcore.TimeEncoderOfLayout("15:04:05.000")
@@ -71,4 +72,9 @@ func newLogger(cfg *config.Config) *zap.Logger {
 		encoder = zapcore.NewConsoleEncoder
 	}
 	return zap.New(zapcore.NewCore(encoder(encoding), logWriter{zapcore.Lock(os.Stderr)}, level))
+}
+
+// encodeMilliseconds writes a duration as a number of milliseconds.
+func encodeMilliseconds(d time.Duration, to zapcore.PrimitiveArrayEncoder) {
+	to.AppendFloat64(float64(d.Microseconds()) / 1000)
 }

@@ -228,6 +228,7 @@ func Errors(log *zap.Logger) gin.HandlerFunc {
 			return
 		}
 		body := describe(c, last.Err)
+		middleware.SetErrorCode(c, body.Code)
 		status := row(body.Code, "").Status
 		if status >= http.StatusInternalServerError {
 			log.Error("request failed",

@@ -33,6 +33,7 @@ type Batcher[T any] struct {
 	flushers sync.WaitGroup
 	free     sync.Pool    // of *pending[T]
 	calls    atomic.Int64 // of Do that are in progress
+	metrics  *metrics     // of writes; or nil
 
 	mu     sync.RWMutex // guards closed, and the closing of queue
 	closed bool
@@ -56,10 +57,16 @@ type Writer[T any] struct {
 // NewWriter returns a writer of items with flush, within the limits of db's options. It is
 // closed with db.
 func NewWriter[T any](db *DB, flush func(context.Context, []T) []error) *Writer[T] {
-	w := &Writer[T]{calm: addBatcher(db, db.budget.batches, db.checked, flush), waiters: db.budget.waiters}
+	add := func(slots slots) *Batcher[T] {
+		b := addBatcher(db, slots, db.checked, flush)
+		b.metrics = db.metrics
+		db.queues = append(db.queues, func() int { return len(b.queue) })
+		return b
+	}
+	w := &Writer[T]{calm: add(db.budget.batches), waiters: db.budget.waiters}
 	w.suspect = w.calm
 	if db.budget.suspects != nil {
-		w.suspect = addBatcher(db, db.budget.suspects, db.checked, flush)
+		w.suspect = add(db.budget.suspects)
 	}
 	return w
 }
@@ -141,6 +148,8 @@ func (b *Batcher[T]) runAlone(item T) (ran bool, err error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), b.timeout)
 	defer cancel()
+	b.metrics.batch(1)
+	b.metrics.waited(0)
 	return true, b.flushSafely(batchContext{ctx}, []T{item})[0]
 }
 
@@ -222,6 +231,10 @@ func (b *Batcher[T]) runBatch(batch []*pending[T]) {
 	}
 	if len(waiting) == 0 {
 		return
+	}
+	b.metrics.batch(len(waiting))
+	for _, p := range waiting {
+		b.metrics.waited(begin.Sub(p.due.Add(-b.timeout)))
 	}
 	ctx, cancel := context.WithDeadline(context.Background(), waiting[0].due)
 	defer cancel()

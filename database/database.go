@@ -40,7 +40,9 @@ type DB struct {
 	options        Options
 	batches        BatchOptions
 	budget         budget
-	closers        []func() // of the batchers
+	closers        []func()     // of the batchers
+	queues         []func() int // how many writes wait, by batcher
+	metrics        *metrics
 	tables         []*Table // see [DB.Require]
 	versions       []int64  // of the migrations that this program knows
 	readiness      *readiness
@@ -66,6 +68,8 @@ type dialect interface {
 	close() error
 	// name is [DB.Name].
 	name() string
+	// system is OpenTelemetry's name for the kind of database.
+	system() string
 	// dialector returns GORM's dialector for a pool.
 	dialector(pool *sql.DB) gorm.Dialector
 	// migrations returns goose's settings for this database.
@@ -120,7 +124,7 @@ func Open(ctx context.Context, o Options, batches BatchOptions, log *zap.Logger)
 	if err != nil {
 		return nil, errors.Join(err, d.close())
 	}
-	db := &DB{pool: pool, readPool: readPool, conn: pool, dialect: d, options: o, batches: batches, log: log, readiness: new(readiness)}
+	db := &DB{pool: pool, readPool: readPool, conn: pool, dialect: d, options: o, batches: batches, log: log, readiness: new(readiness), metrics: newMetrics(d.system())}
 	if readPool == pool {
 		db.budget = newBudget(batches.Flushers, o.MaxConnections, o.TemporaryBytes)
 	} else {
@@ -148,7 +152,7 @@ func Open(ctx context.Context, o Options, batches BatchOptions, log *zap.Logger)
 // handle returns GORM's handle on pool.
 func (db *DB) handle(pool *sql.DB) (*gorm.DB, error) {
 	return gorm.Open(db.dialect.dialector(pool), &gorm.Config{
-		Logger: queryLogger{log: db.log, slow: db.options.SlowQuery},
+		Logger: queryLogger{log: db.log, slow: db.options.SlowQuery, metrics: db.metrics},
 		// A single statement is a transaction already.
 		SkipDefaultTransaction: true,
 		DisableAutomaticPing:   true,

@@ -11,8 +11,9 @@ import (
 // queryLogger passes GORM's log to zap. It logs slow queries; the handler of an error,
 // which knows the request, logs the failed ones.
 type queryLogger struct {
-	log  *zap.Logger
-	slow time.Duration
+	log     *zap.Logger
+	slow    time.Duration
+	metrics *metrics
 }
 
 // LogMode leaves the level to zap.
@@ -33,9 +34,10 @@ func (l queryLogger) Error(_ context.Context, format string, args ...any) {
 // Trace is called after every statement.
 func (l queryLogger) Trace(_ context.Context, begin time.Time, statement func() (string, int64), err error) {
 	duration := time.Since(begin)
+	text, rows := statement()
+	l.metrics.observe(text, duration)
 	if l.slow <= 0 || duration < l.slow {
 		return
 	}
-	text, rows := statement()
 	l.log.Warn("slow query", zap.String("sql", text), zap.Int64("rows", rows), zap.Duration("duration", duration), zap.Error(err))
 }

@@ -81,6 +81,8 @@ func hostAndPort(host string, port uint16) string {
 
 func (d *postgresDialect) name() string { return d.target }
 
+func (*postgresDialect) system() string { return "postgresql" }
+
 func (*postgresDialect) dialector(pool *sql.DB) gorm.Dialector {
 	return postgresDialector{&postgres.Dialector{Config: &postgres.Config{Conn: pool}}}
 }

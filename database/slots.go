@@ -105,6 +105,13 @@ func (s *shares) run(client string, do func() error) error {
 	return do()
 }
 
+// inUse returns how many are taken.
+func (s *shares) inUse() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.taken
+}
+
 // has reports whether client has taken something.
 func (s *shares) has(client string) bool {
 	s.mu.Lock()

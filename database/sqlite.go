@@ -83,6 +83,8 @@ func (d *sqliteDialect) open(ctx context.Context, o Options, log *zap.Logger) (p
 
 func (d *sqliteDialect) name() string { return d.path }
 
+func (*sqliteDialect) system() string { return "sqlite" }
+
 func (*sqliteDialect) dialector(pool *sql.DB) gorm.Dialector {
 	return sqliteDialector{&sqlite.Dialector{Conn: pool}}
 }

@@ -45,6 +45,7 @@ func AccessLog(log *zap.Logger, paths ...string) gin.HandlerFunc {
 				zap.String("method", loggedMethod(c.Request.Method)),
 				zap.String("path", loggedPath(c.Request.URL.Path, words)),
 				zap.Int("status", c.Writer.Status()),
+				errorCode(c),
 				zap.Duration("duration", time.Since(start)),
 				zap.Int("bytes", max(c.Writer.Size(), 0)),
 				zap.String("client", c.ClientIP()),
@@ -52,6 +53,14 @@ func AccessLog(log *zap.Logger, paths ...string) gin.HandlerFunc {
 		}()
 		c.Next()
 	}
+}
+
+// errorCode is the field for the code of an Error.
+func errorCode(c *gin.Context) zap.Field {
+	if code := ErrorCodeOf(c); code != 0 {
+		return zap.Int32("error", code)
+	}
+	return zap.Skip()
 }
 
 // other stands for what a client made up.

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/gin-gonic/gin"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.uber.org/zap"
 
 	"plantstore/auth"
@@ -29,10 +31,11 @@ type Options struct {
 	Limits       Limits
 	Bulk         middleware.BulkOptions
 	MaxBodyBytes int64
-	Proxies      []string // addresses or CIDR ranges with a trusted X-Forwarded-For
-	Origins      []string // of pages that may call the API from a browser
-	TLS          bool     // the service itself serves HTTPS
-	Docs         bool     // the OpenAPI document and Swagger UI are served
+	Proxies      []string             // addresses or CIDR ranges with a trusted X-Forwarded-For
+	Origins      []string             // of pages that may call the API from a browser
+	TLS          bool                 // the service itself serves HTTPS
+	Docs         bool                 // the OpenAPI document and Swagger UI are served
+	Metrics      *prometheus.Registry // of requests, among others; the admin address serves it
 }
 
 // Limits is how much a client may send; 0 means no limit.
@@ -99,14 +102,17 @@ func probes(o Options) []Route {
 }
 
 // New returns the handler of the API. It panics if a route has no known scope.
-func New(o Options) http.Handler { return engine(o, Table(o)) }
+func New(o Options) http.Handler {
+	return engine(o, Table(o), middleware.Metrics(o.Metrics))
+}
 
-// Admin returns the handler of the admin address: the probes and Go's profiles, without
-// tokens.
+// Admin returns the handler of the admin address: the probes, Prometheus metrics and Go's
+// profiles, without tokens.
 func Admin(o Options) http.Handler {
 	o.Docs, o.TLS, o.Origins = false, false, nil
 	mux := http.NewServeMux()
 	mux.Handle("/", engine(o, probes(o)))
+	mux.Handle("/metrics", promhttp.HandlerFor(o.Metrics, promhttp.HandlerOpts{}))
 	mux.HandleFunc("/debug/pprof/", pprof.Index) // includes the named profiles
 	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
@@ -114,8 +120,9 @@ func Admin(o Options) http.Handler {
 	return mux
 }
 
-// engine returns a handler of routes, with the middleware that all of them share.
-func engine(o Options, routes []Route) http.Handler {
+// engine returns a handler of routes, with the middleware that all of them share, after
+// the first ones.
+func engine(o Options, routes []Route, first ...gin.HandlerFunc) http.Handler {
 	gin.SetMode(gin.ReleaseMode)
 	e := gin.New()
 	// Paths match exactly: no redirects, no cleaning.
@@ -133,6 +140,7 @@ func engine(o Options, routes []Route) http.Handler {
 	for _, r := range routes {
 		paths = append(paths, r.Path)
 	}
+	e.Use(first...)
 	e.Use(
 		middleware.RequestID(o.StaticTokens...),
 		middleware.AccessLog(o.Log, paths...),

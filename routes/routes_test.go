@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gin-gonic/gin"
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
 	"plantstore/auth"
@@ -38,6 +39,7 @@ func optionsOf(t *testing.T) (Options, *models.TokenStore) {
 	})
 	return Options{
 		Log:          zap.NewNop(),
+		Metrics:      prometheus.NewRegistry(),
 		Plants:       controllers.NewPlants(models.NewPlantStore(db)),
 		Tokens:       controllers.NewTokens(tokens),
 		Health:       controllers.NewHealth(db.Ready),

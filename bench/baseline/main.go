@@ -29,7 +29,9 @@ const tokenName = "static:1"
 func newLog() *zap.Logger {
 	encoding := zap.NewProductionEncoderConfig()
 	encoding.EncodeTime = zapcore.RFC3339NanoTimeEncoder
-	encoding.EncodeDuration = zapcore.StringDurationEncoder
+	encoding.EncodeDuration = func(d time.Duration, to zapcore.PrimitiveArrayEncoder) {
+		to.AppendFloat64(float64(d.Microseconds()) / 1000)
+	}
 	return zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(encoding), zapcore.Lock(os.Stderr), zap.InfoLevel))
 }
 

@@ -1,0 +1,86 @@
+package database
+
+import (
+	"regexp"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+)
+
+// metrics measures the operations of a database.
+type metrics struct {
+	statements      *prometheus.HistogramVec
+	byText          sync.Map // has the prometheus.Observer of each statement; there are few
+	batchRows, wait prometheus.Histogram
+}
+
+func newMetrics(system string) *metrics {
+	// From 0.1 ms on: a statement by key takes less than a millisecond.
+	buckets := prometheus.ExponentialBucketsRange(0.0001, 10, 16)
+	return &metrics{
+		statements: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "db_client_operation_duration_seconds", Help: "Duration of statements. A batch is one.", Buckets: buckets,
+			ConstLabels: prometheus.Labels{"db_system_name": system},
+		}, []string{"db_operation_name", "db_collection_name"}),
+		batchRows: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "plantstore_write_batch_rows", Help: "Rows in a batch of writes.", Buckets: prometheus.ExponentialBuckets(1, 2, 11),
+		}),
+		wait: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "plantstore_write_wait_seconds", Help: "Time that a write waited for its batch.", Buckets: buckets,
+		}),
+	}
+}
+
+// statementKind matches a statement's operation and table.
+var statementKind = regexp.MustCompile("^(?:(UPDATE) |(INSERT) INTO |(DELETE) FROM |(SELECT) .*? FROM )[`\"]?([a-z_]+)")
+
+// observe measures a statement that reads or writes a table.
+func (m *metrics) observe(text string, duration time.Duration) {
+	known, ok := m.byText.Load(text)
+	if !ok {
+		known = prometheus.ObserverFunc(func(float64) {}) // such as of SET
+		if match := statementKind.FindStringSubmatch(text); match != nil {
+			known = m.statements.WithLabelValues(match[1]+match[2]+match[3]+match[4], match[5])
+		}
+		m.byText.Store(text, known)
+	}
+	known.(prometheus.Observer).Observe(duration.Seconds())
+}
+
+// batch measures a batch of so many writes, if m is not nil.
+func (m *metrics) batch(rows int) {
+	if m != nil {
+		m.batchRows.Observe(float64(rows))
+	}
+}
+
+// waited measures how long a write waited for its batch, if m is not nil.
+func (m *metrics) waited(wait time.Duration) {
+	if m != nil {
+		m.wait.Observe(wait.Seconds())
+	}
+}
+
+// Collectors returns the metrics of db, in the names of OpenTelemetry (semantic conventions
+// 1.30, database), where it has any. They are measured whether or not they are collected.
+func (db *DB) Collectors() []prometheus.Collector {
+	all := []prometheus.Collector{
+		db.metrics.statements, db.metrics.batchRows, db.metrics.wait,
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "plantstore_write_queue_rows", Help: "Writes that wait for a batch."},
+			func() (rows float64) {
+				for _, queued := range db.queues {
+					rows += float64(queued())
+				}
+				return rows
+			}),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "plantstore_bulk_running", Help: "Imports and exports that are running."},
+			func() float64 { return float64(db.budget.transfers.inUse()) }),
+		collectors.NewDBStatsCollector(db.pool, "plantstore"),
+	}
+	if db.readPool != db.pool {
+		all = append(all, collectors.NewDBStatsCollector(db.readPool, "plantstore-reads"))
+	}
+	return all
+}

@@ -1,0 +1,58 @@
+package middleware
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/gin-gonic/gin"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// durationBuckets are the upper bounds that OpenTelemetry advises for durations, in seconds.
+var durationBuckets = []float64{0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10}
+
+// Metrics measures the time from the headers of each request to the end of its response, and
+// counts the responses with an Error. The names are those of OpenTelemetry, where it has any
+// (semantic conventions 1.23, HTTP). A path that is not a route is an empty route.
+func Metrics(registry prometheus.Registerer) gin.HandlerFunc {
+	durations := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "http_server_request_duration_seconds", Help: "Duration of HTTP requests.", Buckets: durationBuckets,
+	}, []string{"http_request_method", "http_route", "http_response_status_code"})
+	refused := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "plantstore_refused_total", Help: "Requests that got an Error, by its code.",
+	}, []string{"error"})
+	registry.MustRegister(durations, refused)
+	return func(c *gin.Context) {
+		start := time.Now()
+		// Deferred, so that an aborted response counts, too.
+		defer func() {
+			durations.WithLabelValues(metricMethod(c.Request.Method), c.FullPath(), strconv.Itoa(c.Writer.Status())).
+				Observe(time.Since(start).Seconds())
+			if code := ErrorCodeOf(c); code != 0 {
+				refused.WithLabelValues(strconv.Itoa(int(code))).Inc()
+			}
+		}()
+		c.Next()
+	}
+}
+
+// errorCodeKey is the key of the code of a response's Error in a request's context.
+type errorCodeKey struct{}
+
+// SetErrorCode records the code of the Error that c's request gets.
+func SetErrorCode(c *gin.Context, code int32) { c.Set(errorCodeKey{}, code) }
+
+// ErrorCodeOf returns the code of the Error that c's request got, or 0.
+func ErrorCodeOf(c *gin.Context) int32 {
+	value, _ := c.Get(errorCodeKey{})
+	code, _ := value.(int32)
+	return code
+}
+
+// metricMethod is loggedMethod with OpenTelemetry's name for what a client made up.
+func metricMethod(method string) string {
+	if method = loggedMethod(method); method == other {
+		return "_OTHER"
+	}
+	return method
+}

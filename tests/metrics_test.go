@@ -1,0 +1,67 @@
+package tests
+
+import (
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+
+	"plantstore/database/dbtest"
+)
+
+// TestMetrics checks the metrics of a few requests. The values are exact where they depend on
+// these requests alone.
+func TestMetrics(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, url string) {
+		t.Parallel()
+		s, admin := startAdmin(t, "DATABASE_URL="+url)
+		s.post(t, `{"id":1,"name":"x"}`)
+		s.post(t, `{"id":1,"name":"x"}`)
+		for _, request := range [][3]string{
+			{"GET", "/plants/1"}, {"GET", "/plants/1"}, {"GET", "/no-such-path"}, {"MADE-UP", "/plants"},
+			{"PUT", "/plants/1", `{"name":"y"}`}, {"DELETE", "/plants/1"}, {"POST", "/tokens", `{"name":"x","scopes":["plants:read"]}`},
+		} {
+			s.call(t, request[0], request[1], request[2])
+		}
+
+		system, tables := "sqlite", `go_sql_open_connections\{db_name="plantstore-reads"\} [1-9]`
+		if strings.HasPrefix(url, "postgres") {
+			system, tables = "postgresql", `go_sql_max_open_connections\{db_name="plantstore"\} 16`
+		}
+		statement := func(operation, table string) string {
+			return `db_client_operation_duration_seconds_count\{db_collection_name="` + table + `",db_operation_name="` + operation +
+				`",db_system_name="` + system + `"\} [1-9]`
+		}
+		request := func(method, route, status, count string) string {
+			return `http_server_request_duration_seconds_count\{http_request_method="` + method + `",http_response_status_code="` + status +
+				`",http_route="` + route + `"\} ` + count
+		}
+		want := []string{
+			request("POST", "/plants", "200", "1"), request("POST", "/plants", "409", "1"), request("GET", "/plants/:id", "200", "2"),
+			request("GET", "", "404", "1"), request("_OTHER", "", "405", "1"), request("PUT", "/plants/:id", "200", "1"),
+			statement("INSERT", "plants"), statement("SELECT", "plants"), statement("DELETE", "plants"), statement("INSERT", "tokens"),
+			`plantstore_refused_total\{error="40902"\} 1`, `plantstore_refused_total\{error="40402"\} 1`,
+			"plantstore_write_batch_rows_sum 4", "plantstore_write_wait_seconds_count 4", "plantstore_write_queue_rows 0",
+			"plantstore_tokens_in_force 1", "plantstore_bulk_running 0", `plantstore_build_info\{commit="[^"]+",goversion="go[^"]+",version="[^"]+"\} 1`,
+			"go_goroutines [1-9]", "process_open_fds [1-9]", tables,
+		}
+		var got string
+		eventually(t, "the token to be in force", func() bool {
+			got = admin.get(t, "/metrics").body
+			return strings.Contains(got, "\nplantstore_tokens_in_force 1\n")
+		})
+		for _, line := range want {
+			t.Run(line, func(t *testing.T) {
+				if !regexp.MustCompile("(?m)^" + line).MatchString(got) {
+					t.Errorf("got no such line in\n%s", got)
+				}
+			})
+		}
+		if strings.Contains(got, "MADE-UP") || strings.Contains(got, "no-such-path") {
+			t.Errorf("got a label that a client made up in\n%s", got)
+		}
+		if r := s.get(t, "/metrics"); r.status != http.StatusNotFound {
+			t.Errorf("the API: got %d, want 404", r.status)
+		}
+	})
+}
