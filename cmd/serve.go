@@ -5,8 +5,11 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/signal"
+	"runtime"
 	"runtime/debug"
 	"strconv"
+	"syscall"
 
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
@@ -33,6 +36,7 @@ func (s *settings) serve(cmd *cobra.Command, _ []string) (err error) {
 		debug.SetGCPercent(percent)
 	}
 	log := newLogger(cfg)
+	signal.Ignore(syscall.SIGHUP) // a closed terminal, or a request to reload, must not end the service
 	static, devToken := cfg.Auth.Tokens, ""
 	if len(static) == 0 && cfg.Env == config.Development {
 		if devToken, err = ensureDevToken(); err != nil {
@@ -83,7 +87,7 @@ func (s *settings) serve(cmd *cobra.Command, _ []string) (err error) {
 	options := routes.Options{
 		Log:          log,
 		Plants:       controllers.NewPlants(models.NewPlantStore(db)),
-		Tokens:       controllers.NewTokens(tokens),
+		Tokens:       controllers.NewTokens(tokens, log),
 		Health:       health,
 		Docs:         cfg.Docs.Enabled,
 		Verify:       auth.AnyOf(verifiers...),
@@ -124,7 +128,11 @@ func (s *settings) serve(cmd *cobra.Command, _ []string) (err error) {
 		}
 	}()
 
-	log.Info("serving", zap.String("version", version), zap.String("env", cfg.Env), zap.String("address", listener.Addr().String()))
+	log.Info("serving",
+		zap.String("version", version), zap.String("commit", commit), zap.String("env", cfg.Env),
+		zap.String("address", listener.Addr().String()), zap.String("database", db.Name()), zap.Int64("schema", db.Schema()),
+		zap.Int("gomaxprocs", runtime.GOMAXPROCS(0)), zap.Int("max_connections", limited.limit),
+		zap.Int("requests_per_second", cfg.Limits.RequestsPerSecond))
 	if cfg.Env == config.Development {
 		welcome(cfg, listener.Addr().(*net.TCPAddr).Port, devToken)
 	}

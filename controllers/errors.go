@@ -230,7 +230,7 @@ func Errors(log *zap.Logger) gin.HandlerFunc {
 		body := describe(c, last.Err)
 		middleware.SetErrorCode(c, body.Code)
 		status := row(body.Code, "").Status
-		if status >= http.StatusInternalServerError {
+		if status >= http.StatusInternalServerError && !middleware.IsQuiet(c) {
 			log.Error("request failed",
 				zap.String("request_id", middleware.RequestIDOf(c)),
 				zap.Int32("code", body.Code),

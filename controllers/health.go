@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 
 	"github.com/gin-gonic/gin"
+
+	"plantstore/middleware"
 )
 
 // Health responds to the probes of orchestrators and load balancers, which have no
@@ -24,11 +26,15 @@ func NewHealth(ready func(context.Context) error) *Health { return &Health{ready
 func (h *Health) Drain() { h.draining.Store(true) }
 
 // Live reports that the process is alive.
-func (*Health) Live(c *gin.Context) error { return respond(c, http.StatusOK, gin.H{"status": "ok"}) }
+func (*Health) Live(c *gin.Context) error {
+	middleware.Quiet(c)
+	return respond(c, http.StatusOK, gin.H{"status": "ok"})
+}
 
 // Ready reports whether the service can serve requests: a write would succeed, and the
 // service is not about to stop.
 func (h *Health) Ready(c *gin.Context) error {
+	middleware.Quiet(c) // the log has a line when the answer changes
 	if h.draining.Load() {
 		return errStopping
 	}

@@ -5,7 +5,9 @@ import (
 	"time"
 
 	"github.com/gin-gonic/gin"
+	"go.uber.org/zap"
 
+	"plantstore/middleware"
 	"plantstore/models"
 )
 
@@ -59,10 +61,20 @@ func utc(t *time.Time) *time.Time {
 }
 
 // Tokens handles the requests for issued tokens.
-type Tokens struct{ store *models.TokenStore }
+type Tokens struct {
+	store *models.TokenStore
+	log   *zap.Logger
+}
 
-// NewTokens returns the handlers for the tokens in store.
-func NewTokens(store *models.TokenStore) *Tokens { return &Tokens{store} }
+// NewTokens returns the handlers for the tokens in store. log gets a line for each token that
+// is created or revoked, with who did it.
+func NewTokens(store *models.TokenStore, log *zap.Logger) *Tokens { return &Tokens{store, log} }
+
+// audit logs what c's request has done to the token with id.
+func (h *Tokens) audit(c *gin.Context, event, id string) {
+	h.log.Info(event, zap.String("id", id), zap.String("by", middleware.IdentityOf(c).Name),
+		zap.String("request_id", middleware.RequestIDOf(c)))
+}
 
 // Create issues a token.
 //
@@ -89,6 +101,7 @@ func (h *Tokens) Create(c *gin.Context) error {
 	if err != nil {
 		return err
 	}
+	h.audit(c, "created a token", token.ID)
 	return respond(c, http.StatusOK, IssuedToken{Secret: secret, Token: toToken(&token)})
 }
 
@@ -135,6 +148,7 @@ func (h *Tokens) Revoke(c *gin.Context) error {
 	if err := h.store.Revoke(c.Request.Context(), id); err != nil {
 		return err
 	}
+	h.audit(c, "revoked a token", id)
 	c.Status(http.StatusNoContent)
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -287,6 +288,9 @@ func (db *DB) Contains(column, part string) (condition, argument string) {
 
 // Name names the database for people: a path, or hosts and a name, without a password.
 func (db *DB) Name() string { return db.dialect.name() }
+
+// Schema returns the version of the newest migration that this program knows.
+func (db *DB) Schema() int64 { return slices.Max(db.versions) }
 
 // Close writes the queued batches, waits for the running queries and closes every
 // connection.

@@ -17,6 +17,15 @@ import (
 	"plantstore/models"
 )
 
+// quietKey is the key of whether a request is not worth a line at the usual level.
+type quietKey struct{}
+
+// Quiet logs c's request at the level debug only, whatever its outcome.
+func Quiet(c *gin.Context) { c.Set(quietKey{}, true) }
+
+// IsQuiet reports whether [Quiet] was called for c's request.
+func IsQuiet(c *gin.Context) bool { return c.GetBool(quietKey{}) }
+
 // AccessLog logs a line for each request, after its response. The line has nothing that a
 // client may have made up, and which may be a token: no header, query or body, and only
 // the words of paths, which are those of routes, and ids. It has the sender's name instead
@@ -33,7 +42,10 @@ func AccessLog(log *zap.Logger, paths ...string) gin.HandlerFunc {
 		// Deferred, so that an aborted response is logged, too.
 		defer func() {
 			level := zapcore.InfoLevel
-			if c.Writer.Status() >= 500 {
+			switch {
+			case IsQuiet(c):
+				level = zapcore.DebugLevel
+			case c.Writer.Status() >= 500:
 				level = zapcore.ErrorLevel
 			}
 			sender := ""

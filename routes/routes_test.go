@@ -41,7 +41,7 @@ func optionsOf(t *testing.T) (Options, *models.TokenStore) {
 		Log:          zap.NewNop(),
 		Metrics:      prometheus.NewRegistry(),
 		Plants:       controllers.NewPlants(models.NewPlantStore(db)),
-		Tokens:       controllers.NewTokens(tokens),
+		Tokens:       controllers.NewTokens(tokens, zap.NewNop()),
 		Health:       controllers.NewHealth(db.Ready),
 		Verify:       verifier.Verify,
 		Docs:         true,

@@ -1,13 +1,51 @@
 package tests
 
 import (
+	"encoding/json"
 	"net/http"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 
 	"plantstore/database/dbtest"
 )
+
+// TestEventsInTheLog: what an operator looks for has a line with the fields that identify it.
+func TestEventsInTheLog(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	started := s.awaitLog(t, "serving")
+	for _, field := range []string{"version", "commit", "env", "address", "database", "schema", "gomaxprocs", "max_connections"} {
+		t.Run(field+" at the start", func(t *testing.T) {
+			if value, ok := started[field]; !ok || value == "" {
+				t.Errorf("got %v", started)
+			}
+		})
+	}
+
+	var issued struct{ ID string }
+	must(t, json.Unmarshal([]byte(s.call(t, "POST", "/tokens", `{"name":"x","scopes":["plants:read"]}`).body), &issued))
+	s.call(t, "DELETE", "/tokens/"+issued.ID, "")
+	for _, event := range []string{"created a token", "revoked a token"} {
+		t.Run(event, func(t *testing.T) {
+			if line := s.awaitLog(t, event); line["id"] != issued.ID || line["by"] != "static:1" || line["request_id"] == nil {
+				t.Errorf("got %v, want the id %s and the token static:1", line, issued.ID)
+			}
+		})
+	}
+
+	must(t, s.process.Signal(syscall.SIGHUP))
+	for _, path := range []string{"/healthz", "/readyz"} {
+		checkStatus(t, s.get(t, path), 200)
+	}
+	s.stop(t)
+	for _, path := range []string{"/healthz", "/readyz"} {
+		if strings.Contains(s.stderr.String(), path) {
+			t.Errorf("got a line for %s, want none at the level info", path)
+		}
+	}
+}
 
 // TestMetrics checks the metrics of a few requests. The values are exact where they depend on
 // these requests alone.
