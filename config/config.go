@@ -32,7 +32,7 @@ type Config struct {
 		AdminAddress      string        `key:"admin_address" desc:"address that serves /healthz, /readyz, Prometheus metrics at /metrics and Go profiles under /debug/pprof/ over plain HTTP, without authentication and apart from the API, such as 127.0.0.1:6060; if empty, disabled. The profiles show the memory of the process: only operators may reach it"`
 	} `key:"server"`
 	Database struct {
-		URL            string        `key:"url" env:"DATABASE_URL" default:"sqlite:data/plantstore.db" desc:"sqlite:PATH or postgres://user:password@host:5432/name?sslmode=verify-full; the PG* variables of libpq complete the latter"`
+		URL            string        `key:"url" env:"DATABASE_URL" secret:"true" default:"sqlite:data/plantstore.db" desc:"sqlite:PATH or postgres://user:password@host:5432/name?sslmode=verify-full; the PG* variables of libpq complete the latter"`
 		Migrate        bool          `key:"migrate" default:"true" desc:"apply pending migrations at startup; replicas take turns"`
 		MaxConnections int           `key:"max_connections" default:"16" validate:"min=1" desc:"maximum number of PostgreSQL connections"`
 		Timeout        time.Duration `key:"timeout" default:"3s" validate:"min=1ms" desc:"time limit for one operation, including the wait for a connection"`
@@ -53,7 +53,7 @@ type Config struct {
 		Grace             time.Duration `key:"grace" default:"30s" validate:"min=1ms" desc:"how long the client of an import or export may stall; the buffers of the network can make a slow client look stalled for longer"`
 	} `key:"bulk"`
 	Auth struct {
-		Tokens []string `key:"tokens" desc:"static bearer tokens with all scopes; openssl rand -hex 32 prints a good one"`
+		Tokens []string `key:"tokens" secret:"true" desc:"static bearer tokens with all scopes; openssl rand -hex 32 prints a good one"`
 		// Algorithms with a shared secret are not supported: a party that can verify such a token
 		// can also sign one, and a public key might be used as the secret.
 		JWT struct {
@@ -75,7 +75,7 @@ type Config struct {
 	} `key:"docs"`
 	Client struct { // the commands that call a running service
 		URL   string `key:"url" desc:"URL of the service that import and export call, such as https://plants.example.org; if empty, the service on this machine"`
-		Token string `key:"token" desc:"bearer token that import and export send; if empty, the one in data/dev-token, to this machine only"`
+		Token string `key:"token" secret:"true" desc:"bearer token that import and export send; if empty, the one in data/dev-token, to this machine only"`
 	} `key:"client"`
 	Log struct {
 		Level  string `key:"level" default:"info" validate:"oneof=debug info warn error" desc:"lowest level that is logged"`

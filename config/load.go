@@ -28,20 +28,55 @@ const FileVariable = "PLANTSTORE_CONFIG"
 // PLANTSTORE_CONFIG names it, and otherwise it is DefaultFile. An error is one line that
 // names the key and the valid values, but not the value, which may be a secret.
 func Load(file string, flags map[string]*pflag.Flag) (*Config, error) {
+	c, _, err := load(file, flags)
+	return c, err
+}
+
+// Effective is a setting with its value, *** if that is a secret, and where it comes from:
+// a flag, a variable, the configuration file, or the default.
+type Effective struct {
+	Setting
+	Value, Source string
+}
+
+// Describe is Load, but returns all settings with their values.
+func Describe(file string, flags map[string]*pflag.Flag) (all []Effective, err error) {
+	c, v, err := load(file, flags)
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range settingsOf(reflect.ValueOf(c).Elem(), "") {
+		e := Effective{s, s.text(), "default"}
+		switch flag := flags[s.Key]; {
+		case flag != nil && flag.Changed:
+			e.Source = "--" + flag.Name
+		case os.Getenv(s.Variable+"_FILE") != "":
+			e.Source = s.Variable + "_FILE"
+		case os.Getenv(s.Variable) != "":
+			e.Source = s.Variable
+		case v.InConfig(s.Key):
+			e.Source = v.ConfigFileUsed()
+		}
+		all = append(all, e)
+	}
+	return all, nil
+}
+
+func load(file string, flags map[string]*pflag.Flag) (*Config, *viper.Viper, error) {
 	var c Config
 	settings := settingsOf(reflect.ValueOf(&c).Elem(), "")
 	if err := checkVariables(settings); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	v := viper.New()
 	for _, s := range settings {
 		if err := bind(v, s, flags[s.Key]); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	databaseSet := v.IsSet("database.url")
 	if err := readFile(v, settings, cmp.Or(file, os.Getenv(FileVariable))); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	validate := validator.New()
 	for _, s := range settings {
@@ -52,14 +87,14 @@ func Load(file string, flags map[string]*pflag.Flag) (*Config, error) {
 			*list = slices.DeleteFunc(*list, func(s string) bool { return s == "" })
 		}
 		if err != nil || validate.Var(s.field.Interface(), s.rules) != nil {
-			return nil, fmt.Errorf("%s must be %s", s, s.allowed())
+			return nil, nil, fmt.Errorf("%s must be %s", s, s.allowed())
 		}
 	}
 	if err := c.validate(databaseSet); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	c.Limits.Burst = cmp.Or(c.Limits.Burst, c.Limits.RequestsPerSecond)
-	return &c, nil
+	return &c, v, nil
 }
 
 // bind binds s to its flag, which may be nil, and to its variable. An empty variable

@@ -3,6 +3,7 @@ package config
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"reflect"
 	"regexp"
 	"slices"
@@ -16,6 +17,7 @@ type Setting struct {
 	Key, Variable, Default, Description string
 	// Bounds says which values of the type are allowed, such as "at least 1", if not all.
 	Bounds string
+	Secret bool // the value is or has a password or a token
 
 	field reflect.Value
 	rules string // for validator
@@ -41,7 +43,8 @@ func settingsOf(section reflect.Value, prefix string) (all []Setting) {
 			Key:      key,
 			Variable: cmp.Or(field.Tag.Get("env"), "PLANTSTORE_"+strings.ToUpper(strings.ReplaceAll(key, ".", "_"))),
 			Default:  field.Tag.Get("default"), Description: field.Tag.Get("desc"), Bounds: boundsOf(rules),
-			field: value, rules: rules,
+			Secret: field.Tag.Get("secret") == "true",
+			field:  value, rules: rules,
 		})
 	}
 	return all
@@ -68,6 +71,18 @@ func boundsOf(rules string) string {
 
 // Kind returns the kind of the value of s.
 func (s Setting) Kind() reflect.Kind { return s.field.Kind() }
+
+// text returns the value of s, as in the environment.
+func (s Setting) text() string {
+	text := fmt.Sprint(s.field.Interface())
+	if list, ok := s.field.Interface().([]string); ok {
+		text = strings.Join(list, ",")
+	}
+	if s.Secret && text != "" {
+		return "***"
+	}
+	return text
+}
 
 // String returns the key and the variable of s, to name it in messages.
 func (s Setting) String() string { return s.Key + " (" + s.Variable + ")" }

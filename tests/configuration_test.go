@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -111,6 +112,30 @@ func TestFlagsBeatTheEnvironment(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(s.folder, "environment.db")); err == nil {
 		t.Error("got the database of the environment as well")
 	}
+}
+
+// TestConfig prints the configuration from each kind of source.
+func TestConfig(t *testing.T) {
+	t.Parallel()
+	file := write(t, "config.yaml", "log:\n  level: warn\n")
+	secret := write(t, "url", "postgres://user:password-4711@127.0.0.1/x")
+	settings := []string{"PLANTSTORE_CONFIG=" + file, "DATABASE_URL=", "DATABASE_URL_FILE=" + secret, "PLANTSTORE_AUTH_TOKENS=" + token, "PORT=7"}
+	stdout, stderr, status := runToEnd(t, settings, "config", "--host", "127.0.0.1")
+	if status != 0 || stderr != "" || strings.Contains(stdout, "4711") || strings.Contains(stdout, token) {
+		t.Fatalf("got exit status %d, %q, %q", status, stdout, stderr)
+	}
+	for _, want := range []string{
+		`server\.host +127\.0\.0\.1 +--host`, `server\.port +7 +PORT`, `database\.url +\*\*\* +DATABASE_URL_FILE`, `log\.level +warn +\S*config\.yaml`,
+		`auth\.tokens +\*\*\* +PLANTSTORE_AUTH_TOKENS`, `client\.token + default`, `database\.slow_query +200ms +default`,
+	} {
+		t.Run(want, func(t *testing.T) {
+			if !regexp.MustCompile("(?m)^" + want + "$").MatchString(stdout) {
+				t.Errorf("got no such line in\n%s", stdout)
+			}
+		})
+	}
+	checkCLI(t, settings, []string{"config", "check"}, 0, "", "the configuration is valid")
+	checkCLI(t, append(settings, "PORT=x"), []string{"config", "check"}, 2, "", "server.port (PORT) must be a decimal integer")
 }
 
 // TestVariablesOfKubernetes starts with the variables that Kubernetes sets for services

@@ -1,0 +1,46 @@
+package cmd
+
+import (
+	"fmt"
+	"os"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"plantstore/config"
+)
+
+func newConfig(s *settings) *cobra.Command {
+	show := &cobra.Command{
+		Use:   "config",
+		Short: "Print all settings and where their values come from",
+		Long: "Print all settings, with their values and where these come from: a flag, an environment variable,\n" +
+			"the configuration file, or the default. Secrets are shown as ***.",
+		Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			all, err := config.Describe(s.file, s.flags)
+			if err != nil {
+				return usageError(err)
+			}
+			table := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+			_, _ = fmt.Fprintln(table, "SETTING\tVALUE\tSOURCE")
+			for _, e := range all {
+				_, _ = fmt.Fprintf(table, "%s\t%s\t%s\n", e.Key, e.Value, e.Source)
+			}
+			return table.Flush()
+		},
+	}
+	show.AddCommand(&cobra.Command{
+		Use:   "check",
+		Short: "Check the configuration without starting the service, such as in CI",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if _, err := s.load(); err != nil {
+				return err
+			}
+			cmd.PrintErrln("the configuration is valid")
+			return nil
+		},
+	})
+	return show
+}
