@@ -1,6 +1,7 @@
 package database_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -75,4 +76,28 @@ func TestVersionsInABatch(t *testing.T) {
 			t.Errorf("got %v, then %v, want a later version", before, after)
 		}
 	})
+}
+
+// TestInsertNewInATransactionReportsFaults: a fault of the database is not one of a row.
+func TestInsertNewInATransactionReportsFaults(t *testing.T) {
+	t.Parallel()
+	type pot struct {
+		Code string `gorm:"primaryKey"`
+	}
+	db := dbtest.Migrated(t, dbtest.SQLite(t))
+	err := db.Transaction(t.Context(), func(tx *database.DB) error {
+		for _, statement := range []string{"CREATE TABLE pots (code text PRIMARY KEY)", "PRAGMA max_page_count = 1"} { // no more than now
+			if err := tx.Exec(statement).Error; err != nil {
+				return err
+			}
+		}
+		_, failed, err := tx.InsertNew(t.Context(), database.TableOf[pot](), []*pot{{Code: "a"}, {Code: strings.Repeat("b", 1<<20)}, {Code: "c"}})
+		if err == nil || len(failed) > 0 {
+			t.Errorf("got %d rejected rows and %v, want the full database", len(failed), err)
+		}
+		return err
+	})
+	if !database.IsUnavailable(err) {
+		t.Errorf("got %v, want that the disk is full", err)
+	}
 }

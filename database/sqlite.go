@@ -214,13 +214,7 @@ func (d *sqliteDialect) insertNew(ctx context.Context, conn connection, table *T
 	if pool, ok := conn.(*sql.DB); ok {
 		err = d.run(ctx, pool, []*group{{changes: changes}})
 	} else {
-		text, _ := d.change(changes[0])
-		statement, err := conn.PrepareContext(ctx, text)
-		if err != nil {
-			return o, err
-		}
-		defer func() { err = errors.Join(err, statement.Close()) }()
-		err = d.runEach(ctx, changes, map[string]*sql.Stmt{text: statement})
+		err = d.runIn(ctx, conn, changes)
 	}
 	if err != nil {
 		return o, err
@@ -304,6 +298,17 @@ func (d *sqliteDialect) run(ctx context.Context, pool *sql.DB, groups []*group) 
 		}
 		return d.runEach(ctx, changes, prepared)
 	})
+}
+
+// runIn runs changes of one kind in the transaction tx.
+func (d *sqliteDialect) runIn(ctx context.Context, tx connection, changes []*Change) (err error) {
+	text, _ := d.change(changes[0])
+	statement, err := tx.PrepareContext(ctx, text)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, statement.Close()) }()
+	return d.runEach(ctx, changes, map[string]*sql.Stmt{text: statement})
 }
 
 // runEach runs changes with the statements that are prepared for their texts. A rejected
