@@ -10,6 +10,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"plantstore/middleware"
 	"plantstore/models"
 )
 
@@ -102,6 +103,7 @@ func (h *Plants) Create(c *gin.Context) error {
 		return err
 	}
 	plant := in.toPlant(*in.ID)
+	middleware.SetID(c, strconv.FormatInt(plant.ID, 10))
 	if err := h.store.Create(contextOf(c), plant); err != nil {
 		return err
 	}

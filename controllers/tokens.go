@@ -101,6 +101,7 @@ func (h *Tokens) Create(c *gin.Context) error {
 	if err != nil {
 		return err
 	}
+	middleware.SetID(c, token.ID)
 	h.audit(c, "created a token", token.ID)
 	return respond(c, http.StatusOK, IssuedToken{Secret: secret, Token: toToken(&token)})
 }

@@ -56,6 +56,7 @@ func AccessLog(log *zap.Logger, paths ...string) gin.HandlerFunc {
 				zap.String("request_id", RequestIDOf(c)),
 				zap.String("method", loggedMethod(c.Request.Method)),
 				zap.String("path", loggedPath(c.Request.URL.Path, words)),
+				createdID(c),
 				zap.Int("status", c.Writer.Status()),
 				errorCode(c),
 				zap.Duration("duration", time.Since(start)),
@@ -65,6 +66,20 @@ func AccessLog(log *zap.Logger, paths ...string) gin.HandlerFunc {
 		}()
 		c.Next()
 	}
+}
+
+// idKey is the key of the id of what a request creates.
+type idKey struct{}
+
+// SetID records the id of what c's request creates, for the log: its path does not have it.
+func SetID(c *gin.Context, id string) { c.Set(idKey{}, id) }
+
+// createdID is the field for the id of what c's request creates.
+func createdID(c *gin.Context) zap.Field {
+	if id := c.GetString(idKey{}); id != "" {
+		return zap.String("id", id)
+	}
+	return zap.Skip()
 }
 
 // errorCode is the field for the code of an Error.

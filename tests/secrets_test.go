@@ -126,7 +126,8 @@ func (h *hunt) begin(settings []string) {
 	h.service = launch(h.t, command(h.t, slices.Concat(h.settings, []string{"PORT=0"})))
 	h.service.stderr.await(h.service.ended, func(line string) bool {
 		_, rest, found := strings.Cut(line, "[::]:") // in JSON and console format
-		h.service.url = "http://127.0.0.1:" + strings.TrimRight(rest, `"}`)
+		port, _, _ := strings.Cut(rest, `"`)
+		h.service.url = "http://127.0.0.1:" + port
 		return found
 	})
 	if h.service.url == "" {
