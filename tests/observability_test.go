@@ -56,8 +56,13 @@ func TestMetrics(t *testing.T) {
 		s.post(t, `{"id":1,"name":"x"}`)
 		s.post(t, `{"id":1,"name":"x"}`)
 		for _, request := range [][3]string{
-			{"GET", "/plants/1"}, {"GET", "/plants/1"}, {"GET", "/no-such-path"}, {"MADE-UP", "/plants"},
-			{"PUT", "/plants/1", `{"name":"y"}`}, {"DELETE", "/plants/1"}, {"POST", "/tokens", `{"name":"x","scopes":["plants:read"]}`},
+			{"GET", "/plants/1"},
+			{"GET", "/plants/1"},
+			{"GET", "/no-such-path"},
+			{"MADE-UP", "/plants"},
+			{"PUT", "/plants/1", `{"name":"y"}`},
+			{"DELETE", "/plants/1"},
+			{"POST", "/tokens", `{"name":"x","scopes":["plants:read"]}`},
 		} {
 			s.call(t, request[0], request[1], request[2])
 		}
