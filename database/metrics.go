@@ -2,6 +2,7 @@ package database
 
 import (
 	"regexp"
+	"strings"
 	"sync"
 	"time"
 
@@ -12,7 +13,7 @@ import (
 // metrics measures the operations of a database.
 type metrics struct {
 	statements      *prometheus.HistogramVec
-	byText          sync.Map // has the prometheus.Observer of each statement; there are few
+	byText          sync.Map // has the prometheus.Observer of each statement, by its beginning
 	batchRows, wait prometheus.Histogram
 }
 
@@ -36,15 +37,20 @@ func newMetrics(system string) *metrics {
 // statementKind matches a statement's operation and table.
 var statementKind = regexp.MustCompile("^(?:(UPDATE) |(INSERT) INTO |(DELETE) FROM |(SELECT) .*? FROM )[`\"]?([a-z_]+)")
 
+// telling is how much of a statement tells its operation and table. The rest of some is a
+// list of any length.
+const telling = 500
+
 // observe measures a statement that reads or writes a table.
 func (m *metrics) observe(text string, duration time.Duration) {
+	text = text[:min(len(text), telling)]
 	known, ok := m.byText.Load(text)
 	if !ok {
 		known = prometheus.ObserverFunc(func(float64) {}) // such as of SET
 		if match := statementKind.FindStringSubmatch(text); match != nil {
 			known = m.statements.WithLabelValues(match[1]+match[2]+match[3]+match[4], match[5])
 		}
-		m.byText.Store(text, known)
+		m.byText.Store(strings.Clone(text), known)
 	}
 	known.(prometheus.Observer).Observe(duration.Seconds())
 }
