@@ -65,11 +65,7 @@ func TestLogEscapesCharacters(t *testing.T) {
 				"PORT=0", "PLANTSTORE_LOG_FORMAT=" + format, "PLANTSTORE_AUTH_JWT_ISSUER=i", "PLANTSTORE_AUTH_JWT_AUDIENCE=a",
 				"PLANTSTORE_AUTH_JWT_PUBLIC_KEY=" + string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})),
 			}))
-			s.stderr.await(s.ended, func(line string) bool {
-				_, rest, found := strings.Cut(line, "[::]:")
-				s.url = "http://127.0.0.1:" + strings.TrimRight(rest, `"}`)
-				return found
-			})
+			s.awaitPort(t)
 			checkStatus(t, s.get(t, "/plants", as(signed)...), 200)
 			s.stop(t)
 			log := s.stderr.String()

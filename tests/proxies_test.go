@@ -30,7 +30,7 @@ func TestClientAddress(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			s := start(t, "PLANTSTORE_SERVER_TRUSTED_PROXIES="+test.trusted)
-			request, err := http.NewRequest(http.MethodGet, s.url+"/healthz", nil)
+			request, err := http.NewRequest(http.MethodGet, s.url+"/plants", nil)
 			must(t, err)
 			if test.headers != nil {
 				request.Header = test.headers

@@ -124,15 +124,7 @@ func (h *hunt) begin(settings []string) {
 		"PLANTSTORE_CLIENT_TOKEN="+h.plant("the client's token"),
 	)
 	h.service = launch(h.t, command(h.t, slices.Concat(h.settings, []string{"PORT=0"})))
-	h.service.stderr.await(h.service.ended, func(line string) bool {
-		_, rest, found := strings.Cut(line, "[::]:") // in JSON and console format
-		port, _, _ := strings.Cut(rest, `"`)
-		h.service.url = "http://127.0.0.1:" + port
-		return found
-	})
-	if h.service.url == "" {
-		h.t.Fatalf("the service did not start:\n%s", h.service.stderr)
-	}
+	h.service.awaitPort(h.t)
 }
 
 func (h *hunt) setting(name string) (value string) {

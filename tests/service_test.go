@@ -151,6 +151,20 @@ func (s *service) awaitServing(t *testing.T) {
 	s.url = "http://127.0.0.1:" + address[strings.LastIndex(address, ":")+1:]
 }
 
+// awaitPort is awaitServing for a log in any format.
+func (s *service) awaitPort(t *testing.T) {
+	t.Helper()
+	started := s.stderr.await(s.ended, func(line string) bool {
+		_, rest, found := strings.Cut(line, "[::]:")
+		port, _, _ := strings.Cut(rest, `"`)
+		s.url = "http://127.0.0.1:" + port
+		return found
+	})
+	if !started {
+		t.Fatalf("the service did not start:\n%s", s.stderr)
+	}
+}
+
 func (s *service) port() string { return s.url[strings.LastIndex(s.url, ":")+1:] }
 
 // awaitWelcome waits for all that a development service prints, and returns it.
