@@ -93,7 +93,7 @@ type form struct {
 // forms keeps forms, which cost more to make than to run.
 type forms struct{ sync.Map }
 
-// of returns the form of c, for one row or for many, that newForm makes.
+// of returns the form of c, for one row or for many. newForm makes it the first time.
 func (f *forms) of(c *Change, many bool, newForm func(c *Change, many bool) form) form {
 	key := struct {
 		kind

@@ -270,7 +270,7 @@ const conflictPeriod = time.Second
 // once for a while: each failure costs a transaction and a line in the server's log.
 func (d *postgresDialect) insertNew(ctx context.Context, conn connection, table *Table, rows []reflect.Value) (o insertOutcome, err error) {
 	insert := &Change{Table: table, Write: table.Insert}
-	insertFree := &Change{Table: table, Write: insert.Write, Conflict: " ON CONFLICT (" + table.Key.DBName + ") DO NOTHING", Returns: 1}
+	insertFree := &Change{Table: table, Write: insert.Write, Conflict: table.Keep, Returns: 1}
 	pool, ownTransaction := conn.(*sql.DB)
 	expectConflicts := !ownTransaction || time.Now().UnixNano() < d.conflictsUntil.Load()
 	if !expectConflicts {
@@ -433,8 +433,8 @@ func (d *postgresDialect) changeRows(c *Change, rows []reflect.Value, versionsOf
 }
 
 // newForm numbers the parameters. If there are many rows, they come from arrays. The keys
-// in the condition let PostgreSQL use the index even if it planned the statement when the table
-// was empty.
+// in the condition let PostgreSQL use the index even if it planned the statement when the
+// table was empty.
 func (*postgresDialect) newForm(c *Change, many bool) form {
 	names, stands := c.names(), make(map[string]string)
 	var arrays, columns []string
@@ -525,10 +525,10 @@ func withConn(ctx context.Context, pool *sql.DB, do func(context.Context, *pgx.C
 	defer func() { err = errors.Join(err, conn.Close()) }()
 	return conn.Raw(func(driver any) error {
 		conn := driver.(*stdlib.Conn).Conn()
-		deadline, _ := ctx.Deadline()
-		if _, ok := ctx.(batchContext); !ok || deadline.IsZero() {
+		if _, ok := ctx.(batchContext); !ok {
 			return do(ctx, conn)
 		}
+		deadline, _ := ctx.Deadline()
 		network := conn.PgConn().Conn()
 		if err := network.SetDeadline(deadline); err != nil {
 			return err

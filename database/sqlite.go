@@ -199,17 +199,16 @@ func (*sqliteDialect) lockHolders() string { return "SELECT 'another process tha
 func (*sqliteDialect) readOnly() string { return "FALSE" }
 
 // writeTest changes the time of goose's first row, which is not a migration's: SQLite does
-// not write what is as it was.
+// not write a row that stays the same.
 func (*sqliteDialect) writeTest() string {
 	return "UPDATE goose_db_version SET tstamp = strftime('%Y-%m-%d %H:%M:%f', 'now') WHERE version_id = 0"
 }
 
 // insertNew runs a statement for each row.
 func (d *sqliteDialect) insertNew(ctx context.Context, conn connection, table *Table, rows []reflect.Value) (o insertOutcome, err error) {
-	conflict := " ON CONFLICT (" + table.Key.DBName + ") DO NOTHING"
 	changes := make([]*Change, len(rows))
 	for i, row := range rows {
-		changes[i] = &Change{Table: table, Write: table.Insert, Conflict: conflict, Row: row.Addr().Interface()}
+		changes[i] = &Change{Table: table, Write: table.Insert, Conflict: table.Keep, Row: row.Addr().Interface()}
 	}
 	if pool, ok := conn.(*sql.DB); ok {
 		err = d.run(ctx, pool, []*group{{changes: changes}})
@@ -247,8 +246,8 @@ func (d *sqliteDialect) query(ctx context.Context, conn connection, text string,
 	return readAll(read)(statement.QueryContext(ctx, args...))
 }
 
-// uninterrupted returns ctx without its deadline if it is a batch's: for the driver, that
-// is a goroutine per statement, and none of them takes long.
+// uninterrupted returns ctx without its deadline if it is a batch's: the driver would start
+// a goroutine for each statement, and none of these takes long.
 func uninterrupted(ctx context.Context) context.Context {
 	if _, ok := ctx.(batchContext); ok {
 		return context.WithoutCancel(ctx)

@@ -26,6 +26,7 @@ type Table struct {
 	Data    []*Column // Key and Content
 	Columns []*Column // Data and the timestamps
 	Insert  string    // the INSERT of a [Change]
+	Keep    string    // its clause ON CONFLICT that leaves a stored row as it is
 	Select  string    // the SELECT of all rows
 }
 
@@ -73,6 +74,7 @@ func TableOf[T any]() *Table {
 		}
 	}
 	t.Select = "SELECT " + Names(t.Columns) + " FROM " + t.Name
+	t.Keep = " ON CONFLICT (" + t.Key.DBName + ") DO NOTHING"
 	t.Insert = "INSERT INTO " + t.Name + " (" + Names(t.Columns) + ") SELECT " + join(t.Columns, func(c *Column) string { return "@" + c.DBName })
 	return t
 }

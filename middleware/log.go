@@ -71,7 +71,7 @@ func AccessLog(log *zap.Logger, paths ...string) gin.HandlerFunc {
 // idKey is the key of the id of what a request creates.
 type idKey struct{}
 
-// SetID records the id of what c's request creates, for the log: its path does not have it.
+// SetID records the id of what c's request creates, for the log: its path lacks it.
 func SetID(c *gin.Context, id string) { c.Set(idKey{}, id) }
 
 // createdID is the field for the id of what c's request creates.

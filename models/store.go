@@ -34,8 +34,8 @@ type Store[T Model, K Key] struct {
 	lookups *database.Batcher[*lookup[T, K]]
 	inserts *database.Writer[*T]
 	changes *database.Writer[*database.Change]
-	// The statement of a change, and clauses ON CONFLICT.
-	update, keep, replace string
+	// The statement of a change, and the clause ON CONFLICT that replaces a stored row.
+	update, replace string
 }
 
 // NewStore returns the store of the rows of T in db, which must be migrated. It panics if
@@ -64,7 +64,6 @@ func NewStore[T Model, K Key](db *database.DB) *Store[T, K] {
 	s.lookups, s.inserts = database.NewReader(db, s.lookUp), database.NewWriter(db, s.create)
 	s.changes = database.NewWriter(db, s.change)
 	s.update = "UPDATE " + s.table.Name + s.set(s.table.Content, given)
-	s.keep = " ON CONFLICT (" + s.table.Key.DBName + ") DO NOTHING"
 	s.replace = " ON CONFLICT (" + s.table.Key.DBName + ") DO UPDATE" + s.set(s.table.Content, excluded)
 	return s
 }

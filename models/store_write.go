@@ -71,7 +71,7 @@ func (s *Store[T, K]) Put(ctx context.Context, row *T, c Condition) (created boo
 	case replaces:
 		change.Write, change.Where, change.Conflict = s.update, s.where(c), ""
 	case c.Absent:
-		change.Conflict = s.keep
+		change.Conflict = s.table.Keep
 	}
 	stored, err := s.write(ctx, change, row, c)
 	switch {
