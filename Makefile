@@ -7,6 +7,7 @@ LINT    := go tool -modfile=.ci/lint.mod golangci-lint
 VULN    := go tool -modfile=.ci/lint.mod govulncheck
 REDOCLY := @redocly/cli@1.34.5
 ROUNDS  ?= 3
+TRIALS  := StopUnderLoad|RollingRestarts|UpgradeUnderLoad|FaultsInTheLog
 VENV    := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/plantstore/schemathesis
 
 .DEFAULT_GOAL := help
@@ -24,13 +25,20 @@ build: ## Build the static binary ./plantstore
 	CGO_ENABLED=0 go build -tags $(TAGS) -trimpath -ldflags '$(LDFLAGS)' -o plantstore .
 
 .PHONY: test
-test: ## Run all tests; installs PostgreSQL and Chromium if they are missing
-	@tests/prerequisites.sh postgresql chromium
+test: ## Run all tests; installs PostgreSQL, Chromium and HAProxy if they are missing
+	@tests/prerequisites.sh postgresql chromium haproxy
 	@rm -rf coverage && mkdir coverage
 	go test -race -tags browser,$(TAGS) -parallel 4 -timeout 20m -cover ./... -args -test.gocoverdir='$(CURDIR)/coverage'
 	@go tool covdata textfmt -i=coverage -o coverage/all.txt
 	@grep -v '^plantstore/bench/' coverage/all.txt > coverage/profile.txt
 	@go tool cover -func=coverage/profile.txt | awk '/^total:/ { print "coverage of all code, including the program under test: " $$3 }'
+
+.PHONY: results
+results: ## Run the trials of faults and restarts at their full length and write tests/RESULTS.md (20 minutes)
+	@tests/prerequisites.sh postgresql haproxy
+	@printf '# Results\n\nOf `make results`, on %s, with %s on %s processors.\n' "$$(date +%F)" "$$(go version | cut -d' ' -f3)" "$$(nproc)" > tests/RESULTS.md.new
+	RESULTS='$(CURDIR)/tests/RESULTS.md.new' go test -count=1 -timeout 60m -tags $(TAGS) -run '$(TRIALS)' ./tests
+	mv tests/RESULTS.md.new tests/RESULTS.md
 
 .PHONY: fuzz
 fuzz: ## Fuzz the JSON decoder for a minute

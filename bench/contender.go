@@ -100,7 +100,7 @@ func (b *bench) start(ctx context.Context, name, databaseURL string) (*server, e
 	}
 	_, port, _ := net.SplitHostPort(s.address)
 	s.cmd.Env = append(os.Environ(), "DATABASE_URL="+databaseURL, "PORT="+port,
-		"TOKEN="+token, "PLANTSTORE_AUTH_TOKENS="+token+","+rivalToken, "PLANTSTORE_ENV=production")
+		"TOKEN="+token, "PLANTSTORE_AUTH_TOKENS="+token+","+rivalToken, "PLANTSTORE_ENV=production", "PLANTSTORE_SERVER_SHUTDOWN_DELAY=0s")
 	if name == single {
 		s.cmd.Env = append(s.cmd.Env, "PLANTSTORE_WRITES_MAX_BATCH=1")
 	}

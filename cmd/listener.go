@@ -4,11 +4,13 @@ import (
 	"cmp"
 	"container/list"
 	"crypto/tls"
+	"errors"
 	"net"
 	"net/http"
 	"net/netip"
 	"slices"
 	"sync"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -88,13 +90,37 @@ func (l *connections) Accept() (net.Conn, error) {
 	}
 }
 
-// Close closes the listener, and a connection that waits for room.
+// Close closes the listener, if it is open, and a connection that waits for room.
 func (l *connections) Close() error {
 	l.mu.Lock()
+	wasClosed := l.closed
 	l.closed = true
 	l.mu.Unlock()
+	if wasClosed {
+		return nil
+	}
 	l.room.Broadcast()
 	return l.Listener.Close()
+}
+
+// drain accepts the connections that the kernel has opened already, but no more, closes the
+// listener, and waits until all connections are closed, for at most limit.
+func (l *connections) drain(limit time.Duration) error {
+	deadline := time.Now().Add(limit)
+	err := refuse(l.Listener)
+	time.Sleep(limit / 5) // for those that are being opened
+	err = errors.Join(err, l.Close())
+	for time.Now().Before(deadline) && l.inUse() > 0 {
+		time.Sleep(limit / 100)
+	}
+	return err
+}
+
+// inUse returns the number of open connections.
+func (l *connections) inUse() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.open
 }
 
 // admit counts conn as open, or returns nil if there is no room for it. It returns the

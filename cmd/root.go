@@ -37,6 +37,9 @@ type exitError struct {
 	status int
 }
 
+// errInterrupted is the cause of the end of a command by SIGINT, as from Ctrl-C.
+var errInterrupted = errors.New("interrupted")
+
 // usageError marks err as an error in the command line or the configuration.
 func usageError(err error) error { return &exitError{err, 2} }
 
@@ -44,13 +47,15 @@ func usageError(err error) error { return &exitError{err, 2} }
 // status. If that is not 0, it has written one line about the error to standard error.
 // The first SIGINT or SIGTERM starts a graceful shutdown; the second exits at once.
 func Main(args []string) int {
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
 	go func() {
-		<-signals
-		cancel()
+		if <-signals == syscall.SIGINT {
+			cancel(errInterrupted)
+		}
+		cancel(nil)
 		<-signals
 		os.Exit(1) // without a handler, process 1 of a container would ignore the signal
 	}()

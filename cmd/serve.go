@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -142,5 +143,9 @@ func (s *settings) serve(cmd *cobra.Command, _ []string) (err error) {
 		return fmt.Errorf("serve: %w", err)
 	case <-ctx.Done():
 	}
-	return shutDown(cfg, server, health, log)
+	delay := cfg.Server.ShutdownDelay
+	if errors.Is(context.Cause(ctx), errInterrupted) {
+		delay = 0 // there is no load balancer
+	}
+	return shutDown(server, limited, health, delay, cfg.Server.ShutdownTimeout, log)
 }

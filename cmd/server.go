@@ -50,7 +50,9 @@ func newServer(cfg *config.Config, log *zap.Logger) (*http.Server, error) {
 // listen listens on address, which the setting key configures. Its errors are errors in
 // the configuration, unless another process uses the port.
 func listen(key, address string) (net.Listener, error) {
-	listener, err := net.Listen("tcp", address)
+	var lc net.ListenConfig
+	lc.SetMultipathTCP(false) // such sockets have no packet filters, see refuse
+	listener, err := lc.Listen(context.Background(), "tcp", address)
 	if err == nil {
 		return listener, nil
 	}
@@ -139,13 +141,23 @@ func connectionLimit(cfg *config.Config, files int, log *zap.Logger) int {
 	return room
 }
 
+// drainTime is how long clients have, after the last connection was accepted, to send a
+// request on it. net/http closes a connection without a response if its request arrives
+// after that.
+const drainTime = time.Second
+
 // shutDown makes the service report not ready, so that load balancers stop using it,
-// then stops accepting connections and waits for in-flight requests.
-func shutDown(cfg *config.Config, server *http.Server, health *controllers.Health, log *zap.Logger) error {
+// then stops accepting connections and waits for in-flight requests. Meanwhile, responses
+// ask clients to close their connections, so that few are left that a client may use at the
+// moment when they are closed as idle.
+func shutDown(server *http.Server, listener *connections, health *controllers.Health, delay, timeout time.Duration, log *zap.Logger) error {
 	health.Drain()
-	log.Info("stopping", zap.Duration("delay", cfg.Server.ShutdownDelay), zap.Duration("timeout", cfg.Server.ShutdownTimeout))
-	time.Sleep(cfg.Server.ShutdownDelay)
-	ctx, cancel := context.WithTimeout(context.Background(), cfg.Server.ShutdownTimeout)
+	log.Info("stopping", zap.Duration("delay", delay), zap.Duration("timeout", timeout))
+	time.Sleep(delay)
+	if err := listener.drain(min(delay, drainTime)); err != nil {
+		log.Warn("cannot refuse connections before closing the port", zap.Error(err))
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	if err := server.Shutdown(ctx); err != nil {
 		return errors.Join(fmt.Errorf("some requests did not finish within server.shutdown_timeout: %w", err), server.Close())

@@ -21,7 +21,7 @@ type Config struct {
 		ReadTimeout       time.Duration `key:"read_timeout" default:"15s" validate:"min=1ms" desc:"time limit for receiving a whole request"`
 		WriteTimeout      time.Duration `key:"write_timeout" default:"30s" validate:"min=1ms" desc:"time limit from the end of the request headers to the end of the response"`
 		IdleTimeout       time.Duration `key:"idle_timeout" default:"60s" validate:"min=1ms" desc:"how long an idle connection is kept open"`
-		ShutdownDelay     time.Duration `key:"shutdown_delay" default:"0s" validate:"min=0s" desc:"time between reporting not ready and closing the port, for load balancers to notice"`
+		ShutdownDelay     time.Duration `key:"shutdown_delay" default:"5s" validate:"min=0s" desc:"time between SIGTERM, when /readyz turns to 503, and closing the port, for load balancers to notice; SIGINT skips it"`
 		ShutdownTimeout   time.Duration `key:"shutdown_timeout" default:"20s" validate:"min=1ms" desc:"time limit for in-flight requests at shutdown"`
 		MaxHeaderBytes    int           `key:"max_header_bytes" default:"16384" validate:"min=1024,max=16777216" desc:"maximum size of the request line and headers, in bytes"`
 		MaxBodyBytes      int64         `key:"max_body_bytes" default:"65536" validate:"min=1" desc:"maximum size of a request body, in bytes"`

@@ -25,6 +25,15 @@ func NewHealth(ready func(context.Context) error) *Health { return &Health{ready
 // Drain makes the service unready for good, before it stops.
 func (h *Health) Drain() { h.draining.Store(true) }
 
+// CloseConnection makes the client of c's request send the next one on another connection,
+// and thus to another replica, if the service drains (RFC 9112, section 9.6; net/http sends
+// a GOAWAY over HTTP/2).
+func (h *Health) CloseConnection(c *gin.Context) {
+	if h.draining.Load() {
+		c.Header("Connection", "close")
+	}
+}
+
 // Live reports that the process is alive.
 func (*Health) Live(c *gin.Context) error {
 	middleware.Quiet(c)

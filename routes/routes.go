@@ -146,6 +146,7 @@ func engine(o Options, routes []Route, first ...gin.HandlerFunc) http.Handler {
 		middleware.RequestID(o.StaticTokens...),
 		middleware.AccessLog(o.Log, paths...),
 		middleware.Headers(o.TLS),
+		o.Health.CloseConnection,
 		middleware.CORS(o.Origins),
 		controllers.Errors(o.Failures),
 		middleware.Recovery(o.Log),

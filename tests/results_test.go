@@ -20,12 +20,12 @@ func scale[T any](less, full T) T {
 	return less
 }
 
-// record adds what t has measured, in Markdown, to tests/RESULTS.md.
+// record adds what t has measured, in Markdown, to tests/RESULTS.md, unless t has failed.
 func record(t *testing.T, format string, args ...any) {
 	t.Helper()
 	text := strings.TrimSpace(fmt.Sprintf(format, args...))
 	t.Log(text)
-	if resultsFile == "" {
+	if resultsFile == "" || t.Failed() {
 		return
 	}
 	file, err := os.OpenFile(resultsFile, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)

@@ -97,7 +97,7 @@ func command(t *testing.T, settings []string, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), program, args...)
 	cmd.Dir = t.TempDir()
-	cmd.Env = slices.Concat(settings, []string{"PATH=" + os.Getenv("PATH")})
+	cmd.Env = slices.Concat([]string{"PLANTSTORE_SERVER_SHUTDOWN_DELAY=0s"}, settings, []string{"PATH=" + os.Getenv("PATH")})
 	if folder := coverageFolder(); folder != "" {
 		cmd.Env = append(cmd.Env, "GOCOVERDIR="+folder)
 	}

@@ -58,12 +58,22 @@ func TestSecondSignalEndsAtOnce(t *testing.T) {
 	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
 		t.Run(signal.String(), func(t *testing.T) {
 			s := start(t, "PLANTSTORE_SERVER_SHUTDOWN_DELAY=1h")
-			must(t, s.process.Signal(signal))
+			must(t, s.process.Signal(syscall.SIGTERM))
 			s.awaitLog(t, "stopping")
 			must(t, s.process.Signal(signal))
 			if err := s.wait(t); err == nil || err.Error() != "exit status 1" {
 				t.Errorf("got %v, want exit status 1", err)
 			}
 		})
+	}
+}
+
+// TestInterruptSkipsTheDelay: nobody waits for it after Ctrl-C.
+func TestInterruptSkipsTheDelay(t *testing.T) {
+	t.Parallel()
+	s := start(t, "PLANTSTORE_SERVER_SHUTDOWN_DELAY=1h")
+	must(t, s.process.Signal(syscall.SIGINT))
+	if err := s.wait(t); err != nil {
+		t.Errorf("got %v, want exit status 0", err)
 	}
 }

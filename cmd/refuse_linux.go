@@ -1,0 +1,43 @@
+package cmd
+
+import (
+	"net"
+
+	"golang.org/x/net/bpf"
+	"golang.org/x/sys/unix"
+)
+
+// ignoreSYN is a packet filter for a TCP socket: it drops the segments that open a
+// connection, by the flag SYN (RFC 9293, section 3.1).
+var ignoreSYN = []bpf.Instruction{
+	bpf.LoadAbsolute{Off: 13, Size: 1},
+	bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: 0x02, SkipFalse: 1},
+	bpf.RetConstant{Val: 0},
+	bpf.RetConstant{Val: 1 << 16},
+}
+
+// refuse makes the kernel open no further connections to listener, so that those it has
+// opened can be accepted before listener is closed, which resets the others.
+func refuse(listener net.Listener) error {
+	raw, err := listener.(*net.TCPListener).SyscallConn()
+	if err != nil {
+		return err
+	}
+	assembled, err := bpf.Assemble(ignoreSYN)
+	if err != nil {
+		return err
+	}
+	filter := make([]unix.SockFilter, len(assembled))
+	for i, in := range assembled {
+		filter[i] = unix.SockFilter{Code: in.Op, Jt: in.Jt, Jf: in.Jf, K: in.K}
+	}
+	var failed error
+	err = raw.Control(func(fd uintptr) {
+		failed = unix.SetsockoptSockFprog(int(fd), unix.SOL_SOCKET, unix.SO_ATTACH_FILTER,
+			&unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]})
+	})
+	if err == nil {
+		err = failed
+	}
+	return err
+}
