@@ -80,6 +80,17 @@ func NewIssuedTokens(ctx context.Context, store *models.TokenStore, log *zap.Log
 	return v, nil
 }
 
+// The changes of tokens that [Audit] logs.
+const (
+	Created = "created a token"
+	Revoked = "revoked a token"
+)
+
+// Audit logs a change of the token with id, and who made it.
+func Audit(log *zap.Logger, change, id, by string, more ...zap.Field) {
+	log.Info(change, append([]zap.Field{zap.String("id", id), zap.String("by", by)}, more...)...)
+}
+
 // Close stops the verifier and stores the last uses.
 func (v *IssuedTokens) Close() error {
 	v.stop()

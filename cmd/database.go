@@ -49,7 +49,7 @@ func newDatabaseCommand(s *settings, name, short string, needs access, action fu
 	return &cobra.Command{
 		Use: name, Short: short, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return s.withDatabase(cmd.Context(), needs, func(db *database.DB) error {
+			return s.withDatabase(cmd.Context(), needs, func(db *database.DB, _ *zap.Logger) error {
 				report, err := action(cmd.Context(), db)
 				if err == nil {
 					_, err = fmt.Println(report)
@@ -77,7 +77,7 @@ func newMigrateDown(s *settings) *cobra.Command {
 	return addYes(&cobra.Command{
 		Use: "down", Short: "Roll back the last migration, with the data it added", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return s.withDatabase(cmd.Context(), writes, func(db *database.DB) error {
+			return s.withDatabase(cmd.Context(), writes, func(db *database.DB, _ *zap.Logger) error {
 				last, loss, err := db.Last(cmd.Context())
 				if err != nil {
 					return err
@@ -117,8 +117,8 @@ const (
 	creates               // it creates the file of a SQLite database
 )
 
-// withDatabase calls action with the configured database.
-func (s *settings) withDatabase(ctx context.Context, needs access, action func(*database.DB) error) (err error) {
+// withDatabase calls action with the configured database and its log.
+func (s *settings) withDatabase(ctx context.Context, needs access, action func(*database.DB, *zap.Logger) error) (err error) {
 	cfg, err := s.load()
 	if err != nil {
 		return err
@@ -131,12 +131,13 @@ func (s *settings) withDatabase(ctx context.Context, needs access, action func(*
 	if needs == reads {
 		cfg.Database.Migrate = false
 	}
-	db, err := openDatabase(ctx, cfg, newLogger(cfg))
+	log := newLogger(cfg)
+	db, err := openDatabase(ctx, cfg, log)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	return action(db)
+	return action(db, log)
 }
 
 func openDatabase(ctx context.Context, cfg *config.Config, log *zap.Logger) (*database.DB, error) {

@@ -89,6 +89,7 @@ func (s *settings) serve(cmd *cobra.Command, _ []string) (err error) {
 		Plants:       controllers.NewPlants(models.NewPlantStore(db)),
 		Tokens:       controllers.NewTokens(tokens, log),
 		Health:       health,
+		Failures:     controllers.NewFailures(db.Ready, log),
 		Docs:         cfg.Docs.Enabled,
 		Verify:       auth.AnyOf(verifiers...),
 		StaticTokens: static,

@@ -5,13 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/user"
 	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
+	"go.uber.org/zap"
 
+	"plantstore/auth"
 	"plantstore/database"
 	"plantstore/models"
 )
@@ -26,14 +29,30 @@ func newToken(s *settings) *cobra.Command {
 		newTokenRevoke(s))
 }
 
-// withTokens calls action with the tokens in the database and its name. If action writes,
-// the schema is migrated first, as the service does at startup.
-func (s *settings) withTokens(ctx context.Context, needs access, action func(ctx context.Context, tokens *models.TokenStore, name string) error) error {
-	return s.withDatabase(ctx, needs, func(db *database.DB) error {
+// tokenStore is the tokens in a database.
+type tokenStore struct {
+	*models.TokenStore
+	database string // its name
+	log      *zap.Logger
+}
+
+// audit logs a change that this command has made.
+func (s *tokenStore) audit(change, id string) {
+	by := strconv.Itoa(os.Getuid())
+	if u, err := user.Current(); err == nil && u.Username != "" {
+		by = u.Username
+	}
+	auth.Audit(s.log, change, id, "cli:"+by)
+}
+
+// withTokens calls action with the tokens. If action writes, the schema is migrated first,
+// as the service does at startup.
+func (s *settings) withTokens(ctx context.Context, needs access, action func(context.Context, *tokenStore) error) error {
+	return s.withDatabase(ctx, needs, func(db *database.DB, log *zap.Logger) error {
 		if err := db.Prepare(ctx); err != nil {
 			return err
 		}
-		return action(ctx, models.NewTokenStore(db), db.Name())
+		return action(ctx, &tokenStore{models.NewTokenStore(db), db.Name(), log})
 	})
 }
 
@@ -60,14 +79,15 @@ func newTokenCreate(s *settings) *cobra.Command {
 			if err := token.Validate(time.Now()); err != nil {
 				return usageError(err)
 			}
-			return s.withTokens(cmd.Context(), writes, func(ctx context.Context, tokens *models.TokenStore, in string) error {
+			return s.withTokens(cmd.Context(), writes, func(ctx context.Context, tokens *tokenStore) error {
 				secret, err := tokens.Create(ctx, &token)
 				if err != nil {
 					return err
 				}
+				tokens.audit(auth.Created, token.ID)
 				fmt.Println(secret) // nothing else, for scripts
 				cmd.PrintErrf("created in %s for %s with scopes %s, valid until %s; not shown again; revoke it with `plantstore token revoke %s`\n",
-					in, token.Name, token.Scopes, until, token.ID)
+					tokens.database, token.Name, token.Scopes, until, token.ID)
 				return nil
 			})
 		},
@@ -95,7 +115,7 @@ func after(now time.Time, text string) (time.Time, error) {
 	return at, nil
 }
 
-func listTokens(ctx context.Context, store *models.TokenStore, _ string) error {
+func listTokens(ctx context.Context, store *tokenStore) error {
 	table := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 	_, _ = fmt.Fprintln(table, "PREFIX\tNAME\tSCOPES\tCREATED\tEXPIRES\tLAST USED\tSTATE")
 	const page = 1000
@@ -138,7 +158,7 @@ func newTokenRevoke(s *settings) *cobra.Command {
 					return usageError(errors.New("revoke takes prefixes of tokens as shown by plantstore token list: pst_ and 8 characters"))
 				}
 			}
-			return s.withTokens(cmd.Context(), writes, func(ctx context.Context, tokens *models.TokenStore, in string) error {
+			return s.withTokens(cmd.Context(), writes, func(ctx context.Context, tokens *tokenStore) error {
 				var failed []string
 				for _, id := range ids { // continue after failures
 					err := tokens.Revoke(ctx, id)
@@ -149,7 +169,8 @@ func newTokenRevoke(s *settings) *cobra.Command {
 						failed = append(failed, id+": "+err.Error())
 						continue
 					}
-					fmt.Println("revoked", id, "in", in)
+					tokens.audit(auth.Revoked, id)
+					fmt.Println("revoked", id, "in", tokens.database)
 				}
 				if len(failed) > 0 {
 					return errors.New(strings.Join(failed, "; "))

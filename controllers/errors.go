@@ -206,9 +206,9 @@ func describe(c *gin.Context, err error) Error {
 // nginx does.
 const statusClientGone = 499
 
-// Errors responds to requests that end with an error. It logs the cause of a server
-// fault; the client is told only the request id.
-func Errors(log *zap.Logger) gin.HandlerFunc {
+// Errors responds to requests that end with an error. The log of failures has the cause of
+// a server fault; the client is told only the request id.
+func Errors(failures *Failures) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		client := c.Request.Context() // a handler's own may end earlier
 		c.Next()
@@ -219,7 +219,7 @@ func Errors(log *zap.Logger) gin.HandlerFunc {
 		if c.Writer.Written() { // the client must not mistake a part for the whole
 			late := errors.Is(last.Err, context.DeadlineExceeded) || errors.Is(last.Err, os.ErrDeadlineExceeded)
 			if late || client.Err() == nil || errors.Is(last.Err, auth.ErrInvalidToken) {
-				log.Error("response aborted", zap.String("request_id", middleware.RequestIDOf(c)), zap.Error(last.Err))
+				failures.log.Error("response aborted", zap.String("request_id", middleware.RequestIDOf(c)), zap.Error(last.Err))
 			}
 			panic(http.ErrAbortHandler)
 		}
@@ -230,11 +230,12 @@ func Errors(log *zap.Logger) gin.HandlerFunc {
 		body := describe(c, last.Err)
 		middleware.SetErrorCode(c, body.Code)
 		status := row(body.Code, "").Status
-		if status >= http.StatusInternalServerError && !middleware.IsQuiet(c) {
-			log.Error("request failed",
-				zap.String("request_id", middleware.RequestIDOf(c)),
-				zap.Int32("code", body.Code),
-				zap.Error(last.Err))
+		switch {
+		case body.Code == codeInternal: // a line for each, since its client has the request id
+			failures.log.Error("request failed", zap.Int32("code", body.Code), zap.Error(last.Err),
+				zap.String("request_id", middleware.RequestIDOf(c)))
+		case status >= http.StatusInternalServerError && !errors.Is(last.Err, errStopping):
+			failures.note(c, body.Code, last.Err)
 		}
 		if status == http.StatusServiceUnavailable {
 			c.Header("Retry-After", "1")

@@ -28,12 +28,14 @@ func serveError(ctx context.Context, t *testing.T, handler middleware.Handler) (
 	core, logs := observer.New(zap.DebugLevel)
 	log := zap.New(core)
 	e := gin.New()
-	e.Use(middleware.RequestID(), Errors(log), middleware.Recovery(log))
+	e.Use(middleware.RequestID(), Errors(NewFailures(isReady, log)), middleware.Recovery(log))
 	e.GET("/", middleware.Handle(handler))
 	w := httptest.NewRecorder()
 	e.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
 	return w, logs
 }
+
+func isReady(context.Context) error { return nil }
 
 // failWith returns a handler that fails with err.
 func failWith(err error) middleware.Handler { return func(*gin.Context) error { return err } }
@@ -165,7 +167,7 @@ func TestErrorDuringTheResponse(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			core, logs := observer.New(zap.DebugLevel)
 			e := gin.New()
-			e.Use(Errors(zap.New(core)), middleware.Recovery(zap.New(core)), func(c *gin.Context) {
+			e.Use(Errors(NewFailures(isReady, zap.New(core))), middleware.Recovery(zap.New(core)), func(c *gin.Context) {
 				ctx, cancel := context.WithCancel(c.Request.Context())
 				defer cancel()
 				c.Request = c.Request.WithContext(ctx)

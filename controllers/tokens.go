@@ -7,6 +7,7 @@ import (
 	"github.com/gin-gonic/gin"
 	"go.uber.org/zap"
 
+	"plantstore/auth"
 	"plantstore/middleware"
 	"plantstore/models"
 )
@@ -71,9 +72,8 @@ type Tokens struct {
 func NewTokens(store *models.TokenStore, log *zap.Logger) *Tokens { return &Tokens{store, log} }
 
 // audit logs what c's request has done to the token with id.
-func (h *Tokens) audit(c *gin.Context, event, id string) {
-	h.log.Info(event, zap.String("id", id), zap.String("by", middleware.IdentityOf(c).Name),
-		zap.String("request_id", middleware.RequestIDOf(c)))
+func (h *Tokens) audit(c *gin.Context, change, id string) {
+	auth.Audit(h.log, change, id, middleware.IdentityOf(c).Name, zap.String("request_id", middleware.RequestIDOf(c)))
 }
 
 // Create issues a token.
@@ -102,7 +102,7 @@ func (h *Tokens) Create(c *gin.Context) error {
 		return err
 	}
 	middleware.SetID(c, token.ID)
-	h.audit(c, "created a token", token.ID)
+	h.audit(c, auth.Created, token.ID)
 	return respond(c, http.StatusOK, IssuedToken{Secret: secret, Token: toToken(&token)})
 }
 
@@ -149,7 +149,7 @@ func (h *Tokens) Revoke(c *gin.Context) error {
 	if err := h.store.Revoke(c.Request.Context(), id); err != nil {
 		return err
 	}
-	h.audit(c, "revoked a token", id)
+	h.audit(c, auth.Revoked, id)
 	c.Status(http.StatusNoContent)
 	return nil
 }

@@ -10,7 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"go.uber.org/zap"
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
 )
@@ -58,12 +57,6 @@ func (db *DB) Ready(ctx context.Context) error {
 	err := db.check(ctx)
 	if err != nil && !errors.Is(err, ErrUnavailable) {
 		err = fmt.Errorf("%w: %w", ErrUnavailable, err)
-	}
-	switch {
-	case err != nil && r.err == nil:
-		db.log.Error("not ready", zap.Error(err))
-	case err == nil && r.err != nil:
-		db.log.Info("ready again")
 	}
 	r.checked, r.err = time.Now(), err
 	return err

@@ -26,6 +26,7 @@ type Options struct {
 	Plants       *controllers.Plants
 	Tokens       *controllers.Tokens
 	Health       *controllers.Health
+	Failures     *controllers.Failures
 	Verify       auth.Verifier
 	StaticTokens []string // which must not be logged as the id of a request
 	Limits       Limits
@@ -150,7 +151,7 @@ func engine(o Options, routes []Route, first ...gin.HandlerFunc) http.Handler {
 		middleware.AccessLog(o.Log, paths...),
 		middleware.Headers(o.TLS),
 		middleware.CORS(o.Origins),
-		controllers.Errors(o.Log),
+		controllers.Errors(o.Failures),
 		middleware.Recovery(o.Log),
 		middleware.DiscardBody(),
 		middleware.Handle(allowedMethods(routes)),

@@ -43,6 +43,7 @@ func optionsOf(t *testing.T) (Options, *models.TokenStore) {
 		Plants:       controllers.NewPlants(models.NewPlantStore(db)),
 		Tokens:       controllers.NewTokens(tokens, zap.NewNop()),
 		Health:       controllers.NewHealth(db.Ready),
+		Failures:     controllers.NewFailures(db.Ready, zap.NewNop()),
 		Verify:       verifier.Verify,
 		Docs:         true,
 		MaxBodyBytes: 1 << 16,

@@ -28,7 +28,7 @@ func TestAccessLog(t *testing.T) {
 	log := s.stderr.String()
 	for id, want := range map[string]string{
 		"one":   `"method":"POST","path":"/plants","id":"1","status":200,"duration":[0-9.]+,"bytes":22,"client":"127.0.0.1"`,
-		"two":   `"method":"POST","path":"/plants","status":401,"error":40102,`,
+		"two":   `"method":"POST","path":"/plants","status":401,"code":40102,`,
 		"three": `"method":"GET","path":"/…","status":404,`,
 	} {
 		t.Run(id, func(t *testing.T) {

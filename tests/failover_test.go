@@ -88,9 +88,9 @@ func TestReadyzSaysWhy(t *testing.T) {
 	dbtest.Exec(t, server.URL, "SELECT pg_reload_conf()")
 	eventually(t, "a ready service", func() bool { return s.get(t, "/readyz").status == 200 })
 	requireOK(t, s.post(t, bodyOf(1)))
-	for _, message := range []string{"not ready", "ready again"} {
-		if n := strings.Count(s.stderr.String(), `"msg":"`+message+`"`); n != 1 {
-			t.Errorf("logged %q %d times, want once", message, n)
+	for _, message := range []string{"requests begin to fail", "requests no longer fail"} {
+		if s.awaitLog(t, message); len(s.logged(t, message)) != 1 {
+			t.Errorf("logged %q %d times, want once", message, len(s.logged(t, message)))
 		}
 	}
 

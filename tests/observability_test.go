@@ -3,6 +3,7 @@ package tests
 import (
 	"encoding/json"
 	"net/http"
+	"os/user"
 	"regexp"
 	"strings"
 	"syscall"
@@ -109,4 +110,23 @@ func TestMetrics(t *testing.T) {
 			t.Errorf("the API: got %d, want 404", r.status)
 		}
 	})
+}
+
+// TestTokenCommandsInTheLog: the command line logs who has changed a token.
+func TestTokenCommandsInTheLog(t *testing.T) {
+	url := dbtest.SQLite(t)
+	migrateUp(t, url)
+	settings := []string{"DATABASE_URL=" + url, "PLANTSTORE_LOG_FORMAT=json"}
+	issued, created, _ := runToEnd(t, settings, "token", "create", "--name", "x")
+	id := prefixOf(issued)
+	_, revoked, _ := runToEnd(t, settings, "token", "revoke", id)
+	u, err := user.Current()
+	must(t, err)
+	for event, stderr := range map[string]string{"created a token": created, "revoked a token": revoked} {
+		t.Run(event, func(t *testing.T) {
+			if want := `"msg":"` + event + `","id":"` + id + `","by":"cli:` + u.Username + `"`; !strings.Contains(stderr, want) {
+				t.Errorf("got %q, want %s in it", stderr, want)
+			}
+		})
+	}
 }

@@ -131,3 +131,9 @@ func (c *tally) add(status int) {
 	defer c.mu.Unlock()
 	c.counts[status]++
 }
+
+func (c *tally) of(status int) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.counts[status]
+}

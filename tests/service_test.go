@@ -214,6 +214,19 @@ func (s *service) awaitLog(t *testing.T, message string) map[string]any {
 	return s.awaitLine(t, "msg", message)
 }
 
+// logged returns the log lines with message.
+func (s *service) logged(t *testing.T, message string) (entries []map[string]any) {
+	t.Helper()
+	for line := range strings.Lines(s.stderr.String()) {
+		if strings.Contains(line, `"msg":"`+message+`"`) {
+			var entry map[string]any
+			must(t, json.Unmarshal([]byte(line), &entry))
+			entries = append(entries, entry)
+		}
+	}
+	return entries
+}
+
 // awaitError waits for a log line with the level error.
 func (s *service) awaitError(t *testing.T) {
 	t.Helper()

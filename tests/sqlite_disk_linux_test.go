@@ -123,7 +123,7 @@ func TestDiskFillsUp(t *testing.T) {
 		t.Errorf("a read: got %v", r)
 	}
 	eventually(t, "that the service is not ready", func() bool { return s.get(t, "/readyz").code() == 50302 })
-	s.awaitLog(t, "not ready")
+	s.awaitLog(t, "requests begin to fail")
 	limit(unix.RLIM_INFINITY)
 	eventually(t, "that the service is ready", func() bool { return s.get(t, "/readyz").status == 200 })
 	checkStatus(t, s.post(t, bodyOf(id)), 200)

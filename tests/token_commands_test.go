@@ -123,7 +123,7 @@ func TestTokenCommands(t *testing.T) {
 		}
 
 		settings := []string{"DATABASE_URL=" + url}
-		checkCLI(t, settings, []string{"token", "revoke", prefixOf(issued)}, 0, "revoked "+prefixOf(issued)+" in "+nameOfDatabase(url)+"\n")
+		checkCLI(t, settings, []string{"token", "revoke", prefixOf(issued)}, 0, "revoked "+prefixOf(issued)+" in "+nameOfDatabase(url)+"\n", "revoked a token")
 		checkCLI(t, settings, []string{"token", "revoke", prefixOf(issued)}, 1, "", prefixOf(issued)+": no such token")
 		checkCLI(t, settings, []string{"token", "revoke", "pst_aaaaaaaa"}, 1, "", "pst_aaaaaaaa: no such token")
 		if line := listed(t, url, issued); !regexp.MustCompile(`  revoked ` + minute + `$`).MatchString(line) {

@@ -29,7 +29,7 @@ func noStorage(_, token string) (http.Handler, error) {
 		middleware.AccessLog(log, "/plants"),
 		middleware.Headers(false),
 		middleware.CORS(nil),
-		controllers.Errors(log),
+		controllers.Errors(controllers.NewFailures(nil, log)), // nothing can fail
 		middleware.Recovery(log),
 		middleware.DiscardBody(),
 	)

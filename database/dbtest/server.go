@@ -19,6 +19,9 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
+// patience limits waits for a server.
+const patience = 30 * time.Second
+
 // Server is a temporary PostgreSQL server, in a folder of its own and on a free port of
 // the loopback interface. It does not outlive the process that started it.
 type Server struct {
@@ -115,31 +118,16 @@ func (s *Server) Stop() error {
 // Kill sends SIGKILL to each process of the server, which must be running. It returns
 // when no process is left, so that Start can follow.
 func (s *Server) Kill() error {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-	defer cancel()
-	pidFile := filepath.Join(s.data(), "postmaster.pid")
-	text, err := os.ReadFile(pidFile)
+	processes, err := s.processes()
 	if err != nil {
 		return err
 	}
-	first, _, _ := strings.Cut(string(text), "\n")
-	postmaster, err := strconv.Atoi(first)
-	if err != nil {
-		return fmt.Errorf("%s: %w", pidFile, err)
-	}
-	children, err := s.children(ctx)
-	if err != nil {
+	// A child that the postmaster has started since then ends when it notices that the
+	// postmaster is gone.
+	if err := signal(processes, syscall.SIGKILL); err != nil {
 		return err
 	}
-	// The postmaster first: it would replace each child that dies. A child that it has
-	// started since then ends when it notices that the postmaster is gone.
-	for _, pid := range append([]int{postmaster}, children...) {
-		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
-			return fmt.Errorf("kill process %d of the server: %w", pid, err)
-		}
-	}
-	deadline, _ := ctx.Deadline()
-	if err := s.alive.SetReadDeadline(deadline); err != nil {
+	if err := s.alive.SetReadDeadline(time.Now().Add(patience)); err != nil {
 		return err
 	}
 	if _, err := io.Copy(io.Discard, s.alive); err != nil {
@@ -147,12 +135,51 @@ func (s *Server) Kill() error {
 	}
 	// Otherwise the dead postmaster, which init may not have reaped yet, or the next
 	// process with its pid, would be mistaken for a running server.
-	return os.Remove(pidFile)
+	return os.Remove(s.pidFile())
 }
+
+// Freeze stops each process of the server, as on a machine that hangs, until thaw is called.
+func (s *Server) Freeze() (thaw func() error, err error) {
+	processes, err := s.processes()
+	if err != nil {
+		return nil, err
+	}
+	return func() error { return signal(processes, syscall.SIGCONT) }, signal(processes, syscall.SIGSTOP)
+}
+
+// signal sends a signal to processes, some of which may have ended.
+func signal(processes []int, sig syscall.Signal) error {
+	for _, pid := range processes {
+		if err := syscall.Kill(pid, sig); err != nil && !errors.Is(err, syscall.ESRCH) {
+			return fmt.Errorf("send %s to process %d of the server: %w", sig, pid, err)
+		}
+	}
+	return nil
+}
+
+// processes returns the processes of the server: first the postmaster, which would replace
+// each child that dies.
+func (s *Server) processes() ([]int, error) {
+	text, err := os.ReadFile(s.pidFile())
+	if err != nil {
+		return nil, err
+	}
+	first, _, _ := strings.Cut(string(text), "\n")
+	postmaster, err := strconv.Atoi(first)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", s.pidFile(), err)
+	}
+	children, err := s.children()
+	return append([]int{postmaster}, children...), err
+}
+
+func (s *Server) pidFile() string { return filepath.Join(s.data(), "postmaster.pid") }
 
 // children returns the processes of the server without the postmaster and the backend of
 // the query itself.
-func (s *Server) children(ctx context.Context) ([]int, error) {
+func (s *Server) children() ([]int, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
 	conn, err := pgx.Connect(ctx, s.URL)
 	if err != nil {
 		return nil, err

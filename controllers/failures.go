@@ -1,0 +1,86 @@
+package controllers
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/gin-gonic/gin"
+	"go.uber.org/zap"
+
+	"plantstore/middleware"
+)
+
+// Failures logs requests that fail for a reason that many share, such as a database that is
+// down, in few lines: one when they begin to fail, with the cause, then one per second, and
+// one when they succeed again. The requests' own lines, but for the first, are at the level
+// debug.
+type Failures struct {
+	ready func(context.Context) error
+	log   *zap.Logger
+
+	mu     sync.Mutex
+	series map[int32]*series // by error code
+}
+
+// series is requests that fail with one error code, from the first one until a second
+// passes without any, and the service is ready.
+type series struct {
+	code      int32
+	began     time.Time
+	requests  int   // that failed
+	unlogged  int   // of them
+	lastCause error // of the last request or probe
+}
+
+// NewFailures returns a log of failures; ready tells whether the database can be written.
+func NewFailures(ready func(context.Context) error, log *zap.Logger) *Failures {
+	return &Failures{ready: ready, log: log, series: make(map[int32]*series)}
+}
+
+// note counts c's request, which fails with code. A probe is not counted, but may be the
+// first to notice.
+func (f *Failures) note(c *gin.Context, code int32, cause error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s, known := f.series[code]
+	if !known {
+		s = &series{code: code, began: time.Now()}
+		f.series[code] = s
+		f.log.Error("requests begin to fail", zap.Int32("code", code), zap.Error(cause),
+			zap.String("request_id", middleware.RequestIDOf(c)))
+		go f.follow(s)
+	}
+	s.lastCause = cause
+	if middleware.IsQuiet(c) {
+		return
+	}
+	s.requests++
+	if known {
+		s.unlogged++
+		middleware.Quiet(c)
+	}
+}
+
+// follow logs s until its end.
+func (f *Failures) follow(s *series) {
+	for range time.Tick(time.Second) {
+		err := f.ready(context.Background())
+		f.mu.Lock()
+		failed, cause := s.unlogged, s.lastCause
+		s.unlogged = 0
+		over := failed == 0 && err == nil
+		if over {
+			delete(f.series, s.code)
+		}
+		f.mu.Unlock()
+		switch {
+		case over:
+			f.log.Info("requests no longer fail", zap.Int32("code", s.code),
+				zap.Duration("duration", time.Since(s.began)), zap.Int("requests", s.requests))
+			return
+		case failed > 0:
+			f.log.Error("requests fail", zap.Int32("code", s.code), zap.Error(cause), zap.Int("requests", failed))
+		}
+	}
+}
