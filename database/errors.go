@@ -54,7 +54,7 @@ func Reason(err error) string {
 	if fault, ok := errors.AsType[*NotWritableError](err); ok {
 		return fault.Error()
 	}
-	if errors.Is(err, ErrTimeout) {
+	if errors.Is(err, ErrTimeout) || pgconn.Timeout(err) { // or not even to an attempt to connect
 		return ErrTimeout.Error()
 	}
 	return ErrUnavailable.Error()

@@ -5,6 +5,7 @@ package tests
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -117,10 +118,16 @@ func outages() []outage {
 				dbtest.Exec(t, server.URL, "SELECT pg_reload_conf()")
 			}
 		}},
-		{"disk of PostgreSQL full", "the database is not writable: its disk is full", func(t *testing.T) (string, func(*service)) {
+		{"disk of PostgreSQL full", "the database is not writable: its disk", func(t *testing.T) (string, func(*service)) {
+			if folder, fill := smallDisk(t, 128); folder != "" {
+				server, err := dbtest.StartServerIn(folder, "fsync=off")
+				must(t, err)
+				t.Cleanup(func() { must(t, server.Close()) })
+				return server.URL, func(*service) { fill() }
+			}
 			databaseURL := dbtest.Postgres(t)
 			return databaseURL, func(*service) {
-				// The errors of a full disk, for writes and for the test of one by the service.
+				// Only the errors of a full disk, for writes and for the test of one by the service.
 				const raise = "LANGUAGE plpgsql AS $$ BEGIN RAISE 'no space left on device' USING ERRCODE = 'disk_full'; END $$"
 				for _, statement := range []string{
 					"CREATE FUNCTION full_disk() RETURNS trigger " + raise,
@@ -139,9 +146,12 @@ func outages() []outage {
 			u.Host = network.Address
 			return u.String(), func(*service) { network.Cut() }
 		}},
-		{"disk of SQLite full", "the database is not writable: its disk is full", func(t *testing.T) (string, func(*service)) {
+		{"disk of SQLite full", "the database is not writable: its disk", func(t *testing.T) (string, func(*service)) {
+			if folder, fill := smallDisk(t, 16); folder != "" {
+				return "sqlite:" + filepath.Join(folder, "plantstore.db"), func(*service) { fill() }
+			}
 			databaseURL := dbtest.SQLite(t)
-			return databaseURL, func(s *service) {
+			return databaseURL, func(s *service) { // only files that cannot grow
 				wal, err := os.Stat(nameOfDatabase(databaseURL) + "-wal")
 				must(t, err)
 				must(t, unix.Prlimit(s.process.Pid, unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: uint64(wal.Size()), Max: unix.RLIM_INFINITY}, nil))
@@ -155,6 +165,32 @@ func outages() []outage {
 				must(t, os.Rename(backup, nameOfDatabase(databaseURL)))
 			}
 		}},
+	}
+}
+
+// smallDisk returns a folder on a disk of its own with so many MiB, and what fills it up. The
+// folder is empty if the test may not mount a disk, since it does not run as root.
+func smallDisk(t *testing.T, size int) (folder string, fill func()) {
+	t.Helper()
+	folder, err := os.MkdirTemp("", "plantstore-disk-*") // not t.TempDir, which only its owner can enter
+	must(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(folder) })
+	if err := unix.Mount("tmpfs", folder, "tmpfs", 0, fmt.Sprintf("size=%dm,mode=1777", size)); err != nil {
+		t.Logf("mount a disk: %v: its errors are simulated", err)
+		return "", nil
+	}
+	must(t, os.Chmod(folder, 0o777)) //nolint:gosec // for PostgreSQL
+	t.Cleanup(func() { _ = unix.Unmount(folder, unix.MNT_DETACH) })
+	return folder, func() {
+		file, err := os.Create(filepath.Join(folder, "full"))
+		must(t, err)
+		defer file.Close()
+		for err == nil {
+			_, err = file.Write(make([]byte, 4096))
+		}
+		if !errors.Is(err, syscall.ENOSPC) {
+			t.Fatal(err)
+		}
 	}
 }
 
@@ -216,13 +252,15 @@ func TestDashboardExplainsOutages(t *testing.T) {
 					slices.Contains(p.alerts(t, subject.instance), "PlantstoreNotReady")
 			})
 			during := p.row(t, d, subject.instance)
-			fmt.Fprintf(&table, "| none | %s |\n| %s | %s |\n", subject.before, subject.name, during)
+			fmt.Fprintf(&table, "| %s: before | %s |\n| %[1]s | %[3]s |\n", subject.name, subject.before, during)
 			ready := p.panel(t, d, "Ready", subject.instance)
-			if len(ready) != 1 || ready[0].value != 0 || ready[0].labels["reason"] != subject.reason {
+			if len(ready) != 1 || ready[0].value != 0 || !strings.HasPrefix(ready[0].labels["reason"], subject.reason) {
 				t.Errorf("Ready: got %v, want 0 with the reason %q", ready, subject.reason)
 			}
-			if !strings.Contains(string(pages), "| `"+subject.reason+"` |") {
-				t.Errorf("docs/operations.md does not explain %q", subject.reason)
+			for _, sample := range ready {
+				if row := "| `" + sample.labels["reason"] + "` |"; !strings.Contains(string(pages), row) {
+					t.Errorf("docs/operations.md has no row %s", row)
+				}
 			}
 			if failed := p.panel(t, d, "Failed requests", subject.instance); len(failed) != 1 || failed[0].value < 0.1 {
 				t.Errorf("Failed requests: got %v, want a share of at least 10 %%", failed)
@@ -235,10 +273,14 @@ func TestDashboardExplainsOutages(t *testing.T) {
 		})
 	}
 
+	if all := p.alerts(t, ""); !slices.Contains(all, "PlantstoreFailing") {
+		t.Errorf("got the alerts %v of the job, want PlantstoreFailing", all)
+	}
 	t.Run("service killed", func(t *testing.T) {
 		victim := subjects[0]
 		must(t, victim.s.process.Kill())
 		eventually(t, "an alert", func() bool { return slices.Contains(p.alerts(t, victim.instance), "PlantstoreDown") })
+		eventually(t, "the end of its rates", func() bool { return len(p.panel(t, d, "Requests by status", victim.instance)) == 0 })
 		ready := p.panel(t, d, "Ready", victim.instance)
 		if len(ready) != 1 || ready[0].value != 0 || ready[0].labels["__name__"] != "up" {
 			t.Errorf("Ready: got %v, want 0 of up alone", ready)
@@ -312,8 +354,8 @@ func anchors(page string) (all []string) {
 func (s *service) trickle(t *testing.T) {
 	t.Helper()
 	requests := []func(transport *http.Transport, id int64){
-		func(transport *http.Transport, id int64) { s.create(transport, id, strings.NewReader(bodyOf(id))) },
 		func(transport *http.Transport, id int64) {
+			s.create(transport, id, strings.NewReader(bodyOf(id)))
 			_, _ = s.tryOn(transport, "GET", fmt.Sprintf("/plants/%d", id), nil, as(token)...)
 		},
 		func(transport *http.Transport, _ int64) {
@@ -455,9 +497,13 @@ func (p *prometheus) panel(t *testing.T, d dashboard, title, instance string) (s
 // row returns what the panels show that explain an outage, and the alerts.
 func (p *prometheus) row(t *testing.T, d dashboard, instance string) string {
 	t.Helper()
-	ready, failed, errors, latency := "", "0 %", []string(nil), []string(nil)
+	ready, failed, errors, latency := "", "", []string(nil), []string(nil)
 	for _, s := range p.panel(t, d, "Ready", instance) {
-		ready = strings.TrimSuffix(fmt.Sprintf("%g: %s", s.value, s.labels["reason"]), ": ")
+		reason := s.labels["reason"]
+		if s.labels["__name__"] == "up" {
+			reason = "cannot be scraped"
+		}
+		ready = strings.TrimSuffix(fmt.Sprintf("%g: %s", s.value, reason), ": ")
 	}
 	for _, s := range p.panel(t, d, "Failed requests", instance) {
 		failed = fmt.Sprintf("%.0f %%", 100*s.value)
