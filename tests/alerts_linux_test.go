@@ -221,11 +221,11 @@ func TestDashboardExplainsOutages(t *testing.T) {
 	t.Run("every query has a result", func(t *testing.T) {
 		for _, panel := range d.Panels {
 			for _, target := range panel.Targets {
-				t.Run(panel.Title+" "+target.RefID, func(t *testing.T) {
-					if strings.Contains(target.Expr, `"5.."`) || strings.HasSuffix(target.Expr, "== 0") {
-						t.Log("only in an outage: see below")
-						return
-					}
+				name := panel.Title + " " + target.RefID
+				if slices.Contains([]string{"Ready B", "Failed requests A", "Errors by code A"}, name) {
+					continue // they have one in an outage
+				}
+				t.Run(name, func(t *testing.T) {
 					for _, instance := range instances {
 						eventually(t, instance, func() bool { return len(p.query(t, target.Expr, instance)) > 0 })
 					}
@@ -265,10 +265,14 @@ func TestDashboardExplainsOutages(t *testing.T) {
 			if failed := p.panel(t, d, "Failed requests", subject.instance); len(failed) != 1 || failed[0].value < 0.1 {
 				t.Errorf("Failed requests: got %v, want a share of at least 10 %%", failed)
 			}
+			var codes []string // of server faults
 			for _, code := range p.panel(t, d, "Errors by code", subject.instance) {
-				if label := code.labels["error"]; strings.HasPrefix(label, "5") && label != "50302" {
-					t.Errorf("Errors by code: got %v, want 50302 alone", code)
+				if label := code.labels["error"]; strings.HasPrefix(label, "5") {
+					codes = append(codes, label)
 				}
+			}
+			if !slices.Equal(codes, []string{"50302"}) {
+				t.Errorf("Errors by code: got %v, want 50302 alone", codes)
 			}
 		})
 	}
@@ -290,7 +294,7 @@ func TestDashboardExplainsOutages(t *testing.T) {
 	record(t, `## Outages on the dashboard
 
 What the queries of [the dashboard](../deploy/grafana/dashboard.json) return for a service with a little load, before and
-during each outage, and which [alerts](../deploy/prometheus/alerts.yaml) of the instance begin. Written by `+"`make check-alerts`"+`.
+during each outage, and which [alerts](../deploy/prometheus/alerts.yaml) of the instance begin.
 
 | outage | ready | failed requests | errors by code, per second | p99 of POST and of GET | alerts |
 | --- | --- | --- | --- | --- | --- |
@@ -387,7 +391,7 @@ func (s *service) trickle(t *testing.T) {
 // prometheus is a running Prometheus.
 type prometheus struct{ url string }
 
-const scrapeInterval = 2 * time.Second
+const scrapeInterval = 3 * time.Second // more than a scrape takes while the database hangs
 
 // startPrometheus starts Prometheus with the alerts until the test ends. It scrapes instances.
 func startPrometheus(t *testing.T, instances []string) *prometheus {
@@ -420,7 +424,7 @@ func startPrometheus(t *testing.T, instances []string) *prometheus {
 	p := &prometheus{"http://" + address}
 	eventually(t, "Prometheus", func() bool {
 		resp, err := http.Get(p.url + "/-/ready")
-		return err == nil && resp.Body.Close() == nil && resp.StatusCode == 200
+		return err == nil && resp.Body.Close() == nil && resp.StatusCode == http.StatusOK
 	})
 	return p
 }
