@@ -174,7 +174,8 @@ func smallDisk(t *testing.T, size int) (folder string, fill func()) {
 	t.Helper()
 	folder, err := os.MkdirTemp("", "plantstore-disk-*") // not t.TempDir, which only its owner can enter
 	must(t, err)
-	t.Cleanup(func() { _ = os.RemoveAll(folder) })
+	created := folder
+	t.Cleanup(func() { _ = os.RemoveAll(created) })
 	if err := unix.Mount("tmpfs", folder, "tmpfs", 0, fmt.Sprintf("size=%dm,mode=1777", size)); err != nil {
 		if resultsFile != "" {
 			t.Fatalf("mount a disk: %v: results need a real one", err)
