@@ -63,7 +63,7 @@ check-consistency: ## Check that concurrent requests and kills leave 50 lineariz
 
 .PHONY: lint
 lint: ## Run the linters
-	$(LINT) run --build-tags browser,schemathesis ./...
+	$(LINT) run --build-tags browser,schemathesis,prometheus ./...
 	$(LINT) fmt --diff
 
 .PHONY: vulncheck
@@ -93,6 +93,13 @@ check-api: ## Check the OpenAPI document with Redocly (npm), and the service aga
 	npx --yes $(REDOCLY) lint --config .ci/redocly.yaml docs/openapi.json
 	python3 -m venv '$(VENV)' && '$(VENV)/bin/pip' install --quiet --disable-pip-version-check -r .ci/schemathesis.txt
 	SCHEMATHESIS='$(VENV)/bin/schemathesis' go test -v -count=1 -timeout 10m -tags schemathesis -run Schemathesis ./tests
+
+.PHONY: check-alerts
+check-alerts: ## Check the alerts with promtool, and that the dashboard and the alerts explain outages, with Prometheus (2 minutes)
+	@tests/prerequisites.sh prometheus postgresql
+	promtool check rules deploy/prometheus/alerts.yaml
+	promtool test rules deploy/prometheus/alerts_test.yaml
+	go test -v -count=1 -timeout 5m -tags prometheus,$(TAGS) -run Dashboard ./tests
 
 .PHONY: screenshot
 screenshot: ## Update the picture of Swagger UI in the README

@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"context"
 	"runtime"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -27,4 +28,51 @@ func tokensInForce(issued *auth.IssuedTokens) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "plantstore_tokens_in_force", Help: "Issued tokens that are neither revoked nor expired.",
 	}, func() float64 { return float64(issued.Len()) })
+}
+
+// readiness is the metric of whether the service is ready. Each scrape asks, so that it is
+// known without probes, too.
+type readiness struct {
+	desc  *prometheus.Desc
+	fault func(context.Context) string // why the service is not ready, or nothing
+}
+
+func newReadiness(fault func(context.Context) string) readiness {
+	return readiness{prometheus.NewDesc("plantstore_ready",
+		"1 if a write would succeed, otherwise 0, with the reason.", []string{"reason"}, nil), fault}
+}
+
+// Describe implements prometheus.Collector.
+func (r readiness) Describe(descs chan<- *prometheus.Desc) { descs <- r.desc }
+
+// Collect implements prometheus.Collector.
+func (r readiness) Collect(metrics chan<- prometheus.Metric) {
+	reason, ready := r.fault(context.Background()), 0.0
+	if reason == "" {
+		ready = 1
+	}
+	metrics <- prometheus.MustNewConstMetric(r.desc, prometheus.GaugeValue, ready, reason)
+}
+
+// collectors returns the metrics of l.
+func (l *connections) collectors() []prometheus.Collector {
+	inState := func(state string, count func() int) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "plantstore_connections", Help: "Open connections to the API: active ones have a request.",
+			ConstLabels: prometheus.Labels{"state": state},
+		}, func() float64 {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			return float64(count())
+		})
+	}
+	limit := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "plantstore_connections_max", Help: "The limit of connections to the API.",
+	})
+	limit.Set(float64(l.limit))
+	return []prometheus.Collector{
+		inState("idle", func() int { return l.idle.Len() }),
+		inState("active", func() int { return l.open - l.idle.Len() }),
+		limit,
+	}
 }

@@ -83,8 +83,8 @@ func (s *settings) serve(cmd *cobra.Command, _ []string) (err error) {
 		log.Warn("no tokens exist yet; create one with `plantstore token create`")
 	}
 
-	metrics := newMetrics(append(db.Collectors(), tokensInForce(issued))...)
 	health := controllers.NewHealth(db.Ready)
+	metrics := newMetrics(append(db.Collectors(), tokensInForce(issued), newReadiness(health.Fault))...)
 	options := routes.Options{
 		Log:          log,
 		Plants:       controllers.NewPlants(models.NewPlantStore(db)),
@@ -114,6 +114,7 @@ func (s *settings) serve(cmd *cobra.Command, _ []string) (err error) {
 	}
 	limited := limitConnections(listener, connectionLimit(cfg, maxFiles(), log), cfg.Server.MaxPerAddress, cfg.Server.TrustedProxies, log)
 	server.ConnState = limited.observe
+	metrics.MustRegister(limited.collectors()...)
 	if cfg.Server.AdminAddress != "" {
 		admin, err := serveAdmin(cfg.Server.AdminAddress, routes.Admin(options), log)
 		if err != nil {

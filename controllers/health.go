@@ -2,12 +2,14 @@ package controllers
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"sync/atomic"
 
 	"github.com/gin-gonic/gin"
 
+	"plantstore/database"
 	"plantstore/middleware"
 )
 
@@ -44,11 +46,30 @@ func (*Health) Live(c *gin.Context) error {
 // service is not about to stop.
 func (h *Health) Ready(c *gin.Context) error {
 	middleware.Quiet(c) // the log has a line when the answer changes
+	if err := h.check(c.Request.Context()); err != nil {
+		return err
+	}
+	return respond(c, http.StatusOK, gin.H{"status": "ok"})
+}
+
+func (h *Health) check(ctx context.Context) error {
 	if h.draining.Load() {
 		return errStopping
 	}
-	if err := h.ready(c.Request.Context()); err != nil {
+	if err := h.ready(ctx); err != nil {
 		return fmt.Errorf("ready: %w", err)
 	}
-	return respond(c, http.StatusOK, gin.H{"status": "ok"})
+	return nil
+}
+
+// Fault returns why the service is not ready, in one of few texts, or nothing.
+func (h *Health) Fault(ctx context.Context) string {
+	switch err := h.check(ctx); {
+	case err == nil:
+		return ""
+	case errors.Is(err, errStopping):
+		return errStopping.Error()
+	default:
+		return database.Reason(err)
+	}
 }

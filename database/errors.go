@@ -48,6 +48,18 @@ var ErrOverloaded = errors.New("too many operations are waiting")
 // goes with ErrOverloaded.
 var ErrShare = fmt.Errorf("%w: no share is left", ErrOverloaded)
 
+// Reason returns why the database is unavailable, in one of few texts, from an error for
+// which Failed or [DB.Ready] says so.
+func Reason(err error) string {
+	if fault, ok := errors.AsType[*NotWritableError](err); ok {
+		return fault.Error()
+	}
+	if errors.Is(err, ErrTimeout) || pgconn.Timeout(err) { // or not even to an attempt to connect
+		return ErrTimeout.Error()
+	}
+	return ErrUnavailable.Error()
+}
+
 // Failed names the operation that err ended, and marks err with ErrUnavailable or
 // ErrOverloaded if a retry may help.
 func Failed(operation string, err error) error {

@@ -104,7 +104,11 @@ func probes(o Options) []Route {
 
 // New returns the handler of the API. It panics if a route has no known scope.
 func New(o Options) http.Handler {
-	return engine(o, Table(o), middleware.Metrics(o.Metrics))
+	var codes []int32
+	for _, row := range controllers.ErrorTable() {
+		codes = append(codes, row.Code)
+	}
+	return engine(o, Table(o), middleware.Metrics(o.Metrics, codes))
 }
 
 // Admin returns the handler of the admin address: the probes, Prometheus metrics and Go's

@@ -70,7 +70,7 @@ func TestPromotion(t *testing.T) {
 func TestReadyzSaysWhy(t *testing.T) {
 	t.Parallel()
 	server := ownServer(t)
-	s := start(t, "DATABASE_URL="+server.URL)
+	s, admin := startAdmin(t, "DATABASE_URL="+server.URL)
 	checkStatus(t, s.get(t, "/readyz"), 200)
 	dbtest.Exec(t, server.URL, "ALTER SYSTEM SET default_transaction_read_only = on")
 	dbtest.Exec(t, server.URL, "SELECT pg_reload_conf()")
@@ -78,6 +78,10 @@ func TestReadyzSaysWhy(t *testing.T) {
 	for _, r := range []response{s.get(t, "/readyz"), s.post(t, bodyOf(1))} {
 		checkError(t, r, 50302, "not writable", "read-only")
 		checkHas(t, r, "Retry-After")
+	}
+	metric := `plantstore_ready{reason="the database is not writable: it is read-only"} 0`
+	if got := admin.get(t, "/metrics").body; !strings.Contains(got, "\n"+metric+"\n") {
+		t.Errorf("got no line %s in\n%s", metric, got)
 	}
 	checkStatus(t, s.call(t, "GET", "/plants", ""), 200)
 	dbtest.Exec(t, server.URL+"&default_transaction_read_only=off", "ALTER SYSTEM RESET default_transaction_read_only")

@@ -37,6 +37,12 @@ fi
 echo "prerequisites: installing$missing" >&2
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
+# The tests start servers themselves; those of the packages must not run (invoke-rc.d(8)).
+policy=/usr/sbin/policy-rc.d
+if [ ! -e "$policy" ]; then
+	trap 'rm -f "$log"; $root rm -f "$policy"' EXIT
+	$root sh -c "printf '#!/bin/sh\nexit 101\n' >$policy && chmod +x $policy"
+fi
 # shellcheck disable=SC2086 # the words are meant to be split
 if ! { $root apt-get update && $root env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends $missing; } >"$log" 2>&1; then
 	tail -n 5 "$log" >&2
