@@ -7,7 +7,7 @@ LINT    := go tool -modfile=.ci/lint.mod golangci-lint
 VULN    := go tool -modfile=.ci/lint.mod govulncheck
 REDOCLY := @redocly/cli@1.34.5
 ROUNDS  ?= 3
-TRIALS  := StopUnderLoad|RollingRestarts|UpgradeUnderLoad|FaultsInTheLog
+TRIALS  := Outages|StopUnderLoad|RollingRestarts|UpgradeUnderLoad|Soak
 VENV    := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/plantstore/schemathesis
 
 .DEFAULT_GOAL := help
@@ -34,10 +34,10 @@ test: ## Run all tests; installs PostgreSQL, Chromium and HAProxy if they are mi
 	@go tool cover -func=coverage/profile.txt | awk '/^total:/ { print "coverage of all code, including the program under test: " $$3 }'
 
 .PHONY: results
-results: ## Run the trials of faults and restarts at their full length and write tests/RESULTS.md (20 minutes)
-	@tests/prerequisites.sh postgresql haproxy
+results: ## Run the trials of outages, restarts and a soak at their full length, as root, and write tests/RESULTS.md (20 minutes)
+	@tests/prerequisites.sh postgresql haproxy prometheus
 	@printf '# Results\n\nOf `make results`, on %s, with %s on %s processors.\n' "$$(date +%F)" "$$(go version | cut -d' ' -f3)" "$$(nproc)" > tests/RESULTS.md.new
-	RESULTS='$(CURDIR)/tests/RESULTS.md.new' go test -count=1 -timeout 60m -tags $(TAGS) -run '$(TRIALS)' ./tests
+	RESULTS='$(CURDIR)/tests/RESULTS.md.new' go test -count=1 -timeout 60m -tags prometheus,$(TAGS) -run '$(TRIALS)' ./tests
 	mv tests/RESULTS.md.new tests/RESULTS.md
 
 .PHONY: fuzz

@@ -5,7 +5,6 @@ package tests
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -21,10 +20,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
-
-	"plantstore/database/dbtest"
 )
 
 // The files that operators load.
@@ -97,107 +92,6 @@ func TestDashboardLayout(t *testing.T) {
 	}
 }
 
-// outage is a way in which the database fails. prepare returns the URL of a database and
-// what begins the outage.
-type outage struct {
-	name    string
-	reason  string // in plantstore_ready
-	prepare func(t *testing.T) (databaseURL string, begin func(*service))
-}
-
-func outages() []outage {
-	return []outage{
-		{"PostgreSQL killed", "the database is unavailable", func(t *testing.T) (string, func(*service)) {
-			server := ownServer(t)
-			return server.URL, func(*service) { must(t, server.Kill()) }
-		}},
-		{"PostgreSQL read-only", "the database is not writable: it is read-only", func(t *testing.T) (string, func(*service)) {
-			server := ownServer(t)
-			return server.URL, func(*service) {
-				dbtest.Exec(t, server.URL, "ALTER SYSTEM SET default_transaction_read_only = on")
-				dbtest.Exec(t, server.URL, "SELECT pg_reload_conf()")
-			}
-		}},
-		{"disk of PostgreSQL full", "the database is not writable: its disk", func(t *testing.T) (string, func(*service)) {
-			if folder, fill := smallDisk(t, 128); folder != "" {
-				server, err := dbtest.StartServerIn(folder, "fsync=off")
-				must(t, err)
-				t.Cleanup(func() { must(t, server.Close()) })
-				return server.URL, func(*service) { fill() }
-			}
-			databaseURL := dbtest.Postgres(t)
-			return databaseURL, func(*service) {
-				// Only the errors of a full disk, for writes and for the test of one by the service.
-				const raise = "LANGUAGE plpgsql AS $$ BEGIN RAISE 'no space left on device' USING ERRCODE = 'disk_full'; END $$"
-				for _, statement := range []string{
-					"CREATE FUNCTION full_disk() RETURNS trigger " + raise,
-					"CREATE FUNCTION full_disk_of_ddl() RETURNS event_trigger " + raise,
-					"CREATE EVENT TRIGGER full_disk ON ddl_command_start WHEN TAG IN ('CREATE TABLE AS') EXECUTE FUNCTION full_disk_of_ddl()",
-					"CREATE TRIGGER full_disk BEFORE INSERT OR UPDATE OR DELETE ON plants EXECUTE FUNCTION full_disk()",
-				} {
-					dbtest.Exec(t, databaseURL, statement)
-				}
-			}
-		}},
-		{"PostgreSQL frozen", "the database did not respond in time", func(t *testing.T) (string, func(*service)) {
-			u, err := url.Parse(dbtest.Postgres(t))
-			must(t, err)
-			network := dbtest.NewLink(t, u.Host)
-			u.Host = network.Address
-			return u.String(), func(*service) { network.Cut() }
-		}},
-		{"disk of SQLite full", "the database is not writable: its disk", func(t *testing.T) (string, func(*service)) {
-			if folder, fill := smallDisk(t, 16); folder != "" {
-				return "sqlite:" + filepath.Join(folder, "plantstore.db"), func(*service) { fill() }
-			}
-			databaseURL := dbtest.SQLite(t)
-			return databaseURL, func(s *service) { // only files that cannot grow
-				wal, err := os.Stat(nameOfDatabase(databaseURL) + "-wal")
-				must(t, err)
-				must(t, unix.Prlimit(s.process.Pid, unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: uint64(wal.Size()), Max: unix.RLIM_INFINITY}, nil))
-			}
-		}},
-		{"SQLite file replaced", "the database is not writable: its file was removed or replaced", func(t *testing.T) (string, func(*service)) {
-			databaseURL := dbtest.SQLite(t)
-			return databaseURL, func(*service) {
-				backup := filepath.Join(t.TempDir(), "backup.db")
-				checkCLI(t, []string{"DATABASE_URL=" + databaseURL}, []string{"backup", backup}, 0, "wrote a backup to "+backup+"\n")
-				must(t, os.Rename(backup, nameOfDatabase(databaseURL)))
-			}
-		}},
-	}
-}
-
-// smallDisk returns a folder on a disk of its own with so many MiB, and what fills it up. The
-// folder is empty if the test may not mount a disk, since it does not run as root.
-func smallDisk(t *testing.T, size int) (folder string, fill func()) {
-	t.Helper()
-	folder, err := os.MkdirTemp("", "plantstore-disk-*") // not t.TempDir, which only its owner can enter
-	must(t, err)
-	created := folder
-	t.Cleanup(func() { _ = os.RemoveAll(created) })
-	if err := unix.Mount("tmpfs", folder, "tmpfs", 0, fmt.Sprintf("size=%dm,mode=1777", size)); err != nil {
-		if resultsFile != "" {
-			t.Fatalf("mount a disk: %v: results need a real one", err)
-		}
-		t.Logf("mount a disk: %v: its errors are simulated", err)
-		return "", nil
-	}
-	must(t, os.Chmod(folder, 0o777)) //nolint:gosec // for PostgreSQL
-	t.Cleanup(func() { _ = unix.Unmount(folder, unix.MNT_DETACH) })
-	return folder, func() {
-		file, err := os.Create(filepath.Join(folder, "full"))
-		must(t, err)
-		defer file.Close()
-		for err == nil {
-			_, err = file.Write(make([]byte, 4096))
-		}
-		if !errors.Is(err, syscall.ENOSPC) {
-			t.Fatal(err)
-		}
-	}
-}
-
 // TestDashboardExplainsOutages runs a service for each kind of outage, and a Prometheus that
 // scrapes all of them and has the alerts. It asks the queries of the dashboard and of the
 // alerts before and during the outages.
@@ -206,7 +100,7 @@ func TestDashboardExplainsOutages(t *testing.T) {
 		outage
 		s        *service
 		instance string
-		begin    func(*service)
+		begin    func(*service) (end func() error)
 		before   string // a row of the results
 	}
 	var subjects []*subject

@@ -1,0 +1,73 @@
+package tests
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"plantstore/database/dbtest"
+)
+
+// TestSoak keeps a service under load, and compares what it uses in the last quarter of the
+// time with the first. The first tenth, in which caches and pools fill up, does not count.
+func TestSoak(t *testing.T) {
+	const busy, samples = 32, 40
+	span := scale(4*time.Second, 10*time.Minute)
+	s, admin := startAdminOf(t, startPlain, "DATABASE_URL="+dbtest.Postgres(t))
+	l := s.startTraffic(t, busy)
+	uses := []struct {
+		name, metric string
+		unit         float64
+		values       []float64
+	}{
+		{"memory in MiB", "process_resident_memory_bytes", 1 << 20, nil},
+		{"goroutines", "go_goroutines", 1, nil},
+		{"connections to PostgreSQL", `go_sql_open_connections{db_name="plantstore"}`, 1, nil},
+		{"open files", "process_open_fds", 1, nil},
+	}
+	ticker := time.NewTicker(span * 9 / 10 / samples)
+	defer ticker.Stop()
+	for begin := time.Now(); time.Since(begin) < span; <-ticker.C {
+		if time.Since(begin) < span/10 {
+			continue
+		}
+		metrics := admin.get(t, "/metrics").body
+		for i := range uses {
+			uses[i].values = append(uses[i].values, valueOf(t, metrics, uses[i].metric)/uses[i].unit)
+		}
+	}
+	served := l.end()
+
+	var table strings.Builder
+	for _, use := range uses {
+		fmt.Fprintf(&table, "| %s |", use.name)
+		var medians []float64
+		for quarter := range slices.Chunk(use.values, (len(use.values)+3)/4) {
+			median := slices.Sorted(slices.Values(quarter))[len(quarter)/2]
+			medians = append(medians, median)
+			fmt.Fprintf(&table, " %.0f |", median)
+		}
+		change := medians[len(medians)-1]/medians[0] - 1
+		fmt.Fprintf(&table, " %+.0f %% |\n", 100*change)
+		if resultsFile != "" && (change > 0.1 || change < -0.1) {
+			t.Errorf("%s: got %v, want a change of at most 10 %%", use.name, medians)
+		}
+	}
+	record(t, "## Soak\n\n`TestSoak`: %d clients sent %d requests in %s. The medians of the four quarters after the first tenth:\n\n"+
+		"| | 1 | 2 | 3 | 4 | change |\n| --- | --- | --- | --- | --- | --- |\n%s", busy, served, span, table.String())
+}
+
+// valueOf returns the value of a metric in the text format of Prometheus.
+func valueOf(t *testing.T, text, metric string) float64 {
+	t.Helper()
+	_, rest, found := strings.Cut(text, "\n"+metric+" ")
+	value, _, _ := strings.Cut(rest, "\n")
+	number, err := strconv.ParseFloat(value, 64)
+	if !found || err != nil {
+		t.Fatalf("got no %s in\n%s", metric, text)
+	}
+	return number
+}
