@@ -1,5 +1,6 @@
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 COMMIT  ?= $(shell git rev-parse --short HEAD 2>/dev/null || echo unknown)
+CREATED ?= $(shell git log -1 --format=%cI 2>/dev/null || echo 1970-01-01T00:00:00Z)
 LDFLAGS := -s -w -X plantstore/cmd.version=$(VERSION) -X plantstore/cmd.commit=$(COMMIT)
 # Leaves out Gin's MessagePack codec: a fifth of the compilation, and nothing uses it.
 TAGS    := nomsgpack
@@ -8,7 +9,8 @@ VULN    := go tool -modfile=.ci/lint.mod govulncheck
 REDOCLY := @redocly/cli@1.34.5
 ROUNDS  ?= 3
 TRIALS  := Outages|StopUnderLoad|RollingRestarts|UpgradeUnderLoad|Soak
-VENV    := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/plantstore/schemathesis
+VENVS   := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/plantstore
+VENV    := $(VENVS)/schemathesis
 
 .DEFAULT_GOAL := help
 
@@ -63,7 +65,7 @@ check-consistency: ## Check that concurrent requests and kills leave 50 lineariz
 
 .PHONY: lint
 lint: ## Run the linters
-	$(LINT) run --build-tags browser,schemathesis,prometheus ./...
+	$(LINT) run --build-tags browser,schemathesis,prometheus,deploy ./...
 	$(LINT) fmt --diff
 
 .PHONY: vulncheck
@@ -101,11 +103,22 @@ check-alerts: ## Check the alerts with promtool, and that the dashboard and the 
 	promtool test rules deploy/prometheus/alerts_test.yaml
 	go test -v -count=1 -timeout 5m -tags prometheus,$(TAGS) -run Dashboard ./tests
 
+.PHONY: check-deploy
+check-deploy: ## Check deploy/: manifests, Compose file and HAProxy's configuration, and their settings against the program
+	@tests/prerequisites.sh python3-venv haproxy
+	python3 -m venv '$(VENVS)/kubernetes-validate' && '$(VENVS)/kubernetes-validate/bin/pip' install --quiet --disable-pip-version-check -r .ci/kubernetes-validate.txt
+	KUBERNETES_VALIDATE='$(VENVS)/kubernetes-validate/bin/kubernetes-validate' go test -v -count=1 -tags deploy,$(TAGS) -run TestDeploy ./tests
+
 .PHONY: screenshot
 screenshot: ## Update the picture of Swagger UI in the README
 	@tests/prerequisites.sh chromium
 	SCREENSHOT='$(CURDIR)/docs/swagger-ui.png' go test -count=1 -tags browser -run Browser ./tests
 
+.PHONY: sbom
+sbom: build ## Write the software bill of materials plantstore.cdx.json
+	./plantstore sbom > plantstore.cdx.json
+
 .PHONY: image
-image: ## Build the container image plantstore
-	docker build --build-arg VERSION='$(VERSION)' --build-arg COMMIT='$(COMMIT)' -t plantstore .
+image: ## Build the container image plantstore; PLATFORMS=linux/amd64,linux/arm64 builds it for both
+	docker build $(if $(PLATFORMS),--platform '$(PLATFORMS)') -t plantstore \
+		--build-arg VERSION='$(VERSION)' --build-arg COMMIT='$(COMMIT)' --build-arg CREATED='$(CREATED)' .
