@@ -8,7 +8,7 @@ LINT    := go tool -modfile=.ci/lint.mod golangci-lint
 VULN    := go tool -modfile=.ci/lint.mod govulncheck
 REDOCLY := @redocly/cli@1.34.5
 ROUNDS  ?= 3
-TRIALS  := Outages|StopUnderLoad|RollingRestarts|UpgradeUnderLoad|Soak
+TRIALS  := Outages|StopUnderLoad|RollingRestarts|UpgradeUnderLoad|Soak|TestImage$$
 VENVS   := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/plantstore
 VENV    := $(VENVS)/schemathesis
 
@@ -107,7 +107,7 @@ check-alerts: ## Check the alerts with promtool, and that the dashboard and the 
 check-deploy: ## Check deploy/: manifests, Compose file and HAProxy's configuration, and their settings against the program
 	@tests/prerequisites.sh python3-venv haproxy
 	python3 -m venv '$(VENVS)/kubernetes-validate' && '$(VENVS)/kubernetes-validate/bin/pip' install --quiet --disable-pip-version-check -r .ci/kubernetes-validate.txt
-	KUBERNETES_VALIDATE='$(VENVS)/kubernetes-validate/bin/kubernetes-validate' go test -v -count=1 -tags deploy,$(TAGS) -run TestDeploy ./tests
+	PATH="$$PATH:/usr/sbin" KUBERNETES_VALIDATE='$(VENVS)/kubernetes-validate/bin/kubernetes-validate' go test -v -count=1 -tags deploy,$(TAGS) -run TestDeploy ./tests
 
 .PHONY: screenshot
 screenshot: ## Update the picture of Swagger UI in the README
