@@ -1,12 +1,16 @@
 # syntax=docker/dockerfile:1
-FROM golang:1.26 AS build
+# Cross-compiles: the compiler runs on the builder's platform, so no platform is emulated.
+FROM --platform=$BUILDPLATFORM golang:1.26 AS build
 WORKDIR /src
 COPY go.mod go.sum ./
-RUN go mod download
+RUN --mount=type=cache,target=/go/pkg/mod go mod download
 COPY . .
+ARG TARGETOS
+ARG TARGETARCH
 ARG VERSION=dev
 ARG COMMIT=unknown
-RUN CGO_ENABLED=0 go build -tags nomsgpack -trimpath \
+RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
+    CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH go build -tags nomsgpack -trimpath \
       -ldflags "-s -w -X plantstore/cmd.version=${VERSION} -X plantstore/cmd.commit=${COMMIT}" \
       -o /root-of-image/plantstore . \
     && mkdir -p /data /root-of-image/etc/ssl/certs \
@@ -15,10 +19,21 @@ RUN CGO_ENABLED=0 go build -tags nomsgpack -trimpath \
 # The binary, the CA certificates for PostgreSQL and JWKS over TLS, and one writable
 # directory, for SQLite and the temporary files of imports.
 FROM scratch
+ARG VERSION=dev
+ARG COMMIT=unknown
+# The time of the commit, so that building it again gives the same image.
+ARG CREATED=1970-01-01T00:00:00Z
+LABEL org.opencontainers.image.title="Plant Store Service" \
+      org.opencontainers.image.description="An authenticated HTTP API that stores plants" \
+      org.opencontainers.image.licenses="MIT" \
+      org.opencontainers.image.version="$VERSION" \
+      org.opencontainers.image.revision="$COMMIT" \
+      org.opencontainers.image.created="$CREATED"
 COPY --from=build /root-of-image /
 COPY --from=build --chown=65532:65532 /data /data
 USER 65532:65532
-ENV PLANTSTORE_ENV=production PLANTSTORE_SERVER_ADMIN_ADDRESS=127.0.0.1:6060 TMPDIR=/data
+# The health check finds the service at the admin address, whatever --port says.
+ENV PLANTSTORE_ENV=production PLANTSTORE_SERVER_ADMIN_ADDRESS=127.0.0.1:9090 TMPDIR=/data
 VOLUME /data
 EXPOSE 8080
 HEALTHCHECK --interval=10s --timeout=4s --start-period=30s CMD ["/plantstore", "healthcheck"]

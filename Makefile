@@ -1,5 +1,6 @@
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 COMMIT  ?= $(shell git rev-parse --short HEAD 2>/dev/null || echo unknown)
+CREATED ?= $(shell git log -1 --format=%cI 2>/dev/null || echo 1970-01-01T00:00:00Z)
 LDFLAGS := -s -w -X plantstore/cmd.version=$(VERSION) -X plantstore/cmd.commit=$(COMMIT)
 # Leaves out Gin's MessagePack codec: a fifth of the compilation, and nothing uses it.
 TAGS    := nomsgpack
@@ -7,8 +8,9 @@ LINT    := go tool -modfile=.ci/lint.mod golangci-lint
 VULN    := go tool -modfile=.ci/lint.mod govulncheck
 REDOCLY := @redocly/cli@1.34.5
 ROUNDS  ?= 3
-TRIALS  := Outages|StopUnderLoad|RollingRestarts|UpgradeUnderLoad|Soak
-VENV    := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/plantstore/schemathesis
+TRIALS  := Outages|StopUnderLoad|RollingRestarts|UpgradeUnderLoad|Soak|TestImage$$
+VENVS   := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/plantstore
+VENV    := $(VENVS)/schemathesis
 
 .DEFAULT_GOAL := help
 
@@ -42,19 +44,19 @@ results: ## Run the trials of outages, restarts and a soak at their full length,
 
 .PHONY: fuzz
 fuzz: ## Fuzz the JSON decoder for a minute
-	go test -run='^$$' -fuzz=FuzzBindJSON -fuzztime=1m -fuzzminimizetime=100x ./controllers
+	go test -run='^$$' -tags $(TAGS) -fuzz=FuzzBindJSON -fuzztime=1m -fuzzminimizetime=100x ./controllers
 
 .PHONY: bench
 bench: ## Compare the service with its baselines and write bench/RESULTS.md and .svg (25 minutes)
 	@tests/prerequisites.sh postgresql gcc
-	go run ./bench -chart bench/RESULTS.svg.new > bench/RESULTS.md.new
+	go run -tags $(TAGS) ./bench -chart bench/RESULTS.svg.new > bench/RESULTS.md.new
 	mv bench/RESULTS.md.new bench/RESULTS.md
 	mv bench/RESULTS.svg.new bench/RESULTS.svg
 
 .PHONY: drill
 drill: ## Measure how much an import, and clients that write its rows, delay others (a minute per round: ROUNDS=1)
 	@tests/prerequisites.sh postgresql
-	go run ./bench -only isolation -rounds $(ROUNDS)
+	go run -tags $(TAGS) ./bench -only isolation -rounds $(ROUNDS)
 
 .PHONY: check-consistency
 check-consistency: ## Check that concurrent requests and kills leave 50 linearizable histories per database (5 minutes at most; SEED=… repeats a run)
@@ -63,12 +65,12 @@ check-consistency: ## Check that concurrent requests and kills leave 50 lineariz
 
 .PHONY: lint
 lint: ## Run the linters
-	$(LINT) run --build-tags browser,schemathesis,prometheus ./...
+	$(LINT) run --build-tags browser,schemathesis,prometheus,deploy,$(TAGS) ./...
 	$(LINT) fmt --diff
 
 .PHONY: vulncheck
 vulncheck: ## Check the dependencies for known vulnerabilities, if their database is reachable
-	@output=$$($(VULN) ./... 2>&1); status=$$?; echo "$$output"; \
+	@output=$$($(VULN) -tags $(TAGS) ./... 2>&1); status=$$?; echo "$$output"; \
 		case "$$status $$output" in \
 		0*) ;; \
 		*'fetching vulnerabilities'*) echo 'NOT CHECKED for known vulnerabilities: their database is unreachable' ;; \
@@ -81,18 +83,18 @@ format: ## Format the code
 
 .PHONY: docs
 docs: ## Generate docs/openapi.json, the errors in docs/api.md, docs/configuration.md and configs/config.yaml from the code
-	go run ./docs/gen
+	go run -tags $(TAGS) ./docs/gen
 
 .PHONY: check-docs
 check-docs: ## Check that the generated files are up to date
-	go test -count=1 ./docs/gen
+	go test -count=1 -tags $(TAGS) ./docs/gen
 
 .PHONY: check-api
 check-api: ## Check the OpenAPI document with Redocly (npm), and the service against it with Schemathesis (PyPI)
 	@tests/prerequisites.sh npm python3-venv postgresql
 	npx --yes $(REDOCLY) lint --config .ci/redocly.yaml docs/openapi.json
 	python3 -m venv '$(VENV)' && '$(VENV)/bin/pip' install --quiet --disable-pip-version-check -r .ci/schemathesis.txt
-	SCHEMATHESIS='$(VENV)/bin/schemathesis' go test -v -count=1 -timeout 10m -tags schemathesis -run Schemathesis ./tests
+	SCHEMATHESIS='$(VENV)/bin/schemathesis' go test -v -count=1 -timeout 10m -tags schemathesis,$(TAGS) -run Schemathesis ./tests
 
 .PHONY: check-alerts
 check-alerts: ## Check the alerts with promtool, and that the dashboard and the alerts explain outages, with Prometheus (2 minutes)
@@ -101,11 +103,22 @@ check-alerts: ## Check the alerts with promtool, and that the dashboard and the 
 	promtool test rules deploy/prometheus/alerts_test.yaml
 	go test -v -count=1 -timeout 5m -tags prometheus,$(TAGS) -run Dashboard ./tests
 
+.PHONY: check-deploy
+check-deploy: ## Check deploy/: manifests, Compose file and HAProxy's configuration, and their settings against the program
+	@tests/prerequisites.sh python3-venv haproxy
+	python3 -m venv '$(VENVS)/kubernetes-validate' && '$(VENVS)/kubernetes-validate/bin/pip' install --quiet --disable-pip-version-check -r .ci/kubernetes-validate.txt
+	PATH="$$PATH:/usr/sbin" KUBERNETES_VALIDATE='$(VENVS)/kubernetes-validate/bin/kubernetes-validate' go test -v -count=1 -tags deploy,$(TAGS) -run TestDeploy ./tests
+
 .PHONY: screenshot
 screenshot: ## Update the picture of Swagger UI in the README
 	@tests/prerequisites.sh chromium
-	SCREENSHOT='$(CURDIR)/docs/swagger-ui.png' go test -count=1 -tags browser -run Browser ./tests
+	SCREENSHOT='$(CURDIR)/docs/swagger-ui.png' go test -count=1 -tags browser,$(TAGS) -run Browser ./tests
+
+.PHONY: sbom
+sbom: build ## Write the software bill of materials plantstore.cdx.json
+	./plantstore sbom > plantstore.cdx.json
 
 .PHONY: image
-image: ## Build the container image plantstore
-	docker build --build-arg VERSION='$(VERSION)' --build-arg COMMIT='$(COMMIT)' -t plantstore .
+image: ## Build the container image plantstore; PLATFORMS=linux/amd64,linux/arm64 builds it for both
+	docker build $(if $(PLATFORMS),--platform '$(PLATFORMS)') -t plantstore \
+		--build-arg VERSION='$(VERSION)' --build-arg COMMIT='$(COMMIT)' --build-arg CREATED='$(CREATED)' .

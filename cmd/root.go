@@ -108,6 +108,7 @@ func newRoot() *cobra.Command {
 	root.AddCommand(
 		&cobra.Command{Use: "serve", Short: "Serve the API (the default)", Args: cobra.NoArgs, RunE: s.serve},
 		newMigrate(s), newSearchIndex(s), newToken(s), newImport(s), newExport(s), newBackup(s), newRestore(s), newHealthcheck(s), newConfig(s),
+		newLicenses(), newSBOM(),
 		&cobra.Command{Use: "version", Short: "Print the version", Args: cobra.NoArgs, Run: printVersion})
 	return root
 }

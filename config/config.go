@@ -29,7 +29,7 @@ type Config struct {
 		MaxPerAddress     int           `key:"max_connections_per_address" default:"0" validate:"min=0" desc:"maximum number of open connections from an address that is no trusted proxy; further ones replace its idle ones or are closed; 0 stands for half of max_connections"`
 		TrustedProxies    []string      `key:"trusted_proxies" desc:"IP addresses or CIDR ranges, such as 10.0.0.0/8, of proxies trusted to set X-Forwarded-For"`
 		CORSOrigins       []string      `key:"cors_origins" desc:"origins of web pages that may call the API, such as https://plants.example.org; if empty, only its own pages"`
-		AdminAddress      string        `key:"admin_address" desc:"address that serves /healthz, /readyz, Prometheus metrics at /metrics and Go profiles under /debug/pprof/ over plain HTTP, without authentication and apart from the API, such as 127.0.0.1:6060; if empty, disabled. The profiles show the memory of the process: only operators may reach it"`
+		AdminAddress      string        `key:"admin_address" desc:"address that serves /healthz, /readyz, Prometheus metrics at /metrics and Go profiles under /debug/pprof/ over plain HTTP, without authentication and apart from the API, such as 127.0.0.1:9090; if empty, disabled. The profiles show the memory of the process: only operators may reach it"`
 	} `key:"server"`
 	Database struct {
 		URL            string        `key:"url" env:"DATABASE_URL" secret:"true" default:"sqlite:data/plantstore.db" desc:"sqlite:PATH or postgres://user:password@host:5432/name?sslmode=verify-full; the PG* variables of libpq complete the latter"`

@@ -33,7 +33,7 @@ func (c *Config) validate(databaseSet bool) error {
 		{"server.tls_key", isPath(server.TLSKey), "must be the path of a PEM file, not its text"},
 		{"server.tls_key", server.TLSKey != "" || server.TLSCertificate == "", "is required when server.tls_certificate is set"},
 		{"server.trusted_proxies", all(server.TrustedProxies, isAddressRange), "must contain only IP addresses and CIDR ranges such as 10.0.0.0/8, and not all addresses"},
-		{"server.admin_address", server.AdminAddress == "" || isListenAddress(server.AdminAddress), "must be a host and a port, such as 127.0.0.1:6060"},
+		{"server.admin_address", server.AdminAddress == "" || isListenAddress(server.AdminAddress), "must be a host and a port, such as 127.0.0.1:9090"},
 		{"server.cors_origins", !slices.Contains(server.CORSOrigins, "*"), "must name each origin: * would let every web page call the service from the browsers and networks of its visitors"},
 		{"server.cors_origins", all(server.CORSOrigins, isOrigin), "must contain only origins as browsers send them, such as https://plants.example.org: in lower case, without a path, a trailing / or the default port of the scheme"},
 		{"database.url", isDatabaseURL(c.Database.URL), "must be sqlite:PATH or postgres://user:password@host:5432/name?sslmode=verify-full, with special characters percent-encoded"},

@@ -1,4 +1,5 @@
-// Package docs holds the OpenAPI document. docs/gen writes it: make docs.
+// Package docs holds the generated documents that are part of the program. docs/gen writes
+// them: make docs.
 package docs
 
 import _ "embed"
@@ -7,3 +8,8 @@ import _ "embed"
 //
 //go:embed openapi.json
 var OpenAPI []byte
+
+// Licenses are the licenses of all that is linked into the program.
+//
+//go:embed licenses.txt
+var Licenses string

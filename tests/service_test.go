@@ -75,7 +75,7 @@ func noteSources() error {
 }
 
 func build(target string, flags ...string) error {
-	cmd := exec.Command("go", slices.Concat([]string{"build", "-o", target}, flags, []string{"plantstore"})...)
+	cmd := exec.Command("go", slices.Concat([]string{"build", "-tags=nomsgpack", "-o", target}, flags, []string{"plantstore"})...)
 	output, err := cmd.CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("go build: %w\n%s", err, output)

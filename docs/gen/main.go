@@ -1,5 +1,5 @@
 // Gen writes the generated files: docs/openapi.json, the table of errors in docs/api.md,
-// docs/configuration.md and configs/config.yaml. Run it in the root of the repository,
+// docs/configuration.md, docs/licenses.txt and configs/config.yaml. Run it in the root of the repository,
 // as make docs does.
 package main
 
@@ -31,6 +31,9 @@ func main() {
 func generate() (files map[string][]byte, err error) {
 	files = configuration()
 	if files["docs/openapi.json"], err = openAPI(); err != nil {
+		return nil, err
+	}
+	if files["docs/licenses.txt"], err = licenses(); err != nil {
 		return nil, err
 	}
 	files["docs/api.md"], err = pageWithErrors("docs/api.md")

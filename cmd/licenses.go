@@ -1,0 +1,95 @@
+package cmd
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"regexp"
+	"runtime/debug"
+	"strings"
+
+	"github.com/spf13/cobra"
+	swaggerfiles "github.com/swaggo/files/v2"
+
+	"plantstore/docs"
+)
+
+func newLicenses() *cobra.Command {
+	return &cobra.Command{
+		Use:   "licenses",
+		Short: "Print the licenses of the program and of all that is linked into it",
+		Args:  cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			_, err := fmt.Print(docs.Licenses)
+			return err
+		},
+	}
+}
+
+// component is a component of a bill of materials in CycloneDX.
+type component struct {
+	Type    string `json:"type"`
+	Ref     string `json:"bom-ref,omitempty"`
+	Name    string `json:"name"`
+	Version string `json:"version"`
+	PURL    string `json:"purl,omitempty"`
+}
+
+func library(kind, name, version string) component {
+	purl := "pkg:" + kind + "/" + name + "@" + url.QueryEscape(version)
+	return component{"library", purl, name, version, purl}
+}
+
+func newSBOM() *cobra.Command {
+	return &cobra.Command{
+		Use:   "sbom",
+		Short: "Print the software bill of materials: the linked modules, as CycloneDX in JSON",
+		Args:  cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			info, ok := debug.ReadBuildInfo()
+			if !ok {
+				return errors.New("the program has no build information")
+			}
+			ui, err := swaggerUIVersion()
+			if err != nil {
+				return err
+			}
+			components := []component{
+				library("golang", "std", strings.TrimPrefix(info.GoVersion, "go")),
+				library("npm", "swagger-ui", ui),
+			}
+			for _, module := range info.Deps {
+				if module.Replace != nil {
+					module = module.Replace
+				}
+				components = append(components, library("golang", module.Path, module.Version))
+			}
+			out := json.NewEncoder(os.Stdout)
+			out.SetEscapeHTML(false)
+			out.SetIndent("", "  ")
+			return out.Encode(map[string]any{
+				"bomFormat": "CycloneDX", "specVersion": "1.6", "version": 1,
+				"metadata":   map[string]any{"component": component{Type: "application", Name: "plantstore", Version: version}},
+				"components": components,
+			})
+		},
+	}
+}
+
+var packageVersion = regexp.MustCompile(`PACKAGE_VERSION:"([^"]+)"`)
+
+// swaggerUIVersion returns the version of the embedded Swagger UI, which no module names.
+func swaggerUIVersion() (string, error) {
+	bundle, err := fs.ReadFile(swaggerfiles.FS, "swagger-ui-bundle.js")
+	if err != nil {
+		return "", err
+	}
+	match := packageVersion.FindSubmatch(bundle)
+	if match == nil {
+		return "", errors.New("the version of Swagger UI is not in its bundle")
+	}
+	return string(match[1]), nil
+}
