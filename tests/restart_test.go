@@ -136,15 +136,16 @@ func startHAProxy(t *testing.T, ports []string) *service {
 	t.Helper()
 	config, err := os.ReadFile("../deploy/haproxy.cfg")
 	must(t, err)
-	port, servers := freePorts(t, 1)[0], ""
+	port := freePorts(t, 1)[0]
+	var servers strings.Builder
 	for i, p := range ports {
-		servers += fmt.Sprintf("server plantstore%d 127.0.0.1:%s\n    ", i, p)
+		fmt.Fprintf(&servers, "server plantstore%d 127.0.0.1:%s\n    ", i, p)
 	}
 	text := string(config)
 	for from, to := range map[string]string{
 		"bind :8080":                                   "bind 127.0.0.1:" + port,
 		" resolvers docker init-addr none":             "",
-		"server-template plantstore 6 plantstore:8080": servers,
+		"server-template plantstore 6 plantstore:8080": servers.String(),
 	} {
 		if !strings.Contains(text, from) {
 			t.Fatalf("deploy/haproxy.cfg has no %q", from)
