@@ -80,6 +80,19 @@ func HasToken(text string, tokens ...string) bool {
 	return Redact(text) != text
 }
 
+// HasHexPart is HasToken for hexadecimal text, such as trace ids, of every request: it takes
+// a tenth of the time, but may miss a part of less than two times tokenPart characters.
+func HasHexPart(text string, tokens ...string) bool {
+	for i := 0; i+tokenPart <= len(text); i += tokenPart {
+		for _, token := range tokens {
+			if strings.Contains(token, text[i:i+tokenPart]) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // StaticTokens returns the verifier of tokens that are known at startup, each with
 // every scope. It keeps only their SHA-256. Its duration does not depend on how much of
 // a token is right, or on which one is.
