@@ -80,13 +80,16 @@ func HasToken(text string, tokens ...string) bool {
 	return Redact(text) != text
 }
 
-// HasHexPart is HasToken for hexadecimal text, such as trace ids, of every request: it takes
-// a tenth of the time, but may miss a part of less than two times tokenPart characters.
+// HasHexPart is HasToken for a hexadecimal text that every request may have, such as a trace
+// id: it takes a tenth of the time, but misses some parts of less than twice tokenPart.
 func HasHexPart(text string, tokens ...string) bool {
-	for i := 0; i+tokenPart <= len(text); i += tokenPart {
-		for _, token := range tokens {
-			if strings.Contains(token, text[i:i+tokenPart]) {
-				return true
+	const fast = 64 // the most that strings.Contains searches with vector instructions
+	for _, token := range tokens {
+		for ; len(token) >= tokenPart; token = token[min(fast-tokenPart+1, len(token)):] {
+			for i := 0; i+tokenPart <= len(text); i += tokenPart {
+				if strings.Contains(token[:min(fast, len(token))], text[i:i+tokenPart]) {
+					return true
+				}
 			}
 		}
 	}

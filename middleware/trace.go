@@ -83,8 +83,7 @@ func (o TraceOptions) clientSpan(headers http.Header) (none trace.SpanContext) {
 		return none
 	}
 	parent, ok := parseTraceparent(lines[0])
-	ids := lines[0][:min(len(lines[0]), traceparentLength)]
-	if !ok || auth.HasHexPart(ids, o.Tokens...) || auth.HasHexPart(ids, headers["Authorization"]...) {
+	if !ok || o.hasToken(lines[0][3:35], headers) || o.Tracer != nil && o.hasToken(lines[0][36:52], headers) {
 		return none
 	}
 	if o.Tracer == nil {
@@ -95,6 +94,11 @@ func (o TraceOptions) clientSpan(headers http.Header) (none trace.SpanContext) {
 		parent.TraceState, _ = trace.ParseTraceState(state) // an invalid one is ignored
 	}
 	return trace.NewSpanContext(parent)
+}
+
+// hasToken reports whether an id has a part of a token.
+func (o TraceOptions) hasToken(id string, headers http.Header) bool {
+	return auth.HasHexPart(id, o.Tokens...) || auth.HasHexPart(id, headers["Authorization"]...)
 }
 
 // traceparentLength is that of version 00.
