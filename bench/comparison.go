@@ -149,7 +149,7 @@ func compare(ctx context.Context, b *bench, c comparison, w io.Writer) (results,
 	if err != nil {
 		return nil, err
 	}
-	rounds, duration := b.rounds, b.duration
+	rounds, duration := max(b.rounds, c.rounds), b.duration
 	if c.duration > 0 {
 		rounds, duration = 1, c.duration
 	}
