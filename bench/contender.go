@@ -104,7 +104,7 @@ func (b *bench) start(ctx context.Context, name, databaseURL string) (*server, e
 	if err := listener.Close(); err != nil {
 		return nil, err
 	}
-	if s.log, err = os.Create(filepath.Join(b.folder, "contender.log")); err != nil {
+	if s.log, err = os.CreateTemp(b.folder, "*.log"); err != nil {
 		return nil, err
 	}
 	s.cmd = exec.CommandContext(ctx, filepath.Join(b.folder, "baseline"), name)

@@ -193,6 +193,7 @@ func TestTraceWithoutTracerAllocatesNothing(t *testing.T) {
 
 // BenchmarkTrace measures what tracing adds to a request.
 func BenchmarkTrace(b *testing.B) {
+	gin.SetMode(gin.ReleaseMode)
 	const token = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
 	tracer := func(sampler sdktrace.Sampler) trace.Tracer {
 		return sdktrace.NewTracerProvider(sdktrace.WithSampler(sampler), sdktrace.WithBatcher(tracetest.NewNoopExporter())).Tracer("")
