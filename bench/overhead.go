@@ -52,6 +52,9 @@ func (b *bench) takeTurns(ctx context.Context, s *store, op operation, connectio
 		}
 	}()
 	for _, name := range op.contenders {
+		if !b.runs(name, op, s) {
+			continue
+		}
 		of := op.by(name, connections)
 		if running[of], err = b.start(ctx, name, s.url); err != nil {
 			delete(running, of)

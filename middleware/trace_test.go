@@ -123,24 +123,28 @@ func TestTraceStartsSpans(t *testing.T) {
 	}{
 		"a request": {
 			"/plants/1", 200, sdktrace.AlwaysSample(), "", "GET /plants/:id", false,
-			[]attribute.KeyValue{text("http.request.method", "GET"), number("http.response.status_code", 200), text("http.route", "/plants/:id")}, true,
+			[]attribute.KeyValue{text("http.request.method", "GET"), number("http.response.status_code", 200), text("http.route", "/plants/:id")},
+			true,
 		},
 		"a server fault": {
 			"/plants/1", 503, sdktrace.AlwaysSample(), traceparent, "GET /plants/:id", true,
 			[]attribute.KeyValue{
 				text("http.request.method", "GET"), number("http.response.status_code", 503), text("http.route", "/plants/:id"), text("error.type", "503"),
-			}, true,
+			},
+			true,
 		},
 		"a client's fault": {
 			"/nothing", 404, sdktrace.AlwaysSample(), traceparent, "GET", false,
-			[]attribute.KeyValue{text("http.request.method", "GET"), number("http.response.status_code", 404)}, true,
+			[]attribute.KeyValue{text("http.request.method", "GET"), number("http.response.status_code", 404)},
+			true,
 		},
-		"a probe":                                 {"/healthz", 200, sdktrace.AlwaysSample(), "", "", false, nil, false},
-		"not sampled":                             {"/plants/1", 200, sdktrace.NeverSample(), "", "", false, nil, false},
+		"a probe":     {"/healthz", 200, sdktrace.AlwaysSample(), "", "", false, nil, false},
+		"not sampled": {"/plants/1", 200, sdktrace.NeverSample(), "", "", false, nil, false},
 		"not sampled, with the client's trace id": {"/plants/1", 200, sdktrace.NeverSample(), traceparent, "", false, nil, true},
 		"the client samples": {
 			"/plants/1", 200, sdktrace.ParentBased(sdktrace.NeverSample()), traceparent, "GET /plants/:id", false,
-			[]attribute.KeyValue{text("http.request.method", "GET"), number("http.response.status_code", 200), text("http.route", "/plants/:id")}, true,
+			[]attribute.KeyValue{text("http.request.method", "GET"), number("http.response.status_code", 200), text("http.route", "/plants/:id")},
+			true,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
