@@ -14,7 +14,7 @@ import (
 func BenchmarkMetrics(b *testing.B) {
 	gin.SetMode(gin.ReleaseMode)
 	e := gin.New()
-	e.Use(middleware.Metrics(prometheus.NewRegistry()))
+	e.Use(middleware.Metrics(prometheus.NewRegistry(), nil))
 	e.GET("/plants/:id", func(*gin.Context) {})
 	w, r := httptest.NewRecorder(), requestContext().Request
 	b.ReportAllocs()
