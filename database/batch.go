@@ -261,7 +261,9 @@ func (b *Batcher[T]) runBatch(batch []*pending[T]) {
 	outcomes := b.flushSafely(batchContext{ctx}, items)
 	span.End()
 	for i, err := range outcomes {
-		waiting[i].begin, waiting[i].batch = begin, span.SpanContext()
+		if waiting[i].span != nil {
+			waiting[i].begin, waiting[i].batch = begin, span.SpanContext()
+		}
 		waiting[i].outcome <- err
 	}
 }
