@@ -80,6 +80,22 @@ func HasToken(text string, tokens ...string) bool {
 	return Redact(text) != text
 }
 
+// HasHexPart is HasToken for a hexadecimal text that every request may have, such as a trace
+// id: it takes a tenth of the time, but misses some parts of less than twice tokenPart.
+func HasHexPart(text string, tokens ...string) bool {
+	const fast = 64 // the most that strings.Contains searches with vector instructions
+	for _, token := range tokens {
+		for ; len(token) >= tokenPart; token = token[min(fast-tokenPart+1, len(token)):] {
+			for i := 0; i+tokenPart <= len(text); i += tokenPart {
+				if strings.Contains(token[:min(fast, len(token))], text[i:i+tokenPart]) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
 // StaticTokens returns the verifier of tokens that are known at startup, each with
 // every scope. It keeps only their SHA-256. Its duration does not depend on how much of
 // a token is right, or on which one is.

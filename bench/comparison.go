@@ -178,6 +178,12 @@ func compare(ctx context.Context, b *bench, c comparison, w io.Writer) (results,
 		}
 	}
 
+	r.table(w, order)
+	return r, nil
+}
+
+// table writes the medians of cells.
+func (r results) table(w io.Writer, order []cell) {
 	heading(w, "operation", "connections", "contender", "requests/s", service+" is", "mean", "p50", "p99", "p99.9",
 		"CPU per request", "idle memory", "peak memory")
 	for _, of := range order {
@@ -189,7 +195,6 @@ func compare(ctx context.Context, b *bench, c comparison, w io.Writer) (results,
 		}
 		row(w, cells...)
 	}
-	return r, nil
 }
 
 // runs reports whether the contender takes part in an operation on s.

@@ -17,8 +17,21 @@ import (
 // build compiles the service and the baselines into b.folder, with the flags of
 // the Dockerfile.
 func (b *bench) build(ctx context.Context) error {
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-tags=nomsgpack", "-ldflags=-s -w", "-o", b.folder,
-		"plantstore", "plantstore/bench/baseline")
+	if err := goBuild(ctx, "-o", b.folder, "plantstore", "plantstore/bench/baseline"); err != nil {
+		return err
+	}
+	if selected(b.only, observabilitySection) {
+		for name := range variants {
+			if err := b.buildVariant(ctx, name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func goBuild(ctx context.Context, args ...string) error {
+	cmd := exec.CommandContext(ctx, "go", append([]string{"build", "-trimpath", "-tags=nomsgpack", "-ldflags=-s -w"}, args...)...)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if output, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("go build: %w\n%s", err, output)
@@ -91,12 +104,14 @@ func (b *bench) start(ctx context.Context, name, databaseURL string) (*server, e
 	if err := listener.Close(); err != nil {
 		return nil, err
 	}
-	if s.log, err = os.Create(filepath.Join(b.folder, "contender.log")); err != nil {
+	if s.log, err = os.CreateTemp(b.folder, "*.log"); err != nil {
 		return nil, err
 	}
 	s.cmd = exec.CommandContext(ctx, filepath.Join(b.folder, "baseline"), name)
 	if name == service || name == single {
 		s.cmd = exec.CommandContext(ctx, filepath.Join(b.folder, "plantstore"))
+	} else if variants[name] != nil {
+		s.cmd = exec.CommandContext(ctx, filepath.Join(b.folder, name))
 	}
 	_, port, _ := net.SplitHostPort(s.address)
 	s.cmd.Env = append(os.Environ(), "DATABASE_URL="+databaseURL, "PORT="+port,

@@ -131,7 +131,7 @@ func (o operation) request(buffer []byte, n int64, version string) []byte {
 	}
 	id := strconv.FormatInt(o.id(n), 10)
 	body := strings.ReplaceAll(o.body, "{id}", id)
-	return fmt.Appendf(buffer, "%s %s HTTP/1.1\r\nHost: plantstore\r\nAuthorization: Bearer "+token+
+	return fmt.Appendf(buffer, "%s %s HTTP/1.1\r\nHost: plantstore\r\n"+o.header+"Authorization: Bearer "+token+
 		"%s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
 		o.method, strings.ReplaceAll(o.path, "{id}", id), version, len(body), body)
 }

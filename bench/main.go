@@ -76,6 +76,8 @@ func run(ctx context.Context) (err error) {
 			measure = bulk
 		case isolationSection:
 			measure = isolation
+		case observabilitySection:
+			measure = overhead
 		}
 		results, err := measure(ctx, b, c, &tables)
 		if err := errors.Join(err, b.closeStores()); err != nil {

@@ -15,6 +15,9 @@ const (
 	noStore = "no storage"
 	pgbench = "pgbench"
 	single  = "one by one" // the service with batches of one
+	// The service without parts of its source: see variants.
+	untraced   = "no tracing"
+	unmeasured = "no metrics"
 )
 
 // operation is a request that contenders are measured with. In path and body,
@@ -24,6 +27,7 @@ type operation struct {
 	section      string // its name in the flag -only, where comparison.everyOperation is set
 	method, path string
 	baselinePath string // if the baselines use another path
+	header       string // one more, with its line end
 	body         string
 	id           func(n int64) int64 // the id in the n-th request
 	rows         int                 // the number of rows in the table before a turn; their ids are 1 to rows
@@ -104,6 +108,18 @@ func (o operation) conditional() operation {
 	return o
 }
 
+// among returns the operation for these contenders only.
+func (o operation) among(contenders ...string) operation {
+	o.contenders = contenders
+	return o
+}
+
+// traced returns the operation with the trace context of a client.
+func (o operation) traced() operation {
+	o.name, o.header = o.name+", traceparent", "traceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01\r\n"
+	return o
+}
+
 // by returns the cell of the operation in a comparison.
 func (o operation) by(contender string, connections int) cell {
 	return cell{o.name, contender, connections}
@@ -177,6 +193,12 @@ var (
 	operations         = slices.Concat(unconditional, conditionalChanges)
 )
 
+// quiet and traced are without and with the trace context of clients. Spans are off.
+var (
+	quiet  = []operation{create.among(service, untraced), get.among(service, untraced)}
+	traced = []operation{create.traced().among(service, unmeasured), get.traced().among(service, unmeasured)}
+)
+
 // loneRequests: with one connection, no other request shares the commit.
 var loneRequests = []limit{{rate, 1, tuned, "≥", 0.95}, {p99, 1, tuned, "≤", 1.05}}
 
@@ -236,6 +258,13 @@ var comparisons = []comparison{
 			all(conditionalChanges, limit{rate, 64, single, "≥", 8}),
 			all(operations, loneRequests...),
 		),
+	},
+	{
+		section: observabilitySection, database: postgresRAM,
+		title:      fmt.Sprintf("The cost of metrics and tracing, PostgreSQL on a RAM disk, in %d turns of %v", shortTurns, shortTurn),
+		operations: slices.Concat(quiet, traced), contenders: []string{service, untraced, unmeasured}, connections: []int{256},
+		// Less than 2 % cannot be told from the noise.
+		claims: slices.Concat(all(quiet, limit{rate, 256, untraced, "≥", 0.98}), all(traced, limit{rate, 256, unmeasured, "≥", 0.97})),
 	},
 	openLoop(100 * time.Microsecond),
 	openLoop(2 * time.Millisecond),

@@ -45,6 +45,11 @@ func (s *settings) serve(cmd *cobra.Command, _ []string) (err error) {
 		}
 		static = []string{devToken}
 	}
+	tracer, flushSpans, err := newTracer(ctx, log)
+	if err != nil {
+		return err
+	}
+	defer flushSpans()
 	server, err := newServer(cfg, log)
 	if err != nil {
 		return err
@@ -101,6 +106,7 @@ func (s *settings) serve(cmd *cobra.Command, _ []string) (err error) {
 		Origins:      cfg.Server.CORSOrigins,
 		TLS:          cfg.TLS(),
 		Metrics:      metrics,
+		Tracer:       tracer,
 	}
 	server.Handler = routes.New(options)
 	if file, err := os.CreateTemp("", "plantstore-*"); err != nil {

@@ -1,7 +1,7 @@
 // Package config reads the configuration once, into one typed and validated value.
 // Nothing else in the program reads the environment, except the PG* variables of
-// libpq, which complete a PostgreSQL URL, and those that name a proxy, such as
-// HTTPS_PROXY.
+// libpq, which complete a PostgreSQL URL, those that name a proxy, such as
+// HTTPS_PROXY, and the OTEL_* variables of OpenTelemetry.
 package config
 
 import "time"

@@ -263,3 +263,33 @@ func TestErrorOfEachDomain(t *testing.T) {
 		}
 	})
 }
+
+// TestErrorsLogTheTraceID finds the cause of a fault by the trace id that the client sent.
+func TestErrorsLogTheTraceID(t *testing.T) {
+	core, logs := observer.New(zap.InfoLevel)
+	log := zap.New(core)
+	gin.SetMode(gin.ReleaseMode)
+	for name, handler := range map[string]middleware.Handler{
+		"request failed":         failWith(errors.New("x")),
+		"requests begin to fail": failWith(database.ErrUnavailable),
+		"panic":                  func(*gin.Context) error { panic("x") },
+		"response aborted":       func(c *gin.Context) error { c.String(200, "x"); return errors.New("x") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := gin.New()
+			e.Use(middleware.Trace(middleware.TraceOptions{}), Errors(NewFailures(isReady, log)), middleware.Recovery(log))
+			e.GET("/", middleware.Handle(handler))
+			r := httptest.NewRequest(http.MethodGet, "/", nil)
+			r.Header.Set("traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
+			func() {
+				defer func() { _ = recover() }()
+				e.ServeHTTP(httptest.NewRecorder(), r)
+			}()
+			lines := logs.FilterMessage(name).All()
+			if len(lines) != 1 || lines[0].ContextMap()["trace_id"] != "4bf92f3577b34da6a3ce929d0e0e4736" {
+				t.Errorf("got the log %v", logs.All())
+			}
+			logs.TakeAll()
+		})
+	}
+}

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"go.opentelemetry.io/otel/trace"
 )
 
 // errClosed rejects an item that arrives after the batcher was closed.
@@ -44,7 +46,10 @@ type pending[T any] struct {
 	ctx     context.Context //nolint:containedctx // the caller's, for as long as it waits
 	item    T
 	due     time.Time
-	outcome chan error // has room for one, so that a flusher never blocks
+	span    trace.Span        // the caller's, if it is recorded
+	begin   time.Time         // of its batch
+	batch   trace.SpanContext // its batch's
+	outcome chan error        // has room for one, so that a flusher never blocks
 }
 
 // Writer writes items in batches. Clients with writes that wait for a lock have batches of
@@ -115,8 +120,9 @@ func newBatcher[T any](o BatchOptions, timeout time.Duration, slots slots, flush
 // arrival and a batch is due with its first item, so Do needs no timer of its own.
 func (b *Batcher[T]) Do(ctx context.Context, item T) error {
 	defer b.calls.Add(-1)
+	request := recorded(ctx)
 	if b.calls.Add(1) == 1 && ctx.Err() == nil {
-		if ran, err := b.runAlone(item); ran {
+		if ran, err := b.runAlone(request, item); ran {
 			return err
 		}
 	}
@@ -124,18 +130,20 @@ func (b *Batcher[T]) Do(ctx context.Context, item T) error {
 	if !ok {
 		p = &pending[T]{outcome: make(chan error, 1)}
 	}
-	p.ctx, p.item, p.due = ctx, item, time.Now().Add(b.timeout)
+	p.ctx, p.item, p.due, p.span = ctx, item, time.Now().Add(b.timeout), request
 	err := b.enqueue(p)
 	if err == nil {
 		err = <-p.outcome
+		traceWait(request, p.due.Add(-b.timeout), p.begin, p.batch)
 	}
 	*p = pending[T]{outcome: p.outcome} // retains nothing
 	b.free.Put(p)
 	return err
 }
 
-// runAlone runs item at once, unless there are others to share a batch with.
-func (b *Batcher[T]) runAlone(item T) (ran bool, err error) {
+// runAlone runs item at once, unless there are others to share a batch with. request is
+// its span, or nil.
+func (b *Batcher[T]) runAlone(request trace.Span, item T) (ran bool, err error) {
 	b.mu.RLock() // for as long as close must wait
 	defer b.mu.RUnlock()
 	if b.closed || !b.slots.try() {
@@ -150,6 +158,13 @@ func (b *Batcher[T]) runAlone(item T) (ran bool, err error) {
 	defer cancel()
 	b.metrics.batch(1)
 	b.metrics.waited(0)
+	if request != nil {
+		now := time.Now()
+		var span trace.Span
+		ctx, span = startBatch(ctx, 1, request)
+		defer span.End()
+		traceWait(request, now, now, span.SpanContext())
+	}
 	return true, b.flushSafely(batchContext{ctx}, []T{item})[0]
 }
 
@@ -233,12 +248,22 @@ func (b *Batcher[T]) runBatch(batch []*pending[T]) {
 		return
 	}
 	b.metrics.batch(len(waiting))
+	var requests []trace.Span
 	for _, p := range waiting {
 		b.metrics.waited(begin.Sub(p.due.Add(-b.timeout)))
+		if p.span != nil {
+			requests = append(requests, p.span)
+		}
 	}
 	ctx, cancel := context.WithDeadline(context.Background(), waiting[0].due)
 	defer cancel()
-	for i, err := range b.flushSafely(batchContext{ctx}, items) {
+	ctx, span := startBatch(ctx, len(waiting), requests...)
+	outcomes := b.flushSafely(batchContext{ctx}, items)
+	span.End()
+	for i, err := range outcomes {
+		if waiting[i].span != nil {
+			waiting[i].begin, waiting[i].batch = begin, span.SpanContext()
+		}
 		waiting[i].outcome <- err
 	}
 }

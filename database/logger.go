@@ -32,10 +32,12 @@ func (l queryLogger) Error(_ context.Context, format string, args ...any) {
 }
 
 // Trace is called after every statement.
-func (l queryLogger) Trace(_ context.Context, begin time.Time, statement func() (string, int64), err error) {
+func (l queryLogger) Trace(ctx context.Context, begin time.Time, statement func() (string, int64), err error) {
 	duration := time.Since(begin)
 	text, rows := statement()
-	l.metrics.observe(text, duration)
+	known := l.metrics.statement(text)
+	known.observe(duration)
+	l.metrics.traceStatement(ctx, known, begin, err)
 	if l.slow <= 0 || duration < l.slow {
 		return
 	}

@@ -13,7 +13,8 @@ import (
 // metrics measures the operations of a database.
 type metrics struct {
 	statements      *prometheus.HistogramVec
-	byText          sync.Map // has the prometheus.Observer of each statement, by its beginning
+	byText          sync.Map // has the *statement of each, by its beginning
+	system          string
 	batchRows, wait prometheus.Histogram
 }
 
@@ -21,6 +22,7 @@ func newMetrics(system string) *metrics {
 	// From 0.1 ms on: a statement by key takes less than a millisecond.
 	buckets := prometheus.ExponentialBucketsRange(0.0001, 10, 16)
 	return &metrics{
+		system: system,
 		statements: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "db_client_operation_duration_seconds", Help: "Duration of statements. A batch is one.", Buckets: buckets,
 			ConstLabels: prometheus.Labels{"db_system_name": system},
@@ -41,18 +43,32 @@ var statementKind = regexp.MustCompile("^(?:(UPDATE) |(INSERT) INTO |(DELETE) FR
 // list of any length.
 const telling = 500
 
-// observe measures a statement that reads or writes a table.
-func (m *metrics) observe(text string, duration time.Duration) {
+// statement is one that reads or writes a table. Others, such as SET, have no operation.
+type statement struct {
+	operation, table, text string // text is its beginning
+	durations              prometheus.Observer
+}
+
+// statement returns what is known of the statement with text.
+func (m *metrics) statement(text string) *statement {
 	text = text[:min(len(text), telling)]
-	known, ok := m.byText.Load(text)
-	if !ok {
-		known = prometheus.ObserverFunc(func(float64) {}) // such as of SET
-		if match := statementKind.FindStringSubmatch(text); match != nil {
-			known = m.statements.WithLabelValues(match[1]+match[2]+match[3]+match[4], match[5])
-		}
-		m.byText.Store(strings.Clone(text), known)
+	if known, ok := m.byText.Load(text); ok {
+		return known.(*statement)
 	}
-	known.(prometheus.Observer).Observe(duration.Seconds())
+	s := &statement{text: strings.Clone(text)}
+	if match := statementKind.FindStringSubmatch(text); match != nil {
+		s.operation, s.table = match[1]+match[2]+match[3]+match[4], strings.Clone(match[5])
+		s.durations = m.statements.WithLabelValues(s.operation, s.table)
+	}
+	m.byText.Store(s.text, s)
+	return s
+}
+
+// observe measures a statement.
+func (s *statement) observe(duration time.Duration) {
+	if s.durations != nil {
+		s.durations.Observe(duration.Seconds())
+	}
 }
 
 // batch measures a batch of so many writes, if m is not nil.

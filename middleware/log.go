@@ -54,6 +54,7 @@ func AccessLog(log *zap.Logger, paths ...string) gin.HandlerFunc {
 			}
 			log.Log(level, "request",
 				zap.String("request_id", RequestIDOf(c)),
+				TraceID(c),
 				zap.String("method", loggedMethod(c.Request.Method)),
 				zap.String("path", loggedPath(c.Request.URL.Path, words)),
 				createdID(c),
@@ -135,6 +136,7 @@ func Recovery(log *zap.Logger) gin.HandlerFunc {
 			}
 			log.Error("panic",
 				zap.String("request_id", RequestIDOf(c)),
+				TraceID(c),
 				zap.String("route", c.FullPath()),
 				zap.String("cause", causeOf(cause)),
 				zap.StackSkip("stack", 1))

@@ -12,6 +12,7 @@ import (
 	"github.com/gin-gonic/gin"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/zap"
 
 	"plantstore/auth"
@@ -37,6 +38,7 @@ type Options struct {
 	TLS          bool                 // the service itself serves HTTPS
 	Docs         bool                 // the OpenAPI document and Swagger UI are served
 	Metrics      *prometheus.Registry // of requests, among others; the admin address serves it
+	Tracer       trace.Tracer         // of requests to the API; or nil
 }
 
 // Limits is how much a client may send; 0 means no limit.
@@ -108,7 +110,8 @@ func New(o Options) http.Handler {
 	for _, row := range controllers.ErrorTable() {
 		codes = append(codes, row.Code)
 	}
-	return engine(o, Table(o), middleware.Metrics(o.Metrics, codes))
+	tracing := middleware.TraceOptions{Tracer: o.Tracer, Silent: paths(probes(o)), Tokens: o.StaticTokens}
+	return engine(o, Table(o), middleware.Metrics(o.Metrics, codes), middleware.Trace(tracing))
 }
 
 // Admin returns the handler of the admin address: the probes, Prometheus metrics and Go's
@@ -141,14 +144,10 @@ func engine(o Options, routes []Route, first ...gin.HandlerFunc) http.Handler {
 		panic(err) // config has checked them
 	}
 
-	var paths []string
-	for _, r := range routes {
-		paths = append(paths, r.Path)
-	}
 	e.Use(first...)
 	e.Use(
 		middleware.RequestID(o.StaticTokens...),
-		middleware.AccessLog(o.Log, paths...),
+		middleware.AccessLog(o.Log, paths(routes)...),
 		middleware.Headers(o.TLS),
 		o.Health.CloseConnection,
 		middleware.CORS(o.Origins),
@@ -161,6 +160,14 @@ func engine(o Options, routes []Route, first ...gin.HandlerFunc) http.Handler {
 	e.NoMethod(middleware.Handle(controllers.NoMethod))
 	add(e, routes, authentication(o))
 	return e
+}
+
+// paths returns the paths of routes.
+func paths(routes []Route) (paths []string) {
+	for _, r := range routes {
+		paths = append(paths, r.Path)
+	}
+	return paths
 }
 
 // authentication returns the handlers of every route that is not public, by its scope.

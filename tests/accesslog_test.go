@@ -21,13 +21,14 @@ func TestAccessLog(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	const canary = "canary-4711"
-	s.post(t, `{"id":1,"name":"`+canary+`"}`, "X-Request-ID", "one")
+	traceparent, traceID := traceparentOf(1)
+	s.post(t, `{"id":1,"name":"`+canary+`"}`, "X-Request-ID", "one", "traceparent", traceparent)
 	s.post(t, `{"id":2,"name":"x"}`, "Authorization", "Bearer "+canary, "X-Request-ID", "two", "Cookie", canary)
-	s.get(t, "/nothing?token="+canary, "X-Request-ID", "three")
+	s.get(t, "/nothing?token="+canary, "X-Request-ID", "three", "traceparent", canary)
 	s.stop(t)
 	log := s.stderr.String()
 	for id, want := range map[string]string{
-		"one":   `"method":"POST","path":"/plants","id":"1","status":200,"duration":[0-9.]+,"bytes":22,"client":"127.0.0.1"`,
+		"one":   `"trace_id":"` + traceID + `","method":"POST","path":"/plants","id":"1","status":200,"duration":[0-9.]+,"bytes":22,"client":"127.0.0.1"`,
 		"two":   `"method":"POST","path":"/plants","status":401,"code":40102,`,
 		"three": `"method":"GET","path":"/…","status":404,`,
 	} {

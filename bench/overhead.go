@@ -1,0 +1,111 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// The turns of overhead are short and many, so that other load on the machine, and the state
+// of the database, are the same for all contenders: it tells differences of a hundredth.
+const (
+	shortTurns = 80
+	shortTurn  = 250 * time.Millisecond
+)
+
+// overhead is compare for contenders that hardly differ. All of them run all the time, and
+// the turns of a round are in another order than those of the last one.
+func overhead(ctx context.Context, b *bench, c comparison, w io.Writer) (r results, err error) {
+	store, err := b.open(ctx, c.database)
+	if err != nil {
+		return nil, err
+	}
+	r = results{}
+	var order []cell
+	for _, op := range c.operations {
+		if err := store.prepare(ctx, op.rows); err != nil {
+			return nil, err
+		}
+		store.used(op.method)
+		cells, err := b.takeTurns(ctx, store, op, c.connections[0], r)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", op.name, err)
+		}
+		order = append(order, cells...)
+	}
+	r.table(w, order)
+	return r, nil
+}
+
+// takeTurns adds the outcomes of op to r, and returns their cells.
+func (b *bench) takeTurns(ctx context.Context, s *store, op operation, connections int, r results) (cells []cell, err error) {
+	running := make(map[cell]*server)
+	defer func() {
+		for _, server := range running {
+			err = errors.Join(err, server.stop())
+		}
+	}()
+	for _, name := range op.contenders {
+		if !b.runs(name, op, s) {
+			continue
+		}
+		of := op.by(name, connections)
+		if running[of], err = b.start(ctx, name, s.url); err != nil {
+			delete(running, of)
+			return nil, err
+		}
+		cells = append(cells, of)
+	}
+	turns, ids := slices.Clone(cells), op.id
+	for round := range shortTurns {
+		for i, of := range turns {
+			begin := int64(round*len(turns)+i) << 20 // an id is created once
+			op.id = func(n int64) int64 { return ids(begin + n) }
+			o, err := b.shortTurn(ctx, running[of], load{operation: op, connections: connections, duration: shortTurn})
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", of.contender, err)
+			}
+			if round > 0 { // the first one is a warm-up
+				r[of] = append(r[of], o)
+			}
+		}
+		slices.Reverse(turns)
+	}
+	for _, of := range cells {
+		fmt.Fprintf(os.Stderr, "%s, %s: %.0f/s, CPU %.1f µs, ÷ %s: rate %.3f, CPU %.3f\n", op.name, of.contender,
+			r.median(of)[rate], r.median(of)[cpu], service, r.ratio(rate, of, cells[0]), r.ratio(cpu, of, cells[0]))
+	}
+	return cells, nil
+}
+
+// shortTurn measures a contender that runs already.
+func (b *bench) shortTurn(ctx context.Context, s *server, l load) (o outcome, err error) {
+	before, err := s.cpuTime()
+	if err != nil {
+		return o, err
+	}
+	begin := time.Now()
+	turn, cancel := context.WithTimeout(ctx, l.duration)
+	defer cancel()
+	if o, err = l.until(turn, s.address, begin); err != nil {
+		return o, err
+	}
+	requests := o[rate] * time.Since(begin).Seconds()
+	after, err := s.cpuTime()
+	o[cpu] = float64((after - before).Nanoseconds()) / 1e3 / requests
+	return o, errors.Join(err, ctx.Err())
+}
+
+// cpuTime is the CPU time of s so far, which /proc rounds to 10 ms.
+func (s *server) cpuTime() (time.Duration, error) {
+	clock := int32(^s.cmd.Process.Pid)<<3 | 2 // as clock_getcpuclockid makes it on Linux
+	var spent unix.Timespec
+	err := unix.ClockGettime(clock, &spent)
+	return time.Duration(spent.Nano()), err
+}

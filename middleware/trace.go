@@ -1,0 +1,138 @@
+package middleware
+
+import (
+	"cmp"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/gin-gonic/gin"
+	"go.opentelemetry.io/otel/codes"
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
+	"go.opentelemetry.io/otel/trace"
+	"go.uber.org/zap"
+
+	"plantstore/auth"
+)
+
+// TraceOptions says what is traced.
+type TraceOptions struct {
+	Tracer trace.Tracer // nil: nothing; only the trace id of clients is logged
+	Silent []string     // paths of routes whose requests have no span
+	Tokens []string     // no part of them is logged or exported
+}
+
+// Trace reads the client's trace id (W3C Trace Context), for the log, and starts a span for
+// each request. The span has nothing that a client may have made up: no path, header, query
+// or body.
+func Trace(o TraceOptions) gin.HandlerFunc {
+	server := []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindServer)}
+	return func(c *gin.Context) {
+		client := o.clientSpan(c.Request.Header)
+		if client.HasTraceID() {
+			c.Set(traceIDKey{}, client.TraceID().String())
+		}
+		if o.Tracer == nil || slices.Contains(o.Silent, c.FullPath()) {
+			return
+		}
+		ctx := c.Request.Context()
+		if client.IsValid() {
+			ctx = trace.ContextWithRemoteSpanContext(ctx, client)
+		}
+		method := metricMethod(c.Request.Method)
+		ctx, span := o.Tracer.Start(ctx, spanName(method, c.FullPath()), server...)
+		if !span.IsRecording() { // the sampler has decided so: the request costs no more
+			return
+		}
+		c.Set(traceIDKey{}, span.SpanContext().TraceID().String())
+		c.Request = c.Request.WithContext(ctx)
+		// Deferred, so that an aborted response is traced, too.
+		defer func() {
+			status := c.Writer.Status()
+			span.SetAttributes(semconv.HTTPRequestMethodKey.String(method), semconv.HTTPResponseStatusCode(status))
+			if c.FullPath() != "" {
+				span.SetAttributes(semconv.HTTPRoute(c.FullPath()))
+			}
+			if status >= http.StatusInternalServerError {
+				span.SetStatus(codes.Error, "")
+				span.SetAttributes(semconv.ErrorTypeKey.String(strconv.Itoa(status)))
+			}
+			span.End()
+		}()
+		c.Next()
+	}
+}
+
+// spanName names the span of a request, as OpenTelemetry's semantic conventions do.
+func spanName(method, route string) string {
+	if method == "_OTHER" {
+		method = "HTTP"
+	}
+	if route == "" {
+		return method
+	}
+	return method + " " + route
+}
+
+// clientSpan returns the client's span, or an invalid one if headers have none, or if an id
+// in them has a part of a token.
+func (o TraceOptions) clientSpan(headers http.Header) (none trace.SpanContext) {
+	lines := headers["Traceparent"]
+	if len(lines) != 1 {
+		return none
+	}
+	parent, ok := parseTraceparent(lines[0])
+	if !ok || o.hasToken(lines[0][3:35], headers) || o.Tracer != nil && o.hasToken(lines[0][36:52], headers) {
+		return none
+	}
+	if o.Tracer == nil {
+		return trace.NewSpanContext(parent)
+	}
+	state := strings.Join(headers["Tracestate"], ",")
+	if !auth.HasToken(state, slices.Concat(headers["Authorization"], o.Tokens)...) {
+		parent.TraceState, _ = trace.ParseTraceState(state) // an invalid one is ignored
+	}
+	return trace.NewSpanContext(parent)
+}
+
+// hasToken reports whether an id has a part of a token.
+func (o TraceOptions) hasToken(id string, headers http.Header) bool {
+	return auth.HasHexPart(id, o.Tokens...) || auth.HasHexPart(id, headers["Authorization"]...)
+}
+
+// traceparentLength is that of version 00.
+const traceparentLength = len("00-0123456789abcdef0123456789abcdef-0123456789abcdef-01")
+
+// parseTraceparent parses the header traceparent (W3C Trace Context, section 3.2). Versions
+// after 00 may append fields.
+func parseTraceparent(text string) (span trace.SpanContextConfig, ok bool) {
+	if len(text) < traceparentLength || text[2] != '-' || text[35] != '-' || text[52] != '-' || text[:2] == "ff" {
+		return span, false
+	}
+	ids, more := text[:traceparentLength], text[traceparentLength:]
+	if strings.ToLower(ids) != ids || more != "" && (more[0] != '-' || text[:2] == "00") {
+		return span, false
+	}
+	_, badVersion := strconv.ParseUint(ids[:2], 16, 8)
+	flags, badFlags := strconv.ParseUint(ids[53:], 16, 8)
+	traceID, badTrace := trace.TraceIDFromHex(ids[3:35]) // not zeros either
+	spanID, badSpan := trace.SpanIDFromHex(ids[36:52])
+	span = trace.SpanContextConfig{
+		TraceID: traceID, SpanID: spanID, Remote: true,
+		TraceFlags: trace.TraceFlags(flags) & (trace.FlagsSampled | trace.FlagsRandom),
+	}
+	return span, cmp.Or(badVersion, badFlags, badTrace, badSpan) == nil
+}
+
+// traceIDKey is the key of the trace id of a request.
+type traceIDKey struct{}
+
+// TraceID is the field for the trace id of c's request, if the client sent one or the
+// request has a span.
+func TraceID(c *gin.Context) zap.Field {
+	if id := c.GetString(traceIDKey{}); id != "" {
+		return zap.String("trace_id", id)
+	}
+	return zap.Skip()
+}
