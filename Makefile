@@ -7,6 +7,7 @@ TAGS    := nomsgpack
 LINT    := go tool -modfile=.ci/lint.mod golangci-lint
 VULN    := go tool -modfile=.ci/lint.mod govulncheck
 REDOCLY := @redocly/cli@1.34.5
+AXE     := axe-core@4.14.1
 ROUNDS  ?= 3
 TRIALS  := Outages|StopUnderLoad|RollingRestarts|UpgradeUnderLoad|Soak|TestImage$$
 VENVS   := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/plantstore
@@ -65,7 +66,7 @@ check-consistency: ## Check that concurrent requests and kills leave 50 lineariz
 
 .PHONY: lint
 lint: ## Run the linters
-	$(LINT) run --build-tags browser,schemathesis,prometheus,deploy,$(TAGS) ./...
+	$(LINT) run --build-tags browser,axe,schemathesis,prometheus,deploy,$(TAGS) ./...
 	$(LINT) fmt --diff
 
 .PHONY: vulncheck
@@ -90,9 +91,11 @@ check-docs: ## Check that the generated files are up to date
 	go test -count=1 -tags $(TAGS) ./docs/gen
 
 .PHONY: check-api
-check-api: ## Check the OpenAPI document with Redocly (npm), and the service against it with Schemathesis (PyPI)
-	@tests/prerequisites.sh npm python3-venv postgresql
+check-api: ## Check the OpenAPI document with Redocly, its page with axe (npm), and the service against it with Schemathesis (PyPI)
+	@tests/prerequisites.sh npm python3-venv postgresql chromium
 	npx --yes $(REDOCLY) lint --config .ci/redocly.yaml docs/openapi.json
+	npm install --silent --no-save --prefix '$(VENVS)/axe' $(AXE)
+	AXE='$(VENVS)/axe/node_modules/axe-core/axe.min.js' go test -count=1 -tags browser,axe,$(TAGS) -run BrowserAccessibility ./tests
 	python3 -m venv '$(VENV)' && '$(VENV)/bin/pip' install --quiet --disable-pip-version-check -r .ci/schemathesis.txt
 	SCHEMATHESIS='$(VENV)/bin/schemathesis' go test -v -count=1 -timeout 10m -tags schemathesis,$(TAGS) -run Schemathesis ./tests
 
@@ -110,9 +113,9 @@ check-deploy: ## Check deploy/: manifests, Compose file and HAProxy's configurat
 	PATH="$$PATH:/usr/sbin" KUBERNETES_VALIDATE='$(VENVS)/kubernetes-validate/bin/kubernetes-validate' go test -v -count=1 -tags deploy,$(TAGS) -run TestDeploy ./tests
 
 .PHONY: screenshot
-screenshot: ## Update the picture of Swagger UI in the README
+screenshot: ## Update the pictures of Swagger UI in docs/
 	@tests/prerequisites.sh chromium
-	SCREENSHOT='$(CURDIR)/docs/swagger-ui.png' go test -count=1 -tags browser,$(TAGS) -run Browser ./tests
+	SCREENSHOTS='$(CURDIR)/docs' go test -count=1 -tags browser,$(TAGS) -run 'BrowserSwaggerUI/create|BrowserFirstScreen' ./tests
 
 .PHONY: sbom
 sbom: build ## Write the software bill of materials plantstore.cdx.json

@@ -24,7 +24,7 @@ require (
 	github.com/spf13/cobra v1.10.2
 	github.com/spf13/pflag v1.0.10
 	github.com/spf13/viper v1.21.0
-	github.com/swaggo/files/v2 v2.0.2
+	github.com/swaggest/swgui v1.8.9
 	github.com/swaggo/gin-swagger v1.6.1
 	github.com/swaggo/swag/v2 v2.0.0-rc6
 	go.opentelemetry.io/otel v1.46.0

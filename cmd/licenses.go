@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net/url"
 	"os"
 	"regexp"
@@ -12,8 +11,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	swaggerfiles "github.com/swaggo/files/v2"
 
+	"plantstore/controllers"
 	"plantstore/docs"
 )
 
@@ -83,7 +82,7 @@ var packageVersion = regexp.MustCompile(`PACKAGE_VERSION:"([^"]+)"`)
 
 // swaggerUIVersion returns the version of the embedded Swagger UI, which no module names.
 func swaggerUIVersion() (string, error) {
-	bundle, err := fs.ReadFile(swaggerfiles.FS, "swagger-ui-bundle.js")
+	bundle, err := controllers.UIFile("swagger-ui-bundle.js")
 	if err != nil {
 		return "", err
 	}

@@ -103,6 +103,7 @@ func (s *settings) serve(cmd *cobra.Command, _ []string) (err error) {
 		MaxBodyBytes: cfg.Server.MaxBodyBytes,
 		Bulk:         middleware.BulkOptions(cfg.Bulk),
 		Proxies:      cfg.Server.TrustedProxies,
+		BasePath:     cfg.Server.BasePath,
 		Origins:      cfg.Server.CORSOrigins,
 		TLS:          cfg.TLS(),
 		Metrics:      metrics,

@@ -185,6 +185,9 @@ func TestInvalid(t *testing.T) {
 		{name: "key without a certificate", env: "PLANTSTORE_SERVER_TLS_KEY=" + secret, want: "server.tls_certificate (PLANTSTORE_SERVER_TLS_CERTIFICATE) is required"},
 		{name: "key instead of its path", env: "PLANTSTORE_SERVER_TLS_KEY_FILE=" + write(t, "-----BEGIN PRIVATE KEY-----\n"+secret+"\n-----END PRIVATE KEY-----\n"), want: "server.tls_key"},
 
+		{name: "a base path without a slash", env: "PLANTSTORE_SERVER_BASE_PATH=" + secret, want: "server.base_path (PLANTSTORE_SERVER_BASE_PATH) must be a path such as /store"},
+		{name: "a base path with a slash at the end", env: "PLANTSTORE_SERVER_BASE_PATH=/store/", want: "server.base_path"},
+		{name: "another host as the base path", env: "PLANTSTORE_SERVER_BASE_PATH=//example.org", want: "server.base_path"},
 		{name: "every origin", env: "PLANTSTORE_SERVER_CORS_ORIGINS=https://a.example,*", want: "server.cors_origins (PLANTSTORE_SERVER_CORS_ORIGINS) must name each origin"},
 		{name: "no origin", env: "PLANTSTORE_SERVER_CORS_ORIGINS=" + secret, want: "server.cors_origins (PLANTSTORE_SERVER_CORS_ORIGINS)"},
 		{name: "origin with a path", env: "PLANTSTORE_SERVER_CORS_ORIGINS=https://" + secret + "/", want: "server.cors_origins"},

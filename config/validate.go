@@ -18,6 +18,9 @@ const DevTokenPrefix = "dev_"
 // bearerToken is the syntax of a bearer token: b64token of RFC 6750, section 2.1.
 var bearerToken = regexp.MustCompile(`^[A-Za-z0-9._~+/-]+=*$`)
 
+// basePath is the syntax of a base path, which may be empty. No segment starts with a dot.
+var basePath = regexp.MustCompile(`^(/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)*$`)
+
 // validate checks the rules that the tags of the fields cannot express. databaseSet
 // reports whether a flag or the environment sets database.url. The default file has the
 // default, which is no choice.
@@ -33,6 +36,7 @@ func (c *Config) validate(databaseSet bool) error {
 		{"server.tls_key", isPath(server.TLSKey), "must be the path of a PEM file, not its text"},
 		{"server.tls_key", server.TLSKey != "" || server.TLSCertificate == "", "is required when server.tls_certificate is set"},
 		{"server.trusted_proxies", all(server.TrustedProxies, isAddressRange), "must contain only IP addresses and CIDR ranges such as 10.0.0.0/8, and not all addresses"},
+		{"server.base_path", basePath.MatchString(server.BasePath), "must be a path such as /store: with a / at the start and none at the end, and only letters, digits and -._~ in between"},
 		{"server.admin_address", server.AdminAddress == "" || isListenAddress(server.AdminAddress), "must be a host and a port, such as 127.0.0.1:9090"},
 		{"server.cors_origins", !slices.Contains(server.CORSOrigins, "*"), "must name each origin: * would let every web page call the service from the browsers and networks of its visitors"},
 		{"server.cors_origins", all(server.CORSOrigins, isOrigin), "must contain only origins as browsers send them, such as https://plants.example.org: in lower case, without a path, a trailing / or the default port of the scheme"},

@@ -2,13 +2,16 @@ package controllers
 
 import (
 	"bytes"
+	"compress/gzip"
+	"fmt"
+	"io"
 	"io/fs"
 	"net/http"
 	"strings"
 	"time"
 
 	"github.com/gin-gonic/gin"
-	swaggerfiles "github.com/swaggo/files/v2"
+	"github.com/swaggest/swgui/v5/static"
 	ginswagger "github.com/swaggo/gin-swagger"
 	"golang.org/x/net/webdav"
 
@@ -23,25 +26,35 @@ const uiPath = "/swagger/index.html"
 const uiPolicy = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// Docs serves the OpenAPI document and Swagger UI.
-type Docs struct{ pages gin.HandlerFunc }
+// Docs serves the OpenAPI document and Swagger UI. The page has relative addresses only,
+// so that it works behind any proxy.
+type Docs struct {
+	document []byte
+	pages    gin.HandlerFunc
+}
 
-// NewDocs returns the handlers of the documentation.
-func NewDocs() *Docs {
+// NewDocs returns the handlers of the documentation of the API at basePath.
+func NewDocs(basePath string) *Docs {
+	document := docs.OpenAPI
+	if basePath != "" {
+		document = bytes.Replace(document, []byte(`"url": "/"`), fmt.Appendf(nil, `"url": %q`, basePath), 1)
+	}
 	// gin-swagger writes the pages that name the document. It would serve the other
 	// files over WebDAV; [Docs.UI] serves them as files.
-	return &Docs{pages: ginswagger.CustomWrapHandler(&ginswagger.Config{
+	return &Docs{document, ginswagger.CustomWrapHandler(&ginswagger.Config{
 		Title:                    "Plant Store",
-		URL:                      "/openapi.json",
+		URL:                      "../openapi.json",
 		DocExpansion:             "list",
 		DeepLinking:              true,
 		DefaultModelsExpandDepth: 1,
+		PersistAuthorization:     true,
 	}, &webdav.Handler{})}
 }
 
-// Home redirects to Swagger UI.
+// Home redirects to Swagger UI. Its path has at most one segment.
 func (*Docs) Home(c *gin.Context) error {
-	c.Redirect(http.StatusFound, uiPath)
+	c.Header("Location", strings.TrimPrefix(uiPath, "/"))
+	c.Status(http.StatusFound)
 	return nil
 }
 
@@ -55,27 +68,64 @@ func unconditional(r *http.Request) *http.Request {
 }
 
 // OpenAPI serves the OpenAPI 3.1 document.
-func (*Docs) OpenAPI(c *gin.Context) error {
+func (d *Docs) OpenAPI(c *gin.Context) error {
 	c.Header("Content-Type", typeJSON)
-	http.ServeContent(c.Writer, unconditional(c.Request), "", time.Time{}, bytes.NewReader(docs.OpenAPI))
+	http.ServeContent(c.Writer, unconditional(c.Request), "", time.Time{}, bytes.NewReader(d.document))
 	return nil
 }
 
-// UI serves the file of Swagger UI that the parameter file names.
+// UI serves the file of Swagger UI that the parameter file names: one that the page needs.
 func (d *Docs) UI(c *gin.Context) error {
-	name := strings.TrimPrefix(c.Param("file"), "/")
-	switch name {
-	case "index.html", "index.css", "swagger-initializer.js":
+	switch name := strings.TrimPrefix(c.Param("file"), "/"); name {
+	case "":
+		c.Header("Location", "index.html")
+		c.Status(http.StatusFound)
+	case "index.html", "swagger-initializer.js":
 		c.Header("Content-Security-Policy", uiPolicy)
 		d.page(c, name)
-		return nil
-	}
-	if info, err := fs.Stat(swaggerfiles.FS, name); err != nil || info.IsDir() || strings.HasSuffix(name, ".map") {
+	case "index.css", "swagger-ui-standalone-preset.js": // instead of those that gin-swagger's page expects
+		http.ServeFileFS(c.Writer, unconditional(c.Request), docs.UI, "ui/"+name)
+	case "favicon-16x16.png", "favicon-32x32.png":
+		c.Header("Cache-Control", "public, max-age=3600")
+		http.ServeFileFS(c.Writer, unconditional(c.Request), static.FS, name)
+	case "swagger-ui.css", "swagger-ui-bundle.js":
+		c.Header("Cache-Control", "public, max-age=3600")
+		return serveCompressed(c, name)
+	default:
 		return NoRoute(true)(c)
 	}
-	c.Header("Cache-Control", "public, max-age=3600")
-	http.ServeFileFS(c.Writer, unconditional(c.Request), swaggerfiles.FS, name)
 	return nil
+}
+
+// serveCompressed serves a file that Swagger UI's module has compressed.
+func serveCompressed(c *gin.Context, name string) error {
+	c.Writer.Header().Add("Vary", "Accept-Encoding")
+	read := UIFile
+	if matchOf(c.Request.Header["Accept-Encoding"], "gzip").quality > 0 {
+		c.Header("Content-Encoding", "gzip")
+		read = compressedUIFile
+	}
+	content, err := read(name)
+	if err != nil {
+		return err
+	}
+	http.ServeContent(c.Writer, unconditional(c.Request), name, time.Time{}, bytes.NewReader(content))
+	return nil
+}
+
+func compressedUIFile(name string) ([]byte, error) { return fs.ReadFile(static.FS, name+".gz") }
+
+// UIFile returns a script or a style of Swagger UI.
+func UIFile(name string) ([]byte, error) {
+	compressed, err := compressedUIFile(name)
+	if err != nil {
+		return nil, err
+	}
+	file, err := gzip.NewReader(bytes.NewReader(compressed))
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(file)
 }
 
 // page writes the page name with gin-swagger, which reads the name from the request's

@@ -130,3 +130,85 @@ func TestExampleBinds(t *testing.T) {
 		t.Errorf("%s: %v", body, err)
 	}
 }
+
+// TestDocumentSuitsGenerators checks what generators of clients, and Swagger UI, stumble over.
+func TestDocumentSuitsGenerators(t *testing.T) {
+	doc, text := document(t), string(docs.OpenAPI)
+	t.Run("files are bytes, CSV first", func(t *testing.T) {
+		body, exported := doc.Paths.Find("/plants/import").Post.RequestBody.Value, doc.Paths.Find("/plants/export").Get.Responses.Status(200).Value
+		if !body.Required {
+			t.Error("the body of an import is optional")
+		}
+		for _, content := range []openapi3.Content{body.Content, exported.Content} {
+			for _, media := range []string{TypeCSV, TypeNDJSON} {
+				if schema := content[media].Schema.Value; schema.Format != "binary" || !schema.Type.Is("string") {
+					t.Errorf("%s is %v in format %q", media, schema.Type, schema.Format)
+				}
+			}
+		}
+		if n := len(regexp.MustCompile(`"content": \{\s+"text/csv"`).FindAllString(text, -1)); n != 2 {
+			t.Errorf("CSV is the first media type %d times, want it in imports and exports", n)
+		}
+	})
+	t.Run("nothing but descriptions beside references", func(t *testing.T) {
+		var value any
+		if err := json.Unmarshal(docs.OpenAPI, &value); err != nil {
+			t.Fatal(err)
+		}
+		checkReferences(t, value)
+	})
+	t.Run("responses and headers are shared", func(t *testing.T) {
+		inline := make(map[string]string)
+		for path, item := range doc.Paths.Map() {
+			for method, operation := range item.Operations() {
+				for status, response := range operation.Responses.Map() {
+					name := method + " " + path + " " + status
+					for header, h := range response.Value.Headers {
+						if h.Ref != "#/components/headers/"+header {
+							t.Errorf("%s has a header %s of its own", name, header)
+						}
+					}
+					if response.Ref != "" || status < "400" {
+						continue
+					}
+					content, err := json.Marshal(response.Value)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if other := inline[string(content)]; other != "" {
+						t.Errorf("%s and %s have the same response, but do not share it", name, other)
+					}
+					inline[string(content)] = name
+				}
+			}
+		}
+		if n := strings.Count(text, "| error | status | when |"); n != 1 {
+			t.Errorf("the table of errors occurs %d times, want once", n)
+		}
+	})
+	t.Run("descriptions of headers need no escapes", func(t *testing.T) {
+		for name, header := range doc.Components.Headers {
+			if d := header.Value.Description; d == "" || strings.ContainsAny(d, "\"\\<>\n") {
+				t.Errorf("%s: %s", name, d)
+			}
+		}
+	})
+}
+
+// checkReferences reports objects with a $ref and anything but a description.
+func checkReferences(t *testing.T, value any) {
+	t.Helper()
+	switch value := value.(type) {
+	case []any:
+		for _, element := range value {
+			checkReferences(t, element)
+		}
+	case map[string]any:
+		for name, element := range value {
+			if value["$ref"] != nil && name != "$ref" && name != "description" {
+				t.Errorf("%v has %s", value["$ref"], name)
+			}
+			checkReferences(t, element)
+		}
+	}
+}

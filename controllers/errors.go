@@ -257,11 +257,12 @@ func seconds(d time.Duration) int { return int(math.Ceil(d.Seconds())) }
 // NoRoute rejects a request for an unknown path. documented means that Swagger UI is
 // served.
 func NoRoute(documented bool) middleware.Handler {
-	message := "no such path"
-	if documented {
-		message += "; see " + uiPath
+	return func(c *gin.Context) error {
+		if !documented {
+			return problemf(codeNoPath, "no such path")
+		}
+		return problemf(codeNoPath, "no such path; see %s", middleware.ClientPath(c, uiPath))
 	}
-	return func(*gin.Context) error { return problemf(codeNoPath, "%s", message) }
 }
 
 // NoMethod rejects a request with a known path but another method. The Allow

@@ -51,7 +51,7 @@ func TestErrorsHidesFaults(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, logs := serveError(t.Context(), t, handler)
-			id := w.Header().Get("X-Request-ID")
+			id := map[string][]string(w.Header())["X-Request-ID"][0]
 			want := fmt.Sprintf(`{"error":50001,"message":"internal error, request id %s"}`, id)
 			if w.Code != 500 || w.Body.String() != want {
 				t.Errorf("got %d %s, want 500 %s", w.Code, w.Body, want)

@@ -114,7 +114,7 @@ func respondPage[T any](c *gin.Context, q pageQuery, items []T, id func(T) any) 
 	if len(items) > q.limit {
 		items = items[:q.limit]
 		q.Set("after", fmt.Sprint(id(items[q.limit-1])))
-		c.Header("Link", "<"+c.FullPath()+"?"+q.Encode()+`>; rel="next"`)
+		c.Header("Link", "<"+middleware.ClientPath(c, c.FullPath())+"?"+q.Encode()+`>; rel="next"`)
 	}
 	return respond(c, http.StatusOK, items)
 }

@@ -24,7 +24,7 @@ type PlantContent struct {
 
 // NewPlant is a plant as a client sends it.
 type NewPlant struct {
-	// The id, chosen by the client: any int64, unique in the store.
+	// The id, chosen by the client: any int64, unique in the store. A number of JavaScript is exact only up to 2^53.
 	ID *int64 `json:"id" binding:"required" format:"int64" example:"1"`
 	PlantContent
 } // @name NewPlant
@@ -36,7 +36,7 @@ type Plant struct {
 
 // StoredPlant is a plant as it is stored.
 type StoredPlant struct {
-	// The id.
+	// The id. JSON.parse of JavaScript rounds it beyond 2^53 to that of another plant, unless it is read as `JSON.parse(text, (key, value, context) => key === 'id' ? BigInt(context.source) : value)`.
 	ID int64 `json:"id" binding:"required" format:"int64" example:"1"`
 	PlantContent
 	Timestamps
@@ -107,12 +107,14 @@ func (h *Plants) Create(c *gin.Context) error {
 	if err := h.store.Create(contextOf(c), plant); err != nil {
 		return err
 	}
-	c.Header("Location", location(plant))
+	c.Header("Location", location(c, plant))
 	return respondVersion(c, http.StatusOK, plant.UpdatedAt, Plant{toPlantContent(plant)})
 }
 
 // location returns the path of a plant.
-func location(p *models.Plant) string { return "/plants/" + strconv.FormatInt(p.ID, 10) }
+func location(c *gin.Context, p *models.Plant) string {
+	return middleware.ClientPath(c, "/plants/"+strconv.FormatInt(p.ID, 10))
+}
 
 // Get responds with a plant.
 //
@@ -215,7 +217,7 @@ func (h *Plants) Put(c *gin.Context) error {
 	}
 	status := http.StatusOK
 	if created {
-		c.Header("Location", location(plant))
+		c.Header("Location", location(c, plant))
 		status = http.StatusCreated
 	}
 	return respondVersion(c, status, plant.UpdatedAt, toStoredPlant(plant))

@@ -68,7 +68,7 @@ func (e *importRejected) Unwrap() error {
 //	@Accept			application/x-ndjson,text/csv
 //	@Param			mode	query		string			false	"What to store if a row is rejected: nothing (all), or the other rows (partial)"	Enums(all, partial)	default(all)
 //	@Param			dry_run	query		bool			false	"Store nothing, only report"														default(false)
-//	@Param			plants	body		string			false	"The plants. An absent body has no rows."
+//	@Param			plants	body		string			true	"The plants"
 //	@Success		200		{object}	ImportReport	"The report. The imported plants are on disk."
 //	@Failure		400		{object}	ImportError
 //	@Failure		409		{object}	ImportError	"The first rejected row has an id that exists with different content (40901)"
@@ -82,6 +82,9 @@ func (h *Plants) Import(c *gin.Context) error {
 	dryRun, err := parseChoice(query, "dry_run", "false", "true")
 	if err != nil {
 		return err
+	}
+	if c.Request.ContentLength == 0 && c.Request.Header["Content-Type"] == nil { // not even an empty file
+		return problemf(codeMalformed, "the body is absent: send the plants as %s or %s", TypeCSV, TypeNDJSON)
 	}
 	mediaType, err := contentType(c.Request.Header, TypeCSV, TypeNDJSON)
 	if err != nil {
@@ -137,6 +140,7 @@ func (h *Plants) Export(c *gin.Context) error {
 	out := bufio.NewWriterSize(c.Writer, 64<<10)
 	rows := newNDJSONWriter[NewPlant](out)
 	c.Header("Content-Type", TypeNDJSON)
+	c.Header("Content-Disposition", `attachment; filename="plants.ndjson"`) // browsers show no plants in bulk
 	if preferred(c.Request.Header["Accept"], TypeNDJSON, TypeCSV) == TypeCSV {
 		rows = newCSVWriter[NewPlant](out)
 		c.Header("Content-Type", TypeCSV+"; charset=utf-8; header=present")

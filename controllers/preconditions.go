@@ -10,6 +10,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"plantstore/middleware"
 	"plantstore/models"
 )
 
@@ -74,7 +75,7 @@ func respondVersion(c *gin.Context, status int, updatedAt time.Time, v any) erro
 		}
 		unchanged = wildcard || slices.ContainsFunc(tags, func(tag string) bool { return strings.TrimPrefix(tag, "W/") == version })
 	}
-	c.Header("ETag", version)
+	middleware.SetHeader(c, "ETag", version)
 	if unchanged {
 		c.Status(http.StatusNotModified)
 		return nil

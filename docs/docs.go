@@ -1,8 +1,8 @@
-// Package docs holds the generated documents that are part of the program. docs/gen writes
-// them: make docs.
+// Package docs holds the generated documents that are part of the program, which docs/gen
+// writes (make docs), and our part of the page that shows the OpenAPI document.
 package docs
 
-import _ "embed"
+import "embed"
 
 // OpenAPI is the OpenAPI 3.1 document, in JSON.
 //
@@ -13,3 +13,8 @@ var OpenAPI []byte
 //
 //go:embed licenses.txt
 var Licenses string
+
+// UI has the style and the layout of Swagger UI.
+//
+//go:embed ui
+var UI embed.FS

@@ -55,9 +55,9 @@ func Bearer(verify auth.Verifier, failuresPerMinute int) Handler {
 func challenge(c *gin.Context, err error) {
 	switch {
 	case errors.Is(err, auth.ErrNoToken):
-		c.Header("WWW-Authenticate", challengeMissing)
+		SetHeader(c, "WWW-Authenticate", challengeMissing)
 	case errors.Is(err, auth.ErrInvalidToken):
-		c.Header("WWW-Authenticate", challengeInvalid)
+		SetHeader(c, "WWW-Authenticate", challengeInvalid)
 	}
 }
 
@@ -72,7 +72,7 @@ func IdentityOf(c *gin.Context) *auth.Identity {
 func RequireScope(scope models.Scope) Handler {
 	return func(c *gin.Context) error {
 		if identity := IdentityOf(c); identity == nil || !identity.Scopes.Allow(scope) {
-			c.Header("WWW-Authenticate", fmt.Sprintf(challengeScope, scope))
+			SetHeader(c, "WWW-Authenticate", fmt.Sprintf(challengeScope, scope))
 			return &auth.ScopeError{Scope: scope}
 		}
 		return nil

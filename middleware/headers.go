@@ -27,6 +27,19 @@ func Headers(overTLS bool) gin.HandlerFunc {
 	return func(c *gin.Context) { maps.Copy(c.Writer.Header(), headers) }
 }
 
+// SetHeader sets a header of the response under exactly this name. HTTP ignores case, but
+// some clients do not, and [http.Header.Set] would turn ETag into Etag. Only [HeaderOf]
+// finds such a header again.
+func SetHeader(c *gin.Context, name, value string) { c.Writer.Header()[name] = []string{value} }
+
+// HeaderOf returns the header that [SetHeader] has set, or an empty string.
+func HeaderOf(c *gin.Context, name string) string {
+	if values := c.Writer.Header()[name]; len(values) > 0 {
+		return values[0]
+	}
+	return ""
+}
+
 // The headers that a page of another origin may send and read (Fetch standard, section
 // 3.3), and for how many seconds a browser may cache that: Chromium's maximum.
 const (

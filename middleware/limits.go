@@ -95,8 +95,8 @@ func RateLimit(perSecond, burst int) Handler {
 		} else {
 			ofAddress, waitAddress = addresses.take(address)
 		}
-		c.Header("RateLimit-Policy", policy)
-		c.Header("RateLimit", fmt.Sprintf(`"token";r=%d;t=%.0f, "address";r=%d;t=%.0f`,
+		SetHeader(c, "RateLimit-Policy", policy)
+		SetHeader(c, "RateLimit", fmt.Sprintf(`"token";r=%d;t=%.0f, "address";r=%d;t=%.0f`,
 			int(ofToken), untilFull(ofToken), int(ofAddress), untilFull(ofAddress)))
 		switch {
 		case waitToken > 0:

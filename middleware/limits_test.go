@@ -3,6 +3,7 @@ package middleware_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -81,7 +82,7 @@ func TestRateLimit(t *testing.T) {
 		"RateLimit-Policy": `"token";q=3;w=3, "address";q=3;w=3`,
 		"RateLimit":        `"token";r=1;t=2, "address";r=1;t=2`,
 	} {
-		if got := header.Get(name); got != want {
+		if got := header[name]; !slices.Equal(got, []string{want}) {
 			t.Errorf("%s: got %s, want %s", name, got, want)
 		}
 	}

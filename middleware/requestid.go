@@ -10,9 +10,8 @@ import (
 	"plantstore/auth"
 )
 
-// RequestIDHeader carries the id by which a request is found in the logs, in net/http's
-// canonical form.
-const RequestIDHeader = "X-Request-Id"
+// RequestIDHeader carries the id by which a request is found in the logs.
+const RequestIDHeader = "X-Request-ID"
 
 // requestID matches the ids that clients may choose.
 var requestID = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
@@ -26,9 +25,9 @@ func RequestID(tokens ...string) gin.HandlerFunc {
 		if !requestID.MatchString(id) || auth.HasToken(id, slices.Concat(c.Request.Header["Authorization"], tokens)...) {
 			id = rand.Text()
 		}
-		c.Header(RequestIDHeader, id)
+		SetHeader(c, RequestIDHeader, id)
 	}
 }
 
 // RequestIDOf returns the id of c's request.
-func RequestIDOf(c *gin.Context) string { return c.Writer.Header().Get(RequestIDHeader) }
+func RequestIDOf(c *gin.Context) string { return HeaderOf(c, RequestIDHeader) }

@@ -34,6 +34,7 @@ type Options struct {
 	Bulk         middleware.BulkOptions
 	MaxBodyBytes int64
 	Proxies      []string             // addresses or CIDR ranges with a trusted X-Forwarded-For
+	BasePath     string               // that a proxy has removed from requests, such as /store
 	Origins      []string             // of pages that may call the API from a browser
 	TLS          bool                 // the service itself serves HTTPS
 	Docs         bool                 // the OpenAPI document and Swagger UI are served
@@ -87,10 +88,11 @@ func Table(o Options) []Route {
 		{"DELETE", "/tokens/:id", models.ScopeAdmin, nil, small, o.Tokens.Revoke},
 	})
 	if o.Docs {
-		docs := controllers.NewDocs()
+		docs := controllers.NewDocs(o.BasePath)
 		routes = append(routes,
 			Route{"GET", "/", Public, nil, nil, docs.Home},
 			Route{"GET", "/openapi.json", Public, nil, nil, docs.OpenAPI},
+			Route{"GET", "/swagger", Public, nil, nil, docs.Home},
 			Route{"GET", "/swagger/*file", Public, nil, nil, docs.UI})
 	}
 	return routes
@@ -150,6 +152,7 @@ func engine(o Options, routes []Route, first ...gin.HandlerFunc) http.Handler {
 		middleware.AccessLog(o.Log, paths(routes)...),
 		middleware.Headers(o.TLS),
 		o.Health.CloseConnection,
+		middleware.BasePath(o.BasePath),
 		middleware.CORS(o.Origins),
 		controllers.Errors(o.Failures),
 		middleware.Recovery(o.Log),

@@ -84,7 +84,7 @@ func TestExportFormats(t *testing.T) {
 			for _, method := range []string{"GET", "HEAD"} {
 				t.Run(method, func(t *testing.T) {
 					r := s.call(t, method, "/plants/export", "", "Accept", test.accept)
-					want, contentType, disposition := ndjson, "application/x-ndjson", ""
+					want, contentType, disposition := ndjson, "application/x-ndjson", `attachment; filename="plants.ndjson"`
 					if test.csv {
 						want, contentType, disposition = inCells, "text/csv; charset=utf-8; header=present", `attachment; filename="plants.csv"`
 					}

@@ -289,3 +289,11 @@ func TestImportTooLarge(t *testing.T) {
 		}
 	}
 }
+
+// TestImportWithoutABody: it is a mistake, unlike an empty file.
+func TestImportWithoutABody(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	checkError(t, s.send(t, "POST", "/plants/import", nil, as(token)...), 40001, "absent")
+	requireOK(t, s.send(t, "POST", "/plants/import", nil, as(token, "Content-Type", inNDJSON)...))
+}

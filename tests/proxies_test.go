@@ -1,7 +1,12 @@
 package tests
 
 import (
+	"fmt"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"strings"
 	"testing"
 )
 
@@ -43,4 +48,50 @@ func TestClientAddress(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestBasePath follows the addresses in responses behind a proxy that removes a prefix.
+func TestBasePath(t *testing.T) {
+	t.Parallel()
+	s := start(t, "PLANTSTORE_SERVER_BASE_PATH=/our/store")
+	base := s.behind(t, "/our/store", nil)
+	proxy := &service{url: strings.TrimSuffix(base, "/our/store")}
+	for i := range 3 {
+		r := proxy.call(t, "POST", "/our/store/plants", fmt.Sprintf(`{"id":%d,"name":"x"}`, i))
+		requireOK(t, r)
+		checkHeader(t, r, "Location", fmt.Sprintf("/our/store/plants/%d", i))
+		checkStatus(t, proxy.call(t, "GET", r.header.Get("Location"), ""), 200)
+	}
+	created := proxy.call(t, "PUT", "/our/store/plants/9", `{"name":"x"}`)
+	checkHeader(t, created, "Location", "/our/store/plants/9")
+	first := proxy.call(t, "GET", "/our/store/plants?limit=2", "")
+	checkHeader(t, first, "Link", `</our/store/plants?after=1&limit=2>; rel="next"`)
+	if ids := proxy.call(t, "GET", "/our/store/plants?after=1&limit=2", "").idsOf(t); ids != "2 9" {
+		t.Errorf("got plants %s on the second page, want 2 9", ids)
+	}
+	if document := proxy.call(t, "GET", "/our/store/openapi.json", ""); !strings.Contains(document.body, `"url": "/our/store"`) {
+		t.Error("the document does not name the server /our/store")
+	}
+	checkError(t, proxy.call(t, "GET", "/our/store/nothing", ""), 40402, "/our/store/swagger/index.html")
+	for path, want := range map[string]string{"/": "swagger/index.html", "/swagger": "swagger/index.html", "/swagger/": "index.html"} {
+		t.Run(path, func(t *testing.T) {
+			r := proxy.call(t, "GET", "/our/store"+path, "")
+			checkStatus(t, r, 302)
+			checkHeader(t, r, "Location", want) // relative to the path
+		})
+	}
+}
+
+// behind serves the service behind a reverse proxy that removes prefix from requests and may
+// change responses. It returns the URL of the API there.
+func (s *service) behind(t *testing.T, prefix string, change func(*http.Response) error) string {
+	t.Helper()
+	target, err := url.Parse(s.url)
+	must(t, err)
+	proxy := httptest.NewServer(http.StripPrefix(prefix, &httputil.ReverseProxy{
+		Rewrite:        func(r *httputil.ProxyRequest) { r.SetURL(target) },
+		ModifyResponse: change,
+	}))
+	t.Cleanup(proxy.Close)
+	return proxy.URL + prefix
 }

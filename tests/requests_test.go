@@ -150,7 +150,7 @@ func TestHEADOfAnExport(t *testing.T) {
 	dbtest.Exec(t, url, "INSERT INTO plants SELECT i, repeat('🌵', 255), repeat('🌵', 255), now(), now() FROM generate_series(1, 20000) AS i")
 	check := func(t *testing.T) {
 		for accept, want := range map[string][]string{
-			inNDJSON: {"application/x-ndjson", ""},
+			inNDJSON: {"application/x-ndjson", `attachment; filename="plants.ndjson"`},
 			inCSV:    {"text/csv; charset=utf-8; header=present", `attachment; filename="plants.csv"`},
 		} {
 			r := s.call(t, "HEAD", "/plants/export", "", "Accept", accept)

@@ -105,6 +105,9 @@ func completeResponses(operation object) {
 	}
 	for status := range at(operation, "responses") {
 		response := at(operation, "responses", status)
+		if content, ok := response["content"].(object); ok && describeFiles(content) {
+			response["content"] = csvFirst(content)
+		}
 		for _, h := range headers {
 			all := at(response, "headers")
 			if all[h.name] == nil && (h.statuses == "" || strings.Contains(h.statuses, status)) {

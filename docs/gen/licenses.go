@@ -15,7 +15,7 @@ import (
 // licenseFile matches the files that a license wants to be passed on with the program.
 var licenseFile = regexp.MustCompile(`(?i)^(licen[cs]e|copying|notice)([-.]|$)`)
 
-// The texts of Swagger UI, which swaggo/files contains without them.
+// The texts of Swagger UI, which swaggest/swgui contains without them.
 const (
 	swaggerUI       = "Swagger UI"
 	swaggerUINotice = "swagger-ui\nCopyright 2020-2021 SmartBear Software Inc.\n"

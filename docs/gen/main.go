@@ -61,9 +61,12 @@ func openAPI() ([]byte, error) {
 	}
 	delete(document, "externalDocs") // swag adds an empty one
 	walk(document, completeSchema)
-	schemas := at(document, "components", "schemas")
-	at(schemas, "Error")["description"] = "The body of every unsuccessful response.\n\n" + errorTable()
-	completeOperations(at(document, "paths"), schemas)
+	paths, components := at(document, "paths"), at(document, "components")
+	completeOperations(paths, at(components, "schemas"))
+	shareHeaders(paths, at(components, "headers"))
+	shareResponses(paths, at(components, "responses"))
+	info := at(document, "info")
+	info["description"] = info["description"].(string) + "\n\n<details><summary>All error codes</summary>\n\n" + errorTable() + "\n</details>"
 
 	var out bytes.Buffer
 	encoder := json.NewEncoder(&out)

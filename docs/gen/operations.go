@@ -1,7 +1,9 @@
 package main
 
 import (
+	"encoding/json"
 	"log"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -84,12 +86,13 @@ func completeParameters(operation object) {
 			schema["pattern"] = entityTags
 		case name == "limit":
 			schema["minimum"], schema["maximum"], schema["default"] = 1, controllers.MaxLimit, controllers.DefaultLimit
-			at(operation, "responses", "200", "headers")["Link"] = header("string", `The next page, if there is one (RFC 8288): <…>; rel="next"`)
+			at(operation, "responses", "200", "headers")["Link"] = header("string", "The address of the next page, if there is one, with rel=next (RFC 8288)")
 		}
 	}
 }
 
-// files are examples of bodies that are not JSON.
+// files are examples of bodies that are not JSON. Their schema says that they are bytes:
+// tools take x-ndjson for JSON, and would send a string with its quotes.
 var files = map[string]string{
 	controllers.TypeNDJSON: `{"id":2001,"name":"Monstera deliciosa","tag":"houseplant"}` + "\n",
 	controllers.TypeCSV:    "id,name,tag\n2001,Monstera deliciosa,houseplant\n",
@@ -104,16 +107,13 @@ func completeBody(operation, schemas object) (schema object) {
 	}
 	content := at(operation, "requestBody", "content")
 	delete(content, "text/plain") // swag's name for any text
+	if describeFiles(content) {
+		at(operation, "requestBody")["content"] = csvFirst(content)
+		return nil
+	}
 	for media := range content {
-		if example, ok := files[media]; ok {
-			at(content, media)["example"] = example
-			continue
-		}
 		content[media] = content["application/json"]
 		schema = at(schemas, path.Base(at(content, media, "schema")["$ref"].(string)))
-	}
-	if schema == nil {
-		return nil
 	}
 	walk(schema, limitInt64)
 	schema["additionalProperties"] = false
@@ -131,6 +131,33 @@ func completeBody(operation, schemas object) (schema object) {
 		delete(schema, "required")
 	}
 	return schema
+}
+
+// describeFiles completes the media types of files in content, and reports whether it has any.
+func describeFiles(content object) (found bool) {
+	for media, example := range files {
+		if content[media] != nil {
+			content[media] = object{"schema": object{"type": "string", "format": "binary"}, "example": example}
+			found = true
+		}
+	}
+	return found
+}
+
+// csvFirst is an object that is written with CSV in front of the other media types. The first
+// one is the default of tools, and spreadsheets are more common than NDJSON.
+type csvFirst object
+
+// MarshalJSON implements [json.Marshaler].
+func (o csvFirst) MarshalJSON() ([]byte, error) {
+	csv, err := json.Marshal(object{controllers.TypeCSV: o[controllers.TypeCSV]})
+	if err != nil {
+		return nil, err
+	}
+	others := maps.Clone(o)
+	delete(others, controllers.TypeCSV)
+	rest, err := json.Marshal(object(others))
+	return slices.Concat(csv[:len(csv)-1], []byte(","), rest[1:]), err
 }
 
 // addExample gives schema an example without the properties with x-echo, which a client

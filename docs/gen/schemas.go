@@ -51,8 +51,11 @@ func rules() map[string]models.Text {
 }
 
 // completeSchema replaces x-rule by the rule that it names, and removes the names of
-// constants in Go.
+// constants in Go and, beside a $ref, the names of parameters, which swag calls summary.
 func completeSchema(schema object) {
+	if schema["$ref"] != nil {
+		delete(schema, "summary")
+	}
 	maps.DeleteFunc(schema, func(key string, _ any) bool { return strings.HasPrefix(key, "x-enum-") })
 	name, ok := schema["x-rule"].(string)
 	if !ok {

@@ -1,0 +1,65 @@
+package main
+
+import (
+	"fmt"
+	"log"
+	"maps"
+	"net/http"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// eachResponse calls visit for each response in paths, in the order of paths, methods and
+// statuses.
+func eachResponse(paths object, visit func(responses object, status string)) {
+	for _, path := range slices.Sorted(maps.Keys(paths)) {
+		for _, method := range slices.Sorted(maps.Keys(at(paths, path))) {
+			responses := at(paths, path, method, "responses")
+			for _, status := range slices.Sorted(maps.Keys(responses)) {
+				visit(responses, status)
+			}
+		}
+	}
+}
+
+// shareHeaders moves the headers of all responses to shared. It ends the program if two
+// headers have the same name but another description.
+func shareHeaders(paths, shared object) {
+	eachResponse(paths, func(responses object, status string) {
+		headers := at(responses, status, "headers")
+		for name, h := range headers {
+			if shared[name] == nil {
+				shared[name] = h
+			}
+			if !reflect.DeepEqual(shared[name], h) {
+				log.Fatalf("two annotations describe the header %s in different words", name)
+			}
+			headers[name] = object{"$ref": "#/components/headers/" + name}
+		}
+	})
+}
+
+// shareResponses moves the unsuccessful responses that several operations have in common
+// to shared. Their names are the texts of their statuses, with a number from the second on.
+func shareResponses(paths, shared object) {
+	users, names := make(map[string]int), make(map[string]string) // by content
+	eachResponse(paths, func(responses object, status string) { users[fmt.Sprint(responses[status])]++ })
+	eachResponse(paths, func(responses object, status string) {
+		content := fmt.Sprint(responses[status])
+		code, err := strconv.Atoi(status)
+		if err != nil || code < http.StatusBadRequest || users[content] == 1 {
+			return
+		}
+		if names[content] == "" {
+			text := strings.ReplaceAll(http.StatusText(code), " ", "")
+			name := text
+			for n := 2; shared[name] != nil; n++ {
+				name = text + strconv.Itoa(n)
+			}
+			names[content], shared[name] = name, responses[status]
+		}
+		responses[status] = object{"$ref": "#/components/responses/" + names[content]}
+	})
+}

@@ -1,0 +1,81 @@
+package tests
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/getkin/kin-openapi/openapi3"
+)
+
+// TestHeadersAreWrittenAsDocumented reads responses byte by byte: net/http would change
+// the names of headers, and some clients look for exactly those of the document.
+func TestHeadersAreWrittenAsDocumented(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../docs/openapi.json")
+	must(t, err)
+	document, err := openapi3.NewLoader().LoadFromData(text)
+	must(t, err)
+	unseen := maps.Clone(document.Components.Headers)
+	s := start(t, "PLANTSTORE_LIMITS_REQUESTS_PER_SECOND=1", "PLANTSTORE_LIMITS_BURST=4")
+	const body = `{"id":1,"name":"Monstera deliciosa"}`
+	for _, test := range []struct {
+		request, token, body, status string
+		headers                      []string
+	}{
+		{"POST /plants", token, body, "200", []string{"ETag", "Location", "RateLimit", "RateLimit-Policy", "X-Request-ID"}},
+		{"PUT /plants/2", token, `{"name":"Aloe vera"}`, "201", []string{"ETag", "Location", "X-Request-ID"}},
+		{"GET /plants/1", token, "", "200", []string{"ETag", "X-Request-ID"}},
+		{"GET /plants?limit=1", token, "", "200", []string{"Link", "X-Request-ID"}},
+		{"GET /plants/1", "", "", "401", []string{"WWW-Authenticate", "X-Request-ID"}},
+		{"GET /plants", token, "", "429", []string{"Retry-After", "RateLimit", "RateLimit-Policy", "X-Request-ID"}},
+	} {
+		t.Run(test.request+" "+test.status, func(t *testing.T) {
+			for {
+				head := s.rawHead(t, test.request, test.token, test.body)
+				if test.status == "429" && !strings.HasPrefix(head, "HTTP/1.1 429 ") {
+					continue // until the limit is reached
+				}
+				if !strings.HasPrefix(head, "HTTP/1.1 "+test.status+" ") {
+					t.Fatalf("got %s, want %s", head, test.status)
+				}
+				for _, name := range test.headers {
+					if !strings.Contains(head, "\r\n"+name+": ") {
+						t.Errorf("got\n%s\nwant the header %s", head, name)
+					}
+					delete(unseen, name)
+				}
+				return
+			}
+		})
+	}
+	if len(unseen) > 0 {
+		t.Errorf("no response had the documented headers %v", slices.Collect(maps.Keys(unseen)))
+	}
+}
+
+// rawHead sends a request on a connection of its own, and returns the response up to its
+// body, as it was received.
+func (s *service) rawHead(t *testing.T, request, token, body string) string {
+	t.Helper()
+	conn, err := net.DialTimeout("tcp", strings.TrimPrefix(s.url, "http://"), patience)
+	must(t, err)
+	defer conn.Close()
+	must(t, conn.SetDeadline(time.Now().Add(patience)))
+	authorization := ""
+	if token != "" {
+		authorization = "Authorization: Bearer " + token + "\r\n"
+	}
+	_, err = fmt.Fprintf(conn, "%s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n%sContent-Length: %d\r\n\r\n%s", request, authorization, len(body), body)
+	must(t, err)
+	response, err := io.ReadAll(conn)
+	must(t, err)
+	head, _, _ := strings.Cut(string(response), "\r\n\r\n")
+	return head
+}
