@@ -31,7 +31,7 @@ build: ## Build the static binary ./plantstore
 test: ## Run all tests; installs PostgreSQL, Chromium and HAProxy if they are missing
 	@tests/prerequisites.sh postgresql chromium haproxy
 	@rm -rf coverage && mkdir coverage
-	go test -race -tags browser,$(TAGS) -parallel 4 -timeout 20m -cover ./... -args -test.gocoverdir='$(CURDIR)/coverage'
+	go test -race -tags browser,haproxy,$(TAGS) -parallel 4 -timeout 20m -cover ./... -args -test.gocoverdir='$(CURDIR)/coverage'
 	@go tool covdata textfmt -i=coverage -o coverage/all.txt
 	@grep -v '^plantstore/bench/' coverage/all.txt > coverage/profile.txt
 	@go tool cover -func=coverage/profile.txt | awk '/^total:/ { print "coverage of all code, including the program under test: " $$3 }'
@@ -40,7 +40,7 @@ test: ## Run all tests; installs PostgreSQL, Chromium and HAProxy if they are mi
 results: ## Run the trials of outages, restarts and a soak at their full length, as root, and write tests/RESULTS.md (20 minutes)
 	@tests/prerequisites.sh postgresql haproxy prometheus
 	@printf '# Results\n\nOf `make results`, on %s, with %s on %s processors.\n' "$$(date +%F)" "$$(go version | cut -d' ' -f3)" "$$(nproc)" > tests/RESULTS.md.new
-	RESULTS='$(CURDIR)/tests/RESULTS.md.new' go test -count=1 -timeout 60m -tags prometheus,$(TAGS) -run '$(TRIALS)' ./tests
+	RESULTS='$(CURDIR)/tests/RESULTS.md.new' go test -count=1 -timeout 60m -tags haproxy,prometheus,$(TAGS) -run '$(TRIALS)' ./tests
 	mv tests/RESULTS.md.new tests/RESULTS.md
 
 .PHONY: fuzz
