@@ -140,7 +140,8 @@ func (s *settings) serve(cmd *cobra.Command, _ []string) (err error) {
 
 	log.Info("serving",
 		zap.String("version", version), zap.String("commit", commit), zap.String("env", cfg.Env),
-		zap.String("address", listener.Addr().String()), zap.String("database", db.Name()), zap.Int64("schema", db.Schema()),
+		zap.String("address", listener.Addr().String()),
+		zap.String("database_system", db.System()), zap.String("database", db.Name()), zap.Int64("schema", db.Schema()),
 		zap.Int("gomaxprocs", runtime.GOMAXPROCS(0)), zap.Int("max_connections", limited.limit),
 		zap.Int("requests_per_second", cfg.Limits.RequestsPerSecond))
 	if cfg.Env == config.Development {

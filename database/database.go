@@ -289,6 +289,9 @@ func (db *DB) Contains(column, part string) (condition, argument string) {
 // Name names the database for people: a path, or hosts and a name, without a password.
 func (db *DB) Name() string { return db.dialect.name() }
 
+// System returns OpenTelemetry's name for the kind of database: postgresql or sqlite.
+func (db *DB) System() string { return db.dialect.system() }
+
 // Schema returns the version of the newest migration that this program knows.
 func (db *DB) Schema() int64 { return slices.Max(db.versions) }
 

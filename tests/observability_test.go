@@ -17,7 +17,7 @@ func TestEventsInTheLog(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	started := s.awaitLog(t, "serving")
-	for _, field := range []string{"version", "commit", "env", "address", "database", "schema", "gomaxprocs", "max_connections"} {
+	for _, field := range []string{"version", "commit", "env", "address", "database_system", "database", "schema", "gomaxprocs", "max_connections"} {
 		t.Run(field+" at the start", func(t *testing.T) {
 			if value, ok := started[field]; !ok || value == "" {
 				t.Errorf("got %v", started)
