@@ -50,7 +50,7 @@ func TestTokensEndOnEveryReplica(t *testing.T) {
 			end func(t *testing.T, issued string) time.Time
 		}{
 			{"revoked by the command", nil, func(t *testing.T, issued string) time.Time {
-				checkCLI(t, []string{"DATABASE_URL=" + url}, []string{"token", "revoke", prefixOf(issued)}, 0, "revoked "+prefixOf(issued)+" in "+nameOfDatabase(url)+"\n")
+				checkCLI(t, []string{"DATABASE_URL=" + url}, []string{"token", "revoke", prefixOf(issued)}, 0, "revoked "+prefixOf(issued)+" in "+nameOfDatabase(url)+"\n", "revoked a token")
 				return time.Now().Add(revocationTime)
 			}},
 			{"revoked by DELETE", nil, func(t *testing.T, issued string) time.Time {
