@@ -66,7 +66,7 @@ check-consistency: ## Check that concurrent requests and kills leave 50 lineariz
 
 .PHONY: lint
 lint: ## Run the linters
-	$(LINT) run --build-tags browser,axe,schemathesis,prometheus,deploy,$(TAGS) ./...
+	$(LINT) run --build-tags browser,axe,schemathesis,clients,prometheus,deploy,$(TAGS) ./...
 	$(LINT) fmt --diff
 
 .PHONY: vulncheck
@@ -98,6 +98,11 @@ check-api: ## Check the OpenAPI document with Redocly, its page with axe (npm), 
 	AXE='$(VENVS)/axe/node_modules/axe-core/axe.min.js' go test -count=1 -tags browser,axe,$(TAGS) -run BrowserAccessibility ./tests
 	python3 -m venv '$(VENV)' && '$(VENV)/bin/pip' install --quiet --disable-pip-version-check -r .ci/schemathesis.txt
 	SCHEMATHESIS='$(VENV)/bin/schemathesis' go test -v -count=1 -timeout 10m -tags schemathesis,$(TAGS) -run Schemathesis ./tests
+
+.PHONY: check-clients
+check-clients: ## Generate six clients from the OpenAPI document, and call all operations with them (npm, Maven, PyPI)
+	@tests/prerequisites.sh npm maven default-jdk-headless python3-venv
+	go test -v -count=1 -timeout 20m -tags clients,$(TAGS) -run GeneratedClients ./tests
 
 .PHONY: check-alerts
 check-alerts: ## Check the alerts with promtool, and that the dashboard and the alerts explain outages, with Prometheus (2 minutes)
