@@ -41,7 +41,7 @@ test: ## Run all tests; installs PostgreSQL, Chromium and HAProxy if they are mi
 results: ## Run the trials of outages, restarts and a soak at their full length, as root, and of clients, and write tests/RESULTS.md (20 minutes)
 	@tests/prerequisites.sh postgresql haproxy prometheus npm maven default-jdk-headless python3-venv
 	@printf '# Results\n\nOf `make results`, on %s, with %s on %s processors.\n' "$$(date +%F)" "$$(go version | cut -d' ' -f3)" "$$(nproc)" > tests/RESULTS.md.new
-	RESULTS='$(CURDIR)/tests/RESULTS.md.new' go test -count=1 -timeout 60m -tags haproxy,prometheus,$(TAGS) -run '$(TRIALS)' ./tests
+	RESULTS='$(CURDIR)/tests/RESULTS.md.new' go test -count=1 -timeout 60m -tags haproxy,prometheus,clients,$(TAGS) -run '$(TRIALS)' ./tests
 	mv tests/RESULTS.md.new tests/RESULTS.md
 
 .PHONY: fuzz
@@ -67,7 +67,7 @@ check-consistency: ## Check that concurrent requests and kills leave 50 lineariz
 
 .PHONY: lint
 lint: ## Run the linters
-	$(LINT) run --build-tags browser,axe,schemathesis,clients,prometheus,deploy,$(TAGS) ./...
+	$(LINT) run --build-tags browser,axe,haproxy,schemathesis,clients,prometheus,deploy,$(TAGS) ./...
 	$(LINT) fmt --diff
 
 .PHONY: vulncheck

@@ -59,32 +59,38 @@ const (
 
 var generatedClients = []generatedClient{
 	{
-		"Go", "go", "go/go.mod", []string{"oapi-codegen/v2"},
+		"Go", "go", "go/go.mod",
+		[]string{"oapi-codegen/v2"},
 		"mkdir plantstore && go tool oapi-codegen -config oapi-codegen.yaml ../../../docs/openapi.json && go build -o client .",
 		`./client "$@"`,
 	},
 	{
-		"TypeScript", "typescript", "typescript/package.json", []string{"openapi-typescript", "openapi-fetch"},
+		"TypeScript", "typescript", "typescript/package.json",
+		[]string{"openapi-typescript", "openapi-fetch"},
 		modules + " && node generate.js && " + compile + " openapi-fetch.ts",
 		`node openapi-fetch.js "$@"`,
 	},
 	{
-		"TypeScript", "typescript", "typescript/package.json", []string{"@hey-api/openapi-ts"},
+		"TypeScript", "typescript", "typescript/package.json",
+		[]string{"@hey-api/openapi-ts"},
 		modules + " && npx openapi-ts && " + compile + " hey-api.ts",
 		`node hey-api.js "$@"`,
 	},
 	{
-		"Java, native", "java", "java/pom.xml", []string{"openapi-generator"},
+		"Java, native", "java", "java/pom.xml",
+		[]string{"openapi-generator"},
 		maven + " compile",
 		maven + ` exec:java -Dexec.args="$*"`,
 	},
 	{
-		"Python", "python", "java/pom.xml", []string{"openapi-generator"},
+		"Python", "python", "java/pom.xml",
+		[]string{"openapi-generator"},
 		venv + " && " + maven + " -f ../java openapi-generator:generate@python",
 		`PYTHONPATH=../java/target/python venv/bin/python openapi_generator.py "$@"`,
 	},
 	{
-		"Python", "python", "python/requirements.txt", []string{"openapi-python-client"},
+		"Python", "python", "python/requirements.txt",
+		[]string{"openapi-python-client"},
 		venv + " && venv/bin/openapi-python-client generate --path ../../../docs/openapi.json --meta none --output-path plant_store --config openapi-python-client.yaml",
 		`venv/bin/python openapi_python_client.py "$@"`,
 	},
