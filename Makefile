@@ -7,9 +7,10 @@ TAGS    := nomsgpack
 LINT    := go tool -modfile=.ci/lint.mod golangci-lint
 VULN    := go tool -modfile=.ci/lint.mod govulncheck
 REDOCLY := @redocly/cli@1.34.5
+SPECTRAL := @stoplight/spectral-cli@6.16.3
 AXE     := axe-core@4.14.1
 ROUNDS  ?= 3
-TRIALS  := Outages|StopUnderLoad|RollingRestarts|UpgradeUnderLoad|Soak|TestImage$$
+TRIALS  := Outages|StopUnderLoad|RollingRestarts|UpgradeUnderLoad|Soak|TestImage$$|GeneratedClients
 VENVS   := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/plantstore
 VENV    := $(VENVS)/schemathesis
 
@@ -37,10 +38,10 @@ test: ## Run all tests; installs PostgreSQL, Chromium and HAProxy if they are mi
 	@go tool cover -func=coverage/profile.txt | awk '/^total:/ { print "coverage of all code, including the program under test: " $$3 }'
 
 .PHONY: results
-results: ## Run the trials of outages, restarts and a soak at their full length, as root, and write tests/RESULTS.md (20 minutes)
-	@tests/prerequisites.sh postgresql haproxy prometheus
+results: ## Run the trials of outages, restarts and a soak at their full length, as root, and of clients, and write tests/RESULTS.md (20 minutes)
+	@tests/prerequisites.sh postgresql haproxy prometheus npm maven default-jdk-headless python3-venv
 	@printf '# Results\n\nOf `make results`, on %s, with %s on %s processors.\n' "$$(date +%F)" "$$(go version | cut -d' ' -f3)" "$$(nproc)" > tests/RESULTS.md.new
-	RESULTS='$(CURDIR)/tests/RESULTS.md.new' go test -count=1 -timeout 60m -tags haproxy,prometheus,$(TAGS) -run '$(TRIALS)' ./tests
+	RESULTS='$(CURDIR)/tests/RESULTS.md.new' go test -count=1 -timeout 60m -tags haproxy,prometheus,clients,$(TAGS) -run '$(TRIALS)' ./tests
 	mv tests/RESULTS.md.new tests/RESULTS.md
 
 .PHONY: fuzz
@@ -66,7 +67,7 @@ check-consistency: ## Check that concurrent requests and kills leave 50 lineariz
 
 .PHONY: lint
 lint: ## Run the linters
-	$(LINT) run --build-tags browser,axe,schemathesis,prometheus,deploy,$(TAGS) ./...
+	$(LINT) run --build-tags browser,axe,haproxy,schemathesis,clients,prometheus,deploy,$(TAGS) ./...
 	$(LINT) fmt --diff
 
 .PHONY: vulncheck
@@ -91,13 +92,19 @@ check-docs: ## Check that the generated files are up to date
 	go test -count=1 -tags $(TAGS) ./docs/gen
 
 .PHONY: check-api
-check-api: ## Check the OpenAPI document with Redocly, its page with axe (npm), and the service against it with Schemathesis (PyPI)
+check-api: ## Check the OpenAPI document with Redocly and Spectral, its page with axe (npm), and the service against it with Schemathesis (PyPI)
 	@tests/prerequisites.sh npm python3-venv postgresql chromium
 	npx --yes $(REDOCLY) lint --config .ci/redocly.yaml docs/openapi.json
+	npx --yes $(SPECTRAL) lint --fail-severity hint --ruleset .ci/spectral.yaml docs/openapi.json
 	npm install --silent --no-save --prefix '$(VENVS)/axe' $(AXE)
 	AXE='$(VENVS)/axe/node_modules/axe-core/axe.min.js' go test -count=1 -tags browser,axe,$(TAGS) -run BrowserAccessibility ./tests
 	python3 -m venv '$(VENV)' && '$(VENV)/bin/pip' install --quiet --disable-pip-version-check -r .ci/schemathesis.txt
 	SCHEMATHESIS='$(VENV)/bin/schemathesis' go test -v -count=1 -timeout 10m -tags schemathesis,$(TAGS) -run Schemathesis ./tests
+
+.PHONY: check-clients
+check-clients: ## Generate six clients from the OpenAPI document, and call all operations with them (npm, Maven, PyPI; 2 minutes)
+	@tests/prerequisites.sh npm maven default-jdk-headless python3-venv
+	go test -v -count=1 -timeout 20m -tags clients,$(TAGS) -run GeneratedClients ./tests
 
 .PHONY: check-alerts
 check-alerts: ## Check the alerts with promtool, and that the dashboard and the alerts explain outages, with Prometheus (2 minutes)

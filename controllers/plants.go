@@ -120,6 +120,7 @@ func location(c *gin.Context, p *models.Plant) string {
 //
 //	@ID				getPlant
 //	@Summary		Get a plant
+//	@Description	With If-None-Match it responds with 304 and without a body if the plant still has that version.
 //	@Param			id				path		int			true	"The id of the plant"	format(int64)	example(1)
 //	@Param			If-None-Match	header		string		false	"The version that the client has: the ETag of an earlier response"
 //	@Success		200				{object}	StoredPlant	"The plant"
