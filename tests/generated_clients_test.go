@@ -67,14 +67,14 @@ var generatedClients = []generatedClient{
 	{
 		"TypeScript", "typescript", "typescript/package.json",
 		[]string{"openapi-typescript", "openapi-fetch"},
-		modules + " && node generate.js && " + compile + " openapi-fetch.ts",
-		`node openapi-fetch.js "$@"`,
+		modules + " && npx node generate.js && " + compile + " openapi-fetch.ts",
+		`npx node openapi-fetch.js "$@"`,
 	},
 	{
 		"TypeScript", "typescript", "typescript/package.json",
 		[]string{"@hey-api/openapi-ts"},
 		modules + " && npx openapi-ts && " + compile + " hey-api.ts",
-		`node hey-api.js "$@"`,
+		`npx node hey-api.js "$@"`,
 	},
 	{
 		"Java, native", "java", "java/pom.xml",
