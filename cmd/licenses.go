@@ -18,9 +18,10 @@ import (
 
 func newLicenses() *cobra.Command {
 	return &cobra.Command{
-		Use:   "licenses",
-		Short: "Print the licenses of the program and of all that is linked into it",
-		Args:  cobra.NoArgs,
+		Use:     "licenses",
+		Short:   "Print the licenses of the program and of all that is linked into it",
+		Example: "  plantstore licenses | less",
+		Args:    takes(0),
 		RunE: func(*cobra.Command, []string) error {
 			_, err := fmt.Print(docs.Licenses)
 			return err
@@ -44,9 +45,10 @@ func library(kind, name, version string) component {
 
 func newSBOM() *cobra.Command {
 	return &cobra.Command{
-		Use:   "sbom",
-		Short: "Print the software bill of materials: the linked modules, as CycloneDX in JSON",
-		Args:  cobra.NoArgs,
+		Use:     "sbom",
+		Short:   "Print the software bill of materials: the linked modules, as CycloneDX in JSON",
+		Example: "  plantstore sbom > plantstore.cdx.json",
+		Args:    takes(0),
 		RunE: func(*cobra.Command, []string) error {
 			info, ok := debug.ReadBuildInfo()
 			if !ok {
