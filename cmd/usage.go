@@ -111,7 +111,7 @@ func similarTo(misspelled string, names []string) []string {
 	if misspelled == "" {
 		return nil
 	}
-	group := &cobra.Command{SuggestionsMinimumDistance: 2}
+	group := &cobra.Command{SuggestionsMinimumDistance: min(2, len(misspelled)-1)} // any letter is similar to any other
 	for _, name := range names {
 		group.AddCommand(&cobra.Command{Use: name, Run: func(*cobra.Command, []string) {}})
 	}

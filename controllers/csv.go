@@ -115,10 +115,10 @@ func readHeader(records *recordReader, fields []jsonField) ([]jsonField, error) 
 // withoutCommas returns the error of a header with the right advice if its columns are
 // separated by something else than commas, as spreadsheets write CSV in many countries.
 func withoutCommas(head string, fields []jsonField, err error) error {
-	header, _, _ := strings.Cut(head, "\n")
-	p, ok := errors.AsType[*problem](err)
+	header, _, _ := strings.Cut(strings.TrimLeft(head, "\r\n"), "\n")
 	separator := strings.IndexAny(header, ";\t")
-	if !ok || separator < 0 || strings.Contains(header, ",") {
+	p, _ := errors.AsType[*problem](err)
+	if separator < 0 || strings.Contains(header, ",") || p == nil || p.Code != codeMalformed && p.Code != codeUnknownField {
 		return err
 	}
 	names := map[byte]string{';': "semicolons", '\t': "tabs"}
