@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"debug/buildinfo"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -45,14 +46,17 @@ func library(kind, name, version string) component {
 
 func newSBOM() *cobra.Command {
 	return &cobra.Command{
-		Use:     "sbom",
-		Short:   "Print the software bill of materials: the linked modules, as CycloneDX in JSON",
-		Example: "  plantstore sbom > plantstore.cdx.json",
-		Args:    takes(0),
-		RunE: func(*cobra.Command, []string) error {
-			info, ok := debug.ReadBuildInfo()
-			if !ok {
-				return errors.New("the program has no build information")
+		Use:   "sbom [FILE]",
+		Short: "Print the software bill of materials: the linked modules, as CycloneDX in JSON",
+		Long: "Print the software bill of materials, as CycloneDX in JSON: the modules that are linked into the\n" +
+			"program, or into FILE, which is the same version of it for another platform.",
+		Example:           "  plantstore sbom > plantstore.cdx.json",
+		Args:              takes(0),
+		ValidArgsFunction: cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault),
+		RunE: func(_ *cobra.Command, args []string) error {
+			info, err := buildInfo(args)
+			if err != nil {
+				return err
 			}
 			ui, err := swaggerUIVersion()
 			if err != nil {
@@ -78,6 +82,18 @@ func newSBOM() *cobra.Command {
 			})
 		},
 	}
+}
+
+// buildInfo returns what the linker knows of the program, or of that in the file path[0].
+func buildInfo(path []string) (*debug.BuildInfo, error) {
+	if len(path) > 0 {
+		return buildinfo.ReadFile(path[0])
+	}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return nil, errors.New("the program has no build information")
+	}
+	return info, nil
 }
 
 var packageVersion = regexp.MustCompile(`PACKAGE_VERSION:"([^"]+)"`)

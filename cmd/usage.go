@@ -11,19 +11,21 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// takes returns a check that a command has n arguments, or at least n if its usage ends in
-// an ellipsis. Its errors do not repeat arguments, which may be secrets.
+// takes returns a check that a command has n arguments; if its usage ends in an ellipsis,
+// at least n, and in a bracket, one more if you like. Its errors do not repeat arguments,
+// which may be secrets.
 func takes(n int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		_, names, _ := strings.Cut(cmd.Use, " ")
+		optional := strings.HasSuffix(names, "]")
 		switch {
 		case cmd.HasSubCommands() && len(args) > 0:
 			return unknownCommand(cmd, args[0])
 		case len(args) < n:
 			return fmt.Errorf("`%s` needs %s: %s", cmd.CommandPath(), names, seeHelp(cmd))
-		case len(args) == n || strings.HasSuffix(names, "..."):
+		case len(args) == n || strings.HasSuffix(names, "...") || optional && len(args) == n+1:
 			return nil
-		case n == 0:
+		case n == 0 && !optional:
 			return fmt.Errorf("`%s` takes no arguments: %s", cmd.CommandPath(), seeHelp(cmd))
 		}
 		return fmt.Errorf("`%s` takes only %s, but got %d arguments: %s", cmd.CommandPath(), names, len(args), seeHelp(cmd))
