@@ -49,7 +49,9 @@ func TestCLIProgress(t *testing.T) {
 	ended := make(chan struct{})
 	settings := fake(t, func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
-		if !screen.await(ended, func(line string) bool { return strings.Contains(line, "625 rows sent, waiting for the service to store them  [1s]") }) {
+		if !screen.await(ended, func(line string) bool {
+			return strings.Contains(line, "625 rows sent, waiting for the service to store them  [1s]")
+		}) {
 			t.Errorf("got %q on the terminal", screen)
 		}
 		w.Header().Set("Content-Type", "application/json")

@@ -221,7 +221,7 @@ printf '%s\n' "${COMPREPLY[@]%% *(*}"`
 		t.Run(test.line, func(t *testing.T) {
 			t.Parallel()
 			cmd := exec.CommandContext(t.Context(), "bash", append([]string{"-c", script, "bash"}, strings.Split(test.line, " ")...)...)
-			cmd.Env = append(command(t, nil).Env, "PROGRAM="+program)
+			cmd.Env = command(t, []string{"PROGRAM=" + program}).Env
 			cmd.Dir = t.TempDir()
 			var stderr strings.Builder
 			cmd.Stderr = &stderr
