@@ -129,7 +129,7 @@ sbom: build ## Write the software bill of materials plantstore.cdx.json
 	./plantstore sbom > plantstore.cdx.json
 
 .PHONY: release
-release: ## Write the files of a release to release/: programs and images for all platforms, checksums, bills of materials (10 minutes)
+release: ## Write the files of a release to release/: programs and images for all platforms, checksums, bills of materials (20 minutes at first, then one)
 	@tests/prerequisites.sh buildah jq zip
 	VERSION='$(VERSION)' COMMIT='$(COMMIT)' CREATED='$(CREATED)' LDFLAGS='$(LDFLAGS)' TAGS='$(TAGS)' .ci/release
 
