@@ -1,4 +1,4 @@
-VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+VERSION ?= $(patsubst v%,%,$(shell git describe --tags --always --dirty 2>/dev/null || echo dev))
 COMMIT  ?= $(shell git rev-parse --short HEAD 2>/dev/null || echo unknown)
 CREATED ?= $(shell git log -1 --format=%cI 2>/dev/null || echo 1970-01-01T00:00:00Z)
 LDFLAGS := -s -w -X plantstore/cmd.version=$(VERSION) -X plantstore/cmd.commit=$(COMMIT)
@@ -127,6 +127,15 @@ screenshot: ## Update the pictures of Swagger UI in docs/
 .PHONY: sbom
 sbom: build ## Write the software bill of materials plantstore.cdx.json
 	./plantstore sbom > plantstore.cdx.json
+
+.PHONY: release
+release: ## Write the files of a release to release/: programs and images for all platforms, checksums, bills of materials (20 minutes at first, then one)
+	@tests/prerequisites.sh buildah jq zip
+	VERSION='$(VERSION)' COMMIT='$(COMMIT)' CREATED='$(CREATED)' LDFLAGS='$(LDFLAGS)' TAGS='$(TAGS)' .ci/release
+
+.PHONY: check-release
+check-release: release ## Check the release of the last commit: that building it in another folder gives the same bytes, that it runs, and its licenses
+	VERSION='$(VERSION)' .ci/check-release
 
 .PHONY: image
 image: ## Build the container image plantstore; PLATFORMS=linux/amd64,linux/arm64 builds it for both

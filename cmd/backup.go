@@ -9,14 +9,15 @@ import (
 )
 
 func newBackup(s *settings) *cobra.Command {
-	return &cobra.Command{
+	return s.addTo(withFile(&cobra.Command{
 		Use:   "backup FILE",
 		Short: "Write a copy of the SQLite database to a new file, while the service runs",
 		Long: "Write a copy of the SQLite database, as of one moment, to a new file. The service can keep\n" +
 			"running. The file appears when it is complete and checked. It contains times and the hashes\n" +
 			"of tokens, so only its owner can read it.\n\n" +
 			"For PostgreSQL, use pg_dump.",
-		Args: cobra.ExactArgs(1),
+		Example: "  plantstore backup plantstore-$(date +%F).db",
+		Args:    takes(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cfg, err := s.load()
 			if err != nil {
@@ -28,17 +29,18 @@ func newBackup(s *settings) *cobra.Command {
 			fmt.Println("wrote a backup to", args[0])
 			return nil
 		},
-	}
+	}), databaseFlags)
 }
 
 func newRestore(s *settings) *cobra.Command {
-	return addYes(&cobra.Command{
+	return s.addTo(addYes(withFile(&cobra.Command{
 		Use:   "restore FILE",
 		Short: "Replace the SQLite database by a copy of a backup; the service must not run",
 		Long: "Check the backup in FILE and replace the SQLite database by a copy of it. All that was stored\n" +
 			"since the backup is lost: the command asks first. It fails if a service has the database open.\n\n" +
 			"For PostgreSQL, use pg_restore.",
-		Args: cobra.ExactArgs(1),
+		Example: "  plantstore restore plantstore-2026-11-22.db",
+		Args:    takes(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cfg, err := s.load()
 			if err != nil {
@@ -53,5 +55,5 @@ func newRestore(s *settings) *cobra.Command {
 			fmt.Printf("restored %s from %s\n", name, args[0])
 			return nil
 		},
-	})
+	})), databaseFlags)
 }

@@ -32,6 +32,7 @@ type client struct {
 	// tokenSource says where the token is from, for errors: they never contain the token.
 	tokenSource string
 	http        http.Client
+	quiet       bool // print only errors
 }
 
 // client returns a client of the configured service. The default is the service on this
@@ -222,7 +223,8 @@ func newHealthcheck(s *settings) *cobra.Command {
 		Long: "Check whether the service on this machine is alive, or ready with --ready, and exit with 0\n" +
 			"if it is. The command finds the service by the configuration of the service: at\n" +
 			"server.admin_address if that is set, otherwise, or with --port, at its port.",
-		Args: cobra.NoArgs,
+		Example: "  plantstore healthcheck --ready",
+		Args:    takes(0),
 		RunE: func(*cobra.Command, []string) error {
 			cfg, err := s.load()
 			if err != nil {
@@ -256,5 +258,5 @@ func newHealthcheck(s *settings) *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&ready, "ready", false, "check whether the service is ready, including its database")
-	return cmd
+	return s.addTo(cmd, localFlags)
 }

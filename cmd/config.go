@@ -11,12 +11,13 @@ import (
 )
 
 func newConfig(s *settings) *cobra.Command {
-	show := &cobra.Command{
+	show := s.addTo(&cobra.Command{
 		Use:   "config",
 		Short: "Print all settings and where their values come from",
 		Long: "Print all settings, with their values and where these come from: a flag, an environment variable,\n" +
 			"the configuration file, or the default. Secrets are shown as ***.",
-		Args: cobra.NoArgs,
+		Example: "  plantstore config --config /etc/plantstore.yaml",
+		Args:    takes(0),
 		RunE: func(*cobra.Command, []string) error {
 			all, err := config.Describe(s.file, s.flags)
 			if err != nil {
@@ -29,11 +30,12 @@ func newConfig(s *settings) *cobra.Command {
 			}
 			return table.Flush()
 		},
-	}
-	show.AddCommand(&cobra.Command{
-		Use:   "check",
-		Short: "Check the configuration without starting the service, such as in CI",
-		Args:  cobra.NoArgs,
+	}, serviceFlags)
+	show.AddCommand(s.addTo(&cobra.Command{
+		Use:     "check",
+		Short:   "Check the configuration without starting the service, such as in CI",
+		Example: "  plantstore config check --config production.yaml --env production",
+		Args:    takes(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if _, err := s.load(); err != nil {
 				return err
@@ -41,6 +43,6 @@ func newConfig(s *settings) *cobra.Command {
 			cmd.PrintErrln("the configuration is valid")
 			return nil
 		},
-	})
+	}, serviceFlags))
 	return show
 }

@@ -15,39 +15,39 @@ import (
 )
 
 func newMigrate(s *settings) *cobra.Command {
-	return newGroup("migrate", "Migrate the database schema",
-		newDatabaseCommand(s, "up", "Apply every pending migration", creates, migrateUp),
+	return newGroup("migrate", "Migrate the database schema", "migrate status",
+		newDatabaseCommand(s, "migrate up", "Apply every pending migration", creates, migrateUp),
 		newMigrateDown(s),
-		newDatabaseCommand(s, "status", "List all migrations and when they were applied", reads, migrateStatus))
+		newDatabaseCommand(s, "migrate status", "List all migrations and when they were applied", reads, migrateStatus))
 }
 
 func newSearchIndex(s *settings) *cobra.Command {
-	return newGroup("search-index", "Create or drop indexes that make searches of many plants fast and inserts slower",
-		newDatabaseCommand(s, "create", "Create the indexes for the parameters tag and q, while the service runs", writes,
+	return newGroup("search-index", "Create or drop indexes that make searches of many plants fast and inserts slower", "search-index create",
+		newDatabaseCommand(s, "search-index create", "Create the indexes for the parameters tag and q, while the service runs", writes,
 			func(ctx context.Context, db *database.DB) (string, error) {
 				return "created in " + db.Name(), db.CreateSearchIndexes(ctx)
 			}),
-		newDatabaseCommand(s, "drop", "Drop these indexes", writes,
+		newDatabaseCommand(s, "search-index drop", "Drop these indexes", writes,
 			func(ctx context.Context, db *database.DB) (string, error) {
 				return "dropped in " + db.Name(), db.DropSearchIndexes(ctx)
 			}))
 }
 
 // newGroup returns a command that only has subcommands.
-func newGroup(name, short string, commands ...*cobra.Command) *cobra.Command {
+func newGroup(name, short, example string, commands ...*cobra.Command) *cobra.Command {
 	group := &cobra.Command{
-		Use: name, Short: short, Args: cobra.NoArgs,
+		Use: name, Short: short, Example: "  plantstore " + example, Args: takes(0), DisableFlagsInUseLine: true,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	group.AddCommand(commands...)
 	return group
 }
 
-// newDatabaseCommand returns a command that calls action with the configured database
-// and prints its report.
-func newDatabaseCommand(s *settings, name, short string, needs access, action func(context.Context, *database.DB) (report string, err error)) *cobra.Command {
-	return &cobra.Command{
-		Use: name, Short: short, Args: cobra.NoArgs,
+// newDatabaseCommand returns the command at path, which calls action with the configured
+// database and prints its report.
+func newDatabaseCommand(s *settings, path, short string, needs access, action func(context.Context, *database.DB) (report string, err error)) *cobra.Command {
+	return s.addTo(&cobra.Command{
+		Use: path[strings.Index(path, " ")+1:], Short: short, Example: "  plantstore " + path, Args: takes(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return s.withDatabase(cmd.Context(), needs, func(db *database.DB, _ *zap.Logger) error {
 				report, err := action(cmd.Context(), db)
@@ -57,7 +57,7 @@ func newDatabaseCommand(s *settings, name, short string, needs access, action fu
 				return err
 			})
 		},
-	}
+	}, databaseFlags)
 }
 
 func migrateUp(ctx context.Context, db *database.DB) (string, error) {
@@ -74,8 +74,9 @@ func migrateUp(ctx context.Context, db *database.DB) (string, error) {
 }
 
 func newMigrateDown(s *settings) *cobra.Command {
-	return addYes(&cobra.Command{
-		Use: "down", Short: "Roll back the last migration, with the data it added", Args: cobra.NoArgs,
+	return s.addTo(addYes(&cobra.Command{
+		Use: "down", Short: "Roll back the last migration, with the data it added", Args: takes(0),
+		Example: "  plantstore migrate down",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return s.withDatabase(cmd.Context(), writes, func(db *database.DB, _ *zap.Logger) error {
 				last, loss, err := db.Last(cmd.Context())
@@ -92,7 +93,7 @@ func newMigrateDown(s *settings) *cobra.Command {
 				return err
 			})
 		},
-	})
+	}), databaseFlags)
 }
 
 func migrateStatus(ctx context.Context, db *database.DB) (string, error) {

@@ -20,6 +20,7 @@ import (
 
 func newExport(s *settings) *cobra.Command {
 	var format, path string
+	var quiet bool
 	filter := pflag.NewFlagSet("filter", pflag.ContinueOnError)
 	filter.String("tag", "", "only plants with exactly this tag")
 	filter.String("q", "", "only plants with this text in their name, ignoring case")
@@ -28,13 +29,14 @@ func newExport(s *settings) *cobra.Command {
 		Use:   "export",
 		Short: "Write the plants of a running service to a file or to standard output",
 		Long: "Write all plants of a running service, or those that the flags select, ordered by id, to a\n" +
-			"file or to standard output. The import command reads them back.\n\n" +
+			"file or to standard output. The import command reads them back. Without --url, the service\n" +
+			"is the one on this machine, at the address and port of its configuration.\n\n" +
 			"A file is complete or not written at all. Standard output is complete if the exit status\n" +
 			"is 0.\n\n" +
 			exitStatuses,
 		Example: "  plantstore export -o plants.csv\n" +
 			"  plantstore export | gzip > plants.ndjson.gz",
-		Args: cobra.NoArgs,
+		Args: takes(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			mediaType, err := mediaTypeOf(format, path, controllers.TypeNDJSON)
 			if err != nil {
@@ -44,6 +46,7 @@ func newExport(s *settings) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			c.quiet = quiet
 			query := make(url.Values)
 			filter.VisitAll(func(f *pflag.Flag) {
 				if f.Changed { // an empty tag is one, too
@@ -53,11 +56,13 @@ func newExport(s *settings) *cobra.Command {
 			return c.export(cmd.Context(), query, mediaType, path)
 		},
 	}
-	cmd.Flags().StringVar(&format, "format", "", "csv or ndjson (default: by the extension of FILE, otherwise ndjson)")
+	cmd.Flags().StringVar(&format, "format", "", "csv or ndjson (default: by the extension of FILE, or ndjson if it has none)")
 	cmd.Flags().StringVarP(&path, "output", "o", "-", "`FILE` to write, or - for standard output")
+	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "print only errors: no progress and no summary")
 	cmd.Flags().AddFlagSet(filter)
-	cmd.Flags().AddFlagSet(s.clientFlags)
-	return cmd
+	complete(cmd, "format", cobra.ShellCompDirectiveNoFileComp, "csv", "ndjson")
+	complete(cmd, "output", cobra.ShellCompDirectiveFilterFileExt, extensions()...)
+	return s.addTo(cmd, clientFlags)
 }
 
 // export writes the plants that query selects to the file path, or to standard output if
@@ -76,6 +81,7 @@ func (c *client) export(ctx context.Context, query url.Values, mediaType, path s
 	}
 	defer response.Body.Close()
 	rows := newRowReader(response.Body, mediaType)
+	rows.quiet = c.quiet
 	if path != "-" || !isTerminal(os.Stdout) { // a terminal shows either rows or a bar
 		rows.showCount("exporting", -1)
 		defer rows.stop()
@@ -94,7 +100,9 @@ func (c *client) export(ctx context.Context, query url.Values, mediaType, path s
 		return err
 	}
 	rows.stop()
-	fmt.Printf("%d plants written to %s\n", rows.rows, path)
+	if !c.quiet {
+		fmt.Printf("%d plants written to %s\n", rows.rows, path)
+	}
 	return nil
 }
 

@@ -18,19 +18,20 @@ import (
 
 func newImport(s *settings) *cobra.Command {
 	var format string
-	var partial, dryRun bool
+	var partial, dryRun, quiet bool
 	cmd := &cobra.Command{
 		Use:   "import FILE|-",
 		Short: "Send the plants in a file or in standard input to a running service",
 		Long: "Send the plants in a file or in standard input to a running service. It stores all of them,\n" +
 			"or none if it rejects a row. CSV has a header row of id, name and tag; NDJSON has one object\n" +
-			"per line.\n\n" +
+			"per line. Without --url, the service is the one on this machine, at the address and port of\n" +
+			"its configuration.\n\n" +
 			"The summary is printed on standard output, and each rejected row, with its line and the\n" +
 			"reason, on standard error. It is safe to run an import again: stored rows count as unchanged.\n\n" +
 			exitStatuses + "\n  3  rows were rejected",
 		Example: "  plantstore import configs/sample-plants.csv\n" +
 			"  zcat plants.ndjson.gz | plantstore import - --format ndjson --partial",
-		Args: cobra.ExactArgs(1),
+		Args: takes(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			path := args[0]
 			mediaType, err := mediaTypeOf(format, path, "")
@@ -48,24 +49,28 @@ func newImport(s *settings) *cobra.Command {
 			if dryRun {
 				query.Set("dry_run", "true")
 			}
+			c.quiet = quiet
 			report, err := c.importFile(cmd.Context(), path, mediaType, query)
 			if err != nil {
 				return err
 			}
-			return printReport(report, path, dryRun)
+			return c.printReport(report, path, dryRun)
 		},
 	}
 	cmd.Flags().StringVar(&format, "format", "", "csv or ndjson (default: by the extension of FILE: .csv, .ndjson or .jsonl)")
 	cmd.Flags().BoolVar(&partial, "partial", false, "store valid rows even if others are rejected")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "store nothing, only report what would happen")
-	cmd.Flags().AddFlagSet(s.clientFlags)
-	return cmd
+	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "print only errors and rejected rows: no progress and no summary")
+	complete(cmd, "format", cobra.ShellCompDirectiveNoFileComp, "csv", "ndjson")
+	cmd.ValidArgsFunction = cobra.FixedCompletions(extensions(), cobra.ShellCompDirectiveFilterFileExt)
+	return s.addTo(cmd, clientFlags)
 }
 
 // importFile sends the rows in the file path, or in standard input if path is -.
 func (c *client) importFile(ctx context.Context, path, mediaType string, query url.Values) (*controllers.ImportReport, error) {
 	rows, size, total := newRowReader(os.Stdin, mediaType), int64(-1), int64(-1)
 	defer rows.stop()
+	rows.quiet = c.quiet
 	if path != "-" {
 		file, err := os.Open(path)
 		if err != nil {
@@ -79,7 +84,7 @@ func (c *client) importFile(ctx context.Context, path, mediaType string, query u
 		}
 		if info.Mode().IsRegular() { // a pipe has no size and cannot be read twice
 			size = info.Size()
-			if isTerminal(os.Stderr) {
+			if isTerminal(os.Stderr) && !c.quiet {
 				rows.show("reading", -1)
 				if total, err = countRows(file, mediaType); err != nil {
 					return nil, err
@@ -87,7 +92,10 @@ func (c *client) importFile(ctx context.Context, path, mediaType string, query u
 			}
 		}
 	}
-	rows.end = func() { rows.show("all rows sent, waiting for the response", -1) }
+	// The service responds when all is stored. Until then, the time that it takes is known.
+	rows.end = func() {
+		rows.show(fmt.Sprintf("%d rows sent, waiting for the service to store them", rows.rows), -1)
+	}
 	rows.showCount("importing", total)
 
 	target := c.base.JoinPath("plants/import")
@@ -138,7 +146,7 @@ func (c *client) sendRows(request *http.Request) (*controllers.ImportReport, err
 // printReport prints the summary on standard output, in the words of the report, and
 // the rejected rows on standard error, in the form of compiler errors. It returns an
 // error if rows were rejected.
-func printReport(report *controllers.ImportReport, path string, dryRun bool) error {
+func (c *client) printReport(report *controllers.ImportReport, path string, dryRun bool) error {
 	if path == "-" {
 		path = "stdin"
 	}
@@ -155,8 +163,10 @@ func printReport(report *controllers.ImportReport, path string, dryRun bool) err
 	case !report.Stored:
 		outcome, others = "nothing stored", "nothing was stored; --partial stores the others"
 	}
-	fmt.Printf("%d rows: %d created, %d unchanged, %d refused; %s\n",
-		report.Rows, report.Created, report.Unchanged, report.Rejected, outcome)
+	if !c.quiet {
+		fmt.Printf("%d rows: %d created, %d unchanged, %d refused; %s\n",
+			report.Rows, report.Created, report.Unchanged, report.Rejected, outcome)
+	}
 	if report.Rejected > 0 {
 		return &exitError{fmt.Errorf("%d of %d rows rejected: %s", report.Rejected, report.Rows, others), 3}
 	}

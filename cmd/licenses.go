@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"debug/buildinfo"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,9 +19,10 @@ import (
 
 func newLicenses() *cobra.Command {
 	return &cobra.Command{
-		Use:   "licenses",
-		Short: "Print the licenses of the program and of all that is linked into it",
-		Args:  cobra.NoArgs,
+		Use:     "licenses",
+		Short:   "Print the licenses of the program and of all that is linked into it",
+		Example: "  plantstore licenses | less",
+		Args:    takes(0),
 		RunE: func(*cobra.Command, []string) error {
 			_, err := fmt.Print(docs.Licenses)
 			return err
@@ -44,13 +46,17 @@ func library(kind, name, version string) component {
 
 func newSBOM() *cobra.Command {
 	return &cobra.Command{
-		Use:   "sbom",
+		Use:   "sbom [FILE]",
 		Short: "Print the software bill of materials: the linked modules, as CycloneDX in JSON",
-		Args:  cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			info, ok := debug.ReadBuildInfo()
-			if !ok {
-				return errors.New("the program has no build information")
+		Long: "Print the software bill of materials, as CycloneDX in JSON: the modules that are linked into the\n" +
+			"program, or into FILE, which is the same version of it for another platform.",
+		Example:           "  plantstore sbom > plantstore.cdx.json",
+		Args:              takes(0),
+		ValidArgsFunction: cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault),
+		RunE: func(_ *cobra.Command, args []string) error {
+			info, err := buildInfo(args)
+			if err != nil {
+				return err
 			}
 			ui, err := swaggerUIVersion()
 			if err != nil {
@@ -76,6 +82,18 @@ func newSBOM() *cobra.Command {
 			})
 		},
 	}
+}
+
+// buildInfo returns what the linker knows of the program, or of that in the file path[0].
+func buildInfo(path []string) (*debug.BuildInfo, error) {
+	if len(path) > 0 {
+		return buildinfo.ReadFile(path[0])
+	}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return nil, errors.New("the program has no build information")
+	}
+	return info, nil
 }
 
 var packageVersion = regexp.MustCompile(`PACKAGE_VERSION:"([^"]+)"`)

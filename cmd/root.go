@@ -13,7 +13,6 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"plantstore/auth"
 	"plantstore/config"
@@ -63,7 +62,7 @@ func Main(args []string) int {
 	root := newRoot()
 	parsed := false
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
-		err := cmd.ValidateRequiredFlags() // Cobra would do this later
+		err := requiredFlags(cmd) // Cobra would do this later
 		parsed = err == nil
 		return err
 	}
@@ -83,7 +82,7 @@ func Main(args []string) int {
 }
 
 func newRoot() *cobra.Command {
-	s := new(settings)
+	s := newSettings()
 	root := &cobra.Command{
 		Use:   "plantstore",
 		Short: "An authenticated HTTP API that stores plants",
@@ -91,28 +90,40 @@ func newRoot() *cobra.Command {
 			"Without a command, it serves the API. Flags override environment variables, which override\n" +
 			config.DefaultFile + ". docs/configuration.md lists all settings.\n\n" +
 			exitStatuses,
-		Args:          cobra.NoArgs,
+		Example: "  plantstore --port 8081\n" +
+			"  plantstore import plants.csv",
+		Version:       version,
+		Args:          takes(0),
 		RunE:          s.serve,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	root.CompletionOptions.HiddenDefaultCmd = true
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
-		// Leave out the value: it may be a token instead of the file that contains it.
-		if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
-			return fmt.Errorf("--%s: %w", invalid.GetFlag().Name, invalid.Unwrap())
-		}
-		return err
-	})
-	s.register(root.PersistentFlags())
+	about := fmt.Sprintf("plantstore %s (commit %s, %s)\n", version, commit, runtime.Version())
+	root.SetVersionTemplate(about)
+	root.SetFlagErrorFunc(flagError)
+	root.CompletionOptions.DisableDefaultCmd = true // there is our own
+	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
+	s.addTo(root, serviceFlags)
 	root.AddCommand(
-		&cobra.Command{Use: "serve", Short: "Serve the API (the default)", Args: cobra.NoArgs, RunE: s.serve},
+		s.addTo(&cobra.Command{
+			Use: "serve", Short: "Serve the API (the default)", Args: takes(0), RunE: s.serve,
+			Example: "  plantstore serve --port 8081 --log-level debug",
+		}, serviceFlags),
 		newMigrate(s), newSearchIndex(s), newToken(s), newImport(s), newExport(s), newBackup(s), newRestore(s), newHealthcheck(s), newConfig(s),
-		newLicenses(), newSBOM(),
-		&cobra.Command{Use: "version", Short: "Print the version", Args: cobra.NoArgs, Run: printVersion})
+		newLicenses(), newSBOM(), newCompletion(),
+		&cobra.Command{
+			Use: "version", Short: "Print the version", Args: takes(0),
+			Example: "  plantstore version",
+			RunE: func(*cobra.Command, []string) error {
+				_, err := fmt.Print(about)
+				return err
+			},
+		})
+	root.InitDefaultVersionFlag()
+	root.InitDefaultHelpCmd()
+	if help, _, err := root.Find([]string{"help"}); err == nil {
+		help.Args = helpTopic
+		help.Example = "  plantstore help token create"
+	}
 	return root
-}
-
-func printVersion(*cobra.Command, []string) {
-	fmt.Printf("plantstore %s (commit %s, %s)\n", version, commit, runtime.Version())
 }

@@ -4,9 +4,12 @@ import (
 	"bytes"
 	"cmp"
 	"errors"
+	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -18,19 +21,32 @@ import (
 )
 
 // mediaTypeOf returns the media type of the given format. If that is empty, the extension
-// of path determines the media type; otherwise it is defaultType, if that is not empty.
+// of path determines the media type. Without one, it is defaultType, if that is not empty.
 func mediaTypeOf(format, path, defaultType string) (string, error) {
-	types := map[string]string{"csv": controllers.TypeCSV, "ndjson": controllers.TypeNDJSON, "jsonl": controllers.TypeNDJSON}
-	extension := strings.ToLower(strings.TrimPrefix(filepath.Ext(path), "."))
-	mediaType := types[cmp.Or(format, extension)]
-	if format == "" {
-		mediaType = cmp.Or(mediaType, defaultType)
-	}
-	if mediaType == "" {
+	const hint = "add --format csv or --format ndjson"
+	extension := strings.ToLower(filepath.Ext(path))
+	mediaType := mediaTypes()[cmp.Or(format, strings.TrimPrefix(extension, "."))]
+	switch {
+	case mediaType != "":
+		return mediaType, nil
+	case format != "":
 		return "", usageError(errors.New("--format must be csv or ndjson"))
+	case extension == "" && defaultType != "":
+		return defaultType, nil
+	case path == "-":
+		return "", usageError(errors.New("standard input has no extension: " + hint))
+	case extension == "":
+		return "", usageError(fmt.Errorf("%s has no extension: %s", path, hint))
 	}
-	return mediaType, nil
+	return "", usageError(fmt.Errorf("%s has the unknown extension %s: use .%s, or %s", path, extension, strings.Join(extensions(), ", ."), hint))
 }
+
+// mediaTypes returns the media types of extensions.
+func mediaTypes() map[string]string {
+	return map[string]string{"csv": controllers.TypeCSV, "ndjson": controllers.TypeNDJSON, "jsonl": controllers.TypeNDJSON}
+}
+
+func extensions() []string { return slices.Sorted(maps.Keys(mediaTypes())) }
 
 // rowReader counts the rows that it reads: lines, except the header. It can show its
 // progress on standard error, if that is a terminal.
@@ -38,6 +54,8 @@ type rowReader struct {
 	io.Reader
 	rows   int64
 	header int    // lines before the first row
+	open   bool   // the last line that was read has not ended
+	quiet  bool   // show no progress
 	end    func() // called at the end of input, if not nil
 	bar    atomic.Pointer[progressbar.ProgressBar]
 }
@@ -53,6 +71,13 @@ func newRowReader(r io.Reader, mediaType string) *rowReader {
 func (r *rowReader) Read(p []byte) (int, error) {
 	n, err := r.Reader.Read(p)
 	rows := bytes.Count(p[:n], []byte{'\n'})
+	if n > 0 {
+		r.open = p[n-1] != '\n'
+	}
+	if errors.Is(err, io.EOF) && r.open {
+		r.open = false
+		rows++
+	}
 	skipped := min(rows, r.header)
 	r.header -= skipped
 	rows -= skipped
@@ -80,7 +105,7 @@ func (r *rowReader) showCount(label string, total int64) {
 func (r *rowReader) show(label string, total int64, options ...progressbar.Option) {
 	r.stop()
 	r.bar.Store(progressbar.NewOptions64(total, append(options,
-		progressbar.OptionSetVisibility(isTerminal(os.Stderr)),
+		progressbar.OptionSetVisibility(isTerminal(os.Stderr) && !r.quiet),
 		progressbar.OptionSetWriter(os.Stderr),
 		progressbar.OptionSetDescription(label),
 		progressbar.OptionSetItsString("rows"),

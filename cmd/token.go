@@ -2,6 +2,7 @@ package cmd
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -15,18 +16,14 @@ import (
 	"go.uber.org/zap"
 
 	"plantstore/auth"
+	"plantstore/controllers"
 	"plantstore/database"
 	"plantstore/models"
 )
 
 func newToken(s *settings) *cobra.Command {
-	return newGroup("token", "Create, list and revoke bearer tokens in the database of the service",
-		newTokenCreate(s),
-		&cobra.Command{
-			Use: "list", Short: "List all tokens, including revoked and expired ones", Args: cobra.NoArgs,
-			RunE: func(cmd *cobra.Command, _ []string) error { return s.withTokens(cmd.Context(), reads, listTokens) },
-		},
-		newTokenRevoke(s))
+	return newGroup("token", "Create, list and revoke bearer tokens in the database of the service", "token list",
+		newTokenCreate(s), newTokenList(s), newTokenRevoke(s))
 }
 
 // tokenStore is the tokens in a database.
@@ -59,11 +56,12 @@ func (s *settings) withTokens(ctx context.Context, needs access, action func(con
 func newTokenCreate(s *settings) *cobra.Command {
 	var name, scopes, expires string
 	create := &cobra.Command{
-		Use:   "create --name NAME [--scope SCOPES] [--expires 90d]",
+		Use:   "create --name NAME",
 		Short: "Create a token and print it; it cannot be shown again",
 		Long: "Create a token and print it on standard output. It cannot be shown again: the service\n" +
 			"stores only its SHA-256. The token is valid at once, without a restart.",
-		Args: cobra.NoArgs,
+		Example: "  plantstore token create --name greenhouse --scope plants:read,plants:write --expires 90d",
+		Args:    takes(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			token, until := models.Token{Name: name}, "revoked"
 			for scope := range strings.SplitSeq(scopes, ",") {
@@ -97,7 +95,19 @@ func newTokenCreate(s *settings) *cobra.Command {
 		"comma-separated scopes: "+strings.Join(models.AllScopes().Names(), ", ")+", which implies the others")
 	create.Flags().StringVar(&expires, "expires", "", "lifetime, such as 90d or 12h (default: unlimited)")
 	_ = create.MarkFlagRequired("name") // the flag exists
-	return create
+	_ = create.RegisterFlagCompletionFunc("scope", completeScopes)
+	return s.addTo(create, databaseFlags)
+}
+
+// completeScopes completes the last scope of a list.
+func completeScopes(_ *cobra.Command, _ []string, text string) (lists []cobra.Completion, _ cobra.ShellCompDirective) {
+	others := text[:strings.LastIndex(text, ",")+1]
+	for _, scope := range models.AllScopes().Names() {
+		if !strings.Contains(others, scope+",") {
+			lists = append(lists, others+scope)
+		}
+	}
+	return lists, cobra.ShellCompDirectiveNoFileComp
 }
 
 // after returns the time after now by a Go duration or by a number of days such as 90d.
@@ -115,31 +125,71 @@ func after(now time.Time, text string) (time.Time, error) {
 	return at, nil
 }
 
-func listTokens(ctx context.Context, store *tokenStore) error {
-	table := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(table, "PREFIX\tNAME\tSCOPES\tCREATED\tEXPIRES\tLAST USED\tSTATE")
+func newTokenList(s *settings) *cobra.Command {
+	var asJSON bool
+	list := &cobra.Command{
+		Use: "list", Short: "List all tokens, including revoked and expired ones", Args: takes(0),
+		Example: "  plantstore token list\n" +
+			"  plantstore token list --json | jq -r '.[] | select(.last_used_at == null) | .id'",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return s.withTokens(cmd.Context(), reads, func(ctx context.Context, tokens *tokenStore) error {
+				all, err := tokens.all(ctx)
+				if err != nil {
+					return err
+				}
+				if asJSON {
+					return printJSON(all)
+				}
+				return printTable(all)
+			})
+		},
+	}
+	list.Flags().BoolVar(&asJSON, "json", false, "print a JSON array, as GET /tokens does")
+	return s.addTo(list, databaseFlags)
+}
+
+// all returns all tokens by ascending id.
+func (s *tokenStore) all(ctx context.Context) (all []models.Token, _ error) {
 	const page = 1000
 	for after := ""; ; {
-		tokens, err := store.List(ctx, after, page)
+		tokens, err := s.List(ctx, after, page)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		for _, t := range tokens {
-			state := "active"
-			switch {
-			case t.RevokedAt != nil:
-				state = "revoked " + moment(t.RevokedAt)
-			case t.Expired(time.Now()):
-				state = "expired"
-			}
-			_, _ = fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", t.ID, t.Name, strings.Join(t.Scopes.Names(), ","),
-				moment(&t.CreatedAt), moment(t.ExpiresAt), moment(t.LastUsedAt), state)
-		}
+		all = append(all, tokens...)
 		if len(tokens) < page {
-			return table.Flush()
+			return all, nil
 		}
 		after = tokens[page-1].ID
 	}
+}
+
+func printJSON(tokens []models.Token) error {
+	list := make([]controllers.Token, len(tokens))
+	for i := range tokens {
+		list[i] = controllers.TokenOf(&tokens[i])
+	}
+	out := json.NewEncoder(os.Stdout)
+	out.SetEscapeHTML(false)
+	out.SetIndent("", "  ")
+	return out.Encode(list)
+}
+
+func printTable(tokens []models.Token) error {
+	table := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintln(table, "PREFIX\tNAME\tSCOPES\tCREATED\tEXPIRES\tLAST USED\tSTATE")
+	for _, t := range tokens {
+		state := "active"
+		switch {
+		case t.RevokedAt != nil:
+			state = "revoked " + moment(t.RevokedAt)
+		case t.Expired(time.Now()):
+			state = "expired"
+		}
+		_, _ = fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", t.ID, t.Name, strings.Join(t.Scopes.Names(), ","),
+			moment(&t.CreatedAt), moment(t.ExpiresAt), moment(t.LastUsedAt), state)
+	}
+	return table.Flush()
 }
 
 func moment(t *time.Time) string {
@@ -150,8 +200,9 @@ func moment(t *time.Time) string {
 }
 
 func newTokenRevoke(s *settings) *cobra.Command {
-	return &cobra.Command{
-		Use: "revoke PREFIX...", Short: "Revoke tokens permanently, on all replicas within 5 seconds", Args: cobra.MinimumNArgs(1),
+	return s.addTo(&cobra.Command{
+		Use: "revoke PREFIX...", Short: "Revoke tokens permanently, on all replicas within 5 seconds", Args: takes(1),
+		Example: "  plantstore token revoke pst_abcdefgh",
 		RunE: func(cmd *cobra.Command, ids []string) error {
 			for _, id := range ids {
 				if !models.TokenID.MatchString(id) {
@@ -178,5 +229,5 @@ func newTokenRevoke(s *settings) *cobra.Command {
 				return nil
 			})
 		},
-	}
+	}, databaseFlags)
 }

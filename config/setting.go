@@ -17,6 +17,8 @@ type Setting struct {
 	Key, Variable, Default, Description string
 	// Bounds says which values of the type are allowed, such as "at least 1", if not all.
 	Bounds string
+	// Values are the allowed values, if there are only a few.
+	Values []string
 	Secret bool // the value is or has a password or a token
 
 	field reflect.Value
@@ -43,6 +45,7 @@ func settingsOf(section reflect.Value, prefix string) (all []Setting) {
 			Key:      key,
 			Variable: cmp.Or(field.Tag.Get("env"), "PLANTSTORE_"+strings.ToUpper(strings.ReplaceAll(key, ".", "_"))),
 			Default:  field.Tag.Get("default"), Description: field.Tag.Get("desc"), Bounds: boundsOf(rules),
+			Values: strings.Fields(parametersOf(rules)["oneof"]),
 			Secret: field.Tag.Get("secret") == "true",
 			field:  value, rules: rules,
 		})
@@ -50,12 +53,18 @@ func settingsOf(section reflect.Value, prefix string) (all []Setting) {
 	return all
 }
 
-func boundsOf(rules string) string {
+// parametersOf returns the parameters of the rules for validator, by their names.
+func parametersOf(rules string) map[string]string {
 	parameters := make(map[string]string)
 	for rule := range strings.SplitSeq(rules, ",") {
 		name, parameter, _ := strings.Cut(rule, "=")
 		parameters[name] = parameter
 	}
+	return parameters
+}
+
+func boundsOf(rules string) string {
+	parameters := parametersOf(rules)
 	lowest, highest, names := parameters["min"], parameters["max"], strings.Fields(parameters["oneof"])
 	switch {
 	case len(names) > 0:

@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/csv"
 	"errors"
 	"fmt"
@@ -26,14 +27,17 @@ func readCSV[D, T any](body io.Reader, toRow func(*D) *T) iter.Seq2[models.Impor
 		if start, err := buffered.Peek(3); err == nil && string(start) == "\ufeff" { // as spreadsheets write it
 			_, _ = buffered.Discard(3)
 		}
-		limit := &lineLimit{Reader: buffered}
+		var head bytes.Buffer // what the header was read from, and maybe more
+		limit := &lineLimit{Reader: io.TeeReader(buffered, &head)}
 		records := &recordReader{csv.NewReader(limit), limit}
 		records.ReuseRecord = true
-		columns, err := readHeader(records, jsonFields(reflect.TypeFor[D]()))
+		fields := jsonFields(reflect.TypeFor[D]())
+		columns, err := readHeader(records, fields)
 		if err != nil {
-			yield(models.ImportRow[T]{}, err)
+			yield(models.ImportRow[T]{}, withoutCommas(head.String(), fields, err))
 			return
 		}
+		limit.Reader = buffered
 		in := new(D)
 		for last := 1; ; {
 			record, err := records.next()
@@ -106,6 +110,20 @@ func readHeader(records *recordReader, fields []jsonField) ([]jsonField, error) 
 		}
 	}
 	return columns, nil
+}
+
+// withoutCommas returns the error of a header with the right advice if its columns are
+// separated by something else than commas, as spreadsheets write CSV in many countries.
+func withoutCommas(head string, fields []jsonField, err error) error {
+	header, _, _ := strings.Cut(strings.TrimLeft(head, "\r\n"), "\n")
+	separator := strings.IndexAny(header, ";\t")
+	p, _ := errors.AsType[*problem](err)
+	if separator < 0 || strings.Contains(header, ",") || p == nil || p.Code != codeMalformed && p.Code != codeUnknownField {
+		return err
+	}
+	names := map[byte]string{';': "semicolons", '\t': "tabs"}
+	return atLine1(problemf(p.Code, "the columns are separated by %s: separate them by commas, as in %s",
+		names[header[separator]], strings.Join(fieldNames(fields), ",")))
 }
 
 // atLine1 adds the line of the header to the message of a problem.

@@ -76,6 +76,7 @@ type potContent struct {
 func samePot(p *potRow) *potRow { return p }
 
 func TestCSVOfAnotherResource(t *testing.T) {
+	const semicolons = "line 1: the columns are separated by semicolons: separate them by commas, as in code,width_mm,label,depth_mm"
 	pot := func(code string, width int64, label *string, depth *int64) potRow {
 		return potRow{&code, potContent{&width, label, depth}}
 	}
@@ -97,6 +98,12 @@ func TestCSVOfAnotherResource(t *testing.T) {
 			want: []potRow{pot("", 0, nil, nil), pot("b", 0, new(""), new(int64(0)))},
 		},
 		{name: "a required column is missing", body: "code,label\na,b\n", err: "line 1: the column width_mm is required"},
+		{name: "semicolons", body: "code;width_mm\na;1\n", err: semicolons},
+		{name: "semicolons and a byte order mark", body: "\ufeffcode;width_mm\r\na;1\r\n", err: semicolons},
+		{name: "semicolons between quotes", body: `"code";"width_mm"` + "\n" + `"a";"1"`, err: semicolons},
+		{name: "the separator that Excel announces", body: "\nsep=;\ncode;width_mm\na;1\n", err: semicolons},
+		{name: "tabs", body: "code\twidth_mm\na\t1\n", err: strings.Replace(semicolons, "semicolons", "tabs", 1)},
+		{name: "an unknown column with a semicolon", body: "code,width_mm;depth\na,1\n", err: "line 1: unknown column width_mm;depth; valid columns: code,width_mm,label,depth_mm"},
 		{name: "an unknown column", body: "code,width_mm,depth\na,1,2\n", err: "line 1: unknown column depth; valid columns: code,width_mm,label,depth_mm"},
 		{name: "a duplicate column", body: "code,width_mm,code\na,1,a\n", err: "line 1: duplicate column code"},
 		{name: "no header", body: "", err: "the body is empty: send CSV with the header code,width_mm,label,depth_mm"},

@@ -47,7 +47,8 @@ type IssuedToken struct {
 	Token
 } // @name IssuedToken
 
-func toToken(t *models.Token) Token {
+// TokenOf returns t without its hash, as responses have it.
+func TokenOf(t *models.Token) Token {
 	return Token{
 		ID: t.ID, Name: t.Name, Scopes: t.Scopes, CreatedAt: t.CreatedAt.UTC(),
 		ExpiresAt: utc(t.ExpiresAt), RevokedAt: utc(t.RevokedAt), LastUsedAt: utc(t.LastUsedAt),
@@ -103,7 +104,7 @@ func (h *Tokens) Create(c *gin.Context) error {
 	}
 	middleware.SetID(c, token.ID)
 	h.audit(c, auth.Created, token.ID)
-	return respond(c, http.StatusOK, IssuedToken{Secret: secret, Token: toToken(&token)})
+	return respond(c, http.StatusOK, IssuedToken{Secret: secret, Token: TokenOf(&token)})
 }
 
 // List responds with the issued tokens.
@@ -130,7 +131,7 @@ func (h *Tokens) List(c *gin.Context) error {
 	if err != nil {
 		return err
 	}
-	return respondPage(c, q, mapAll(tokens, toToken), func(t Token) any { return t.ID })
+	return respondPage(c, q, mapAll(tokens, TokenOf), func(t Token) any { return t.ID })
 }
 
 // Revoke ends a token.

@@ -155,7 +155,7 @@ func TestCLIFailures(t *testing.T) {
 		status   int
 		mentions string
 	}{
-		{"no file", "import", 2, "accepts 1 arg(s)"},
+		{"no file", "import", 2, "needs FILE"},
 		{"an unknown flag", "import " + file + " --frob", 2, "--frob"},
 		{"no format", "import -", 2, "--format"},
 		{"another format", "export --format xml", 2, "--format"},

@@ -20,6 +20,8 @@ func TestLicensesAndSBOM(t *testing.T) {
 	}
 	licenses, _, _ := runToEnd(t, nil, "licenses")
 	text, _, _ := runToEnd(t, nil, "sbom")
+	checkCLI(t, nil, []string{"sbom", program}, 0, text)
+	checkCLI(t, nil, []string{"sbom", absolute(t, "../LICENSE")}, 1, "", "unrecognized file format")
 	var bom struct {
 		BOMFormat  string
 		Components []struct{ Name, Version string }

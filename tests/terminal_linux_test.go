@@ -41,15 +41,17 @@ func terminal(t *testing.T) (tty *os.File, screen *lines, keyboard io.Writer, ha
 	}
 }
 
-// TestCLIProgress imports on a terminal. The service responds when the terminal shows that
-// the client waits.
+// TestCLIProgress imports on a terminal. The service responds when the terminal shows how
+// many rows it has to store, and that time passes.
 func TestCLIProgress(t *testing.T) {
 	t.Parallel()
 	tty, screen, _, hangUp := terminal(t)
 	ended := make(chan struct{})
 	settings := fake(t, func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
-		if !screen.await(ended, func(line string) bool { return strings.Contains(line, "waiting for") }) {
+		if !screen.await(ended, func(line string) bool {
+			return strings.Contains(line, "625 rows sent, waiting for the service to store them  [1s]")
+		}) {
 			t.Errorf("got %q on the terminal", screen)
 		}
 		w.Header().Set("Content-Type", "application/json")
@@ -65,11 +67,29 @@ func TestCLIProgress(t *testing.T) {
 		t.Errorf("got %v and %q, want 625 plants", err, &stdout)
 	}
 	shown := screen.String()
-	if !strings.Contains(shown, "importing   0% |") || !strings.Contains(shown, "(0/625, ") {
-		t.Errorf("got %q on the terminal, want a progress bar", shown)
+	if !strings.Contains(shown, "importing   0% |") || !strings.Contains(shown, "(0/625, ") || strings.Contains(shown, "\x1b") {
+		t.Errorf("got %q on the terminal, want a progress bar without colors", shown)
 	}
 	if last := shown[strings.LastIndex(strings.TrimRight(shown, "\r"), "\r")+1:]; strings.TrimSpace(last) != "" {
 		t.Errorf("got %q left on the terminal", last)
+	}
+}
+
+// TestCLIQuietOnTerminal: with -q, there is no progress.
+func TestCLIQuietOnTerminal(t *testing.T) {
+	t.Parallel()
+	settings := clientOf(start(t).url)
+	for _, args := range []string{"import -q " + absolute(t, samplePlants), "export -q -o plants.csv"} {
+		t.Run(args, func(t *testing.T) {
+			tty, screen, _, hangUp := terminal(t)
+			cmd := command(t, settings, strings.Fields(args)...)
+			cmd.Stdout, cmd.Stderr = tty, tty
+			err := cmd.Run()
+			hangUp()
+			if err != nil || screen.String() != "" {
+				t.Errorf("got %v and %q on the terminal, want nothing", err, screen)
+			}
+		})
 	}
 }
 

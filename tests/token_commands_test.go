@@ -145,7 +145,7 @@ func TestTokenUsageErrors(t *testing.T) {
 		args     []string
 		mentions string
 	}{
-		{"no name", []string{"create"}, `"name"`},
+		{"no name", []string{"create"}, "--name"},
 		{"an empty name", []string{"create", "--name", ""}, "name"},
 		{"a blank name", []string{"create", "--name", " "}, "name"},
 		{"a long name", []string{"create", "--name", strings.Repeat("x", 101)}, "1 to 100 characters"},
@@ -162,7 +162,7 @@ func TestTokenUsageErrors(t *testing.T) {
 		{"an unknown flag", []string{"create", "--name", "x", "--token=" + secret}, "--token"},
 		{"a token for list", []string{"list", secret}, ""},
 		{"a token instead of a command", []string{secret}, ""},
-		{"nothing to revoke", []string{"revoke"}, "requires at least 1 arg"},
+		{"nothing to revoke", []string{"revoke"}, "needs PREFIX"},
 		{"a token to revoke", []string{"revoke", secret}, "prefixes"},
 		{"a token after a prefix", []string{"revoke", "pst_abcdefgh", secret}, "prefixes"},
 		{"a short prefix", []string{"revoke", "pst_abcdefg"}, "pst_"},

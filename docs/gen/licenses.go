@@ -23,14 +23,19 @@ const (
 
 // licenses returns the licenses of all that is linked into the program, each text once.
 func licenses() ([]byte, error) {
-	// The platform of the image, so that the output is the same on every machine.
-	list := exec.Command("go", "list", "-deps", "-tags", "nomsgpack",
-		"-f", "{{with .Module}}{{if not .Main}}{{.Path}}\t{{.Dir}}\t{{$.Dir}}{{end}}{{end}}", ".")
-	list.Env = append(os.Environ(), "GOOS=linux", "GOARCH=amd64", "CGO_ENABLED=0")
-	list.Stderr = os.Stderr
-	packages, err := list.Output()
-	if err != nil {
-		return nil, fmt.Errorf("go list: %w", err)
+	// The platforms of releases, so that the output is the same on every machine. Both
+	// architectures of each link the same modules: make check-release checks it.
+	var packages []byte
+	for _, system := range []string{"linux", "darwin", "windows"} {
+		list := exec.Command("go", "list", "-deps", "-tags", "nomsgpack",
+			"-f", "{{with .Module}}{{if not .Main}}{{.Path}}\t{{.Dir}}\t{{$.Dir}}{{end}}{{end}}", ".")
+		list.Env = append(os.Environ(), "GOOS="+system, "GOARCH=amd64", "CGO_ENABLED=0")
+		list.Stderr = os.Stderr
+		listed, err := list.Output()
+		if err != nil {
+			return nil, fmt.Errorf("go list: %w", err)
+		}
+		packages = append(packages, listed...)
 	}
 	owners := map[string][]string{swaggerUINotice: {swaggerUI}} // of each text
 	for line := range strings.Lines(string(packages)) {

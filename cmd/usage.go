@@ -1,0 +1,164 @@
+package cmd
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// takes returns a check that a command has n arguments; if its usage ends in an ellipsis,
+// at least n, and in a bracket, one more if you like. Its errors do not repeat arguments,
+// which may be secrets.
+func takes(n int) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		_, names, _ := strings.Cut(cmd.Use, " ")
+		optional := strings.HasSuffix(names, "]")
+		switch {
+		case cmd.HasSubCommands() && len(args) > 0:
+			return unknownCommand(cmd, args[0])
+		case len(args) < n:
+			return fmt.Errorf("`%s` needs %s: %s", cmd.CommandPath(), names, seeHelp(cmd))
+		case len(args) == n || strings.HasSuffix(names, "...") || optional && len(args) == n+1:
+			return nil
+		case n == 0 && !optional:
+			return fmt.Errorf("`%s` takes no arguments: %s", cmd.CommandPath(), seeHelp(cmd))
+		}
+		return fmt.Errorf("`%s` takes only %s, but got %d arguments: %s", cmd.CommandPath(), names, len(args), seeHelp(cmd))
+	}
+}
+
+// helpTopic checks the arguments of the command help: they name a command.
+func helpTopic(help *cobra.Command, args []string) error {
+	cmd, rest, err := help.Root().Find(args)
+	if err == nil && len(rest) > 0 {
+		err = unknownCommand(cmd, rest[0])
+	}
+	return err
+}
+
+func seeHelp(cmd *cobra.Command) string { return "see `" + cmd.CommandPath() + " --help`" }
+
+// unknownCommand returns the error of a group without the command name.
+func unknownCommand(group *cobra.Command, name string) error {
+	var names []string
+	for _, c := range group.Commands() {
+		names = append(names, c.Name())
+	}
+	advice := ": " + seeHelp(group)
+	if similar := similarTo(name, names); len(similar) > 0 {
+		advice = "; did you mean `" + group.CommandPath() + " " + strings.Join(similar, "` or `"+group.CommandPath()+" ") + "`?"
+	}
+	return fmt.Errorf("`%s` has no command %q%s", group.CommandPath(), name, advice)
+}
+
+// flagError replaces an error of pflag. It leaves out values, which may be tokens instead
+// of the files that contain them.
+func flagError(cmd *cobra.Command, err error) error {
+	if args := cmd.Flags().Args(); cmd.HasSubCommands() && len(args) > 0 {
+		return unknownCommand(cmd, args[0]) // whose flags are unknown, too
+	}
+	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
+		return unknownFlag(cmd, unknown)
+	}
+	if missing, ok := errors.AsType[*pflag.ValueRequiredError](err); ok {
+		return fmt.Errorf("--%s needs a value: %s", missing.GetFlag().Name, seeHelp(cmd))
+	}
+	if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
+		if flag := invalid.GetFlag(); flag.Value.Type() == "bool" {
+			return fmt.Errorf("--%s takes no value but true or false: %s", flag.Name, seeHelp(cmd))
+		}
+		return fmt.Errorf("--%s: %w", invalid.GetFlag().Name, invalid.Unwrap())
+	}
+	return fmt.Errorf("malformed flag: %s", seeHelp(cmd))
+}
+
+// unknownFlag returns the error of a flag that cmd does not have.
+func unknownFlag(cmd *cobra.Command, unknown *pflag.NotExistError) error {
+	flag := "--" + unknown.GetSpecifiedName()
+	if shorthands := unknown.GetSpecifiedShortnames(); shorthands != "" {
+		flag = "-" + shorthands
+	}
+	name, advice := strings.TrimLeft(flag, "-"), ": "+seeHelp(cmd)
+	var own []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) { own = append(own, f.Name) })
+	if other := commandWith(cmd.Root(), name); other != nil && other != cmd {
+		advice = "; it is a flag of `" + other.CommandPath() + "`"
+	} else if similar := similarTo(name, own); len(similar) > 0 {
+		advice = "; did you mean --" + strings.Join(similar, " or --") + "?"
+	}
+	return fmt.Errorf("`%s` has no flag %s%s", cmd.CommandPath(), flag, advice)
+}
+
+// commandWith returns the first command, of cmd and those below it, with a flag name.
+func commandWith(cmd *cobra.Command, name string) *cobra.Command {
+	if cmd.Flags().Lookup(name) != nil {
+		return cmd
+	}
+	for _, c := range cmd.Commands() {
+		if found := commandWith(c, name); found != nil {
+			return found
+		}
+	}
+	return nil
+}
+
+// similarTo returns the names that may be meant by a misspelled one, according to Cobra,
+// which looks only for commands.
+func similarTo(misspelled string, names []string) []string {
+	if misspelled == "" {
+		return nil
+	}
+	group := &cobra.Command{SuggestionsMinimumDistance: min(2, len(misspelled)-1)} // any letter is similar to any other
+	for _, name := range names {
+		group.AddCommand(&cobra.Command{Use: name, Run: func(*cobra.Command, []string) {}})
+	}
+	return slices.Sorted(slices.Values(group.SuggestionsFor(misspelled)))
+}
+
+// requiredFlags checks that cmd has the flags that are marked as required.
+func requiredFlags(cmd *cobra.Command) error {
+	var missing []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if f.Annotations[cobra.BashCompOneRequiredFlag] != nil && !f.Changed {
+			missing = append(missing, "--"+f.Name)
+		}
+	})
+	if len(missing) == 0 {
+		return nil
+	}
+	return fmt.Errorf("`%s` needs %s: %s", cmd.CommandPath(), strings.Join(missing, " and "), seeHelp(cmd))
+}
+
+func newCompletion() *cobra.Command {
+	return &cobra.Command{
+		Use:   "completion bash|zsh|fish|powershell",
+		Short: "Print a script with which a shell completes commands, flags and their values",
+		Long: "Print a script with which a shell completes commands, flags and their values. In bash, it\n" +
+			"needs the package bash-completion.",
+		Example: "  source <(plantstore completion bash)                # in ~/.bashrc\n" +
+			"  source <(plantstore completion zsh)                 # in ~/.zshrc, after compinit\n" +
+			"  plantstore completion fish | source                 # in ~/.config/fish/config.fish\n" +
+			"  plantstore completion powershell | Out-String | Invoke-Expression",
+		Args:      takes(1),
+		ValidArgs: []string{"bash", "zsh", "fish", "powershell"},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			root := cmd.Root()
+			switch args[0] {
+			case "bash":
+				return root.GenBashCompletionV2(os.Stdout, true)
+			case "zsh":
+				return root.GenZshCompletion(os.Stdout)
+			case "fish":
+				return root.GenFishCompletion(os.Stdout, true)
+			case "powershell":
+				return root.GenPowerShellCompletionWithDesc(os.Stdout)
+			}
+			return usageError(fmt.Errorf("no completion for the shell %q: use %s", args[0], strings.Join(cmd.ValidArgs, ", ")))
+		},
+	}
+}
