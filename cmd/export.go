@@ -29,16 +29,18 @@ func newExport(s *settings) *cobra.Command {
 		Use:   "export",
 		Short: "Write the plants of a running service to a file or to standard output",
 		Long: "Write all plants of a running service, or those that the flags select, ordered by id, to a\n" +
-			"file or to standard output. The import command reads them back. Without --url, the service\n" +
-			"is the one on this machine, at the address and port of its configuration.\n\n" +
+			"file or to standard output. The import command reads them back. A file whose name ends in .gz\n" +
+			"is compressed. Without --url, the service is the one on this machine, at the address and port\n" +
+			"of its configuration.\n\n" +
 			"A file is complete or not written at all. Standard output is complete if the exit status\n" +
 			"is 0.\n\n" +
 			exitStatuses,
 		Example: "  plantstore export -o plants.csv\n" +
-			"  plantstore export | gzip > plants.ndjson.gz",
+			"  plantstore export -o plants.ndjson.gz",
 		Args: takes(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			mediaType, err := mediaTypeOf(format, path, controllers.TypeNDJSON)
+			plain, _ := cutZip(path)
+			mediaType, err := mediaTypeOf(format, plain, controllers.TypeNDJSON)
 			if err != nil {
 				return err
 			}
@@ -86,8 +88,15 @@ func (c *client) export(ctx context.Context, query url.Values, mediaType, path s
 		rows.showCount("exporting", -1)
 		defer rows.stop()
 	}
-	save := func(w io.Writer) error {
+	write := func(w io.Writer) error {
 		_, err := io.Copy(w, rows)
+		return err
+	}
+	if _, zipped := cutZip(path); zipped {
+		write = func(w io.Writer) error { return copyZipped(w, rows) }
+	}
+	save := func(w io.Writer) error {
+		err := write(w)
 		if _, local := errors.AsType[*fs.PathError](err); err != nil && !local {
 			err = fmt.Errorf("%w; run the export again", incomplete(ctx, err))
 		}

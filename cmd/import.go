@@ -18,23 +18,27 @@ import (
 
 func newImport(s *settings) *cobra.Command {
 	var format string
-	var partial, dryRun, quiet bool
+	var partial, replace, dryRun, quiet bool
 	cmd := &cobra.Command{
 		Use:   "import FILE|-",
 		Short: "Send the plants in a file or in standard input to a running service",
 		Long: "Send the plants in a file or in standard input to a running service. It stores all of them,\n" +
 			"or none if it rejects a row. CSV has a header row of id, name and tag; NDJSON has one object\n" +
-			"per line. Without --url, the service is the one on this machine, at the address and port of\n" +
-			"its configuration.\n\n" +
-			"The summary is printed on standard output, and each rejected row, with its line and the\n" +
+			"per line. Large files are compressed on the way; a file whose name ends in .gz is sent as it\n" +
+			"is. Without --url, the service is the one on this machine, at the address and port of its\n" +
+			"configuration.\n\n" +
+			"A row whose id exists with different content is rejected, unless --replace is set. The\n" +
+			"summary is printed on standard output, and each rejected row, with its line and the\n" +
 			"reason, on standard error. It is safe to run an import again: stored rows count as unchanged.\n\n" +
 			exitStatuses + "\n  3  rows were rejected",
 		Example: "  plantstore import configs/sample-plants.csv\n" +
+			"  plantstore import --replace plants.csv.gz\n" +
 			"  zcat plants.ndjson.gz | plantstore import - --format ndjson --partial",
 		Args: takes(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			path := args[0]
-			mediaType, err := mediaTypeOf(format, path, "")
+			plain, _ := cutZip(path)
+			mediaType, err := mediaTypeOf(format, plain, "")
 			if err != nil {
 				return err
 			}
@@ -45,6 +49,9 @@ func newImport(s *settings) *cobra.Command {
 			query := make(url.Values)
 			if partial {
 				query.Set("mode", "partial")
+			}
+			if replace {
+				query.Set("on_conflict", "replace")
 			}
 			if dryRun {
 				query.Set("dry_run", "true")
@@ -59,6 +66,7 @@ func newImport(s *settings) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&format, "format", "", "csv or ndjson (default: by the extension of FILE: .csv, .ndjson or .jsonl)")
 	cmd.Flags().BoolVar(&partial, "partial", false, "store valid rows even if others are rejected")
+	cmd.Flags().BoolVar(&replace, "replace", false, "replace plants that exist with different content")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "store nothing, only report what would happen")
 	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "print only errors and rejected rows: no progress and no summary")
 	complete(cmd, "format", cobra.ShellCompDirectiveNoFileComp, "csv", "ndjson")
@@ -71,6 +79,7 @@ func (c *client) importFile(ctx context.Context, path, mediaType string, query u
 	rows, size, total := newRowReader(os.Stdin, mediaType), int64(-1), int64(-1)
 	defer rows.stop()
 	rows.quiet = c.quiet
+	_, zipped := cutZip(path)
 	if path != "-" {
 		file, err := os.Open(path)
 		if err != nil {
@@ -84,7 +93,7 @@ func (c *client) importFile(ctx context.Context, path, mediaType string, query u
 		}
 		if info.Mode().IsRegular() { // a pipe has no size and cannot be read twice
 			size = info.Size()
-			if isTerminal(os.Stderr) && !c.quiet {
+			if !zipped && !c.quiet && isTerminal(os.Stderr) {
 				rows.show("reading", -1)
 				if total, err = countRows(file, mediaType); err != nil {
 					return nil, err
@@ -96,16 +105,28 @@ func (c *client) importFile(ctx context.Context, path, mediaType string, query u
 	rows.end = func() {
 		rows.show(fmt.Sprintf("%d rows sent, waiting for the service to store them", rows.rows), -1)
 	}
-	rows.showCount("importing", total)
+	body := io.Reader(rows)
+	if zipped {
+		body = rows.Reader // its rows cannot be counted
+		rows.show("importing", -1)
+	} else {
+		rows.showCount("importing", total)
+		if size >= zipFrom {
+			body, size, zipped = zip(rows), -1, true
+		}
+	}
 
 	target := c.base.JoinPath("plants/import")
 	target.RawQuery = query.Encode()
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, target.String(), rows)
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, target.String(), body)
 	if err != nil {
 		return nil, err
 	}
 	request.ContentLength = size // -1 is unknown
 	request.Header.Set("Content-Type", mediaType)
+	if zipped {
+		request.Header.Set("Content-Encoding", "gzip")
+	}
 	request.Header.Set("Accept", "application/json")
 	return c.sendRows(request)
 }
@@ -164,8 +185,8 @@ func (c *client) printReport(report *controllers.ImportReport, path string, dryR
 		outcome, others = "nothing stored", "nothing was stored; --partial stores the others"
 	}
 	if !c.quiet {
-		fmt.Printf("%d rows: %d created, %d unchanged, %d refused; %s\n",
-			report.Rows, report.Created, report.Unchanged, report.Rejected, outcome)
+		fmt.Printf("%d rows: %d created, %d replaced, %d unchanged, %d refused; %s\n",
+			report.Rows, report.Created, report.Replaced, report.Unchanged, report.Rejected, outcome)
 	}
 	if report.Rejected > 0 {
 		return &exitError{fmt.Errorf("%d of %d rows rejected: %s", report.Rejected, report.Rows, others), 3}

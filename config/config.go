@@ -48,9 +48,9 @@ type Config struct {
 		Queue    int `key:"queue" default:"4096" validate:"min=1,max=1000000" desc:"maximum number of waiting rows; further ones are rejected with error 50301"`
 	} `key:"writes"`
 	Bulk struct { // imports and exports
-		MaxBodyBytes      int64         `key:"max_body_bytes" default:"1073741824" validate:"min=1" desc:"maximum size of an import, in bytes"`
+		MaxBodyBytes      int64         `key:"max_body_bytes" default:"1073741824" validate:"min=1" desc:"maximum size of an import, decompressed, in bytes"`
 		Timeout           time.Duration `key:"timeout" default:"15m" validate:"min=1ms" desc:"time limit for an import or export"`
-		MinBytesPerSecond int           `key:"min_bytes_per_second" default:"16384" validate:"min=1" desc:"an import that is received, or an export that is sent, more slowly on average is aborted after bulk.grace"`
+		MinBytesPerSecond int           `key:"min_bytes_per_second" default:"16384" validate:"min=1" desc:"an import that is received, or an export that is sent, more slowly on average is aborted after bulk.grace; counts the bytes as they are sent, compressed or not"`
 		Grace             time.Duration `key:"grace" default:"30s" validate:"min=1ms" desc:"how long the client of an import or export may stall; the buffers of the network can make a slow client look stalled for longer"`
 	} `key:"bulk"`
 	Auth struct {

@@ -124,7 +124,7 @@ func contextOf(c *gin.Context) context.Context {
 
 // bodyError explains why a body could not be read: a fault of the client.
 func bodyError(err error) error {
-	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok || errors.Is(err, errNotGzip) {
 		return err
 	}
 	return problemf(codeMalformed, "the body ended early, took too long or was badly framed: send as many bytes as announced")
@@ -306,10 +306,29 @@ var (
 // Timestamps are the times of a stored row.
 type Timestamps struct {
 	// When the row was created, in UTC, to the microsecond.
-	CreatedAt time.Time `json:"created_at" binding:"required" format:"date-time" example:"2026-11-21T10:00:00.123456Z"`
+	CreatedAt Timestamp `json:"created_at" binding:"required" swaggertype:"string" format:"date-time" example:"2026-11-21T10:00:00.120000Z"`
 	// When the row was last written.
-	UpdatedAt time.Time `json:"updated_at" binding:"required" format:"date-time" example:"2026-11-21T10:00:00.123456Z"`
+	UpdatedAt Timestamp `json:"updated_at" binding:"required" swaggertype:"string" format:"date-time" example:"2026-11-21T10:00:00.123456Z"`
 } // @name Timestamps
+
+// Timestamp is a time in a response: in UTC, always with six fractional digits, so that
+// times have one form, which sorts as text.
+type Timestamp time.Time
+
+// MarshalJSONTo adds the digits that time.RFC3339Nano leaves out: other layouts take longer.
+func (t Timestamp) MarshalJSONTo(enc *jsontext.Encoder) error {
+	const seconds, micros = len(`"2006-01-02T15:04:05`), len(`"2006-01-02T15:04:05.000000`)
+	text := append(enc.AvailableBuffer(), '"')
+	text = time.Time(t).UTC().AppendFormat(text, time.RFC3339Nano)
+	text = text[:len(text)-1] // without the Z
+	if len(text) == seconds {
+		text = append(text, '.')
+	}
+	for len(text) < micros {
+		text = append(text, '0')
+	}
+	return enc.WriteValue(append(text[:micros], 'Z', '"'))
+}
 
 // EchoedTimestamps are the times of a row that a client sends back as it was read.
 type EchoedTimestamps struct {
@@ -338,7 +357,12 @@ func respond(c *gin.Context, status int, v any) error {
 	if err != nil {
 		return fmt.Errorf("encode the response: %w", err)
 	}
-	c.Header("Content-Length", strconv.Itoa(len(body))) // else net/http sends more than 2 KB in chunks
-	c.Data(status, typeJSON, body)
+	send(c, status, typeJSON, body)
 	return nil
+}
+
+// send writes body.
+func send(c *gin.Context, status int, mediaType string, body []byte) {
+	c.Header("Content-Length", strconv.Itoa(len(body))) // else net/http sends more than 2 KB in chunks
+	c.Data(status, mediaType, body)
 }

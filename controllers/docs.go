@@ -26,7 +26,7 @@ const uiPath = "/swagger/index.html"
 const uiPolicy = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// Docs serves the OpenAPI document and Swagger UI. The page has relative addresses only,
+// Docs serves the OpenAPI document and Swagger UI, by way of [Static]. The page has relative addresses only,
 // so that it works behind any proxy.
 type Docs struct {
 	document []byte
@@ -58,19 +58,9 @@ func (*Docs) Home(c *gin.Context) error {
 	return nil
 }
 
-// unconditional removes the headers of a request for a file that net/http would reject
-// by itself, without an Error.
-func unconditional(r *http.Request) *http.Request {
-	for _, header := range []string{"Range", "If-Range", "If-Match", "If-Unmodified-Since"} {
-		r.Header.Del(header)
-	}
-	return r
-}
-
 // OpenAPI serves the OpenAPI 3.1 document.
 func (d *Docs) OpenAPI(c *gin.Context) error {
-	c.Header("Content-Type", typeJSON)
-	http.ServeContent(c.Writer, unconditional(c.Request), "", time.Time{}, bytes.NewReader(d.document))
+	c.Data(http.StatusOK, typeJSON, d.document)
 	return nil
 }
 
@@ -84,40 +74,24 @@ func (d *Docs) UI(c *gin.Context) error {
 		c.Header("Content-Security-Policy", uiPolicy)
 		d.page(c, name)
 	case "index.css", "swagger-ui-standalone-preset.js": // instead of those that gin-swagger's page expects
-		http.ServeFileFS(c.Writer, unconditional(c.Request), docs.UI, "ui/"+name)
+		http.ServeFileFS(c.Writer, c.Request, docs.UI, "ui/"+name)
 	case "favicon-16x16.png", "favicon-32x32.png":
-		c.Header("Cache-Control", "public, max-age=3600")
-		http.ServeFileFS(c.Writer, unconditional(c.Request), static.FS, name)
+		http.ServeFileFS(c.Writer, c.Request, static.FS, name)
 	case "swagger-ui.css", "swagger-ui-bundle.js":
-		c.Header("Cache-Control", "public, max-age=3600")
-		return serveCompressed(c, name)
+		content, err := UIFile(name)
+		if err != nil {
+			return err
+		}
+		http.ServeContent(c.Writer, c.Request, name, time.Time{}, bytes.NewReader(content))
 	default:
 		return NoRoute(true)(c)
 	}
 	return nil
 }
 
-// serveCompressed serves a file that Swagger UI's module has compressed.
-func serveCompressed(c *gin.Context, name string) error {
-	c.Writer.Header().Add("Vary", "Accept-Encoding")
-	read := UIFile
-	if matchOf(c.Request.Header["Accept-Encoding"], "gzip").quality > 0 {
-		c.Header("Content-Encoding", "gzip")
-		read = compressedUIFile
-	}
-	content, err := read(name)
-	if err != nil {
-		return err
-	}
-	http.ServeContent(c.Writer, unconditional(c.Request), name, time.Time{}, bytes.NewReader(content))
-	return nil
-}
-
-func compressedUIFile(name string) ([]byte, error) { return fs.ReadFile(static.FS, name+".gz") }
-
 // UIFile returns a script or a style of Swagger UI.
 func UIFile(name string) ([]byte, error) {
-	compressed, err := compressedUIFile(name)
+	compressed, err := fs.ReadFile(static.FS, name+".gz")
 	if err != nil {
 		return nil, err
 	}
@@ -129,12 +103,11 @@ func UIFile(name string) ([]byte, error) {
 }
 
 // page writes the page name with gin-swagger, which reads the name from the request's
-// target, in which a query would mislead it, and serves GET only; for HEAD, net/http drops
-// the body.
+// target, in which a query would mislead it.
 func (d *Docs) page(c *gin.Context, name string) {
 	original := c.Request
 	request := *original
-	request.Method, request.RequestURI = http.MethodGet, "/swagger/"+name
+	request.RequestURI = "/swagger/" + name
 	c.Request = &request
 	d.pages(c)
 	c.Request = original

@@ -77,7 +77,10 @@ var errorTable = []ErrorRow{
 	row(codeExistsSame, "the id exists with the same content: an earlier attempt of this request succeeded",
 		exists(true, "%s %v exists with the same content: an earlier attempt of this request succeeded")),
 	row(codeExists, "the id exists with different content; the stored row is unchanged",
-		exists(false, "%s %v exists with different content and is unchanged: choose another id")),
+		exists(false, "%s %v exists with different content and is unchanged: choose another id"),
+		as(func(e *models.RepeatedError) string {
+			return fmt.Sprintf("%s %v occurs in the file before, with different content: an id belongs to its first row", e.Noun, e.Key)
+		})),
 	row(codePrecondition, "`If-Match` or `If-None-Match` does not hold; nothing was written",
 		is(models.ErrCondition, "If-Match or If-None-Match does not hold, and nothing was written: get the current version and retry")),
 	row(codeRateLimit, "too many requests with this token or from this address, or too many invalid tokens; `Retry-After` says when to retry",

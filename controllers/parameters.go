@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/gin-gonic/gin"
+	"github.com/go-json-experiment/json"
 
 	"plantstore/middleware"
 	"plantstore/models"
@@ -108,15 +109,25 @@ func parseAfter(query url.Values) (f models.Filter[int64], err error) {
 	return f, err
 }
 
-// respondPage writes the first q.limit items. If there are more, Link names the next
-// page: the same path and query, after the id of the last item.
+// respondPage writes the first q.limit items, compressed for clients that accept it. If
+// there are more, Link names the next page: the same path and query, after the id of the
+// last item.
 func respondPage[T any](c *gin.Context, q pageQuery, items []T, id func(T) any) error {
 	if len(items) > q.limit {
 		items = items[:q.limit]
 		q.Set("after", fmt.Sprint(id(items[q.limit-1])))
 		c.Header("Link", "<"+middleware.ClientPath(c, c.FullPath())+"?"+q.Encode()+`>; rel="next"`)
 	}
-	return respond(c, http.StatusOK, items)
+	body, err := json.Marshal(items)
+	if err != nil {
+		return fmt.Errorf("encode the response: %w", err)
+	}
+	if acceptsGzip(c) && len(body) >= gzipFrom {
+		c.Header("Content-Encoding", "gzip")
+		body = compress(body)
+	}
+	send(c, http.StatusOK, typeJSON, body)
+	return nil
 }
 
 // mapAll returns convert of each item.

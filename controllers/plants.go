@@ -77,7 +77,7 @@ func toPlantContent(p *models.Plant) PlantContent {
 func toNewPlant(p *models.Plant) NewPlant { return NewPlant{&p.ID, toPlantContent(p)} }
 
 func toStoredPlant(p *models.Plant) StoredPlant {
-	return StoredPlant{p.ID, toPlantContent(p), Timestamps{p.CreatedAt.UTC(), p.UpdatedAt.UTC()}}
+	return StoredPlant{p.ID, toPlantContent(p), Timestamps{Timestamp(p.CreatedAt), Timestamp(p.UpdatedAt)}}
 }
 
 // Plants handles the requests for plants.

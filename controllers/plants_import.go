@@ -17,11 +17,13 @@ type ImportReport struct {
 	Rows int `json:"rows" binding:"required" minimum:"0" example:"5"`
 	// The number of plants that were new.
 	Created int `json:"created" binding:"required" minimum:"0" example:"4"`
+	// The number of plants that existed with different content, with on_conflict=replace.
+	Replaced int `json:"replaced" binding:"required" minimum:"0" example:"0"`
 	// The number of plants that exist with the same content.
 	Unchanged int `json:"unchanged" binding:"required" minimum:"0" example:"0"`
 	// The number of rows that were rejected.
 	Rejected int `json:"refused" binding:"required" minimum:"0" example:"1"`
-	// Whether the created plants were stored: not in a dry run, and not if a row was rejected without mode=partial.
+	// Whether the created and replaced plants were stored: not in a dry run, and not if a row was rejected without mode=partial.
 	Stored bool `json:"stored" binding:"required" example:"true"`
 	// Why rows were rejected, by line: at most 1,000.
 	Errors []RowError `json:"errors" binding:"required"`
@@ -64,9 +66,12 @@ func (e *importRejected) Unwrap() error {
 //	@Summary		Import plants
 //	@Description	Reads a stream of plants: NDJSON with one NewPlant or StoredPlant per line, or CSV with a header row. The columns of CSV are id, name and, optionally, tag, created_at and updated_at, in any order. The last two are ignored, so plants can be imported as they were read. An empty cell means no value; a cell that is only ' means an empty tag. A ' is removed where the export adds one: at the start of a cell, or after a ; or a tab in it, if any more ' and then = + - @ or a full-width ＝ ＋ － ＠ follow, and from a cell that consists of '. A byte order mark is ignored in CSV.
 //	@Description
-//	@Description	If any row is rejected, nothing is stored; with mode=partial, all other rows are. A row that exists with the same content counts as unchanged and is no error, so an import can be repeated if its response was lost. The body may be much larger than that of other requests; a line may not.
+//	@Description	If any row is rejected, nothing is stored; with mode=partial, all other rows are. A row that exists with the same content counts as unchanged and is no error, so an import can be repeated if its response was lost. A row that exists with different content is rejected; with on_conflict=replace, it replaces the stored plant, which keeps its created_at. An id that occurs twice belongs to its first row. The body may be much larger than that of other requests; a line may not.
+//	@Description
+//	@Description	With Content-Encoding: gzip, the body is compressed; the limit is that of its content.
 //	@Accept			application/x-ndjson,text/csv
 //	@Param			mode	query		string			false	"What to store if a row is rejected: nothing (all), or the other rows (partial)"	Enums(all, partial)	default(all)
+//	@Param			on_conflict	query		string			false	"What to do with a row that exists with different content: reject it (refuse), or store it instead (replace)"	Enums(refuse, replace)	default(refuse)
 //	@Param			dry_run	query		bool			false	"Store nothing, only report"														default(false)
 //	@Param			plants	body		string			true	"The plants"
 //	@Success		200		{object}	ImportReport	"The report. The imported plants are on disk."
@@ -83,6 +88,10 @@ func (h *Plants) Import(c *gin.Context) error {
 	if err != nil {
 		return err
 	}
+	onConflict, err := parseChoice(query, "on_conflict", "refuse", "replace")
+	if err != nil {
+		return err
+	}
 	if c.Request.ContentLength == 0 && c.Request.Header["Content-Type"] == nil { // not even an empty file
 		return problemf(codeMalformed, "the body is absent: send the plants as %s or %s", TypeCSV, TypeNDJSON)
 	}
@@ -95,7 +104,8 @@ func (h *Plants) Import(c *gin.Context) error {
 		read = readCSV[ImportedPlant, models.Plant]
 	}
 	rows := read(c.Request.Body, func(in *ImportedPlant) *models.Plant { return in.toPlant(*in.ID) })
-	result, err := h.store.Import(contextOf(c), rows, models.ImportOptions{Partial: mode == "partial", DryRun: dryRun == "true"})
+	options := models.ImportOptions{Partial: mode == "partial", DryRun: dryRun == "true", Replace: onConflict == "replace"}
+	result, err := h.store.Import(contextOf(c), rows, options)
 	if p, ok := errors.AsType[*problem](err); ok {
 		return problemf(p.Code, "%s; nothing was stored", p.Message)
 	}
@@ -112,7 +122,7 @@ func (h *Plants) Import(c *gin.Context) error {
 func toImportReport(c *gin.Context, r *models.ImportReport) *ImportReport {
 	slices.SortFunc(r.Errors, func(a, b models.RejectedRow) int { return a.Line - b.Line })
 	return &ImportReport{
-		Rows: r.Rows, Created: r.Created, Unchanged: r.Unchanged, Rejected: r.Rejected, Stored: r.Stored,
+		Rows: r.Rows, Created: r.Created, Replaced: r.Replaced, Unchanged: r.Unchanged, Rejected: r.Rejected, Stored: r.Stored,
 		Errors: mapAll(r.Errors, func(row *models.RejectedRow) RowError {
 			e := describe(c, row.Err)
 			return RowError{Line: row.Line, Code: e.Code, Message: e.Message}
@@ -137,7 +147,8 @@ func (h *Plants) Export(c *gin.Context) error {
 		return err
 	}
 	c.Writer.Header().Add("Vary", "Accept") // CORS adds Origin
-	out := bufio.NewWriterSize(c.Writer, 64<<10)
+	stream := &gzipStream{c: c, begun: !acceptsGzip(c)}
+	out := bufio.NewWriterSize(stream, 64<<10)
 	rows := newNDJSONWriter[NewPlant](out)
 	c.Header("Content-Type", TypeNDJSON)
 	c.Header("Content-Disposition", `attachment; filename="plants.ndjson"`) // browsers show no plants in bulk
@@ -151,7 +162,7 @@ func (h *Plants) Export(c *gin.Context) error {
 	}
 	err = h.store.Export(contextOf(c), filter, func(p *models.Plant) error { return rows.write(toNewPlant(p)) })
 	if err == nil {
-		err = errors.Join(rows.flush(), out.Flush())
+		err = errors.Join(rows.flush(), out.Flush(), stream.close())
 	}
 	if err != nil && !c.Writer.Written() { // nothing was sent yet, so the response can be an Error
 		c.Writer.Header().Del("Content-Type")

@@ -67,20 +67,34 @@ func versionOf(tag string) (time.Time, bool) {
 // version. The response to a read is 304 if the client has that version (RFC 9110, section 13.1.2:
 // the comparison is weak).
 func respondVersion(c *gin.Context, status int, updatedAt time.Time, v any) error {
-	version, unchanged := etag(updatedAt), false
+	unchanged, err := setVersion(c, etag(updatedAt))
+	if err != nil || unchanged {
+		return err
+	}
+	return respond(c, status, v)
+}
+
+// revalidated lets only the client keep a response, and not use it before the service has
+// confirmed it. Responses share the value.
+var revalidated = []string{"private, no-cache"}
+
+// setVersion sets the ETag of a response. If the request is a read of a client that has this
+// version, it responds with 304.
+func setVersion(c *gin.Context, version string) (unchanged bool, err error) {
 	if c.Request.Method == http.MethodGet || c.Request.Method == http.MethodHead {
 		tags, wildcard, err := parseETags(c, "If-None-Match")
 		if err != nil {
-			return err
+			return false, err
 		}
-		unchanged = wildcard || slices.ContainsFunc(tags, func(tag string) bool { return strings.TrimPrefix(tag, "W/") == version })
+		opaque := strings.TrimPrefix(version, "W/")
+		unchanged = wildcard || slices.ContainsFunc(tags, func(tag string) bool { return strings.TrimPrefix(tag, "W/") == opaque })
 	}
 	middleware.SetHeader(c, "ETag", version)
+	c.Writer.Header()["Cache-Control"] = revalidated
 	if unchanged {
 		c.Status(http.StatusNotModified)
-		return nil
 	}
-	return respond(c, status, v)
+	return unchanged, nil
 }
 
 // entityTag matches an entity tag (RFC 9110, section 8.8.3) at the start of a text. Its

@@ -2,7 +2,6 @@ package controllers
 
 import (
 	"net/http"
-	"time"
 
 	"github.com/gin-gonic/gin"
 	"go.uber.org/zap"
@@ -31,13 +30,13 @@ type Token struct {
 	// The scopes of the token.
 	Scopes []models.Scope `json:"scopes" binding:"required" example:"plants:read,plants:write"`
 	// When the token was issued.
-	CreatedAt time.Time `json:"created_at" binding:"required" format:"date-time" example:"2026-11-21T10:00:00.123456Z"`
+	CreatedAt Timestamp `json:"created_at" binding:"required" swaggertype:"string" format:"date-time" example:"2026-11-21T10:00:00.123456Z"`
 	// When the token expires. Absent if it does not.
-	ExpiresAt *time.Time `json:"expires_at,omitzero" format:"date-time" example:"2099-12-31T00:00:00Z"`
+	ExpiresAt *Timestamp `json:"expires_at,omitzero" swaggertype:"string" format:"date-time" example:"2099-12-31T00:00:00Z"`
 	// When the token was revoked. Absent if it was not.
-	RevokedAt *time.Time `json:"revoked_at,omitzero" format:"date-time" example:"2026-11-21T11:00:00.123456Z"`
+	RevokedAt *Timestamp `json:"revoked_at,omitzero" swaggertype:"string" format:"date-time" example:"2026-11-21T11:00:00.123456Z"`
 	// When the token was last used, to the minute. Absent if it was not.
-	LastUsedAt *time.Time `json:"last_used_at,omitzero" format:"date-time" example:"2026-11-21T10:30:00.123456Z"`
+	LastUsedAt *Timestamp `json:"last_used_at,omitzero" swaggertype:"string" format:"date-time" example:"2026-11-21T10:30:00.123456Z"`
 } // @name Token
 
 // IssuedToken is a new token.
@@ -50,16 +49,9 @@ type IssuedToken struct {
 // TokenOf returns t without its hash, as responses have it.
 func TokenOf(t *models.Token) Token {
 	return Token{
-		ID: t.ID, Name: t.Name, Scopes: t.Scopes, CreatedAt: t.CreatedAt.UTC(),
-		ExpiresAt: utc(t.ExpiresAt), RevokedAt: utc(t.RevokedAt), LastUsedAt: utc(t.LastUsedAt),
+		ID: t.ID, Name: t.Name, Scopes: t.Scopes, CreatedAt: Timestamp(t.CreatedAt),
+		ExpiresAt: (*Timestamp)(t.ExpiresAt), RevokedAt: (*Timestamp)(t.RevokedAt), LastUsedAt: (*Timestamp)(t.LastUsedAt),
 	}
-}
-
-func utc(t *time.Time) *time.Time {
-	if t == nil {
-		return nil
-	}
-	return new(t.UTC())
 }
 
 // Tokens handles the requests for issued tokens.

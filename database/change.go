@@ -1,6 +1,7 @@
 package database
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -142,6 +143,21 @@ func (db *DB) RunOne(ctx context.Context, c *Change) (err error) {
 	text, args := db.dialect.change(c)
 	err = db.dialect.query(ctx, db.conn, text, args, c.scan)
 	db.Logger.Trace(ctx, begin, func() (string, int64) { return text, 1 }, err)
+	return err
+}
+
+// RunIn runs changes of one kind, each of another row and all with one time, in db, which
+// is a transaction, and fails with the error of the first one that fails.
+func (db *DB) RunIn(ctx context.Context, changes []*Change) error {
+	if len(changes) == 0 {
+		return nil
+	}
+	begin, groups := time.Now(), grouped(changes)
+	err := db.dialect.runIn(ctx, db.conn, groups[0])
+	for _, c := range changes {
+		err = cmp.Or(err, c.Err)
+	}
+	db.Logger.Trace(ctx, begin, func() (string, int64) { return textOf(groups), int64(len(changes)) }, err)
 	return err
 }
 

@@ -37,6 +37,7 @@ type DB struct {
 	reads          *gorm.DB
 	pool, readPool *sql.DB // the same on PostgreSQL
 	conn           connection
+	locking        bool // see [DB.Locking]
 	dialect        dialect
 	options        Options
 	batches        BatchOptions
@@ -89,11 +90,15 @@ type dialect interface {
 	query(ctx context.Context, conn connection, text string, args []any, read func(result) error) error
 	// run is [DB.Run]. It runs the groups in their order.
 	run(ctx context.Context, pool *sql.DB, groups []*group) error
+	// runIn is [DB.RunIn].
+	runIn(ctx context.Context, tx connection, g *group) error
 	// change returns the statement of a change, and its arguments.
 	change(c *Change) (text string, args []any)
 	// lookup is a query for columns of the rows of table with one of the keys, a slice, and
 	// its argument.
 	lookup(table *Table, keys any) (query string, argument any)
+	// lockRows is the clause of a SELECT that locks its rows, or empty if no lock is a row's.
+	lockRows() string
 	// load is [DB.Load]; next returns nil after the last row.
 	load(ctx context.Context, pool *sql.DB, table *Table, keep bool, next func() ([]any, error)) (int64, error)
 	// patience is a statement that lets a transaction wait for locks for so long, or until
@@ -259,6 +264,14 @@ func (db *DB) transaction(ctx context.Context, wait time.Duration, do func(tx *D
 			return do(&tx)
 		})
 	})
+}
+
+// Locking returns db, which is a transaction, with a [Lookup] that locks the rows it returns
+// until the end of the transaction: others can read them, but not write them.
+func (db *DB) Locking() *DB {
+	tx := *db
+	tx.locking = true
+	return &tx
 }
 
 // After returns the SQL of a time that moves a column forward: value if it is later

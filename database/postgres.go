@@ -356,11 +356,7 @@ func (d *postgresDialect) run(ctx context.Context, pool *sql.DB, groups []*group
 	}
 	batch := &pgx.Batch{}
 	for _, g := range groups {
-		rows := make([]reflect.Value, len(g.changes))
-		for i, c := range g.changes {
-			rows[i] = c.row()
-		}
-		text, args := d.changeRows(g.changes[0], rows, func(i int) string { return g.changes[i].Versions })
+		text, args := d.changeGroup(g)
 		batch.Queue(text, args...)
 	}
 	err := withConn(ctx, pool, func(ctx context.Context, conn *pgx.Conn) error {
@@ -383,6 +379,20 @@ func (d *postgresDialect) run(ctx context.Context, pool *sql.DB, groups []*group
 		c.Err = outcomes[i]
 	}
 	return err
+}
+
+// runIn runs a statement for all changes.
+func (d *postgresDialect) runIn(ctx context.Context, tx connection, g *group) error {
+	text, args := d.changeGroup(g)
+	return d.query(ctx, tx, text, args, g.scan)
+}
+
+func (d *postgresDialect) changeGroup(g *group) (text string, args []any) {
+	rows := make([]reflect.Value, len(g.changes))
+	for i, c := range g.changes {
+		rows[i] = c.row()
+	}
+	return d.changeRows(g.changes[0], rows, func(i int) string { return g.changes[i].Versions })
 }
 
 // readResult calls read with the next result of a batch.
@@ -548,6 +558,8 @@ func (*postgresDialect) lookup(table *Table, keys any) (query string, argument a
 	}
 	return query + " = ANY($1)", argument
 }
+
+func (*postgresDialect) lockRows() string { return " ORDER BY 1 FOR NO KEY UPDATE" } // by key, or two could deadlock
 
 // load copies the rows in PostgreSQL's binary format.
 func (d *postgresDialect) load(

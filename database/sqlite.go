@@ -213,7 +213,7 @@ func (d *sqliteDialect) insertNew(ctx context.Context, conn connection, table *T
 	if pool, ok := conn.(*sql.DB); ok {
 		err = d.run(ctx, pool, []*group{{changes: changes}})
 	} else {
-		err = d.runIn(ctx, conn, changes)
+		err = d.runIn(ctx, conn, &group{changes: changes})
 	}
 	if err != nil {
 		return o, err
@@ -300,14 +300,14 @@ func (d *sqliteDialect) run(ctx context.Context, pool *sql.DB, groups []*group) 
 }
 
 // runIn runs changes of one kind in the transaction tx.
-func (d *sqliteDialect) runIn(ctx context.Context, tx connection, changes []*Change) (err error) {
-	text, _ := d.change(changes[0])
+func (d *sqliteDialect) runIn(ctx context.Context, tx connection, g *group) (err error) {
+	text, _ := d.change(g.changes[0])
 	statement, err := tx.PrepareContext(ctx, text)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, statement.Close()) }()
-	return d.runEach(ctx, changes, map[string]*sql.Stmt{text: statement})
+	return d.runEach(ctx, g.changes, map[string]*sql.Stmt{text: statement})
 }
 
 // runEach runs changes with the statements that are prepared for their texts. A rejected
@@ -374,6 +374,8 @@ func (d *sqliteDialect) lookup(table *Table, keys any) (query string, argument a
 func (*sqliteDialect) load(context.Context, *sql.DB, *Table, bool, func() ([]any, error)) (int64, error) {
 	return 0, errors.ErrUnsupported
 }
+
+func (*sqliteDialect) lockRows() string { return "" }
 
 func (*sqliteDialect) patience(time.Duration) string { return "" }
 

@@ -171,6 +171,9 @@ func (db *DB) InsertNew(ctx context.Context, table *Table, rows any) (inserted m
 func Lookup[T any](ctx context.Context, db *DB, table *Table, keys any) (found []*T, err error) {
 	begin := time.Now()
 	query, argument := db.dialect.lookup(table, keys)
+	if db.locking {
+		query += db.dialect.lockRows()
+	}
 	defer func() {
 		db.Logger.Trace(ctx, begin, func() (string, int64) { return query, int64(len(found)) }, err)
 	}()

@@ -44,7 +44,7 @@ func HeaderOf(c *gin.Context, name string) string {
 // 3.3), and for how many seconds a browser may cache that: Chromium's maximum.
 const (
 	corsMethods = "GET, HEAD, POST, PUT, PATCH, DELETE"
-	corsHeaders = "Authorization, Content-Type, If-Match, If-None-Match, X-Request-ID"
+	corsHeaders = "Authorization, Content-Encoding, Content-Type, If-Match, If-None-Match, X-Request-ID"
 	corsExposed = "ETag, Link, Location, X-Request-ID, Retry-After, RateLimit, RateLimit-Policy"
 	corsMaxAge  = "7200"
 )

@@ -48,9 +48,12 @@ func (s *spool) close() error {
 	return s.file.Close()
 }
 
-// write appends a row: its line, then its columns, each pointer with a byte before it
-// that is 0 if it is nil, and each text with its length.
-func (s *spool) write(line int, row reflect.Value) error {
+// write appends a row.
+func (s *spool) write(line int, row reflect.Value) error { return s.append(s.encode(line, row)) }
+
+// encode returns a row, until the next call: its line, then its columns, each pointer with
+// a byte before it that is 0 if it is nil, and each text with its length.
+func (s *spool) encode(line int, row reflect.Value) []byte {
 	b := binary.AppendUvarint(s.buffer[:0], uint64(line))
 	for _, c := range s.columns {
 		value := c.Of(row)
@@ -72,6 +75,11 @@ func (s *spool) write(line int, row reflect.Value) error {
 		}
 	}
 	s.buffer = b
+	return b
+}
+
+// append appends a row that encode returned.
+func (s *spool) append(b []byte) error {
 	for s.size += int64(len(b)); s.taken < s.size; s.taken += spoolStep {
 		if err := s.db.TakeDisk(s.ctx, spoolStep); err != nil {
 			return err

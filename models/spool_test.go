@@ -1,10 +1,13 @@
 package models
 
 import (
+	"cmp"
 	"errors"
 	"math"
 	"math/rand/v2"
 	"reflect"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -41,7 +44,7 @@ func writeSpool[T any](t *testing.T, rows ...spooled[T]) *spool {
 
 // readSpool returns all rows of s. It keeps each: a row must not share memory with the
 // next.
-func readSpool[T any](t *testing.T, s *spool) (rows []spooled[T]) {
+func readSpool[T any](t *testing.T, s importFile) (rows []spooled[T]) {
 	t.Helper()
 	if err := s.rewind(); err != nil {
 		t.Fatal(err)
@@ -119,6 +122,53 @@ func TestSpoolKeepsEveryKind(t *testing.T) {
 	rows := []spooled[everyKind]{{1, full}, {2, everyKind{}}, {3, zero}, {4, full}}
 	if got := readSpool[everyKind](t, writeSpool(t, rows...)); !reflect.DeepEqual(got, rows) {
 		t.Errorf("got %+v, want %+v", got, rows)
+	}
+}
+
+// TestSortedSpool returns the rows of many runs by key, and those with the same key by line.
+func TestSortedSpool(t *testing.T) {
+	t.Parallel()
+	db := dbtest.Open(t, dbtest.Options(dbtest.SQLite(t)))
+	for name, keys := range map[string]func(i int) int64{
+		"ascending":  func(i int) int64 { return int64(i) - 1000 },
+		"descending": func(i int) int64 { return -int64(i) },
+		"repeated":   func(i int) int64 { return int64(i % 7) },
+		"random":     func(int) int64 { return int64(rand.Uint64()) }, //nolint:gosec // any key will do
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, n := range []int{0, 1, 2, 300_000} {
+				s, err := newSortedSpool[int64](t.Context(), db, database.TableOf[Plant]().Data, reflect.TypeFor[Plant]())
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer s.close()
+				rows := make([]spooled[Plant], n)
+				for i := range rows {
+					rows[i] = spooled[Plant]{i + 1, Plant{ID: keys(i), Name: strconv.Itoa(i)}}
+					if i%2 == 0 {
+						rows[i].row.Tag = new(strings.Repeat("t", i%20))
+					}
+					if err := s.write(rows[i].line, valueOf(&rows[i].row)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				slices.SortStableFunc(rows, func(a, b spooled[Plant]) int { return cmp.Compare(a.row.ID, b.row.ID) })
+				for range 2 {
+					got := readSpool[Plant](t, s)
+					if len(got) != n {
+						t.Fatalf("got %d rows, want %d", len(got), n)
+					}
+					for i := range got {
+						if !reflect.DeepEqual(got[i], rows[i]) {
+							t.Fatalf("row %d: got %+v, want %+v", i, got[i], rows[i])
+						}
+					}
+				}
+				if n > 2 && len(s.ends) < 3 {
+					t.Errorf("got %d runs, want more", len(s.ends))
+				}
+			}
+		})
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"iter"
 	"reflect"
 	"sync"
@@ -23,6 +24,7 @@ type ImportRow[T any] struct {
 type ImportOptions struct {
 	Partial bool // the valid rows, even if others are rejected
 	DryRun  bool // nothing
+	Replace bool // also those with the key of a row with different content, instead of it
 }
 
 // maxRejected is how many of the rejected rows a report lists.
@@ -32,16 +34,28 @@ const maxRejected = 1000
 type ImportReport struct {
 	Rows      int // in the file
 	Created   int
+	Replaced  int           // stored before with different content
 	Unchanged int           // stored before with the same content
-	Rejected  int           // not valid, or stored before with different content
+	Rejected  int           // not valid, or stored before with different content, unless that is replaced
 	Errors    []RejectedRow // the first 1,000 rejected rows, in no particular order
-	Stored    bool          // whether the created rows were committed
+	Stored    bool          // whether the created and replaced rows were committed
 }
 
 // RejectedRow says why a row of an import was rejected.
 type RejectedRow struct {
 	Line int
 	Err  error
+}
+
+// RepeatedError means that an import that replaces rows has a key again, with different
+// content. The key belongs to the first row that has it.
+type RepeatedError struct {
+	Noun string // for the row, such as "plant"
+	Key  any
+}
+
+func (e *RepeatedError) Error() string {
+	return fmt.Sprintf("%s %v occurs twice with different content", e.Noun, e.Key)
 }
 
 func (r *ImportReport) reject(line int, err error) {
@@ -58,14 +72,15 @@ const importBatch = 1000
 // before it stores the first, so that a slow client holds no lock, and keeps them in a
 // temporary file, so that memory does not grow with their number. Rows that break a
 // rule, or have the key of a row with different content, are rejected in the report; that
-// is not an error.
+// is not an error. If o replaces such a row, the new one gets the time of creation of the
+// old one and a new version.
 //
 // It fails with the error that rows ends with, with database.ErrOverloaded if too many
 // imports and exports are running, in all or of ctx's client, and with the errors that all
 // methods share. Then no row is stored.
 func (s *Store[T, K]) Import(ctx context.Context, rows iter.Seq2[ImportRow[T], error], o ImportOptions) (report ImportReport, err error) {
 	err = s.db.Transfer(ctx, func() (err error) {
-		spool, err := newSpool(ctx, s.db, s.table.Data)
+		spool, err := s.newImportFile(ctx, o)
 		if err != nil {
 			return err
 		}
@@ -89,7 +104,24 @@ func (s *Store[T, K]) Import(ctx context.Context, rows iter.Seq2[ImportRow[T], e
 	return report, err
 }
 
-func (s *Store[T, K]) importSpool(ctx context.Context, spool *spool, o ImportOptions, report *ImportReport) error {
+// importFile keeps the rows of an import.
+type importFile interface {
+	write(line int, row reflect.Value) error
+	rewind() error
+	read(row reflect.Value) (line int, ok bool, err error)
+	close() error
+}
+
+// newImportFile returns a spool, which is sorted if rows are replaced: then imports of the
+// same rows wait for each other, rather than deadlock, and rows with the same key meet.
+func (s *Store[T, K]) newImportFile(ctx context.Context, o ImportOptions) (importFile, error) {
+	if o.Replace {
+		return newSortedSpool[K](ctx, s.db, s.table.Data, reflect.TypeFor[T]())
+	}
+	return newSpool(ctx, s.db, s.table.Data)
+}
+
+func (s *Store[T, K]) importSpool(ctx context.Context, spool importFile, o ImportOptions, report *ImportReport) error {
 	storable := func() bool { return report.Rejected == 0 || o.Partial }
 	if storable() { // most imports are of new rows only
 		var created int64
@@ -108,7 +140,7 @@ func (s *Store[T, K]) importSpool(ctx context.Context, spool *spool, o ImportOpt
 	rollback, parsed := errors.New("rollback"), *report
 	err := s.db.Transaction(ctx, func(tx *database.DB) error {
 		*report = parsed // without the counts of an attempt that was rolled back
-		if err := s.insertSpool(ctx, tx, spool, report); err != nil {
+		if err := s.insertSpool(ctx, tx, spool, o.Replace, report); err != nil {
 			return err
 		}
 		if !storable() || o.DryRun {
@@ -124,7 +156,7 @@ func (s *Store[T, K]) importSpool(ctx context.Context, spool *spool, o ImportOpt
 }
 
 // loadSpool stores all rows, or fails, and returns their number.
-func (s *Store[T, K]) loadSpool(ctx context.Context, spool *spool, keep bool) (int64, error) {
+func (s *Store[T, K]) loadSpool(ctx context.Context, spool importFile, keep bool) (int64, error) {
 	if err := spool.rewind(); err != nil {
 		return 0, err
 	}
@@ -136,32 +168,42 @@ func (s *Store[T, K]) loadSpool(ctx context.Context, spool *spool, keep bool) (i
 	})
 }
 
-// insertSpool stores the rows with free keys and compares the others with the
-// stored ones.
-func (s *Store[T, K]) insertSpool(ctx context.Context, tx *database.DB, spool *spool, report *ImportReport) error {
+// insertSpool stores the rows with free keys and compares the others with the stored ones.
+// If it replaces these, the spool is sorted.
+func (s *Store[T, K]) insertSpool(ctx context.Context, tx *database.DB, spool importFile, replace bool, report *ImportReport) error {
 	if err := spool.rewind(); err != nil {
 		return err
 	}
+	var first *T // of the rows with its key
 	for more := true; more; {
 		var lines []int
 		var batch []*T
 		for more && len(batch) < importBatch {
 			row := new(T)
 			line, ok, err := spool.read(valueOf(row))
-			if err != nil {
+			switch more = ok; {
+			case err != nil:
 				return err
-			}
-			if more = ok; ok {
-				lines, batch = append(lines, line), append(batch, row)
+			case !ok:
+			case !replace || first == nil || s.keyOf(first) != s.keyOf(row):
+				lines, batch, first = append(lines, line), append(batch, row), row
+			case s.sameContent(first, row):
+				report.Unchanged++
+			default:
+				report.reject(line, &RepeatedError{s.table.Noun, s.keyOf(row)})
 			}
 		}
 		if len(batch) == 0 {
 			return nil
 		}
-		outcomes := make([]error, len(batch))
-		if err := s.insertAll(ctx, tx, batch, outcomes); err != nil {
+		outcomes, db := make([]error, len(batch)), tx
+		if replace {
+			db = tx.Locking() // so that what is unchanged stays so until the others are replaced
+		}
+		if err := s.insertAll(ctx, db, batch, outcomes); err != nil {
 			return err
 		}
+		var replacements []*database.Change
 		for i, err := range outcomes {
 			exists, taken := errors.AsType[*ExistsError](err)
 			switch {
@@ -169,11 +211,17 @@ func (s *Store[T, K]) insertSpool(ctx context.Context, tx *database.DB, spool *s
 				report.Created++
 			case taken && exists.Same:
 				report.Unchanged++
+			case taken && replace:
+				report.Replaced++
+				replacements = append(replacements, &database.Change{Table: s.table, Write: s.table.Insert, Conflict: s.replace, Row: batch[i]})
 			case taken:
 				report.reject(lines[i], err)
 			default:
 				return err
 			}
+		}
+		if err := tx.RunIn(ctx, replacements); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -297,6 +297,8 @@ func TestImportAndExportWithATextKey(t *testing.T) {
 	eachPotStore(t, func(t *testing.T, store *models.Store[pot, string]) {
 		other := somePots[1]
 		other.Width = 3
+		replaced := somePots[1]
+		replaced.Label, replaced.Depth = new("replaced"), nil
 		invalid := pot{Code: "x", Material: "wood"}
 		for _, test := range []struct {
 			name    string
@@ -313,6 +315,22 @@ func TestImportAndExportWithATextKey(t *testing.T) {
 			{
 				name: "other content is rejected", rows: []pot{{Code: "y", Material: "tin"}, other, invalid},
 				want: models.ImportReport{Rows: 3, Created: 1, Rejected: 2},
+			},
+			{
+				name: "other content replaces", rows: []pot{somePots[0], replaced, somePots[2]}, options: models.ImportOptions{Replace: true},
+				want: models.ImportReport{Rows: 3, Replaced: 1, Unchanged: 2, Stored: true},
+			},
+			{
+				name: "a dry run replaces nothing", rows: []pot{{Code: "y", Material: "tin"}, somePots[1]}, options: models.ImportOptions{Replace: true, DryRun: true},
+				want: models.ImportReport{Rows: 2, Created: 1, Replaced: 1},
+			},
+			{
+				name: "a rejected row keeps the others from replacing", rows: []pot{somePots[1], invalid}, options: models.ImportOptions{Replace: true},
+				want: models.ImportReport{Rows: 2, Replaced: 1, Rejected: 1},
+			},
+			{
+				name: "a key belongs to its first row", rows: []pot{somePots[1], replaced, somePots[1], somePots[3], other}, options: models.ImportOptions{Replace: true, Partial: true},
+				want: models.ImportReport{Rows: 5, Replaced: 1, Unchanged: 2, Rejected: 2, Stored: true},
 			},
 			{
 				name: "the rest of a partial import is stored", rows: []pot{{Code: "z", Material: "tin"}, other, invalid}, options: models.ImportOptions{Partial: true},

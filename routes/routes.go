@@ -73,6 +73,7 @@ const Public models.Scope = "public"
 func Table(o Options) []Route {
 	small := []middleware.Handler{middleware.BodyLimit(o.MaxBodyBytes)}
 	bulk := []middleware.Handler{middleware.BodyLimit(o.Bulk.MaxBodyBytes), middleware.Bulk(o.Bulk, o.Verify)}
+	upload := append(slices.Clone(bulk), controllers.Gunzip(o.Bulk.MaxBodyBytes))
 	routes := slices.Concat(probes(o), []Route{
 		{"POST", "/plants", models.ScopePlantsWrite, nil, small, o.Plants.Create},
 		{"GET", "/plants", models.ScopePlantsRead, []string{"limit", "after", "tag", "q"}, small, o.Plants.List},
@@ -80,7 +81,7 @@ func Table(o Options) []Route {
 		{"PUT", "/plants/:id", models.ScopePlantsWrite, nil, small, o.Plants.Put},
 		{"PATCH", "/plants/:id", models.ScopePlantsWrite, nil, small, o.Plants.Patch},
 		{"DELETE", "/plants/:id", models.ScopePlantsWrite, nil, small, o.Plants.Delete},
-		{"POST", "/plants/import", models.ScopePlantsWrite, []string{"mode", "dry_run"}, bulk, o.Plants.Import},
+		{"POST", "/plants/import", models.ScopePlantsWrite, []string{"mode", "dry_run", "on_conflict"}, upload, o.Plants.Import},
 		{"GET", "/plants/export", models.ScopePlantsRead, []string{"after", "tag", "q"}, bulk, o.Plants.Export},
 
 		{"POST", "/tokens", models.ScopeAdmin, nil, small, o.Tokens.Create},
@@ -91,9 +92,9 @@ func Table(o Options) []Route {
 		docs := controllers.NewDocs(o.BasePath)
 		routes = append(routes,
 			Route{"GET", "/", Public, nil, nil, docs.Home},
-			Route{"GET", "/openapi.json", Public, nil, nil, docs.OpenAPI},
+			Route{"GET", "/openapi.json", Public, nil, nil, controllers.Static(docs.OpenAPI)},
 			Route{"GET", "/swagger", Public, nil, nil, docs.Home},
-			Route{"GET", "/swagger/*file", Public, nil, nil, docs.UI})
+			Route{"GET", "/swagger/*file", Public, nil, nil, controllers.Static(docs.UI)})
 	}
 	return routes
 }

@@ -34,7 +34,7 @@ func write(t *testing.T, name, text string) string {
 
 // counts returns the summary of an import.
 func counts(created, unchanged, rejected int, outcome string) string {
-	return fmt.Sprintf("%d rows: %d created, %d unchanged, %d refused; %s\n", created+unchanged+rejected, created, unchanged, rejected, outcome)
+	return fmt.Sprintf("%d rows: %d created, 0 replaced, %d unchanged, %d refused; %s\n", created+unchanged+rejected, created, unchanged, rejected, outcome)
 }
 
 func absolute(t *testing.T, path string) string {

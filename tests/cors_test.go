@@ -31,7 +31,7 @@ func TestCORS(t *testing.T) {
 					for header, want := range map[string]string{
 						"Access-Control-Allow-Origin":  origin,
 						"Access-Control-Allow-Methods": "GET, HEAD, POST, PUT, PATCH, DELETE",
-						"Access-Control-Allow-Headers": "Authorization, Content-Type, If-Match, If-None-Match, X-Request-ID",
+						"Access-Control-Allow-Headers": "Authorization, Content-Encoding, Content-Type, If-Match, If-None-Match, X-Request-ID",
 						"Vary":                         "Origin",
 					} {
 						if got := r.header.Values(header); len(got) != 1 || got[0] != want {
@@ -58,7 +58,9 @@ func TestCORS(t *testing.T) {
 		"no such path":                 {method: "GET", path: "/nothing", status: 404, vary: "Origin"},
 		"no such method":               {method: "PUT", path: "/plants", headers: authorized, status: 405, vary: "Origin"},
 		"a path with another method":   {method: "GET", path: "/plants/import", headers: authorized, status: 405, vary: "Origin"},
-		"an export":                    {method: "GET", path: "/plants/export", headers: authorized, status: 200, vary: "Origin Accept"},
+		"an export":                    {method: "GET", path: "/plants/export", headers: authorized, status: 200, vary: "Origin Accept Accept-Encoding"},
+		"a list":                       {method: "GET", path: "/plants", headers: authorized, status: 200, vary: "Origin Accept-Encoding"},
+		"the document":                 {method: "GET", path: "/openapi.json", status: 200, vary: "Origin Accept-Encoding"},
 		"OPTIONS that is no preflight": {method: "OPTIONS", path: "/plants", status: 405, vary: "Origin"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -2,6 +2,7 @@ package tests
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"io"
 	"net"
@@ -218,8 +219,20 @@ func TestImportKilled(t *testing.T) {
 }
 
 // awaitStoring returns stored, which waits until some rows of an import are written but
-// not that of id, and release, which lets it continue.
+// not that of id, which is new, and release, which lets it continue.
 func awaitStoring(t *testing.T, databaseURL string, id int64) (stored, release func()) {
+	t.Helper()
+	return awaitWriting(t, databaseURL, "INSERT INTO plants VALUES ($1, 'x', NULL, now(), now())", id)
+}
+
+// awaitReplacing is awaitStoring for an id that exists.
+func awaitReplacing(t *testing.T, databaseURL string, id int64) (stored, release func()) {
+	t.Helper()
+	return awaitWriting(t, databaseURL, "UPDATE plants SET name = 'x' WHERE id = $1", id)
+}
+
+// awaitWriting is awaitStoring with the statement that locks the row of id on PostgreSQL.
+func awaitWriting(t *testing.T, databaseURL, lock string, id int64) (stored, release func()) {
 	t.Helper()
 	if path, ok := strings.CutPrefix(databaseURL, "sqlite:"); ok {
 		// Rows beyond the cache of SQLite go to the WAL.
@@ -239,17 +252,20 @@ func awaitStoring(t *testing.T, databaseURL string, id int64) (stored, release f
 	table := openTable(t, databaseURL)
 	tx, err := table.BeginTx(t.Context(), nil)
 	must(t, err)
-	if _, err := tx.ExecContext(t.Context(), "INSERT INTO plants VALUES ($1, 'x', NULL, now(), now())", id); err != nil {
+	if _, err := tx.ExecContext(t.Context(), lock, id); err != nil {
 		t.Fatal(err)
 	}
-	stored = func() {
-		eventually(t, "a row that waits", func() bool {
-			var waiting int
-			err := table.QueryRowContext(t.Context(), "SELECT count(*) FROM pg_locks WHERE NOT granted").Scan(&waiting)
-			return err == nil && waiting > 0
-		})
-	}
-	return stored, func() {
+	return func() { awaitWaiting(t, table) }, func() {
 		must(t, tx.Rollback())
 	}
+}
+
+// awaitWaiting waits until a transaction on the server waits for a lock.
+func awaitWaiting(t *testing.T, table *sql.DB) {
+	t.Helper()
+	eventually(t, "a row that waits", func() bool {
+		var waiting int
+		err := table.QueryRowContext(t.Context(), "SELECT count(*) FROM pg_locks l JOIN pg_stat_activity a USING (pid) WHERE NOT granted AND a.datname = current_database()").Scan(&waiting)
+		return err == nil && waiting > 0
+	})
 }

@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"plantstore/database/dbtest"
 )
@@ -26,9 +25,9 @@ func (s *service) importRows(t *testing.T, query, contentType, body string) resp
 // rejected row.
 func (r response) summary() string {
 	type report struct {
-		Rows, Created, Unchanged, Refused *int
-		Stored                            *bool
-		Errors                            []struct {
+		Rows, Created, Replaced, Unchanged, Refused *int
+		Stored                                      *bool
+		Errors                                      []struct {
 			Line    int
 			Error   int
 			Message string
@@ -40,11 +39,15 @@ func (r response) summary() string {
 	if _ = json.Unmarshal([]byte(r.body), &refused); refused.Report != nil {
 		rep = refused.Report
 	}
-	if rep.Rows == nil || rep.Created == nil || rep.Unchanged == nil || rep.Refused == nil || rep.Stored == nil || rep.Errors == nil {
+	if rep.Rows == nil || rep.Created == nil || rep.Replaced == nil || rep.Unchanged == nil || rep.Refused == nil || rep.Stored == nil || rep.Errors == nil {
 		return "no report"
 	}
 	var text strings.Builder
-	fmt.Fprintf(&text, "%d: %d new, %d unchanged, %d rejected", *rep.Rows, *rep.Created, *rep.Unchanged, *rep.Refused)
+	fmt.Fprintf(&text, "%d: %d new, ", *rep.Rows, *rep.Created)
+	if *rep.Replaced > 0 {
+		fmt.Fprintf(&text, "%d replaced, ", *rep.Replaced)
+	}
+	fmt.Fprintf(&text, "%d unchanged, %d rejected", *rep.Unchanged, *rep.Refused)
 	if *rep.Stored {
 		text.WriteString(", stored")
 	}
@@ -155,7 +158,7 @@ func TestImportModes(t *testing.T) {
 						}
 						// Stored plants keep their version.
 						for _, p := range before.plants(t) {
-							if !strings.Contains(after.body, p.UpdatedAt.Format(time.RFC3339Nano)) {
+							if !strings.Contains(after.body, p.UpdatedAt.Format("2006-01-02T15:04:05.000000Z")) {
 								t.Errorf("got %v, want %+v unchanged", after, p)
 							}
 						}
@@ -213,6 +216,9 @@ func TestImportParameters(t *testing.T) {
 		{"mode=PARTIAL", "mode"},
 		{"mode=all&mode=all", "mode"},
 		{"mode=all&mode=partial", "mode"},
+		{"on_conflict=", "on_conflict"},
+		{"on_conflict=Replace", "on_conflict"},
+		{"on_conflict=refuse&on_conflict=replace", "on_conflict"},
 		{"dry_run=", "dry_run"},
 		{"dry_run", "dry_run"},
 		{"dry_run=1", "dry_run"},
@@ -239,8 +245,9 @@ func TestImportParameters(t *testing.T) {
 		{"Content-Type", "text/*", 41501},
 		{"Content-Type", "multipart/form-data; boundary=x", 41501},
 		{"Content-Type", ";", 41501},
-		{"Content-Encoding", "gzip", 41501},
 		{"Content-Encoding", "identity", 41501},
+		{"Content-Encoding", "gzip, gzip", 41501},
+		{"Content-Encoding", "br", 41501},
 		{"Content-Type", "", 0},
 		{"Content-Type", "application/x-ndjson", 0},
 		{"Content-Type", "Application/X-NDJSON; Charset=UTF-8", 0},

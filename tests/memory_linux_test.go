@@ -2,6 +2,8 @@ package tests
 
 import (
 	"bufio"
+	"bytes"
+	"compress/gzip"
 	"fmt"
 	"io"
 	"net"
@@ -73,6 +75,49 @@ func TestMemoryOfIdleConnections(t *testing.T) {
 		if !t.Failed() {
 			readHealth(t, conn)
 		}
+	}
+}
+
+// TestGzipBomb sends a megabyte that expands to a gigabyte, in one member and in many.
+func TestGzipBomb(t *testing.T) {
+	t.Parallel()
+	const growth = 64 << 20
+	s := startPlain(t, "PLANTSTORE_BULK_MAX_BODY_BYTES="+strconv.Itoa(1<<30-1))
+	blank := strings.Repeat("\n", 1<<24)
+	var bomb bytes.Buffer
+	w := gzip.NewWriter(&bomb)
+	for range 64 {
+		_, err := io.WriteString(w, blank)
+		must(t, err)
+	}
+	must(t, w.Close())
+	for name, body := range map[string]string{"one member": bomb.String(), "64 members": strings.Repeat(zipped(t, blank), 64)} {
+		t.Run(name, func(t *testing.T) {
+			before := s.memory(t)
+			done, most := make(chan response), 0
+			go func() {
+				r, err := s.try("POST", "/plants/import", strings.NewReader(body), as(token, "Content-Type", inNDJSON, "Content-Encoding", "gzip")...)
+				if err != nil {
+					t.Error(err)
+				}
+				done <- r
+			}()
+			ticker := time.NewTicker(10 * time.Millisecond)
+			defer ticker.Stop()
+			for {
+				select {
+				case r := <-done:
+					checkError(t, r, 41301)
+					t.Logf("%d bytes took %d MiB", len(body), (most-before)>>20)
+					if most-before > growth {
+						t.Errorf("memory grew by %d MiB, want at most %d", (most-before)>>20, growth>>20)
+					}
+					return
+				case <-ticker.C:
+					most = max(most, s.memory(t))
+				}
+			}
+		})
 	}
 }
 

@@ -229,7 +229,7 @@ func checkStored(t *testing.T, r response, content string) {
 }
 
 // times are the last fields of a StoredPlant.
-var times = regexp.MustCompile(`,"created_at":"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,6})?Z)","updated_at":"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,6})?Z)"\}`)
+var times = regexp.MustCompile(`,"created_at":"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z)","updated_at":"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z)"\}`)
 
 func withoutTimes(body string) string { return times.ReplaceAllString(body, "}") }
 
@@ -276,10 +276,14 @@ func checkHas(t *testing.T, r response, header string) {
 // checkHeaders checks the headers common to all responses of the API.
 func checkHeaders(t *testing.T, r response) {
 	t.Helper()
+	cache := `^no-store$`
+	if r.etag() != "" {
+		cache = `^private, no-cache$`
+	}
 	for header, want := range map[string]string{
 		"X-Request-ID":            `^[A-Za-z0-9._-]{1,64}$`,
 		"X-Content-Type-Options":  `^nosniff$`,
-		"Cache-Control":           `^no-store$`,
+		"Cache-Control":           cache,
 		"Referrer-Policy":         `^no-referrer$`,
 		"Content-Security-Policy": `^default-src 'none'; frame-ancestors 'none'$`,
 	} {

@@ -54,10 +54,10 @@ func TestTokensAPI(t *testing.T) {
 		}{
 			{"one scope", `{"name":"one","scopes":["plants:read"]}`, "plants:read", ""},
 			{"scopes in any order, and twice", `{"name":"one","scopes":["admin","plants:read","admin"]}`, "plants:read admin", ""},
-			{"an expiry", `{"name":"é 🌵","scopes":["plants:write"],"expires_at":"2099-12-31T00:00:00Z"}`, "plants:write", "2099-12-31T00:00:00Z"},
+			{"an expiry", `{"name":"é 🌵","scopes":["plants:write"],"expires_at":"2099-12-31T00:00:00Z"}`, "plants:write", "2099-12-31T00:00:00.000000Z"},
 			{"an expiry in another zone", `{"name":"x","scopes":["plants:write"],"expires_at":"2099-12-31T00:00:00.123456789+01:00"}`, "plants:write", "2099-12-30T23:00:00.123456Z"},
-			{"the last expiry", `{"name":"x","scopes":["plants:write"],"expires_at":"9999-12-31T23:59:59Z"}`, "plants:write", "9999-12-31T23:59:59Z"},
-			{"an expiry in lower case", `{"name":"x","scopes":["plants:write"],"expires_at":"2099-12-31t00:00:00.5z"}`, "plants:write", "2099-12-31T00:00:00.5Z"},
+			{"the last expiry", `{"name":"x","scopes":["plants:write"],"expires_at":"9999-12-31T23:59:59Z"}`, "plants:write", "9999-12-31T23:59:59.000000Z"},
+			{"an expiry in lower case", `{"name":"x","scopes":["plants:write"],"expires_at":"2099-12-31t00:00:00.5z"}`, "plants:write", "2099-12-31T00:00:00.500000Z"},
 			{"100 characters of four bytes", `{"name":"` + strings.Repeat("🌵", 100) + `","scopes":["plants:read"]}`, "plants:read", ""},
 		} {
 			t.Run(test.name, func(t *testing.T) {

@@ -85,7 +85,7 @@ func inventPlant(c *gin.Context) error {
 	now := time.Now().UTC()
 	return respondVersion(c, now, controllers.StoredPlant{
 		ID: id, PlantContent: controllers.PlantContent{Name: new("Monstera deliciosa"), Tag: new("houseplant")},
-		Timestamps: controllers.Timestamps{CreatedAt: now, UpdatedAt: now},
+		Timestamps: controllers.Timestamps{CreatedAt: controllers.Timestamp(now), UpdatedAt: controllers.Timestamp(now)},
 	})
 }
 

@@ -1,0 +1,208 @@
+package controllers
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"strings"
+	"sync"
+
+	"github.com/gin-gonic/gin"
+	"github.com/klauspost/compress/flate"
+	"github.com/klauspost/compress/gzip"
+
+	"plantstore/middleware"
+)
+
+// gzipFrom is the size from which a response is compressed, in bytes: a smaller one fits
+// into one packet as it is.
+const gzipFrom = 1 << 10
+
+// gzipWriters keeps compressors, which take a megabyte each, for responses that need one
+// for a moment.
+var gzipWriters = sync.Pool{New: func() any { return gzip.NewWriter(nil) }}
+
+// acceptsGzip reports whether the client accepts a compressed response, and likes it no less than
+// a plain one (RFC 9110, section 12.5.3). It tells caches that the response depends on that.
+func acceptsGzip(c *gin.Context) bool {
+	c.Writer.Header().Add("Vary", "Accept-Encoding") // CORS adds Origin
+	accept := c.Request.Header["Accept-Encoding"]
+	zipped, plain := matchOf(accept, "gzip").quality, matchOf(accept, "identity").quality
+	return zipped > 0 && zipped >= plain
+}
+
+// compress returns body compressed, all at once: a compressor for as long as the client
+// reads would let many slow clients take much memory.
+func compress(body []byte) []byte {
+	var out bytes.Buffer
+	w := gzipWriters.Get().(*gzip.Writer)
+	defer gzipWriters.Put(w)
+	w.Reset(&out)
+	_, _ = w.Write(body) // a bytes.Buffer does not fail
+	_ = w.Close()
+	return out.Bytes()
+}
+
+// gzipStream compresses a response while it is written, unless the first part, which is
+// then all of it, is small. Only a response that is complete may be closed: without that, the client
+// sees that the rest is missing.
+type gzipStream struct {
+	c     *gin.Context
+	begun bool
+	zip   *gzip.Writer // nil if the response is not compressed
+}
+
+func (s *gzipStream) Write(p []byte) (int, error) {
+	if !s.begun && len(p) >= gzipFrom {
+		s.c.Header("Content-Encoding", "gzip")
+		s.zip = gzip.NewWriter(s.c.Writer)
+	}
+	s.begun = true
+	if s.zip == nil {
+		return s.c.Writer.Write(p)
+	}
+	return s.zip.Write(p)
+}
+
+func (s *gzipStream) close() error {
+	if s.zip == nil {
+		return nil
+	}
+	return s.zip.Close()
+}
+
+// Gunzip decompresses bodies with Content-Encoding: gzip, up to limit bytes of content.
+func Gunzip(limit int64) middleware.Handler {
+	return func(c *gin.Context) error {
+		codings := c.Request.Header["Content-Encoding"]
+		if codings == nil {
+			return nil
+		}
+		if len(codings) > 1 || !strings.EqualFold(codings[0], "gzip") {
+			return problemf(codeContentType, "Content-Encoding must be gzip, or absent")
+		}
+		c.Request.Header.Del("Content-Encoding")
+		body := &gunzipBody{ReadCloser: c.Request.Body}
+		c.Request.Body = http.MaxBytesReader(c.Writer, body, limit)
+		return nil
+	}
+}
+
+// gunzipBody is the content of a compressed body.
+type gunzipBody struct {
+	io.ReadCloser
+	content *gzip.Reader // nil before the first read
+}
+
+func (b *gunzipBody) Read(p []byte) (n int, err error) {
+	if b.content == nil {
+		if b.content, err = gzip.NewReader(b.ReadCloser); errors.Is(err, io.EOF) {
+			err = io.ErrUnexpectedEOF // an empty body is not even the start of a member
+		}
+	}
+	if err == nil {
+		n, err = b.content.Read(p)
+	}
+	if _, corrupt := errors.AsType[flate.CorruptInputError](err); corrupt || errors.Is(err, gzip.ErrHeader) || errors.Is(err, gzip.ErrChecksum) {
+		err = errNotGzip
+	}
+	return n, err
+}
+
+var errNotGzip = problemf(codeMalformed, "the body is damaged, or is not gzip as its Content-Encoding says")
+
+// Static keeps the response of h for each path, which must not depend on anything else. It
+// is compressed for clients that accept that, and 304 for those that have it.
+func Static(h middleware.Handler) middleware.Handler {
+	var files sync.Map // by path: few have a response with status 200
+	return func(c *gin.Context) error {
+		known, ok := files.Load(c.Request.URL.Path)
+		if !ok {
+			r, err := record(c, h)
+			if err != nil {
+				return err
+			}
+			if r.status != http.StatusOK {
+				maps.Copy(c.Writer.Header(), r.header)
+				c.Status(r.status)
+				_, err := c.Writer.Write(r.body.Bytes())
+				return err
+			}
+			known, _ = files.LoadOrStore(c.Request.URL.Path, newFile(r))
+		}
+		return known.(*file).respond(c)
+	}
+}
+
+// file is a response that does not change.
+type file struct {
+	header        http.Header
+	version       string
+	plain, zipped []byte // the latter is nil if it is not smaller
+}
+
+func newFile(r *recorder) *file {
+	hash := sha256.Sum256(r.body.Bytes())
+	// Weak, since it stands for both forms (RFC 9110, section 8.8.1).
+	f := &file{header: r.header, version: fmt.Sprintf(`W/"%x"`, hash[:8]), plain: r.body.Bytes()}
+	for _, name := range []string{"Accept-Ranges", "Cache-Control", "Content-Length", "Vary"} { // respond sets them
+		f.header.Del(name)
+	}
+	if zipped := compress(f.plain); len(f.plain) >= gzipFrom && len(zipped) < len(f.plain) {
+		f.zipped = zipped
+	}
+	return f
+}
+
+func (f *file) respond(c *gin.Context) error {
+	header, body := c.Writer.Header(), f.plain
+	zipped := f.zipped != nil && acceptsGzip(c)
+	unchanged, err := setVersion(c, f.version)
+	if err != nil {
+		return err
+	}
+	maps.Copy(header, f.header) // a 304 updates those that the client keeps, such as the policy
+	if unchanged {
+		header.Del("Content-Type")
+		return nil
+	}
+	if zipped {
+		header.Set("Content-Encoding", "gzip")
+		body = f.zipped
+	}
+	send(c, http.StatusOK, header.Get("Content-Type"), body)
+	return nil
+}
+
+// record returns the response of h to an unconditional GET.
+func record(c *gin.Context, h middleware.Handler) (*recorder, error) {
+	writer, request := c.Writer, c.Request
+	defer func() { c.Writer, c.Request = writer, request }()
+	get := *request
+	get.Method, get.Header = http.MethodGet, make(http.Header)
+	r := &recorder{ResponseWriter: writer, header: make(http.Header), status: http.StatusOK}
+	c.Writer, c.Request = r, &get
+	return r, h(c)
+}
+
+// recorder keeps a response.
+type recorder struct {
+	gin.ResponseWriter
+	header http.Header
+	status int
+	body   bytes.Buffer
+}
+
+func (r *recorder) Header() http.Header { return r.header }
+
+func (r *recorder) WriteHeader(status int) { r.status = status }
+
+func (r *recorder) WriteHeaderNow() {}
+
+func (r *recorder) Write(p []byte) (int, error) { return r.body.Write(p) }
+
+func (r *recorder) WriteString(s string) (int, error) { return r.body.WriteString(s) }

@@ -1,0 +1,153 @@
+package models
+
+import (
+	"bufio"
+	"cmp"
+	"container/heap"
+	"context"
+	"io"
+	"reflect"
+	"slices"
+
+	"plantstore/database"
+)
+
+// sortedSpool is a spool that returns its rows by ascending key, and those with the same
+// key in the order in which they were written. It sorts them in runs that fit into memory,
+// and merges the runs while they are read.
+type sortedSpool[K Key] struct {
+	*spool
+	model  reflect.Type
+	data   []byte         // of the rows that are not in a run yet
+	rows   []sortedRow[K] // in data
+	ends   []int64        // of the runs, in the file
+	unread mergedRuns[K]
+}
+
+// sortedRow is a row of sortedSpool.data.
+type sortedRow[K Key] struct {
+	key        K
+	start, end int
+}
+
+// runMemory limits the size of a run, with sortedRowSize bytes for each of its rows. There
+// may be as many imports as [database.DB.Transfer] lets run.
+const (
+	runMemory     = 4 << 20
+	sortedRowSize = 32
+)
+
+// newSortedSpool returns a spool of rows of model with columns, of which the first one is
+// the key.
+func newSortedSpool[K Key](ctx context.Context, db *database.DB, columns []*database.Column, model reflect.Type) (*sortedSpool[K], error) {
+	spool, err := newSpool(ctx, db, columns)
+	return &sortedSpool[K]{spool: spool, model: model}, err
+}
+
+func (s *sortedSpool[K]) keyOf(row reflect.Value) K {
+	return *s.columns[0].Of(row).Addr().Interface().(*K)
+}
+
+func (s *sortedSpool[K]) write(line int, row reflect.Value) error {
+	start := len(s.data)
+	s.data = append(s.data, s.encode(line, row)...)
+	s.rows = append(s.rows, sortedRow[K]{s.keyOf(row), start, len(s.data)})
+	if len(s.data)+len(s.rows)*sortedRowSize < runMemory {
+		return nil
+	}
+	return s.endRun()
+}
+
+// endRun moves the rows in memory to the file.
+func (s *sortedSpool[K]) endRun() error {
+	slices.SortStableFunc(s.rows, func(a, b sortedRow[K]) int { return cmp.Compare(a.key, b.key) })
+	for _, row := range s.rows {
+		if err := s.append(s.data[row.start:row.end]); err != nil {
+			return err
+		}
+	}
+	s.ends = append(s.ends, s.size)
+	s.data, s.rows = s.data[:0], s.rows[:0]
+	return nil
+}
+
+func (s *sortedSpool[K]) rewind() error {
+	if len(s.rows) > 0 {
+		if err := s.endRun(); err != nil {
+			return err
+		}
+		s.data, s.rows = nil, nil
+	}
+	if err := s.out.Flush(); err != nil {
+		return err
+	}
+	s.unread = nil
+	start := int64(0)
+	for i, end := range s.ends {
+		r := &run[K]{index: i, row: reflect.New(s.model).Elem()}
+		r.rows = spool{columns: s.columns, in: bufio.NewReader(io.NewSectionReader(s.file, start, end-start))}
+		if _, err := s.advance(r); err != nil {
+			return err
+		}
+		s.unread, start = append(s.unread, r), end
+	}
+	heap.Init(&s.unread)
+	return nil
+}
+
+// advance reads the next row of r, or returns false after the last.
+func (s *sortedSpool[K]) advance(r *run[K]) (ok bool, err error) {
+	if r.line, ok, err = r.rows.read(r.row); ok {
+		r.key = s.keyOf(r.row)
+	}
+	return ok, err
+}
+
+func (s *sortedSpool[K]) read(row reflect.Value) (line int, ok bool, err error) {
+	if len(s.unread) == 0 {
+		return 0, false, nil
+	}
+	r := s.unread[0]
+	line = r.line
+	for _, c := range s.columns {
+		c.Of(row).Set(c.Of(r.row))
+	}
+	switch more, err := s.advance(r); {
+	case err != nil:
+		return 0, false, err
+	case more:
+		heap.Fix(&s.unread, 0)
+	default:
+		heap.Pop(&s.unread)
+	}
+	return line, true, nil
+}
+
+// run is a run that is being read, up to its row with key.
+type run[K Key] struct {
+	index int
+	rows  spool
+	row   reflect.Value
+	line  int
+	key   K
+}
+
+// mergedRuns is a heap of runs: the first one has the next row.
+type mergedRuns[K Key] []*run[K]
+
+func (m mergedRuns[K]) Len() int { return len(m) }
+
+func (m mergedRuns[K]) Less(i, j int) bool {
+	return cmp.Or(cmp.Compare(m[i].key, m[j].key), cmp.Compare(m[i].index, m[j].index)) < 0
+}
+
+func (m mergedRuns[K]) Swap(i, j int) { m[i], m[j] = m[j], m[i] }
+
+func (m *mergedRuns[K]) Push(r any) { *m = append(*m, r.(*run[K])) }
+
+func (m *mergedRuns[K]) Pop() any {
+	last := len(*m) - 1
+	r := (*m)[last]
+	*m = (*m)[:last]
+	return r
+}
