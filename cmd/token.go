@@ -2,7 +2,6 @@ package cmd
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -12,6 +11,8 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
 
@@ -169,10 +170,11 @@ func printJSON(tokens []models.Token) error {
 	for i := range tokens {
 		list[i] = controllers.TokenOf(&tokens[i])
 	}
-	out := json.NewEncoder(os.Stdout)
-	out.SetEscapeHTML(false)
-	out.SetIndent("", "  ")
-	return out.Encode(list)
+	if err := json.MarshalWrite(os.Stdout, list, jsontext.WithIndent("  ")); err != nil {
+		return err
+	}
+	fmt.Println()
+	return nil
 }
 
 func printTable(tokens []models.Token) error {

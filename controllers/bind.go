@@ -124,7 +124,7 @@ func contextOf(c *gin.Context) context.Context {
 
 // bodyError explains why a body could not be read: a fault of the client.
 func bodyError(err error) error {
-	if _, ok := errors.AsType[*http.MaxBytesError](err); ok || errors.Is(err, errNotGzip) {
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok || errors.Is(err, errNotGzip) || errors.Is(err, errRatio) {
 		return err
 	}
 	return problemf(codeMalformed, "the body ended early, took too long or was badly framed: send as many bytes as announced")

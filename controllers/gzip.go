@@ -92,20 +92,41 @@ func Gunzip(limit int64) middleware.Handler {
 	}
 }
 
+// A body may be larger than maxRatio times its compressed form only up to freeRatio bytes.
+// Plants are compressed to a tenth, or a thirtieth if they are alike; a megabyte of gzip
+// can be a gigabyte, which takes a minute to read.
+const (
+	maxRatio  = 100
+	freeRatio = 1 << 20
+)
+
 // gunzipBody is the content of a compressed body.
 type gunzipBody struct {
 	io.ReadCloser
 	content *gzip.Reader // nil before the first read
+	in, out int64        // bytes that were read
+}
+
+// compressedBody is the compressed form of a gunzipBody, which counts it.
+type compressedBody struct{ *gunzipBody }
+
+func (b compressedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.in += int64(n)
+	return n, err
 }
 
 func (b *gunzipBody) Read(p []byte) (n int, err error) {
 	if b.content == nil {
-		if b.content, err = gzip.NewReader(b.ReadCloser); errors.Is(err, io.EOF) {
+		if b.content, err = gzip.NewReader(compressedBody{b}); errors.Is(err, io.EOF) {
 			err = io.ErrUnexpectedEOF // an empty body is not even the start of a member
 		}
 	}
 	if err == nil {
 		n, err = b.content.Read(p)
+	}
+	if b.out += int64(n); b.out > freeRatio && b.out > maxRatio*b.in {
+		return 0, errRatio
 	}
 	if _, corrupt := errors.AsType[flate.CorruptInputError](err); corrupt || errors.Is(err, gzip.ErrHeader) || errors.Is(err, gzip.ErrChecksum) {
 		err = errNotGzip
@@ -114,6 +135,8 @@ func (b *gunzipBody) Read(p []byte) (n int, err error) {
 }
 
 var errNotGzip = problemf(codeMalformed, "the body is damaged, or is not gzip as its Content-Encoding says")
+
+var errRatio = problemf(codeBodyTooLarge, "the body is more than %d times as large as its compressed form: send it uncompressed", maxRatio)
 
 // Static keeps the response of h for each path, which must not depend on anything else. It
 // is compressed for clients that accept that, and 304 for those that have it.

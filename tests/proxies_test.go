@@ -89,7 +89,10 @@ func (s *service) behind(t *testing.T, prefix string, change func(*http.Response
 	target, err := url.Parse(s.url)
 	must(t, err)
 	proxy := httptest.NewServer(http.StripPrefix(prefix, &httputil.ReverseProxy{
-		Rewrite:        func(r *httputil.ProxyRequest) { r.SetURL(target) },
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(target)
+			r.Out.Header.Del("Accept-Encoding") // for change, which reads the response
+		},
 		ModifyResponse: change,
 	}))
 	t.Cleanup(proxy.Close)

@@ -52,6 +52,7 @@ func startHAProxy(t *testing.T, ports []string) *service {
 
 // TestRollingRestarts restarts replicas behind HAProxy, one after the other, under load.
 func TestRollingRestarts(t *testing.T) {
+	t.Parallel()
 	const replicas = 3
 	rounds, busy := scale(1, 10), scale(4, 32)
 	settings := []string{"DATABASE_URL=" + dbtest.Postgres(t), defaultDelay}

@@ -127,13 +127,15 @@ func start(t *testing.T, settings ...string) *service {
 // time and memory.
 func startPlain(t *testing.T, settings ...string) *service {
 	t.Helper()
-	path := program
-	if len(instruments()) > 0 {
-		path = filepath.Join(t.TempDir(), "plantstore")
-		must(t, build(path))
-	}
-	return startProgram(t, path, settings...)
+	must(t, buildPlain())
+	return startProgram(t, plainProgram(), settings...)
 }
+
+// plainProgram is the path of the program without the race detector and coverage.
+func plainProgram() string { return program + "-plain" }
+
+// buildPlain builds plainProgram the first time.
+var buildPlain = sync.OnceValue(func() error { return build(plainProgram()) })
 
 func startProgram(t *testing.T, path string, settings ...string) *service {
 	t.Helper()

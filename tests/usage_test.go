@@ -86,7 +86,7 @@ func TestHelp(t *testing.T) {
 		"serve":               onDatabase + " host port",
 		"config":              onDatabase + " host port",
 		"config check":        onDatabase + " host port",
-		"import":              onService + " dry-run format partial quiet",
+		"import":              onService + " dry-run format partial quiet replace",
 		"export":              onService + " after format output q quiet tag",
 		"healthcheck":         "config host port ready",
 		"backup":              onDatabase,
