@@ -93,7 +93,7 @@ public class Main {
     File file = File.createTempFile("plants", ".csv");
     file.deleteOnExit();
     Files.writeString(file.toPath(), CSV);
-    step("import", plants.importPlants(file, null, null).getCreated(), 3);
+    step("import", plants.importPlants(file, null, null, null).getCreated(), 3);
 
     List<Long> ids = new ArrayList<>();
     for (Long after = null;;) {
