@@ -78,20 +78,20 @@ func TestMemoryOfIdleConnections(t *testing.T) {
 	}
 }
 
-// TestGzipBomb sends a megabyte that expands to a gigabyte, in one member and in many.
+// TestGzipBomb sends 64 KiB that expand to 64 MiB, in one member and in four.
 func TestGzipBomb(t *testing.T) {
 	t.Parallel()
 	const growth = 64 << 20
-	s := startPlain(t, "PLANTSTORE_BULK_MAX_BODY_BYTES="+strconv.Itoa(1<<30-1))
+	s := startPlain(t)
 	blank := strings.Repeat("\n", 1<<24)
 	var bomb bytes.Buffer
 	w := gzip.NewWriter(&bomb)
-	for range 64 {
+	for range 4 {
 		_, err := io.WriteString(w, blank)
 		must(t, err)
 	}
 	must(t, w.Close())
-	for name, body := range map[string]string{"one member": bomb.String(), "64 members": strings.Repeat(zipped(t, blank), 64)} {
+	for name, body := range map[string]string{"one member": bomb.String(), "4 members": strings.Repeat(zipped(t, blank), 4)} {
 		t.Run(name, func(t *testing.T) {
 			before := s.memory(t)
 			done, most := make(chan response), 0
