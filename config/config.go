@@ -41,6 +41,8 @@ type Config struct {
 		SlowQuery      time.Duration `key:"slow_query" default:"200ms" validate:"min=0s" desc:"queries that take at least this long are logged, without their values; 0s disables this"`
 		Check          bool          `key:"check" default:"true" desc:"check a SQLite file for damage at startup, which reads all of it and takes about half a second per million plants; set it to false for very large files"`
 		TemporaryBytes int64         `key:"temporary_bytes" default:"8589934592" validate:"min=1048576" desc:"maximum size of the temporary files of imports and exports, in bytes; those of one token may take half of it"`
+		ReplicaURLs    []string      `key:"replica_urls" env:"DATABASE_REPLICA_URLS" secret:"true" desc:"URLs of PostgreSQL standbys that serve reads; a client that has written something reads it from a standby that has it, or from database.url"`
+		MaxReplicaLag  time.Duration `key:"max_replica_lag" default:"10s" validate:"min=1ms" desc:"a standby that lags behind by more than this serves no reads"`
 	} `key:"database"`
 	Writes struct { // concurrent writes share transactions
 		Flushers int `key:"flushers" default:"1" validate:"min=1,max=1000" desc:"maximum number of batches written at once; increase it for a distant database; SQLite always has one"`
@@ -53,6 +55,9 @@ type Config struct {
 		MinBytesPerSecond int           `key:"min_bytes_per_second" default:"16384" validate:"min=1" desc:"an import that is received, or an export that is sent, more slowly on average is aborted after bulk.grace; counts the bytes as they are sent, compressed or not"`
 		Grace             time.Duration `key:"grace" default:"30s" validate:"min=1ms" desc:"how long the client of an import or export may stall; the buffers of the network can make a slow client look stalled for longer"`
 	} `key:"bulk"`
+	Feed struct { // of changes
+		Retention time.Duration `key:"retention" default:"720h" validate:"min=1h" desc:"how long deletions stay in the feed of changes; a follower that was away for longer must export"`
+	} `key:"feed"`
 	Auth struct {
 		Tokens []string `key:"tokens" secret:"true" desc:"static bearer tokens with all scopes; openssl rand -hex 32 prints a good one"`
 		// Algorithms with a shared secret are not supported: a party that can verify such a token
@@ -75,8 +80,8 @@ type Config struct {
 		Enabled bool `key:"enabled" default:"true" desc:"serve the OpenAPI document and Swagger UI; otherwise /, /openapi.json and /swagger/ do not exist"`
 	} `key:"docs"`
 	Client struct { // the commands that call a running service
-		URL   string `key:"url" desc:"URL of the service that import and export call, such as https://plants.example.org; if empty, the service on this machine"`
-		Token string `key:"token" secret:"true" desc:"bearer token that import and export send; if empty, the one in data/dev-token, to this machine only"`
+		URL   string `key:"url" desc:"URL of the service that import, export and follow call, such as https://plants.example.org; if empty, the service on this machine"`
+		Token string `key:"token" secret:"true" desc:"bearer token that import, export and follow send; if empty, the one in data/dev-token, to this machine only"`
 	} `key:"client"`
 	Log struct {
 		Level  string `key:"level" default:"info" validate:"oneof=debug info warn error" desc:"lowest level that is logged"`

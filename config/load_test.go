@@ -208,6 +208,10 @@ func TestInvalid(t *testing.T) {
 		{name: "invalid port of a database", env: "DATABASE_URL=postgres://u:" + secret + "@h:port/d", want: "database.url"},
 		{name: "database without a name", env: "DATABASE_URL=sqlite:", want: "database.url"},
 
+		{name: "a standby that is no PostgreSQL", env: "DATABASE_REPLICA_URLS=sqlite:" + secret, want: "database.replica_urls (DATABASE_REPLICA_URLS) must contain only postgres:// URLs"},
+		{name: "two hosts of a standby", env: "DATABASE_REPLICA_URLS=postgres://" + secret + ",b/plants", want: "database.replica_urls"},
+		{name: "a standby of SQLite", env: "DATABASE_REPLICA_URLS=postgres://" + secret + "/plants", want: "database.replica_urls (DATABASE_REPLICA_URLS) requires a PostgreSQL database"},
+
 		{name: "no URL of a service", env: "PLANTSTORE_CLIENT_URL=" + secret, want: "client.url (PLANTSTORE_CLIENT_URL) must be http:// or https://"},
 		{name: "password in a URL", env: "PLANTSTORE_CLIENT_URL=https://u:" + secret + "@h", want: "client.url"},
 		{name: "query in a URL", env: "PLANTSTORE_CLIENT_URL=https://h?token=" + secret, want: "client.url"},

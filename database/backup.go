@@ -216,6 +216,17 @@ func seal(ctx context.Context, pool *sql.DB) error {
 	if err := pool.QueryRowContext(ctx, "PRAGMA schema_version").Scan(&version); err != nil {
 		return err
 	}
+	// Followers of the original must notice that this is a copy. A backup of an older program
+	// has no feed.
+	var hasFeed bool
+	if err := pool.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE name = 'feed')").Scan(&hasFeed); err != nil {
+		return err
+	}
+	if hasFeed {
+		if _, err := pool.ExecContext(ctx, "UPDATE feed SET origin = 'copy'"); err != nil {
+			return err
+		}
+	}
 	// One file without a WAL, whatever it was.
 	_, err = pool.ExecContext(ctx, fmt.Sprintf("PRAGMA journal_mode = DELETE; PRAGMA schema_version = %d", version+schemaStep))
 	return err

@@ -44,11 +44,22 @@ const versions = "versions"
 // parameter matches a name that stands for a value.
 var parameter = regexp.MustCompile(`@\w+`)
 
-// text returns the statement of c. from is a clause that its rows come from, and keys a
-// further condition.
+// inserts reports whether c is an INSERT.
+func (c *Change) inserts() bool { return strings.HasPrefix(c.Write, "INSERT") }
+
+// text returns the statement of c. from is a clause that its rows come from, if they are
+// many, and keys a further condition.
 func (c *Change) text(from, keys string) string {
+	row := join(c.Table.Columns, func(c *Column) string { return "@" + c.DBName })
+	switch {
+	case !c.inserts() || strings.HasPrefix(from, " VALUES"):
+	case from == "":
+		from = " VALUES (" + row + ")"
+	default:
+		from = " SELECT " + row + from
+	}
 	text := c.Write + from
-	if !strings.HasPrefix(c.Write, "INSERT") {
+	if !c.inserts() {
 		text += " WHERE " + keys + c.Table.qualified(c.Table.Key) + " = @" + c.Table.Key.DBName
 		if c.Where != "" {
 			text += " AND " + c.Where

@@ -27,6 +27,8 @@ type Options struct {
 	SlowQuery      time.Duration // queries that take this long are logged; 0 disables the log
 	Check          bool          // lets [Open] check a SQLite file for damage
 	TemporaryBytes int64         // see [DB.TakeDisk]; each client may take half of it
+	ReplicaURLs    []string      // of standbys: see [DB.UseStandbys]
+	MaxReplicaLag  time.Duration // a standby that lags behind more serves no reads
 }
 
 // DB is an open database, or a transaction in one. Its GORM handle is for writes,
@@ -48,6 +50,10 @@ type DB struct {
 	tables         []*Table // see [DB.Require]
 	versions       []int64  // of the migrations that this program knows
 	readiness      *readiness
+	standbys       *standbys // or nil
+	feed           *feedState
+	written        chan struct{} // see [DB.Written]
+	nodes          *nodes        // of a distributed database; or nil
 	log            *zap.Logger
 }
 
@@ -66,6 +72,9 @@ type dialect interface {
 	// open, and fault what the last check, of a moment ago, reported.
 	check() error
 	fault() error
+	// inspect reports why the server would break a promise of the service, and logs what
+	// would do less harm.
+	inspect(ctx context.Context, pool *sql.DB, log *zap.Logger) error
 	// close releases what open has acquired besides the pools.
 	close() error
 	// name is [DB.Name].
@@ -75,12 +84,14 @@ type dialect interface {
 	// dialector returns GORM's dialector for a pool.
 	dialector(pool *sql.DB) gorm.Dialector
 	// migrations returns goose's settings for this database.
-	migrations(log *zap.Logger) migrationSettings
+	migrations(pool *sql.DB, log *zap.Logger) (migrationSettings, error)
 	// lockHolders is a query for descriptions of the transactions, the oldest first, that
 	// a migration may be waiting for.
 	lockHolders() string
 	// readOnly is an expression that is true if the database rejects writes.
 	readOnly() string
+	// isStandby is an expression that is true if the database is a copy of another one.
+	isStandby() string
 	// writeTest is a statement that changes nothing that matters, but fails if the disk is
 	// full or the database is read-only.
 	writeTest() string
@@ -98,7 +109,8 @@ type dialect interface {
 	// its argument.
 	lookup(table *Table, keys any) (query string, argument any)
 	// lockRows is the clause of a SELECT that locks its rows, or empty if no lock is a row's.
-	lockRows() string
+	// It also reports whether a SELECT may lock only one row.
+	lockRows() (clause string, oneByOne bool)
 	// load is [DB.Load]; next returns nil after the last row.
 	load(ctx context.Context, pool *sql.DB, table *Table, keep bool, next func() ([]any, error)) (int64, error)
 	// patience is a statement that lets a transaction wait for locks for so long, or until
@@ -112,6 +124,22 @@ type dialect interface {
 	timeList() (layout, start, end string)
 	// contains is [DB.Contains].
 	contains(column string) string
+	// changes is the query of [DB.Changes], with the arguments position, id, since and limit. It
+	// returns, beside each change, and at least once: the epoch, the position from which on all
+	// deletions are retained, the end of the feed, the position of the oldest running
+	// transaction, and that of the next one.
+	changes() string
+	// feedOrigin is an expression for what a copy of the database has not. feedIsCopy is one
+	// that is true if the row of feed is from another database, or from its future.
+	feedOrigin() string
+	feedIsCopy() string
+	// lockWrites is a statement that waits for the transactions that have written plants, and
+	// keeps out others, or empty.
+	lockWrites() string
+	// raiseFeed lets the positions of transactions be above those of all rows.
+	raiseFeed(ctx context.Context, tx *DB) error
+	// purge is a statement that forgets deletions before a position, and at most so many.
+	purge() string
 	// searchIndexes returns the statements that create and drop the indexes of
 	// [DB.CreateSearchIndexes].
 	searchIndexes() (create, drop []string)
@@ -130,12 +158,7 @@ func Open(ctx context.Context, o Options, batches BatchOptions, log *zap.Logger)
 	if err != nil {
 		return nil, errors.Join(err, d.close())
 	}
-	db := &DB{pool: pool, readPool: readPool, conn: pool, dialect: d, options: o, batches: batches, log: log, readiness: new(readiness), metrics: newMetrics(d.system())}
-	if readPool == pool {
-		db.budget = newBudget(batches.Flushers, o.MaxConnections, o.TemporaryBytes)
-	} else {
-		db.budget = newFileBudget(readPool.Stats().MaxOpenConnections, o.TemporaryBytes)
-	}
+	db := newDB(d, pool, readPool, o, batches, newMetrics(d.system()), log)
 	provider, err := db.provider()
 	if err != nil {
 		return nil, errors.Join(err, db.Close())
@@ -146,6 +169,13 @@ func Open(ctx context.Context, o Options, batches BatchOptions, log *zap.Logger)
 	if err := waitFor(ctx, pool, o.StartTimeout, log); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
+	if err := d.inspect(ctx, pool, log); err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	if p, ok := d.(*postgresDialect); ok && p.citus.Load() {
+		db.nodes = &nodes{citus: p, db: db, done: make(chan struct{})}
+		db.closers = append(db.closers, db.nodes.close)
+	}
 	if db.DB, err = db.handle(pool); err == nil {
 		db.reads, err = db.handle(readPool)
 	}
@@ -153,6 +183,20 @@ func Open(ctx context.Context, o Options, batches BatchOptions, log *zap.Logger)
 		return nil, errors.Join(fmt.Errorf("open the database: %w", err), db.Close())
 	}
 	return db, nil
+}
+
+// newDB returns a DB with a budget, but without GORM's handles.
+func newDB(d dialect, pool, readPool *sql.DB, o Options, batches BatchOptions, m *metrics, log *zap.Logger) *DB {
+	db := &DB{
+		pool: pool, readPool: readPool, conn: pool, dialect: d, options: o, batches: batches, log: log,
+		readiness: new(readiness), metrics: m, feed: new(feedState), written: make(chan struct{}, 1),
+	}
+	if readPool == pool {
+		db.budget = newBudget(batches.Flushers, o.MaxConnections, o.TemporaryBytes)
+	} else {
+		db.budget = newFileBudget(readPool.Stats().MaxOpenConnections, o.TemporaryBytes)
+	}
+	return db
 }
 
 // handle returns GORM's handle on pool.
@@ -228,6 +272,7 @@ func (db *DB) Write(ctx context.Context, operation string, do func(tx *gorm.DB) 
 // then a restart does not find what was written.
 func (db *DB) checked(write func() error) error {
 	err := db.unlessFault(write)
+	db.noteWrite()
 	if fault := db.dialect.check(); fault != nil {
 		return fault
 	}

@@ -21,6 +21,9 @@ import (
 var ErrURL = errors.New("the database URL is not a valid PostgreSQL URL: " +
 	"postgres://user:password@host:5432/name?sslmode=…, with special characters percent-encoded")
 
+// ErrStandby means that the database is a standby.
+var ErrStandby = errors.New("it is a standby, which only copies its primary: name the primary, or all hosts of both")
+
 // ErrUnavailable means that the database could not be reached, did not respond in
 // time, or cannot write at the moment. The outcome of a write is then unknown.
 var ErrUnavailable = errors.New("the database is unavailable")
@@ -144,7 +147,7 @@ func IsUnavailable(err error) bool {
 	if _, ok := errors.AsType[*NotWritableError](err); ok {
 		return true
 	}
-	if connect, ok := errors.AsType[*pgconn.ConnectError](err); ok && connect != nil {
+	if connect, ok := errors.AsType[*pgconn.ConnectError](err); ok && connect != nil || isNodeError(err) {
 		return true
 	}
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
@@ -184,6 +187,10 @@ func IsDuplicate(err error) bool {
 	return sqlState(err) == "23505" // unique_violation
 }
 
+// IsUnknown reports whether err means that the database does not know whether it has
+// committed, as a distributed one may not.
+func IsUnknown(err error) bool { return sqlState(err) == "40003" }
+
 // isRowFault reports whether err is the fault of one row, which is locked or rejected.
 func isRowFault(err error) bool { return IsLocked(err) && !isTableLocked(err) || isRowRejected(err) }
 
@@ -200,6 +207,7 @@ func isTransientState(state string) bool {
 	switch state {
 	case "25006", // read_only_sql_transaction: a standby, as after a fail-over
 		"40001", // serialization_failure
+		"40003", // statement_completion_unknown: see [Store.insertAll] in models
 		"57014", // query_canceled, as by statement_timeout
 		"57P01", // admin_shutdown
 		"57P02", // crash_shutdown

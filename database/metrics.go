@@ -99,8 +99,12 @@ func (db *DB) Collectors() []prometheus.Collector {
 			}),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "plantstore_bulk_running", Help: "Imports and exports that are running."},
 			func() float64 { return float64(db.budget.transfers.inUse()) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "plantstore_followers", Help: "Requests that follow the feed of changes."},
+			func() float64 { return float64(db.budget.followers.inUse()) }),
+		db.feedLag(),
 		collectors.NewDBStatsCollector(db.pool, "plantstore"),
 	}
+	all = append(all, db.standbyCollectors()...)
 	if db.readPool != db.pool {
 		all = append(all, collectors.NewDBStatsCollector(db.readPool, "plantstore-reads"))
 	}

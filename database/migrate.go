@@ -52,8 +52,24 @@ func (m Migration) String() string {
 
 // Prepare applies the pending migrations and logs them or, if the options forbid that,
 // fails if there are any. It fails if a newer version of the program has applied
-// migrations that are not marked as compatible.
+// migrations that are not marked as compatible, and with ErrStandby if it cannot be written. A
+// copy of a database gets a feed of its own.
 func (db *DB) Prepare(ctx context.Context) error {
+	var isStandby bool
+	if err := db.pool.QueryRowContext(ctx, "SELECT "+db.dialect.isStandby()).Scan(&isStandby); err != nil {
+		return fmt.Errorf("prepare the database: %w", err)
+	}
+	if isStandby {
+		return ErrStandby
+	}
+	if err := db.prepareSchema(ctx); err != nil {
+		return err
+	}
+	return db.prepareFeed(ctx)
+}
+
+// prepareSchema is the part of Prepare that is about migrations.
+func (db *DB) prepareSchema(ctx context.Context) error {
 	if db.options.Migrate {
 		applied, err := db.Migrate(ctx)
 		for _, m := range applied {
@@ -83,11 +99,28 @@ func (db *DB) expected(ctx context.Context) ([]Migration, error) {
 }
 
 // Migrate applies every pending migration, each in a transaction, and returns them.
-// Processes that call it at the same time take turns. Like Prepare, it fails if the schema
-// is too new.
+// Processes that call it at the same time take turns, but none waits if no migration is
+// pending. Like Prepare, it fails if the schema is too new.
 func (db *DB) Migrate(ctx context.Context) (applied []Migration, err error) {
-	if _, err := db.expected(ctx); err != nil {
+	all, err := db.expected(ctx)
+	if err != nil {
 		return nil, err
+	}
+	pending := slices.ContainsFunc(all, func(m Migration) bool { return m.AppliedAt.IsZero() })
+	if db.nodes != nil {
+		local, err := db.nodes.citus.undistributed(ctx, db.pool)
+		if err != nil {
+			return nil, fmt.Errorf("find the tables that are not distributed: %w", err)
+		}
+		pending = pending || len(local) > 0
+	}
+	if !pending {
+		return nil, nil
+	}
+	if db.nodes != nil {
+		if err := requireCoordinator(ctx, db.pool); err != nil {
+			return nil, err
+		}
 	}
 	provider, err := db.provider()
 	if err != nil {
@@ -100,6 +133,9 @@ func (db *DB) Migrate(ctx context.Context) (applied []Migration, err error) {
 		}
 		for _, r := range results {
 			applied = append(applied, Migration{Version: r.Source.Version, Name: r.Source.Path})
+		}
+		if err == nil && db.nodes != nil {
+			err = db.nodes.citus.distribute(ctx, db.pool, db.log)
 		}
 		return err
 	})
@@ -158,7 +194,11 @@ func (db *DB) Last(ctx context.Context) (last Migration, loss string, err error)
 	case last.Name == "":
 		return last, "", fmt.Errorf("a newer version of the program has applied migration %d: roll it back with that version", last.Version)
 	}
-	file, err := migrationFiles.ReadFile("migrations/" + db.dialect.migrations(db.log).folder + "/" + last.Name)
+	settings, err := db.dialect.migrations(db.pool, db.log)
+	if err != nil {
+		return last, "", err
+	}
+	file, err := migrationFiles.ReadFile("migrations/" + settings.folder + "/" + last.Name)
 	if err != nil {
 		return last, "", err
 	}
@@ -244,7 +284,10 @@ func (db *DB) Migrations(ctx context.Context) ([]Migration, error) {
 }
 
 func (db *DB) provider() (*goose.Provider, error) {
-	settings := db.dialect.migrations(db.log)
+	settings, err := db.dialect.migrations(db.pool, db.log)
+	if err != nil {
+		return nil, err
+	}
 	files, err := fs.Sub(migrationFiles, "migrations/"+settings.folder)
 	if err != nil {
 		return nil, err

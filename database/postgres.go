@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
-	"database/sql/driver"
 	"errors"
 	"fmt"
 	"net"
@@ -19,7 +18,6 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
-	"github.com/pressly/goose/v3/lock"
 	"go.uber.org/zap"
 	"gorm.io/driver/postgres"
 	"gorm.io/gorm"
@@ -31,6 +29,8 @@ type postgresDialect struct {
 	share          time.Duration // of an operation's time limit that it may spend waiting
 	target         string        // hosts and database
 	forms          forms
+	network        *network    // knows the connections, if it is not nil
+	citus          atomic.Bool // the database is a node of a Citus cluster: see citus.go
 }
 
 // connectionLifetime bounds how long a connection stays on a server that a load balancer
@@ -63,8 +63,13 @@ func (d *postgresDialect) open(_ context.Context, o Options, _ *zap.Logger) (poo
 	config.RuntimeParams["client_encoding"] = "UTF8"
 	d.share = o.Timeout / waitShare
 	d.watch(config)
+	if d.network != nil {
+		config.DialFunc = d.network.dial(config.DialFunc)
+	}
+	watchWarnings(config)
 
 	pool = stdlib.OpenDB(*config,
+		stdlib.OptionBeforeConnect(d.choosesMode),
 		stdlib.OptionAfterConnect(d.prepareConnection(config.ConnectTimeout)),
 		stdlib.OptionShouldPing(d.pingIdle),
 		stdlib.OptionResetSession(d.checkConnection))
@@ -92,155 +97,9 @@ type postgresDialector struct{ *postgres.Dialector }
 
 func (postgresDialector) Explain(statement string, _ ...any) string { return statement }
 
-// sessionSettings returns the settings that decide how values look, and how transactions
-// see each other.
-func sessionSettings() [][2]string {
-	return [][2]string{
-		{"DateStyle", "ISO"},
-		{"IntervalStyle", "postgres"},
-		{"TimeZone", "UTC"},
-		{"extra_float_digits", "1"},
-		{"bytea_output", "hex"},
-		{"array_nulls", "on"},
-		{"standard_conforming_strings", "on"},
-		{"default_transaction_isolation", "read committed"},
-	}
-}
-
-// lockWait is how long a statement waits for a lock, so that a locked row delays the
-// others of its batch by no more. What needs longer waits apart: see [DB.WaitForLock] and
-// [DB.Retry].
-const lockWait = 2 * time.Millisecond
-
-// opened is the key of the time at which a connection was opened.
-const opened = "plantstore.opened"
-
-// prepareConnection returns the set-up of a new connection. It keeps the service's promises
-// despite any defaults of the server, the database or the role: a committed
-// row is on disk, text is returned as it was sent, and a locked row delays no other.
-func (d *postgresDialect) prepareConnection(timeout time.Duration) func(context.Context, *pgx.Conn) error {
-	settings := []string{"CASE current_setting('synchronous_commit') WHEN 'off' THEN set_config('synchronous_commit', 'on', false) END"}
-	for _, s := range append(sessionSettings(), [2]string{"lock_timeout", milliseconds(lockWait)}) {
-		settings = append(settings, fmt.Sprintf("set_config('%s', '%s', false)", s[0], s[1]))
-	}
-	set := "SELECT " + strings.Join(settings, ", ")
-	return func(ctx context.Context, conn *pgx.Conn) error {
-		ctx, cancel := context.WithTimeout(ctx, timeout) // the pool connects in the background, too
-		defer cancel()
-		begin := time.Now()
-		err := checkEncoding(conn)
-		if err == nil {
-			_, err = conn.Exec(ctx, set)
-		}
-		if err != nil {
-			return errors.Join(err, conn.Close(ctx))
-		}
-		conn.PgConn().CustomData()[opened] = begin
-		return nil
-	}
-}
-
-// milliseconds returns d for a setting such as lock_timeout, where 0 would mean no limit.
-func milliseconds(d time.Duration) string {
-	return strconv.FormatInt(max(d.Milliseconds(), 1), 10)
-}
-
-// watch closes a connection whose server turned out to be read-only, as a primary that was
-// demoted, or whose cached plans are obsolete after a migration. The others, which
-// are probably like it, are discarded before their next use.
-func (d *postgresDialect) watch(config *pgx.ConnConfig) {
-	closeIfFatal := config.OnPgError
-	config.OnPgError = func(conn *pgconn.PgConn, err *pgconn.PgError) bool {
-		switch err.Code {
-		case "25006": // read_only_sql_transaction
-			// While a database stays read-only, not every write may cost all connections.
-			if time.Since(time.Unix(0, d.staleBefore.Load())) > time.Second {
-				d.discardAll()
-			}
-			return false
-		case "0A000": // feature_not_supported
-			if err.Routine == "RevalidateCachedQuery" { // "cached plan must not change result type"
-				d.discardAll()
-			}
-			return false
-		}
-		return closeIfFatal(conn, err)
-	}
-}
-
-func (d *postgresDialect) discardAll() { d.staleBefore.Store(time.Now().UnixNano()) }
-
-// pingIdle pings a connection that was idle, in a part of the time that the
-// operation has, and closes it if there is no response. It leaves nothing to the driver.
-func (d *postgresDialect) pingIdle(ctx context.Context, p stdlib.ShouldPingParams) bool {
-	if p.IdleDuration < time.Second {
-		return false
-	}
-	short, cancel := context.WithTimeout(ctx, d.share)
-	defer cancel()
-	if err := p.Conn.Ping(short); err != nil {
-		if ctx.Err() == nil && short.Err() != nil {
-			d.discardAll() // the server hangs, or is gone without closing its connections
-		}
-		_ = p.Conn.Close(short) // usually closed by now
-	}
-	return false
-}
-
-// checkConnection rejects a connection from the pool that was discarded, or that the server
-// has closed: nothing has been sent yet, so the operation gets another one.
-func (d *postgresDialect) checkConnection(_ context.Context, conn *pgx.Conn) error {
-	begin, _ := conn.PgConn().CustomData()[opened].(time.Time)
-	if conn.IsClosed() || begin.UnixNano() < d.staleBefore.Load() || hasInput(conn.PgConn().Conn()) {
-		return driver.ErrBadConn
-	}
-	return nil
-}
-
-func checkEncoding(conn *pgx.Conn) error {
-	encoding := conn.PgConn().ParameterStatus("server_encoding")
-	if encoding == "UTF8" || encoding == "SQL_ASCII" { // the latter stores any bytes; initdb picks it without a locale
-		return nil
-	}
-	return fmt.Errorf("the database has the encoding %q, which cannot store every text: "+
-		"create it with ENCODING 'UTF8' TEMPLATE template0", encoding)
-}
-
-func (d *postgresDialect) migrations(log *zap.Logger) migrationSettings {
-	return migrationSettings{dialect: goose.DialectPostgres, folder: "postgres", locker: &postgresLocker{d.share / 2, log}}
-}
-
-// postgresLocker is goose's lock on a PostgreSQL database. While it is held, the
-// connection waits for the lock of a table no longer than the operations that queue behind
-// it can wait. See [DB.whileLocked].
-type postgresLocker struct {
-	wait time.Duration
-	log  *zap.Logger
-}
-
-func (l *postgresLocker) SessionLock(ctx context.Context, conn *sql.Conn) error {
-	for logged := false; ; logged = true {
-		var locked bool
-		row := conn.QueryRowContext(ctx, "SELECT pg_try_advisory_lock($1), set_config('lock_timeout', $2, false)",
-			lock.DefaultLockID, milliseconds(l.wait))
-		if err := row.Scan(&locked, new(string)); err != nil || locked {
-			return err
-		}
-		if !logged {
-			l.log.Info("waiting for another process that migrates the database")
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(time.Second):
-		}
-	}
-}
-
-func (l *postgresLocker) SessionUnlock(ctx context.Context, conn *sql.Conn) error {
-	_, err := conn.ExecContext(ctx, "SELECT pg_advisory_unlock($1), set_config('lock_timeout', $2, false)",
-		lock.DefaultLockID, milliseconds(lockWait))
-	return err
+func (d *postgresDialect) migrations(pool *sql.DB, log *zap.Logger) (migrationSettings, error) {
+	locker, err := newPostgresLocker(pool, d.share/2, log)
+	return migrationSettings{dialect: goose.DialectPostgres, folder: "postgres", locker: locker}, err
 }
 
 // lockHolders shows the kind of a statement and not its text, which may have values.
@@ -253,6 +112,8 @@ func (*postgresDialect) lockHolders() string {
 }
 
 func (*postgresDialect) readOnly() string { return "current_setting('transaction_read_only') = 'on'" }
+
+func (*postgresDialect) isStandby() string { return "pg_is_in_recovery()" }
 
 // writeTest takes a megabyte, which does not fit into space that is already allocated.
 func (*postgresDialect) writeTest() string {
@@ -272,8 +133,14 @@ func (d *postgresDialect) insertNew(ctx context.Context, conn connection, table 
 	insert := &Change{Table: table, Write: table.Insert}
 	insertFree := &Change{Table: table, Write: insert.Write, Conflict: table.Keep, Returns: 1}
 	pool, ownTransaction := conn.(*sql.DB)
-	expectConflicts := !ownTransaction || time.Now().UnixNano() < d.conflictsUntil.Load()
-	if !expectConflicts {
+	expectConflicts := !ownTransaction || d.citus.Load() && len(rows) == 1 || time.Now().UnixNano() < d.conflictsUntil.Load()
+	if !expectConflicts && d.citus.Load() {
+		if copied, err := d.copyNew(ctx, pool, table, rows); copied || err != nil {
+			return insertOutcome{all: copied}, err
+		}
+		d.conflictsUntil.Store(time.Now().Add(conflictPeriod).UnixNano())
+		expectConflicts = true
+	} else if !expectConflicts {
 		text, args := d.changeRows(insert, rows, nil)
 		err = d.query(ctx, conn, text, args, func(none result) error {
 			none.Next()
@@ -288,7 +155,7 @@ func (d *postgresDialect) insertNew(ctx context.Context, conn connection, table 
 	}
 	if expectConflicts {
 		text, args := d.changeRows(insertFree, rows, nil)
-		err = d.query(ctx, conn, text, args, func(inserted result) error {
+		err = d.write(ctx, conn, text, args, func(inserted result) error {
 			keys, err := scanAll(inserted, table.Columns[:1], rows[0].Type())
 			for _, row := range keys {
 				o.inserted = append(o.inserted, table.Key.Of(row).Interface())
@@ -327,6 +194,19 @@ func (d *postgresDialect) insertEach(ctx context.Context, pool *sql.DB, insertFr
 	return o, err
 }
 
+// write is query for a statement that is a transaction of its own, unless conn is one.
+func (d *postgresDialect) write(ctx context.Context, conn connection, text string, args []any, read func(result) error) error {
+	pool, ok := conn.(*sql.DB)
+	if !ok || !d.citus.Load() {
+		return d.query(ctx, conn, text, args, read)
+	}
+	return withConn(ctx, pool, func(ctx context.Context, conn *pgx.Conn) error {
+		batch := &pgx.Batch{}
+		batch.Queue(text, args...)
+		return d.send(ctx, conn, batch, func(results pgx.BatchResults) { _ = readResult(results, read) })
+	})
+}
+
 // query uses a connection of a pool without database/sql, which converts each value twice.
 func (*postgresDialect) query(ctx context.Context, conn connection, text string, args []any, read func(result) error) error {
 	pool, ok := conn.(*sql.DB)
@@ -348,11 +228,14 @@ func (d *postgresDialect) run(ctx context.Context, pool *sql.DB, groups []*group
 	changes := all(groups)
 	if c := changes[0]; len(changes) == 1 {
 		text, args := d.change(c)
-		err := d.query(ctx, pool, text, args, c.scan)
+		err := d.write(ctx, pool, text, args, c.scan)
 		if isRowFault(err) {
 			c.Err, err = err, nil
 		}
 		return err
+	}
+	if d.citus.Load() {
+		groups = withoutManyVersions(groups)
 	}
 	batch := &pgx.Batch{}
 	for _, g := range groups {
@@ -360,13 +243,13 @@ func (d *postgresDialect) run(ctx context.Context, pool *sql.DB, groups []*group
 		batch.Queue(text, args...)
 	}
 	err := withConn(ctx, pool, func(ctx context.Context, conn *pgx.Conn) error {
-		results := conn.SendBatch(ctx, batch)
-		for _, g := range groups {
-			if readResult(results, g.scan) != nil {
-				break
+		return d.send(ctx, conn, batch, func(results pgx.BatchResults) {
+			for _, g := range groups {
+				if readResult(results, g.scan) != nil {
+					break
+				}
 			}
-		}
-		return results.Close() // the first error, also of a Scan, or that of the commit
+		})
 	})
 	if !isRowFault(err) {
 		return err
@@ -395,6 +278,17 @@ func (d *postgresDialect) changeGroup(g *group) (text string, args []any) {
 	return d.changeRows(g.changes[0], rows, func(i int) string { return g.changes[i].Versions })
 }
 
+// send runs batch in one transaction and calls read with its results. It returns the first
+// error, also of a Scan, or that of the commit.
+func (d *postgresDialect) send(ctx context.Context, conn *pgx.Conn, batch *pgx.Batch, read func(pgx.BatchResults)) error {
+	if d.citus.Load() {
+		return sendFramed(ctx, conn, batch, read)
+	}
+	results := conn.SendBatch(ctx, batch)
+	read(results)
+	return results.Close()
+}
+
 // readResult calls read with the next result of a batch.
 func readResult(results pgx.BatchResults, read func(result) error) error {
 	rows, err := results.Query()
@@ -419,6 +313,9 @@ func (d *postgresDialect) changeRows(c *Change, rows []reflect.Value, versionsOf
 		one.Row = rows[0].Addr().Interface()
 		return d.change(&one)
 	}
+	if d.citus.Load() && c.inserts() {
+		return d.insertValues(c, rows)
+	}
 	f := d.forms.of(c, true, d.newForm)
 	for _, name := range f.names {
 		column := c.Table.column(name)
@@ -442,6 +339,8 @@ func (d *postgresDialect) changeRows(c *Change, rows []reflect.Value, versionsOf
 	return f.text, args
 }
 
+func postgresType(c *Column) string { return (postgres.Dialector{}).DataTypeOf(c.Field) }
+
 // newForm numbers the parameters. If there are many rows, they come from arrays. The keys
 // in the condition let PostgreSQL use the index even if it planned the statement when the
 // table was empty.
@@ -452,7 +351,7 @@ func (*postgresDialect) newForm(c *Change, many bool) form {
 	for i, name := range names {
 		kind, column := "text", c.Table.column(name)
 		if column != nil {
-			kind = (postgres.Dialector{}).DataTypeOf(column.Field)
+			kind = postgresType(column)
 		}
 		stands["@"+name] = fmt.Sprintf("$%d::%s", i+1, kind)
 		if !many || column != nil && c.Table.isTimestamp(column) {
@@ -484,7 +383,7 @@ const maxSplit = 50 * time.Millisecond
 // without it. Rows that are locked are often neighbors, as those of an import are: after
 // each one, runEach takes twice as many of those that follow for locked, and after maxSplit
 // all of them. It returns the outcome of each statement, or fails as a whole.
-func (*postgresDialect) runEach(
+func (d *postgresDialect) runEach(
 	ctx context.Context, pool *sql.DB, n int, queue func(batch *pgx.Batch, i int), read func(results pgx.BatchResults, i int) error,
 ) (outcomes []error, err error) {
 	begin, last, skip := time.Now(), -1, 1
@@ -498,11 +397,12 @@ func (*postgresDialect) runEach(
 					queued = append(queued, i)
 				}
 			}
-			results, done := conn.SendBatch(ctx, batch), 0
-			for done < len(queued) && read(results, queued[done]) == nil {
-				done++
-			}
-			err := results.Close() // the first error, also of a Scan, or that of the commit
+			done := 0
+			err := d.send(ctx, conn, batch, func(results pgx.BatchResults) {
+				for done < len(queued) && read(results, queued[done]) == nil {
+					done++
+				}
+			})
 			if done == len(queued) || !isRowFault(err) {
 				return err
 			}
@@ -525,32 +425,6 @@ func (*postgresDialect) runEach(
 	return outcomes, err
 }
 
-// withConn calls do with a connection of pool. The deadline of a batch is the connection's
-// for as long, which costs less than waiting for ctx beside the operation.
-func withConn(ctx context.Context, pool *sql.DB, do func(context.Context, *pgx.Conn) error) (err error) {
-	conn, err := pool.Conn(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, conn.Close()) }()
-	return conn.Raw(func(driver any) error {
-		conn := driver.(*stdlib.Conn).Conn()
-		if _, ok := ctx.(batchContext); !ok {
-			return do(ctx, conn)
-		}
-		deadline, _ := ctx.Deadline()
-		network := conn.PgConn().Conn()
-		if err := network.SetDeadline(deadline); err != nil {
-			return err
-		}
-		err := do(context.WithoutCancel(ctx), conn)
-		if !conn.IsClosed() {
-			err = errors.Join(err, network.SetDeadline(time.Time{}))
-		}
-		return err
-	})
-}
-
 func (*postgresDialect) lookup(table *Table, keys any) (query string, argument any) {
 	query, argument = table.Select+" WHERE "+table.Key.DBName, keys
 	if list := reflect.ValueOf(keys); list.Len() == 1 { // takes less time than an array of one
@@ -559,7 +433,9 @@ func (*postgresDialect) lookup(table *Table, keys any) (query string, argument a
 	return query + " = ANY($1)", argument
 }
 
-func (*postgresDialect) lockRows() string { return " ORDER BY 1 FOR NO KEY UPDATE" } // by key, or two could deadlock
+func (d *postgresDialect) lockRows() (clause string, oneByOne bool) {
+	return " ORDER BY 1 FOR NO KEY UPDATE", d.citus.Load() // by key, or two could deadlock
+}
 
 // load copies the rows in PostgreSQL's binary format.
 func (d *postgresDialect) load(
@@ -574,12 +450,21 @@ func (d *postgresDialect) load(
 		if _, err := tx.Exec(ctx, d.patience(0)); err != nil {
 			return err
 		}
-		rows, err = tx.CopyFrom(ctx, pgx.Identifier{table.Name}, strings.Split(Names(table.Columns), ", "), pgx.CopyFromFunc(next))
+		columns := names(table.Columns)
+		if table.Name == feedTable && !d.citus.Load() {
+			rows, err = copyPlants(ctx, tx, columns, next)
+		} else {
+			rows, err = tx.CopyFrom(ctx, pgx.Identifier{table.Name}, columns, pgx.CopyFromFunc(next))
+		}
 		if err != nil || !keep {
 			return err
 		}
 		return tx.Commit(ctx)
 	})
+	if d.citus.Load() && sqlState(err) == internalError {
+		// Perhaps a key is taken: COPY does not tell. InsertNew does.
+		err = fmt.Errorf("%w: %w", errors.ErrUnsupported, err)
+	}
 	return rows, err
 }
 
@@ -589,12 +474,18 @@ func (*postgresDialect) fault() error { return nil }
 
 func (*postgresDialect) close() error { return nil }
 
-func (*postgresDialect) patience(wait time.Duration) string {
-	return fmt.Sprintf("SET LOCAL lock_timeout = %d", wait.Milliseconds())
+func (d *postgresDialect) patience(wait time.Duration) string {
+	set := fmt.Sprintf("SET LOCAL lock_timeout = %d", wait.Milliseconds())
+	if d.citus.Load() {
+		set += "; " + durably
+	}
+	return set
 }
 
+// after adds without a time zone, which might change the length of a day: timestamptz +
+// interval is STABLE, and Citus rejects that in an UPDATE.
 func (*postgresDialect) after(column, value string) string {
-	return fmt.Sprintf("GREATEST(CAST(%s AS timestamptz), %s + interval '1 microsecond')", value, column)
+	return fmt.Sprintf("GREATEST(CAST(%s AS timestamptz), (%s AT TIME ZONE 'UTC' + interval '1 microsecond') AT TIME ZONE 'UTC')", value, column)
 }
 
 func (*postgresDialect) among(column, argument string) string {

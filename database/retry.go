@@ -27,6 +27,9 @@ func (db *DB) Retry(ctx context.Context, do func() error) error {
 		if _, own := db.conn.(*sql.DB); !own {
 			return err
 		}
+		if db.nodes != nil {
+			err = asNodeError(err)
+		}
 		db.readiness.note(err)
 		// The transaction that won has probably no more left to do than this one had done.
 		pause := time.Since(begin) + time.Millisecond
@@ -54,7 +57,7 @@ func attemptsFor(err error) int {
 	case isRolledBack(err), state == "57P05": // idle_session_timeout: it ended before the statement arrived
 		return 3
 	case state == "0A000": // "cached plan must not change result type": see postgresDialect.watch
-		return 2
+		return 5 // the next migration may follow at once
 	}
 	return 1
 }

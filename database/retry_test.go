@@ -23,7 +23,7 @@ func TestRetry(t *testing.T) {
 		{"serialization_failure", "40001", 3},
 		{"deadlock_detected", "40P01", 3},
 		{"idle_session_timeout", "57P05", 3},
-		{"a cached plan is obsolete", "0A000", 2},
+		{"a cached plan is obsolete", "0A000", 5},
 		{"admin_shutdown may come after a commit", "57P01", 1},
 		{"unique_violation", "23505", 1},
 	} {

@@ -10,10 +10,10 @@ import (
 	"plantstore/database/dbtest"
 )
 
-// indexes returns the names of the indexes of plants, without that of the key.
+// indexes returns the names of the indexes of plants, without those of the key and the feed.
 func indexes(t *testing.T, db *database.DB) []string {
 	t.Helper()
-	query := "SELECT indexname FROM pg_indexes WHERE tablename = 'plants' AND indexname <> 'plants_pkey' ORDER BY 1"
+	query := "SELECT indexname FROM pg_indexes WHERE tablename = 'plants' AND indexname NOT IN ('plants_pkey', 'plants_changed') ORDER BY 1"
 	if db.Dialector.Name() == "sqlite" {
 		query = "SELECT name FROM sqlite_master WHERE type = 'index' AND tbl_name = 'plants' ORDER BY 1"
 	}

@@ -138,6 +138,8 @@ const (
 	maxTransfers, maxTransfersEach = 16, 4  // imports and exports, most of the time without a connection
 	maxBulk, maxBulkEach           = 3, 2   // those that store or read rows
 	maxWaiters, maxWaitersEach     = 64, 16 // writes that wait for a lock
+	// Requests that follow the feed; a waiting one takes 20 to 40 KiB, and no connection.
+	maxFollowers, maxFollowersEach = 2000, 100
 )
 
 // Connections whose number does not depend on database.max_connections.
@@ -160,7 +162,9 @@ type budget struct {
 	lookups, reads                    slots // reads by key in batches, and others
 	batches, suspects, writes, locked slots // writes in batches, single ones, and those that wait for a lock
 	writer                            slots // the only one of SQLite, shared by all writes; or nil
+	pages                             slots // pages of the feed for followers that are behind; each takes a slot for reads, too
 	transfers, bulk, waiters, disk    *shares
+	followers                         *shares
 }
 
 // newBudget returns the budget of a PostgreSQL database.
@@ -189,6 +193,8 @@ func commonBudget(temporaryBytes int64) budget {
 		bulk:      newShares(maxBulk, maxBulkEach),
 		waiters:   newShares(maxWaiters, maxWaitersEach),
 		disk:      newShares(temporaryBytes, temporaryBytes/2),
+		followers: newShares(maxFollowers, maxFollowersEach),
+		pages:     make(slots, 1),
 	}
 }
 

@@ -25,7 +25,7 @@ type Table struct {
 	Content []*Column // the columns besides these, which clients set, in the order of the fields
 	Data    []*Column // Key and Content
 	Columns []*Column // Data and the timestamps
-	Insert  string    // the INSERT of a [Change]
+	Insert  string    // the INSERT of a [Change], without its values
 	Keep    string    // its clause ON CONFLICT that leaves a stored row as it is
 	Select  string    // the SELECT of all rows
 }
@@ -75,13 +75,20 @@ func TableOf[T any]() *Table {
 	}
 	t.Select = "SELECT " + Names(t.Columns) + " FROM " + t.Name
 	t.Keep = " ON CONFLICT (" + t.Key.DBName + ") DO NOTHING"
-	t.Insert = "INSERT INTO " + t.Name + " (" + Names(t.Columns) + ") SELECT " + join(t.Columns, func(c *Column) string { return "@" + c.DBName })
+	t.Insert = "INSERT INTO " + t.Name + " (" + Names(t.Columns) + ")"
 	return t
 }
 
 // Names returns the columns' names, as in SELECT.
-func Names(columns []*Column) string {
-	return join(columns, func(c *Column) string { return c.DBName })
+func Names(columns []*Column) string { return strings.Join(names(columns), ", ") }
+
+// names returns the columns' names.
+func names(columns []*Column) []string {
+	names := make([]string, len(columns))
+	for i, c := range columns {
+		names[i] = c.DBName
+	}
+	return names
 }
 
 // join returns text(column) of each column, separated by commas.
@@ -172,7 +179,18 @@ func Lookup[T any](ctx context.Context, db *DB, table *Table, keys any) (found [
 	begin := time.Now()
 	query, argument := db.dialect.lookup(table, keys)
 	if db.locking {
-		query += db.dialect.lockRows()
+		clause, oneByOne := db.dialect.lockRows()
+		if list := reflect.ValueOf(keys); oneByOne && list.Len() > 1 {
+			for i := range list.Len() {
+				one, err := Lookup[T](ctx, db, table, list.Slice(i, i+1).Interface())
+				if err != nil {
+					return nil, err
+				}
+				found = append(found, one...)
+			}
+			return found, nil
+		}
+		query += clause
 	}
 	defer func() {
 		db.Logger.Trace(ctx, begin, func() (string, int64) { return query, int64(len(found)) }, err)
@@ -236,8 +254,9 @@ func (db *DB) Find(tx *gorm.DB, table *Table, next func() reflect.Value) error {
 // Load inserts many rows into table, or no row at all, as fast as the database
 // can, and returns how many there were: next returns a struct of the model, or false
 // after the last. Unless keep is set, the rows are rolled back. It fails with
-// errors.ErrUnsupported, before it calls next, if the database has no faster way
-// than InsertNew, and with an error for which IsDuplicate holds if a key is taken.
+// errors.ErrUnsupported if the database has no faster way than InsertNew, or if only
+// InsertNew can tell why a row is rejected, and with an error for which IsDuplicate holds
+// if a key is taken.
 func (db *DB) Load(ctx context.Context, table *Table, keep bool, next func() (reflect.Value, bool, error)) (int64, error) {
 	values := make([]any, len(table.Columns))
 	return db.dialect.load(ctx, db.pool, table, keep, func() ([]any, error) {

@@ -9,6 +9,20 @@ import (
 	"plantstore/database/dbtest"
 )
 
+// ownServers returns a PostgreSQL server and a standby of it, for one test.
+func ownServers(t *testing.T) (primary, standby *dbtest.Server) {
+	t.Helper()
+	primary = ownServer(t)
+	standby, err := primary.StartStandby()
+	must(t, err)
+	t.Cleanup(func() {
+		if err := standby.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return primary, standby
+}
+
 // TestPromotion replaces the primary of two servers under load. Writes resume within
 // 5 seconds of the promotion, and no acknowledged plant is missing.
 func TestPromotion(t *testing.T) {
@@ -23,14 +37,7 @@ func TestPromotion(t *testing.T) {
 		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			primary := ownServer(t)
-			standby, err := primary.StartStandby()
-			must(t, err)
-			t.Cleanup(func() {
-				if err := standby.Close(); err != nil {
-					t.Error(err)
-				}
-			})
+			primary, standby := ownServers(t)
 			// From now on, the primary acknowledges what the standby has, too.
 			dbtest.Exec(t, primary.URL, "ALTER SYSTEM SET synchronous_standby_names = '*'")
 			dbtest.Exec(t, primary.URL, "SELECT pg_reload_conf()")
@@ -40,7 +47,7 @@ func TestPromotion(t *testing.T) {
 			other, err := url.Parse(standby.URL)
 			must(t, err)
 			u.Host = network.Address + "," + other.Host
-			s := start(t, "DATABASE_URL="+u.String())
+			s := start(t, "DATABASE_URL="+u.String(), "DATABASE_REPLICA_URLS="+standby.URL)
 
 			known := ledger{}
 			l := s.startLoad(t, known)
@@ -51,7 +58,7 @@ func TestPromotion(t *testing.T) {
 			promoted := time.Now()
 			l.await(1, 200)
 			took := time.Since(promoted)
-			t.Logf("writes resumed after %v", took.Round(time.Millisecond))
+			record(t, "`TestPromotion`, %s: writes resumed %v after the promotion of a standby, under load.", test.name, took.Round(time.Millisecond))
 			if took > 5*time.Second {
 				t.Errorf("writes resumed after %v, want at most 5s", took)
 			}
@@ -101,6 +108,7 @@ func TestReadyzSaysWhy(t *testing.T) {
 
 // TestOlderProgram starts the program on a schema that a newer version has migrated.
 func TestOlderProgram(t *testing.T) {
+	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, url string) {
 		t.Parallel()
 		settings := []string{"DATABASE_URL=" + url, "PORT=0", "PLANTSTORE_LOG_FORMAT=json", "PLANTSTORE_AUTH_TOKENS=" + token}

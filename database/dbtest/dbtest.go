@@ -3,6 +3,9 @@
 // The PostgreSQL server is the one that TEST_DATABASE_URL names, as a user who may create
 // databases, or a temporary one that is started from the binaries on this machine. A test
 // that cannot get its database fails.
+//
+// If TEST_CITUS_URL names the coordinator of a Citus cluster, a test has a schema there
+// instead of these databases.
 package dbtest
 
 import (
@@ -36,6 +39,10 @@ func Main(m *testing.M) int {
 
 // Each runs test as a subtest on each kind of database, with the URL of a new, empty one.
 func Each(t *testing.T, test func(t *testing.T, databaseURL string)) {
+	if os.Getenv("TEST_CITUS_URL") != "" {
+		t.Run("Citus", func(t *testing.T) { test(t, Citus(t)) })
+		return
+	}
 	t.Run("SQLite", func(t *testing.T) { test(t, SQLite(t)) })
 	t.Run("PostgreSQL", func(t *testing.T) { test(t, Postgres(t)) })
 }
@@ -61,6 +68,27 @@ func PostgresWith(t testing.TB, options string) string {
 		t.Fatal("TEST_DATABASE_URL is not a URL")
 	}
 	u.Path = "/" + name
+	return u.String()
+}
+
+// Citus returns the URL of a new, empty schema of the database that TEST_CITUS_URL names,
+// which is dropped when the test ends.
+func Citus(t testing.TB) string {
+	t.Helper()
+	databaseURL := os.Getenv("TEST_CITUS_URL")
+	if databaseURL == "" {
+		t.Fatal("TEST_CITUS_URL must name a database on the coordinator of a Citus cluster")
+	}
+	name := "test_" + strings.ToLower(rand.Text())
+	Exec(t, databaseURL, "CREATE SCHEMA "+name)
+	t.Cleanup(func() { Exec(t, databaseURL, "DROP SCHEMA "+name+" CASCADE") })
+	u, err := url.Parse(databaseURL)
+	if err != nil {
+		t.Fatal("TEST_CITUS_URL is not a URL")
+	}
+	query := u.Query()
+	query.Set("search_path", name)
+	u.RawQuery = query.Encode()
 	return u.String()
 }
 

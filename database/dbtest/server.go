@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -273,12 +274,17 @@ func debianVersion(path string) int {
 	return version
 }
 
-func freePort() (int, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
+// freePort returns a port below those of outgoing connections, of which one might take it
+// before the server does, or while that is down.
+func freePort() (port int, err error) {
+	for range 100 {
+		port = 20_000 + rand.IntN(12_000) //nolint:gosec // any port will do
+		listener, failed := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		if err = failed; err == nil {
+			return port, listener.Close()
+		}
 	}
-	return listener.Addr().(*net.TCPAddr).Port, listener.Close()
+	return 0, err
 }
 
 func unprivileged() (*syscall.Credential, error) {

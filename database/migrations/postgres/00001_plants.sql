@@ -1,4 +1,5 @@
 -- +goose Up
+-- citus: distribute plants by id
 CREATE TABLE plants (
     id         bigint      PRIMARY KEY,
     name       text        NOT NULL,

@@ -1,0 +1,245 @@
+package database
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// Citus distributes the rows of a table over other PostgreSQL servers, its nodes. What is
+// different there: Citus rejects STABLE functions of columns in an UPDATE and locks of
+// several rows in a SELECT; INSERT … SELECT and COPY have internalError instead of the code
+// of an error; several statements are one transaction only between BEGIN and COMMIT;
+// settings reach the nodes only by SET LOCAL; and a node can fail alone, see nodes.go.
+
+// internalError is the SQLSTATE internal_error.
+const internalError = "XX000"
+
+// durably lets no node acknowledge a commit that is not on its disk.
+const durably = "SET LOCAL synchronous_commit = 'on'"
+
+// detectCitus finds out whether conn leads to a node of a Citus cluster, and prepares it.
+func (d *postgresDialect) detectCitus(ctx context.Context, conn *pgx.Conn) error {
+	var citus bool
+	err := conn.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_extension WHERE extname = 'citus')").Scan(&citus)
+	if err != nil || !citus {
+		return err
+	}
+	if !d.citus.Swap(true) {
+		d.discardAll() // this connection does not have the mode of the later ones
+	}
+	// A batch has rows in most shards: a connection for each would cost far more than the
+	// rows. SET LOCAL is sent with the BEGIN that a node needs anyway.
+	_, err = conn.Exec(ctx, "SET citus.max_adaptive_executor_pool_size = 1; SET citus.propagate_set_commands = 'local'")
+	return err
+}
+
+// choosesMode prepares no statements on Citus: they would save no time, as Citus plans them
+// again for each shard, and an INSERT has a text for each number of rows.
+func (d *postgresDialect) choosesMode(_ context.Context, config *pgx.ConnConfig) error {
+	if d.citus.Load() && config.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement {
+		config.DefaultQueryExecMode = pgx.QueryExecModeExec
+	}
+	return nil
+}
+
+// warning is the key of the last warning on a connection.
+const warning = "plantstore.warning"
+
+// watchWarnings remembers warnings. A node that fails after all of them have agreed to
+// commit is one: the transaction is committed there later.
+func watchWarnings(config *pgx.ConnConfig) {
+	config.OnNotice = func(conn *pgconn.PgConn, n *pgconn.Notice) {
+		if n.SeverityUnlocalized == "WARNING" {
+			conn.CustomData()[warning] = (*pgconn.PgError)(n)
+		}
+	}
+}
+
+// sendFramed is [postgresDialect.send] on Citus.
+func sendFramed(ctx context.Context, conn *pgx.Conn, batch *pgx.Batch, read func(pgx.BatchResults)) error {
+	before := []string{"BEGIN", "SET LOCAL lock_timeout = " + milliseconds(lockWait), durably}
+	framed := &pgx.Batch{}
+	for _, text := range before {
+		framed.Queue(text)
+	}
+	framed.QueuedQueries = append(framed.QueuedQueries, batch.QueuedQueries...)
+	framed.Queue("COMMIT")
+	delete(conn.PgConn().CustomData(), warning)
+	results := conn.SendBatch(ctx, framed)
+	for range before {
+		_, _ = results.Exec() // Close returns its error
+	}
+	read(results)
+	err := results.Close()
+	if err != nil && !conn.IsClosed() && conn.PgConn().TxStatus() != 'I' {
+		_, rollback := conn.Exec(ctx, "ROLLBACK")
+		return errors.Join(err, rollback)
+	}
+	if err != nil {
+		return err
+	}
+	return lostNode(conn)
+}
+
+// copyNew copies rows, if no key is taken and none is locked: Citus takes a third of the
+// time of an INSERT for that.
+func (d *postgresDialect) copyNew(ctx context.Context, pool *sql.DB, table *Table, rows []reflect.Value) (copied bool, err error) {
+	if len(rows) == 1 { // goes to one node as it is
+		return false, nil
+	}
+	err = withConn(ctx, pool, func(ctx context.Context, conn *pgx.Conn) error {
+		delete(conn.PgConn().CustomData(), warning)
+		if _, err := conn.Exec(ctx, "BEGIN; "+d.patience(lockWait)); err != nil {
+			return err
+		}
+		_, err := conn.CopyFrom(ctx, pgx.Identifier{table.Name}, names(table.Columns),
+			pgx.CopyFromSlice(len(rows), func(i int) ([]any, error) {
+				values := make([]any, len(table.Columns))
+				for j, c := range table.Columns {
+					values[j] = c.Of(rows[i]).Interface()
+				}
+				return values, nil
+			}))
+		if err != nil {
+			if conn.IsClosed() {
+				return err
+			}
+			if _, rollback := conn.Exec(ctx, "ROLLBACK"); rollback != nil {
+				return errors.Join(err, rollback)
+			}
+			if sqlState(err) == internalError || IsDuplicate(err) || isRowFault(err) {
+				return nil // an INSERT tells which row it is, or that a node is down
+			}
+			return err
+		}
+		copied = true
+		if _, err := conn.Exec(ctx, "COMMIT"); err != nil {
+			return err
+		}
+		return lostNode(conn)
+	})
+	return copied && err == nil, err
+}
+
+// lostNode returns the warning of a node that failed when all had agreed to commit, or nil.
+func lostNode(conn *pgx.Conn) error {
+	if w, ok := conn.PgConn().CustomData()[warning].(*pgconn.PgError); ok {
+		return &nodeError{w} // the rows will appear, but may not have yet
+	}
+	return nil
+}
+
+// insertValues is changeRows for an INSERT on Citus.
+func (d *postgresDialect) insertValues(c *Change, rows []reflect.Value) (text string, args []any) {
+	var values strings.Builder
+	stamps := make(map[*Column]int) // the numbers of their parameters
+	for i, row := range rows {
+		for j, column := range c.Table.Columns {
+			n := stamps[column]
+			if n == 0 {
+				args = append(args, column.Of(row).Interface())
+				n = len(args)
+			}
+			if c.Table.isTimestamp(column) {
+				stamps[column] = n
+			}
+			separator := ", "
+			if j == 0 {
+				separator = map[bool]string{true: " VALUES (", false: "), ("}[i == 0]
+			}
+			fmt.Fprintf(&values, "%s$%d::%s", separator, n, postgresType(column))
+		}
+	}
+	return c.text(values.String()+")", ""), args
+}
+
+// withoutManyVersions returns groups, but a change with versions alone: to read these is
+// STABLE.
+func withoutManyVersions(groups []*group) (parts []*group) {
+	for _, g := range groups {
+		if !slices.Contains(g.changes[0].names(), versions) {
+			parts = append(parts, g)
+			continue
+		}
+		for _, c := range g.changes {
+			parts = append(parts, grouped([]*Change{c})...)
+		}
+	}
+	return parts
+}
+
+// downNodes returns the nodes with rows that cannot be reached.
+func (d *postgresDialect) downNodes(ctx context.Context, pool *sql.DB) (down map[int]bool, err error) {
+	down = make(map[int]bool)
+	err = withConn(ctx, pool, func(ctx context.Context, conn *pgx.Conn) error {
+		if _, err := conn.Exec(ctx, "SET citus.node_connection_timeout = '"+nodeTimeout+"'"); err != nil {
+			return err
+		}
+		rows, err := conn.Query(ctx, "SELECT groupid FROM pg_dist_node WHERE noderole = 'primary' AND shouldhaveshards"+
+			" AND NOT citus_check_connection_to_node(nodename, nodeport)")
+		if err != nil {
+			return err
+		}
+		groups, err := pgx.CollectRows(rows, pgx.RowTo[int])
+		for _, group := range groups {
+			down[group] = true
+		}
+		_, reset := conn.Exec(ctx, "RESET citus.node_connection_timeout")
+		return errors.Join(err, reset)
+	})
+	return down, err
+}
+
+// nodesOf returns the node of each key.
+func (d *postgresDialect) nodesOf(ctx context.Context, pool *sql.DB, table *Table, keys []any) (nodes []int, err error) {
+	texts := make([]string, len(keys))
+	for i, key := range keys {
+		texts[i] = fmt.Sprint(key)
+	}
+	err = withConn(ctx, pool, func(ctx context.Context, conn *pgx.Conn) error {
+		rows, err := conn.Query(ctx, `SELECT coalesce(p.groupid, 0)
+			FROM unnest($2::text[]) WITH ORDINALITY AS k(key, n)
+			LEFT JOIN pg_dist_placement p ON p.shardid = get_shard_id_for_distribution_column($1::text::regclass, k.key)
+			ORDER BY k.n`, table.Name, texts)
+		if err == nil {
+			nodes, err = pgx.CollectRows(rows, pgx.RowTo[int])
+		}
+		return err
+	})
+	return nodes, err
+}
+
+// CheckNodes fails if a node of a distributed database may acknowledge a commit that is not
+// on its disk. Batches and imports commit durably nevertheless: see durably.
+func (db *DB) CheckNodes(ctx context.Context) error {
+	if db.nodes == nil {
+		return nil
+	}
+	var faults []string
+	err := db.WithContext(ctx).Raw(`SELECT format('%s:%s', n.nodename, n.nodeport)
+		FROM run_command_on_all_nodes('SHOW synchronous_commit') r JOIN pg_dist_node n ON n.nodeid = r.nodeid
+		WHERE n.groupid <> 0 AND r.success AND r.result = 'off' ORDER BY 1`).Scan(&faults).Error
+	var role string
+	if err == nil && len(faults) > 0 {
+		err = db.WithContext(ctx).Raw("SELECT quote_ident(current_user)").Scan(&role).Error
+	}
+	if err != nil || len(faults) == 0 {
+		return Failed("check the settings of the nodes", err)
+	}
+	return fmt.Errorf("synchronous_commit is off on the nodes %s, which may lose what they acknowledge: "+
+		"run ALTER ROLE %s SET synchronous_commit = 'on' on the coordinator", strings.Join(faults, ", "), role)
+}
+
+// recover finishes the transactions to which nodes have agreed.
+func (d *postgresDialect) recover(ctx context.Context, pool *sql.DB) error {
+	_, err := pool.ExecContext(ctx, "SELECT recover_prepared_transactions()")
+	return err
+}

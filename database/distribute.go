@@ -1,0 +1,97 @@
+package database
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"regexp"
+	"slices"
+
+	"go.uber.org/zap"
+)
+
+// creates matches the statements of migrations that create a table, and distributes the
+// comments that say by which column its rows are distributed over the nodes of a Citus
+// cluster. Every other table is copied to each node.
+var (
+	creates     = regexp.MustCompile(`(?mi)^CREATE TABLE(?: IF NOT EXISTS)? (\w+)`)
+	distributes = regexp.MustCompile(`(?m)^-- citus: distribute (\w+) by (\w+)$`)
+)
+
+// undistributed returns the statements that distribute the tables of the migrations for
+// which it has not been done.
+func (d *postgresDialect) undistributed(ctx context.Context, pool *sql.DB) (statements []string, err error) {
+	files, err := fs.Glob(migrationFiles, "migrations/postgres/*.sql")
+	if err != nil {
+		return nil, err
+	}
+	tables, by := []string{"goose_db_version"}, make(map[string]string)
+	for _, name := range files {
+		text, err := migrationFiles.ReadFile(name)
+		if err != nil {
+			return nil, err
+		}
+		for _, created := range creates.FindAllStringSubmatch(string(text), -1) {
+			tables = append(tables, created[1])
+		}
+		for _, distributed := range distributes.FindAllStringSubmatch(string(text), -1) {
+			by[distributed[1]] = distributed[2]
+		}
+	}
+	for _, table := range tables {
+		var local bool
+		err := pool.QueryRowContext(ctx, "SELECT EXISTS (SELECT FROM pg_class WHERE oid = to_regclass($1)"+
+			" AND oid NOT IN (SELECT logicalrelid FROM pg_dist_partition))", table).Scan(&local)
+		if err != nil {
+			return nil, err
+		}
+		switch column := by[table]; {
+		case !local:
+		case column != "":
+			statements = append(statements, fmt.Sprintf("SELECT create_distributed_table('%s', '%s')", table, column))
+		default:
+			statements = append(statements, fmt.Sprintf("SELECT create_reference_table('%s')", table))
+		}
+	}
+	return slices.Compact(statements), nil
+}
+
+// distribute distributes the tables of the migrations.
+func (d *postgresDialect) distribute(ctx context.Context, pool *sql.DB, log *zap.Logger) (err error) {
+	locker, err := newPostgresLocker(pool, d.share/2, log)
+	if err != nil {
+		return err
+	}
+	conn, err := pool.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, conn.Close()) }()
+	if err := locker.SessionLock(ctx, conn); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, locker.SessionUnlock(context.WithoutCancel(ctx), conn)) }()
+	statements, err := d.undistributed(ctx, pool)
+	if err != nil {
+		return err
+	}
+	for _, statement := range statements {
+		if _, err := conn.ExecContext(ctx, statement); err != nil {
+			return fmt.Errorf("%s: %w", statement, err)
+		}
+	}
+	return nil
+}
+
+// requireCoordinator fails if pool leads to a node of a Citus cluster that cannot change
+// the schema.
+func requireCoordinator(ctx context.Context, pool *sql.DB) error {
+	var is bool
+	err := pool.QueryRowContext(ctx, "SELECT citus_is_coordinator()").Scan(&is)
+	if err == nil && !is {
+		err = errors.New("migrations are pending, and the database is a worker of a Citus cluster: run `plantstore migrate up` on the coordinator")
+	}
+	return err
+}

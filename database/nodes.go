@@ -1,0 +1,191 @@
+package database
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"go.uber.org/zap"
+)
+
+// nodeError is the error of a database that is distributed over nodes, one of which cannot
+// be reached. What a transaction wrote on several nodes is then stored on none of them,
+// unless err is a warning: then it is, but may not be visible yet.
+type nodeError struct{ err error }
+
+func (e *nodeError) Error() string { return "a node of the database: " + e.err.Error() }
+func (e *nodeError) Unwrap() error { return e.err }
+
+// asNodeError returns err, of a distributed database, as a *nodeError if it is one. The
+// FATAL errors are those of the server that the connection leads to.
+func asNodeError(err error) error {
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	if !ok || isNodeError(err) || errors.Is(err, errors.ErrUnsupported) || pg.SeverityUnlocalized != "ERROR" {
+		return err
+	}
+	switch {
+	case pg.Code == internalError, pg.Code[:2] == "08", pg.Code[:3] == "57P": // connection_exception, operator_intervention
+		return &nodeError{err}
+	}
+	return err
+}
+
+func isNodeError(err error) bool {
+	_, ok := errors.AsType[*nodeError](err)
+	return ok
+}
+
+// nodes knows which nodes of a distributed database are down.
+type nodes struct {
+	citus *postgresDialect
+	db    *DB
+	mu    sync.Mutex                   // held during a check
+	down  atomic.Pointer[map[int]bool] // nil: none
+	done  chan struct{}                // closed by [DB.Close]
+	work  sync.WaitGroup               // the check in the background
+}
+
+// nodeCheck is the pause between two checks of a node that is down.
+const nodeCheck = 500 * time.Millisecond
+
+// nodeTimeout is how long a check waits for one node.
+const nodeTimeout = "500ms"
+
+// check finds out which nodes are down. As long as there are such, it repeats the check in
+// the background.
+func (n *nodes) check(ctx context.Context) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	found, err := n.citus.downNodes(ctx, n.db.pool)
+	if err != nil {
+		return err
+	}
+	before := n.downNow()
+	if !maps.Equal(before, found) {
+		n.db.log.Warn("the nodes of the database that are down have changed", zap.Ints("down", slices.Sorted(maps.Keys(found))))
+	}
+	if len(found) < len(before) || len(found) == 0 {
+		// What a returning node had agreed to commit becomes visible before it is used.
+		if err := n.citus.recover(ctx, n.db.pool); err != nil {
+			n.db.log.Warn("cannot finish the transactions of a node that was down; citus.recover_2pc_interval tells when Citus does", zap.Error(err))
+		}
+	}
+	if len(found) == 0 {
+		n.down.Store(nil)
+		return nil
+	}
+	n.down.Store(&found)
+	if before == nil {
+		n.work.Go(n.watch)
+	}
+	return nil
+}
+
+// close ends the check in the background.
+func (n *nodes) close() {
+	close(n.done)
+	n.work.Wait()
+}
+
+// downNow returns the nodes that are down, or nil.
+func (n *nodes) downNow() map[int]bool {
+	if down := n.down.Load(); down != nil {
+		return *down
+	}
+	return nil
+}
+
+// watch checks until no node is down.
+func (n *nodes) watch() {
+	for n.downNow() != nil {
+		select {
+		case <-n.done:
+			return
+		case <-time.After(nodeCheck):
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), n.db.options.Timeout)
+		if err := n.check(ctx); err != nil {
+			n.db.log.Warn("cannot check the nodes of the database", zap.Error(err))
+		}
+		cancel()
+	}
+}
+
+// PerNode returns flush for batches that may have rows on several nodes, of which one can
+// fail: then the rows on the others are written without it. keyOf returns the key of an
+// item in table.
+func PerNode[T any](db *DB, table *Table, keyOf func(T) any, flush func(context.Context, []T) []error) func(context.Context, []T) []error {
+	return func(ctx context.Context, batch []T) []error {
+		n := db.nodes
+		if n == nil {
+			return flush(ctx, batch)
+		}
+		outcomes, all := make([]error, len(batch)), make([]int, len(batch))
+		for i := range batch {
+			all[i] = i
+		}
+		run := func(items []int) {
+			part := make([]T, len(items))
+			for i, item := range items {
+				part[i] = batch[item]
+			}
+			for i, err := range flush(ctx, part) {
+				outcomes[items[i]] = err
+			}
+		}
+		up := all
+		if down := n.downNow(); down != nil {
+			on, err := n.of(ctx, table, all, func(i int) any { return keyOf(batch[i]) })
+			if err != nil {
+				return slices.Repeat([]error{err}, len(batch))
+			}
+			up = nil
+			for i, node := range on {
+				if down[node] {
+					outcomes[i] = errDown
+				} else {
+					up = append(up, i)
+				}
+			}
+			if len(up) == 0 {
+				return outcomes
+			}
+		}
+		run(up)
+		failed := slices.DeleteFunc(slices.Clone(up), func(i int) bool { return !isNodeError(outcomes[i]) })
+		if len(failed) == 0 || n.check(ctx) != nil || len(failed) == 1 {
+			return outcomes
+		}
+		on, err := n.of(ctx, table, failed, func(i int) any { return keyOf(batch[i]) })
+		if err != nil || len(slices.Compact(slices.Sorted(maps.Values(on)))) == 1 {
+			return outcomes // of rows on one node, some may be stored
+		}
+		down := n.downNow()
+		if again := slices.DeleteFunc(failed, func(i int) bool { return down[on[i]] }); len(again) > 0 {
+			run(again)
+		}
+		return outcomes
+	}
+}
+
+// errDown is the outcome of a row on a node that is down. Nothing was stored.
+var errDown = &nodeError{&pgconn.PgError{Severity: "ERROR", Code: "08006", Message: "the node of the row is down"}}
+
+// of returns the nodes of items.
+func (n *nodes) of(ctx context.Context, table *Table, items []int, keyOf func(int) any) (map[int]int, error) {
+	keys := make([]any, len(items))
+	for i, item := range items {
+		keys[i] = keyOf(item)
+	}
+	found, err := n.citus.nodesOf(ctx, n.db.pool, table, keys)
+	on := make(map[int]int, len(items))
+	for i, node := range found {
+		on[items[i]] = node
+	}
+	return on, err
+}

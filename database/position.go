@@ -1,0 +1,45 @@
+package database
+
+import (
+	"context"
+	"math"
+	"regexp"
+	"strconv"
+)
+
+// Position is a place in the write-ahead log of PostgreSQL, and so the writes up to there.
+// 0 means no write, and unknownPosition any.
+type Position uint64
+
+// String returns p in a form for clients, which they need not understand.
+func (p Position) String() string { return strconv.FormatUint(uint64(p), 36) }
+
+// PositionPattern matches what [Position.String] returns: PostgreSQL is far from writing
+// more.
+var PositionPattern = regexp.MustCompile(`^(0|[1-9a-z][0-9a-z]{0,11})$`)
+
+// ParsePosition parses what String has returned.
+func ParsePosition(text string) (at Position, ok bool) {
+	n, err := strconv.ParseUint(text, 36, 64)
+	return Position(n), err == nil && PositionPattern.MatchString(text)
+}
+
+// unknownPosition is the position of a write if the primary did not tell it: only the
+// primary certainly has that write.
+const unknownPosition Position = math.MaxUint64
+
+// positionKey is the key of a position in a context.
+type positionKey struct{}
+
+// WithPosition returns a context for reads that must see the writes up to position.
+func WithPosition(ctx context.Context, position Position) context.Context {
+	return context.WithValue(ctx, positionKey{}, position)
+}
+
+// position is the query for how far a primary, or a standby, is, and whether it is a standby.
+const position = "SELECT (CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END - '0/0')::bigint, pg_is_in_recovery()"
+
+func (db *DB) position(ctx context.Context) (at Position, isStandby bool, err error) {
+	err = db.pool.QueryRowContext(ctx, position).Scan(&at, &isStandby)
+	return at, isStandby, err
+}

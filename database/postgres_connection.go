@@ -1,0 +1,160 @@
+package database
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/stdlib"
+)
+
+// sessionSettings returns the settings that decide how values look, how transactions see
+// each other, and how long they wait for locks.
+func sessionSettings() [][2]string {
+	return [][2]string{
+		{"DateStyle", "ISO"},
+		{"IntervalStyle", "postgres"},
+		{"TimeZone", "UTC"},
+		{"extra_float_digits", "1"},
+		{"bytea_output", "hex"},
+		{"array_nulls", "on"},
+		{"standard_conforming_strings", "on"},
+		{"default_transaction_isolation", "read committed"},
+		{"lock_timeout", milliseconds(lockWait)},
+	}
+}
+
+// lockWait is how long a statement waits for a lock, so that a locked row delays the
+// others of its batch by no more. What needs longer waits apart: see [DB.WaitForLock] and
+// [DB.Retry].
+const lockWait = 2 * time.Millisecond
+
+// opened is the key of the time at which a connection was opened.
+const opened = "plantstore.opened"
+
+// prepareConnection returns the set-up of a new connection. It keeps the service's promises
+// despite any defaults of the server, the database or the role: a committed
+// row is on disk, text is returned as it was sent, and a locked row delays no other.
+func (d *postgresDialect) prepareConnection(timeout time.Duration) func(context.Context, *pgx.Conn) error {
+	settings := []string{"CASE current_setting('synchronous_commit') WHEN 'off' THEN set_config('synchronous_commit', 'on', false) END"}
+	for _, s := range sessionSettings() {
+		settings = append(settings, fmt.Sprintf("set_config('%s', '%s', false)", s[0], s[1]))
+	}
+	set := "SELECT " + strings.Join(settings, ", ")
+	return func(ctx context.Context, conn *pgx.Conn) error {
+		ctx, cancel := context.WithTimeout(ctx, timeout) // the pool connects in the background, too
+		defer cancel()
+		begin := time.Now()
+		err := checkEncoding(conn)
+		if err == nil {
+			_, err = conn.Exec(ctx, set)
+		}
+		if err == nil {
+			err = d.detectCitus(ctx, conn)
+		}
+		if err != nil {
+			return errors.Join(err, conn.Close(ctx))
+		}
+		conn.PgConn().CustomData()[opened] = begin
+		return nil
+	}
+}
+
+// milliseconds returns d for a setting such as lock_timeout, where 0 would mean no limit.
+func milliseconds(d time.Duration) string {
+	return strconv.FormatInt(max(d.Milliseconds(), 1), 10)
+}
+
+// watch closes a connection whose server turned out to be read-only, as a primary that was
+// demoted, or whose cached plans are obsolete after a migration. The others, which
+// are probably like it, are discarded before their next use.
+func (d *postgresDialect) watch(config *pgx.ConnConfig) {
+	closeIfFatal := config.OnPgError
+	config.OnPgError = func(conn *pgconn.PgConn, err *pgconn.PgError) bool {
+		switch err.Code {
+		case "25006": // read_only_sql_transaction
+			// While a database stays read-only, not every write may cost all connections.
+			if time.Since(time.Unix(0, d.staleBefore.Load())) > time.Second {
+				d.discardAll()
+			}
+			return false
+		case "0A000": // feature_not_supported
+			if err.Routine == "RevalidateCachedQuery" { // "cached plan must not change result type"
+				d.discardAll()
+			}
+			return false
+		}
+		return closeIfFatal(conn, err)
+	}
+}
+
+func (d *postgresDialect) discardAll() { d.staleBefore.Store(time.Now().UnixNano()) }
+
+// pingIdle pings a connection that was idle, in a part of the time that the
+// operation has, and closes it if there is no response. It leaves nothing to the driver.
+func (d *postgresDialect) pingIdle(ctx context.Context, p stdlib.ShouldPingParams) bool {
+	if p.IdleDuration < time.Second {
+		return false
+	}
+	short, cancel := context.WithTimeout(ctx, d.share)
+	defer cancel()
+	if err := p.Conn.Ping(short); err != nil {
+		if ctx.Err() == nil && short.Err() != nil {
+			d.discardAll() // the server hangs, or is gone without closing its connections
+		}
+		_ = p.Conn.Close(short) // usually closed by now
+	}
+	return false
+}
+
+// checkConnection rejects a connection from the pool that was discarded, or that the server
+// has closed: nothing has been sent yet, so the operation gets another one.
+func (d *postgresDialect) checkConnection(_ context.Context, conn *pgx.Conn) error {
+	begin, _ := conn.PgConn().CustomData()[opened].(time.Time)
+	if conn.IsClosed() || begin.UnixNano() < d.staleBefore.Load() || hasInput(conn.PgConn().Conn()) {
+		return driver.ErrBadConn
+	}
+	return nil
+}
+
+func checkEncoding(conn *pgx.Conn) error {
+	encoding := conn.PgConn().ParameterStatus("server_encoding")
+	if encoding == "UTF8" || encoding == "SQL_ASCII" { // the latter stores any bytes; initdb picks it without a locale
+		return nil
+	}
+	return fmt.Errorf("the database has the encoding %q, which cannot store every text: "+
+		"create it with ENCODING 'UTF8' TEMPLATE template0", encoding)
+}
+
+// withConn calls do with a connection of pool. The deadline of a batch is the connection's
+// for as long, which costs less than waiting for ctx beside the operation.
+func withConn(ctx context.Context, pool *sql.DB, do func(context.Context, *pgx.Conn) error) (err error) {
+	conn, err := pool.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, conn.Close()) }()
+	return conn.Raw(func(driver any) error {
+		conn := driver.(*stdlib.Conn).Conn()
+		if _, ok := ctx.(batchContext); !ok {
+			return do(ctx, conn)
+		}
+		deadline, _ := ctx.Deadline()
+		network := conn.PgConn().Conn()
+		if err := network.SetDeadline(deadline); err != nil {
+			return err
+		}
+		err := do(context.WithoutCancel(ctx), conn)
+		if !conn.IsClosed() {
+			err = errors.Join(err, network.SetDeadline(time.Time{}))
+		}
+		return err
+	})
+}

@@ -1,0 +1,413 @@
+//go:build citus
+
+package tests
+
+import (
+	"bufio"
+	"cmp"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"plantstore/database/dbtest"
+)
+
+// onNode returns databaseURL, with the port of another node.
+func onNode(t *testing.T, databaseURL, port string) string {
+	t.Helper()
+	u, err := url.Parse(databaseURL)
+	must(t, err)
+	u.Host = net.JoinHostPort(u.Hostname(), port)
+	return u.String()
+}
+
+// nodePorts returns the ports of the coordinator and of the workers, which are all on one
+// machine.
+func nodePorts(t *testing.T, db *sql.DB) (coordinator string, workers []string) {
+	t.Helper()
+	rows, err := db.QueryContext(t.Context(), "SELECT nodeport, groupid = 0 FROM pg_dist_node ORDER BY nodeport")
+	must(t, err)
+	defer rows.Close()
+	for rows.Next() {
+		var port string
+		var first bool
+		must(t, rows.Scan(&port, &first))
+		if first {
+			coordinator = port
+		} else {
+			workers = append(workers, port)
+		}
+	}
+	must(t, rows.Err())
+	return coordinator, workers
+}
+
+// owner runs the command of the cluster's owner in variable, with args.
+func owner(t *testing.T, variable, does string, args ...string) {
+	t.Helper()
+	command := os.Getenv(variable)
+	if command == "" {
+		t.Fatalf("%s must be a shell command that %s", variable, does)
+	}
+	output, err := exec.CommandContext(t.Context(), "sh", "-c", command+" "+strings.Join(args, " ")).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", variable, err, output)
+	}
+}
+
+func kill(t *testing.T, port string) {
+	t.Helper()
+	owner(t, "TEST_CITUS_KILL", "ends the node whose port is its argument with SIGKILL", port)
+}
+
+func revive(t *testing.T, port string) {
+	t.Helper()
+	owner(t, "TEST_CITUS_REVIVE", "starts the node whose port is its argument again", port)
+}
+
+// flood is clients that create plants one after another, each with a new id.
+type flood struct {
+	t              *testing.T
+	stored, failed atomic.Int64
+	stop           atomic.Bool
+	group          sync.WaitGroup
+	mu             sync.Mutex
+	known          ledger
+}
+
+func startFlood(t *testing.T, s *service, known ledger) *flood {
+	t.Helper()
+	f := &flood{t: t, known: known}
+	for range 4 * clients {
+		f.group.Go(func() {
+			transport := &http.Transport{}
+			defer transport.CloseIdleConnections()
+			for !f.stop.Load() {
+				id := ids.Add(1)
+				a := s.create(transport, id, strings.NewReader(bodyOf(id)))
+				f.mu.Lock()
+				f.known.record(t, a)
+				f.mu.Unlock()
+				if a.response.status == 200 {
+					f.stored.Add(1)
+				} else {
+					f.failed.Add(1)
+				}
+			}
+		})
+	}
+	t.Cleanup(f.end)
+	return f
+}
+
+func (f *flood) end() {
+	f.stop.Store(true)
+	f.group.Wait()
+}
+
+// during returns how many plants are stored in a second, and rejected with 503, while do
+// runs.
+func (f *flood) during(do func()) (stored, failed float64) {
+	begin, s, e := time.Now(), f.stored.Load(), f.failed.Load()
+	do()
+	took := time.Since(begin).Seconds()
+	return float64(f.stored.Load()-s) / took, float64(f.failed.Load()-e) / took
+}
+
+// calm waits until no request has failed for a second.
+func (f *flood) calm() {
+	f.t.Helper()
+	eventually(f.t, "a second without failures", func() bool {
+		stored, failed := f.during(func() { time.Sleep(time.Second) })
+		return failed == 0 && stored > 0
+	})
+}
+
+func span(d time.Duration) func() { return func() { time.Sleep(d) } }
+
+// TestCitusReplicas writes on one replica and reads on another, on the coordinator and on
+// both workers.
+func TestCitusReplicas(t *testing.T) {
+	databaseURL := dbtest.Citus(t)
+	services := []*service{start(t, "DATABASE_URL="+databaseURL)}
+	_, workers := nodePorts(t, openTable(t, databaseURL))
+	for _, port := range workers {
+		services = append(services, start(t, "DATABASE_URL="+onNode(t, databaseURL, port)))
+	}
+	for i, s := range services {
+		other := services[(i+1)%len(services)]
+		path := fmt.Sprintf("/plants/%d", i)
+		requireOK(t, s.post(t, bodyOf(int64(i))))
+		checkError(t, other.post(t, bodyOf(int64(i))), 40902)
+		checkError(t, other.post(t, fmt.Sprintf(`{"id":%d,"name":"x"}`, i)), 40901)
+		put := other.call(t, "PUT", path, `{"name":"put"}`)
+		checkStatus(t, put, 200)
+		patched := s.call(t, "PATCH", path, `{"tag":"x"}`, "If-Match", put.etag())
+		checkStatus(t, patched, 200)
+		checkError(t, other.call(t, "DELETE", path, "", "If-Match", put.etag()), 41201)
+		if got := other.call(t, "GET", path, ""); got.body != patched.body {
+			t.Errorf("got %s, want %s", got.body, patched.body)
+		}
+		checkEmpty(t, other.call(t, "DELETE", path, ""), 204)
+	}
+}
+
+// TestCitusMigratesOnTheCoordinator runs `migrate up` on a worker and then on the
+// coordinator, twice, and after a table has come to be local.
+func TestCitusMigratesOnTheCoordinator(t *testing.T) {
+	databaseURL := dbtest.Citus(t)
+	db := openTable(t, databaseURL)
+	_, workers := nodePorts(t, db)
+	exec := func(statement string) {
+		t.Helper()
+		_, err := db.ExecContext(t.Context(), statement)
+		must(t, err)
+	}
+	// All tables but those that each node has a copy of.
+	kinds := func() (text string) {
+		must(t, db.QueryRowContext(t.Context(), `SELECT string_agg(concat_ws(' ', relname, partmethod), ', ' ORDER BY relname)
+			FROM pg_class c LEFT JOIN pg_dist_partition ON logicalrelid = c.oid
+			WHERE relkind = 'r' AND relnamespace = current_schema()::regnamespace AND partmethod IS DISTINCT FROM 'n'`).Scan(&text))
+		return text
+	}
+	_, stderr, status := runToEnd(t, []string{"DATABASE_URL=" + onNode(t, databaseURL, workers[0])}, "migrate", "up")
+	if status != 1 || !strings.Contains(stderr, "coordinator") {
+		t.Errorf("on a worker: got exit status %d and %q, want 1 and a line about the coordinator", status, stderr)
+	}
+	for _, step := range []struct{ name, before string }{
+		{"an empty schema", "SELECT 1"},
+		{"nothing is pending", "SELECT 1"},
+		{"a table is not distributed", "DROP TABLE compatible_migrations; CREATE TABLE compatible_migrations (version bigint PRIMARY KEY)"},
+	} {
+		t.Run(step.name, func(t *testing.T) {
+			exec(step.before)
+			if _, stderr, status := runToEnd(t, []string{"DATABASE_URL=" + databaseURL}, "migrate", "up"); status != 0 {
+				t.Fatal(stderr)
+			}
+			if got, want := kinds(), "goose_lock, plants h"; got != want {
+				t.Errorf("got the tables %s, want %s", got, want)
+			}
+		})
+	}
+}
+
+// TestCitusSettings turns synchronous_commit off for the role on all nodes.
+func TestCitusSettings(t *testing.T) {
+	databaseURL := dbtest.Citus(t)
+	start(t, "DATABASE_URL="+databaseURL)
+	dbtest.Exec(t, databaseURL, "ALTER ROLE CURRENT_USER SET synchronous_commit = 'off'")
+	t.Cleanup(func() { dbtest.Exec(t, databaseURL, "ALTER ROLE CURRENT_USER RESET synchronous_commit") })
+	s := start(t, "DATABASE_URL="+databaseURL)
+	if line := fmt.Sprint(s.awaitLog(t, "a node of the database is not durable")); !strings.Contains(line, "ALTER ROLE") {
+		t.Errorf("got %s, want a warning with ALTER ROLE", line)
+	}
+	_, stderr, status := runToEnd(t, []string{"DATABASE_URL=" + databaseURL, "PORT=0", "PLANTSTORE_ENV=production", "PLANTSTORE_AUTH_TOKENS=" + token})
+	if status != 1 || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, "ALTER ROLE") {
+		t.Errorf("production: got exit status %d and %q, want 1 and a line with ALTER ROLE", status, stderr)
+	}
+}
+
+// TestCitusLocks locks a row: a change of it waits and fails, and others are not delayed.
+func TestCitusLocks(t *testing.T) {
+	databaseURL := dbtest.Citus(t)
+	s := start(t, "DATABASE_URL="+databaseURL)
+	for id := range int64(9) {
+		requireOK(t, s.post(t, bodyOf(id)))
+	}
+	tx, err := openTable(t, databaseURL).BeginTx(t.Context(), nil)
+	must(t, err)
+	_, err = tx.ExecContext(t.Context(), "SELECT FROM plants WHERE id = 0 FOR UPDATE")
+	must(t, err)
+	locked := make(chan response, 1)
+	go func() {
+		r, _ := s.try("PATCH", "/plants/0", strings.NewReader(`{"tag":"x"}`), as(token)...)
+		locked <- r
+	}()
+	for id := range 8 {
+		begin := time.Now()
+		checkStatus(t, s.call(t, "PATCH", fmt.Sprintf("/plants/%d", id+1), `{"tag":"x"}`), 200)
+		if took := time.Since(begin); took > 2*time.Second {
+			t.Errorf("plant %d: took %v beside a locked row", id+1, took)
+		}
+	}
+	checkError(t, receive(t, locked), 50301)
+	must(t, tx.Rollback())
+	checkStatus(t, s.call(t, "PATCH", "/plants/0", `{"tag":"x"}`), 200)
+}
+
+// TestCitusThroughput compares POST /plants on the cluster and on one PostgreSQL, at 256
+// connections.
+func TestCitusThroughput(t *testing.T) {
+	server, err := dbtest.StartServerIn("/dev/shm", "max_connections=300", "max_wal_size=2GB")
+	must(t, err)
+	t.Cleanup(func() {
+		if err := server.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	const connections, rounds, turn = 256, 7, 2 * time.Second
+	for _, test := range []struct {
+		name   string
+		shards string
+		least  float64
+	}{{"8 shards, as docs/scaling.md says", "8", 0.5}, {"4 shards", "4", 0.8}} {
+		t.Run(test.name, func(t *testing.T) {
+			u, err := url.Parse(dbtest.Citus(t))
+			must(t, err)
+			query := u.Query()
+			query.Set("citus.shard_count", test.shards)
+			u.RawQuery = query.Encode()
+			one, cluster := startPlain(t, "DATABASE_URL="+server.URL), startPlain(t, "DATABASE_URL="+u.String())
+			var ratios, ones, clusters []float64
+			for range rounds {
+				a, b := rateOf(t, one, connections, turn), rateOf(t, cluster, connections, turn)
+				ones, clusters, ratios = append(ones, a), append(clusters, b), append(ratios, b/a)
+			}
+			for _, list := range [][]float64{ratios, ones, clusters} {
+				slices.Sort(list)
+			}
+			got := ratios[rounds/2]
+			record(t, "## Citus: throughput with %s\n\n`TestCitusThroughput`: POST /plants at %d connections, medians of %d alternating turns of %v: "+
+				"%.0f/s on one PostgreSQL, %.0f/s on the cluster, ratio %.2f (%.2f to %.2f). The mark of %.1f is %s.",
+				test.name, connections, rounds, turn, ones[rounds/2], clusters[rounds/2], got, ratios[0], ratios[rounds-1],
+				test.least, map[bool]string{true: "reached", false: "missed"}[got >= test.least])
+		})
+	}
+}
+
+// rateOf returns how many plants per second clients create with so many connections.
+func rateOf(t *testing.T, s *service, connections int, turn time.Duration) float64 {
+	t.Helper()
+	var done atomic.Int64
+	var group sync.WaitGroup
+	errs := make([]error, connections)
+	begin := time.Now()
+	for i := range connections {
+		group.Go(func() {
+			conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
+			if err != nil {
+				errs[i] = err
+				return
+			}
+			defer conn.Close()
+			responses := bufio.NewReader(conn)
+			for time.Since(begin) < turn && errs[i] == nil {
+				body := bodyOf(ids.Add(1))
+				_, _ = fmt.Fprintf(conn, "POST /plants HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n%s", token, len(body), body)
+				r, err := http.ReadResponse(responses, nil)
+				if err != nil {
+					errs[i] = err
+					return
+				}
+				_, err = io.Copy(io.Discard, r.Body)
+				errs[i] = errors.Join(err, r.Body.Close())
+				if r.StatusCode != http.StatusOK {
+					errs[i] = fmt.Errorf("status %d", r.StatusCode)
+				}
+				done.Add(1)
+			}
+		})
+	}
+	group.Wait()
+	must(t, cmp.Or(errs...))
+	return float64(done.Load()) / time.Since(begin).Seconds()
+}
+
+// TestCitusNodes kills a worker and the coordinator, adds a worker and moves shards, all
+// under load: no acknowledged plant is lost, no request gets a 500, and rows of healthy
+// nodes are stored. It comes last, since it leaves a worker more.
+func TestCitusNodes(t *testing.T) {
+	databaseURL := dbtest.Citus(t)
+	s := startPlain(t, "DATABASE_URL="+databaseURL)
+	db := openTable(t, databaseURL)
+	coordinator, workers := nodePorts(t, db)
+	replica := startPlain(t, "DATABASE_URL="+onNode(t, databaseURL, workers[0]))
+	known := ledger{}
+	var table strings.Builder
+	row := func(fault string, before, stored, failed float64) {
+		fmt.Fprintf(&table, "| %s | %.0f | %.0f | %.2f | %.0f |\n", fault, before, stored, stored/before, failed)
+	}
+
+	t.Run("a worker is killed", func(t *testing.T) {
+		f := startFlood(t, s, known)
+		f.during(span(time.Second))
+		before, _ := f.during(span(3 * time.Second))
+		kill(t, workers[1])
+		stored, failed := f.during(span(5 * time.Second))
+		revive(t, workers[1])
+		f.calm()
+		f.end()
+		row(fmt.Sprintf("a worker of %d killed", len(workers)), before, stored, failed)
+		// The others hold this part of the rows.
+		if healthy := before * float64(len(workers)-1) / float64(len(workers)); stored < healthy/2 {
+			t.Errorf("stored %.0f plants/s without the worker, want at least half of %.0f", stored, healthy)
+		}
+		if failed == 0 {
+			t.Error("no request failed, want 503 for the rows of the worker")
+		}
+	})
+	t.Run("the coordinator is killed", func(t *testing.T) {
+		f := startFlood(t, replica, known)
+		f.during(span(time.Second))
+		before, _ := f.during(span(3 * time.Second))
+		kill(t, coordinator)
+		eventually(t, "an unready service on the coordinator", func() bool { return s.get(t, "/readyz").status == 503 })
+		stored, failed := f.during(span(5 * time.Second))
+		revive(t, coordinator)
+		f.calm()
+		f.end()
+		row("coordinator killed, clients of a replica on a worker", before, stored, failed)
+		if stored < before/2 {
+			t.Errorf("stored %.0f plants/s without the coordinator, want at least half of %.0f", stored, before)
+		}
+		eventually(t, "a ready service on the coordinator", func() bool { return s.get(t, "/readyz").status == 200 })
+	})
+	t.Run("a worker is added and shards move", func(t *testing.T) {
+		f := startFlood(t, s, known)
+		f.during(span(time.Second))
+		before, _ := f.during(span(3 * time.Second))
+		stored, failed := f.during(func() {
+			owner(t, "TEST_CITUS_ADD", "adds a worker, without moving shards")
+			_, err := db.ExecContext(t.Context(), "SELECT rebalance_table_shards('plants')")
+			must(t, err)
+		})
+		f.calm()
+		f.end()
+		row("a worker added, shards moved to it", before, stored, failed)
+		if stored == 0 {
+			t.Error("no plants were stored meanwhile")
+		}
+		_, now := nodePorts(t, db)
+		var onNew int
+		must(t, db.QueryRowContext(t.Context(), "SELECT count(*) FROM citus_shards WHERE table_name = 'plants'::regclass AND nodeport = $1",
+			now[len(now)-1]).Scan(&onNew))
+		if len(now) != len(workers)+1 || onNew == 0 {
+			t.Errorf("got workers %v, and %d shards on the new one", now, onNew)
+		}
+	})
+	for _, each := range []*service{s, replica} {
+		each.stop(t)
+	}
+	known.check(t, databaseURL)
+	acknowledged := 0
+	for _, stored := range known {
+		if stored {
+			acknowledged++
+		}
+	}
+	record(t, "## Citus: nodes\n\n`TestCitusNodes`: %d clients created plants while this happened. Of %d acknowledged plants, none was lost; "+
+		"every other response was a 503.\n\n| | stored/s before | meanwhile | ratio | 503/s meanwhile |\n| --- | --- | --- | --- | --- |\n%s",
+		4*clients, acknowledged, table.String())
+}
