@@ -85,6 +85,9 @@ func HasToken(text string, tokens ...string) bool {
 func HasHexPart(text string, tokens ...string) bool {
 	const fast = 64 // the most that strings.Contains searches with vector instructions
 	for _, token := range tokens {
+		if !hasHexRun(token) {
+			continue
+		}
 		for ; len(token) >= tokenPart; token = token[min(fast-tokenPart+1, len(token)):] {
 			for i := 0; i+tokenPart <= len(text); i += tokenPart {
 				if strings.Contains(token[:min(fast, len(token))], text[i:i+tokenPart]) {
@@ -95,6 +98,26 @@ func HasHexPart(text string, tokens ...string) bool {
 	}
 	return false
 }
+
+// hasHexRun reports whether token has tokenPart lower-case hexadecimal digits in a row. Most
+// tokens have none, and looking at every tokenPart-th character rules out most of them.
+func hasHexRun(token string) bool {
+	for last := tokenPart - 1; last < len(token); last += tokenPart {
+		first := last
+		for first >= 0 && last-first < tokenPart && IsHex(token[first]) {
+			first--
+		}
+		if last-first == tokenPart {
+			return true
+		}
+		// What precedes the run is not hexadecimal: another run ends tokenPart after that.
+		last = first
+	}
+	return false
+}
+
+// IsHex reports whether c is a lower-case hexadecimal digit.
+func IsHex(c byte) bool { return '0' <= c && c <= '9' || 'a' <= c && c <= 'f' }
 
 // StaticTokens returns the verifier of tokens that are known at startup, each with
 // every scope. It keeps only their SHA-256. Its duration does not depend on how much of

@@ -18,6 +18,7 @@ import (
 	"plantstore/auth"
 	"plantstore/config"
 	"plantstore/controllers"
+	"plantstore/database"
 	"plantstore/middleware"
 	"plantstore/models"
 	"plantstore/routes"
@@ -60,7 +61,19 @@ func (s *settings) serve(cmd *cobra.Command, _ []string) (err error) {
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 	if err := db.Prepare(ctx); err != nil {
+		if errors.Is(err, database.ErrStandby) {
+			err = usageError(databaseError(err))
+		}
 		return err
+	}
+	if err := db.UseStandbys(ctx); err != nil {
+		return usageError(fmt.Errorf("%s: %w", config.SettingOf("database.replica_urls"), err))
+	}
+	if err := db.CheckNodes(ctx); err != nil {
+		if cfg.Env == config.Production {
+			return err
+		}
+		log.Warn("a node of the database is not durable", zap.Error(err))
 	}
 
 	tokens := models.NewTokenStore(db)
@@ -88,11 +101,13 @@ func (s *settings) serve(cmd *cobra.Command, _ []string) (err error) {
 		log.Warn("no tokens exist yet; create one with `plantstore token create`")
 	}
 
-	health := controllers.NewHealth(db.Ready)
+	plants, health := models.NewPlantStore(db), controllers.NewHealth(db.Ready)
+	db.KeepFeed(cfg.Feed.Retention)
 	metrics := newMetrics(append(db.Collectors(), tokensInForce(issued), newReadiness(health.Fault))...)
 	options := routes.Options{
 		Log:          log,
-		Plants:       controllers.NewPlants(models.NewPlantStore(db)),
+		Plants:       controllers.NewPlants(plants),
+		Changes:      controllers.NewChanges(models.NewPlantFeed(plants), health),
 		Tokens:       controllers.NewTokens(tokens, log),
 		Health:       health,
 		Failures:     controllers.NewFailures(db.Ready, log),

@@ -124,7 +124,8 @@ func contextOf(c *gin.Context) context.Context {
 
 // bodyError explains why a body could not be read: a fault of the client.
 func bodyError(err error) error {
-	if _, ok := errors.AsType[*http.MaxBytesError](err); ok || errors.Is(err, errNotGzip) || errors.Is(err, errRatio) {
+	_, isLong := errors.AsType[*http.MaxBytesError](err)
+	if _, isProblem := errors.AsType[*problem](err); isLong || isProblem {
 		return err
 	}
 	return problemf(codeMalformed, "the body ended early, took too long or was badly framed: send as many bytes as announced")
@@ -353,12 +354,21 @@ func (t *EchoedTimestamps) checkFields() error {
 
 // respond writes v as JSON. Text is not escaped for HTML.
 func respond(c *gin.Context, status int, v any) error {
-	body, err := json.Marshal(v)
+	body, err := encode(v)
 	if err != nil {
-		return fmt.Errorf("encode the response: %w", err)
+		return err
 	}
 	send(c, status, typeJSON, body)
 	return nil
+}
+
+// encode returns v as JSON.
+func encode(v any) ([]byte, error) {
+	body, err := json.Marshal(v)
+	if err != nil {
+		return nil, fmt.Errorf("encode the response: %w", err)
+	}
+	return body, nil
 }
 
 // send writes body.

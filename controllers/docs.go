@@ -2,7 +2,6 @@ package controllers
 
 import (
 	"bytes"
-	"compress/gzip"
 	"fmt"
 	"io"
 	"io/fs"
@@ -11,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gin-gonic/gin"
+	"github.com/klauspost/compress/gzip"
 	"github.com/swaggest/swgui/v5/static"
 	ginswagger "github.com/swaggo/gin-swagger"
 	"golang.org/x/net/webdav"
@@ -26,8 +26,8 @@ const uiPath = "/swagger/index.html"
 const uiPolicy = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// Docs serves the OpenAPI document and Swagger UI, by way of [Static]. The page has relative addresses only,
-// so that it works behind any proxy.
+// Docs serves the OpenAPI document and Swagger UI, by way of [Static]. The page has relative
+// addresses only, so that it works behind any proxy.
 type Docs struct {
 	document []byte
 	pages    gin.HandlerFunc

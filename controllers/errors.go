@@ -41,9 +41,11 @@ const (
 	codeMethod         = 40501
 	codeExists         = 40901
 	codeExistsSame     = 40902
+	codeCursor         = 41001
 	codePrecondition   = 41201
 	codeRateLimit      = 42901
 	codeInternal       = 50001
+	codeNoFeed         = 50101
 	codeOverloaded     = 50301
 	codeUnavailable    = 50302
 )
@@ -81,13 +83,17 @@ var errorTable = []ErrorRow{
 		as(func(e *models.RepeatedError) string {
 			return fmt.Sprintf("%s %v occurs in the file before, with different content: an id belongs to its first row", e.Noun, e.Key)
 		})),
+	row(codeCursor, "the cursor of the change feed is too old, or from another database, such as before a restore: export, then follow",
+		is(database.ErrCursor, "the cursor is too old, or from another database, such as before a restore: export, then follow")),
 	row(codePrecondition, "`If-Match` or `If-None-Match` does not hold; nothing was written",
 		is(models.ErrCondition, "If-Match or If-None-Match does not hold, and nothing was written: get the current version and retry")),
 	row(codeRateLimit, "too many requests with this token or from this address, or too many invalid tokens; `Retry-After` says when to retry",
 		as(func(e *middleware.LimitError) string {
 			return fmt.Sprintf("%s: retry in %d s", e, seconds(e.RetryAfter))
 		})),
-	row(codeOverloaded, "too many operations are waiting, another one has locked the row, or too many imports and exports are running; nothing was stored: retry after `Retry-After`",
+	row(codeNoFeed, "the database has no change feed: it is distributed by Citus",
+		is(database.ErrNoFeed, "this service has no change feed, as its database is distributed by Citus: export instead")),
+	row(codeOverloaded, "too many operations are waiting, another one has locked the row, or too many imports and exports, or followers of the change feed, are running; nothing was stored: retry after `Retry-After`",
 		when(database.IsLocked, "another operation has locked the row or the table, and nothing was stored: retry later"),
 		is(database.ErrShare, "too many such operations are running, or too many with this token, and nothing was stored: retry when one has ended"),
 		is(database.ErrOverloaded, "too many operations are waiting, and nothing was stored: retry later")),

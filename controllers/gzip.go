@@ -26,8 +26,9 @@ const gzipFrom = 1 << 10
 // for a moment.
 var gzipWriters = sync.Pool{New: func() any { return gzip.NewWriter(nil) }}
 
-// acceptsGzip reports whether the client accepts a compressed response, and likes it no less than
-// a plain one (RFC 9110, section 12.5.3). It tells caches that the response depends on that.
+// acceptsGzip reports whether the client accepts a compressed response, and likes it no less
+// than a plain one (RFC 9110, section 12.5.3). It tells caches that the response depends on
+// that.
 func acceptsGzip(c *gin.Context) bool {
 	c.Writer.Header().Add("Vary", "Accept-Encoding") // CORS adds Origin
 	accept := c.Request.Header["Accept-Encoding"]
@@ -48,8 +49,8 @@ func compress(body []byte) []byte {
 }
 
 // gzipStream compresses a response while it is written, unless the first part, which is
-// then all of it, is small. Only a response that is complete may be closed: without that, the client
-// sees that the rest is missing.
+// then all of it, is small. Only a response that is complete may be closed: without that,
+// the client sees that the rest is missing.
 type gzipStream struct {
 	c     *gin.Context
 	begun bool

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"sync/atomic"
+	"time"
 
 	"github.com/gin-gonic/gin"
 
@@ -16,22 +16,37 @@ import (
 // Health responds to the probes of orchestrators and load balancers, which have no
 // token.
 type Health struct {
-	ready    func(context.Context) error
-	draining atomic.Bool
+	ready   func(context.Context) error
+	serving context.Context //nolint:containedctx // ends when the service drains
+	drain   context.CancelFunc
 }
 
 // NewHealth returns the probes of a service; ready tells whether its database can be
 // written.
-func NewHealth(ready func(context.Context) error) *Health { return &Health{ready: ready} }
+func NewHealth(ready func(context.Context) error) *Health {
+	h := &Health{ready: ready}
+	h.serving, h.drain = context.WithCancel(context.Background())
+	return h
+}
 
 // Drain makes the service unready for good, before it stops.
-func (h *Health) Drain() { h.draining.Store(true) }
+func (h *Health) Drain() { h.drain() }
+
+// untilDrain returns a context that ends with ctx, after timeout, or when the service drains.
+func (h *Health) untilDrain(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	stop := context.AfterFunc(h.serving, cancel)
+	return ctx, func() {
+		stop()
+		cancel()
+	}
+}
 
 // CloseConnection makes the client of c's request send the next one on another connection,
 // and thus to another replica, if the service drains (RFC 9112, section 9.6; net/http sends
 // a GOAWAY over HTTP/2).
 func (h *Health) CloseConnection(c *gin.Context) {
-	if h.draining.Load() {
+	if h.serving.Err() != nil {
 		c.Header("Connection", "close")
 	}
 }
@@ -45,7 +60,7 @@ func (*Health) Live(c *gin.Context) error {
 // Ready reports whether the service can serve requests: a write would succeed, and the
 // service is not about to stop.
 func (h *Health) Ready(c *gin.Context) error {
-	middleware.Quiet(c) // the log has a line when the answer changes
+	middleware.Quiet(c) // the log has a line when readiness changes
 	if err := h.check(c.Request.Context()); err != nil {
 		return err
 	}
@@ -53,7 +68,7 @@ func (h *Health) Ready(c *gin.Context) error {
 }
 
 func (h *Health) check(ctx context.Context) error {
-	if h.draining.Load() {
+	if h.serving.Err() != nil {
 		return errStopping
 	}
 	if err := h.ready(ctx); err != nil {

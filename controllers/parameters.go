@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/gin-gonic/gin"
-	"github.com/go-json-experiment/json"
 
 	"plantstore/middleware"
 	"plantstore/models"
@@ -118,16 +117,21 @@ func respondPage[T any](c *gin.Context, q pageQuery, items []T, id func(T) any) 
 		q.Set("after", fmt.Sprint(id(items[q.limit-1])))
 		c.Header("Link", "<"+middleware.ClientPath(c, c.FullPath())+"?"+q.Encode()+`>; rel="next"`)
 	}
-	body, err := json.Marshal(items)
+	body, err := encode(items)
 	if err != nil {
-		return fmt.Errorf("encode the response: %w", err)
+		return err
 	}
+	sendZipped(c, body)
+	return nil
+}
+
+// sendZipped writes a body in JSON, compressed for clients that accept it.
+func sendZipped(c *gin.Context, body []byte) {
 	if acceptsGzip(c) && len(body) >= gzipFrom {
 		c.Header("Content-Encoding", "gzip")
 		body = compress(body)
 	}
 	send(c, http.StatusOK, typeJSON, body)
-	return nil
 }
 
 // mapAll returns convert of each item.

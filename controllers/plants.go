@@ -104,7 +104,7 @@ func (h *Plants) Create(c *gin.Context) error {
 	}
 	plant := in.toPlant(*in.ID)
 	middleware.SetID(c, strconv.FormatInt(plant.ID, 10))
-	if err := h.store.Create(contextOf(c), plant); err != nil {
+	if err := h.wrote(c, h.store.Create(contextOf(c), plant)); err != nil {
 		return err
 	}
 	c.Header("Location", location(c, plant))
@@ -132,7 +132,11 @@ func (h *Plants) Get(c *gin.Context) error {
 	if err != nil {
 		return err
 	}
-	plant, err := h.store.Get(c.Request.Context(), id)
+	ctx, err := readContext(c)
+	if err != nil {
+		return err
+	}
+	plant, err := h.store.Get(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -160,7 +164,11 @@ func (h *Plants) List(c *gin.Context) error {
 		return err
 	}
 	filter.Limit = q.limit + 1 // one more tells whether there is a next page
-	plants, err := h.store.List(c.Request.Context(), filter)
+	ctx, err := readContext(c)
+	if err != nil {
+		return err
+	}
+	plants, err := h.store.List(ctx, filter)
 	if err != nil {
 		return err
 	}
@@ -213,7 +221,7 @@ func (h *Plants) Put(c *gin.Context) error {
 	}
 	plant := in.toPlant(id)
 	created, err := h.store.Put(contextOf(c), plant, condition)
-	if err != nil {
+	if err := h.wrote(c, err); err != nil {
 		return err
 	}
 	status := http.StatusOK
@@ -248,7 +256,7 @@ func (h *Plants) Patch(c *gin.Context) error {
 		return err
 	}
 	plant, err := h.store.Patch(contextOf(c), in.toPlant(id), fields, condition)
-	if err != nil {
+	if err := h.wrote(c, err); err != nil {
 		return err
 	}
 	return respondVersion(c, http.StatusOK, plant.UpdatedAt, toStoredPlant(plant))
@@ -269,7 +277,7 @@ func (h *Plants) Delete(c *gin.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := h.store.Delete(contextOf(c), id, condition); err != nil {
+	if err := h.wrote(c, h.store.Delete(contextOf(c), id, condition)); err != nil {
 		return err
 	}
 	c.Status(http.StatusNoContent)

@@ -106,6 +106,7 @@ func (h *Plants) Import(c *gin.Context) error {
 	rows := read(c.Request.Body, func(in *ImportedPlant) *models.Plant { return in.toPlant(*in.ID) })
 	options := models.ImportOptions{Partial: mode == "partial", DryRun: dryRun == "true", Replace: onConflict == "replace"}
 	result, err := h.store.Import(contextOf(c), rows, options)
+	err = h.wrote(c, err)
 	if p, ok := errors.AsType[*problem](err); ok {
 		return problemf(p.Code, "%s; nothing was stored", p.Message)
 	}
@@ -146,6 +147,10 @@ func (h *Plants) Export(c *gin.Context) error {
 	if err != nil {
 		return err
 	}
+	ctx, err := readContext(c)
+	if err != nil {
+		return err
+	}
 	c.Writer.Header().Add("Vary", "Accept") // CORS adds Origin
 	stream := &gzipStream{c: c, begun: !acceptsGzip(c)}
 	out := bufio.NewWriterSize(stream, 64<<10)
@@ -160,7 +165,7 @@ func (h *Plants) Export(c *gin.Context) error {
 	if c.Request.Method == http.MethodHead {
 		return nil
 	}
-	err = h.store.Export(contextOf(c), filter, func(p *models.Plant) error { return rows.write(toNewPlant(p)) })
+	err = h.store.Export(ctx, filter, func(p *models.Plant) error { return rows.write(toNewPlant(p)) })
 	if err == nil {
 		err = errors.Join(rows.flush(), out.Flush(), stream.close())
 	}

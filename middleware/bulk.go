@@ -45,23 +45,8 @@ func Bulk(o BulkOptions, verify auth.Verifier) Handler {
 		}
 
 		var checks sync.WaitGroup
-		token, _ := bearerToken(c.Request.Header["Authorization"])
-		checks.Go(func() {
-			ticker := time.NewTicker(checkPeriod)
-			defer ticker.Stop()
-			for {
-				select {
-				case <-ctx.Done():
-					return
-				case <-ticker.C:
-				}
-				if _, err := verify(ctx, token); errors.Is(err, auth.ErrInvalidToken) {
-					endWith(err)
-					_ = control.SetReadDeadline(time.Now())
-					_ = control.SetWriteDeadline(time.Now())
-				}
-			}
-		})
+		header := c.Request.Header // c.Request will be another one
+		checks.Go(func() { watchToken(ctx, header, verify, checkPeriod, control, endWith) })
 
 		plain := c.Writer
 		c.Request = c.Request.WithContext(ctx)
@@ -74,12 +59,39 @@ func Bulk(o BulkOptions, verify auth.Verifier) Handler {
 			_ = control.SetWriteDeadline(time.Now().Add(timeToRespond)) // fails if the connection is closed
 		}()
 		c.Next()
-		if cause := context.Cause(ctx); len(c.Errors) > 0 && errors.Is(cause, auth.ErrInvalidToken) {
-			challenge(c, cause)
-			return cause
-		}
-		return nil
+		return endOfToken(ctx, c)
 	}
+}
+
+// watchToken verifies the token of a request again after each period, until ctx ends. If it
+// is no longer accepted, the request ends with the cause, and so do its transfers.
+func watchToken(
+	ctx context.Context, header http.Header, verify auth.Verifier, period time.Duration, control *http.ResponseController, endWith context.CancelCauseFunc,
+) {
+	token, _ := bearerToken(header["Authorization"])
+	ticker := time.NewTicker(period)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		if _, err := verify(ctx, token); errors.Is(err, auth.ErrInvalidToken) {
+			endWith(err)
+			_ = control.SetReadDeadline(time.Now())
+			_ = control.SetWriteDeadline(time.Now())
+		}
+	}
+}
+
+// endOfToken returns the error of a request that failed because watchToken has ended it.
+func endOfToken(ctx context.Context, c *gin.Context) error {
+	if cause := context.Cause(ctx); len(c.Errors) > 0 && errors.Is(cause, auth.ErrInvalidToken) {
+		challenge(c, cause)
+		return cause
+	}
+	return nil
 }
 
 // pace limits how long the transfers of a request, in one direction, may wait for the

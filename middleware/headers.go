@@ -27,6 +27,11 @@ func Headers(overTLS bool) gin.HandlerFunc {
 	return func(c *gin.Context) { maps.Copy(c.Writer.Header(), headers) }
 }
 
+// PositionHeader carries the position of a write in the database: in its response, and in a
+// request that must read it, although another token, or another replica of the service, has
+// written it.
+const PositionHeader = "Write-Position"
+
 // SetHeader sets a header of the response under exactly this name. HTTP ignores case, but
 // some clients do not, and [http.Header.Set] would turn ETag into Etag. Only [HeaderOf]
 // finds such a header again.
@@ -44,8 +49,8 @@ func HeaderOf(c *gin.Context, name string) string {
 // 3.3), and for how many seconds a browser may cache that: Chromium's maximum.
 const (
 	corsMethods = "GET, HEAD, POST, PUT, PATCH, DELETE"
-	corsHeaders = "Authorization, Content-Encoding, Content-Type, If-Match, If-None-Match, X-Request-ID"
-	corsExposed = "ETag, Link, Location, X-Request-ID, Retry-After, RateLimit, RateLimit-Policy"
+	corsHeaders = "Authorization, Content-Encoding, Content-Type, If-Match, If-None-Match, Last-Event-ID, X-Request-ID, " + PositionHeader
+	corsExposed = "ETag, Link, Location, X-Request-ID, Retry-After, RateLimit, RateLimit-Policy, " + PositionHeader
 	corsMaxAge  = "7200"
 )
 

@@ -2,6 +2,7 @@ package middleware
 
 import (
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -26,18 +27,30 @@ func Metrics(registry prometheus.Registerer, codes []int32) gin.HandlerFunc {
 		refused.WithLabelValues(strconv.Itoa(int(code)))
 	}
 	registry.MustRegister(durations, refused)
+	var observers sync.Map // by outcome: without the lock, and the texts, of durations
 	return func(c *gin.Context) {
 		start := time.Now()
 		// Deferred, so that an aborted response counts, too.
 		defer func() {
-			durations.WithLabelValues(metricMethod(c.Request.Method), c.FullPath(), strconv.Itoa(c.Writer.Status())).
-				Observe(time.Since(start).Seconds())
+			of := outcome{metricMethod(c.Request.Method), c.FullPath(), c.Writer.Status()}
+			duration, known := observers.Load(of)
+			if !known {
+				duration = durations.WithLabelValues(of.method, of.route, strconv.Itoa(of.status))
+				observers.Store(of, duration)
+			}
+			duration.(prometheus.Observer).Observe(time.Since(start).Seconds())
 			if code := ErrorCodeOf(c); code != 0 {
 				refused.WithLabelValues(strconv.Itoa(int(code))).Inc()
 			}
 		}()
 		c.Next()
 	}
+}
+
+// outcome has the labels of a request's duration.
+type outcome struct {
+	method, route string
+	status        int
 }
 
 // errorCodeKey is the key of the code of a response's Error in a request's context.

@@ -1,7 +1,6 @@
 package middleware
 
 import (
-	"cmp"
 	"net/http"
 	"slices"
 	"strconv"
@@ -29,9 +28,9 @@ type TraceOptions struct {
 func Trace(o TraceOptions) gin.HandlerFunc {
 	server := []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindServer)}
 	return func(c *gin.Context) {
-		client := o.clientSpan(c.Request.Header)
-		if client.HasTraceID() {
-			c.Set(traceIDKey{}, client.TraceID().String())
+		id, client := o.clientSpan(c.Request.Header)
+		if id != "" {
+			c.Set(traceIDKey{}, id)
 		}
 		if o.Tracer == nil || slices.Contains(o.Silent, c.FullPath()) {
 			return
@@ -75,25 +74,30 @@ func spanName(method, route string) string {
 	return method + " " + route
 }
 
-// clientSpan returns the client's span, or an invalid one if headers have none, or if an id
-// in them has a part of a token.
-func (o TraceOptions) clientSpan(headers http.Header) (none trace.SpanContext) {
+// clientSpan returns the client's trace id and span, or nothing if headers have none, or if
+// an id in them has a part of a token. Without a tracer, there is only the trace id.
+func (o TraceOptions) clientSpan(headers http.Header) (id string, span trace.SpanContext) {
 	lines := headers["Traceparent"]
 	if len(lines) != 1 {
-		return none
+		return "", span
 	}
-	parent, ok := parseTraceparent(lines[0])
-	if !ok || o.hasToken(lines[0][3:35], headers) || o.Tracer != nil && o.hasToken(lines[0][36:52], headers) {
-		return none
+	id, spanID, flags, ok := parseTraceparent(lines[0])
+	if !ok || o.hasToken(id, headers) || o.Tracer != nil && o.hasToken(spanID, headers) {
+		return "", span
 	}
 	if o.Tracer == nil {
-		return trace.NewSpanContext(parent)
+		return id, span
 	}
+	parent := trace.SpanContextConfig{Remote: true}
+	parent.TraceID, _ = trace.TraceIDFromHex(id) // parseTraceparent has checked them
+	parent.SpanID, _ = trace.SpanIDFromHex(spanID)
+	bits, _ := strconv.ParseUint(flags, 16, 8)
+	parent.TraceFlags = trace.TraceFlags(bits) & (trace.FlagsSampled | trace.FlagsRandom)
 	state := strings.Join(headers["Tracestate"], ",")
 	if !auth.HasToken(state, slices.Concat(headers["Authorization"], o.Tokens)...) {
 		parent.TraceState, _ = trace.ParseTraceState(state) // an invalid one is ignored
 	}
-	return trace.NewSpanContext(parent)
+	return id, trace.NewSpanContext(parent)
 }
 
 // hasToken reports whether an id has a part of a token.
@@ -104,25 +108,23 @@ func (o TraceOptions) hasToken(id string, headers http.Header) bool {
 // traceparentLength is that of version 00.
 const traceparentLength = len("00-0123456789abcdef0123456789abcdef-0123456789abcdef-01")
 
-// parseTraceparent parses the header traceparent (W3C Trace Context, section 3.2). Versions
-// after 00 may append fields.
-func parseTraceparent(text string) (span trace.SpanContextConfig, ok bool) {
-	if len(text) < traceparentLength || text[2] != '-' || text[35] != '-' || text[52] != '-' || text[:2] == "ff" {
-		return span, false
+// parseTraceparent parses the header traceparent (W3C Trace Context, section 3.2): the ids
+// are in lower case, and not zeros. Versions after 00 may append fields.
+func parseTraceparent(text string) (traceID, spanID, flags string, ok bool) {
+	if len(text) < traceparentLength || text[:2] == "ff" {
+		return "", "", "", false
 	}
-	ids, more := text[:traceparentLength], text[traceparentLength:]
-	if strings.ToLower(ids) != ids || more != "" && (more[0] != '-' || text[:2] == "00") {
-		return span, false
+	for i := range traceparentLength {
+		isDash := i == 2 || i == 35 || i == 52
+		if isDash && text[i] != '-' || !isDash && !auth.IsHex(text[i]) {
+			return "", "", "", false
+		}
 	}
-	_, badVersion := strconv.ParseUint(ids[:2], 16, 8)
-	flags, badFlags := strconv.ParseUint(ids[53:], 16, 8)
-	traceID, badTrace := trace.TraceIDFromHex(ids[3:35]) // not zeros either
-	spanID, badSpan := trace.SpanIDFromHex(ids[36:52])
-	span = trace.SpanContextConfig{
-		TraceID: traceID, SpanID: spanID, Remote: true,
-		TraceFlags: trace.TraceFlags(flags) & (trace.FlagsSampled | trace.FlagsRandom),
+	if more := text[traceparentLength:]; more != "" && (more[0] != '-' || text[:2] == "00") {
+		return "", "", "", false
 	}
-	return span, cmp.Or(badVersion, badFlags, badTrace, badSpan) == nil
+	traceID, spanID, flags = text[3:35], text[36:52], text[53:traceparentLength]
+	return traceID, spanID, flags, strings.Trim(traceID, "0") != "" && strings.Trim(spanID, "0") != ""
 }
 
 // traceIDKey is the key of the trace id of a request.

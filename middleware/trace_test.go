@@ -218,6 +218,7 @@ func BenchmarkTrace(b *testing.B) {
 				headers = append(headers, "traceparent", test.header)
 			}
 			e := gin.New()
+			e.Use(func(c *gin.Context) { c.Set("a request has some key anyway", true) })
 			e.Use(middleware.Trace(middleware.TraceOptions{Tracer: test.tracer, Tokens: []string{token}}))
 			e.GET("/plants/:id", func(*gin.Context) {})
 			w, r := httptest.NewRecorder(), requestContext(headers...).Request

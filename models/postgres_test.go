@@ -207,7 +207,7 @@ func TestImportsInOppositeOrder(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			db := dbtest.Migrated(t, url)
 			store := models.NewPlantStore(db)
-			const rows = 30_000
+			const rows = 10_000
 			if err := db.Exec("TRUNCATE plants").Error; err != nil {
 				t.Fatal(err)
 			}

@@ -61,8 +61,9 @@ func NewStore[T Model, K Key](db *database.DB) *Store[T, K] {
 		panic(fmt.Sprintf("%T has a rule for an unknown column", *new(T)))
 	}
 	db.Require(s.table)
-	s.lookups, s.inserts = database.NewReader(db, s.lookUp), database.NewWriter(db, s.create)
-	s.changes = database.NewWriter(db, s.change)
+	s.lookups = database.NewReader(db, database.PerNode(db, s.table, func(l *lookup[T, K]) any { return l.key }, s.lookUp))
+	s.inserts = database.NewWriter(db, database.PerNode(db, s.table, func(row *T) any { return s.keyOf(row) }, s.create))
+	s.changes = database.NewWriter(db, database.PerNode(db, s.table, func(c *database.Change) any { return s.keyOf(c.Row.(*T)) }, s.change))
 	s.update = "UPDATE " + s.table.Name + s.set(s.table.Content, given)
 	s.replace = " ON CONFLICT (" + s.table.Key.DBName + ") DO UPDATE" + s.set(s.table.Content, excluded)
 	return s
@@ -270,6 +271,9 @@ func (s *Store[T, K]) insertAll(ctx context.Context, db *database.DB, batch []*T
 		rows[i] = ordered[i].row
 	}
 	inserted, failed, err := db.InsertNew(ctx, s.table, rows)
+	if database.IsUnknown(err) {
+		return s.findOut(ctx, db, batch, outcomes, err)
+	}
 	if err != nil || inserted == nil && len(rows) == len(batch) {
 		return err
 	}
@@ -301,6 +305,41 @@ func (s *Store[T, K]) insertAll(ctx context.Context, db *database.DB, batch []*T
 		}
 	}
 	return nil
+}
+
+// findOut sets the outcomes of a batch that may or may not have been stored, as unknown
+// says. The rows tell: those of the batch have its timestamps.
+func (s *Store[T, K]) findOut(ctx context.Context, db *database.DB, batch []*T, outcomes []error, unknown error) error {
+	keys := make([]K, len(batch))
+	for i, row := range batch {
+		keys[i] = s.keyOf(row)
+	}
+	stored, err := s.lookUpKeys(ctx, db, keys)
+	if err != nil {
+		return unknown
+	}
+	claimed := make(map[K]bool)
+	for i, row := range batch {
+		switch holder := stored[keys[i]]; {
+		case holder == nil: // it may still appear
+			outcomes[i] = unknown
+		case !claimed[keys[i]] && s.sameContent(row, holder) && s.sameTimes(row, holder):
+			claimed[keys[i]] = true
+		default:
+			outcomes[i] = &ExistsError{Noun: s.table.Noun, Key: keys[i], Same: s.sameContent(row, holder)}
+		}
+	}
+	return nil
+}
+
+// sameTimes reports whether two rows were written by the same statement.
+func (s *Store[T, K]) sameTimes(a, b *T) bool {
+	for _, c := range []*database.Column{s.table.Created, s.table.Updated} {
+		if c != nil && !c.Of(valueOf(a)).Interface().(time.Time).Equal(c.Of(valueOf(b)).Interface().(time.Time)) {
+			return false
+		}
+	}
+	return true
 }
 
 type keyed[T any, K Key] struct {

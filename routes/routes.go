@@ -25,6 +25,7 @@ import (
 type Options struct {
 	Log          *zap.Logger
 	Plants       *controllers.Plants
+	Changes      *controllers.Changes
 	Tokens       *controllers.Tokens
 	Health       *controllers.Health
 	Failures     *controllers.Failures
@@ -73,6 +74,7 @@ const Public models.Scope = "public"
 func Table(o Options) []Route {
 	small := []middleware.Handler{middleware.BodyLimit(o.MaxBodyBytes)}
 	bulk := []middleware.Handler{middleware.BodyLimit(o.Bulk.MaxBodyBytes), middleware.Bulk(o.Bulk, o.Verify)}
+	stream := append(slices.Clone(small), middleware.Stream(o.Verify))
 	upload := append(slices.Clone(bulk), controllers.Gunzip(o.Bulk.MaxBodyBytes))
 	routes := slices.Concat(probes(o), []Route{
 		{"POST", "/plants", models.ScopePlantsWrite, nil, small, o.Plants.Create},
@@ -82,6 +84,7 @@ func Table(o Options) []Route {
 		{"PATCH", "/plants/:id", models.ScopePlantsWrite, nil, small, o.Plants.Patch},
 		{"DELETE", "/plants/:id", models.ScopePlantsWrite, nil, small, o.Plants.Delete},
 		{"POST", "/plants/import", models.ScopePlantsWrite, []string{"mode", "dry_run", "on_conflict"}, upload, o.Plants.Import},
+		{"GET", "/plants/changes", models.ScopePlantsRead, []string{"after", "limit", "wait"}, stream, o.Changes.Get},
 		{"GET", "/plants/export", models.ScopePlantsRead, []string{"after", "tag", "q"}, bulk, o.Plants.Export},
 
 		{"POST", "/tokens", models.ScopeAdmin, nil, small, o.Tokens.Create},

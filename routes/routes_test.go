@@ -37,12 +37,14 @@ func optionsOf(t *testing.T) (Options, *models.TokenStore) {
 			t.Error(err)
 		}
 	})
+	plants, health := models.NewPlantStore(db), controllers.NewHealth(db.Ready)
 	return Options{
 		Log:          zap.NewNop(),
 		Metrics:      prometheus.NewRegistry(),
-		Plants:       controllers.NewPlants(models.NewPlantStore(db)),
+		Plants:       controllers.NewPlants(plants),
+		Changes:      controllers.NewChanges(models.NewPlantFeed(plants), health),
 		Tokens:       controllers.NewTokens(tokens, zap.NewNop()),
-		Health:       controllers.NewHealth(db.Ready),
+		Health:       health,
 		Failures:     controllers.NewFailures(db.Ready, zap.NewNop()),
 		Verify:       verifier.Verify,
 		Docs:         true,

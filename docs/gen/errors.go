@@ -56,6 +56,8 @@ func addErrors(name string, operation, body object) {
 			return itemExists && strings.HasPrefix(row.When, noSuchItem)
 		case row.Status == 409: // the client chooses the id
 			return strings.HasPrefix(name, "POST") && body != nil && at(body, "properties")["id"] != nil
+		case row.Status == 410, row.Status == 501:
+			return isFeed(operation)
 		case row.Status == 412:
 			return parameters(operation)["If-Match"] != nil
 		}
@@ -107,6 +109,8 @@ func completeResponses(operation object) {
 		response := at(operation, "responses", status)
 		if content, ok := response["content"].(object); ok && describeFiles(content) {
 			response["content"] = csvFirst(content)
+		} else if ok && content[controllers.TypeEvents] != nil {
+			content[controllers.TypeEvents] = object{"schema": object{"type": "string"}}
 		}
 		for _, h := range headers {
 			all := at(response, "headers")

@@ -9,6 +9,9 @@ import (
 	"strings"
 
 	"plantstore/controllers"
+	"plantstore/database"
+	"plantstore/middleware"
+	"plantstore/models"
 	"plantstore/routes"
 )
 
@@ -32,6 +35,7 @@ func completeOperations(paths, schemas object) {
 			o["tags"] = []any{strings.Split(path, "/")[1]}
 			o["security"] = []any{object{"BearerAuth": []any{row.Scope}}}
 			delete(rows, name)
+			addPosition(o, row.Scope)
 			completeParameters(o)
 			checkQuery(name, o, row.Query)
 			addErrors(name, o, completeBody(o, schemas))
@@ -41,6 +45,29 @@ func completeOperations(paths, schemas object) {
 	}
 	for name := range rows {
 		log.Fatalf("%s is in routes.Table, but has no annotations", name)
+	}
+}
+
+// addPosition adds the header with a position to the responses of an operation that writes
+// plants, and to the parameters of one that reads them.
+func addPosition(operation object, scope models.Scope) {
+	switch scope {
+	case models.ScopePlantsWrite:
+		for status := range at(operation, "responses") {
+			if strings.HasPrefix(status, "2") {
+				at(operation, "responses", status, "headers")[middleware.PositionHeader] = header("string",
+					"A position in the database that has this write, if the service reads from standbys: see the parameter of the same name")
+			}
+		}
+	case models.ScopePlantsRead:
+		if isFeed(operation) { // only the primary has it
+			return
+		}
+		all, _ := operation["parameters"].([]any)
+		operation["parameters"] = append(all, object{
+			"name": middleware.PositionHeader, "in": "header", "schema": object{"type": "string", "pattern": database.PositionPattern.String()},
+			"description": "The header of the same name in the response to a write: the read sees that write, whoever sent it. Only needed if the service reads from standbys, and for writes with another token, or through another replica of the service",
+		})
 	}
 }
 
@@ -54,6 +81,9 @@ func parameters(operation object) object {
 	}
 	return all
 }
+
+// isFeed reports whether an operation reads the feed of changes.
+func isFeed(operation object) bool { return parameters(operation)["wait"] != nil }
 
 // checkQuery ends the program if the annotations of an operation have other parameters of
 // the query than its row.
@@ -84,8 +114,15 @@ func completeParameters(operation object) {
 		switch {
 		case strings.HasSuffix(name, "-Match") && schema["enum"] == nil:
 			schema["pattern"] = entityTags
+		case isFeed(operation) && (name == "after" || name == "Last-Event-ID"):
+			schema["pattern"] = database.CursorPattern.String()
+		case name == "wait":
+			schema["pattern"] = controllers.WaitPattern.String()
 		case name == "limit":
 			schema["minimum"], schema["maximum"], schema["default"] = 1, controllers.MaxLimit, controllers.DefaultLimit
+			if isFeed(operation) {
+				continue
+			}
 			at(operation, "responses", "200", "headers")["Link"] = header("string", "The address of the next page, if there is one, with rel=next (RFC 8288)")
 		}
 	}

@@ -51,10 +51,15 @@ func rules() map[string]models.Text {
 }
 
 // completeSchema replaces x-rule by the rule that it names, and removes the names of
-// constants in Go and, beside a $ref, the names of parameters, which swag calls summary.
+// constants in Go, lets what has x-nullable be null and removes, beside a $ref, the names of parameters, which swag calls summary.
 func completeSchema(schema object) {
 	if schema["$ref"] != nil {
 		delete(schema, "summary")
+	}
+	if schema["x-nullable"] != nil {
+		delete(schema, "x-nullable")
+		schema["oneOf"] = []any{object{"$ref": schema["$ref"]}, object{"type": "null"}}
+		delete(schema, "$ref")
 	}
 	maps.DeleteFunc(schema, func(key string, _ any) bool { return strings.HasPrefix(key, "x-enum-") })
 	name, ok := schema["x-rule"].(string)

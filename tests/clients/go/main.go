@@ -106,6 +106,10 @@ func main() {
 `, id-1, id), string(exported.Body))
 	fmt.Println("export")
 
+	changes := must(client.ListChangesWithResponse(ctx, &plantstore.ListChangesParams{After: new("0")}))
+	check(changes.JSON200 != nil && len(changes.JSON200.Changes) == 5 && changes.JSON200.Changes[4].Id == id, changes)
+	fmt.Println("changes")
+
 	issued := must(client.CreateTokenWithResponse(ctx, plantstore.NewToken{Name: "client", Scopes: []plantstore.Scope{plantstore.PlantsRead}}))
 	check(issued.JSON200 != nil && strings.HasPrefix(issued.JSON200.Token, issued.JSON200.Id), issued)
 	fmt.Println("issue token")

@@ -69,6 +69,8 @@ step("pages", ids, [1, 2, 3, ID - 1, ID])
 
 step("export", plants.export_plants().decode(), NDJSON)
 
+step("changes", [c.plant.id for c in plants.list_changes(after="0").changes], [1, 2, 3, ID - 1, ID])
+
 issued = tokens.create_token(api.NewToken(name="client", scopes=[api.Scope.PLANTS_COLON_READ]))
 step("issue token", issued.token.startswith(issued.id), True)
 

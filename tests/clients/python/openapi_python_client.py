@@ -6,7 +6,7 @@ import re
 import sys
 
 from plant_store.api.plants import (create_plant, delete_plant, export_plants, get_plant, import_plants,
-                                    list_plants, patch_plant, put_plant)
+                                    list_changes, list_plants, patch_plant, put_plant)
 from plant_store.api.tokens import create_token, list_tokens, revoke_token
 from plant_store.client import AuthenticatedClient
 from plant_store.models import NewPlant, NewToken, PlantPatch, PlantReplacement, Scope
@@ -68,6 +68,8 @@ while True:
 step("pages", ids, [1, 2, 3, ID - 1, ID])
 
 step("export", export_plants.sync(client=client).payload.read().decode(), NDJSON)
+
+step("changes", [c.plant.id for c in list_changes.sync(client=client, after="0").changes], [1, 2, 3, ID - 1, ID])
 
 issued = create_token.sync(client=client, body=NewToken(name="client", scopes=[Scope.PLANTSREAD]))
 step("issue token", issued.token.startswith(issued.id), True)

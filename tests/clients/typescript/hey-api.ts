@@ -55,6 +55,9 @@ step("pages", ids, [1n, 2n, 3n, id - 1n, id]);
 const exported = await api.exportPlants();
 step("export", await exported.data?.text(), ndjson);
 
+const changes = await api.listChanges({ query: { after: "0" } });
+step("changes", changes.data?.changes.map((c) => c.id), [1n, 2n, 3n, id - 1n, id]);
+
 const issued = await api.createToken({ body: { name: "client", scopes: ["plants:read"] } });
 step("issue token", issued.data?.token.startsWith(issued.data.id), true);
 

@@ -69,6 +69,9 @@ step("pages", ids, [1n, 2n, 3n, id - 1n, id]);
 const exported = await client.GET("/plants/export", { parseAs: "text" });
 step("export", exported.data, ndjson);
 
+const changes = await client.GET("/plants/changes", { params: { query: { after: "0" } } });
+step("changes", (changes.data as { changes: { id: bigint }[] }).changes.map((c) => c.id), [1n, 2n, 3n, id - 1n, id]);
+
 const issued = await client.POST("/tokens", { body: { name: "client", scopes: ["plants:read"] } });
 step("issue token", issued.data?.token.startsWith(issued.data.id), true);
 

@@ -16,6 +16,7 @@ import org.openapitools.client.api.TokensApi;
 import org.openapitools.client.model.Error;
 import org.openapitools.client.model.NewPlant;
 import org.openapitools.client.model.NewToken;
+import org.openapitools.client.model.PlantChange;
 import org.openapitools.client.model.PlantPatch;
 import org.openapitools.client.model.PlantReplacement;
 import org.openapitools.client.model.Scope;
@@ -76,11 +77,11 @@ public class Main {
 
     step("invalid", failure(() -> plants.createPlant(new NewPlant().id(1L).name(""))), List.of(400, 40006));
 
-    var plant = plants.getPlantWithHttpInfo(ID, null);
+    var plant = plants.getPlantWithHttpInfo(ID, null, null);
     step("get", List.of(plant.getData().getId(), plant.getData().getName()), List.of(ID, "Ficus"));
 
     String etag = plant.getHeaders().get("ETag").get(0);
-    step("unchanged", failure(() -> plants.getPlant(ID, etag)), List.of(304));
+    step("unchanged", failure(() -> plants.getPlant(ID, etag, null)), List.of(304));
 
     var replacement = new PlantReplacement().name("Ficus lyrata").tag("tree");
     step("replace", plants.putPlant(ID, replacement, etag, null).getName(), "Ficus lyrata");
@@ -97,7 +98,7 @@ public class Main {
 
     List<Long> ids = new ArrayList<>();
     for (Long after = null;;) {
-      var page = plants.listPlantsWithHttpInfo(2, after, null, null);
+      var page = plants.listPlantsWithHttpInfo(2, after, null, null, null);
       page.getData().forEach(p -> ids.add(p.getId()));
       var link = page.getHeaders().get("Link");
       if (link == null) {
@@ -107,8 +108,11 @@ public class Main {
     }
     step("pages", ids, List.of(1L, 2L, 3L, ID - 1, ID));
 
-    step("export", Files.readString(plants.exportPlants(null, null, null).toPath()),
+    step("export", Files.readString(plants.exportPlants(null, null, null, null).toPath()),
         CSV + (ID - 1) + ",Aloe vera,\n" + ID + ",Ficus lyrata,\n");
+
+    step("changes", plants.listChanges("0", null, null, null).getChanges().stream().map(PlantChange::getId).toList(),
+        List.of(1L, 2L, 3L, ID - 1, ID));
 
     var issued = tokens.createToken(new NewToken().name("client").addScopesItem(Scope.PLANTS_READ));
     step("issue token", issued.getToken().startsWith(issued.getId()), true);
@@ -118,6 +122,6 @@ public class Main {
     step("revoke token", tokens.revokeTokenWithHttpInfo(issued.getId()).getStatusCode(), 204);
 
     int deleted = plants.deletePlantWithHttpInfo(plant.getData().getId(), null, null).getStatusCode();
-    step("delete", List.of(deleted, failure(() -> plants.getPlant(ID, null))), List.of(204, List.of(404, 40401)));
+    step("delete", List.of(deleted, failure(() -> plants.getPlant(ID, null, null))), List.of(204, List.of(404, 40401)));
   }
 }

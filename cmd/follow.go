@@ -1,0 +1,204 @@
+package cmd
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"plantstore/controllers"
+	"plantstore/database"
+)
+
+// followWait is how long the service waits for a change, and followGrace how much later its
+// response may arrive.
+const (
+	followWait  = 30 * time.Second
+	followGrace = 30 * time.Second
+)
+
+func newFollow(s *settings) *cobra.Command {
+	var after, target, secretFile, cursorFile string
+	cmd := &cobra.Command{
+		Use:   "follow",
+		Short: "Print the changes of a running service, or deliver them to a webhook",
+		Long: "Print the changes of a running service as NDJSON, from now on: for each plant that is\n" +
+			"written, its id and its new state, or null if it was deleted. Without --url, the service is\n" +
+			"the one on this machine, at the address and port of its configuration.\n\n" +
+			"With --post, deliver them to a webhook instead, in order and in batches, signed according to\n" +
+			"Standard Webhooks 1.0. A batch that is not answered with a 2xx is sent again, after 5 seconds\n" +
+			"at first and later hours; a 410 ends the command. With --cursor-file, a restart misses\n" +
+			"nothing: the file has the place behind the last batch that was printed or delivered. The\n" +
+			"batch after it may be repeated.\n\n" +
+			exitStatuses,
+		Example: "  plantstore follow --after 0\n" +
+			"  plantstore follow --post https://example.org/hook --secret-file secret --cursor-file cursor",
+		Args: takes(0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			deliver := printChanges
+			if (target == "") != (secretFile == "") {
+				return usageError(errors.New("--post and --secret-file need each other"))
+			}
+			if target != "" {
+				hook, err := newWebhook(target, secretFile)
+				if err != nil {
+					return usageError(err)
+				}
+				deliver = hook.deliver
+			}
+			if _, ok := database.ParseCursor(after); after != "" && !ok {
+				return usageError(errors.New("--after must be a cursor, or 0 for the beginning"))
+			}
+			c, err := s.client()
+			if err != nil {
+				return err
+			}
+			return c.follow(cmd.Context(), after, cursorFile, deliver)
+		},
+	}
+	cmd.Flags().StringVar(&after, "after", "", "`CURSOR` to start at if the cursor file does not exist, or 0 for the beginning, with all plants")
+	cmd.Flags().StringVar(&target, "post", "", "`URL` of the webhook")
+	cmd.Flags().StringVar(&secretFile, "secret-file", "", "`FILE` with the secret of the webhook: whsec_ and 24 to 64 bytes in base64")
+	cmd.Flags().StringVar(&cursorFile, "cursor-file", "", "`FILE` that keeps the place in the feed")
+	complete(cmd, "after", cobra.ShellCompDirectiveNoFileComp, "0")
+	complete(cmd, "post", cobra.ShellCompDirectiveNoFileComp)
+	complete(cmd, "secret-file", cobra.ShellCompDirectiveDefault)
+	complete(cmd, "cursor-file", cobra.ShellCompDirectiveDefault)
+	return s.addTo(cmd, clientFlags)
+}
+
+// feedChanges is [controllers.PlantChanges] as the service sent it.
+type feedChanges struct {
+	Changes []json.RawMessage `json:"changes"`
+	Cursor  string            `json:"cursor"`
+}
+
+// printChanges writes changes to standard output, a line for each.
+func printChanges(_ context.Context, changes feedChanges) error {
+	var lines bytes.Buffer
+	for _, change := range changes.Changes {
+		lines.Write(change)
+		lines.WriteByte('\n')
+	}
+	_, err := os.Stdout.Write(lines.Bytes())
+	return err
+}
+
+// follow calls deliver with changes until ctx ends. It starts at the cursor in the file path,
+// if it exists, or else at after, and keeps the cursor there.
+func (c *client) follow(ctx context.Context, after, path string, deliver func(context.Context, feedChanges) error) error {
+	if path != "" {
+		text, err := os.ReadFile(path)
+		switch {
+		case err == nil:
+			if after = strings.TrimSpace(string(text)); after == "" {
+				return fmt.Errorf("%s is empty: remove it to start now", path)
+			}
+		case !errors.Is(err, fs.ErrNotExist):
+			return err
+		}
+	}
+	for retry := (backoff{time.Second, time.Minute}); ; {
+		changes, err := c.changesAfter(ctx, after)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			if !mayRecover(err) {
+				return err
+			}
+			pause := retry.next()
+			fmt.Fprintf(os.Stderr, "plantstore: %v; trying again in %s\n", err, pause.Round(time.Second))
+			if !sleep(ctx, pause) {
+				return nil
+			}
+			continue
+		}
+		retry = backoff{time.Second, time.Minute}
+		if len(changes.Changes) > 0 {
+			if err := deliver(ctx, changes); err != nil {
+				if ctx.Err() != nil {
+					return nil
+				}
+				return err
+			}
+		}
+		if path != "" && after != changes.Cursor {
+			err := writeFile(path, func(w io.Writer) error {
+				_, err := fmt.Fprintln(w, changes.Cursor)
+				return err
+			})
+			if err != nil {
+				return err
+			}
+		}
+		after = changes.Cursor
+	}
+}
+
+// changesAfter waits for changes after a cursor, or from now on if it is empty.
+func (c *client) changesAfter(ctx context.Context, after string) (changes feedChanges, err error) {
+	ctx, cancel := context.WithTimeout(ctx, followWait+followGrace)
+	defer cancel()
+	target := c.base.JoinPath("plants/changes")
+	query := url.Values{"limit": {strconv.Itoa(controllers.MaxLimit)}}
+	if after != "" { // without it, the cursor must be known at once
+		query.Set("after", after)
+		query.Set("wait", fmt.Sprintf("%.0fs", followWait.Seconds()))
+	}
+	target.RawQuery = query.Encode()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, target.String(), nil)
+	if err != nil {
+		return changes, err
+	}
+	request.Header.Set("Accept", "application/json")
+	response, err := c.send(request)
+	if err != nil {
+		return changes, err
+	}
+	defer response.Body.Close()
+	if err := json.NewDecoder(response.Body).Decode(&changes); err != nil {
+		return changes, incomplete(ctx, err)
+	}
+	return changes, nil
+}
+
+// mayRecover reports whether a request may succeed later: the service, or a proxy, does not
+// say otherwise.
+func mayRecover(err error) bool {
+	response, ok := errors.AsType[*responseError](err)
+	return !ok || response.status >= 500 && response.status != http.StatusNotImplemented || response.status == http.StatusTooManyRequests
+}
+
+// backoff is the pauses between attempts: each twice as long as the last one, up to a limit.
+type backoff struct{ pause, limit time.Duration }
+
+// next returns the next pause, with a fifth more or less, so that clients do not come
+// together.
+func (b *backoff) next() time.Duration {
+	pause := b.pause
+	b.pause = min(2*pause, b.limit)
+	return pause*4/5 + rand.N(pause*2/5)
+}
+
+// sleep waits for pause, and reports whether ctx has not ended before.
+func sleep(ctx context.Context, pause time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(pause):
+		return true
+	}
+}

@@ -1,0 +1,144 @@
+package cmd
+
+import (
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"plantstore/config"
+)
+
+// A webhook is told of changes according to Standard Webhooks 1.0
+// (https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md).
+type webhook struct {
+	url    string
+	key    []byte
+	http   http.Client
+	pauses backoff
+}
+
+const (
+	webhookType    = "plants.changed"
+	webhookTimeout = 20 * time.Second // the specification advises 15 to 30 s
+	webhookPause   = 5 * time.Second  // after the first failure
+	webhookPauses  = 4 * time.Hour    // after many
+)
+
+// errWebhookGone means that the receiver wants no more changes.
+var errWebhookGone = errors.New("the webhook responded 410 Gone: it wants no more changes")
+
+// newWebhook returns the webhook at target, with the secret in the file secretFile.
+func newWebhook(target, secretFile string) (*webhook, error) {
+	u, err := url.Parse(target)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return nil, errors.New("--post must be an http or https URL")
+	}
+	secret, err := config.ReadFile(secretFile)
+	if err != nil {
+		return nil, fmt.Errorf("--secret-file: %w", err)
+	}
+	encoded, ok := strings.CutPrefix(secret, "whsec_")
+	key, err := base64.StdEncoding.DecodeString(encoded)
+	if !ok || err != nil || len(key) < 24 || len(key) > 64 {
+		return nil, errors.New("--secret-file: the file must have whsec_ and 24 to 64 bytes in base64, such as from `echo whsec_$(openssl rand -base64 32)`")
+	}
+	return &webhook{
+		url: target, key: key, pauses: backoff{webhookPause, webhookPauses},
+		http: http.Client{
+			Timeout:       webhookTimeout,
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+	}, nil
+}
+
+// deliver sends changes until the receiver has accepted them. It fails with errWebhookGone, or
+// when ctx ends.
+func (w *webhook) deliver(ctx context.Context, changes feedChanges) error {
+	body, err := json.Marshal(map[string]any{"type": webhookType, "timestamp": time.Now().UTC().Format(time.RFC3339Nano), "data": changes})
+	if err != nil {
+		return err
+	}
+	// The same changes at the same place are the same message, also after a restart.
+	data, err := json.Marshal(changes)
+	if err != nil {
+		return err
+	}
+	hash := sha256.Sum256(data)
+	id := "msg_" + hex.EncodeToString(hash[:16])
+	for pauses := w.pauses; ; {
+		after, err := w.send(ctx, id, body)
+		if err == nil || errors.Is(err, errWebhookGone) {
+			return err
+		}
+		pause := pauses.next()
+		if after > 0 {
+			pause = min(after, webhookPauses)
+		}
+		if ctx.Err() == nil {
+			fmt.Fprintf(os.Stderr, "plantstore: the webhook has not accepted %s: %v; trying again in %s\n", id, err, pause.Round(time.Second))
+		}
+		if !sleep(ctx, pause) {
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// send sends a message once. If the receiver does not accept it, it may say when to try again.
+func (w *webhook) send(ctx context.Context, id string, body []byte) (after time.Duration, err error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, w.url, bytes.NewReader(body))
+	if err != nil {
+		return 0, err
+	}
+	now := strconv.FormatInt(time.Now().Unix(), 10)
+	request.Header["Content-Type"] = []string{"application/json"}
+	request.Header["webhook-id"] = []string{id}
+	request.Header["webhook-timestamp"] = []string{now}
+	request.Header["webhook-signature"] = []string{w.sign(id, now, body)}
+	response, err := w.http.Do(request)
+	if err != nil {
+		if failed, ok := errors.AsType[*url.Error](err); ok {
+			err = failed.Err // without the URL, which may have a secret
+		}
+		return 0, err
+	}
+	defer response.Body.Close()
+	_, _ = io.CopyN(io.Discard, response.Body, 64<<10) // so that the connection can be used again
+	switch {
+	case response.StatusCode == http.StatusGone:
+		return 0, errWebhookGone
+	case response.StatusCode/100 != 2:
+		return retryAfter(response.Header.Get("Retry-After")), fmt.Errorf("it responded %s", response.Status)
+	}
+	return 0, nil
+}
+
+// sign returns the signature of a message.
+func (w *webhook) sign(id, timestamp string, body []byte) string {
+	mac := hmac.New(sha256.New, w.key)
+	fmt.Fprintf(mac, "%s.%s.%s", id, timestamp, body)
+	return "v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil))
+}
+
+// retryAfter parses Retry-After (RFC 9110, section 10.2.3), or returns 0.
+func retryAfter(text string) time.Duration {
+	if seconds, err := strconv.Atoi(text); err == nil {
+		return max(time.Duration(seconds)*time.Second, time.Second)
+	}
+	if at, err := http.ParseTime(text); err == nil {
+		return max(time.Until(at), time.Second)
+	}
+	return 0
+}

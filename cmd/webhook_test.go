@@ -1,0 +1,166 @@
+package cmd
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+)
+
+// testSecret is that of the specification's example.
+const testSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+
+func testWebhook(t *testing.T, target string) *webhook {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(path, []byte(testSecret+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w, err := newWebhook(target, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.pauses = backoff{time.Millisecond, 10 * time.Millisecond}
+	return w
+}
+
+// TestWebhookSignature compares a signature with that of the reference libraries' own test.
+func TestWebhookSignature(t *testing.T) {
+	w := testWebhook(t, "http://127.0.0.1")
+	got := w.sign("msg_p5jXN8AQM9LWM0D4loKWxJek", "1614265330", []byte(`{"test": 2432232314}`))
+	if want := "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+// TestWebhookRetries delivers to a receiver that fails in several ways and then recovers.
+func TestWebhookRetries(t *testing.T) {
+	hang := make(chan struct{})
+	defer close(hang)
+	steps := []func(http.ResponseWriter, *http.Request){
+		func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) },
+		func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere", http.StatusFound) },
+		func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "/elsewhere", http.StatusPermanentRedirect)
+		},
+		func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+		func(_ http.ResponseWriter, r *http.Request) {
+			select {
+			case <-hang:
+			case <-r.Context().Done():
+			}
+		},
+		func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Retry-After", "1")
+			w.WriteHeader(http.StatusTooManyRequests)
+		},
+		func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) },
+	}
+	var mu sync.Mutex
+	var times []time.Time
+	ids, bodies := make(map[string]bool), make(map[string]bool)
+	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/" {
+			t.Errorf("it followed a redirect to %s", r.URL.Path)
+		}
+		body, _ := io.ReadAll(r.Body)
+		mu.Lock()
+		n := len(times)
+		times = append(times, time.Now())
+		ids[r.Header.Get("webhook-id")], bodies[string(body)] = true, true
+		mu.Unlock()
+		if n < len(steps) {
+			steps[n](w, r)
+		}
+	}))
+	defer receiver.Close()
+	hook := testWebhook(t, receiver.URL)
+	hook.http.Timeout = 500 * time.Millisecond
+	err := hook.deliver(t.Context(), feedChanges{[]json.RawMessage{[]byte(`{"id":1,"plant":null}`)}, "abc.1"})
+	mu.Lock()
+	defer mu.Unlock()
+	if err != nil || len(times) != len(steps) {
+		t.Fatalf("got %v after %d attempts, want success after %d", err, len(times), len(steps))
+	}
+	if len(ids) != 1 || len(bodies) != 1 {
+		t.Errorf("got the ids %v and %d bodies, want one message", ids, len(bodies))
+	}
+	if pause := times[6].Sub(times[5]); pause < time.Second {
+		t.Errorf("it came back after %v, want Retry-After", pause)
+	}
+}
+
+func TestWebhookGone(t *testing.T) {
+	attempts := 0
+	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		attempts++
+		w.WriteHeader(http.StatusGone)
+	}))
+	defer receiver.Close()
+	if err := testWebhook(t, receiver.URL).deliver(t.Context(), feedChanges{Cursor: "abc.1"}); !errors.Is(err, errWebhookGone) || attempts != 1 {
+		t.Errorf("got %v after %d attempts", err, attempts)
+	}
+}
+
+func TestBackoff(t *testing.T) {
+	b := backoff{webhookPause, webhookPauses}
+	var pauses []time.Duration
+	for range 20 {
+		pauses = append(pauses, b.next())
+	}
+	if pauses[0] < 4*time.Second || pauses[0] > 6*time.Second || pauses[19] < time.Hour || pauses[19] > 5*time.Hour {
+		t.Errorf("got %v, want from 5 s to hours", pauses)
+	}
+	if slices.Equal(pauses[15:17], pauses[17:19]) {
+		t.Errorf("got %v, want jitter", pauses)
+	}
+}
+
+func TestRetryAfter(t *testing.T) {
+	for text, want := range map[string][2]time.Duration{
+		"": {0, 0}, "x": {0, 0}, "0": {time.Second, time.Second}, "-1": {time.Second, time.Second}, "120": {2 * time.Minute, 2 * time.Minute},
+		time.Now().Add(time.Hour).UTC().Format(http.TimeFormat):  {59 * time.Minute, time.Hour},
+		time.Now().Add(-time.Hour).UTC().Format(http.TimeFormat): {time.Second, time.Second},
+	} {
+		t.Run(text, func(t *testing.T) {
+			if got := retryAfter(text); got < want[0] || got > want[1] {
+				t.Errorf("got %v, want %v", got, want)
+			}
+		})
+	}
+}
+
+func TestWebhookSecrets(t *testing.T) {
+	encode := func(bytes int) string { return base64.StdEncoding.EncodeToString(make([]byte, bytes)) }
+	for name, test := range map[string]struct {
+		url, secret string
+		valid       bool
+	}{
+		"24 bytes":       {"https://example.org/hook", "whsec_" + encode(24), true},
+		"64 bytes":       {"https://example.org/hook", "whsec_" + encode(64), true},
+		"23 bytes":       {"https://example.org/hook", "whsec_" + encode(23), false},
+		"65 bytes":       {"https://example.org/hook", "whsec_" + encode(65), false},
+		"no prefix":      {"https://example.org/hook", encode(32), false},
+		"no base64":      {"https://example.org/hook", "whsec_!" + encode(32), false},
+		"another scheme": {"ftp://example.org/hook", "whsec_" + encode(32), false},
+		"no host":        {"hook", "whsec_" + encode(32), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "secret")
+			if err := os.WriteFile(path, []byte(test.secret), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := newWebhook(test.url, path); (err == nil) != test.valid {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}

@@ -1,0 +1,201 @@
+package controllers
+
+import (
+	"bytes"
+	"context"
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"plantstore/database"
+	"plantstore/middleware"
+	"plantstore/models"
+)
+
+// TypeEvents is the media type of server-sent events.
+const TypeEvents = "text/event-stream"
+
+// PlantChange is a plant that was written, as it is now.
+type PlantChange struct {
+	ID int64 `json:"id" binding:"required" format:"int64" example:"1"`
+	// The plant, or null if it was deleted.
+	Plant *StoredPlant `json:"plant" binding:"required" extensions:"x-nullable"`
+} // @name PlantChange
+
+// PlantChanges is a part of the feed of changes.
+type PlantChanges struct {
+	// The plants that were written, in the order of the feed. A plant that is written again later occurs again, in its later state.
+	Changes []PlantChange `json:"changes" binding:"required"`
+	// The place in the feed behind these changes, for the parameter after. Its form may change.
+	Cursor string `json:"cursor" binding:"required" example:"k4n2vqrw7c.1042"`
+} // @name PlantChanges
+
+// Changes handles the requests that follow the feed of changes.
+type Changes struct {
+	feed   *models.PlantFeed
+	health *Health // ends the requests when it drains
+}
+
+// NewChanges returns the handlers for feed.
+func NewChanges(feed *models.PlantFeed, health *Health) *Changes { return &Changes{feed, health} }
+
+// The time that a stream may be silent, for proxies that close silent connections.
+const eventInterval = 15 * time.Second
+
+// WaitPattern matches the parameter wait: up to a minute, as proxies may give up later.
+var WaitPattern = regexp.MustCompile(`^([0-9]|[1-5][0-9]|60)s$`)
+
+// Get responds with changes of plants.
+//
+//	@ID				listChanges
+//	@Summary		Follow the changes of plants
+//	@Description	Returns the plants that were written after a cursor, deleted ones included, and the cursor behind them. A reader that passes each cursor on misses nothing, however long it was away, up to the time for which deletions are kept: then it gets error 41001. It may get a change twice. With Accept: text/event-stream, the same comes as server-sent events, each with such a result as its data and the cursor as its id, until the client or the service closes the connection; Last-Event-ID resumes.
+//	@Produce		json,text/event-stream
+//	@Param			after			query		string			false	"The cursor of the last response, or 0 for the beginning, which has all plants; if it is absent, only later changes"
+//	@Param			limit			query		int				false	"The maximum number of changes in a response; by default, an event has up to 1000"
+//	@Param			wait			query		string			false	"How long to wait for a change, up to 60s"
+//	@Param			Last-Event-ID	header		string			false	"The cursor of the last event, instead of after"
+//	@Success		200				{object}	PlantChanges	"The changes"
+//	@Router			/plants/changes [get]
+func (h *Changes) Get(c *gin.Context) error {
+	q, err := parsePage(c)
+	if err != nil {
+		return err
+	}
+	from, wait := database.Now(), time.Duration(0)
+	if q.Has("after") {
+		if from, err = parseCursor("after", q.Get("after")); err != nil {
+			return err
+		}
+	}
+	if lines := c.Request.Header["Last-Event-Id"]; lines != nil { // as net/http spells it
+		if from, err = parseCursor("Last-Event-ID", lines[0]); err != nil {
+			return err
+		}
+	}
+	if q.Has("wait") {
+		if !WaitPattern.MatchString(q.Get("wait")) {
+			return problemf(codeParameter, "wait must be a number of seconds from 0s to 60s")
+		}
+		seconds, _ := strconv.Atoi(strings.TrimSuffix(q.Get("wait"), "s"))
+		wait = time.Duration(seconds) * time.Second
+	}
+	c.Writer.Header().Add("Vary", "Accept") // CORS adds Origin
+	streams := preferred(c.Request.Header["Accept"], typeJSON, TypeEvents) == TypeEvents
+	if streams && !q.Has("limit") {
+		q.limit = MaxLimit // what all streams share
+	}
+	if c.Request.Method == http.MethodHead {
+		c.Header("Content-Type", typeJSON)
+		if streams {
+			c.Header("Content-Type", TypeEvents)
+		}
+		return nil
+	}
+	ctx := contextOf(c)
+	if !streams && wait == 0 {
+		changes, err := h.feed.Read(ctx, from, q.limit)
+		if err != nil {
+			return err
+		}
+		return respondChanges(c, &changes)
+	}
+	return h.feed.Follow(ctx, func(next followFunc) error {
+		if streams {
+			return h.stream(c, next, from, q.limit)
+		}
+		until, cancel := h.health.untilDrain(ctx, wait)
+		defer cancel()
+		changes, err := next(until, from, q.limit)
+		if err != nil {
+			return err
+		}
+		return respondChanges(c, &changes)
+	})
+}
+
+func parseCursor(name, text string) (database.Cursor, error) {
+	cursor, ok := database.ParseCursor(text)
+	if !ok {
+		return cursor, problemf(codeParameter, "%s must be the cursor of an earlier response, or 0 for the beginning", name)
+	}
+	return cursor, nil
+}
+
+// followFunc waits for changes: see [models.Feed.Follow].
+type followFunc = func(until context.Context, from database.Cursor, limit int) (models.Changes[models.Plant], error)
+
+func encodeChanges(changes *models.Changes[models.Plant]) ([]byte, error) {
+	return encode(PlantChanges{
+		Changes: mapAll(changes.Rows, func(r *models.Changed[models.Plant]) PlantChange {
+			change := PlantChange{ID: r.ID}
+			if r.Row != nil {
+				change.Plant = new(toStoredPlant(r.Row))
+			}
+			return change
+		}),
+		Cursor: changes.Next.String(),
+	})
+}
+
+func respondChanges(c *gin.Context, changes *models.Changes[models.Plant]) error {
+	body, err := changes.Encode(encodeChanges)
+	if err != nil {
+		return err
+	}
+	sendZipped(c, body)
+	return nil
+}
+
+// stream sends changes as server-sent events, at first where the stream begins. It ends when
+// the service drains, so that the client connects to another replica.
+func (h *Changes) stream(c *gin.Context, next followFunc, from database.Cursor, limit int) error {
+	ctx := c.Request.Context()
+	for first := true; ; first = false {
+		wait := eventInterval
+		if first {
+			wait = 0
+		}
+		until, cancel := h.health.untilDrain(ctx, wait)
+		changes, err := next(until, from, limit)
+		cancel()
+		if err != nil {
+			if first {
+				return err
+			}
+			return h.endOfStream(ctx, err)
+		}
+		event := []byte(":\n\n") // a comment
+		if first || len(changes.Rows) > 0 {
+			body, err := changes.Encode(encodeChanges)
+			if err != nil {
+				return err
+			}
+			event = bytes.Join([][]byte{[]byte("id: " + changes.Next.String() + "\ndata: "), body, []byte("\n\n")}, nil)
+		}
+		if first {
+			c.Header("Content-Type", TypeEvents)
+			c.Header("X-Accel-Buffering", "no") // nginx would keep events back
+			event = append([]byte("retry: 1000\n"), event...)
+		}
+		from = changes.Next
+		if err := middleware.SendPart(c, event); err != nil {
+			return h.endOfStream(ctx, err)
+		}
+		if h.health.serving.Err() != nil {
+			return nil
+		}
+	}
+}
+
+// endOfStream returns the error of a stream that ended with err, unless the client has left.
+func (h *Changes) endOfStream(ctx context.Context, err error) error {
+	if ctx.Err() != nil && context.Cause(ctx) == context.Canceled { //nolint:errorlint // exactly: the end of a token has another cause
+		return nil
+	}
+	return err
+}

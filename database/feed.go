@@ -1,0 +1,333 @@
+package database
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"math"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+	"gorm.io/gorm"
+)
+
+// The feed of changes to plants.
+//
+// Every write gives its rows a position: on PostgreSQL that of its transaction, on SQLite the
+// next one of a log. The feed has the ids of the rows by position, deleted ones included. It is
+// a feed of states: a row is read when it is sent, and a row that is written again occurs at a
+// later position. A reader that begins reads the rows by key, and then what has happened since.
+//
+// Transactions do not commit in the order of their positions. So the feed ends before the
+// first position at which a transaction may still be running: a reader that asked for all that
+// is committed would pass a transaction that commits later. All that is before that end stays
+// as it is, except that rows move to after the end. The end is also right behind the last
+// change: a crash of PostgreSQL forgets transactions that have written nothing, and uses their
+// numbers again.
+
+// feedTable is the table that the feed is of.
+const feedTable = "plants"
+
+// Cursor is a place in the feed: all before it is known. The zero Cursor is the beginning.
+type Cursor struct {
+	epoch string // of the positions, or empty for the beginning and Now
+	at    int64  // position of the first change that is not known; 0 while the rows are read by key
+	order int64  // of the first one there
+	since int64  // while at is 0: the position at which to continue
+}
+
+// nowAt is the position of Now.
+const nowAt = -1
+
+// Now returns the cursor of a reader that needs no older changes.
+func Now() Cursor { return Cursor{at: nowAt} }
+
+// String returns the cursor for clients, which need not understand it.
+func (c Cursor) String() string {
+	if c.epoch == "" {
+		return "0"
+	}
+	text := fmt.Sprintf("%s.%d", c.epoch, c.at)
+	if c.order != math.MinInt64 || c.since != 0 {
+		text += fmt.Sprintf(".%d", c.order)
+	}
+	if c.since != 0 {
+		text += fmt.Sprintf(".%d", c.since)
+	}
+	return text
+}
+
+// CursorPattern matches what [Cursor.String] returns.
+var CursorPattern = regexp.MustCompile(`^(0|[a-z0-9]{1,40}\.(0|[1-9][0-9]{0,17})(\.(0|-?[1-9][0-9]{0,18})(\.[1-9][0-9]{0,17})?)?)$`)
+
+// ParseCursor parses what String has returned.
+func ParseCursor(text string) (c Cursor, ok bool) {
+	if text == "0" {
+		return c, true
+	}
+	if !CursorPattern.MatchString(text) {
+		return c, false
+	}
+	parts := strings.Split(text, ".")
+	numbers := [3]int64{0, math.MinInt64, 0}
+	for i, part := range parts[1:] {
+		numbers[i], _ = strconv.ParseInt(part, 10, 64) // clamps what is too large, which no cursor of a service has
+	}
+	return Cursor{parts[0], numbers[0], numbers[1], numbers[2]}, true
+}
+
+// Before reports whether c is before other, in the same epoch.
+func (c Cursor) Before(other Cursor) bool {
+	return c.at < other.at || c.at == other.at && c.order < other.order
+}
+
+// SameEpoch reports whether the positions of two cursors can be compared.
+func (c Cursor) SameEpoch(other Cursor) bool { return c.epoch == other.epoch }
+
+// after returns the cursor behind a change.
+func (c Cursor) after(position, order int64) Cursor {
+	if order == math.MaxInt64 {
+		return c.moveTo(max(position+1, c.since))
+	}
+	c.at, c.order = position, order+1
+	return c
+}
+
+// moveTo returns the cursor before all changes at a position.
+func (c Cursor) moveTo(position int64) Cursor {
+	return Cursor{epoch: c.epoch, at: position, order: math.MinInt64}
+}
+
+// ErrCursor means that a cursor is of another epoch, or that changes after it are forgotten.
+var ErrCursor = errors.New("the cursor is too old or of another database")
+
+// ErrNoFeed means that the database has no feed.
+var ErrNoFeed = errors.New("a database on Citus has no feed of changes")
+
+// ChangedID is a change in the feed.
+type ChangedID struct {
+	ID   int64
+	Next Cursor // behind it
+}
+
+// feedState is what is known of the feed.
+type feedState struct {
+	mu      sync.Mutex
+	settled int64     // the position of the oldest transaction that was running
+	held    time.Time // since when it is the oldest; zero if there was none
+}
+
+// note notes that the oldest running transaction is at settled, and that the next one will be
+// at newest.
+func (s *feedState) note(settled, newest int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case settled >= newest:
+		s.held = time.Time{}
+	case settled != s.settled || s.held.IsZero():
+		s.held = time.Now()
+	}
+	s.settled = settled
+}
+
+// lag returns for how long the same transaction has held up the feed.
+func (s *feedState) lag() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.held.IsZero() {
+		return 0
+	}
+	return time.Since(s.held)
+}
+
+// MaxChanges limits how many changes are read at a time.
+const MaxChanges = 1000
+
+// Changes returns the ids of at most limit changes from a cursor on, up to MaxChanges, and the
+// cursor behind them: if there are less than limit, the end of the feed. It fails with ErrCursor if changes
+// from there on are forgotten, and with ErrNoFeed.
+func (db *DB) Changes(ctx context.Context, from Cursor, limit int) (changes []ChangedID, next Cursor, err error) {
+	if db.nodes != nil { // on Citus, a distributed table has no triggers
+		return nil, from, ErrNoFeed
+	}
+	limit = min(limit, MaxChanges)
+	switch from {
+	case Cursor{}:
+		from.order = math.MinInt64
+	case Now():
+		limit = 0
+	}
+	var epoch string
+	var kept, end, settled, newest int64
+	err = db.Read(ctx, "read the feed", func(tx *gorm.DB) error {
+		changes = changes[:0] // of an earlier attempt
+		text := db.dialect.changes()
+		begin := time.Now()
+		err := db.dialect.query(tx.Statement.Context, db.readPool, text, []any{from.at, from.order, limit}, func(rows result) error {
+			for rows.Next() {
+				var position, order, id *int64
+				if err := rows.Scan(&epoch, &kept, &end, &settled, &newest, &position, &order, &id); err != nil {
+					return err
+				}
+				if from.epoch == "" {
+					from.epoch = epoch
+				}
+				if from.at == 0 && from.since == 0 { // the first page
+					from.since = end
+				}
+				if position != nil {
+					changes = append(changes, ChangedID{*id, from.after(*position, *order)})
+				}
+			}
+			return rows.Err()
+		})
+		db.Logger.Trace(ctx, begin, func() (string, int64) { return text, int64(len(changes)) }, err)
+		return err
+	})
+	if err != nil {
+		return nil, from, err
+	}
+	db.feed.note(settled, newest)
+	behind := from.at != nowAt && cmp.Or(from.at, from.since) < kept
+	if from.epoch != epoch || behind || from.at > end {
+		return nil, from, ErrCursor
+	}
+	if len(changes) == limit && limit > 0 {
+		return changes, changes[limit-1].Next, nil
+	}
+	if from.at == 0 {
+		end = from.since
+	}
+	return changes, from.moveTo(end), nil
+}
+
+// Written returns a channel that has a value after a write of this process.
+func (db *DB) Written() <-chan struct{} { return db.written }
+
+// noteWrite lets Written have a value.
+func (db *DB) noteWrite() {
+	select {
+	case db.written <- struct{}{}:
+	default:
+	}
+}
+
+// FollowerSlot calls do, which follows the feed for ctx's client. It fails with ErrShare at
+// once if there are too many followers, or too many of the client.
+func (db *DB) FollowerSlot(ctx context.Context, do func() error) error {
+	return db.budget.followers.run(clientOf(ctx), do)
+}
+
+// CatchUp calls do, which reads a page of the feed, when it is its turn: many followers that
+// start at the same time take no slots from other reads.
+func (db *DB) CatchUp(ctx context.Context, do func() error) error {
+	if err := db.budget.pages.take(ctx, catchUpWait); err != nil {
+		return err
+	}
+	defer db.budget.pages.free()
+	return do()
+}
+
+// catchUpWait is how long a follower waits for its turn: a page takes milliseconds.
+const catchUpWait = 10 * time.Second
+
+// prepareFeed gives the feed a new epoch if the database is a copy: a restored backup, or a
+// dump. Then its positions may have to grow, to stay above those of its rows.
+func (db *DB) prepareFeed(ctx context.Context) error {
+	if db.nodes != nil { // see ErrNoFeed
+		return nil
+	}
+	isCopy := func(tx *DB) (is bool, err error) {
+		err = tx.WithContext(ctx).Raw("SELECT " + db.dialect.feedIsCopy() + " FROM feed").Scan(&is).Error
+		return is, err
+	}
+	if is, err := isCopy(db); err != nil || !is {
+		return err
+	}
+	return db.whileLocked(ctx, func() error {
+		return db.transaction(ctx, db.options.Timeout/waitShare/2, func(tx *DB) error {
+			if lock := db.dialect.lockWrites(); lock != "" {
+				if err := tx.WithContext(ctx).Exec(lock).Error; err != nil {
+					return err
+				}
+			}
+			if is, err := isCopy(tx); err != nil || !is { // another replica was faster
+				return err
+			}
+			if err := db.dialect.raiseFeed(ctx, tx); err != nil {
+				return err
+			}
+			epoch := strings.ToLower(rand.Text()[:10])
+			return tx.WithContext(ctx).Exec("UPDATE feed SET epoch = ?, origin = "+db.dialect.feedOrigin(), epoch).Error
+		})
+	})
+}
+
+// purgePage is how many changes are forgotten at a time, so that others wait for no lock.
+const purgePage = 10_000
+
+// PurgeFeed forgets changes that are older than retention, as far as it has noted when they
+// happened: it must be called every now and then. On PostgreSQL, rows that exist keep theirs,
+// unless an import copied them.
+func (db *DB) PurgeFeed(ctx context.Context, retention time.Duration) error {
+	_, end, err := db.Changes(ctx, Now(), 0)
+	if err != nil {
+		return err
+	}
+	now := db.NowFunc()
+	var kept int64
+	err = db.Write(ctx, "mark the feed", func(tx *gorm.DB) error {
+		if err := tx.Exec("INSERT INTO feed_marks VALUES (?, ?) ON CONFLICT DO NOTHING", end.at, now).Error; err != nil {
+			return err
+		}
+		if err := tx.Raw("SELECT COALESCE(max(position), 0) FROM feed_marks WHERE at < ?", now.Add(-retention)).Scan(&kept).Error; err != nil {
+			return err
+		}
+		return tx.Exec("UPDATE feed SET kept = ? WHERE kept < ?", kept, kept).Error
+	})
+	for rows := int64(purgePage); err == nil && rows == purgePage; {
+		err = db.Write(ctx, "purge the feed", func(tx *gorm.DB) error {
+			deleted := tx.Exec(db.dialect.purge(), kept, purgePage)
+			rows = deleted.RowsAffected
+			return deleted.Error
+		})
+	}
+	if err != nil {
+		return err
+	}
+	return db.Write(ctx, "purge the feed", func(tx *gorm.DB) error {
+		return tx.Exec("DELETE FROM feed_marks WHERE position < ?", kept).Error
+	})
+}
+
+// KeepFeed calls PurgeFeed now and every hour, in the background, until db is closed.
+func (db *DB) KeepFeed(retention time.Duration) {
+	db.every(time.Hour, func(ctx context.Context) {
+		if err := db.PurgeFeed(ctx, retention); err != nil && !errors.Is(err, ErrNoFeed) && ctx.Err() == nil {
+			db.log.Warn("cannot forget old deletions", zap.Error(err))
+		}
+	})
+}
+
+const feedLagTimeout = 500 * time.Millisecond
+
+// feedLag is the metric of what the feed waits for. Each scrape reads the end of the feed.
+func (db *DB) feedLag() prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "plantstore_feed_lag_seconds", Help: "For how long the feed of changes has waited for the oldest transaction that is running.",
+	}, func() float64 {
+		// A database that hangs must not delay the other metrics.
+		ctx, cancel := context.WithTimeout(context.Background(), feedLagTimeout)
+		defer cancel()
+		_, _, _ = db.Changes(ctx, Now(), 0)
+		return db.feed.lag().Seconds()
+	})
+}

@@ -1,0 +1,71 @@
+package middleware
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"plantstore/auth"
+)
+
+// streamCheckPeriod is checkPeriod for requests of which there are many.
+const streamCheckPeriod = 2 * time.Second
+
+// streamPatience is how long a client of a stream may take to read a part of it.
+const streamPatience = 10 * time.Second
+
+// Stream lets a request wait, and its response last, for longer than the server's time
+// limits allow, until verify no longer accepts its token. Parts of the response are sent by
+// [SendPart].
+func Stream(verify auth.Verifier) Handler {
+	return func(c *gin.Context) error {
+		ctx, endWith := context.WithCancelCause(c.Request.Context())
+		control := http.NewResponseController(c.Writer)
+		// Beyond its deadline for reading, net/http takes the client for gone.
+		if err := errors.Join(control.SetReadDeadline(time.Time{}), control.SetWriteDeadline(time.Time{})); err != nil {
+			endWith(nil)
+			return fmt.Errorf("set the deadline: %w", err)
+		}
+		var checks sync.WaitGroup
+		header := c.Request.Header // c.Request will be another one
+		checks.Go(func() { watchToken(ctx, header, verify, streamCheckPeriod, control, endWith) })
+		c.Request = c.Request.WithContext(ctx)
+		c.Next()
+		err := endOfToken(ctx, c)
+		endWith(nil)
+		checks.Wait()
+		_ = control.SetWriteDeadline(time.Now().Add(timeToRespond)) // fails if the connection is closed
+		return err
+	}
+}
+
+// SendPart sends a part of a response at once. It fails if the client does not read.
+func SendPart(c *gin.Context, part []byte) error {
+	control := http.NewResponseController(c.Writer)
+	if err := control.SetWriteDeadline(time.Now().Add(streamPatience)); err != nil {
+		return err
+	}
+	if ctx := c.Request.Context(); ctx.Err() != nil { // after the deadline was set, as the end of the token sets it, too
+		return context.Cause(ctx)
+	}
+	if _, err := c.Writer.Write(part); err != nil {
+		return err
+	}
+	plain := http.ResponseWriter(c.Writer)
+	for { // Gin's Flush has no error
+		inner, ok := plain.(interface{ Unwrap() http.ResponseWriter })
+		if !ok {
+			break
+		}
+		plain = inner.Unwrap()
+	}
+	if err := http.NewResponseController(plain).Flush(); err != nil {
+		return err
+	}
+	return control.SetWriteDeadline(time.Time{}) // HTTP/2 enforces a deadline even between parts
+}

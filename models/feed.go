@@ -1,0 +1,269 @@
+package models
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"plantstore/database"
+)
+
+// PlantFeed is the feed of changes to plants.
+type PlantFeed = Feed[Plant]
+
+// Feed tells of changes to the rows of T: see database/feed.go. While readers wait, one
+// goroutine reads the feed for all of them. It is safe for concurrent use.
+type Feed[T Model] struct {
+	store *Store[T, int64]
+
+	mu      sync.Mutex
+	waiting int // calls of Follow
+	// The newest pages that the goroutine has read, each from where the one before it ends,
+	// and the next one, which is not read yet. Empty while the goroutine does not run.
+	pages []*page[T]
+	stop  context.CancelFunc
+}
+
+// NewPlantFeed returns the feed of the plants in store, on its primary.
+func NewPlantFeed(store *PlantStore) *PlantFeed { return &PlantFeed{store: store.Store} }
+
+// Changed is a row that was written, as it is now, or nil if it does not exist.
+type Changed[T any] struct {
+	ID   int64
+	Row  *T
+	next database.Cursor // behind it
+}
+
+// Changes is a part of the feed, without repeated ids, and the cursor behind it.
+type Changes[T any] struct {
+	Rows   []Changed[T]
+	Next   database.Cursor
+	shared *encoded // if other readers have the same changes
+}
+
+// encoded is what all readers of a page send.
+type encoded struct {
+	once sync.Once
+	body []byte
+	err  error
+}
+
+// Encode returns the result of encode, which is called once for all readers of the same
+// changes.
+func (c *Changes[T]) Encode(encode func(*Changes[T]) ([]byte, error)) ([]byte, error) {
+	if c.shared == nil {
+		return encode(c)
+	}
+	c.shared.once.Do(func() { c.shared.body, c.shared.err = encode(c) })
+	return c.shared.body, c.shared.err
+}
+
+// page is a part of the feed that readers share.
+type page[T any] struct {
+	from    database.Cursor
+	ready   chan struct{} // closed when the rest is set
+	changes Changes[T]
+	err     error
+}
+
+const (
+	pollInterval = 250 * time.Millisecond // between two looks for writes of other processes
+	sharedPages  = 16
+	sharedLimit  = database.MaxChanges // in a shared page
+	// Under steady writes, the goroutine waits so long for each reader before it reads the next
+	// page, unless that is full: writing a page to a thousand connections takes tens of
+	// milliseconds, which other requests need, too.
+	pausePerReader = 250 * time.Microsecond
+)
+
+// Read returns at most limit changes from a cursor on. It fails with database.ErrCursor if
+// changes from there on are forgotten, with database.ErrNoFeed, and with the errors that all
+// methods of the store share.
+func (f *Feed[T]) Read(ctx context.Context, from database.Cursor, limit int) (changes Changes[T], err error) {
+	err = f.store.db.CatchUp(ctx, func() error {
+		changes, err = f.read(ctx, from, limit)
+		return err
+	})
+	return changes, err
+}
+
+func (f *Feed[T]) read(ctx context.Context, from database.Cursor, limit int) (changes Changes[T], err error) {
+	all, next, err := f.store.db.Changes(ctx, from, limit)
+	changes.Next = next
+	if err != nil || len(all) == 0 {
+		return changes, err
+	}
+	last := make(map[int64]int, len(all)) // index of the last change, by id
+	ids := make([]int64, len(all))
+	for i, c := range all {
+		last[c.ID], ids[i] = i, c.ID
+	}
+	rows, err := f.store.lookUpKeys(ctx, f.store.db.ForReads(), ids)
+	for i, c := range all {
+		if last[c.ID] == i {
+			changes.Rows = append(changes.Rows, Changed[T]{c.ID, rows[c.ID], c.Next})
+		}
+	}
+	return changes, err
+}
+
+// Follow calls do with a function that is like Read, but waits for a change until ctx or the
+// context until ends. If until ends, there is no change. Follow fails with database.ErrShare at
+// once if there are too many followers, in all or of ctx's client.
+func (f *Feed[T]) Follow(ctx context.Context, do func(next func(until context.Context, from database.Cursor, limit int) (Changes[T], error)) error) error {
+	return f.store.db.FollowerSlot(ctx, func() error {
+		f.mu.Lock()
+		f.waiting++
+		f.mu.Unlock()
+		defer func() {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			if f.waiting--; f.waiting == 0 && f.stop != nil {
+				f.stop()
+				f.pages, f.stop = nil, nil
+			}
+		}()
+		return do(func(until context.Context, from database.Cursor, limit int) (Changes[T], error) {
+			return f.next(ctx, until, from, limit)
+		})
+	})
+}
+
+func (f *Feed[T]) next(ctx, until context.Context, from database.Cursor, limit int) (Changes[T], error) {
+	for {
+		p := f.pageAt(from)
+		if p == nil {
+			changes, err := f.Read(ctx, from, limit)
+			if err != nil || len(changes.Rows) > 0 || until.Err() != nil {
+				return changes, err
+			}
+			from = changes.Next
+			f.start(ctx, from)
+			continue
+		}
+		select {
+		case <-p.ready:
+		case <-ctx.Done():
+			return Changes[T]{}, context.Cause(ctx)
+		case <-until.Done():
+			return Changes[T]{Next: from}, nil
+		}
+		if p.err != nil {
+			return Changes[T]{}, p.err
+		}
+		changes := p.changes
+		known := slices.IndexFunc(changes.Rows, func(c Changed[T]) bool { return from.Before(c.next) })
+		if known != 0 || len(changes.Rows) > limit {
+			changes.shared = nil
+		}
+		changes.Rows = changes.Rows[max(known, 0):] // those before are known
+		if known < 0 {
+			changes.Rows = nil
+		}
+		if len(changes.Rows) > limit {
+			changes.Rows = changes.Rows[:limit]
+			changes.Next = changes.Rows[limit-1].next
+		}
+		if len(changes.Rows) > 0 {
+			return changes, nil
+		}
+		from = changes.Next
+	}
+}
+
+// pageAt returns the shared page that has the changes from a cursor on, or nil.
+func (f *Feed[T]) pageAt(from database.Cursor) *page[T] {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, p := range slices.Backward(f.pages) {
+		if p.from.SameEpoch(from) && !from.Before(p.from) {
+			return p
+		}
+	}
+	return nil
+}
+
+// start starts the goroutine at from, unless it is running.
+func (f *Feed[T]) start(ctx context.Context, from database.Cursor) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.pages != nil || f.waiting == 0 {
+		return
+	}
+	f.pages = []*page[T]{{from: from, ready: make(chan struct{})}}
+	ctx, f.stop = context.WithCancel(context.WithoutCancel(ctx))
+	go f.run(ctx, f.pages[0])
+}
+
+// run reads pages, of which p is the first one, until ctx ends.
+func (f *Feed[T]) run(ctx context.Context, p *page[T]) {
+	ticker := time.NewTicker(pollInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		case <-f.store.db.Written():
+		}
+		for {
+			changes, err := f.read(ctx, p.from, sharedLimit)
+			lost := errors.Is(err, database.ErrCursor)
+			if err != nil && !lost {
+				break // the database is down, perhaps: readers go on waiting
+			}
+			found := len(changes.Rows)
+			p = f.publish(ctx, p, changes, err)
+			if p == nil {
+				return
+			}
+			if found == 0 {
+				break
+			}
+			if found < sharedLimit {
+				f.pause(ctx)
+			}
+		}
+	}
+}
+
+// publish gives the readers a page and returns the next one, or nil if ctx or the feed has
+// ended. An empty page only moves on.
+func (f *Feed[T]) publish(ctx context.Context, p *page[T], changes Changes[T], err error) *page[T] {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if ctx.Err() != nil {
+		return nil
+	}
+	if err == nil && len(changes.Rows) == 0 {
+		p.from = changes.Next
+		return p
+	}
+	changes.shared = new(encoded)
+	p.changes, p.err = changes, err
+	close(p.ready)
+	if err != nil {
+		f.stop()
+		f.pages, f.stop = nil, nil
+		return nil
+	}
+	next := &page[T]{from: changes.Next, ready: make(chan struct{})}
+	f.pages = append(f.pages, next)
+	if len(f.pages) > sharedPages {
+		f.pages = slices.Clone(f.pages[1:])
+	}
+	return next
+}
+
+// pause leaves time for the readers to send a page.
+func (f *Feed[T]) pause(ctx context.Context) {
+	f.mu.Lock()
+	pause := time.Duration(f.waiting) * pausePerReader
+	f.mu.Unlock()
+	select {
+	case <-ctx.Done():
+	case <-time.After(pause):
+	}
+}

@@ -1,0 +1,164 @@
+package tests
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+const webhookSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+
+// startFollow runs plantstore follow.
+func startFollow(t *testing.T, url string, args ...string) *service {
+	t.Helper()
+	return launch(t, command(t, []string{"PLANTSTORE_CLIENT_TOKEN=" + token}, append([]string{"follow", "--url", url}, args...)...))
+}
+
+// TestFollow prints changes, and continues after an interruption where it was.
+func TestFollow(t *testing.T) {
+	t.Parallel()
+	database := "DATABASE_URL=sqlite:" + filepath.Join(t.TempDir(), "plantstore.db")
+	port := "PORT=" + freePorts(t, 1)[0]
+	s := start(t, database, port)
+	cursor := filepath.Join(t.TempDir(), "cursor")
+	prints := func(f *service, part string) {
+		t.Helper()
+		if !f.stdout.await(f.ended, func(line string) bool { return strings.Contains(line, part) }) {
+			t.Fatalf("got %q and %q, want %q", f.stdout, f.stderr, part)
+		}
+	}
+	requireOK(t, s.post(t, bodyOf(1)))
+	f := startFollow(t, s.url, "--after", "0", "--cursor-file", cursor)
+	prints(f, `{"id":1,"plant":{"id":1,"name":"plant 1"`)
+	eventually(t, "the cursor", func() bool {
+		_, err := os.Stat(cursor)
+		return err == nil
+	})
+	must(t, f.process.Kill())
+	<-f.ended
+	checkEmpty(t, s.send(t, "DELETE", "/plants/1", nil, as(token)...), 204)
+	f = startFollow(t, s.url, "--cursor-file", cursor)
+	prints(f, `{"id":1,"plant":null}`)
+
+	s.stop(t) // and a restart of the service
+	s = start(t, database, port)
+	requireOK(t, s.post(t, bodyOf(2)))
+	prints(f, `{"id":2,"plant":{"id":2,`)
+	f.stop(t)
+	for _, test := range []struct {
+		name, want string
+		status     int
+		args       []string
+	}{
+		{"a cursor of another database", "41001", 1, []string{"--after", "abc.1"}},
+		{"a malformed cursor", "--after must be", 2, []string{"--after", "x"}},
+		{"no secret", "need each other", 2, []string{"--post", "http://127.0.0.1:1"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			checkCLI(t, []string{"PLANTSTORE_CLIENT_TOKEN=" + token}, append([]string{"follow", "--url", s.url}, test.args...), test.status, "", test.want)
+		})
+	}
+}
+
+// delivery is a request to a webhook.
+type delivery struct {
+	header http.Header
+	body   string
+	plants changes
+}
+
+// hookReceiver is a webhook, which responds with the status that answer returns.
+type hookReceiver struct {
+	*httptest.Server
+	mu         sync.Mutex
+	deliveries []delivery
+}
+
+func startHook(t *testing.T, answer func(n int, w http.ResponseWriter) int) *hookReceiver {
+	t.Helper()
+	r := new(hookReceiver)
+	r.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
+		body, err := io.ReadAll(request.Body)
+		var message struct {
+			Type      string
+			Timestamp time.Time
+			Data      changes
+		}
+		if err := json.Unmarshal(body, &message); err != nil || message.Type != "plants.changed" || message.Timestamp.IsZero() {
+			t.Errorf("got %s, %v", body, err)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+		r.mu.Lock()
+		status := answer(len(r.deliveries), w)
+		r.deliveries = append(r.deliveries, delivery{request.Header, string(body), message.Data})
+		r.mu.Unlock()
+		w.WriteHeader(status)
+	}))
+	t.Cleanup(r.Close)
+	return r
+}
+
+// all returns the deliveries so far.
+func (r *hookReceiver) all() []delivery {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return append([]delivery(nil), r.deliveries...)
+}
+
+func secretFile(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "secret")
+	must(t, os.WriteFile(path, []byte(webhookSecret), 0o600))
+	return path
+}
+
+// TestFollowPosts delivers to a webhook that fails at first, and ends with its 410.
+func TestFollowPosts(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	cursor := filepath.Join(t.TempDir(), "cursor")
+	requireOK(t, s.post(t, bodyOf(1)))
+	r := startHook(t, func(n int, w http.ResponseWriter) int {
+		w.Header().Set("Retry-After", "1")
+		return []int{503, 301, 204, 410}[min(n, 3)]
+	})
+	f := startFollow(t, s.url, "--after", "0", "--post", r.URL, "--secret-file", secretFile(t), "--cursor-file", cursor)
+	eventually(t, "the cursor", func() bool {
+		_, err := os.Stat(cursor)
+		return err == nil
+	})
+	saved, err := os.ReadFile(cursor)
+	must(t, err)
+	deliveries := r.all()
+	if len(deliveries) < 3 {
+		t.Fatalf("the cursor was saved after %d attempts, want 3", len(deliveries))
+	}
+	last := deliveries[2]
+	if last.plants.String() != "1" || last.plants.Cursor != strings.TrimSpace(string(saved)) {
+		t.Errorf("got %+v, and the cursor %s", last, saved)
+	}
+	for _, d := range deliveries[:2] {
+		if d.body != last.body || d.header.Get("webhook-id") != last.header.Get("webhook-id") {
+			t.Errorf("got %+v and %+v, want the same message", d, last)
+		}
+	}
+	requireOK(t, s.post(t, bodyOf(2)))
+	<-f.ended
+	if f.err == nil || f.err.Error() != "exit status 1" || !strings.Contains(f.stderr.String(), "410 Gone") {
+		t.Errorf("got %v and %s, want 1 and the reason", f.err, f.stderr)
+	}
+	after, err := os.ReadFile(cursor)
+	must(t, err)
+	if string(after) != string(saved) {
+		t.Errorf("the cursor moved to %s without a 2xx", after)
+	}
+}
