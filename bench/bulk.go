@@ -137,9 +137,9 @@ func (t transfer) send(ctx context.Context, address, folder string) error {
 	return err
 }
 
-// copy imports a CSV file with psql.
+// copy imports a CSV file with psql, without the feed.
 func (s *store) copy(file string) error {
-	cmd := s.server.Command("psql", "-q", "-c", "ALTER TABLE plants ALTER created_at SET DEFAULT now(), ALTER updated_at SET DEFAULT now()",
+	cmd := s.server.Command("psql", "-q", "-c", "ALTER TABLE plants ALTER created_at SET DEFAULT now(), ALTER updated_at SET DEFAULT now(), ALTER changed SET DEFAULT 0",
 		"-c", `\copy plants(id, name, tag) FROM '`+file+`' CSV HEADER`, s.url)
 	if output, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%w\n%s", err, output)

@@ -20,8 +20,11 @@ func (b *bench) build(ctx context.Context) error {
 	if err := goBuild(ctx, "-o", b.folder, "plantstore", "plantstore/bench/baseline"); err != nil {
 		return err
 	}
-	if selected(b.only, observabilitySection) {
-		for name := range variants {
+	for _, c := range comparisons {
+		for _, name := range c.contenders {
+			if variants[name] == nil || !selected(b.only, c.section) {
+				continue
+			}
 			if err := b.buildVariant(ctx, name); err != nil {
 				return err
 			}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	_ "embed"
@@ -52,8 +53,9 @@ INSERT INTO plants SELECT n, 'Plant ' || n, 'houseplant', '2026-01-01 00:00:00+0
 
 type database struct {
 	*engine
-	onDisk bool
-	fsync  time.Duration // added to each fsync of PostgreSQL
+	onDisk     bool
+	fsync      time.Duration // added to each fsync of PostgreSQL
+	migratedBy string        // the program that migrates it, if it is not the service
 }
 
 // store is an open database with the table plants.
@@ -96,7 +98,7 @@ func (b *bench) open(ctx context.Context, d database) (s *store, err error) {
 		}
 		s.url, source = "sqlite:"+s.folder+"/plants.db", "file:"+s.folder+"/plants.db?_pragma=busy_timeout(5000)"
 	}
-	cmd := exec.CommandContext(ctx, filepath.Join(b.folder, "plantstore"), "migrate", "up")
+	cmd := exec.CommandContext(ctx, filepath.Join(b.folder, cmp.Or(d.migratedBy, service)), "migrate", "up")
 	cmd.Dir = b.folder // has no configs/config.yaml
 	cmd.Env = []string{"DATABASE_URL=" + s.url}
 	if output, err := cmd.CombinedOutput(); err != nil {

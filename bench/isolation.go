@@ -28,7 +28,7 @@ const (
 	clients      = 32
 	rivals       = 12
 	importedRows = 2 * million
-	lockedRows   = 100_000 // of which the rivals write some, once they are locked
+	lockedRows   = 40_000  // of which the rivals write some, once they are locked; a COPY of an import has more
 	firstRow     = 1 << 50 // apart from the rows of the clients
 	fileImport   = "import.csv"
 	rivalToken   = "token-of-the-rivals-with-more-than-32-characters"

@@ -78,6 +78,8 @@ func run(ctx context.Context) (err error) {
 			measure = isolation
 		case observabilitySection:
 			measure = overhead
+		case feedSection:
+			measure = feedCost
 		}
 		results, err := measure(ctx, b, c, &tables)
 		if err := errors.Join(err, b.closeStores()); err != nil {

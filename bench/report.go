@@ -56,8 +56,9 @@ documentation; **tuned gin+gorm** has no default transaction and uses prepared
 statements; **net/http+pgx** has no framework and runs one prepared statement per
 row; **no storage** is the service's own stack without a database. **one by one** is
 the service with writes.max_batch 1; **no tracing** and **no metrics** are the service
-built without the code for tracing, and without that and the code for metrics. **pgbench** runs the same INSERT, prepared, one
-row per transaction, without HTTP.
+built without the code for tracing, and without that and the code for metrics; **no feed**
+is it without the feed of changes. **pgbench** runs the same INSERT, prepared, one row
+per transaction, without HTTP.
 `, "`make bench`", time.Now().UTC().Format(time.DateOnly), find(processors, `model name\s*: (.*)`),
 		runtime.NumCPU(), runtime.Version(), find(kernel, `^Linux version (\S+)`), b.rounds, b.duration, warmup, existingRows)
 	if b.only != "" {

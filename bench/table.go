@@ -18,6 +18,7 @@ const (
 	// The service without parts of its source: see variants.
 	untraced   = "no tracing"
 	unmeasured = "no metrics"
+	unfed      = "no feed"
 )
 
 // operation is a request that contenders are measured with. In path and body,
@@ -261,10 +262,20 @@ var comparisons = []comparison{
 	},
 	{
 		section: observabilitySection, database: postgresRAM,
-		title:      fmt.Sprintf("The cost of metrics and tracing, PostgreSQL on a RAM disk, in %d turns of %v", shortTurns, shortTurn),
+		title:      fmt.Sprintf("The cost of metrics and tracing, PostgreSQL on a RAM disk, in %d turns of %v", starts*(rounds-1), shortTurn),
 		operations: slices.Concat(quiet, traced), contenders: []string{service, untraced, unmeasured}, connections: []int{256},
 		// Less than 2 % cannot be told from the noise.
 		claims: slices.Concat(all(quiet, limit{rate, 256, untraced, "≥", 0.98}), all(traced, limit{rate, 256, unmeasured, "≥", 0.97})),
+	},
+	{
+		section: feedSection, title: "The cost of the feed of changes, on a RAM disk",
+		contenders: []string{service, unfed}, connections: []int{256},
+		claims: []claim{
+			{rate, create.on(postgresRAM).by(service, 256), create.on(postgresRAM).by(unfed, 256), "≥", 0.95},
+			{rows, importNDJSON.on(postgresRAM), importNDJSON.of(unfed).on(postgresRAM), "≥", 0.8},
+			{rate, create.on(sqliteRAM).by(service, 256), create.on(sqliteRAM).by(unfed, 256), "≥", 0.95},
+			{rows, importNDJSON.on(sqliteRAM), importNDJSON.of(unfed).on(sqliteRAM), "≥", 0.8},
+		},
 	},
 	openLoop(100 * time.Microsecond),
 	openLoop(2 * time.Millisecond),

@@ -12,7 +12,8 @@ import (
 
 const observabilitySection = "observability"
 
-// edit replaces a text, wherever it is in a file of the service.
+// edit replaces a text, wherever it is in a file of the service, or removes the file, if there
+// is no text.
 type edit struct{ file, old, new string }
 
 // handler is the beginning of the handler of a middleware.
@@ -30,18 +31,37 @@ var (
 	}
 )
 
+// noFeed is the service as it was before the feed.
+var noFeed = []edit{
+	{file: "database/migrations/postgres/00004_feed.sql"},
+	{file: "database/migrations/postgres/00005_feed_index.sql"},
+	{file: "database/migrations/sqlite/00004_feed.sql"},
+	{file: "database/migrations/sqlite/00005_feed_index.sql"},
+	{"database/feed.go", "if db.nodes != nil {", "if true {"}, // as on Citus
+	{"database/postgres.go", "table.Name == feedTable && ", "false && "},
+	{"database/sqlite.go", "g.changes[0].Table.Name != feedTable ||", "true ||"},
+}
+
 // variants are the contenders that are built from an edited source of the service, which
 // tells what a part of it costs.
 var variants = map[string][]edit{
 	untraced:   noTracing,
 	unmeasured: append(noMetrics, noTracing...),
+	unfed:      noFeed,
 }
 
-// edited returns the edited files below root, by path.
+// edited returns the edited files below root, by path. Those that are removed are empty.
 func edited(root string, edits []edit) (map[string]string, error) {
 	files := make(map[string]string)
 	for _, e := range edits {
 		path := filepath.Join(root, e.file)
+		if e.old == "" {
+			if _, err := os.Stat(path); err != nil {
+				return nil, err
+			}
+			files[path] = ""
+			continue
+		}
 		if files[path] == "" {
 			text, err := os.ReadFile(path)
 			if err != nil {
@@ -73,6 +93,10 @@ func (b *bench) buildVariant(ctx context.Context, name string) error {
 	}
 	overlay := struct{ Replace map[string]string }{make(map[string]string)}
 	for path, text := range files {
+		if text == "" {
+			overlay.Replace[path] = ""
+			continue
+		}
 		copied := filepath.Join(folder, strings.ReplaceAll(path, "/", "_"))
 		if err := os.WriteFile(copied, []byte(text), 0o600); err != nil {
 			return err
