@@ -17,8 +17,14 @@ func startAdmin(t *testing.T, settings ...string) (s, admin *service) {
 func startAdminOf(t *testing.T, start func(t *testing.T, settings ...string) *service, settings ...string) (s, admin *service) {
 	t.Helper()
 	s = start(t, append(settings, "PLANTSTORE_SERVER_ADMIN_ADDRESS=127.0.0.1:0")...)
+	return s, s.admin(t)
+}
+
+// admin returns the admin address of a service that has one, as a service.
+func (s *service) admin(t *testing.T) *service {
+	t.Helper()
 	address := s.awaitLog(t, "serving the admin address")["address"].(string)
-	return s, &service{t: t, url: "http://" + address}
+	return &service{t: t, url: "http://" + address}
 }
 
 // TestAdminAddress asks the admin address while all connections of the API are in use, and

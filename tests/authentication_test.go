@@ -11,6 +11,7 @@ import (
 )
 
 func TestContractAuthentication(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	plant := func() string { return fmt.Sprintf(`{"id":%d,"name":"x"}`, ids.Add(1)) }
 	const missing, invalid = `Bearer realm="plantstore"`, `Bearer realm="plantstore", error="invalid_token"`
@@ -83,6 +84,7 @@ func TestPlantsAuthentication(t *testing.T) {
 
 // TestIssuedTokenScopes sends each request with tokens of each scope.
 func TestIssuedTokenScopes(t *testing.T) {
+	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, url string) {
 		t.Parallel()
 		s := start(t, "DATABASE_URL="+url)

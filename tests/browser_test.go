@@ -34,7 +34,7 @@ type browser struct {
 func openBrowser(t *testing.T, path, base string) *browser {
 	t.Helper()
 	// t.Context() would end before the cleanups and kill Chromium, leaving its files.
-	ctx, cancel := context.WithTimeout(context.Background(), 4*patience)
+	ctx, cancel := context.WithTimeout(context.Background(), 8*patience) // beside other tests
 	t.Cleanup(cancel)
 	ctx, cancel = chromedp.NewExecAllocator(ctx, append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.ExecPath(path),
@@ -44,6 +44,7 @@ func openBrowser(t *testing.T, path, base string) *browser {
 		chromedp.Flag("disable-component-update", true),
 		chromedp.UserDataDir(t.TempDir()),
 		chromedp.WindowSize(1280, 1600),
+		chromedp.WSURLReadTimeout(patience), // for the start
 	)...)
 	t.Cleanup(cancel)
 	ctx, _ = chromedp.NewContext(ctx)
@@ -132,6 +133,7 @@ func chromium(t *testing.T) string {
 
 // TestBrowserCORS calls the API from a page of another origin.
 func TestBrowserCORS(t *testing.T) {
+	t.Parallel()
 	path := chromium(t)
 	pages := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html")
@@ -147,6 +149,7 @@ func TestBrowserCORS(t *testing.T) {
 		"no origin allowed":      {"", "TypeError: Failed to fetch", 404},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			s := start(t, "PLANTSTORE_SERVER_CORS_ORIGINS="+test.origins)
 			b := openBrowser(t, path, pages.URL)
 			b.do("open the page", chromedp.Navigate(pages.URL))

@@ -28,6 +28,7 @@ func startBulk(t *testing.T, url string, settings ...string) (s *service, issued
 // TestStalledClients: clients that stall in an import or an export harm no others, and lose
 // their turn.
 func TestStalledClients(t *testing.T) {
+	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, url string) {
 		t.Parallel()
 		s, issued := startBulk(t, url, "PLANTSTORE_BULK_GRACE=1s", "PLANTSTORE_BULK_MIN_BYTES_PER_SECOND=1000")
@@ -79,6 +80,7 @@ func TestStalledClients(t *testing.T) {
 
 // TestBulkEndsWithItsToken revokes the tokens of a running import and a running export.
 func TestBulkEndsWithItsToken(t *testing.T) {
+	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, url string) {
 		t.Parallel()
 		s, issued := startBulk(t, url) // with its default of 30s of grace

@@ -68,6 +68,7 @@ func checkCLI(t *testing.T, settings, args []string, status int, stdout string, 
 // TestCLIRoundTrip imports the sample catalogue, exports it, and imports it into another
 // service.
 func TestCLIRoundTrip(t *testing.T) {
+	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, url string) {
 		t.Parallel()
 		sample, folder := absolute(t, samplePlants), t.TempDir()

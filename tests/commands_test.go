@@ -33,6 +33,7 @@ func lastLine(text string) string {
 }
 
 func TestMigrateCommand(t *testing.T) {
+	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, url string) {
 		t.Parallel()
 		settings := []string{"DATABASE_URL=" + url}

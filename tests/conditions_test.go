@@ -17,6 +17,7 @@ import (
 // TestPlantsConditions writes under each kind of condition, to a plant that exists and to
 // one that does not. In a header, NOW is the ETag of the plant and OLD its previous one.
 func TestPlantsConditions(t *testing.T) {
+	t.Parallel()
 	const failed, malformed, absent = 41201, 40007, 40401
 	bodies := map[string]string{"PUT": `{"name":"new"}`, "PATCH": `{"name":"new"}`, "DELETE": ""}
 	eachService(t, func(t *testing.T, s *service) {
@@ -122,6 +123,7 @@ func TestPlantsConditions(t *testing.T) {
 
 // TestPlantsOneWinner sends concurrent writes of which only one may succeed.
 func TestPlantsOneWinner(t *testing.T) {
+	t.Parallel()
 	eachService(t, func(t *testing.T, s *service) {
 		ifMatch := func(etag string) []string { return []string{"If-Match", etag} }
 		for _, test := range []struct {
@@ -186,6 +188,7 @@ func TestPlantsOneWinner(t *testing.T) {
 // TestPlantsCounter increments numbers in the names of plants: clients read, add one,
 // write with If-Match, and retry after a conflict.
 func TestPlantsCounter(t *testing.T) {
+	t.Parallel()
 	const counters, each, plants = 20, 50, 4
 	eachService(t, func(t *testing.T, s *service) {
 		for id := range plants {
@@ -243,6 +246,7 @@ func TestPlantsCounter(t *testing.T) {
 // TestPlantsVersionsOnlyGrow writes plants with versions in the future, as after a wrong
 // clock: their versions still increase.
 func TestPlantsVersionsOnlyGrow(t *testing.T) {
+	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, url string) {
 		t.Parallel()
 		s := start(t, "DATABASE_URL="+url)

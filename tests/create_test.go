@@ -7,6 +7,7 @@ import (
 
 // TestContractBodies sends invalid bodies, after which no plant is stored.
 func TestContractBodies(t *testing.T) {
+	t.Parallel()
 	eachService(t, func(t *testing.T, s *service) {
 		long := strings.Repeat("é", 256)
 		for _, test := range []struct {
@@ -100,6 +101,7 @@ func TestContractBodies(t *testing.T) {
 }
 
 func TestContractCreate(t *testing.T) {
+	t.Parallel()
 	eachService(t, func(t *testing.T, s *service) {
 		for _, test := range []struct {
 			name, body, want, location string
@@ -135,6 +137,7 @@ func TestContractCreate(t *testing.T) {
 }
 
 func TestContractTakenID(t *testing.T) {
+	t.Parallel()
 	eachService(t, func(t *testing.T, s *service) {
 		const plant = `{"id":1,"name":"Monstera deliciosa","tag":"houseplant"}`
 		requireOK(t, s.post(t, plant))
@@ -155,6 +158,7 @@ func TestContractTakenID(t *testing.T) {
 }
 
 func TestContractContentType(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	for _, test := range []struct {
 		header, value string

@@ -107,6 +107,7 @@ var formula = regexp.MustCompile(`(^|[;\t\r\n]"*)[=+\-@＝＋－＠]`)
 
 // TestExportRoundTrip moves plants with odd texts between services, in both formats.
 func TestExportRoundTrip(t *testing.T) {
+	t.Parallel()
 	eachService(t, func(t *testing.T, s *service) {
 		var rows strings.Builder
 		fmt.Fprintln(&rows, `{"id":-9223372036854775808,"name":"the first"}`)
@@ -159,6 +160,7 @@ func TestExportRoundTrip(t *testing.T) {
 // TestExportIsOneMoment exports during imports: an export has all rows of an import or no
 // row.
 func TestExportIsOneMoment(t *testing.T) {
+	t.Parallel()
 	const size = 10
 	eachService(t, func(t *testing.T, s *service) {
 		stop, begun := make(chan struct{}), make(chan struct{})
@@ -256,6 +258,7 @@ func TestExportWithoutDatabase(t *testing.T) {
 // TestExportSlowly reads exports larger than the buffers on the way while clients write
 // and leave, and while the service is killed.
 func TestExportSlowly(t *testing.T) {
+	t.Parallel()
 	const rows = 5_000
 	long := strings.Repeat("🌵", 255)
 	eachService(t, func(t *testing.T, s *service) {

@@ -102,7 +102,7 @@ func openTable(t *testing.T, databaseURL string) *sql.DB {
 	t.Helper()
 	driver, name := "pgx", databaseURL
 	if path, ok := strings.CutPrefix(databaseURL, "sqlite:"); ok {
-		driver, name = sqlite.DriverName, "file:"+path
+		driver, name = sqlite.DriverName, "file:"+path+"?_pragma=busy_timeout(5000)" // the service marks the feed
 	}
 	db, err := sql.Open(driver, name)
 	must(t, err)
@@ -199,6 +199,9 @@ func (l *load) end() (broken int) {
 	return broken
 }
 
+// kill ends the service as a power cut would.
+func (s *service) kill() { _ = s.process.Kill() }
+
 // checkKilled waits for the end of a service that was killed.
 func (s *service) checkKilled(t *testing.T) {
 	t.Helper()
@@ -208,23 +211,26 @@ func (s *service) checkKilled(t *testing.T) {
 }
 
 // TestKillService kills the service under load, repeatedly on the same database:
-// acknowledged plants stay stored, and others are replaced and deleted as acknowledged.
+// acknowledged plants stay stored, and others are replaced and deleted as acknowledged. It
+// has as many rounds as HISTORIES says, at most 20.
 func TestKillService(t *testing.T) {
-	seed := seedOf(t)
+	t.Parallel()
+	rounds, seed := min(numberFrom(t, "HISTORIES", 10), 20), seedOf(t)
 	dbtest.Each(t, func(t *testing.T, url string) {
 		t.Parallel()
 		known, broken, counts := ledger{}, 0, tallies{}
 		s := start(t, "DATABASE_URL="+url)
-		for round := range uint64(20) {
+		for round := range rounds {
 			l := s.startLoad(t, known)
 			l.await(50+rand.IntN(451), 200)
 			// So many plants that few of them have a write whose outcome is unknown.
 			h := newHistory(t, seed+round, 50, "PUT", "PUT", "DELETE")
-			h.run(s, 20, 20+h.random.Int64N(150))
+			h.run([]*service{s}, 20, 20+h.random.Int64N(150), s.kill)
+			s.checkKilled(t)
 			broken += l.end()
 			s = start(t, "DATABASE_URL="+url)
 			checkError(t, s.post(t, bodyOf(l.last)), 40902)
-			h.read(s)
+			h.read([]*service{s})
 			h.check()
 			counts.add(h)
 			for _, id := range h.plants { // which the ledger does not have
@@ -242,6 +248,7 @@ func TestKillService(t *testing.T) {
 // TestKillPostgres kills PostgreSQL under load, repeatedly: the service responds with 503,
 // keeps acknowledged plants, and works again when PostgreSQL does.
 func TestKillPostgres(t *testing.T) {
+	t.Parallel()
 	server := ownServer(t)
 	s := start(t, "DATABASE_URL="+server.URL)
 	known := ledger{}
@@ -264,6 +271,7 @@ func TestKillPostgres(t *testing.T) {
 // TestTerminateWithFullQueue ends the service while its queue is full of writes that wait
 // for the database: each gets a response.
 func TestTerminateWithFullQueue(t *testing.T) {
+	t.Parallel()
 	const batch, queue = 8, 16
 	dbtest.Each(t, func(t *testing.T, url string) {
 		t.Parallel()
@@ -348,6 +356,7 @@ func lockTable(t *testing.T, databaseURL string) (unlock func()) {
 
 // TestPlantsSurviveKill kills the service after acknowledged writes.
 func TestPlantsSurviveKill(t *testing.T) {
+	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, url string) {
 		t.Parallel()
 		s := start(t, "DATABASE_URL="+url)

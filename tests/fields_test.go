@@ -141,6 +141,7 @@ func encode(t *testing.T, contentType string, o object) string {
 // TestEveryFieldSurvives sends each property of a plant that the OpenAPI document
 // has through each operation that stores it, and reads it with each that returns it.
 func TestEveryFieldSurvives(t *testing.T) {
+	t.Parallel()
 	eachService(t, func(t *testing.T, s *service) {
 		var document struct{ Components struct{ Schemas schemas } }
 		must(t, json.Unmarshal([]byte(s.get(t, "/openapi.json").body), &document))

@@ -35,6 +35,7 @@ var clientSteps = []clientStep{
 	{"import", "POST /plants/import", 200, "of CSV"},
 	{"pages", "GET /plants", 200, "page by page, by `Link`"},
 	{"export", "GET /plants/export", 200, ""},
+	{"changes", "GET /plants/changes", 200, "from the beginning"},
 	{"issue token", "POST /tokens", 200, ""},
 	{"list tokens", "GET /tokens", 200, ""},
 	{"revoke token", "DELETE /tokens/{id}", 204, ""},

@@ -8,6 +8,7 @@ import (
 
 // TestPlantsIDs creates, reads, changes and deletes plants with ids at the edges of int64.
 func TestPlantsIDs(t *testing.T) {
+	t.Parallel()
 	eachService(t, func(t *testing.T, s *service) {
 		for _, id := range []string{
 			"0", "-1", "1", "9007199254740993", "9223372036854775807", "-9223372036854775808", "-9223372036854775807",
@@ -44,6 +45,7 @@ func TestPlantsIDs(t *testing.T) {
 // TestPlantsNotModified gets a plant with If-None-Match. NOW is its ETag, OLD the previous
 // one.
 func TestPlantsNotModified(t *testing.T) {
+	t.Parallel()
 	eachService(t, func(t *testing.T, s *service) {
 		old, now := s.call(t, "PUT", "/plants/1", `{"name":"x"}`), s.call(t, "PUT", "/plants/1", `{"name":"x"}`)
 		for _, test := range []struct {

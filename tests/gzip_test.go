@@ -182,6 +182,7 @@ func TestDocumentsAreCached(t *testing.T) {
 // TestGzipExportIsCutOff ends compressed exports before their end: the part that arrived is
 // no complete gzip stream, even where HTTP shows no end.
 func TestGzipExportIsCutOff(t *testing.T) {
+	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, url string) {
 		t.Parallel()
 		s := start(t, "DATABASE_URL="+url)
@@ -234,7 +235,8 @@ func TestGzipExportIsCutOff(t *testing.T) {
 
 func TestImportGzip(t *testing.T) {
 	t.Parallel()
-	s := start(t, "PLANTSTORE_BULK_MAX_BODY_BYTES=100000")
+	url := dbtest.SQLite(t)
+	s := start(t, "DATABASE_URL="+url, "PLANTSTORE_BULK_MAX_BODY_BYTES=100000")
 	rows, whole := numbered(1, 500), zipped(t, numbered(1, 500))
 	damaged := []byte(whole)
 	damaged[len(damaged)/2] ^= 0xff
@@ -286,9 +288,7 @@ func TestImportGzip(t *testing.T) {
 			if test.code != 0 {
 				s.checkNoPlants(t)
 			}
-			for _, id := range s.call(t, "GET", "/plants?limit=1000", "").plants(t) {
-				checkStatus(t, s.call(t, "DELETE", fmt.Sprintf("/plants/%d", id.ID), ""), 204)
-			}
+			emptyTable(t, url)
 		})
 	}
 	t.Run("CSV", func(t *testing.T) {

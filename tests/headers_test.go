@@ -23,14 +23,14 @@ func TestHeadersAreWrittenAsDocumented(t *testing.T) {
 	document, err := openapi3.NewLoader().LoadFromData(text)
 	must(t, err)
 	unseen := maps.Clone(document.Components.Headers)
-	s := start(t, "PLANTSTORE_LIMITS_REQUESTS_PER_SECOND=1", "PLANTSTORE_LIMITS_BURST=4")
+	s, _ := startWithStandby(t, "PLANTSTORE_LIMITS_REQUESTS_PER_SECOND=1", "PLANTSTORE_LIMITS_BURST=4")
 	const body = `{"id":1,"name":"Monstera deliciosa"}`
 	for _, test := range []struct {
 		request, token, body, status string
 		headers                      []string
 	}{
-		{"POST /plants", token, body, "200", []string{"ETag", "Location", "RateLimit", "RateLimit-Policy", "X-Request-ID"}},
-		{"PUT /plants/2", token, `{"name":"Aloe vera"}`, "201", []string{"ETag", "Location", "X-Request-ID"}},
+		{"POST /plants", token, body, "200", []string{"ETag", "Location", "RateLimit", "RateLimit-Policy", "Write-Position", "X-Request-ID"}},
+		{"PUT /plants/2", token, `{"name":"Aloe vera"}`, "201", []string{"ETag", "Location", "Write-Position", "X-Request-ID"}},
 		{"GET /plants/1", token, "", "200", []string{"ETag", "X-Request-ID"}},
 		{"GET /plants?limit=1", token, "", "200", []string{"Link", "X-Request-ID"}},
 		{"GET /plants/1", "", "", "401", []string{"WWW-Authenticate", "X-Request-ID"}},

@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -93,10 +92,8 @@ server.shutdown_delay.
 
 func measureBinary(t *testing.T, starts int) (m measured) {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "plantstore")
-	t.Setenv("CGO_ENABLED", "0")
-	must(t, build(path, "-ldflags=-s -w"))
-	for _, file := range []string{path, "/etc/ssl/certs/ca-certificates.crt"} {
+	must(t, buildPlain())
+	for _, file := range []string{plainProgram(), "/etc/ssl/certs/ca-certificates.crt"} {
 		if info, err := os.Stat(file); err == nil {
 			m.size += info.Size()
 		}
@@ -104,7 +101,7 @@ func measureBinary(t *testing.T, starts int) (m measured) {
 	for range starts {
 		port := freePorts(t, 1)[0]
 		cmd := command(t, append(imageVariables(t, t.TempDir()), defaultDelay), "--port", port)
-		cmd.Args = slices.Concat([]string{"sh", "-c", `ulimit -n 1024 -d 131072; exec "$0" "$@"`, path}, cmd.Args[1:])
+		cmd.Args = slices.Concat([]string{"sh", "-c", `ulimit -n 1024 -d 131072; exec "$0" "$@"`, plainProgram()}, cmd.Args[1:])
 		cmd.Path = "/bin/sh"
 		began := time.Now()
 		s := launch(t, cmd)

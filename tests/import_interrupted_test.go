@@ -81,6 +81,7 @@ func (i *openImport) end() response {
 // TestImportSlowly holds as many imports open as a token may: it may not send another, but
 // the other operations and tokens do not notice.
 func TestImportSlowly(t *testing.T) {
+	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, url string) {
 		t.Parallel()
 		s := start(t, "DATABASE_URL="+url)
@@ -121,6 +122,7 @@ func TestImportSlowly(t *testing.T) {
 
 // TestImportBreaksOff sends incomplete imports.
 func TestImportBreaksOff(t *testing.T) {
+	t.Parallel()
 	eachService(t, func(t *testing.T, s *service) {
 		rows := numbered(1, 1500)
 		for _, test := range []struct{ name, header, body string }{
@@ -174,6 +176,7 @@ func (s *service) awaitRequests(t *testing.T, path string, n int) {
 // TestImportKilled kills the service while an import arrives and while it is stored, and
 // disconnects the client while it is stored.
 func TestImportKilled(t *testing.T) {
+	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, url string) {
 		t.Parallel()
 		const rows = 10_000

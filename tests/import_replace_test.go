@@ -15,6 +15,7 @@ const replacing = "?on_conflict=replace"
 
 // TestImportReplaces imports rows over those of ids 1 to 3, which are named a, b and c.
 func TestImportReplaces(t *testing.T) {
+	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, url string) {
 		t.Parallel()
 		s := start(t, "DATABASE_URL="+url)
@@ -94,6 +95,7 @@ func TestImportReplaces(t *testing.T) {
 // TestImportReplacesManyRows edits a spreadsheet of more rows than a batch has and imports it
 // again, in another order.
 func TestImportReplacesManyRows(t *testing.T) {
+	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, url string) {
 		t.Parallel()
 		s := start(t, "DATABASE_URL="+url)
@@ -123,11 +125,12 @@ func TestImportReplacesManyRows(t *testing.T) {
 // different orders: one of them is stored after the other. The content of every third plant
 // differs from import to import; that of the others is what one of the files has, too.
 func TestImportsReplaceEachOther(t *testing.T) {
+	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, url string) {
 		t.Parallel()
 		s := start(t, "DATABASE_URL="+url)
 		const plants = 3000
-		for round := range 5 {
+		for round := range 3 {
 			var files [2]string
 			for file := range files {
 				rows := make([]string, plants)
@@ -196,6 +199,7 @@ func TestReplacingImportLocksUnchangedRows(t *testing.T) {
 
 // TestReplacingImportKilled kills the service while an import replaces rows.
 func TestReplacingImportKilled(t *testing.T) {
+	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, url string) {
 		t.Parallel()
 		const rows = 10_000

@@ -53,6 +53,7 @@ func testImport(t *testing.T, contentType string, tests []importRow) {
 }
 
 func TestImportNDJSON(t *testing.T) {
+	t.Parallel()
 	long := strings.Repeat("é", 256)
 	testImport(t, inNDJSON, []importRow{
 		{name: "an empty body", want: "0: 0 new, 0 unchanged, 0 rejected, stored"},
@@ -87,6 +88,7 @@ func TestImportNDJSON(t *testing.T) {
 }
 
 func TestImportCSV(t *testing.T) {
+	t.Parallel()
 	long, longest := strings.Repeat("é", 256), strings.Repeat("🌵", 255)
 	testImport(t, inCSV, []importRow{
 		{name: "an empty body", code: 40001, want: "empty"},

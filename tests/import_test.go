@@ -87,6 +87,7 @@ func numbered(first, last int64) string {
 
 // TestImportModes imports five rows in each mode. If bad, the third is invalid.
 func TestImportModes(t *testing.T) {
+	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, url string) {
 		t.Parallel()
 		s := start(t, "DATABASE_URL="+url)
@@ -172,6 +173,7 @@ func TestImportModes(t *testing.T) {
 
 // TestImportManyRows imports more rows than one batch or one report has room for.
 func TestImportManyRows(t *testing.T) {
+	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, url string) {
 		t.Parallel()
 		s := start(t, "DATABASE_URL="+url)

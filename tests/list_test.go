@@ -79,6 +79,7 @@ func TestPlantsListParameters(t *testing.T) {
 
 // TestPlantsSearch lists plants by tag and by part of the name.
 func TestPlantsSearch(t *testing.T) {
+	t.Parallel()
 	eachService(t, func(t *testing.T, s *service) {
 		for id, content := range map[int]string{
 			-2: `"name":"Monstera deliciosa","tag":"house"`,
@@ -167,6 +168,7 @@ func TestPlantsSearch(t *testing.T) {
 // TestPlantsPaging reads pages while clients create plants: each plant that existed is
 // read once.
 func TestPlantsPaging(t *testing.T) {
+	t.Parallel()
 	eachService(t, func(t *testing.T, s *service) {
 		known := []int64{math.MinInt64, math.MinInt64 + 1, -1, 0, 1, math.MaxInt64 - 1, math.MaxInt64}
 		for range 300 {

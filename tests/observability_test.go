@@ -51,6 +51,7 @@ func TestEventsInTheLog(t *testing.T) {
 // TestMetrics checks the metrics of a few requests. The values are exact where they depend on
 // these requests alone.
 func TestMetrics(t *testing.T) {
+	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, url string) {
 		t.Parallel()
 		s, admin := startAdmin(t, "DATABASE_URL="+url)
@@ -114,6 +115,7 @@ func TestMetrics(t *testing.T) {
 
 // TestTokenCommandsInTheLog: the command line logs who has changed a token.
 func TestTokenCommandsInTheLog(t *testing.T) {
+	t.Parallel()
 	url := dbtest.SQLite(t)
 	migrateUp(t, url)
 	settings := []string{"DATABASE_URL=" + url, "PLANTSTORE_LOG_FORMAT=json"}

@@ -151,6 +151,7 @@ func smallDisk(t *testing.T, size int) (folder string, fill func() func() error)
 // TestOutagesInTheLog: the log explains each outage in a few lines, however many requests
 // fail, and counts those exactly.
 func TestOutagesInTheLog(t *testing.T) {
+	parallelUnlessRecorded(t)
 	for _, outage := range outages() {
 		t.Run(outage.name, func(t *testing.T) {
 			t.Parallel()

@@ -19,6 +19,7 @@ import (
 // TestPanicTellsNoSecret panics in a handler, with values such as the request.
 func TestPanicTellsNoSecret(t *testing.T) {
 	t.Parallel()
+	issued := issueElsewhere(t)
 	for _, test := range []struct {
 		name  string
 		panic func(r *http.Request)
@@ -44,7 +45,7 @@ func TestPanicTellsNoSecret(t *testing.T) {
 			e.Use(middleware.RequestID(), middleware.AccessLog(logger), controllers.Errors(controllers.NewFailures(nil, logger)), middleware.Recovery(logger))
 			e.POST("/*path", func(c *gin.Context) { test.panic(c.Request) })
 
-			issued := h.add("an issued token", issueElsewhere(t))
+			h.add("an issued token", issued)
 			request := httptest.NewRequest(http.MethodPost, "/"+issued+"?token="+issued, strings.NewReader(h.plant("the body")))
 			request.Header.Set("Authorization", "Bearer "+h.plant("the token"))
 			request.Header.Set("Cookie", h.plant("a cookie"))

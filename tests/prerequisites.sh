@@ -9,7 +9,7 @@ find_program() {
 	postgresql)
 		[ -n "${TEST_DATABASE_URL:-}" ] || command -v initdb >/dev/null || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1
 		;;
-	haproxy) [ -x /usr/sbin/haproxy ] || command -v haproxy >/dev/null ;;
+	haproxy | pgbouncer) [ -x "/usr/sbin/$1" ] || command -v "$1" >/dev/null ;;
 	chromium) command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null ;;
 	python3-venv) python3 -c 'import ensurepip, venv' 2>/dev/null ;;
 	maven) command -v mvn >/dev/null ;;

@@ -8,6 +8,7 @@ import (
 // TestPlantsWriteBodies sends valid and invalid bodies of PUT and PATCH to a plant with a
 // name and a tag.
 func TestPlantsWriteBodies(t *testing.T) {
+	t.Parallel()
 	long := strings.Repeat("é", 256)
 	const before = `{"id":1,"name":"Monstera","tag":"house"}`
 	eachService(t, func(t *testing.T, s *service) {

@@ -12,6 +12,7 @@ import (
 // TestUnknownParameters sends a parameter that an operation does not have, which must not
 // do anything.
 func TestUnknownParameters(t *testing.T) {
+	t.Parallel()
 	eachService(t, func(t *testing.T, s *service) {
 		requireOK(t, s.post(t, `{"id":1,"name":"x"}`))
 		before := s.call(t, "GET", "/plants/1", "")
@@ -89,6 +90,7 @@ func TestParametersComeAfterTheLimits(t *testing.T) {
 
 // TestExportFilters exports with the parameters of a list.
 func TestExportFilters(t *testing.T) {
+	t.Parallel()
 	eachService(t, func(t *testing.T, s *service) {
 		rows := strings.Split(`{"id":-5,"name":"Aloe vera","tag":"succulent"}
 {"id":0,"name":"Aloe ferox"}
@@ -177,6 +179,7 @@ func TestHEADOfAnExport(t *testing.T) {
 // TestPutCreatesOrReplaces: 201 with a Location if the plant is new (RFC 9110, section
 // 9.3.4), and 200 otherwise.
 func TestPutCreatesOrReplaces(t *testing.T) {
+	t.Parallel()
 	eachService(t, func(t *testing.T, s *service) {
 		for _, id := range []string{"0", "-9223372036854775808", "9223372036854775807"} {
 			path := "/plants/" + id
@@ -227,6 +230,7 @@ func TestPutCreatesOrReplaces(t *testing.T) {
 
 // TestWhatWasReadCanBeWritten sends responses back as they are.
 func TestWhatWasReadCanBeWritten(t *testing.T) {
+	t.Parallel()
 	eachService(t, func(t *testing.T, s *service) {
 		requireOK(t, s.post(t, `{"id":-3,"name":"a","tag":""}`))
 		requireOK(t, s.post(t, `{"id":4,"name":"b"}`))

@@ -90,6 +90,7 @@ const defaultDelay = "PLANTSTORE_SERVER_SHUTDOWN_DELAY="
 // TestStopUnderLoad ends a service that busy clients use without a load balancer: each
 // request whose connection is accepted is served.
 func TestStopUnderLoad(t *testing.T) {
+	parallelUnlessRecorded(t)
 	const busy = 32
 	own, folder := newPair(t), t.TempDir()
 	own.in(t, folder)
@@ -154,7 +155,8 @@ func TestUpgradeUnderLoad(t *testing.T) {
 	must(t, err)
 	list, newer := filepath.Join(folder, "overlay.json"), filepath.Join(folder, "newer")
 	must(t, os.WriteFile(list, replace, 0o600))
-	must(t, build(newer, append(instruments(), "-overlay="+list)...))
+	// Without the race detector, since its code is that of the present version.
+	must(t, buildReleased(newer, "-overlay="+list))
 
 	settings := []string{"DATABASE_URL=" + dbtest.Postgres(t)}
 	present := start(t, settings...)

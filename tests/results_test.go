@@ -20,6 +20,15 @@ func scale[T any](less, full T) T {
 	return less
 }
 
+// parallelUnlessRecorded runs t beside other tests, or alone if results are recorded: other
+// tests would change its numbers.
+func parallelUnlessRecorded(t *testing.T) {
+	t.Helper()
+	if resultsFile == "" {
+		t.Parallel()
+	}
+}
+
 // record adds what t has measured, in Markdown, to tests/RESULTS.md, unless t has failed.
 func record(t *testing.T, format string, args ...any) {
 	t.Helper()

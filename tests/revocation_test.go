@@ -37,6 +37,7 @@ func (s *service) useUntil(ctx context.Context, token string) (uses []use) {
 // TestTokensEndOnEveryReplica uses tokens on two services that share a database while the
 // tokens are revoked or expire.
 func TestTokensEndOnEveryReplica(t *testing.T) {
+	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, url string) {
 		t.Parallel()
 		// Rejected tokens must not reach the limit.

@@ -10,6 +10,7 @@ import (
 )
 
 func TestContractRoutes(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	for _, test := range []struct {
 		method, path string
@@ -179,6 +180,7 @@ func TestOrderOfChecks(t *testing.T) {
 }
 
 func TestContractRequestID(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	for _, id := range []string{"a", "A.b_c-9", strings.Repeat("x", 64)} {
 		t.Run(fmt.Sprintf("%q", id), func(t *testing.T) { checkHeader(t, s.get(t, "/healthz", "X-Request-ID", id), "X-Request-ID", id) })

@@ -24,6 +24,7 @@ import (
 // TestSecretsStaySecret starts the service in several ways, sends secrets wherever it
 // accepts data, provokes each error, and searches all output for secrets.
 func TestSecretsStaySecret(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		name     string
 		postgres bool

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -49,10 +50,17 @@ func TestMain(m *testing.M) {
 	}())
 }
 
-// instruments returns the build flags of the tests: -race and -cover.
+// instruments returns the build flags of the tests: -race, with its -gcflags, and -cover.
 func instruments() (flags []string) {
 	if raceDetector {
 		flags = append(flags, "-race")
+		if info, ok := debug.ReadBuildInfo(); ok {
+			for _, setting := range info.Settings {
+				if setting.Key == "-gcflags" {
+					flags = append(flags, "-gcflags="+setting.Value)
+				}
+			}
+		}
 	}
 	if coverageFolder() != "" {
 		flags = append(flags, "-cover", "-covermode=atomic")
@@ -74,8 +82,11 @@ func noteSources() error {
 	})
 }
 
-func build(target string, flags ...string) error {
+func build(target string, flags ...string) error { return buildIn(os.Environ(), target, flags...) }
+
+func buildIn(environment []string, target string, flags ...string) error {
 	cmd := exec.Command("go", slices.Concat([]string{"build", "-tags=nomsgpack", "-o", target}, flags, []string{"plantstore"})...)
+	cmd.Env = environment
 	output, err := cmd.CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("go build: %w\n%s", err, output)
@@ -97,7 +108,8 @@ func command(t *testing.T, settings []string, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), program, args...)
 	cmd.Dir = t.TempDir()
-	cmd.Env = slices.Concat([]string{"PLANTSTORE_SERVER_SHUTDOWN_DELAY=0s"}, settings, []string{"PATH=" + os.Getenv("PATH")})
+	// The race detector would let each process sleep for a second before it exits.
+	cmd.Env = slices.Concat([]string{"PLANTSTORE_SERVER_SHUTDOWN_DELAY=0s", "GORACE=atexit_sleep_ms=10"}, settings, []string{"PATH=" + os.Getenv("PATH")})
 	if folder := coverageFolder(); folder != "" {
 		cmd.Env = append(cmd.Env, "GOCOVERDIR="+folder)
 	}
@@ -123,19 +135,25 @@ func start(t *testing.T, settings ...string) *service {
 	return startProgram(t, program, settings...)
 }
 
-// startPlain is start without the race detector and coverage, which cost several times the
-// time and memory.
+// startPlain is start with the program as it is released: without the race detector and
+// coverage, which cost several times the time and memory.
 func startPlain(t *testing.T, settings ...string) *service {
 	t.Helper()
 	must(t, buildPlain())
 	return startProgram(t, plainProgram(), settings...)
 }
 
-// plainProgram is the path of the program without the race detector and coverage.
+// plainProgram is the path of the program as it is released.
 func plainProgram() string { return program + "-plain" }
 
 // buildPlain builds plainProgram the first time.
-var buildPlain = sync.OnceValue(func() error { return build(plainProgram()) })
+var buildPlain = sync.OnceValue(func() error { return buildReleased(plainProgram()) })
+
+// buildReleased builds the static program, as for the image. All programs without the race
+// detector are built this way, since another way would compile all their packages again.
+func buildReleased(target string, flags ...string) error {
+	return buildIn(append(os.Environ(), "CGO_ENABLED=0"), target, append(flags, "-ldflags=-s -w")...)
+}
 
 func startProgram(t *testing.T, path string, settings ...string) *service {
 	t.Helper()

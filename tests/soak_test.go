@@ -15,6 +15,7 @@ import (
 // TestSoak keeps a service under load, and compares what it uses in the last quarter of the
 // time with the first. The first tenth, in which caches and pools fill up, does not count.
 func TestSoak(t *testing.T) {
+	parallelUnlessRecorded(t)
 	const busy, samples = 32, 40
 	span := scale(4*time.Second, 10*time.Minute)
 	s, admin := startAdminOf(t, startPlain, "DATABASE_URL="+dbtest.Postgres(t))

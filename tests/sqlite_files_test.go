@@ -309,6 +309,7 @@ func TestTokenListMigratesNothing(t *testing.T) {
 
 // TestCommandsNameTheirDatabase, without its password.
 func TestCommandsNameTheirDatabase(t *testing.T) {
+	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, url string) {
 		t.Parallel()
 		withPassword := strings.Replace(url, "postgres@", "postgres:canary@", 1)
@@ -333,9 +334,11 @@ func TestStartOnDamagedFile(t *testing.T) {
 	path := nameOfDatabase(url)
 	settings := []string{"DATABASE_URL=" + url, "PORT=0", "PLANTSTORE_DATABASE_START_TIMEOUT=1h"}
 	s := start(t, settings...)
-	for id := range int64(200) {
-		checkStatus(t, s.post(t, bodyOf(id)), 200)
+	var rows strings.Builder
+	for id := range int64(5000) { // so many that the damage is in them
+		rows.WriteString(bodyOf(id) + "\n")
 	}
+	requireOK(t, s.importRows(t, "", "application/x-ndjson", rows.String()))
 	s.stop(t)
 	text, err := os.ReadFile(path)
 	must(t, err)

@@ -59,6 +59,7 @@ func checkMode(t *testing.T, path string) {
 
 // TestManyStartAtOnce starts several processes on one empty database.
 func TestManyStartAtOnce(t *testing.T) {
+	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, url string) {
 		t.Parallel()
 		const replicas = 5

@@ -23,6 +23,7 @@ func quote(text string) string {
 
 // TestPlantsTexts stores and reads texts by each operation.
 func TestPlantsTexts(t *testing.T) {
+	t.Parallel()
 	eachService(t, func(t *testing.T, s *service) {
 		for i, text := range oddTexts {
 			t.Run(fmt.Sprintf("%.20q", text), func(t *testing.T) {

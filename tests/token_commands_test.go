@@ -90,6 +90,7 @@ func listed(t *testing.T, url, issued string) string {
 
 // TestTokenCommands creates, lists and revokes tokens of a running service.
 func TestTokenCommands(t *testing.T) {
+	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, url string) {
 		t.Parallel()
 		s := start(t, "DATABASE_URL="+url)

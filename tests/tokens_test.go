@@ -42,6 +42,7 @@ func issuedToken(t *testing.T, s *service, issued string) tokenRow {
 
 // TestTokensAPI creates, lists and revokes tokens by requests.
 func TestTokensAPI(t *testing.T) {
+	t.Parallel()
 	eachService(t, func(t *testing.T, s *service) {
 		if r := s.call(t, "GET", "/tokens", ""); r.status != 200 || r.body != "[]" {
 			t.Errorf("got %v, want no tokens", r)
@@ -115,6 +116,7 @@ func TestTokensAPI(t *testing.T) {
 
 // TestTokensAPIErrors sends invalid requests for tokens, after which no tokens exist.
 func TestTokensAPIErrors(t *testing.T) {
+	t.Parallel()
 	eachService(t, func(t *testing.T, s *service) {
 		const whole = "pst_abcdefghijklmnopqrstuvwxyz234567abcdefghijklmno"
 		expires := func(at string) string { return `{"name":"x","scopes":["admin"],"expires_at":` + at + `}` }
@@ -186,6 +188,7 @@ func TestTokensAPIErrors(t *testing.T) {
 // TestTokenLastUse checks that the last use is stored when the service stops, at the
 // latest.
 func TestTokenLastUse(t *testing.T) {
+	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, url string) {
 		t.Parallel()
 		s := start(t, "DATABASE_URL="+url)

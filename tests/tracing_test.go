@@ -112,6 +112,7 @@ func traceparentOf(n int) (header, id string) {
 // TestSpans sends concurrent requests and checks their spans: below each request its wait for
 // a batch, below one request of each batch the batch, and below that its statement.
 func TestSpans(t *testing.T) {
+	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, url string) {
 		t.Parallel()
 		c, r := new(canaries), newReceiver(t)

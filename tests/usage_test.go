@@ -87,6 +87,7 @@ func TestHelp(t *testing.T) {
 		"config":              onDatabase + " host port",
 		"config check":        onDatabase + " host port",
 		"import":              onService + " dry-run format partial quiet replace",
+		"follow":              onService + " after cursor-file post secret-file",
 		"export":              onService + " after format output q quiet tag",
 		"healthcheck":         "config host port ready",
 		"backup":              onDatabase,
@@ -245,6 +246,7 @@ printf '%s\n' "${COMPREPLY[@]%% *(*}"`
 
 // TestTokenListJSON: the command prints what the service responds.
 func TestTokenListJSON(t *testing.T) {
+	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, url string) {
 		t.Parallel()
 		list := func() (tokens []map[string]any) {
