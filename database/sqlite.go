@@ -407,6 +407,9 @@ func inTransaction(ctx context.Context, pool *sql.DB, do func(*sql.Tx) error) er
 }
 
 func (d *sqliteDialect) lookup(table *Table, keys any) (query string, argument any) {
+	if list := reflect.ValueOf(keys); list.Len() == 1 { // takes half the time of a list of one
+		return table.Select + " WHERE " + table.Key.DBName + " = ?", list.Index(0).Interface()
+	}
 	list, _ := json.Marshal(keys) // cannot fail for int64s and strings
 	return table.Select + " WHERE " + d.among(table.Key.DBName, "?"), string(list)
 }
