@@ -19,25 +19,40 @@ import (
 type logWriter struct{ zapcore.WriteSyncer }
 
 func (w logWriter) Write(line []byte) (int, error) {
-	text := auth.Redact(string(line))
-	if !utf8.ValidString(text) || strings.ContainsFunc(text, isInvisible) {
-		var escaped strings.Builder
-		for _, r := range strings.ToValidUTF8(text, string(utf8.RuneError)) {
-			switch high, low := utf16.EncodeRune(r); {
-			case !isInvisible(r):
-				escaped.WriteRune(r)
-			case high != utf8.RuneError:
-				fmt.Fprintf(&escaped, `\u%04x\u%04x`, high, low)
-			default:
-				fmt.Fprintf(&escaped, `\u%04x`, r)
-			}
-		}
-		text = escaped.String()
+	safe, text := line, string(line)
+	if redacted := auth.Redact(text); redacted != text || !isPlain(text) {
+		safe = []byte(escape(redacted))
 	}
-	if _, err := w.WriteSyncer.Write([]byte(text)); err != nil {
+	if _, err := w.WriteSyncer.Write(safe); err != nil {
 		return 0, err
 	}
 	return len(line), nil
+}
+
+// escape returns text with escapes for what is invisible.
+func escape(text string) string {
+	var escaped strings.Builder
+	for _, r := range strings.ToValidUTF8(text, string(utf8.RuneError)) {
+		switch high, low := utf16.EncodeRune(r); {
+		case !isInvisible(r):
+			escaped.WriteRune(r)
+		case high != utf8.RuneError:
+			fmt.Fprintf(&escaped, `\u%04x\u%04x`, high, low)
+		default:
+			fmt.Fprintf(&escaped, `\u%04x`, r)
+		}
+	}
+	return escaped.String()
+}
+
+// isPlain reports whether text is ASCII that needs no escapes, as most lines are.
+func isPlain(text string) bool {
+	for i := range len(text) {
+		if c := text[i]; c > '~' || c < ' ' && c != '\n' && c != '\t' {
+			return false
+		}
+	}
+	return true
 }
 
 // isInvisible reports whether r is a control character (C0 but tab and newline, DEL, C1),
