@@ -148,20 +148,14 @@ func textOf(groups []*group) string {
 	return strings.Join(slices.Compact(texts), "; ")
 }
 
-// RunOne runs a change on its own, or in db if that is a transaction.
-func (db *DB) RunOne(ctx context.Context, c *Change) (err error) {
-	begin := time.Now()
-	text, args := db.dialect.change(c)
-	err = db.dialect.query(ctx, db.conn, text, args, c.scan)
-	db.Logger.Trace(ctx, begin, func() (string, int64) { return text, 1 }, err)
-	return err
-}
-
 // RunIn runs changes of one kind, each of another row and all with one time, in db, which
 // is a transaction, and fails with the error of the first one that fails.
 func (db *DB) RunIn(ctx context.Context, changes []*Change) error {
 	if len(changes) == 0 {
 		return nil
+	}
+	for _, c := range changes {
+		c.Stored, c.Err = nil, nil
 	}
 	begin, groups := time.Now(), grouped(changes)
 	err := db.dialect.runIn(ctx, db.conn, groups[0])

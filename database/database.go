@@ -103,8 +103,6 @@ type dialect interface {
 	run(ctx context.Context, pool *sql.DB, groups []*group) error
 	// runIn is [DB.RunIn].
 	runIn(ctx context.Context, tx connection, g *group) error
-	// change returns the statement of a change, and its arguments.
-	change(c *Change) (text string, args []any)
 	// lookup is a query for columns of the rows of table with one of the keys, a slice, and
 	// its argument.
 	lookup(table *Table, keys any) (query string, argument any)

@@ -299,6 +299,7 @@ func readResult(results pgx.BatchResults, read func(result) error) error {
 	return read(rows)
 }
 
+// change returns the statement of a change, and its arguments.
 func (d *postgresDialect) change(c *Change) (text string, args []any) {
 	f := d.forms.of(c, false, d.newForm)
 	return f.text, c.values(f.names)

@@ -143,7 +143,7 @@ func (s *Store[T, K]) write(ctx context.Context, change database.Change, row *T,
 	change.Table, change.Row, change.Versions = s.table, row, s.db.Times(c.Versions)
 	begin := time.Now()
 	err := s.changes.Do(ctx, &change)
-	err = s.db.WaitForLock(ctx, begin, err, func(ctx context.Context, tx *database.DB) error { return tx.RunOne(ctx, &change) })
+	err = s.db.WaitForLock(ctx, begin, err, func(ctx context.Context, tx *database.DB) error { return tx.RunIn(ctx, []*database.Change{&change}) })
 	stored, _ := change.Stored.(*T)
 	if err != nil {
 		return nil, database.Failed("write "+s.table.Noun, err)
