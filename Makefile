@@ -45,7 +45,7 @@ test: ## Run all tests; installs PostgreSQL, pgbouncer, Chromium and HAProxy if 
 	@go tool cover -func=coverage/profile.txt | awk '/^total:/ { print "coverage of all code, including the program under test: " $$3 }'
 
 .PHONY: results
-results: ## Run the trials of outages, restarts and a soak at their full length, as root, and of clients, and write tests/RESULTS.md (20 minutes)
+results: ## Run the trials of faults and a soak at their full length, as root, and of clients, and write tests/RESULTS.md (20 minutes)
 	@tests/prerequisites.sh postgresql pgbouncer haproxy prometheus npm maven default-jdk-headless python3-venv
 	@printf '# Results\n\nOf `make results`, on %s, with %s on %s processors.\n' "$$(date +%F)" "$$(go version | cut -d' ' -f3)" "$$(nproc)" > tests/RESULTS.md.new
 	RESULTS='$(CURDIR)/tests/RESULTS.md.new' HISTORIES='$(HISTORIES)' go test -count=1 -timeout 60m -tags haproxy,pgbouncer,prometheus,clients,$(TAGS) -run '$(TRIALS)' ./tests

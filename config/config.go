@@ -56,7 +56,7 @@ type Config struct {
 		Grace             time.Duration `key:"grace" default:"30s" validate:"min=1ms" desc:"how long the client of an import or export may stall; the buffers of the network can make a slow client look stalled for longer"`
 	} `key:"bulk"`
 	Feed struct { // of changes
-		Retention time.Duration `key:"retention" default:"720h" validate:"min=1h" desc:"how long deletions stay in the feed of changes; a follower that was away for longer must export"`
+		Retention time.Duration `key:"retention" default:"720h" validate:"min=1h" desc:"how long deletions stay in the feed of changes; a follower that was away for longer must begin again"`
 	} `key:"feed"`
 	Auth struct {
 		Tokens []string `key:"tokens" secret:"true" desc:"static bearer tokens with all scopes; openssl rand -hex 32 prints a good one"`

@@ -83,8 +83,8 @@ var errorTable = []ErrorRow{
 		as(func(e *models.RepeatedError) string {
 			return fmt.Sprintf("%s %v occurs in the file before, with different content: an id belongs to its first row", e.Noun, e.Key)
 		})),
-	row(codeCursor, "the cursor of the change feed is too old, or from another database, such as before a restore: export, then follow",
-		is(database.ErrCursor, "the cursor is too old, or from another database, such as before a restore: export, then follow")),
+	row(codeCursor, "the cursor of the change feed is too old, or from another database, such as before a restore: get a new cursor, export, then follow",
+		is(database.ErrCursor, "the cursor is too old, or from another database, such as before a restore: get a new cursor, export, then follow")),
 	row(codePrecondition, "`If-Match` or `If-None-Match` does not hold; nothing was written",
 		is(models.ErrCondition, "If-Match or If-None-Match does not hold, and nothing was written: get the current version and retry")),
 	row(codeRateLimit, "too many requests with this token or from this address, or too many invalid tokens; `Retry-After` says when to retry",

@@ -138,7 +138,7 @@ func lostNode(conn *pgx.Conn) error {
 }
 
 // insertValues is changeRows for an INSERT on Citus.
-func (d *postgresDialect) insertValues(c *Change, rows []reflect.Value) (text string, args []any) {
+func (*postgresDialect) insertValues(c *Change, rows []reflect.Value) (text string, args []any) {
 	var values strings.Builder
 	stamps := make(map[*Column]int) // the numbers of their parameters
 	for i, row := range rows {
@@ -177,7 +177,7 @@ func withoutManyVersions(groups []*group) (parts []*group) {
 }
 
 // downNodes returns the nodes with rows that cannot be reached.
-func (d *postgresDialect) downNodes(ctx context.Context, pool *sql.DB) (down map[int]bool, err error) {
+func (*postgresDialect) downNodes(ctx context.Context, pool *sql.DB) (down map[int]bool, err error) {
 	down = make(map[int]bool)
 	err = withConn(ctx, pool, func(ctx context.Context, conn *pgx.Conn) error {
 		if _, err := conn.Exec(ctx, "SET citus.node_connection_timeout = '"+nodeTimeout+"'"); err != nil {
@@ -199,7 +199,7 @@ func (d *postgresDialect) downNodes(ctx context.Context, pool *sql.DB) (down map
 }
 
 // nodesOf returns the node of each key.
-func (d *postgresDialect) nodesOf(ctx context.Context, pool *sql.DB, table *Table, keys []any) (nodes []int, err error) {
+func (*postgresDialect) nodesOf(ctx context.Context, pool *sql.DB, table *Table, keys []any) (nodes []int, err error) {
 	texts := make([]string, len(keys))
 	for i, key := range keys {
 		texts[i] = fmt.Sprint(key)
@@ -239,7 +239,7 @@ func (db *DB) CheckNodes(ctx context.Context) error {
 }
 
 // recover finishes the transactions to which nodes have agreed.
-func (d *postgresDialect) recover(ctx context.Context, pool *sql.DB) error {
+func (*postgresDialect) recover(ctx context.Context, pool *sql.DB) error {
 	_, err := pool.ExecContext(ctx, "SELECT recover_prepared_transactions()")
 	return err
 }

@@ -44,7 +44,7 @@ type DB struct {
 	options        Options
 	batches        BatchOptions
 	budget         budget
-	closers        []func()     // of the batchers
+	closers        []func()     // of what Close ends, in this order
 	queues         []func() int // how many writes wait, by batcher
 	metrics        *metrics
 	tables         []*Table // see [DB.Require]
@@ -122,12 +122,12 @@ type dialect interface {
 	timeList() (layout, start, end string)
 	// contains is [DB.Contains].
 	contains(column string) string
-	// changes is the query of [DB.Changes], with the arguments position, id, since and limit. It
+	// changes is the query of [DB.Changes], with the arguments position, order and limit. It
 	// returns, beside each change, and at least once: the epoch, the position from which on all
-	// deletions are retained, the end of the feed, the position of the oldest running
+	// changes are retained, the end of the feed, the position of the oldest running
 	// transaction, and that of the next one.
 	changes() string
-	// feedOrigin is an expression for what a copy of the database has not. feedIsCopy is one
+	// feedOrigin is an expression that has another value in a copy of the database. feedIsCopy is one
 	// that is true if the row of feed is from another database, or from its future.
 	feedOrigin() string
 	feedIsCopy() string
@@ -354,8 +354,8 @@ func (db *DB) Schema() int64 { return slices.Max(db.versions) }
 // Close writes the queued batches, waits for the running queries and closes every
 // connection.
 func (db *DB) Close() error {
-	for _, closeBatcher := range db.closers {
-		closeBatcher()
+	for _, end := range db.closers {
+		end()
 	}
 	err := db.pool.Close()
 	if db.readPool != db.pool {

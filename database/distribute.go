@@ -22,7 +22,7 @@ var (
 
 // undistributed returns the statements that distribute the tables of the migrations for
 // which it has not been done.
-func (d *postgresDialect) undistributed(ctx context.Context, pool *sql.DB) (statements []string, err error) {
+func (*postgresDialect) undistributed(ctx context.Context, pool *sql.DB) (statements []string, err error) {
 	files, err := fs.Glob(migrationFiles, "migrations/postgres/*.sql")
 	if err != nil {
 		return nil, err

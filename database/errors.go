@@ -22,7 +22,7 @@ var ErrURL = errors.New("the database URL is not a valid PostgreSQL URL: " +
 	"postgres://user:password@host:5432/name?sslmode=…, with special characters percent-encoded")
 
 // ErrStandby means that the database is a standby.
-var ErrStandby = errors.New("it is a standby, which only copies its primary: name the primary, or all hosts of both")
+var ErrStandby = errors.New("it is a standby, which only copies its primary: name the primary, or all of its servers")
 
 // ErrUnavailable means that the database could not be reached, did not respond in
 // time, or cannot write at the moment. The outcome of a write is then unknown.

@@ -28,7 +28,7 @@ func keptByPoolers(setting string) bool {
 // inspect checks the settings of [postgresDialect.prepareConnection], which do not last if
 // a pooler gives each transaction another session: then the role must have them. The
 // service does not start if it would lose acknowledged rows.
-func (d *postgresDialect) inspect(ctx context.Context, pool *sql.DB, log *zap.Logger) error {
+func (*postgresDialect) inspect(ctx context.Context, pool *sql.DB, log *zap.Logger) error {
 	names, values := []string{"synchronous_commit"}, []string{"on"}
 	for _, s := range sessionSettings() {
 		if !keptByPoolers(s[0]) {

@@ -368,8 +368,8 @@ func (d *sqliteDialect) runEach(ctx context.Context, changes []*Change, prepared
 	return nil
 }
 
-// execute runs the statement of c, which returns no row: how many it wrote tells whether that
-// is Row, in half of the time.
+// execute runs the statement of c, which returns no row: how many rows it wrote tells whether
+// it wrote Row, in half of the time.
 func execute(ctx context.Context, c *Change, statement *sql.Stmt, args []any) error {
 	result, err := statement.ExecContext(ctx, args...)
 	if err != nil {

@@ -50,8 +50,9 @@ func rules() map[string]models.Text {
 	return all
 }
 
-// completeSchema replaces x-rule by the rule that it names, and removes the names of
-// constants in Go, lets what has x-nullable be null and removes, beside a $ref, the names of parameters, which swag calls summary.
+// completeSchema replaces x-rule by the rule that it names, lets what has x-nullable be null,
+// and removes the names of constants in Go and, beside a $ref, the names of parameters, which
+// swag calls summary.
 func completeSchema(schema object) {
 	if schema["$ref"] != nil {
 		delete(schema, "summary")
