@@ -116,6 +116,15 @@ func readBody(c *gin.Context, types ...string) (body []byte, err error) {
 	return body, err
 }
 
+// SkipBody reads the body of a request that needs none, within the time limit for requests,
+// which a stream lifts.
+func SkipBody(c *gin.Context) error {
+	if _, err := io.Copy(io.Discard, c.Request.Body); err != nil {
+		return bodyError(err)
+	}
+	return nil
+}
+
 // contextOf returns the context for an operation of c's client, which then has no more than
 // its share of what others need, too.
 func contextOf(c *gin.Context) context.Context {

@@ -43,7 +43,7 @@ type Changes struct {
 // NewChanges returns the handlers for feed.
 func NewChanges(feed *models.PlantFeed, health *Health) *Changes { return &Changes{feed, health} }
 
-// The time that a stream may be silent, for proxies that close silent connections.
+// eventInterval is how long a stream may be silent, for proxies that close silent connections.
 const eventInterval = 15 * time.Second
 
 // WaitPattern matches the parameter wait: up to a minute, as proxies may give up later.
@@ -147,6 +147,9 @@ func respondChanges(c *gin.Context, changes *models.Changes[models.Plant]) error
 	if err != nil {
 		return err
 	}
+	if err := middleware.StartPart(c); err != nil {
+		return err
+	}
 	sendZipped(c, body)
 	return nil
 }
@@ -167,7 +170,7 @@ func (h *Changes) stream(c *gin.Context, next followFunc, from database.Cursor, 
 			if first {
 				return err
 			}
-			return h.endOfStream(ctx, err)
+			return endOfStream(ctx, err)
 		}
 		event := []byte(":\n\n") // a comment
 		if first || len(changes.Rows) > 0 {
@@ -184,7 +187,7 @@ func (h *Changes) stream(c *gin.Context, next followFunc, from database.Cursor, 
 		}
 		from = changes.Next
 		if err := middleware.SendPart(c, event); err != nil {
-			return h.endOfStream(ctx, err)
+			return endOfStream(ctx, err)
 		}
 		if h.health.serving.Err() != nil {
 			return nil
@@ -193,7 +196,7 @@ func (h *Changes) stream(c *gin.Context, next followFunc, from database.Cursor, 
 }
 
 // endOfStream returns the error of a stream that ended with err, unless the client has left.
-func (h *Changes) endOfStream(ctx context.Context, err error) error {
+func endOfStream(ctx context.Context, err error) error {
 	if ctx.Err() != nil && context.Cause(ctx) == context.Canceled { //nolint:errorlint // exactly: the end of a token has another cause
 		return nil
 	}

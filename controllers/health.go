@@ -32,8 +32,15 @@ func NewHealth(ready func(context.Context) error) *Health {
 // Drain makes the service unready for good, before it stops.
 func (h *Health) Drain() { h.drain() }
 
+// drainPause is how long a request waits that came while the service drains: a client that
+// sends the next one at once would keep it busy.
+const drainPause = time.Second
+
 // untilDrain returns a context that ends with ctx, after timeout, or when the service drains.
 func (h *Health) untilDrain(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
+	if h.serving.Err() != nil {
+		return context.WithTimeout(ctx, min(timeout, drainPause))
+	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	stop := context.AfterFunc(h.serving, cancel)
 	return ctx, func() {

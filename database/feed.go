@@ -152,8 +152,8 @@ func (s *feedState) lag() time.Duration {
 const MaxChanges = 1000
 
 // Changes returns the ids of at most limit changes from a cursor on, up to MaxChanges, and the
-// cursor behind them: if there are less than limit, the end of the feed. It fails with ErrCursor if changes
-// from there on are forgotten, and with ErrNoFeed.
+// cursor behind them, which is the end of the feed if there are fewer than limit. It fails
+// with ErrCursor if changes from there on are forgotten, and with ErrNoFeed.
 func (db *DB) Changes(ctx context.Context, from Cursor, limit int) (changes []ChangedID, next Cursor, err error) {
 	if db.nodes != nil { // on Citus, a distributed table has no triggers
 		return nil, from, ErrNoFeed
@@ -227,16 +227,20 @@ func (db *DB) FollowerSlot(ctx context.Context, do func() error) error {
 }
 
 // CatchUp calls do, which reads a page of the feed, when it is its turn: many followers that
-// start at the same time take no slots from other reads.
+// start at the same time take no slots from other reads, and those of one client do not queue
+// before those of others.
 func (db *DB) CatchUp(ctx context.Context, do func() error) error {
-	if err := db.budget.pages.take(ctx, catchUpWait); err != nil {
-		return err
-	}
-	defer db.budget.pages.free()
-	return do()
+	return db.budget.readers.run(ctx, clientOf(ctx), catchUpWait, func() error {
+		if err := db.budget.pages.take(ctx, catchUpWait); err != nil {
+			return err
+		}
+		defer db.budget.pages.free()
+		return do()
+	})
 }
 
-// catchUpWait is how long a follower waits for its turn: a page takes milliseconds.
+// catchUpWait is how long a follower waits for its turn, among those of its client and among
+// all: a page takes milliseconds.
 const catchUpWait = 10 * time.Second
 
 // prepareFeed gives the feed a new epoch if the database is a copy: a restored backup, or a

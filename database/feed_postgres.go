@@ -9,9 +9,10 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// lastPosition is the position of the last change that is visible.
+// lastPosition is the position of the last change that is visible, or at least of the last one
+// that is forgotten.
 const lastPosition = `GREATEST((SELECT max(changed) FROM plants WHERE changed > 0),
-	(SELECT max(changed) FROM plant_deletions), (SELECT max(position) FROM plant_imports), 0)`
+	(SELECT max(changed) FROM plant_deletions), (SELECT max(position) FROM plant_imports), (SELECT kept - 1 FROM feed), 0)`
 
 // nextPosition is the position of the next transaction.
 const nextPosition = "feed_position(txid_snapshot_xmax(txid_current_snapshot()))"
@@ -27,16 +28,14 @@ func (*postgresDialect) changes() string {
 	return fmt.Sprintf(`WITH state AS (
 			SELECT epoch, kept, feed_position(txid_snapshot_xmin(x)) AS settled, feed_position(txid_snapshot_xmax(x)) AS newest
 			FROM feed, txid_current_snapshot() x LIMIT 1) -- so that the planner expects one row, and compiles nothing
-		SELECT s.epoch, s.kept, LEAST(s.settled, GREATEST(s.kept, %[1]s + 1)), s.settled, s.newest, c.*
+		SELECT s.epoch, s.kept, LEAST(s.settled, %[1]s + 1), s.settled, s.newest, c.*
 		FROM state s LEFT JOIN LATERAL (
 			SELECT * FROM (
 				(SELECT 0, id, id FROM plants WHERE $1 = 0 AND id >= $2 ORDER BY id LIMIT %[3]d)
 				UNION ALL
 				(SELECT changed, id, id FROM plants WHERE $1 > 0 AND changed > 0 AND %[2]s ORDER BY changed, id LIMIT %[3]d)
 				UNION ALL
-				(SELECT changed, id, id FROM plant_deletions d
-					WHERE $1 > 0 AND %[2]s AND NOT EXISTS (SELECT FROM plants p WHERE p.id = d.id)
-					ORDER BY changed, id LIMIT %[3]d)
+				(SELECT changed, id, id FROM plant_deletions WHERE $1 > 0 AND %[2]s ORDER BY changed, id LIMIT %[3]d)
 				UNION ALL
 				(SELECT i.position, i.first + u.n - 1, u.id
 					FROM (SELECT * FROM plant_imports

@@ -119,6 +119,42 @@ func (s *shares) has(client string) bool {
 	return s.of[client] > 0
 }
 
+// turns lets the operations of each client run one after the other.
+type turns struct {
+	mu sync.Mutex
+	of map[string]*turn // by client, if it has operations
+}
+
+// turn is what the operations of a client wait for.
+type turn struct {
+	slots
+	users int // operations that run or wait
+}
+
+// run calls do when it is its turn. It fails like take.
+func (t *turns) run(ctx context.Context, client string, wait time.Duration, do func() error) error {
+	t.mu.Lock()
+	own := t.of[client]
+	if own == nil {
+		own = &turn{slots: make(slots, 1)}
+		t.of[client] = own
+	}
+	own.users++
+	t.mu.Unlock()
+	defer func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if own.users--; own.users == 0 {
+			delete(t.of, client)
+		}
+	}()
+	if err := own.take(ctx, wait); err != nil {
+		return err
+	}
+	defer own.free()
+	return do()
+}
+
 // clientKey is the key of a client's name in a context.
 type clientKey struct{}
 
@@ -159,10 +195,11 @@ func MinConnections(flushers int) int { return flushers + fixedConnections + 2 }
 
 // budget shares out the connections, so that no kind of operation can starve another.
 type budget struct {
-	lookups, reads                    slots // reads by key in batches, and others
-	batches, suspects, writes, locked slots // writes in batches, single ones, and those that wait for a lock
-	writer                            slots // the only one of SQLite, shared by all writes; or nil
-	pages                             slots // pages of the feed for followers that are behind; each takes a slot for reads, too
+	lookups, reads                    slots  // reads by key in batches, and others
+	batches, suspects, writes, locked slots  // writes in batches, single ones, and those that wait for a lock
+	writer                            slots  // the only one of SQLite, shared by all writes; or nil
+	pages                             slots  // pages of the feed for followers that are behind; each takes a slot for reads, too
+	readers                           *turns // those of each client that reads the feed
 	transfers, bulk, waiters, disk    *shares
 	followers                         *shares
 }
@@ -195,6 +232,7 @@ func commonBudget(temporaryBytes int64) budget {
 		disk:      newShares(temporaryBytes, temporaryBytes/2),
 		followers: newShares(maxFollowers, maxFollowersEach),
 		pages:     make(slots, 1),
+		readers:   &turns{of: make(map[string]*turn)},
 	}
 }
 

@@ -149,6 +149,45 @@ func TestShares(t *testing.T) {
 
 // TestBudgetSpendsEveryConnection: an operation with a slot never waits for a connection,
 // and no connection is idle for want of a slot.
+func TestTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := turns{of: make(map[string]*turn)}
+		end, running := make(chan struct{}), 0
+		for range 5 {
+			go func() {
+				err := all.run(t.Context(), "a", time.Hour, func() error {
+					running++
+					<-end
+					running--
+					return nil
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			}()
+		}
+		synctest.Wait()
+		ran := false
+		if err := all.run(t.Context(), "b", time.Second, func() error { ran = true; return nil }); err != nil || !ran {
+			t.Errorf("another client: got %v, %v, want its turn at once", err, ran)
+		}
+		begin := time.Now()
+		err := all.run(t.Context(), "a", time.Second, func() error { t.Error("ran beside another one"); return nil })
+		if waited := time.Since(begin); !errors.Is(err, ErrOverloaded) || waited != time.Second {
+			t.Errorf("the same client: got %v after %s, want ErrOverloaded after 1s", err, waited)
+		}
+		for range 5 {
+			if synctest.Wait(); running != 1 {
+				t.Errorf("%d run at the same time, want 1", running)
+			}
+			end <- struct{}{}
+		}
+		if synctest.Wait(); len(all.of) != 0 {
+			t.Errorf("%d clients are left", len(all.of))
+		}
+	})
+}
+
 func TestBudgetSpendsEveryConnection(t *testing.T) {
 	for flushers := 1; flushers < 20; flushers++ {
 		for connections := MinConnections(flushers); connections < 100; connections++ {

@@ -20,8 +20,8 @@ const streamCheckPeriod = 2 * time.Second
 const streamPatience = 10 * time.Second
 
 // Stream lets a request wait, and its response last, for longer than the server's time
-// limits allow, until verify no longer accepts its token. Parts of the response are sent by
-// [SendPart].
+// limits allow, until verify no longer accepts its token. The response is sent by [SendPart],
+// or after [StartPart].
 func Stream(verify auth.Verifier) Handler {
 	return func(c *gin.Context) error {
 		ctx, endWith := context.WithCancelCause(c.Request.Context())
@@ -44,14 +44,21 @@ func Stream(verify auth.Verifier) Handler {
 	}
 }
 
-// SendPart sends a part of a response at once. It fails if the client does not read.
-func SendPart(c *gin.Context, part []byte) error {
-	control := http.NewResponseController(c.Writer)
-	if err := control.SetWriteDeadline(time.Now().Add(streamPatience)); err != nil {
+// StartPart limits how long the client may take to read what is sent next.
+func StartPart(c *gin.Context) error {
+	if err := http.NewResponseController(c.Writer).SetWriteDeadline(time.Now().Add(streamPatience)); err != nil {
 		return err
 	}
 	if ctx := c.Request.Context(); ctx.Err() != nil { // after the deadline was set, as the end of the token sets it, too
 		return context.Cause(ctx)
+	}
+	return nil
+}
+
+// SendPart sends a part of a response at once. It fails if the client does not read.
+func SendPart(c *gin.Context, part []byte) error {
+	if err := StartPart(c); err != nil {
+		return err
 	}
 	if _, err := c.Writer.Write(part); err != nil {
 		return err
@@ -67,5 +74,5 @@ func SendPart(c *gin.Context, part []byte) error {
 	if err := http.NewResponseController(plain).Flush(); err != nil {
 		return err
 	}
-	return control.SetWriteDeadline(time.Time{}) // HTTP/2 enforces a deadline even between parts
+	return http.NewResponseController(plain).SetWriteDeadline(time.Time{}) // HTTP/2 enforces a deadline even between parts
 }

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"gorm.io/gorm"
+
 	"plantstore/database"
 )
 
@@ -73,8 +75,8 @@ const (
 	sharedPages  = 16
 	sharedLimit  = database.MaxChanges // in a shared page
 	// Under steady writes, the goroutine waits so long for each reader before it reads the next
-	// page, unless that is full: writing a page to a thousand connections takes tens of
-	// milliseconds, which other requests need, too.
+	// page: writing one to a thousand connections takes tens of milliseconds, which other
+	// requests need, too, and a reader that falls behind the shared pages reads its own.
 	pausePerReader = 250 * time.Microsecond
 )
 
@@ -100,7 +102,11 @@ func (f *Feed[T]) read(ctx context.Context, from database.Cursor, limit int) (ch
 	for i, c := range all {
 		last[c.ID], ids[i] = i, c.ID
 	}
-	rows, err := f.store.lookUpKeys(ctx, f.store.db.ForReads(), ids)
+	var rows map[int64]*T
+	err = f.store.db.Read(ctx, "read the feed", func(tx *gorm.DB) (err error) {
+		rows, err = f.store.lookUpKeys(tx.Statement.Context, f.store.db.ForReads(), ids)
+		return err
+	})
 	for i, c := range all {
 		if last[c.ID] == i {
 			changes.Rows = append(changes.Rows, Changed[T]{c.ID, rows[c.ID], c.Next})
@@ -132,9 +138,11 @@ func (f *Feed[T]) Follow(ctx context.Context, do func(next func(until context.Co
 }
 
 func (f *Feed[T]) next(ctx, until context.Context, from database.Cursor, limit int) (Changes[T], error) {
+	confirmed := false
 	for {
-		p := f.pageAt(from)
-		if p == nil {
+		p, sure := f.pageAt(from)
+		if p == nil || !sure && !confirmed {
+			confirmed = true
 			changes, err := f.Read(ctx, from, limit)
 			if err != nil || len(changes.Rows) > 0 || until.Err() != nil {
 				return changes, err
@@ -173,16 +181,18 @@ func (f *Feed[T]) next(ctx, until context.Context, from database.Cursor, limit i
 	}
 }
 
-// pageAt returns the shared page that has the changes from a cursor on, or nil.
-func (f *Feed[T]) pageAt(from database.Cursor) *page[T] {
+// pageAt returns the shared page that has the changes from a cursor on, or nil. It is not sure
+// if the cursor is beyond all that the goroutine has read: it may be of a future that the
+// database has lost.
+func (f *Feed[T]) pageAt(from database.Cursor) (at *page[T], sure bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for _, p := range slices.Backward(f.pages) {
+	for i, p := range slices.Backward(f.pages) {
 		if p.from.SameEpoch(from) && !from.Before(p.from) {
-			return p
+			return p, i < len(f.pages)-1 || !p.from.Before(from)
 		}
 	}
-	return nil
+	return nil, false
 }
 
 // start starts the goroutine at from, unless it is running.
@@ -214,17 +224,15 @@ func (f *Feed[T]) run(ctx context.Context, p *page[T]) {
 			if err != nil && !lost {
 				break // the database is down, perhaps: readers go on waiting
 			}
-			found := len(changes.Rows)
+			found := len(changes.Rows) > 0
 			p = f.publish(ctx, p, changes, err)
 			if p == nil {
 				return
 			}
-			if found == 0 {
+			if !found {
 				break
 			}
-			if found < sharedLimit {
-				f.pause(ctx)
-			}
+			f.pause(ctx)
 		}
 	}
 }

@@ -383,7 +383,14 @@ func TestFeedOfACopy(t *testing.T) {
 		}
 		checkCopy(t, url, r)
 	})
-	for name, use := range map[string]int{"PostgreSQL, a younger cluster": 0, "PostgreSQL, an older cluster": 3000} {
+	for name, test := range map[string]struct {
+		use    int // transactions of the other cluster
+		forget bool
+	}{
+		"PostgreSQL, a younger cluster":                        {0, false},
+		"PostgreSQL, an older cluster":                         {3000, false},
+		"PostgreSQL, a younger cluster, all changes forgotten": {0, true},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var urls [2]string
@@ -398,9 +405,16 @@ func TestFeedOfACopy(t *testing.T) {
 			db, r := openMigrated(t, urls[0]), newReplica()
 			defer db.Close()
 			useUp(t, urls[0], 1500)
-			useUp(t, urls[1], use)
+			useUp(t, urls[1], test.use)
 			store := models.NewPlantStore(db)
 			importAll(t, store, models.ImportOptions{}, models.Plant{ID: 1, Name: "one"})
+			if test.forget {
+				for range 2 { // the second one forgets what the first one has noted
+					if err := db.PurgeFeed(t.Context(), 0); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
 			dump := exec.Command(tool(t, "pg_dump"), "--no-owner", urls[0])
 			text, err := dump.Output()
 			if err != nil {

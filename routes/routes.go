@@ -74,7 +74,7 @@ const Public models.Scope = "public"
 func Table(o Options) []Route {
 	small := []middleware.Handler{middleware.BodyLimit(o.MaxBodyBytes)}
 	bulk := []middleware.Handler{middleware.BodyLimit(o.Bulk.MaxBodyBytes), middleware.Bulk(o.Bulk, o.Verify)}
-	stream := append(slices.Clone(small), middleware.Stream(o.Verify))
+	stream := append(slices.Clone(small), controllers.SkipBody, middleware.Stream(o.Verify))
 	upload := append(slices.Clone(bulk), controllers.Gunzip(o.Bulk.MaxBodyBytes))
 	routes := slices.Concat(probes(o), []Route{
 		{"POST", "/plants", models.ScopePlantsWrite, nil, small, o.Plants.Create},

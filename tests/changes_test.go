@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"strconv"
@@ -155,6 +156,7 @@ func TestChanges(t *testing.T) {
 		if c := s.await(t, "0", "1 3"); c.Changes[0].Plant.Name != nameOf(1) {
 			t.Errorf("got %+v, want the plant", c)
 		}
+		future := now.Cursor + "999999999" // however many transactions the server has had
 		page := s.changesSince(t, "limit=1&after="+now.Cursor)
 		rest := s.changesSince(t, "after="+page.Cursor)
 		if all := page.String() + " " + rest.String(); all != "1 3 -2" {
@@ -169,6 +171,7 @@ func TestChanges(t *testing.T) {
 			defer group.Wait()
 			group.Go(func() {
 				s.awaitFollowers(t, 1)
+				checkError(t, s.get(t, "/plants/changes?wait=60s&after="+future, as(token)...), 41001)
 				requireOK(t, s.post(t, bodyOf(4)))
 			})
 			if c := s.changesSince(t, "wait=60s&after="+rest.Cursor); c.String() != "4" {
@@ -182,7 +185,7 @@ func TestChanges(t *testing.T) {
 		})
 		for query, code := range map[string]int{
 			"after=x": 40007, "after=": 40007, "after=1": 40007, "wait=61s": 40007, "wait=1": 40007, "wait=-1s": 40007, "limit=0": 40007, "tag=x": 40007,
-			"after=abc.1": 41001, "after=" + now.Cursor + "999999999": 41001,
+			"after=abc.1": 41001, "after=" + future: 41001,
 		} {
 			t.Run(query, func(t *testing.T) { checkError(t, s.get(t, "/plants/changes?"+query, as(token)...), code) })
 		}
@@ -325,13 +328,18 @@ func TestChangesLimits(t *testing.T) {
 	}
 	s.awaitFollowers(t, 0)
 
-	// One that does not read: the buffers of the network take a few megabytes.
-	conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
-	must(t, err)
-	defer conn.Close()
-	must(t, conn.(*net.TCPConn).SetReadBuffer(4096))
-	_, err = fmt.Fprintf(conn, "GET /plants/changes HTTP/1.1\r\nHost: x\r\nAccept: text/event-stream\r\nAuthorization: Bearer %s\r\n\r\n", other)
-	must(t, err)
+	// Those that do not read: the buffers of the network take a few megabytes.
+	request := func(accept, target string) net.Conn {
+		conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
+		must(t, err)
+		t.Cleanup(func() { _ = conn.Close() })
+		must(t, conn.(*net.TCPConn).SetReadBuffer(4096))
+		text := fmt.Sprintf("GET %s HTTP/1.1\r\nHost: x\r\nAccept: %s\r\nAuthorization: Bearer %s\r\n\r\n", target, accept, other)
+		_, err = io.WriteString(conn, strings.Repeat(text, 10))
+		must(t, err)
+		return conn
+	}
+	request("text/event-stream", "/plants/changes")
 	s.awaitFollowers(t, 1)
 	var rows strings.Builder
 	long := strings.Repeat("🌱", 255)
@@ -340,6 +348,7 @@ func TestChangesLimits(t *testing.T) {
 	}
 	requireOK(t, s.importRows(t, "", "application/x-ndjson", rows.String()))
 	s.awaitFollowers(t, 0)
+	awaitReset(t, request("application/json", "/plants/changes?after=0&limit=1000"), []byte("x"))
 }
 
 // awaitFollowers waits until so many requests follow the feed.
