@@ -144,6 +144,7 @@ func (s *settings) serve(cmd *cobra.Command, _ []string) (err error) {
 		}
 		defer func() { err = errors.Join(err, admin.Close()) }()
 	}
+	runtime.GC() // what the start leaves behind would let the heap grow to twice of what requests need
 	served := make(chan error, 1)
 	go func() {
 		if cfg.TLS() {

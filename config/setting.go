@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -25,8 +26,11 @@ type Setting struct {
 	rules string // for validator
 }
 
+// settings are all settings. Every flag needs one of them.
+var settings = sync.OnceValue(func() []Setting { return settingsOf(reflect.ValueOf(new(Config)).Elem(), "") })
+
 // Settings returns all settings in the order of their fields.
-func Settings() []Setting { return settingsOf(reflect.ValueOf(new(Config)).Elem(), "") }
+func Settings() []Setting { return slices.Clone(settings()) }
 
 // SettingOf returns the setting with the given key. It panics if the key is unknown.
 func SettingOf(key string) Setting {
