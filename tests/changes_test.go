@@ -334,6 +334,7 @@ func TestChangesLimits(t *testing.T) {
 		must(t, err)
 		t.Cleanup(func() { _ = conn.Close() })
 		must(t, conn.(*net.TCPConn).SetReadBuffer(4096))
+		must(t, conn.SetDeadline(time.Now().Add(patience)))
 		text := fmt.Sprintf("GET %s HTTP/1.1\r\nHost: x\r\nAccept: %s\r\nAuthorization: Bearer %s\r\n\r\n", target, accept, other)
 		_, err = io.WriteString(conn, strings.Repeat(text, 10))
 		must(t, err)
