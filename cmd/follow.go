@@ -38,10 +38,10 @@ func newFollow(s *settings) *cobra.Command {
 			"written, its id and its new state, or null if it was deleted. Without --url, the service is\n" +
 			"the one on this machine, at the address and port of its configuration.\n\n" +
 			"With --post, deliver them to a webhook instead, in order and in batches, signed according to\n" +
-			"Standard Webhooks 1.0. A batch that is not answered with a 2xx is sent again, at first\n" +
-			"after 5 seconds and later after hours; a 410 ends the command. With --cursor-file, a restart misses\n" +
-			"nothing: the file has the place behind the last batch that was printed or delivered. The\n" +
-			"batch after it may be repeated.\n\n" +
+			"Standard Webhooks 1.0. A batch is sent again unless the response is a 2xx, at first after\n" +
+			"5 seconds and later after hours; a 410 ends the command. With --cursor-file, a restart\n" +
+			"misses nothing: the file has the place behind the last batch that was printed or\n" +
+			"delivered. The batch after it may be repeated.\n\n" +
 			exitStatuses,
 		Example: "  plantstore follow --after 0\n" +
 			"  plantstore follow --post https://example.org/hook --secret-file secret --cursor-file cursor",

@@ -29,7 +29,7 @@ func (w logWriter) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// escape returns text with escapes for what is invisible.
+// escape returns text with an escape in place of each invisible character.
 func escape(text string) string {
 	var escaped strings.Builder
 	for _, r := range strings.ToValidUTF8(text, string(utf8.RuneError)) {

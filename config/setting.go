@@ -26,7 +26,8 @@ type Setting struct {
 	rules string // for validator
 }
 
-// settings are all settings. Every flag needs one of them.
+// settings are all settings, which each flag looks up. Their fields are those of an empty
+// Config, which stays so.
 var settings = sync.OnceValue(func() []Setting { return settingsOf(reflect.ValueOf(new(Config)).Elem(), "") })
 
 // Settings returns all settings in the order of their fields.
@@ -34,7 +35,7 @@ func Settings() []Setting { return slices.Clone(settings()) }
 
 // SettingOf returns the setting with the given key. It panics if the key is unknown.
 func SettingOf(key string) Setting {
-	all := Settings()
+	all := settings()
 	return all[slices.IndexFunc(all, func(s Setting) bool { return s.Key == key })]
 }
 

@@ -127,8 +127,8 @@ type dialect interface {
 	// changes are retained, the end of the feed, the position of the oldest running
 	// transaction, and that of the next one.
 	changes() string
-	// feedOrigin is an expression that has another value in a copy of the database. feedIsCopy is one
-	// that is true if the row of feed is from another database, or from its future.
+	// feedOrigin is an expression that has another value in a copy of the database. feedIsCopy
+	// is one that is true if the row of feed is from another database, or from its future.
 	feedOrigin() string
 	feedIsCopy() string
 	// lockWrites is a statement that waits for the transactions that have written plants, and

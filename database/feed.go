@@ -117,7 +117,7 @@ type ChangedID struct {
 	Next Cursor // behind it
 }
 
-// feedState is what is known of the feed.
+// feedState tells for how long the oldest running transaction has held up the feed.
 type feedState struct {
 	mu      sync.Mutex
 	settled int64     // the position of the oldest transaction that was running

@@ -162,14 +162,14 @@ func (f *Feed[T]) next(ctx, until context.Context, from database.Cursor, limit i
 			return Changes[T]{}, p.err
 		}
 		changes := p.changes
-		known := slices.IndexFunc(changes.Rows, func(c Changed[T]) bool { return from.Before(c.next) })
-		if known != 0 || len(changes.Rows) > limit {
+		first := slices.IndexFunc(changes.Rows, func(c Changed[T]) bool { return from.Before(c.next) })
+		if first < 0 {
+			first = len(changes.Rows)
+		}
+		if first > 0 || len(changes.Rows) > limit {
 			changes.shared = nil
 		}
-		changes.Rows = changes.Rows[max(known, 0):] // those before are known
-		if known < 0 {
-			changes.Rows = nil
-		}
+		changes.Rows = changes.Rows[first:] // those before are known
 		if len(changes.Rows) > limit {
 			changes.Rows = changes.Rows[:limit]
 			changes.Next = changes.Rows[limit-1].next
