@@ -36,6 +36,7 @@ type Batcher[T any] struct {
 	free     sync.Pool    // of *pending[T]
 	calls    atomic.Int64 // of Do that are in progress
 	metrics  *metrics     // of writes; or nil
+	needs    atomic.Int64 // nanoseconds that a batch is expected to need; see expect
 
 	mu     sync.RWMutex // guards closed, and the closing of queue
 	closed bool
@@ -108,6 +109,7 @@ func addBatcher[T any](db *DB, slots slots, guard func(func() error) error, flus
 
 func newBatcher[T any](o BatchOptions, timeout time.Duration, slots slots, flush func(context.Context, []T) []error) *Batcher[T] {
 	b := &Batcher[T]{flush: flush, timeout: timeout, maxBatch: o.MaxBatch, slots: slots, queue: make(chan *pending[T], o.Queue)}
+	b.needs.Store(int64(timeout / waitShare))
 	for range cap(slots) {
 		b.flushers.Go(b.run)
 	}
@@ -197,12 +199,13 @@ func (b *Batcher[T]) close() {
 func (b *Batcher[T]) run() {
 	batch := make([]*pending[T], 0, b.maxBatch)
 	for first := range b.queue {
-		if err := b.slots.take(first.ctx, time.Until(first.due)-b.timeout/waitShare); err != nil {
+		if err := b.slots.take(first.ctx, time.Until(first.due)-time.Duration(b.needs.Load())); err != nil {
 			first.outcome <- err
 			continue
 		}
 		b.letOthersQueue()
-		batch = append(batch[:0], first)
+		begin := time.Now()
+		batch = b.gather(batch[:0], first, begin)
 	gather:
 		for len(batch) < b.maxBatch {
 			select {
@@ -210,12 +213,14 @@ func (b *Batcher[T]) run() {
 				if !ok {
 					break gather
 				}
-				batch = append(batch, next)
+				batch = b.gather(batch, next, begin)
 			default:
 				break gather
 			}
 		}
-		b.runBatch(batch)
+		if len(batch) > 0 {
+			b.runBatch(batch, begin)
+		}
 		b.slots.free()
 		clear(batch) // for the garbage collector
 	}
@@ -230,42 +235,59 @@ func (b *Batcher[T]) letOthersQueue() {
 	}
 }
 
-// runBatch runs the items of batch that are still awaited, and tells each its outcome.
-func (b *Batcher[T]) runBatch(batch []*pending[T]) {
-	begin := time.Now()
-	waiting, items := batch[:0], make([]T, 0, len(batch))
-	for _, p := range batch {
-		switch {
-		case p.ctx.Err() != nil:
-			p.outcome <- fmt.Errorf("wait for a batch: %w", context.Cause(p.ctx))
-		case p.due.Sub(begin) < b.timeout/waitShare: // it would leave the others no time
-			p.outcome <- fmt.Errorf("%w: no batch within %s", ErrOverloaded, b.timeout-b.timeout/waitShare)
-		default:
-			waiting, items = append(waiting, p), append(items, p.item)
-		}
+// gather appends p to batch, which begins at begin. It rejects p instead if p is no longer
+// awaited, or has less time left than the batch is expected to need: the batch would end
+// too early for the others as well.
+func (b *Batcher[T]) gather(batch []*pending[T], p *pending[T], begin time.Time) []*pending[T] {
+	needs := time.Duration(b.needs.Load())
+	switch {
+	case p.ctx.Err() != nil:
+		p.outcome <- fmt.Errorf("wait for a batch: %w", context.Cause(p.ctx))
+	case p.due.Sub(begin) < needs:
+		p.outcome <- fmt.Errorf("%w: no batch within %s", ErrOverloaded, b.timeout-needs)
+	default:
+		batch = append(batch, p)
 	}
-	if len(waiting) == 0 {
-		return
-	}
-	b.metrics.batch(len(waiting))
+	return batch
+}
+
+// runBatch runs the items of batch from begin, and tells each its outcome.
+func (b *Batcher[T]) runBatch(batch []*pending[T], begin time.Time) {
+	items := make([]T, len(batch))
+	b.metrics.batch(len(batch))
 	var requests []trace.Span
-	for _, p := range waiting {
+	for i, p := range batch {
+		items[i] = p.item
 		b.metrics.waited(begin.Sub(p.due.Add(-b.timeout)))
 		if p.span != nil {
 			requests = append(requests, p.span)
 		}
 	}
-	ctx, cancel := context.WithDeadline(context.Background(), waiting[0].due)
+	ctx, cancel := context.WithDeadline(context.Background(), batch[0].due)
 	defer cancel()
-	ctx, span := startBatch(ctx, len(waiting), requests...)
+	ctx, span := startBatch(ctx, len(batch), requests...)
 	outcomes := b.flushSafely(batchContext{ctx}, items)
 	span.End()
 	for i, err := range outcomes {
-		if waiting[i].span != nil {
-			waiting[i].begin, waiting[i].batch = begin, span.SpanContext()
+		if batch[i].span != nil {
+			batch[i].begin, batch[i].batch = begin, span.SpanContext()
 		}
-		waiting[i].outcome <- err
+		batch[i].outcome <- err
 	}
+}
+
+// expect sets the time that the next batch is expected to need to what the last one took
+// and a quarter more. Without it, items that have waited too long would fill batch after
+// batch under overload, and none would end in time. A batch that exceeded its limit would
+// have taken longer. The time at most doubles with each batch, since a single slow one says
+// little, and a sixth of an item's time is left to wait in.
+func (b *Batcher[T]) expect(took time.Duration, exceeded bool) {
+	if exceeded {
+		took = b.timeout
+	}
+	share := b.timeout / waitShare
+	needs := min(took+took/4, 2*time.Duration(b.needs.Load()), b.timeout-share)
+	b.needs.Store(int64(max(needs, share)))
 }
 
 // batchContext is the context of a batch, which nothing but its deadline ends.
@@ -274,7 +296,9 @@ type batchContext struct{ context.Context } //nolint:containedctx // it is one
 // flushSafely turns a panic into the outcome of every item, so that no caller waits
 // forever and the flusher survives.
 func (b *Batcher[T]) flushSafely(ctx context.Context, items []T) (outcomes []error) {
+	begin := time.Now()
 	defer func() {
+		b.expect(time.Since(begin), ctx.Err() != nil)
 		if cause := recover(); cause != nil {
 			outcomes = make([]error, len(items))
 			for i := range outcomes {

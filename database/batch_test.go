@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -128,7 +129,7 @@ func TestBatcherGivesABatchTheTimeOfItsFirstItem(t *testing.T) {
 		var group sync.WaitGroup
 		for item := range 3 {
 			group.Go(func() {
-				time.Sleep(time.Duration(item) * 600 * time.Millisecond)
+				time.Sleep(time.Duration(item) * 900 * time.Millisecond)
 				begin := time.Now()
 				if err := b.Do(t.Context(), item); !errors.Is(err, context.DeadlineExceeded) {
 					t.Errorf("item %d: got %v, want DeadlineExceeded", item, err)
@@ -154,13 +155,71 @@ func TestBatcherDropsItemsThatAreDueSoon(t *testing.T) {
 		late := start(t.Context(), b, 1)
 		time.Sleep(2 * time.Nanosecond)
 		inTime := start(t.Context(), b, 2)
-		time.Sleep((waitShare-1)*time.Second - time.Nanosecond) // a sixth of the time of item 2 is left
+		time.Sleep((waitShare-2)*time.Second - time.Nanosecond)
+		// Item 2 has two sixths of its time left, what a batch may need after a slow one.
 		g.expect(t, 0)
 		g.expect(t, 2)
 		if err := <-late; !errors.Is(err, ErrOverloaded) {
 			t.Errorf("the item that is due soon: got %v, want ErrOverloaded", err)
 		}
 		if err := errors.Join(<-first, <-inTime); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestBatcherUnderOverload sends five times as many items as can be written. A batch takes
+// half of an item's time: if it began with the items that waited longest, none would end.
+func TestBatcherUnderOverload(t *testing.T) {
+	const (
+		timeout = time.Second
+		took    = timeout / 2
+		inBatch = 10
+		span    = time.Minute
+	)
+	write := func(ctx context.Context, batch []int) []error {
+		select {
+		case <-time.After(took):
+			return make([]error, len(batch))
+		case <-ctx.Done():
+			return slices.Repeat([]error{ctx.Err()}, len(batch))
+		}
+	}
+	testBatcher(t, BatchOptions{MaxBatch: inBatch, Queue: 1000}, timeout, write, func(t *testing.T, b *Batcher[int]) {
+		var all sync.WaitGroup
+		var written, late atomic.Int64
+		for item := range int(5 * inBatch * span / took) {
+			all.Go(func() {
+				switch err := b.Do(t.Context(), item); {
+				case err == nil:
+					written.Add(1)
+				case errors.Is(err, context.DeadlineExceeded):
+					late.Add(1)
+				case !errors.Is(err, ErrOverloaded):
+					t.Error(err)
+				}
+			})
+			time.Sleep(took / inBatch / 5)
+		}
+		all.Wait()
+		if want := int64(inBatch * span / took * 9 / 10); written.Load() < want {
+			t.Errorf("%d items were written, want at least %d", written.Load(), want)
+		}
+		if late.Load() > 5*inBatch {
+			t.Errorf("the batches of %d items did not end in time, want at most the first five", late.Load())
+		}
+	})
+}
+
+// TestSlowBatchIsAnException: requests that wait for a disk that stops for a moment
+// succeed.
+func TestSlowBatchIsAnException(t *testing.T) {
+	testGated(t, BatchOptions{MaxBatch: 10, Queue: 10}, waitShare*time.Second, func(t *testing.T, g *gate, b *Batcher[int]) {
+		first, second := start(t.Context(), b, 0), start(t.Context(), b, 1)
+		time.Sleep((waitShare - 2) * time.Second)
+		g.expect(t, 0)
+		g.expect(t, 1)
+		if err := errors.Join(<-first, <-second); err != nil {
 			t.Error(err)
 		}
 	})

@@ -13,8 +13,8 @@ import (
 )
 
 // TestOverload sends five times the capacity of the service, then half of it. The database
-// limits the capacity by waiting, without CPU time, so that the client on the same machine
-// does not slow it down.
+// limits the capacity by waiting, without CPU time, and batches are small, so that the
+// client on the same machine does not slow it down.
 func TestOverload(t *testing.T) { // not in parallel: it measures rates
 	for _, test := range []struct {
 		name    string
@@ -28,14 +28,14 @@ func TestOverload(t *testing.T) { // not in parallel: it measures rates
 			CREATE TRIGGER slow BEFORE INSERT ON plants FOR EACH STATEMENT EXECUTE FUNCTION slow()`,
 			func(n int64) (method, path, body string) {
 				return "POST", "/plants", fmt.Sprintf(`{"id":%d,"name":"x"}`, n)
-			}, 64,
+			}, 16,
 		},
 		{
 			"reading", `
 			ALTER TABLE plants RENAME TO stored;
-			CREATE VIEW plants AS SELECT stored.* FROM (SELECT pg_sleep(0.4)) AS slow, stored;
+			CREATE VIEW plants AS SELECT stored.* FROM (SELECT pg_sleep(0.15)) AS slow, stored;
 			INSERT INTO stored VALUES (1, 'x', NULL, now(), now())`,
-			func(int64) (method, path, body string) { return "GET", "/plants/1", "" }, 64,
+			func(int64) (method, path, body string) { return "GET", "/plants/1", "" }, 16,
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -43,7 +43,7 @@ func TestOverload(t *testing.T) { // not in parallel: it measures rates
 			url := dbtest.Postgres(t)
 			dbtest.Migrated(t, url)
 			dbtest.Exec(t, url, test.slow)
-			s := start(t, "DATABASE_URL="+url, "PLANTSTORE_DATABASE_TIMEOUT=600ms", "PLANTSTORE_WRITES_MAX_BATCH=16", "PLANTSTORE_WRITES_QUEUE=128")
+			s := start(t, "DATABASE_URL="+url, "PLANTSTORE_DATABASE_TIMEOUT=600ms", "PLANTSTORE_WRITES_MAX_BATCH=4", "PLANTSTORE_WRITES_QUEUE=128")
 			transport := &http.Transport{MaxIdleConnsPerHost: 4096}
 			t.Cleanup(transport.CloseIdleConnections)
 			var ids atomic.Int64
