@@ -220,9 +220,8 @@ func (f *Feed[T]) run(ctx context.Context, p *page[T]) {
 		}
 		for {
 			changes, err := f.read(ctx, p.from, sharedLimit)
-			lost := errors.Is(err, database.ErrCursor)
-			if err != nil && !lost {
-				break // the database is down, perhaps: readers go on waiting
+			if errors.Is(err, database.ErrUnavailable) || errors.Is(err, database.ErrOverloaded) {
+				break // readers go on waiting
 			}
 			found := len(changes.Rows) > 0
 			p = f.publish(ctx, p, changes, err)

@@ -528,6 +528,32 @@ func TestFeedWakesFollowers(t *testing.T) {
 	})
 }
 
+// TestFollowersLearnOfFaults shows that those who wait get an error that does not pass by
+// itself.
+func TestFollowersLearnOfFaults(t *testing.T) {
+	eachStore(t, func(t *testing.T, store *models.PlantStore, db *database.DB) {
+		feed := models.NewPlantFeed(store)
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		err := feed.Follow(ctx, func(next func(context.Context, database.Cursor, int) (models.Changes[models.Plant], error)) error {
+			until, cancel := context.WithTimeout(ctx, time.Second) // ample for the shared reader to start
+			defer cancel()
+			changes, err := next(until, database.Now(), 1)
+			if err != nil {
+				return fmt.Errorf("before: %w", err)
+			}
+			if err := db.Exec("ALTER TABLE feed RENAME TO lost").Error; err != nil {
+				return err
+			}
+			_, err = next(ctx, changes.Next, 1)
+			return err
+		})
+		if err == nil || !strings.HasPrefix(err.Error(), "read the feed") {
+			t.Errorf("got %v, want that of reading the feed", err)
+		}
+	})
+}
+
 func TestParseCursor(t *testing.T) {
 	for text, ok := range map[string]bool{
 		"0": true, "abc.1": true, "abc.1.-5": true, "abc.0.5.7": true, "abc.0.-9223372036854775808.7": true,
