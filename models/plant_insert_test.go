@@ -45,3 +45,51 @@ func TestInsertedRowsStayInserted(t *testing.T) {
 		t.Errorf("a repeated plant: got %v, want ExistsError with Same", outcomes[2])
 	}
 }
+
+// TestRepeatedBatches: after a batch of taken keys, the store looks for them first, without
+// a write, which the last batch proves: the table allows none.
+func TestRepeatedBatches(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, url string) {
+		t.Parallel()
+		db := dbtest.Migrated(t, url)
+		store := NewPlantStore(db)
+		isNil := func(err error) bool { return err == nil }
+		repeated := []*Plant{{ID: 1, Name: "one"}, {ID: 2, Name: "two"}, {ID: 4, Name: "four"}}
+		for _, test := range []struct {
+			name  string
+			batch []*Plant
+			ok    []func(error) bool
+		}{
+			{"new", repeated, []func(error) bool{isNil, isNil, isNil}},
+			{"repeated", repeated, []func(error) bool{exists(true), exists(true), exists(true)}},
+			{
+				"some are new",
+				[]*Plant{{ID: 2, Name: "other"}, {ID: 3, Name: "three"}, {ID: 3, Name: "other"}, {ID: 1, Name: "one"}},
+				[]func(error) bool{exists(false), isNil, exists(false), exists(true)},
+			},
+		} {
+			t.Run(test.name, func(t *testing.T) {
+				outcomes := store.create(t.Context(), test.batch)
+				for i, ok := range test.ok {
+					if !ok(outcomes[i]) {
+						t.Errorf("%+v: got %v", *test.batch[i], outcomes[i])
+					}
+				}
+			})
+		}
+		lock := "LOCK TABLE plants IN EXCLUSIVE MODE"
+		if db.System() == "sqlite" {
+			lock = "UPDATE plants SET name = name"
+		}
+		writer := dbtest.Open(t, dbtest.Options(url)).Begin()
+		defer writer.Rollback()
+		if err := writer.Exec(lock).Error; err != nil {
+			t.Fatal(err)
+		}
+		for i, err := range store.create(t.Context(), repeated) {
+			if !exists(true)(err) {
+				t.Errorf("%+v: got %v", *repeated[i], err)
+			}
+		}
+	})
+}

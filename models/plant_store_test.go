@@ -108,6 +108,14 @@ func TestCreateTakenID(t *testing.T) {
 		if got := stored(t, db, 7); !reflect.DeepEqual(content(got), content(first)) || !got.UpdatedAt.Equal(first.UpdatedAt) {
 			t.Errorf("the stored plant has changed to %+v", got)
 		}
+		t.Run("free again", func(t *testing.T) {
+			if err := store.Delete(t.Context(), 7, models.Condition{}); err != nil {
+				t.Fatal(err)
+			}
+			if err := store.Create(t.Context(), &models.Plant{ID: 7, Name: "Monstera deliciosa"}); err != nil {
+				t.Error(err)
+			}
+		})
 	})
 }
 

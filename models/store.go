@@ -3,10 +3,12 @@ package models
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"reflect"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"gorm.io/gorm"
@@ -34,6 +36,8 @@ type Store[T Model, K Key] struct {
 	lookups *database.Batcher[*lookup[T, K]]
 	inserts *database.Writer[*T]
 	changes *database.Writer[*database.Change]
+	// mostTaken is whether most keys of the last batch of inserts were taken.
+	mostTaken atomic.Bool
 	// The statement of a change, and the clause ON CONFLICT that replaces a stored row.
 	update, replace string
 }
@@ -239,13 +243,47 @@ func (s *Store[T, K]) Create(ctx context.Context, row *T) error {
 	return database.Failed("insert "+s.table.Noun, err)
 }
 
-// create writes a batch and returns the outcome of each row.
+// create writes a batch and returns the outcome of each row. If most keys of the last batch
+// were taken, as when a client repeats its requests, it looks for taken keys first: that
+// needs no write.
 func (s *Store[T, K]) create(ctx context.Context, batch []*T) []error {
 	outcomes := make([]error, len(batch))
-	if err := s.insertAll(ctx, s.db, batch, outcomes); err != nil {
-		return slices.Repeat([]error{err}, len(batch))
+	var err error
+	if s.mostTaken.Load() {
+		err = s.findTaken(ctx, batch, outcomes)
 	}
+	if err == nil {
+		err = s.insertAll(ctx, s.db, batch, outcomes)
+	}
+	taken := 0
+	for i := range outcomes {
+		outcomes[i] = cmp.Or(outcomes[i], err)
+		if _, exists := errors.AsType[*ExistsError](outcomes[i]); exists {
+			taken++
+		}
+	}
+	s.mostTaken.Store(2*taken > len(batch))
 	return outcomes
+}
+
+// findTaken sets the outcomes of the rows whose keys are taken.
+func (s *Store[T, K]) findTaken(ctx context.Context, batch []*T, outcomes []error) error {
+	keys := make([]K, len(batch))
+	for i, row := range batch {
+		keys[i] = s.keyOf(row)
+	}
+	holders, err := s.lookUpKeys(ctx, s.db, keys)
+	for i, row := range batch {
+		if holder := holders[keys[i]]; holder != nil {
+			outcomes[i] = s.exists(row, holder)
+		}
+	}
+	return err
+}
+
+// exists returns the error of row, whose key holder has.
+func (s *Store[T, K]) exists(row, holder *T) error {
+	return &ExistsError{Noun: s.table.Noun, Key: s.keyOf(row), Same: s.sameContent(row, holder)}
 }
 
 // insertOne writes a row and returns its outcome.
@@ -254,14 +292,19 @@ func (s *Store[T, K]) insertOne(ctx context.Context, db *database.DB, row *T) er
 	return cmp.Or(s.insertAll(ctx, db, []*T{row}, outcome), outcome[0])
 }
 
-// insertAll writes a batch with one statement and sets the outcome of each row, or
-// fails as a whole.
+// insertAll writes the rows of a batch that have no outcome yet with one statement and sets
+// the outcome of each, or fails as a whole.
 func (s *Store[T, K]) insertAll(ctx context.Context, db *database.DB, batch []*T, outcomes []error) error {
 	now := db.NowFunc()
-	ordered := make([]keyed[T, K], len(batch))
+	ordered := make([]keyed[T, K], 0, len(batch))
 	for i, row := range batch {
-		s.table.Stamp(valueOf(row), now)
-		ordered[i] = keyed[T, K]{s.keyOf(row), row}
+		if outcomes[i] == nil {
+			s.table.Stamp(valueOf(row), now)
+			ordered = append(ordered, keyed[T, K]{s.keyOf(row), row})
+		}
+	}
+	if len(ordered) == 0 {
+		return nil
 	}
 	// In the order that InsertNew requires; of rows with the same key, the first wins.
 	slices.SortStableFunc(ordered, func(a, b keyed[T, K]) int { return cmp.Compare(a.key, b.key) })
@@ -293,9 +336,9 @@ func (s *Store[T, K]) insertAll(ctx context.Context, db *database.DB, batch []*T
 	for i, row := range batch {
 		key := s.keyOf(row)
 		switch holder := holders[key]; {
-		case holder == row:
+		case outcomes[i] != nil || holder == row:
 		case holder != nil:
-			outcomes[i] = &ExistsError{Noun: s.table.Noun, Key: key, Same: s.sameContent(row, holder)}
+			outcomes[i] = s.exists(row, holder)
 		case failed[key] != nil:
 			outcomes[i] = failed[key]
 		case unknown != nil:
@@ -307,7 +350,7 @@ func (s *Store[T, K]) insertAll(ctx context.Context, db *database.DB, batch []*T
 	return nil
 }
 
-// findOut sets the outcomes of a batch that may or may not have been stored, as unknown
+// findOut sets the missing outcomes of a batch that may or may not have been stored, as unknown
 // says. The rows tell: those of the batch have its timestamps.
 func (s *Store[T, K]) findOut(ctx context.Context, db *database.DB, batch []*T, outcomes []error, unknown error) error {
 	keys := make([]K, len(batch))
@@ -321,12 +364,13 @@ func (s *Store[T, K]) findOut(ctx context.Context, db *database.DB, batch []*T, 
 	claimed := make(map[K]bool)
 	for i, row := range batch {
 		switch holder := stored[keys[i]]; {
+		case outcomes[i] != nil:
 		case holder == nil: // it may still appear
 			outcomes[i] = unknown
 		case !claimed[keys[i]] && s.sameContent(row, holder) && s.sameTimes(row, holder):
 			claimed[keys[i]] = true
 		default:
-			outcomes[i] = &ExistsError{Noun: s.table.Noun, Key: keys[i], Same: s.sameContent(row, holder)}
+			outcomes[i] = s.exists(row, holder)
 		}
 	}
 	return nil
