@@ -376,21 +376,22 @@ func (*postgresDialect) newForm(c *Change, many bool) form {
 	return form{text, names}
 }
 
-// maxSplit is how long runEach tells the rows of a batch that are locked from the others.
-const maxSplit = 50 * time.Millisecond
+// maxAttempts is how often runEach attempts to tell the rows of a batch that are locked from
+// the others. Each attempt that meets one takes lockWait.
+const maxAttempts = 16
 
 // runEach runs n statements in one transaction: queue adds the i-th one to a batch, and read
 // reads its result. A statement whose row is locked or rejected costs another attempt
 // without it. Rows that are locked are often neighbors, as those of an import are: after
-// each one, runEach takes twice as many of those that follow for locked, and after maxSplit
-// all of them. It returns the outcome of each statement, or fails as a whole.
+// each one, runEach takes twice as many of those that follow for locked, and after
+// maxAttempts all of them. It returns the outcome of each statement, or fails as a whole.
 func (d *postgresDialect) runEach(
 	ctx context.Context, pool *sql.DB, n int, queue func(batch *pgx.Batch, i int), read func(results pgx.BatchResults, i int) error,
 ) (outcomes []error, err error) {
-	begin, last, skip := time.Now(), -1, 1
+	last, skip := -1, 1
 	outcomes = make([]error, n)
 	err = withConn(ctx, pool, func(ctx context.Context, conn *pgx.Conn) error {
-		for {
+		for attempt := 1; ; attempt++ {
 			batch, queued := &pgx.Batch{}, make([]int, 0, n)
 			for i, outcome := range outcomes {
 				if outcome == nil {
@@ -410,7 +411,7 @@ func (d *postgresDialect) runEach(
 			switch {
 			case !IsLocked(err):
 				skip = 1
-			case time.Since(begin) > maxSplit:
+			case attempt >= maxAttempts:
 				skip = n
 			case done == last:
 				skip *= 2
