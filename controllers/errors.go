@@ -228,7 +228,7 @@ func Errors(failures *Failures) gin.HandlerFunc {
 		if c.Writer.Written() { // the client must not mistake a part for the whole
 			late := errors.Is(last.Err, context.DeadlineExceeded) || errors.Is(last.Err, os.ErrDeadlineExceeded)
 			if late || client.Err() == nil || errors.Is(last.Err, auth.ErrInvalidToken) {
-				failures.log.Error("response aborted", zap.String("request_id", middleware.RequestIDOf(c)), middleware.TraceID(c), zap.Error(last.Err))
+				failures.log.Error("response aborted", middleware.LoggedID(c), middleware.TraceID(c), zap.Error(last.Err))
 			}
 			panic(http.ErrAbortHandler)
 		}
@@ -242,7 +242,7 @@ func Errors(failures *Failures) gin.HandlerFunc {
 		switch {
 		case body.Code == codeInternal: // a line for each, since its client has the request id
 			failures.log.Error("request failed", zap.Int32("code", body.Code), zap.Error(last.Err),
-				zap.String("request_id", middleware.RequestIDOf(c)), middleware.TraceID(c))
+				middleware.LoggedID(c), middleware.TraceID(c))
 		case status >= http.StatusInternalServerError && !errors.Is(last.Err, errStopping):
 			failures.note(c, body.Code, last.Err)
 		}

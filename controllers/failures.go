@@ -48,7 +48,7 @@ func (f *Failures) note(c *gin.Context, code int32, cause error) {
 		s = &series{code: code, began: time.Now()}
 		f.series[code] = s
 		f.log.Error("requests begin to fail", zap.Int32("code", code), zap.Error(cause),
-			zap.String("request_id", middleware.RequestIDOf(c)), middleware.TraceID(c))
+			middleware.LoggedID(c), middleware.TraceID(c))
 		go f.follow(s)
 	}
 	s.lastCause = cause

@@ -66,7 +66,7 @@ func NewTokens(store *models.TokenStore, log *zap.Logger) *Tokens { return &Toke
 
 // audit logs what c's request has done to the token with id.
 func (h *Tokens) audit(c *gin.Context, change, id string) {
-	auth.Audit(h.log, change, id, middleware.IdentityOf(c).Name, zap.String("request_id", middleware.RequestIDOf(c)))
+	auth.Audit(h.log, change, id, middleware.IdentityOf(c).Name, middleware.LoggedID(c))
 }
 
 // Create issues a token.

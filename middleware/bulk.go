@@ -45,8 +45,8 @@ func Bulk(o BulkOptions, verify auth.Verifier) Handler {
 		}
 
 		var checks sync.WaitGroup
-		header := c.Request.Header // c.Request will be another one
-		checks.Go(func() { watchToken(ctx, header, verify, checkPeriod, control, endWith) })
+		token, _ := bearerToken(c.Request.Header["Authorization"])
+		checks.Go(func() { watchToken(ctx, token, verify, checkPeriod, control, endWith) })
 
 		plain := c.Writer
 		c.Request = c.Request.WithContext(ctx)
@@ -66,9 +66,8 @@ func Bulk(o BulkOptions, verify auth.Verifier) Handler {
 // watchToken verifies the token of a request again after each period, until ctx ends. If it
 // is no longer accepted, the request ends with the cause, and so do its transfers.
 func watchToken(
-	ctx context.Context, header http.Header, verify auth.Verifier, period time.Duration, control *http.ResponseController, endWith context.CancelCauseFunc,
+	ctx context.Context, token string, verify auth.Verifier, period time.Duration, control *http.ResponseController, endWith context.CancelCauseFunc,
 ) {
-	token, _ := bearerToken(header["Authorization"])
 	ticker := time.NewTicker(period)
 	defer ticker.Stop()
 	for {

@@ -53,7 +53,7 @@ func AccessLog(log *zap.Logger, paths ...string) gin.HandlerFunc {
 				sender = identity.Name
 			}
 			log.Log(level, "request",
-				zap.String("request_id", RequestIDOf(c)),
+				LoggedID(c),
 				TraceID(c),
 				zap.String("method", loggedMethod(c.Request.Method)),
 				zap.String("path", loggedPath(c.Request.URL.Path, words)),
@@ -135,7 +135,7 @@ func Recovery(log *zap.Logger) gin.HandlerFunc {
 				panic(cause)
 			}
 			log.Error("panic",
-				zap.String("request_id", RequestIDOf(c)),
+				LoggedID(c),
 				TraceID(c),
 				zap.String("route", c.FullPath()),
 				zap.String("cause", causeOf(cause)),

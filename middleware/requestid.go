@@ -1,11 +1,13 @@
 package middleware
 
 import (
+	"cmp"
 	"crypto/rand"
 	"regexp"
 	"slices"
 
 	"github.com/gin-gonic/gin"
+	"go.uber.org/zap"
 
 	"plantstore/auth"
 )
@@ -16,14 +18,21 @@ const RequestIDHeader = "X-Request-ID"
 // requestID matches the ids that clients may choose.
 var requestID = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
 
+// loggedIDKey is the key of what the log has instead of the id of a request.
+type loggedIDKey struct{}
+
 // RequestID returns the client's request id in the response if it is 1 to 64 of
-// [A-Za-z0-9._-], and a random one otherwise. The id is logged, so it must have no part
-// of a token either: of the request's own, or of tokens.
+// [A-Za-z0-9._-], and a random one otherwise. The log has … instead of an id with a part of a
+// token: of the request's own, or of tokens. The response must not depend on that, or it
+// would tell anybody what parts tokens have.
 func RequestID(tokens ...string) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		id := c.GetHeader(RequestIDHeader)
-		if !requestID.MatchString(id) || auth.HasToken(id, slices.Concat(c.Request.Header["Authorization"], tokens)...) {
+		switch {
+		case !requestID.MatchString(id):
 			id = rand.Text()
+		case auth.HasToken(id, slices.Concat(c.Request.Header["Authorization"], tokens)...):
+			c.Set(loggedIDKey{}, other)
 		}
 		SetHeader(c, RequestIDHeader, id)
 	}
@@ -31,3 +40,8 @@ func RequestID(tokens ...string) gin.HandlerFunc {
 
 // RequestIDOf returns the id of c's request.
 func RequestIDOf(c *gin.Context) string { return HeaderOf(c, RequestIDHeader) }
+
+// LoggedID is the field for the id of c's request.
+func LoggedID(c *gin.Context) zap.Field {
+	return zap.String("request_id", cmp.Or(c.GetString(loggedIDKey{}), RequestIDOf(c)))
+}

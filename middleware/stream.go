@@ -32,8 +32,8 @@ func Stream(verify auth.Verifier) Handler {
 			return fmt.Errorf("set the deadline: %w", err)
 		}
 		var checks sync.WaitGroup
-		header := c.Request.Header // c.Request will be another one
-		checks.Go(func() { watchToken(ctx, header, verify, streamCheckPeriod, control, endWith) })
+		token, _ := bearerToken(c.Request.Header["Authorization"])
+		checks.Go(func() { watchToken(ctx, token, verify, streamCheckPeriod, control, endWith) })
 		c.Request = c.Request.WithContext(ctx)
 		c.Next()
 		err := endOfToken(ctx, c)

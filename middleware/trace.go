@@ -94,11 +94,15 @@ func (o TraceOptions) clientSpan(headers http.Header) (id string, span trace.Spa
 	bits, _ := strconv.ParseUint(flags, 16, 8)
 	parent.TraceFlags = trace.TraceFlags(bits) & (trace.FlagsSampled | trace.FlagsRandom)
 	state := strings.Join(headers["Tracestate"], ",")
-	if !auth.HasToken(state, slices.Concat(headers["Authorization"], o.Tokens)...) {
+	if len(state) <= maxTracestate && !auth.HasToken(state, slices.Concat(headers["Authorization"], o.Tokens)...) {
 		parent.TraceState, _ = trace.ParseTraceState(state) // an invalid one is ignored
 	}
 	return id, trace.NewSpanContext(parent)
 }
+
+// maxTracestate is how long a tracestate may be to be passed on: the least that W3C Trace
+// Context, section 3.3.1.5, asks for. To search one for tokens takes time.
+const maxTracestate = 512
 
 // hasToken reports whether an id has a part of a token.
 func (o TraceOptions) hasToken(id string, headers http.Header) bool {

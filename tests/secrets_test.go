@@ -151,7 +151,9 @@ func (h *hunt) send(method, path, token, body string, headers ...string) respons
 	}
 	r := h.service.send(h.t, method, path, strings.NewReader(body), append(all, headers...)...)
 	h.codes[r.code()] = true
-	h.responses = append(h.responses, fmt.Sprint(r.header, r.body))
+	header := r.header.Clone()
+	header.Del("X-Request-ID") // which a client sees again as it has sent it, whatever it is
+	h.responses = append(h.responses, fmt.Sprint(header, r.body))
 	return r
 }
 

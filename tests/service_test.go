@@ -207,6 +207,9 @@ func launch(t *testing.T, cmd *exec.Cmd) *service {
 	t.Cleanup(func() {
 		_ = s.process.Signal(syscall.SIGTERM)
 		_ = s.wait(t)
+		if strings.Contains(s.stderr.String(), "WARNING: DATA RACE") {
+			t.Error("the service has a data race")
+		}
 		if t.Failed() {
 			t.Logf("log of the service:\n%s", s.stderr.without(`"msg":"request",`))
 		}
