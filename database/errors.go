@@ -98,7 +98,7 @@ func isTimeout(err error) bool {
 	if code := sqliteCode(err); code != 0 {
 		return code == sqlite3.SQLITE_LOCKED || code == sqlite3.SQLITE_INTERRUPT
 	}
-	return sqlState(err) == "57014" || // query_canceled
+	return slices.Contains([]string{"25P03", "25P04", "57014"}, sqlState(err)) || // see isTransientState
 		errors.Is(err, context.DeadlineExceeded) || pgconn.Timeout(err)
 }
 
@@ -175,12 +175,21 @@ func IsLocked(err error) bool {
 	return sqliteCode(err) == sqlite3.SQLITE_BUSY || sqlState(err) == "55P03" // lock_not_available
 }
 
-// isTableLocked reports whether err means that the lock was a whole table's. Only
-// errors about a row's lock say where it is.
+// isTableLocked reports whether err means that the lock was a whole table's. Only errors
+// about a row's lock say where it is, but not all of them: see rowLockedError.
 func isTableLocked(err error) bool {
+	if _, ok := errors.AsType[*rowLockedError](err); ok {
+		return false
+	}
 	pg, ok := errors.AsType[*pgconn.PgError](err)
 	return ok && pg.Code == "55P03" && pg.Where == ""
 }
+
+// rowLockedError is an error about a row's lock that does not say where it is: others wait
+// for the row, too.
+type rowLockedError struct{ error }
+
+func (e *rowLockedError) Unwrap() error { return e.error }
 
 // IsDuplicate reports whether err means that a key is taken.
 func IsDuplicate(err error) bool {
@@ -208,6 +217,8 @@ func isTransientState(state string) bool {
 	case "25006", // read_only_sql_transaction: a standby, as after a fail-over
 		"40001", // serialization_failure
 		"40003", // statement_completion_unknown: see [Store.insertAll] in models
+		"25P03", // idle_in_transaction_session_timeout
+		"25P04", // transaction_timeout
 		"57014", // query_canceled, as by statement_timeout
 		"57P01", // admin_shutdown
 		"57P02", // crash_shutdown

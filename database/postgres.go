@@ -173,7 +173,7 @@ func (d *postgresDialect) insertNew(ctx context.Context, conn connection, table 
 // insertEach inserts the rows in one transaction, with a statement for each.
 func (d *postgresDialect) insertEach(ctx context.Context, pool *sql.DB, insertFree *Change, rows []reflect.Value) (insertOutcome, error) {
 	inserted := make([]bool, len(rows))
-	outcomes, err := d.runEach(ctx, pool, len(rows), func(batch *pgx.Batch, i int) {
+	outcomes, err := d.runEach(ctx, pool, insertFree.Table, len(rows), func(batch *pgx.Batch, i int) {
 		text, args := d.changeRows(insertFree, rows[i:i+1], nil)
 		batch.Queue(text, args...)
 	}, func(results pgx.BatchResults, i int) error {
@@ -232,7 +232,9 @@ func (d *postgresDialect) run(ctx context.Context, pool *sql.DB, groups []*group
 		if isRowFault(err) {
 			c.Err, err = err, nil
 		}
-		return err
+		if !isTableLocked(err) {
+			return err
+		}
 	}
 	if d.citus.Load() {
 		groups = withoutManyVersions(groups)
@@ -251,10 +253,10 @@ func (d *postgresDialect) run(ctx context.Context, pool *sql.DB, groups []*group
 			}
 		})
 	})
-	if !isRowFault(err) {
+	if !isRowFault(err) && !isTableLocked(err) {
 		return err
 	}
-	outcomes, err := d.runEach(ctx, pool, len(changes), func(batch *pgx.Batch, i int) {
+	outcomes, err := d.runEach(ctx, pool, changes[0].Table, len(changes), func(batch *pgx.Batch, i int) {
 		text, args := d.change(changes[i])
 		batch.Queue(text, args...)
 	}, func(results pgx.BatchResults, i int) error { return readResult(results, changes[i].scan) })
@@ -380,13 +382,19 @@ func (*postgresDialect) newForm(c *Change, many bool) form {
 // the others. Each attempt that meets one takes lockWait.
 const maxAttempts = 16
 
-// runEach runs n statements in one transaction: queue adds the i-th one to a batch, and read
+// isFree reports whether no other transaction keeps this one from writing to table.
+func (*postgresDialect) isFree(ctx context.Context, conn *pgx.Conn, table *Table) bool {
+	_, err := conn.Exec(ctx, "DO $$ BEGIN LOCK TABLE "+table.Name+" IN ROW EXCLUSIVE MODE NOWAIT; END $$")
+	return err == nil
+}
+
+// runEach runs n statements on table in one transaction: queue adds the i-th one to a batch, and read
 // reads its result. A statement whose row is locked or rejected costs another attempt
 // without it. Rows that are locked are often neighbors, as those of an import are: after
 // each one, runEach takes twice as many of those that follow for locked, and after
 // maxAttempts all of them. It returns the outcome of each statement, or fails as a whole.
 func (d *postgresDialect) runEach(
-	ctx context.Context, pool *sql.DB, n int, queue func(batch *pgx.Batch, i int), read func(results pgx.BatchResults, i int) error,
+	ctx context.Context, pool *sql.DB, table *Table, n int, queue func(batch *pgx.Batch, i int), read func(results pgx.BatchResults, i int) error,
 ) (outcomes []error, err error) {
 	last, skip := -1, 1
 	outcomes = make([]error, n)
@@ -405,6 +413,9 @@ func (d *postgresDialect) runEach(
 					done++
 				}
 			})
+			if isTableLocked(err) && d.isFree(ctx, conn, table) {
+				err = &rowLockedError{err}
+			}
 			if done == len(queued) || !isRowFault(err) {
 				return err
 			}

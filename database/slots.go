@@ -293,6 +293,12 @@ func (db *DB) turn(ctx context.Context, wait time.Duration, do func(ctx context.
 	}
 	defer db.budget.locked.free()
 	return db.checked(func() error {
-		return db.transaction(ctx, lockTurn, func(tx *DB) error { return do(ctx, tx) })
+		return db.transaction(ctx, lockTurn, func(tx *DB) error {
+			err := do(ctx, tx)
+			if isTableLocked(err) {
+				err = &rowLockedError{err} // whichever it is, the next one's turn comes first
+			}
+			return err
+		})
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/zap/zaptest"
 	"gorm.io/gorm"
 
 	"plantstore/database"
@@ -141,6 +142,51 @@ func TestWaitersOfAClient(t *testing.T) {
 	}
 	if err := <-other; err != nil {
 		t.Errorf("another client: got %v", err)
+	}
+}
+
+// TestSecondWaiterOfARow: the error of those who wait for a row behind another looks like
+// that of a locked table.
+func TestSecondWaiterOfARow(t *testing.T) {
+	t.Parallel()
+	url := dbtest.Postgres(t)
+	o := dbtest.Options(url)
+	o.Timeout = time.Minute
+	dbtest.Migrated(t, url)
+	one := database.BatchOptions{Flushers: 1, MaxBatch: 16, Queue: 1000}
+	store, others := models.NewPlantStore(dbtest.OpenWith(t, o, one, zaptest.NewLogger(t))), dbtest.Open(t, dbtest.Options(url))
+	if err := others.Exec("INSERT INTO plants SELECT n, 'old', NULL, now(), now() FROM generate_series(1, 50) n").Error; err != nil {
+		t.Fatal(err)
+	}
+	soon, cancel := context.WithTimeout(t.Context(), 10*time.Second) // not that of the locked row
+	defer cancel()
+	patch := func(ctx context.Context, client string, id int64) error {
+		_, err := store.Patch(database.WithClient(ctx, client), &models.Plant{ID: id, Name: "new"}, []string{"name"}, models.Condition{})
+		return err
+	}
+	const lock = "UPDATE plants SET name = 'held' WHERE id = 1"
+	holder, first := others.Begin(), others.Begin()
+	if err := errors.Join(holder.Exec(lock).Error, first.Exec("SET LOCAL lock_timeout = 0").Error); err != nil {
+		t.Fatal(err)
+	}
+	waits, second := make(chan error, 1), make(chan error, 1)
+	go func() { waits <- errors.Join(first.Exec(lock).Error, first.Rollback().Error) }()
+	for waiting := 0; waiting == 0; {
+		if err := others.Raw("SELECT count(*) FROM pg_locks WHERE locktype = 'tuple' AND granted").Scan(&waiting).Error; err != nil {
+			t.Fatal(err)
+		}
+	}
+	go func() { second <- patch(t.Context(), "second", 1) }()
+	for id := range int64(50) {
+		if err := patch(soon, "other", max(id, 2)); err != nil {
+			t.Errorf("free row %d: got %v", id, err)
+		}
+	}
+	if err := holder.Rollback().Error; err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(<-waits, <-second); err != nil {
+		t.Error(err)
 	}
 }
 
