@@ -222,14 +222,17 @@ func (db *DB) ForReads() *DB {
 	return &reads
 }
 
-// Read calls do with the handle for reads, in one of the slots for reads and within
-// the time limit of an operation. operation names it in errors, such as "get plant".
-// Besides do's own errors, it fails with ErrOverloaded if no slot becomes free, and
-// with an error that wraps ErrUnavailable if the database cannot be reached in time.
+// Read calls do with the handle for reads, in one of the slots for reads, of which ctx's
+// client may use half, and within the time limit of an operation. operation names it in
+// errors, such as "get plant". Besides do's own errors, it fails with ErrOverloaded if no
+// slot becomes free, and with an error that wraps ErrUnavailable if the database cannot be
+// reached in time.
 func (db *DB) Read(ctx context.Context, operation string, do func(tx *gorm.DB) error) error {
 	return Failed(operation, db.unlessFault(func() error {
-		return db.budget.reads.run(ctx, db.options.Timeout, func(ctx context.Context) error {
-			return db.Retry(ctx, func() error { return do(db.Reads(ctx)) })
+		return db.budget.readsOf.run(ctx, clientOf(ctx), db.options.Timeout/waitShare, func() error {
+			return db.budget.reads.run(ctx, db.options.Timeout, func(ctx context.Context) error {
+				return db.Retry(ctx, func() error { return do(db.Reads(ctx)) })
+			})
 		})
 	}))
 }

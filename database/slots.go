@@ -120,8 +120,11 @@ func (s *shares) has(client string) bool {
 	return s.of[client] > 0
 }
 
-// turns lets the operations of each client run one after the other.
+// turns limits how many operations of each client run at a time, in order of arrival: those
+// of one do not queue before those of others.
 type turns struct {
+	each int
+
 	mu sync.Mutex
 	of map[string]*turn // by client, if it has operations
 }
@@ -132,12 +135,14 @@ type turn struct {
 	users int // operations that run or wait
 }
 
+func newTurns(each int) *turns { return &turns{each: each, of: make(map[string]*turn)} }
+
 // run calls do when it is its turn. It fails like take.
 func (t *turns) run(ctx context.Context, client string, wait time.Duration, do func() error) error {
 	t.mu.Lock()
 	own := t.of[client]
 	if own == nil {
-		own = &turn{slots: make(slots, 1)}
+		own = &turn{slots: make(slots, t.each)}
 		t.of[client] = own
 	}
 	own.users++
@@ -197,6 +202,7 @@ func MinConnections(flushers int) int { return flushers + fixedConnections + 2 }
 // budget shares out the connections, so that no kind of operation can starve another.
 type budget struct {
 	lookups, reads                    slots  // reads by key in batches, and others
+	readsOf                           *turns // those others of each client
 	batches, suspects, writes, locked slots  // writes in batches, single ones, and those that wait for a lock
 	writer                            slots  // the only one of SQLite, shared by all writes; or nil
 	pages                             slots  // pages of the feed for followers that are behind; each takes a slot for reads, too
@@ -210,7 +216,8 @@ func newBudget(flushers, connections int, temporaryBytes int64) budget {
 	rest := max(connections-flushers-fixedConnections, 2)
 	locked := max(rest/4, 1)
 	b := commonBudget(temporaryBytes)
-	b.reads, b.locked = make(slots, rest-locked), make(slots, locked)
+	b.setReads(rest - locked)
+	b.locked = make(slots, locked)
 	b.batches, b.suspects, b.writes = make(slots, flushers), make(slots, suspectBatches), make(slots, singleWrites)
 	return b
 }
@@ -219,7 +226,8 @@ func newBudget(flushers, connections int, temporaryBytes int64) budget {
 // reading, and one that writes.
 func newFileBudget(readers int, temporaryBytes int64) budget {
 	b := commonBudget(temporaryBytes)
-	b.reads, b.writer = make(slots, readers-lookupBatches-maxBulk-background), make(slots, 1)
+	b.setReads(readers - lookupBatches - maxBulk - background)
+	b.writer = make(slots, 1)
 	b.writes, b.batches, b.locked = b.writer, b.writer, b.writer
 	return b
 }
@@ -233,9 +241,12 @@ func commonBudget(temporaryBytes int64) budget {
 		disk:      newShares(temporaryBytes, temporaryBytes/2),
 		followers: newShares(maxFollowers, maxFollowersEach),
 		pages:     make(slots, 1),
-		readers:   &turns{of: make(map[string]*turn)},
+		readers:   newTurns(1),
 	}
 }
+
+// setReads shares out n connections for reads, of which a client may use half.
+func (b *budget) setReads(n int) { b.reads, b.readsOf = make(slots, n), newTurns(max(n/2, 1)) }
 
 // Transfer calls do, which is a whole import or export. It fails with ErrShare at once if
 // there are too many of them, or too many of ctx's client.

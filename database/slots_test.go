@@ -151,7 +151,7 @@ func TestShares(t *testing.T) {
 // and no connection is idle for want of a slot.
 func TestTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		all := turns{of: make(map[string]*turn)}
+		all := newTurns(1)
 		end, running := make(chan struct{}), 0
 		for range 5 {
 			go func() {

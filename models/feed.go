@@ -203,7 +203,8 @@ func (f *Feed[T]) start(ctx context.Context, from database.Cursor) {
 		return
 	}
 	f.pages = []*page[T]{{from: from, ready: make(chan struct{})}}
-	ctx, f.stop = context.WithCancel(context.WithoutCancel(ctx))
+	// It reads for all clients.
+	ctx, f.stop = context.WithCancel(database.WithClient(context.WithoutCancel(ctx), ""))
 	go f.run(ctx, f.pages[0])
 }
 

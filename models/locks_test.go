@@ -210,3 +210,39 @@ func TestLockedRowsFailAtLast(t *testing.T) {
 		})
 	}
 }
+
+// TestListsOfAClient: the lists of a client that asks for many, which take long, do not keep
+// others from theirs.
+func TestListsOfAClient(t *testing.T) {
+	t.Parallel()
+	url := dbtest.Postgres(t)
+	dbtest.Migrated(t, url)
+	dbtest.Exec(t, url, `
+		ALTER TABLE plants RENAME TO stored;
+		CREATE VIEW plants AS SELECT stored.* FROM (SELECT pg_sleep(0.1)) AS slow, stored;
+		INSERT INTO stored VALUES (1, 'x', NULL, now(), now())`)
+	store := models.NewPlantStore(dbtest.Open(t, dbtest.Options(url)))
+	ctx, cancel := context.WithCancel(t.Context())
+	var group sync.WaitGroup
+	for range 100 {
+		group.Go(func() {
+			for ctx.Err() == nil {
+				_, err := store.List(database.WithClient(ctx, "greedy"), models.Filter[int64]{Limit: 1})
+				if err != nil && !errors.Is(err, database.ErrOverloaded) && ctx.Err() == nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	rejected := 0
+	for range 20 {
+		if _, err := store.List(database.WithClient(t.Context(), "other"), models.Filter[int64]{Limit: 1}); err != nil {
+			rejected++
+		}
+	}
+	cancel()
+	group.Wait()
+	if rejected > 0 {
+		t.Errorf("%d of 20 lists of another client were rejected", rejected)
+	}
+}
