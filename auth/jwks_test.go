@@ -258,3 +258,44 @@ func (p *provider) sized(t *testing.T, size int) auth.Verifier {
 	p.respond = func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(set) }
 	return verifierOf(t, p.options())
 }
+
+// TestManyTokensOfANewKey: they wait for the one fetch that the first of them causes.
+func TestManyTokensOfANewKey(t *testing.T) {
+	t.Parallel()
+	p := newProvider(t)
+	verify := verifierOf(t, p.options())
+	k2 := ecKey(t, elliptic.P256())
+	token := sign(t, jwt.SigningMethodES256, k2, map[string]any{"kid": "k2"}, claims(nil))
+	p.mu.Lock()
+	p.keys["k2"] = &k2.PublicKey
+	p.delay = 100 * time.Millisecond
+	p.mu.Unlock()
+	var group sync.WaitGroup
+	for range 20 {
+		group.Go(func() {
+			if _, err := verify(t.Context(), token); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	group.Wait()
+	if n := p.fetches.Load(); n != 2 {
+		t.Errorf("got %d fetches, want one at the start and one for the new key", n)
+	}
+}
+
+// TestNewKeyCannotBeFetched: it may be valid, so the client is to try again.
+func TestNewKeyCannotBeFetched(t *testing.T) {
+	t.Parallel()
+	p := newProvider(t)
+	verify := verifierOf(t, p.options())
+	p.mu.Lock()
+	p.respond = func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) }
+	p.mu.Unlock()
+	token := sign(t, jwt.SigningMethodES256, ecKey(t, elliptic.P256()), map[string]any{"kid": "k2"}, claims(nil))
+	for range 2 { // the second one causes no fetch
+		if _, err := verify(t.Context(), token); !errors.Is(err, auth.ErrCannotVerify) {
+			t.Errorf("got %v, want ErrCannotVerify", err)
+		}
+	}
+}

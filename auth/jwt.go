@@ -18,6 +18,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/MicahParks/keyfunc/v3"
@@ -185,9 +187,10 @@ func jwtKeys(ctx context.Context, o JWTOptions, log *zap.Logger) (jwt.Keyfunc, e
 		key, err := parsePublicKey(o.PublicKey, o.Algorithms)
 		return func(*jwt.Token) (any, error) { return key, nil }, err
 	}
+	transport := &jwksTransport{ctx: ctx}
 	fetched, err := keyfunc.NewDefaultOverrideCtx(ctx, []string{o.JWKSURL}, keyfunc.Override{
 		Client: &http.Client{
-			Transport: jwksTransport{ctx},
+			Transport: transport,
 			// Keys come from the configured URL only.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
@@ -210,7 +213,12 @@ func jwtKeys(ctx context.Context, o JWTOptions, log *zap.Logger) (jwt.Keyfunc, e
 	// Not the request's context: a client that leaves must not end a fetch that others
 	// wait for and that is not repeated at once.
 	find := fetched.KeyfuncCtx(ctx)
+	var fetching sync.Mutex // of a new key: the tokens that it has signed wait for one fetch
 	return func(token *jwt.Token) (any, error) {
+		if kid, _ := token.Header["kid"].(string); kid != "" && !hasKey(ctx, fetched, kid) {
+			fetching.Lock()
+			defer fetching.Unlock()
+		}
 		key, err := find(token)
 		all, isSet := key.(jwt.VerificationKeySet) // for a token without a kid
 		switch {
@@ -223,19 +231,39 @@ func jwtKeys(ctx context.Context, o JWTOptions, log *zap.Logger) (jwt.Keyfunc, e
 			})
 			return all, nil
 		}
-		if known, failed := fetched.Storage().KeyReadAll(ctx); failed == nil && len(known) == 0 {
+		if known, failed := fetched.Storage().KeyReadAll(ctx); failed == nil && len(known) == 0 || transport.failed.Load() {
 			return nil, errNoKeys
 		}
 		return nil, errors.Join(err, errUnknownKey)
 	}, nil
 }
 
+// hasKey reports whether the key kid is one of fetched, without fetching it.
+func hasKey(ctx context.Context, fetched keyfunc.Keyfunc, kid string) bool {
+	known, _ := fetched.Storage().KeyReadAll(ctx) // does not fail: they are in memory
+	for _, key := range known {
+		if key.Marshal().KID == kid {
+			return true
+		}
+	}
+	return false
+}
+
 // jwksTransport limits a fetch of keys: to jwksSize, to jwksTimeout without the wait
 // for it, which the library counts, too, and to the life of ctx. It drops the keys that
 // are not for signatures.
-type jwksTransport struct{ ctx context.Context } //nolint:containedctx // the service's, not a request's
+type jwksTransport struct {
+	ctx    context.Context //nolint:containedctx // the service's, not a request's
+	failed atomic.Bool     // the last fetch
+}
 
-func (t jwksTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+func (t *jwksTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	response, err := t.fetch(r)
+	t.failed.Store(err != nil || response.StatusCode != http.StatusOK)
+	return response, err
+}
+
+func (t *jwksTransport) fetch(r *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithTimeout(t.ctx, jwksTimeout)
 	defer cancel()
 	response, err := http.DefaultTransport.RoundTrip(r.WithContext(ctx))
