@@ -99,7 +99,15 @@ func (v *IssuedTokens) Close() error {
 }
 
 // Len returns the number of active tokens.
-func (v *IssuedTokens) Len() int { return len(v.known.Load().byHash) }
+func (v *IssuedTokens) Len() (n int) {
+	now := time.Now()
+	for _, token := range v.known.Load().byHash {
+		if !token.Expired(now) {
+			n++
+		}
+	}
+	return n
+}
 
 // Verify is a [Verifier]. It fails with ErrCannotVerify if the database has been
 // unreachable for too long to tell.
@@ -157,7 +165,7 @@ func (v *IssuedTokens) awaitRefresh(ctx context.Context) error {
 	}
 }
 
-// run refreshes every refreshPeriod and on request, until ctx ends.
+// run refreshes every refreshPeriod, on request, and soon after a failure, until ctx ends.
 func (v *IssuedTokens) run(ctx context.Context) {
 	failing := false
 	for {
@@ -166,11 +174,15 @@ func (v *IssuedTokens) run(ctx context.Context) {
 			return
 		case <-time.After(refreshFloor): // since the last refresh
 		}
+		period := refreshPeriod - refreshFloor
+		if failing {
+			period = refreshPeriod / 4
+		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-v.wanted:
-		case <-time.After(refreshPeriod - refreshFloor):
+		case <-time.After(period):
 		}
 		v.mu.Lock()
 		waiting := v.refreshed

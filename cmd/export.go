@@ -120,7 +120,8 @@ func writeFile(path string, write func(io.Writer) error) error {
 	if target, err := filepath.EvalSymlinks(path); err == nil {
 		path = target // replace the target of a link, not the link
 	}
-	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+	info, err := os.Stat(path)
+	if err == nil && !info.Mode().IsRegular() {
 		device, err := os.OpenFile(path, os.O_WRONLY, 0) // devices and pipes cannot be replaced
 		if err != nil {
 			return err
@@ -131,7 +132,13 @@ func writeFile(path string, write func(io.Writer) error) error {
 	if err != nil {
 		return err
 	}
-	if err = write(file); err == nil {
+	if info != nil { // those who may not read the old file may not read the new one either
+		err = file.Chmod(info.Mode().Perm())
+	}
+	if err == nil {
+		err = write(file)
+	}
+	if err == nil {
 		err = file.Sync()
 	}
 	if err = errors.Join(err, file.Close()); err == nil {

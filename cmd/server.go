@@ -132,7 +132,8 @@ const otherFiles = 64
 // connectionLimit returns server.max_connections, or less if files, the number of files
 // that the process may open, has no room for so many.
 func connectionLimit(cfg *config.Config, files int, log *zap.Logger) int {
-	room := max(files-cfg.Database.MaxConnections-adminConnections-otherFiles, 1)
+	databases := 1 + len(cfg.Database.ReplicaURLs)
+	room := max(files-databases*cfg.Database.MaxConnections-adminConnections-otherFiles, 1)
 	if room >= cfg.Server.MaxConnections {
 		return cfg.Server.MaxConnections
 	}

@@ -179,6 +179,7 @@ func TestInvalid(t *testing.T) {
 		{name: "variable like that of a Kubernetes service", env: "PLANTSTORE_PORT=8080", want: "unknown environment variable PLANTSTORE_PORT"},
 		{name: "missing secret", env: "DATABASE_URL_FILE=/does/not/" + secret, want: "DATABASE_URL_FILE: no such file"},
 		{name: "no connections of clients", env: "PLANTSTORE_SERVER_MAX_CONNECTIONS=0", want: "server.max_connections (PLANTSTORE_SERVER_MAX_CONNECTIONS)"},
+		{name: "a body that fills the memory", env: "PLANTSTORE_SERVER_MAX_BODY_BYTES=1073741824", want: "server.max_body_bytes (PLANTSTORE_SERVER_MAX_BODY_BYTES)"},
 		{name: "an admin address without a port", env: "PLANTSTORE_SERVER_ADMIN_ADDRESS=127.0.0.1", want: "server.admin_address (PLANTSTORE_SERVER_ADMIN_ADDRESS) must be a host and a port"},
 
 		{name: "certificate without a key", env: "PLANTSTORE_SERVER_TLS_CERTIFICATE=" + secret, want: "server.tls_key (PLANTSTORE_SERVER_TLS_KEY) is required"},
@@ -201,6 +202,7 @@ func TestInvalid(t *testing.T) {
 		{name: "no address of a proxy", env: "PLANTSTORE_SERVER_TRUSTED_PROXIES=10.0.0.1," + secret, want: "server.trusted_proxies (PLANTSTORE_SERVER_TRUSTED_PROXIES)"},
 		{name: "all addresses as proxies", env: "PLANTSTORE_SERVER_TRUSTED_PROXIES=0.0.0.0/0", want: "server.trusted_proxies"},
 		{name: "half of all addresses as proxies", env: "PLANTSTORE_SERVER_TRUSTED_PROXIES=128.0.0.0/1", want: "server.trusted_proxies"},
+		{name: "all IPv4 addresses, in IPv6, as proxies", env: "PLANTSTORE_SERVER_TRUSTED_PROXIES=::ffff:0:0/96", want: "server.trusted_proxies"},
 		{name: "all IPv6 addresses as proxies", file: "server:\n  trusted_proxies: [\"::/0\"]\n", want: "server.trusted_proxies"},
 
 		{name: "no connections", env: "PLANTSTORE_DATABASE_MAX_CONNECTIONS=0", want: "database.max_connections"},
