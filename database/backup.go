@@ -8,17 +8,14 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 
 	"github.com/libtnb/sqlite"
 	"go.uber.org/zap"
 )
-
-// schemaStep is what a backup adds to SQLite's count of changes to the schema. With more
-// than any series of migrations adds, a WAL of the original is recognized beside a copy of
-// the backup: see checkContent.
-const schemaStep = 1000
 
 // errUseTools is the error of [Backup] and [Restore] on PostgreSQL.
 var errUseTools = errors.New("backup and restore are for SQLite; for PostgreSQL, use its own tools: " +
@@ -183,8 +180,8 @@ func copyInto(path string, source io.Reader) error {
 	return errors.Join(err, target.Close())
 }
 
-// sealCopy checks the copy of a database in file, gives it a schema version of its own,
-// and makes it durable.
+// sealCopy checks the copy of a database in file, gives it a user version of its own, by
+// which checkContent recognizes a WAL of the original, and makes it durable.
 func sealCopy(ctx context.Context, file string) error {
 	if err := quickCheck(ctx, file); err != nil {
 		return fmt.Errorf("it is damaged or not a database: %w", err)
@@ -198,7 +195,7 @@ func sealCopy(ctx context.Context, file string) error {
 
 func seal(ctx context.Context, pool *sql.DB) error {
 	pool.SetMaxOpenConns(1)
-	var applied, known, version int64
+	var applied, known int64
 	if err := pool.QueryRowContext(ctx, "SELECT max(version_id) FROM goose_db_version").Scan(&applied); err != nil {
 		return fmt.Errorf("it is not a database of a Plant Store: %w", err)
 	}
@@ -213,9 +210,6 @@ func seal(ctx context.Context, pool *sql.DB) error {
 	if applied > known {
 		return fmt.Errorf("it is of a newer plantstore, with migration %d: this one knows %s", applied, newest)
 	}
-	if err := pool.QueryRowContext(ctx, "PRAGMA schema_version").Scan(&version); err != nil {
-		return err
-	}
 	// Followers of the original must notice that this is a copy. A backup of an older program
 	// has no feed.
 	var hasFeed bool
@@ -228,7 +222,7 @@ func seal(ctx context.Context, pool *sql.DB) error {
 		}
 	}
 	// One file without a WAL, whatever it was.
-	_, err = pool.ExecContext(ctx, fmt.Sprintf("PRAGMA journal_mode = DELETE; PRAGMA schema_version = %d", version+schemaStep))
+	_, err = pool.ExecContext(ctx, fmt.Sprintf("PRAGMA journal_mode = DELETE; PRAGMA user_version = %d", 1+rand.Int32N(math.MaxInt32)))
 	return err
 }
 

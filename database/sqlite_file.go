@@ -116,13 +116,14 @@ func (d *sqliteDialect) checkContent(ctx context.Context) error {
 			return damaged(err)
 		}
 	} else {
-		// Within one file, changes to the schema count up. SQLite adds one in a copy, and
-		// Backup more, so only a copy can be ahead of its WAL.
-		var alone, both int32
+		const withoutWAL = "&immutable=1"
+		var schemaAlone, schema, versionAlone, version int32
 		err := errors.Join(
-			readPragma(ctx, d.file, "&immutable=1", "schema_version", &alone), // immutable: without the WAL
-			readPragma(ctx, d.file, "", "schema_version", &both))
-		if err == nil && alone > both {
+			readPragma(ctx, d.file, withoutWAL, "schema_version", &schemaAlone), readPragma(ctx, d.file, "", "schema_version", &schema),
+			readPragma(ctx, d.file, withoutWAL, "user_version", &versionAlone), readPragma(ctx, d.file, "", "user_version", &version))
+		// A backup has a user version of its own. Changes to the schema count up, and SQLite adds
+		// one in a copy of its own, which may thus be ahead of the WAL.
+		if err == nil && (versionAlone != version || schemaAlone > schema) {
 			return fmt.Errorf("%[1]s-wal belongs to another file than %[1]s, which is probably a backup that was copied here: "+
 				"remove %[1]s-wal and %[1]s-shm to start with the backup, and next time use `plantstore restore`", d.path)
 		}

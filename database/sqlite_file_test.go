@@ -357,19 +357,26 @@ func TestWALOfAnotherFile(t *testing.T) {
 	insertPlants(t, db, 1001, 2000)
 	copyFile(t, pathOf(url), path+".killed")
 	copyFile(t, pathOf(url)+"-wal", path+"-wal")
+	for range 600 { // an import of many plants changes the schema, too
+		if err := db.WithContext(t.Context()).Exec("CREATE TABLE brief (x); DROP TABLE brief").Error; err != nil {
+			t.Fatal(err)
+		}
+	}
+	copyFile(t, pathOf(url)+"-wal", path+".later-wal")
 
 	for _, test := range []struct {
-		name, file string
-		plants     string // 0 if it must not start
+		name, file, wal string
+		plants          string // 0 if it must not start
 	}{
-		{"the WAL of a killed service is applied", path + ".killed", "2000"},
-		{"beside a backup it is rejected", backup, ""},
-		{"beside a copy by VACUUM INTO it is rejected", vacuumed, ""},
+		{"the WAL of a killed service is applied", path + ".killed", path + "-wal", "2000"},
+		{"beside a backup it is rejected", backup, path + "-wal", ""},
+		{"and after many imports", backup, path + ".later-wal", ""},
+		{"beside a copy by VACUUM INTO it is rejected", vacuumed, path + "-wal", ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			here := filepath.Join(t.TempDir(), "plantstore.db")
 			copyFile(t, test.file, here)
-			copyFile(t, path+"-wal", here+"-wal")
+			copyFile(t, test.wal, here+"-wal")
 			o := dbtest.Options("sqlite:" + here)
 			if test.plants != "" {
 				if got := value(t, dbtest.Open(t, o), "SELECT count(*) FROM plants"); got != test.plants {
