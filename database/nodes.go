@@ -40,6 +40,13 @@ func isNodeError(err error) bool {
 	return ok
 }
 
+// isCommitted reports whether err, a nodeError, means that the node was lost when all had
+// agreed to commit: the rows will appear, see lostNode, and must not be written again.
+func isCommitted(err error) bool {
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && pg.SeverityUnlocalized == "WARNING"
+}
+
 // nodes knows which nodes of a distributed database are down.
 type nodes struct {
 	citus *postgresDialect
@@ -157,7 +164,7 @@ func PerNode[T any](db *DB, table *Table, keyOf func(T) any, flush func(context.
 			}
 		}
 		run(up)
-		failed := slices.DeleteFunc(slices.Clone(up), func(i int) bool { return !isNodeError(outcomes[i]) })
+		failed := slices.DeleteFunc(slices.Clone(up), func(i int) bool { return !isNodeError(outcomes[i]) || isCommitted(outcomes[i]) })
 		if len(failed) == 0 || n.check(ctx) != nil || len(failed) == 1 {
 			return outcomes
 		}

@@ -30,6 +30,18 @@ func TestNodeError(t *testing.T) {
 	}
 }
 
+// TestCommittedWithoutANode: what is committed is not written again.
+func TestCommittedWithoutANode(t *testing.T) {
+	for severity, want := range map[string]bool{"WARNING": true, "ERROR": false} {
+		t.Run(severity, func(t *testing.T) {
+			err := error(&nodeError{&pgconn.PgError{SeverityUnlocalized: severity, Code: "08006"}})
+			if !isNodeError(err) || isCommitted(err) != want {
+				t.Errorf("got %v, want %v", isCommitted(err), want)
+			}
+		})
+	}
+}
+
 // TestAfterIsImmutable: Citus rejects STABLE functions of a column in an UPDATE.
 func TestAfterIsImmutable(t *testing.T) {
 	const want = "GREATEST(CAST(v AS timestamptz), (c AT TIME ZONE 'UTC' + interval '1 microsecond') AT TIME ZONE 'UTC')"
