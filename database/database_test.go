@@ -206,7 +206,7 @@ func TestReadyDuringAWrite(t *testing.T) {
 	}
 }
 
-// TestOverload takes every slot for reads.
+// TestOverload takes every slot for reads. A client can have half of them.
 func TestOverload(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, url string) {
 		t.Parallel()
@@ -216,10 +216,12 @@ func TestOverload(t *testing.T) {
 		const slots = 4
 		nothing := func(*gorm.DB) error { return nil }
 		started, end, ended := make(chan struct{}), make(chan struct{}), make(chan error)
-		for range slots {
-			go func() {
-				ended <- db.Read(t.Context(), "get plant", func(*gorm.DB) error { started <- struct{}{}; <-end; return nil })
-			}()
+		read := func(client string) {
+			ctx := database.WithClient(t.Context(), client)
+			ended <- db.Read(ctx, "get plant", func(*gorm.DB) error { started <- struct{}{}; <-end; return nil })
+		}
+		for i := range slots {
+			go read(fmt.Sprint(i / 2))
 			<-started
 		}
 		if err := db.Read(t.Context(), "get plant", nothing); !errors.Is(err, database.ErrOverloaded) || !strings.HasPrefix(err.Error(), "get plant: ") {
