@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -221,7 +222,7 @@ func TestOverload(t *testing.T) {
 			ended <- db.Read(ctx, "get plant", func(*gorm.DB) error { started <- struct{}{}; <-end; return nil })
 		}
 		for i := range slots {
-			go read(fmt.Sprint(i / 2))
+			go read(strconv.Itoa(i / 2))
 			<-started
 		}
 		if err := db.Read(t.Context(), "get plant", nothing); !errors.Is(err, database.ErrOverloaded) || !strings.HasPrefix(err.Error(), "get plant: ") {
