@@ -22,7 +22,7 @@ const nextPosition = "feed_position(txid_snapshot_xmax(txid_current_snapshot()))
 //
 // The ranges are of pairs, and the limit in the text, so that the planner expects many rows,
 // of which few are needed: it would sort all that follow, rather than read them in the order of
-// the index.
+// the index. Where $1 first occurs, its type is named, which the literal would make an integer.
 func (*postgresDialect) changes() string {
 	const inRange = "(changed, id) >= ($1, $2) AND (changed, id) < (s.settled, %d)"
 	return fmt.Sprintf(`WITH state AS (
@@ -31,7 +31,7 @@ func (*postgresDialect) changes() string {
 		SELECT s.epoch, s.kept, LEAST(s.settled, %[1]s + 1), s.settled, s.newest, c.*
 		FROM state s LEFT JOIN LATERAL (
 			SELECT * FROM (
-				(SELECT 0, id, id FROM plants WHERE $1 = 0 AND id >= $2 ORDER BY id LIMIT %[3]d)
+				(SELECT 0, id, id FROM plants WHERE $1::bigint = 0 AND id >= $2 ORDER BY id LIMIT %[3]d)
 				UNION ALL
 				(SELECT changed, id, id FROM plants WHERE $1 > 0 AND changed > 0 AND %[2]s ORDER BY changed, id LIMIT %[3]d)
 				UNION ALL

@@ -493,6 +493,26 @@ func checkCopy(t *testing.T, url string, r *replica) {
 	}
 }
 
+// TestFeedOfManyTransactions: positions go on after 2,147,483,647.
+func TestFeedOfManyTransactions(t *testing.T) {
+	t.Parallel()
+	url := dbtest.Postgres(t)
+	db := dbtest.Migrated(t, url)
+	dbtest.Exec(t, url, "CREATE OR REPLACE FUNCTION feed_position(transaction bigint) RETURNS bigint LANGUAGE sql STABLE AS 'SELECT transaction + 5000000000'")
+	store := models.NewPlantStore(db)
+	feed := models.NewPlantFeed(store)
+	r := replicaFromNow(t, feed)
+	importAll(t, store, models.ImportOptions{}, numbered(1, 100)...)
+	if err := store.Delete(t.Context(), 7, models.Condition{}); err != nil {
+		t.Fatal(err)
+	}
+	r.follow(t, feed, db, 10)
+	newReplica().follow(t, feed, db, 10)
+	if err := db.PurgeFeed(t.Context(), 0); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestFeedWakesFollowers shows that followers share what is read: each gets every change.
 func TestFeedWakesFollowers(t *testing.T) {
 	eachStore(t, func(t *testing.T, store *models.PlantStore, _ *database.DB) {
