@@ -204,8 +204,8 @@ func (b *Batcher[T]) run() {
 			continue
 		}
 		b.letOthersQueue()
-		begin := time.Now()
-		batch = b.gather(batch[:0], first, begin)
+		now := time.Now()
+		batch = b.gather(batch[:0], first, now)
 	gather:
 		for len(batch) < b.maxBatch {
 			select {
@@ -213,13 +213,13 @@ func (b *Batcher[T]) run() {
 				if !ok {
 					break gather
 				}
-				batch = b.gather(batch, next, begin)
+				batch = b.gather(batch, next, now)
 			default:
 				break gather
 			}
 		}
 		if len(batch) > 0 {
-			b.runBatch(batch, begin)
+			b.runBatch(batch)
 		}
 		b.slots.free()
 		clear(batch) // for the garbage collector
@@ -235,15 +235,15 @@ func (b *Batcher[T]) letOthersQueue() {
 	}
 }
 
-// gather appends p to batch, which begins at begin. It rejects p instead if p is no longer
+// gather appends p to batch, which begins now. It rejects p instead if p is no longer
 // awaited, or has less time left than the batch is expected to need: the batch would end
 // too early for the others as well.
-func (b *Batcher[T]) gather(batch []*pending[T], p *pending[T], begin time.Time) []*pending[T] {
+func (b *Batcher[T]) gather(batch []*pending[T], p *pending[T], now time.Time) []*pending[T] {
 	needs := time.Duration(b.needs.Load())
 	switch {
 	case p.ctx.Err() != nil:
 		p.outcome <- fmt.Errorf("wait for a batch: %w", context.Cause(p.ctx))
-	case p.due.Sub(begin) < needs:
+	case p.due.Sub(now) < needs:
 		p.outcome <- fmt.Errorf("%w: no batch within %s", ErrOverloaded, b.timeout-needs)
 	default:
 		batch = append(batch, p)
@@ -251,9 +251,9 @@ func (b *Batcher[T]) gather(batch []*pending[T], p *pending[T], begin time.Time)
 	return batch
 }
 
-// runBatch runs the items of batch from begin, and tells each its outcome.
-func (b *Batcher[T]) runBatch(batch []*pending[T], begin time.Time) {
-	items := make([]T, len(batch))
+// runBatch runs the items of batch, and tells each its outcome.
+func (b *Batcher[T]) runBatch(batch []*pending[T]) {
+	begin, items := time.Now(), make([]T, len(batch))
 	b.metrics.batch(len(batch))
 	var requests []trace.Span
 	for i, p := range batch {
