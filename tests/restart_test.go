@@ -5,10 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -122,11 +122,12 @@ func TestStopUnderLoad(t *testing.T) {
 // freePorts returns ports that nobody uses.
 func freePorts(t *testing.T, n int) (ports []string) {
 	t.Helper()
-	for range n {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
+	for len(ports) < n {
+		port, err := dbtest.FreePort()
 		must(t, err)
-		defer listener.Close()
-		ports = append(ports, strconv.Itoa(listener.Addr().(*net.TCPAddr).Port))
+		if text := strconv.Itoa(port); !slices.Contains(ports, text) {
+			ports = append(ports, text)
+		}
 	}
 	return ports
 }

@@ -72,7 +72,7 @@ func startServer(folder string, settings []string, create func(*Server) error) (
 	if s.bin, err = findBinaries(); err != nil {
 		return nil, err
 	}
-	if s.port, err = freePort(); err != nil {
+	if s.port, err = FreePort(); err != nil {
 		return nil, err
 	}
 	if s.folder, err = os.MkdirTemp(folder, "plantstore-postgres-*"); err != nil {
@@ -274,9 +274,9 @@ func debianVersion(path string) int {
 	return version
 }
 
-// freePort returns a port below those of outgoing connections, of which one might take it
-// before the server does, or while that is down.
-func freePort() (port int, err error) {
+// FreePort returns a port below those of outgoing connections, of which one might take it
+// before a server does, or while that is down.
+func FreePort() (port int, err error) {
 	for range 100 {
 		port = 20_000 + rand.IntN(12_000) //nolint:gosec // any port will do
 		listener, failed := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
