@@ -132,7 +132,7 @@ func writeFile(path string, write func(io.Writer) error) error {
 	if err != nil {
 		return err
 	}
-	if info != nil { // those who may not read the old file may not read the new one either
+	if info != nil { // a private file stays private
 		err = file.Chmod(info.Mode().Perm())
 	}
 	if err == nil {

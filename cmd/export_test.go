@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestWriteFileKeepsPermissions: whoever may not read a file may not read what replaces it.
+// TestWriteFileKeepsPermissions: an export that replaces a private file is private, too.
 func TestWriteFileKeepsPermissions(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "plants.csv")
 	if err := os.WriteFile(path, nil, 0o600); err != nil {

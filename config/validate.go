@@ -84,8 +84,8 @@ func isAddressRange(text string) bool {
 		return net.ParseIP(text) != nil
 	}
 	ones, bits := network.Mask.Size()
-	if mapped := 8 * (net.IPv6len - net.IPv4len); bits == 8*net.IPv6len && network.IP.To4() != nil { // such as ::ffff:0:0/96
-		ones, bits = ones-mapped, bits-mapped
+	if bits == 128 && network.IP.To4() != nil { // IPv4 as in ::ffff:0:0/96
+		ones, bits = ones-96, bits-96
 	}
 	return ones >= bits/16 // /2 of IPv4 and /8 of IPv6, such as fd00::/8
 }

@@ -98,8 +98,7 @@ func isTimeout(err error) bool {
 	if code := sqliteCode(err); code != 0 {
 		return code == sqlite3.SQLITE_LOCKED || code == sqlite3.SQLITE_INTERRUPT
 	}
-	return slices.Contains([]string{"25P03", "25P04", "57014"}, sqlState(err)) || // see isTransientState
-		errors.Is(err, context.DeadlineExceeded) || pgconn.Timeout(err)
+	return isTimeoutState(sqlState(err)) || errors.Is(err, context.DeadlineExceeded) || pgconn.Timeout(err)
 }
 
 // sqliteCode returns SQLite's primary result code for err, or 0.
@@ -210,6 +209,18 @@ func isRowRejected(err error) bool {
 	return sqliteCode(err) == sqlite3.SQLITE_CONSTRAINT || strings.HasPrefix(state, "22") || strings.HasPrefix(state, "23")
 }
 
+// isTimeoutState reports whether a SQLSTATE means that the server ended something that took
+// too long.
+func isTimeoutState(state string) bool {
+	switch state {
+	case "25P03", // idle_in_transaction_session_timeout
+		"25P04", // transaction_timeout
+		"57014": // query_canceled, as by statement_timeout
+		return true
+	}
+	return false
+}
+
 // isTransientState reports whether a retry may succeed after a SQLSTATE. Appendix A
 // of PostgreSQL's manual lists them.
 func isTransientState(state string) bool {
@@ -217,9 +228,6 @@ func isTransientState(state string) bool {
 	case "25006", // read_only_sql_transaction: a standby, as after a fail-over
 		"40001", // serialization_failure
 		"40003", // statement_completion_unknown: see [Store.insertAll] in models
-		"25P03", // idle_in_transaction_session_timeout
-		"25P04", // transaction_timeout
-		"57014", // query_canceled, as by statement_timeout
 		"57P01", // admin_shutdown
 		"57P02", // crash_shutdown
 		"57P03", // cannot_connect_now: starting up or recovering
@@ -227,7 +235,8 @@ func isTransientState(state string) bool {
 		"58030": // io_error
 		return true
 	}
-	return strings.HasPrefix(state, "08") || // connection exceptions
+	return isTimeoutState(state) ||
+		strings.HasPrefix(state, "08") || // connection exceptions
 		strings.HasPrefix(state, "53") // insufficient resources: disk, memory, connections
 }
 

@@ -268,20 +268,25 @@ func (s *Store[T, K]) create(ctx context.Context, batch []*T) []error {
 
 // findTaken sets the outcomes of the rows whose keys are taken.
 func (s *Store[T, K]) findTaken(ctx context.Context, batch []*T, outcomes []error) error {
-	keys := make([]K, len(batch))
+	holders, err := s.holders(ctx, s.db, batch)
 	for i, row := range batch {
-		keys[i] = s.keyOf(row)
-	}
-	holders, err := s.lookUpKeys(ctx, s.db, keys)
-	for i, row := range batch {
-		if holder := holders[keys[i]]; holder != nil {
+		if holder := holders[s.keyOf(row)]; holder != nil {
 			outcomes[i] = s.exists(row, holder)
 		}
 	}
 	return err
 }
 
-// exists returns the error of row, whose key holder has.
+// holders returns the stored rows that have the keys of batch, by key.
+func (s *Store[T, K]) holders(ctx context.Context, db *database.DB, batch []*T) (map[K]*T, error) {
+	keys := make([]K, len(batch))
+	for i, row := range batch {
+		keys[i] = s.keyOf(row)
+	}
+	return s.lookUpKeys(ctx, db, keys)
+}
+
+// exists returns the error of row: the stored row holder has its key.
 func (s *Store[T, K]) exists(row, holder *T) error {
 	return &ExistsError{Noun: s.table.Noun, Key: s.keyOf(row), Same: s.sameContent(row, holder)}
 }
@@ -353,22 +358,19 @@ func (s *Store[T, K]) insertAll(ctx context.Context, db *database.DB, batch []*T
 // findOut sets the missing outcomes of a batch that may or may not have been stored, as unknown
 // says. The rows tell: those of the batch have its timestamps.
 func (s *Store[T, K]) findOut(ctx context.Context, db *database.DB, batch []*T, outcomes []error, unknown error) error {
-	keys := make([]K, len(batch))
-	for i, row := range batch {
-		keys[i] = s.keyOf(row)
-	}
-	stored, err := s.lookUpKeys(ctx, db, keys)
+	stored, err := s.holders(ctx, db, batch)
 	if err != nil {
 		return unknown
 	}
 	claimed := make(map[K]bool)
 	for i, row := range batch {
-		switch holder := stored[keys[i]]; {
+		key := s.keyOf(row)
+		switch holder := stored[key]; {
 		case outcomes[i] != nil:
 		case holder == nil: // it may still appear
 			outcomes[i] = unknown
-		case !claimed[keys[i]] && s.sameContent(row, holder) && s.sameTimes(row, holder):
-			claimed[keys[i]] = true
+		case !claimed[key] && s.sameContent(row, holder) && s.sameTimes(row, holder):
+			claimed[key] = true
 		default:
 			outcomes[i] = s.exists(row, holder)
 		}
