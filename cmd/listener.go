@@ -58,7 +58,7 @@ type connection struct {
 func limitConnections(listener net.Listener, limit, perAddress int, proxies []string, log *zap.Logger) *connections {
 	l := &connections{
 		Listener: listener, limit: limit, perAddress: cmp.Or(perAddress, (limit+1)/2),
-		log: seldom(log), peers: make(map[netip.Prefix]*peer),
+		log: log, peers: make(map[netip.Prefix]*peer),
 	}
 	l.room.L = &l.mu
 	for _, text := range proxies {

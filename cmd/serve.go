@@ -38,6 +38,7 @@ func (s *settings) serve(cmd *cobra.Command, _ []string) (err error) {
 		debug.SetGCPercent(percent)
 	}
 	log := newLogger(cfg)
+	rare := seldom(log)
 	signal.Ignore(syscall.SIGHUP) // a closed terminal, or a request to reload, must not end the service
 	static, devToken := cfg.Auth.Tokens, ""
 	if len(static) == 0 && cfg.Env == config.Development {
@@ -46,7 +47,7 @@ func (s *settings) serve(cmd *cobra.Command, _ []string) (err error) {
 		}
 		static = []string{devToken}
 	}
-	tracer, flushSpans, err := newTracer(ctx, log)
+	tracer, flushSpans, err := newTracer(ctx, rare)
 	if err != nil {
 		return err
 	}
@@ -124,7 +125,7 @@ func (s *settings) serve(cmd *cobra.Command, _ []string) (err error) {
 		Metrics:      metrics,
 		Tracer:       tracer,
 	}
-	server.Handler = routes.New(options)
+	server.Handler, server.ErrorLog = routes.New(options), errorLog(rare)
 	if file, err := os.CreateTemp("", "plantstore-*"); err != nil {
 		log.Warn("imports will fail: TMPDIR must name a writable directory", zap.Error(err))
 	} else {
@@ -134,11 +135,11 @@ func (s *settings) serve(cmd *cobra.Command, _ []string) (err error) {
 	if err != nil {
 		return err
 	}
-	limited := limitConnections(listener, connectionLimit(cfg, maxFiles(), log), cfg.Server.MaxPerAddress, cfg.Server.TrustedProxies, log)
+	limited := limitConnections(listener, connectionLimit(cfg, maxFiles(), log), cfg.Server.MaxPerAddress, cfg.Server.TrustedProxies, rare)
 	server.ConnState = limited.observe
 	metrics.MustRegister(limited.collectors()...)
 	if cfg.Server.AdminAddress != "" {
-		admin, err := serveAdmin(cfg.Server.AdminAddress, routes.Admin(options), log)
+		admin, err := serveAdmin(cfg.Server.AdminAddress, routes.Admin(options), rare)
 		if err != nil {
 			return err
 		}

@@ -27,7 +27,6 @@ func newServer(cfg *config.Config, log *zap.Logger) (*http.Server, error) {
 		WriteTimeout:      cfg.Server.WriteTimeout,
 		IdleTimeout:       cfg.Server.IdleTimeout,
 		MaxHeaderBytes:    cfg.Server.MaxHeaderBytes,
-		ErrorLog:          errorLog(log),
 		// OPTIONS * gets the same 404 as any unknown path.
 		DisableGeneralOptionsHandler: true,
 		HTTP2: &http.HTTP2Config{
@@ -69,11 +68,11 @@ func listen(key, address string) (net.Listener, error) {
 // errorLog returns the logger of net/http, whose lines are warnings: it cannot accept
 // connections, or a handler misuses it.
 func errorLog(log *zap.Logger) *stdlog.Logger {
-	return stdlog.New(httpErrors{seldom(log.Named("http"))}, "", 0)
+	return stdlog.New(httpErrors{log.Named("http")}, "", 0)
 }
 
 // seldom returns log for what may happen a thousand times per second: it logs each message
-// at most once per minute.
+// at most once per minute. Its counts take half a megabyte, so one serves all.
 func seldom(log *zap.Logger) *zap.Logger {
 	return log.WithOptions(zap.WrapCore(func(core zapcore.Core) zapcore.Core {
 		return zapcore.NewSamplerWithOptions(core, time.Minute, 1, 0)

@@ -18,7 +18,7 @@ func TestErrorLog(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			core, logged := observer.New(zap.DebugLevel)
-			log := errorLog(zap.New(core))
+			log := errorLog(seldom(zap.New(core)))
 			for range 3 {
 				log.Print(test.line)
 			}

@@ -30,11 +30,11 @@ func newTracer(ctx context.Context, log *zap.Logger) (tracer trace.Tracer, flush
 	if on, err := tracingOn(); err != nil || !on {
 		return nil, func() {}, err
 	}
-	warn := seldom(log.Named("tracing"))
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { warn.Warn("cannot trace", zap.Error(err)) }))
+	log = log.Named("tracing")
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { log.Warn("cannot trace", zap.Error(err)) }))
 	// Without the values, which may be headers with a password.
 	withoutValues := funcr.Options{RenderArgsHook: func([]any) []any { return nil }}
-	otel.SetLogger(funcr.New(func(_, message string) { warn.Warn(message) }, withoutValues))
+	otel.SetLogger(funcr.New(func(_, message string) { log.Warn(message) }, withoutValues))
 	about, err := resource.New(ctx, resource.WithTelemetrySDK(),
 		resource.WithAttributes(semconv.ServiceName("plantstore"), semconv.ServiceVersion(version)), resource.WithFromEnv())
 	if err != nil {
