@@ -148,7 +148,7 @@ var errIncomplete = errors.New("no complete response")
 // incomplete returns the error of a request that failed with err before the end of its
 // response.
 func incomplete(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
+	if errors.Is(ctx.Err(), context.Canceled) {
 		err = errors.New("interrupted")
 	}
 	return fmt.Errorf("%w: %w", errIncomplete, err)
@@ -176,7 +176,7 @@ func (c *client) send(r *http.Request) (*http.Response, error) {
 		if wrapped, ok := errors.AsType[*url.Error](err); ok {
 			err = wrapped.Err // without the method and the URL
 		}
-		if ctx.Err() == nil && !connected.Load() {
+		if !errors.Is(ctx.Err(), context.Canceled) && !connected.Load() {
 			return nil, fmt.Errorf("cannot connect to %s: %w: is the service running there? Set its URL with --url or %s",
 				c.base, err, config.SettingOf("client.url"))
 		}

@@ -143,7 +143,7 @@ func (s *settings) serve(cmd *cobra.Command, _ []string) (err error) {
 		if err != nil {
 			return err
 		}
-		defer func() { err = errors.Join(err, admin.Close()) }()
+		defer admin.Close()
 	}
 	runtime.GC() // what the start leaves behind would let the heap grow to twice of what requests need
 	served := make(chan error, 1)

@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -350,15 +351,16 @@ type EchoedTimestamps struct {
 
 // checkFields rejects timestamps that are not RFC 3339.
 func (t *EchoedTimestamps) checkFields() error {
-	for name, text := range map[string]*string{"created_at": t.CreatedAt, "updated_at": t.UpdatedAt} {
-		if text == nil {
-			continue
-		}
-		if _, err := models.ParseTime(name, *text); err != nil {
-			return err
-		}
+	return cmp.Or(checkTime("created_at", t.CreatedAt), checkTime("updated_at", t.UpdatedAt))
+}
+
+// checkTime rejects the field name unless it is absent or RFC 3339.
+func checkTime(name string, text *string) error {
+	if text == nil {
+		return nil
 	}
-	return nil
+	_, err := models.ParseTime(name, *text)
+	return err
 }
 
 // respond writes v as JSON. Text is not escaped for HTML.

@@ -50,8 +50,8 @@ const (
 	codeUnavailable    = 50302
 )
 
-// errorTable has every error code: when it is used, for the documents, and the errors
-// that it stands for with their messages. A [problem] brings its code and message.
+// errorTable has every error code in ascending order: when it is used, for the documents, and
+// the errors that it stands for with their messages. A [problem] brings its code and message.
 var errorTable = []ErrorRow{
 	row(codeMalformed, "the body is not one well-formed JSON object in UTF-8; the message gives the byte offset"),
 	row(codeUnknownField, "unknown field; names are case-sensitive"),
@@ -61,9 +61,6 @@ var errorTable = []ErrorRow{
 	row(codeInvalidValue, "a text is out of bounds, or a value is not one that its field allows",
 		as(func(e *models.InvalidError) string { return e.Error() })),
 	row(codeParameter, "invalid or unknown query parameter (on every operation), path parameter or conditional header"),
-	row(codeBodyTooLarge, "the body is too large: by default more than 64 KiB, or for an import more than 1 GiB or 64 KiB in a line",
-		as(func(e *http.MaxBytesError) string { return fmt.Sprintf("the body is larger than %d bytes", e.Limit) })),
-	row(codeContentType, "unsupported Content-Type or Content-Encoding"),
 	row(codeNoToken, "no bearer token",
 		is(auth.ErrNoToken, "no bearer token: send the header Authorization: Bearer <token>")),
 	row(codeInvalidToken, "the bearer token is not valid",
@@ -76,21 +73,25 @@ var errorTable = []ErrorRow{
 	row(codeNoPath, "no such path; `/plants/` is not `/plants`"),
 	noSuch(codeNoIssuedToken, "token", ", or it is already revoked"),
 	row(codeMethod, "method not allowed on this path; `Allow` lists the methods that are"),
-	row(codeExistsSame, "the id exists with the same content: an earlier attempt of this request succeeded",
-		exists(true, "%s %v exists with the same content: an earlier attempt of this request succeeded")),
 	row(codeExists, "the id exists with different content; the stored row is unchanged",
 		exists(false, "%s %v exists with different content and is unchanged: choose another id"),
 		as(func(e *models.RepeatedError) string {
 			return fmt.Sprintf("%s %v occurs in the file before, with different content: an id belongs to its first row", e.Noun, e.Key)
 		})),
+	row(codeExistsSame, "the id exists with the same content: an earlier attempt of this request succeeded",
+		exists(true, "%s %v exists with the same content: an earlier attempt of this request succeeded")),
 	row(codeCursor, "the cursor of the change feed is too old, or from another database, such as before a restore: get a new cursor, export, then follow",
 		is(database.ErrCursor, "the cursor is too old, or from another database, such as before a restore: get a new cursor, export, then follow")),
 	row(codePrecondition, "`If-Match` or `If-None-Match` does not hold; nothing was written",
 		is(models.ErrCondition, "If-Match or If-None-Match does not hold, and nothing was written: get the current version and retry")),
+	row(codeBodyTooLarge, "the body is too large: by default more than 64 KiB, or for an import more than 1 GiB or 64 KiB in a line",
+		as(func(e *http.MaxBytesError) string { return fmt.Sprintf("the body is larger than %d bytes", e.Limit) })),
+	row(codeContentType, "unsupported Content-Type or Content-Encoding"),
 	row(codeRateLimit, "too many requests with this token or from this address, or too many invalid tokens; `Retry-After` says when to retry",
 		as(func(e *middleware.LimitError) string {
 			return fmt.Sprintf("%s: retry in %d s", e, seconds(e.RetryAfter))
 		})),
+	row(codeInternal, "an internal error; the message has the request id, the log has the cause"),
 	row(codeNoFeed, "the database has no change feed: it is distributed by Citus",
 		is(database.ErrNoFeed, "this service has no change feed, as its database is distributed by Citus: export instead")),
 	row(codeOverloaded, "too many operations are waiting, another one has locked the row, or too many imports and exports, or followers of the change feed, are running; nothing was stored: retry after `Retry-After`",
@@ -105,7 +106,6 @@ var errorTable = []ErrorRow{
 		}),
 		is(database.ErrTimeout, "the database did not respond in time"+unknownOutcome),
 		is(database.ErrUnavailable, "the database cannot be reached"+unknownOutcome)),
-	row(codeInternal, "an internal error; the message has the request id, the log has the cause"),
 }
 
 // unknownOutcome says what to do after a write that may have succeeded.
@@ -125,17 +125,22 @@ type ErrorRow struct {
 
 // ErrorTable returns the table of error codes, in ascending order, for the documents.
 func ErrorTable() []ErrorRow {
-	return slices.SortedFunc(slices.Values(errorTable), func(a, b ErrorRow) int { return int(a.Code - b.Code) })
+	return slices.Clone(errorTable)
 }
 
-// row returns the row of code. Faults in the request's content have the status 400, as
-// the API's specification requires.
+// row returns the row of code.
 func row(code int32, when string, messages ...func(error) (string, bool)) ErrorRow {
+	return ErrorRow{code, statusOf(code), when, messages}
+}
+
+// statusOf returns the status of a response with code. Faults in the request's content have
+// the status 400, as the API's specification requires.
+func statusOf(code int32) int {
 	status := int(code / 100)
 	if status == http.StatusRequestEntityTooLarge || status == http.StatusUnsupportedMediaType {
-		status = http.StatusBadRequest
+		return http.StatusBadRequest
 	}
-	return ErrorRow{code, status, when, messages}
+	return status
 }
 
 // is gives target, and the errors that wrap it, a message.
@@ -238,7 +243,7 @@ func Errors(failures *Failures) gin.HandlerFunc {
 		}
 		body := describe(c, last.Err)
 		middleware.SetErrorCode(c, body.Code)
-		status := row(body.Code, "").Status
+		status := statusOf(body.Code)
 		switch {
 		case body.Code == codeInternal: // a line for each, since its client has the request id
 			failures.log.Error("request failed", zap.Int32("code", body.Code), zap.Error(last.Err),
@@ -251,6 +256,9 @@ func Errors(failures *Failures) gin.HandlerFunc {
 		}
 		if limit, ok := errors.AsType[*middleware.LimitError](last.Err); ok {
 			c.Header("Retry-After", strconv.Itoa(seconds(limit.RetryAfter)))
+		}
+		for _, name := range []string{"Content-Type", "Content-Disposition", "Content-Encoding"} { // of what it replaces
+			c.Writer.Header().Del(name)
 		}
 		var response any = body
 		if rejected, ok := errors.AsType[*importRejected](last.Err); ok {

@@ -134,6 +134,26 @@ func TestErrorsClientGone(t *testing.T) {
 	}
 }
 
+// TestErrorBeforeTheResponse fails after the headers of a response were set, as an export that
+// cannot send its first byte does: an Error has none of them.
+func TestErrorBeforeTheResponse(t *testing.T) {
+	w, _ := serveError(t.Context(), t, func(c *gin.Context) error {
+		c.Header("Content-Type", TypeCSV)
+		c.Header("Content-Disposition", "attachment")
+		c.Header("Content-Encoding", "gzip")
+		return auth.ErrInvalidToken
+	})
+	for name, want := range map[string]string{
+		"Content-Type": "application/json", "Content-Disposition": "", "Content-Encoding": "",
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := w.Header().Get(name); w.Code != 401 || got != want {
+				t.Errorf("got %d with %q, want 401 with %q", w.Code, got, want)
+			}
+		})
+	}
+}
+
 // wantAbort fails the test unless serve aborts the connection: the client must not
 // mistake a part of the response for the whole.
 func wantAbort(t *testing.T, serve func()) {

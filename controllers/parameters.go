@@ -152,14 +152,12 @@ func parseText(query url.Values, name string, rule models.Text) (string, error) 
 	return text, nil
 }
 
-// parseChoice returns a parameter that is one of choices; the first is the default.
-func parseChoice(query url.Values, name string, choices ...string) (string, error) {
-	if !query.Has(name) {
-		return choices[0], nil
-	}
+// parseSwitch sets set to whether a parameter has the value on, not off, which is the default.
+func parseSwitch(query url.Values, name, off, on string, set *bool) error {
 	value := query.Get(name)
-	if !slices.Contains(choices, value) {
-		return "", problemf(codeParameter, "%s must be %s", name, strings.Join(choices, " or "))
+	if query.Has(name) && value != off && value != on {
+		return problemf(codeParameter, "%s must be %s or %s", name, off, on)
 	}
-	return value, nil
+	*set = value == on
+	return nil
 }

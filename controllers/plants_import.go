@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"net/http"
 	"slices"
@@ -80,15 +81,11 @@ func (e *importRejected) Unwrap() error {
 //	@Router			/plants/import [post]
 func (h *Plants) Import(c *gin.Context) error {
 	query := queryOf(c)
-	mode, err := parseChoice(query, "mode", "all", "partial")
-	if err != nil {
-		return err
-	}
-	dryRun, err := parseChoice(query, "dry_run", "false", "true")
-	if err != nil {
-		return err
-	}
-	onConflict, err := parseChoice(query, "on_conflict", "refuse", "replace")
+	var options models.ImportOptions
+	err := cmp.Or(
+		parseSwitch(query, "mode", "all", "partial", &options.Partial),
+		parseSwitch(query, "dry_run", "false", "true", &options.DryRun),
+		parseSwitch(query, "on_conflict", "refuse", "replace", &options.Replace))
 	if err != nil {
 		return err
 	}
@@ -104,7 +101,6 @@ func (h *Plants) Import(c *gin.Context) error {
 		read = readCSV[ImportedPlant, models.Plant]
 	}
 	rows := read(c.Request.Body, func(in *ImportedPlant) *models.Plant { return in.toPlant(*in.ID) })
-	options := models.ImportOptions{Partial: mode == "partial", DryRun: dryRun == "true", Replace: onConflict == "replace"}
 	result, err := h.store.Import(contextOf(c), rows, options)
 	err = h.wrote(c, err)
 	if p, ok := errors.AsType[*problem](err); ok {
@@ -114,7 +110,7 @@ func (h *Plants) Import(c *gin.Context) error {
 		return err
 	}
 	report := toImportReport(c, &result)
-	if result.Rejected > 0 && mode == "all" {
+	if result.Rejected > 0 && !options.Partial {
 		return &importRejected{report}
 	}
 	return respond(c, http.StatusOK, report)
@@ -166,12 +162,8 @@ func (h *Plants) Export(c *gin.Context) error {
 		return nil
 	}
 	err = h.store.Export(ctx, filter, func(p *models.Plant) error { return rows.write(toNewPlant(p)) })
-	if err == nil {
-		err = errors.Join(rows.flush(), out.Flush(), stream.close())
+	if err != nil {
+		return err
 	}
-	if err != nil && !c.Writer.Written() { // nothing was sent yet, so the response can be an Error
-		c.Writer.Header().Del("Content-Type")
-		c.Writer.Header().Del("Content-Disposition")
-	}
-	return err
+	return errors.Join(rows.flush(), out.Flush(), stream.close())
 }

@@ -165,7 +165,7 @@ func engine(o Options, routes []Route, first ...gin.HandlerFunc) http.Handler {
 	)
 	e.NoRoute(middleware.Handle(controllers.NoRoute(o.Docs)))
 	e.NoMethod(middleware.Handle(controllers.NoMethod))
-	add(e, routes, authentication(o))
+	add(e, routes, middleware.Bearer(o.Verify, o.Limits.FailuresPerMinute), middleware.RateLimit(o.Limits.RequestsPerSecond, o.Limits.Burst))
 	return e
 }
 
@@ -177,28 +177,16 @@ func paths(routes []Route) (paths []string) {
 	return paths
 }
 
-// authentication returns the handlers of every route that is not public, by its scope.
-func authentication(o Options) func(models.Scope) []middleware.Handler {
-	bearer := middleware.Bearer(o.Verify, o.Limits.FailuresPerMinute)
-	var limits []middleware.Handler
-	if perSecond := o.Limits.RequestsPerSecond; perSecond > 0 {
-		limits = append(limits, middleware.RateLimit(perSecond, o.Limits.Burst))
-	}
-	return func(scope models.Scope) []middleware.Handler {
-		return append([]middleware.Handler{bearer, middleware.RequireScope(scope)}, limits...)
-	}
-}
-
 // add adds routes to e. The order of handlers is: authentication, scope, rate limits,
 // content, from its query on.
-func add(e *gin.Engine, routes []Route, authenticate func(models.Scope) []middleware.Handler) {
+func add(e *gin.Engine, routes []Route, bearer, limit middleware.Handler) {
 	for _, r := range routes {
 		var handlers []middleware.Handler
 		if r.Scope != Public {
 			if !slices.Contains(models.AllScopes(), r.Scope) {
 				panic(fmt.Sprintf("the route %s %s must have the scope Public, or one of models.AllScopes", r.Method, r.Path))
 			}
-			handlers = append(authenticate(r.Scope), controllers.Query(r.Query...))
+			handlers = []middleware.Handler{bearer, middleware.RequireScope(r.Scope), limit, controllers.Query(r.Query...)}
 		}
 		var chain gin.HandlersChain
 		for _, h := range slices.Concat(handlers, r.limits, []middleware.Handler{r.handler}) {

@@ -131,5 +131,5 @@ func TestARouteWithoutAScopePanics(t *testing.T) {
 			t.Errorf("got %q, want a panic that names the route", cause)
 		}
 	}()
-	add(gin.New(), []Route{{Method: "GET", Path: "/pots", handler: controllers.NoMethod}}, authentication(Options{}))
+	add(gin.New(), []Route{{Method: "GET", Path: "/pots", handler: controllers.NoMethod}}, nil, nil)
 }

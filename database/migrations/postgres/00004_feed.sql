@@ -76,11 +76,9 @@ INSERT INTO compatible_migrations VALUES (4);
 
 -- +goose Down
 DELETE FROM compatible_migrations WHERE version = 4;
-DROP TRIGGER IF EXISTS plants_update ON plants;
-DROP TRIGGER IF EXISTS plants_delete ON plants;
-DROP TRIGGER IF EXISTS plants_truncate ON plants;
 ALTER TABLE plants DROP COLUMN changed;
-DROP FUNCTION plants_update, plants_delete, plants_truncate, feed_position;
+-- With their triggers: Citus rejects DROP TRIGGER, even with IF EXISTS.
+DROP FUNCTION plants_update, plants_delete, plants_truncate, feed_position CASCADE;
 DROP TABLE plant_imports;
 DROP TABLE plant_deletions;
 DROP TABLE feed_marks;
