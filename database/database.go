@@ -96,7 +96,7 @@ type dialect interface {
 	// full or the database is read-only.
 	writeTest() string
 	// insertNew is [DB.InsertNew]; rows are structs.
-	insertNew(ctx context.Context, conn connection, table *Table, rows []reflect.Value) (insertOutcome, error)
+	insertNew(ctx context.Context, conn connection, table *Table, rows []reflect.Value) (outcomes []error, err error)
 	// query runs a query on conn and calls read with its result.
 	query(ctx context.Context, conn connection, text string, args []any, read func(result) error) error
 	// run is [DB.Run]. It runs the groups in their order.

@@ -24,6 +24,9 @@ var ErrURL = errors.New("the database URL is not a valid PostgreSQL URL: " +
 // ErrStandby means that the database is a standby.
 var ErrStandby = errors.New("it is a standby, which only copies its primary: name the primary, or all of its servers")
 
+// ErrTaken means that a row has the key of another one.
+var ErrTaken = errors.New("the key is taken")
+
 // ErrUnavailable means that the database could not be reached, did not respond in
 // time, or cannot write at the moment. The outcome of a write is then unknown.
 var ErrUnavailable = errors.New("the database is unavailable")

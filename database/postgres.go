@@ -129,14 +129,14 @@ const conflictPeriod = time.Second
 // Usually all keys are free. Then an INSERT without ON CONFLICT, which fails if a key
 // is taken, takes two thirds of the time. After such a failure the clause is used at
 // once for a while: each failure costs a transaction and a line in the server's log.
-func (d *postgresDialect) insertNew(ctx context.Context, conn connection, table *Table, rows []reflect.Value) (o insertOutcome, err error) {
+func (d *postgresDialect) insertNew(ctx context.Context, conn connection, table *Table, rows []reflect.Value) (outcomes []error, err error) {
 	insert := &Change{Table: table, Write: table.Insert}
 	insertFree := &Change{Table: table, Write: insert.Write, Conflict: table.Keep, Returns: 1}
 	pool, ownTransaction := conn.(*sql.DB)
 	expectConflicts := !ownTransaction || d.citus.Load() && len(rows) == 1 || time.Now().UnixNano() < d.conflictsUntil.Load()
 	if !expectConflicts && d.citus.Load() {
 		if copied, err := d.copyNew(ctx, pool, table, rows); copied || err != nil {
-			return insertOutcome{all: copied}, err
+			return make([]error, len(rows)), err
 		}
 		d.conflictsUntil.Store(time.Now().Add(conflictPeriod).UnixNano())
 		expectConflicts = true
@@ -147,7 +147,7 @@ func (d *postgresDialect) insertNew(ctx context.Context, conn connection, table 
 			return none.Err()
 		})
 		if err == nil {
-			return insertOutcome{all: true}, nil
+			return make([]error, len(rows)), nil
 		}
 		if expectConflicts = IsDuplicate(err); expectConflicts {
 			d.conflictsUntil.Store(time.Now().Add(conflictPeriod).UnixNano())
@@ -155,43 +155,44 @@ func (d *postgresDialect) insertNew(ctx context.Context, conn connection, table 
 	}
 	if expectConflicts {
 		text, args := d.changeRows(insertFree, rows, nil)
-		err = d.write(ctx, conn, text, args, func(inserted result) error {
-			keys, err := scanAll(inserted, table.Columns[:1], rows[0].Type())
-			for _, row := range keys {
-				o.inserted = append(o.inserted, table.Key.Of(row).Interface())
+		err = d.write(ctx, conn, text, args, func(returned result) error {
+			inserted, err := scanAll(returned, table.Columns[:1], rows[0].Type())
+			keys := make(map[any]bool, len(inserted))
+			for _, row := range inserted {
+				keys[table.Key.Of(row).Interface()] = true
+			}
+			outcomes = slices.Repeat([]error{ErrTaken}, len(rows))
+			for i, row := range rows {
+				if keys[table.Key.Of(row).Interface()] {
+					outcomes[i] = nil
+				}
 			}
 			return err
 		})
-		o.all = len(o.inserted) == len(rows)
 	}
 	if ownTransaction && isRowFault(err) {
 		return d.insertEach(ctx, pool, insertFree, rows)
 	}
-	return o, err
+	return outcomes, err
 }
 
 // insertEach inserts the rows in one transaction, with a statement for each.
-func (d *postgresDialect) insertEach(ctx context.Context, pool *sql.DB, insertFree *Change, rows []reflect.Value) (insertOutcome, error) {
-	inserted := make([]bool, len(rows))
+func (d *postgresDialect) insertEach(ctx context.Context, pool *sql.DB, insertFree *Change, rows []reflect.Value) ([]error, error) {
+	taken := make([]bool, len(rows))
 	outcomes, err := d.runEach(ctx, pool, insertFree.Table, len(rows), func(batch *pgx.Batch, i int) {
 		text, args := d.changeRows(insertFree, rows[i:i+1], nil)
 		batch.Queue(text, args...)
 	}, func(results pgx.BatchResults, i int) error {
 		result, err := results.Exec()
-		inserted[i] = err == nil && result.RowsAffected() > 0
+		taken[i] = err == nil && result.RowsAffected() == 0
 		return err
 	})
-	o := insertOutcome{failed: make(map[any]error)}
 	for i := range outcomes {
-		key := insertFree.Table.Key.Of(rows[i]).Interface()
-		switch {
-		case outcomes[i] != nil:
-			o.failed[key] = outcomes[i]
-		case inserted[i]:
-			o.inserted = append(o.inserted, key)
+		if outcomes[i] == nil && taken[i] {
+			outcomes[i] = ErrTaken
 		}
 	}
-	return o, err
+	return outcomes, err
 }
 
 // write is query for a statement that is a transaction of its own, unless conn is one.

@@ -209,7 +209,7 @@ func (*sqliteDialect) writeTest() string {
 }
 
 // insertNew runs a statement for each row.
-func (d *sqliteDialect) insertNew(ctx context.Context, conn connection, table *Table, rows []reflect.Value) (o insertOutcome, err error) {
+func (d *sqliteDialect) insertNew(ctx context.Context, conn connection, table *Table, rows []reflect.Value) (outcomes []error, err error) {
 	changes := make([]*Change, len(rows))
 	for i, row := range rows {
 		changes[i] = &Change{Table: table, Write: table.Insert, Conflict: table.Keep, Row: row.Addr().Interface()}
@@ -219,21 +219,14 @@ func (d *sqliteDialect) insertNew(ctx context.Context, conn connection, table *T
 	} else {
 		err = d.insertMany(ctx, conn, &group{changes: changes})
 	}
-	if err != nil {
-		return o, err
-	}
-	o.failed = make(map[any]error)
+	outcomes = make([]error, len(rows))
 	for i, c := range changes {
-		key := table.Key.Of(rows[i]).Interface()
-		switch {
-		case c.Err != nil:
-			o.failed[key] = c.Err
-		case c.Stored != nil:
-			o.inserted = append(o.inserted, key)
+		outcomes[i] = c.Err
+		if c.Err == nil && c.Stored == nil {
+			outcomes[i] = ErrTaken
 		}
 	}
-	o.all = len(o.inserted) == len(rows)
-	return o, nil
+	return outcomes, err
 }
 
 // manyRows is from how many rows on insertMany is faster than runIn.

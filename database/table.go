@@ -138,39 +138,24 @@ func (t *Table) Stamp(row reflect.Value, now time.Time) {
 // isTimestamp reports whether c is a timestamp, which all rows of an insert share.
 func (t *Table) isTimestamp(c *Column) bool { return c == t.Created || c == t.Updated }
 
-// insertOutcome is what became of the rows of [DB.InsertNew].
-type insertOutcome struct {
-	all      bool          // were inserted
-	inserted []any         // otherwise, the keys that were
-	failed   map[any]error // by key, the rows that are locked or rejected
-}
-
-// InsertNew inserts the rows with free keys, in one transaction, and returns the keys that
-// it inserted, or nil if that is all of them. rows is a slice of pointers to the model of
-// table, in ascending order of unique keys: inserts in another order can deadlock on
-// PostgreSQL. All rows have the same timestamps. When it returns without an error, the
-// rows are on disk. Rows that are locked (see IsLocked) or that the database rejects harm
-// no others: failed has their errors, by key, unless db is a transaction.
-func (db *DB) InsertNew(ctx context.Context, table *Table, rows any) (inserted map[any]bool, failed map[any]error, err error) {
+// InsertNew inserts the rows with free keys, in one transaction, and returns the outcome of
+// each: nil, ErrTaken, or the error of a row that is locked (see IsLocked) or that the
+// database rejects, which harms no others, unless db is a transaction. rows is a slice of
+// pointers to the model of table, in ascending order of unique keys: inserts in another order
+// can deadlock on PostgreSQL. All rows have the same timestamps. When it returns without an
+// error, the inserted rows are on disk.
+func (db *DB) InsertNew(ctx context.Context, table *Table, rows any) (outcomes []error, err error) {
 	begin, pointers := time.Now(), reflect.ValueOf(rows)
 	structs := make([]reflect.Value, pointers.Len())
 	for i := range structs {
 		structs[i] = pointers.Index(i).Elem()
 	}
-	var o insertOutcome
 	err = db.Retry(ctx, func() (err error) {
-		o, err = db.dialect.insertNew(ctx, db.conn, table, structs)
+		outcomes, err = db.dialect.insertNew(ctx, db.conn, table, structs)
 		return err
 	})
 	db.Logger.Trace(ctx, begin, func() (string, int64) { return "INSERT INTO " + table.Name, int64(len(structs)) }, err)
-	if o.all || err != nil {
-		return nil, nil, err
-	}
-	inserted = make(map[any]bool, len(o.inserted))
-	for _, key := range o.inserted {
-		inserted[key] = true
-	}
-	return inserted, o.failed, nil
+	return outcomes, err
 }
 
 // Lookup returns the rows of T, whose table is table, that have one of keys, a slice of the

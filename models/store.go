@@ -318,22 +318,28 @@ func (s *Store[T, K]) insertAll(ctx context.Context, db *database.DB, batch []*T
 	for i := range ordered {
 		rows[i] = ordered[i].row
 	}
-	inserted, failed, err := db.InsertNew(ctx, s.table, rows)
+	results, err := db.InsertNew(ctx, s.table, rows)
 	if database.IsUnknown(err) {
 		return s.findOut(ctx, db, batch, outcomes, err)
 	}
-	if err != nil || inserted == nil && len(rows) == len(batch) {
+	if err != nil {
 		return err
 	}
 	holders := make(map[K]*T, len(rows)) // by key, the row that is stored
+	failed := make(map[K]error)
 	var taken []K
-	for _, row := range ordered {
+	for i, row := range ordered {
 		switch {
-		case inserted == nil || inserted[row.key]:
+		case results[i] == nil:
 			holders[row.key] = row.row
-		case failed[row.key] == nil:
+		case errors.Is(results[i], database.ErrTaken):
 			taken = append(taken, row.key)
+		default:
+			failed[row.key] = results[i]
 		}
+	}
+	if len(holders) == len(batch) {
+		return nil
 	}
 	// The inserted rows are stored, even if the others cannot be read.
 	stored, unknown := s.lookUpKeys(ctx, db, taken)
