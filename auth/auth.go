@@ -110,7 +110,7 @@ func HasHexPart(text string, tokens ...string) bool {
 func hasHexRun(token string) bool {
 	for last := tokenPart - 1; last < len(token); last += tokenPart {
 		first := last
-		for first >= 0 && last-first < tokenPart && IsHex(token[first]) {
+		for first >= 0 && last-first < tokenPart && isHex(token[first]) {
 			first--
 		}
 		if last-first == tokenPart {
@@ -122,8 +122,8 @@ func hasHexRun(token string) bool {
 	return false
 }
 
-// IsHex reports whether c is a lower-case hexadecimal digit.
-func IsHex(c byte) bool { return '0' <= c && c <= '9' || 'a' <= c && c <= 'f' }
+// isHex reports whether c is a lower-case hexadecimal digit.
+func isHex(c byte) bool { return '0' <= c && c <= '9' || 'a' <= c && c <= 'f' }
 
 // StaticTokens returns the verifier of tokens that are known at startup, each with
 // every scope. It keeps only their SHA-256. Its duration does not depend on how much of

@@ -1,6 +1,7 @@
 package middleware
 
 import (
+	"context"
 	"net/http"
 	"slices"
 	"strconv"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/propagation"
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/zap"
@@ -22,15 +24,15 @@ type TraceOptions struct {
 	Tokens []string     // no part of them is logged or exported
 }
 
-// Trace reads the client's trace id (W3C Trace Context), for the log, and starts a span for
+// Trace reads the client's trace id, for the log, and starts a span for
 // each request. The span has nothing that a client may have made up: no path, header, query
 // or body.
 func Trace(o TraceOptions) gin.HandlerFunc {
 	server := []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindServer)}
 	return func(c *gin.Context) {
-		id, client := o.clientSpan(c.Request.Header)
-		if id != "" {
-			c.Set(traceIDKey{}, id)
+		client := o.clientSpan(c.Request.Header)
+		if client.IsValid() {
+			c.Set(traceIDKey{}, client.TraceID().String())
 		}
 		if o.Tracer == nil || slices.Contains(o.Silent, c.FullPath()) {
 			return
@@ -74,62 +76,28 @@ func spanName(method, route string) string {
 	return method + " " + route
 }
 
-// clientSpan returns the client's trace id and span, or nothing if headers have none, or if
-// an id in them has a part of a token. Without a tracer, there is only the trace id.
-func (o TraceOptions) clientSpan(headers http.Header) (id string, span trace.SpanContext) {
-	lines := headers["Traceparent"]
-	if len(lines) != 1 {
-		return "", span
+// clientSpan returns the client's span (W3C Trace Context), or an invalid one if headers have
+// none, or if an id in them has a part of a token.
+func (o TraceOptions) clientSpan(headers http.Header) trace.SpanContext {
+	parents, tokens := headers["Traceparent"], slices.Concat(headers["Authorization"], o.Tokens)
+	if len(parents) != 1 {
+		return trace.SpanContext{}
 	}
-	id, spanID, flags, ok := parseTraceparent(lines[0])
-	if !ok || o.hasToken(id, headers) || o.Tracer != nil && o.hasToken(spanID, headers) {
-		return "", span
-	}
-	if o.Tracer == nil {
-		return id, span
-	}
-	parent := trace.SpanContextConfig{Remote: true}
-	parent.TraceID, _ = trace.TraceIDFromHex(id) // parseTraceparent has checked them
-	parent.SpanID, _ = trace.SpanIDFromHex(spanID)
-	bits, _ := strconv.ParseUint(flags, 16, 8)
-	parent.TraceFlags = trace.TraceFlags(bits) & (trace.FlagsSampled | trace.FlagsRandom)
+	carrier := propagation.MapCarrier{"traceparent": parents[0]}
 	state := strings.Join(headers["Tracestate"], ",")
-	if len(state) <= maxTracestate && !auth.HasToken(state, slices.Concat(headers["Authorization"], o.Tokens)...) {
-		parent.TraceState, _ = trace.ParseTraceState(state) // an invalid one is ignored
+	if o.Tracer != nil && len(state) <= maxTracestate && !auth.HasToken(state, tokens...) {
+		carrier["tracestate"] = state
 	}
-	return id, trace.NewSpanContext(parent)
+	span := trace.SpanContextFromContext(propagation.TraceContext{}.Extract(context.Background(), carrier))
+	if auth.HasHexPart(span.TraceID().String(), tokens...) || auth.HasHexPart(span.SpanID().String(), tokens...) {
+		return trace.SpanContext{}
+	}
+	return span
 }
 
 // maxTracestate is how long a tracestate may be to be passed on: the least that W3C Trace
 // Context, section 3.3.1.5, asks for. To search one for tokens takes time.
 const maxTracestate = 512
-
-// hasToken reports whether an id has a part of a token.
-func (o TraceOptions) hasToken(id string, headers http.Header) bool {
-	return auth.HasHexPart(id, o.Tokens...) || auth.HasHexPart(id, headers["Authorization"]...)
-}
-
-// traceparentLength is that of version 00.
-const traceparentLength = len("00-0123456789abcdef0123456789abcdef-0123456789abcdef-01")
-
-// parseTraceparent parses the header traceparent (W3C Trace Context, section 3.2): the ids
-// are in lower case, and not zeros. Versions after 00 may append fields.
-func parseTraceparent(text string) (traceID, spanID, flags string, ok bool) {
-	if len(text) < traceparentLength || text[:2] == "ff" {
-		return "", "", "", false
-	}
-	for i := range traceparentLength {
-		isDash := i == 2 || i == 35 || i == 52
-		if isDash && text[i] != '-' || !isDash && !auth.IsHex(text[i]) {
-			return "", "", "", false
-		}
-	}
-	if more := text[traceparentLength:]; more != "" && (more[0] != '-' || text[:2] == "00") {
-		return "", "", "", false
-	}
-	traceID, spanID, flags = text[3:35], text[36:52], text[53:traceparentLength]
-	return traceID, spanID, flags, strings.Trim(traceID, "0") != "" && strings.Trim(spanID, "0") != ""
-}
 
 // traceIDKey is the key of the trace id of a request.
 type traceIDKey struct{}

@@ -44,7 +44,7 @@ func TestTraceReadsTraceparent(t *testing.T) {
 	for name, test := range map[string]struct{ header, want string }{
 		"sampled":                        {traceparent, traceID},
 		"not sampled":                    {"00-" + traceID + "-" + clientID + "-00", traceID},
-		"unknown flags":                  {"00-" + traceID + "-" + clientID + "-ff", traceID},
+		"reserved flags":                 {"00-" + traceID + "-" + clientID + "-ff", ""},
 		"a later version":                {"01-" + traceID + "-" + clientID + "-01", traceID},
 		"a later version with more":      {"fe-" + traceID + "-" + clientID + "-01-What.Ever", traceID},
 		"a later version with more text": {"01-" + traceID + "-" + clientID + "-01x", ""},
