@@ -34,53 +34,55 @@ const checkPeriod = time.Second / 2
 func Bulk(o BulkOptions, verify auth.Verifier) Handler {
 	return func(c *gin.Context) error {
 		end := time.Now().Add(o.Timeout)
-		ctx, endWith := context.WithCancelCause(c.Request.Context())
-		defer endWith(nil)
-		ctx, cancel := context.WithDeadline(ctx, end)
+		ctx, cancel := context.WithDeadline(c.Request.Context(), end)
 		defer cancel()
 		control := http.NewResponseController(c.Writer)
 		err := errors.Join(control.SetReadDeadline(end), control.SetWriteDeadline(end.Add(timeToRespond)))
 		if err != nil {
 			return fmt.Errorf("set the deadline: %w", err)
 		}
-
-		var checks sync.WaitGroup
-		token, _ := bearerToken(c.Request.Header["Authorization"])
-		checks.Go(func() { watchToken(ctx, token, verify, checkPeriod, control, endWith) })
-
+		ctx, endWatch := watchToken(ctx, c, verify, checkPeriod)
 		plain := c.Writer
-		c.Request = c.Request.WithContext(ctx)
 		c.Request.Body = &pacedBody{c.Request.Body, newPace(ctx, o, end, control.SetReadDeadline)}
 		c.Writer = &pacedWriter{plain, newPace(ctx, o, end, control.SetWriteDeadline)}
 		defer func() {
-			cancel()
-			checks.Wait()
+			endWatch()
 			c.Writer = plain
-			_ = control.SetWriteDeadline(time.Now().Add(timeToRespond)) // fails if the connection is closed
 		}()
 		c.Next()
 		return endOfToken(ctx, c)
 	}
 }
 
-// watchToken verifies the token of a request again after each period, until ctx ends. If it
-// is no longer accepted, the request ends with the cause, and so do its transfers.
-func watchToken(
-	ctx context.Context, token string, verify auth.Verifier, period time.Duration, control *http.ResponseController, endWith context.CancelCauseFunc,
-) {
-	ticker := time.NewTicker(period)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
+// watchToken gives c's request a context in which its token is verified again after each
+// period: if it is no longer accepted, the context ends with the cause, and so do the
+// transfers of the request. end stops that, and leaves time to respond.
+func watchToken(parent context.Context, c *gin.Context, verify auth.Verifier, period time.Duration) (ctx context.Context, end func()) {
+	ctx, endWith := context.WithCancelCause(parent)
+	control := http.NewResponseController(c.Writer)
+	token, _ := bearerToken(c.Request.Header["Authorization"])
+	var checks sync.WaitGroup
+	checks.Go(func() {
+		ticker := time.NewTicker(period)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticker.C:
+			}
+			if _, err := verify(ctx, token); errors.Is(err, auth.ErrInvalidToken) {
+				endWith(err)
+				_ = control.SetReadDeadline(time.Now())
+				_ = control.SetWriteDeadline(time.Now())
+			}
 		}
-		if _, err := verify(ctx, token); errors.Is(err, auth.ErrInvalidToken) {
-			endWith(err)
-			_ = control.SetReadDeadline(time.Now())
-			_ = control.SetWriteDeadline(time.Now())
-		}
+	})
+	c.Request = c.Request.WithContext(ctx)
+	return ctx, func() {
+		endWith(nil)
+		checks.Wait()
+		_ = control.SetWriteDeadline(time.Now().Add(timeToRespond)) // fails if the connection is closed
 	}
 }
 

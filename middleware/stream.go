@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"sync"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -24,23 +23,15 @@ const streamPatience = 10 * time.Second
 // or after [StartPart].
 func Stream(verify auth.Verifier) Handler {
 	return func(c *gin.Context) error {
-		ctx, endWith := context.WithCancelCause(c.Request.Context())
 		control := http.NewResponseController(c.Writer)
 		// Beyond its deadline for reading, net/http takes the client for gone.
 		if err := errors.Join(control.SetReadDeadline(time.Time{}), control.SetWriteDeadline(time.Time{})); err != nil {
-			endWith(nil)
 			return fmt.Errorf("set the deadline: %w", err)
 		}
-		var checks sync.WaitGroup
-		token, _ := bearerToken(c.Request.Header["Authorization"])
-		checks.Go(func() { watchToken(ctx, token, verify, streamCheckPeriod, control, endWith) })
-		c.Request = c.Request.WithContext(ctx)
+		ctx, end := watchToken(c.Request.Context(), c, verify, streamCheckPeriod)
+		defer end()
 		c.Next()
-		err := endOfToken(ctx, c)
-		endWith(nil)
-		checks.Wait()
-		_ = control.SetWriteDeadline(time.Now().Add(timeToRespond)) // fails if the connection is closed
-		return err
+		return endOfToken(ctx, c)
 	}
 }
 
