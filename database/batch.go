@@ -121,53 +121,40 @@ func newBatcher[T any](o BatchOptions, timeout time.Duration, slots slots, flush
 // queue when ctx ends is dropped; it fails with ctx's cause. The queue is in order of
 // arrival and a batch is due with its first item, so Do needs no timer of its own.
 func (b *Batcher[T]) Do(ctx context.Context, item T) error {
+	alone := b.calls.Add(1) == 1
 	defer b.calls.Add(-1)
-	request := recorded(ctx)
-	if b.calls.Add(1) == 1 && ctx.Err() == nil {
-		if ran, err := b.runAlone(request, item); ran {
-			return err
-		}
-	}
 	p, ok := b.free.Get().(*pending[T])
 	if !ok {
 		p = &pending[T]{outcome: make(chan error, 1)}
 	}
-	p.ctx, p.item, p.due, p.span = ctx, item, time.Now().Add(b.timeout), request
-	err := b.enqueue(p)
+	p.ctx, p.item, p.due, p.span = ctx, item, time.Now().Add(b.timeout), recorded(ctx)
+	var err error
+	if !alone || ctx.Err() != nil || !b.runAlone(p) {
+		err = b.enqueue(p)
+	}
 	if err == nil {
 		err = <-p.outcome
-		traceWait(request, p.due.Add(-b.timeout), p.begin, p.batch)
+		traceWait(p.span, p.due.Add(-b.timeout), p.begin, p.batch)
 	}
 	*p = pending[T]{outcome: p.outcome} // retains nothing
 	b.free.Put(p)
 	return err
 }
 
-// runAlone runs item at once, unless there are others to share a batch with. request is
-// its span, or nil.
-func (b *Batcher[T]) runAlone(request trace.Span, item T) (ran bool, err error) {
+// runAlone runs p at once, unless there are others to share a batch with.
+func (b *Batcher[T]) runAlone(p *pending[T]) bool {
 	b.mu.RLock() // for as long as close must wait
 	defer b.mu.RUnlock()
 	if b.closed || !b.slots.try() {
-		return false, nil
+		return false
 	}
 	defer b.slots.free()
 	runtime.Gosched() // see letOthersQueue
 	if b.calls.Load() > 1 {
-		return false, nil
+		return false
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), b.timeout)
-	defer cancel()
-	b.metrics.batch(1)
-	b.metrics.waited(0)
-	if request != nil {
-		now := time.Now()
-		var span trace.Span
-		ctx, span = startBatch(ctx, 1, request)
-		defer span.End()
-		traceWait(request, now, now, span.SpanContext())
-	}
-	return true, b.flushSafely(batchContext{ctx}, []T{item})[0]
+	b.runBatch([]*pending[T]{p})
+	return true
 }
 
 func (b *Batcher[T]) enqueue(p *pending[T]) error {
