@@ -85,7 +85,7 @@ func createdID(c *gin.Context) zap.Field {
 
 // errorCode is the field for the code of an Error.
 func errorCode(c *gin.Context) zap.Field {
-	if code := ErrorCodeOf(c); code != 0 {
+	if code := errorCodeOf(c); code != 0 {
 		return zap.Int32("code", code)
 	}
 	return zap.Skip()

@@ -39,7 +39,7 @@ func Metrics(registry prometheus.Registerer, codes []int32) gin.HandlerFunc {
 				observers.Store(of, duration)
 			}
 			duration.(prometheus.Observer).Observe(time.Since(start).Seconds())
-			if code := ErrorCodeOf(c); code != 0 {
+			if code := errorCodeOf(c); code != 0 {
 				refused.WithLabelValues(strconv.Itoa(int(code))).Inc()
 			}
 		}()
@@ -59,12 +59,8 @@ type errorCodeKey struct{}
 // SetErrorCode records the code of the Error that c's request gets.
 func SetErrorCode(c *gin.Context, code int32) { c.Set(errorCodeKey{}, code) }
 
-// ErrorCodeOf returns the code of the Error that c's request got, or 0.
-func ErrorCodeOf(c *gin.Context) int32 {
-	value, _ := c.Get(errorCodeKey{})
-	code, _ := value.(int32)
-	return code
-}
+// errorCodeOf returns the code of the Error that c's request got, or 0.
+func errorCodeOf(c *gin.Context) int32 { return c.GetInt32(errorCodeKey{}) }
 
 // metricMethod is loggedMethod with OpenTelemetry's name for what a client made up.
 func metricMethod(method string) string {

@@ -43,7 +43,7 @@ type Store[T Model, K Key] struct {
 }
 
 // NewStore returns the store of the rows of T in db, which must be migrated. It panics if
-// T is not a model with a key of type K, if its columns besides the timestamps are not
+// T is not a model with a key of type K, CreatedAt and UpdatedAt, if its other columns are not
 // texts, int64s or bools, or pointers to these, or if not just each text has a rule.
 func NewStore[T Model, K Key](db *database.DB) *Store[T, K] {
 	s := &Store[T, K]{db: db, table: database.TableOf[T](), rules: (*new(T)).Rules()}
@@ -63,6 +63,9 @@ func NewStore[T Model, K Key](db *database.DB) *Store[T, K] {
 	}
 	if texts != len(s.rules) {
 		panic(fmt.Sprintf("%T has a rule for an unknown column", *new(T)))
+	}
+	if s.table.Created == nil || s.table.Updated == nil {
+		panic(fmt.Sprintf("%T must have the fields CreatedAt and UpdatedAt", *new(T)))
 	}
 	db.Require(s.table)
 	s.lookups = database.NewReader(db, database.PerNode(db, s.table, func(l *lookup[T, K]) any { return l.key }, s.lookUp))
@@ -95,15 +98,6 @@ func (e *ExistsError) Error() string {
 		content = "the same"
 	}
 	return fmt.Sprintf("%s %v exists with %s content", e.Noun, e.Key, content)
-}
-
-// column returns the data column name, or nil.
-func (s *Store[T, K]) column(name string) *database.Column {
-	i := slices.IndexFunc(s.table.Data, func(c *database.Column) bool { return c.DBName == name })
-	if i < 0 {
-		return nil
-	}
-	return s.table.Data[i]
 }
 
 // valueOf returns the struct behind row.
@@ -387,7 +381,7 @@ func (s *Store[T, K]) findOut(ctx context.Context, db *database.DB, batch []*T, 
 // sameTimes reports whether two rows were written by the same statement.
 func (s *Store[T, K]) sameTimes(a, b *T) bool {
 	for _, c := range []*database.Column{s.table.Created, s.table.Updated} {
-		if c != nil && !c.Of(valueOf(a)).Interface().(time.Time).Equal(c.Of(valueOf(b)).Interface().(time.Time)) {
+		if !c.Of(valueOf(a)).Interface().(time.Time).Equal(c.Of(valueOf(b)).Interface().(time.Time)) {
 			return false
 		}
 	}

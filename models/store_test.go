@@ -414,6 +414,13 @@ type otherKind struct {
 
 func (otherKind) Rules() models.Rules { return nil }
 
+// noTimes is a model without timestamps.
+type noTimes struct {
+	ID int64 `gorm:"primaryKey;autoIncrement:false"`
+}
+
+func (noTimes) Rules() models.Rules { return nil }
+
 func TestNewStorePanics(t *testing.T) {
 	db := dbtest.Open(t, dbtest.Options(dbtest.SQLite(t)))
 	for name, test := range map[string]struct {
@@ -425,6 +432,7 @@ func TestNewStorePanics(t *testing.T) {
 		"if a rule is without a column": {func(db *database.DB) { models.NewStore[missingRule, int64](db) }, "a rule for an unknown column"},
 		"if a text has no rule":         {func(db *database.DB) { models.NewStore[noRule, int64](db) }, "noRule.Name must be a text with a rule"},
 		"if a column is a float":        {func(db *database.DB) { models.NewStore[otherKind, int64](db) }, "otherKind.Width must be a text"},
+		"if there are no timestamps":    {func(db *database.DB) { models.NewStore[noTimes, int64](db) }, "noTimes must have the fields CreatedAt and UpdatedAt"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			defer func() {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,11 +27,8 @@ var ErrCondition = errors.New("the condition does not hold")
 
 // where returns the SQL that holds for a row that has one of c's versions.
 func (s *Store[T, K]) where(c Condition) string {
-	switch {
-	case c.Versions == nil:
+	if c.Versions == nil {
 		return ""
-	case s.table.Updated == nil:
-		return "FALSE" // no row has a version
 	}
 	return s.db.Among(s.table.Name+"."+s.table.Updated.DBName, "@versions")
 }
@@ -42,12 +40,8 @@ func (s *Store[T, K]) set(columns []*database.Column, value func(*database.Colum
 	for _, c := range columns {
 		set = append(set, c.DBName+" = "+value(c))
 	}
-	if version := s.table.Updated; version != nil {
-		set = append(set, version.DBName+" = "+s.db.After(s.table.Name+"."+version.DBName, value(version)))
-	}
-	if set == nil {
-		set = []string{s.table.Key.DBName + " = " + value(s.table.Key)} // changes nothing
-	}
+	version := s.table.Updated
+	set = append(set, version.DBName+" = "+s.db.After(s.table.Name+"."+version.DBName, value(version)))
 	return " SET " + strings.Join(set, ", ")
 }
 
@@ -57,8 +51,7 @@ func given(c *database.Column) string    { return "@" + c.DBName }
 func excluded(c *database.Column) string { return "excluded." + c.DBName }
 
 // Put validates row and stores it under its key, whether or not there is a row
-// already, and sets its timestamps. It reports whether there was none, if T has both
-// timestamps. It fails with an *InvalidError if the row breaks a rule, and with
+// already, and sets its timestamps. It reports whether there was none. It fails with an *InvalidError if the row breaks a rule, and with
 // ErrCondition if c does not hold.
 func (s *Store[T, K]) Put(ctx context.Context, row *T, c Condition) (created bool, err error) {
 	if err := s.validate(row, s.table.Data); err != nil {
@@ -87,9 +80,6 @@ func (s *Store[T, K]) Put(ctx context.Context, row *T, c Condition) (created boo
 // isNew reports whether row, as a statement has written it, is a new one: each later write
 // moves the version forward, beyond the time of creation.
 func (s *Store[T, K]) isNew(row *T) bool {
-	if s.table.Created == nil || s.table.Updated == nil {
-		return false
-	}
 	created, updated := s.table.Created.Of(valueOf(row)), s.table.Updated.Of(valueOf(row))
 	return created.Interface().(time.Time).Equal(updated.Interface().(time.Time))
 }
@@ -100,9 +90,11 @@ func (s *Store[T, K]) isNew(row *T) bool {
 func (s *Store[T, K]) Patch(ctx context.Context, row *T, columns []string, c Condition) (*T, error) {
 	changed := make([]*database.Column, len(columns))
 	for i, name := range columns {
-		if changed[i] = s.column(name); changed[i] == nil || changed[i] == s.table.Key {
+		content := slices.IndexFunc(s.table.Content, func(c *database.Column) bool { return c.DBName == name })
+		if content < 0 {
 			return nil, invalid(name, "cannot be changed")
 		}
+		changed[i] = s.table.Content[content]
 	}
 	if err := s.validate(row, changed); err != nil {
 		return nil, err
