@@ -38,8 +38,8 @@ var noFeed = []edit{
 	{file: "database/migrations/sqlite/00004_feed.sql"},
 	{file: "database/migrations/sqlite/00005_feed_index.sql"},
 	{"database/feed.go", "if db.nodes != nil {", "if true {"}, // as on Citus
-	{"database/postgres.go", "table.Name == feedTable && ", "false && "},
-	{"database/sqlite.go", "g.changes[0].Table.Name != feedTable ||", "true ||"},
+	{"database/postgres_write.go", "table.Name == feedTable && ", "false && "},
+	{"database/sqlite_write.go", "g.changes[0].Table.Name != feedTable ||", "true ||"},
 }
 
 // variants are the contenders that are built from an edited source of the service, which

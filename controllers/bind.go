@@ -2,8 +2,6 @@ package controllers
 
 import (
 	"bytes"
-	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -11,19 +9,14 @@ import (
 	"net/http"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/gin-gonic/gin"
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"plantstore/auth"
-	"plantstore/database"
-	"plantstore/middleware"
-	"plantstore/models"
 )
 
 // bindJSON reads the body of the request, of type application/json, into the struct to
@@ -124,12 +117,6 @@ func SkipBody(c *gin.Context) error {
 		return bodyError(err)
 	}
 	return nil
-}
-
-// contextOf returns the context for an operation of c's client, which then has no more than
-// its share of what others need, too.
-func contextOf(c *gin.Context) context.Context {
-	return database.WithClient(c.Request.Context(), middleware.IdentityOf(c).Name)
 }
 
 // bodyError explains why a body could not be read: a fault of the client.
@@ -313,77 +300,3 @@ var (
 		jsontext.KindNumber: "a number", jsontext.KindBeginArray: "an array", jsontext.KindBeginObject: "an object",
 	}
 )
-
-// Timestamps are the times of a stored row.
-type Timestamps struct {
-	// When the row was created, in UTC, to the microsecond.
-	CreatedAt Timestamp `json:"created_at" binding:"required" swaggertype:"string" format:"date-time" example:"2026-11-21T10:00:00.120000Z"`
-	// When the row was last written.
-	UpdatedAt Timestamp `json:"updated_at" binding:"required" swaggertype:"string" format:"date-time" example:"2026-11-21T10:00:00.123456Z"`
-} // @name Timestamps
-
-// Timestamp is a time in a response: in UTC, always with six fractional digits, so that
-// times have one form, which sorts as text.
-type Timestamp time.Time
-
-// MarshalJSONTo adds the digits that time.RFC3339Nano leaves out: other layouts take longer.
-func (t Timestamp) MarshalJSONTo(enc *jsontext.Encoder) error {
-	const seconds, micros = len(`"2006-01-02T15:04:05`), len(`"2006-01-02T15:04:05.000000`)
-	text := append(enc.AvailableBuffer(), '"')
-	text = time.Time(t).UTC().AppendFormat(text, time.RFC3339Nano)
-	text = text[:len(text)-1] // without the Z
-	if len(text) == seconds {
-		text = append(text, '.')
-	}
-	for len(text) < micros {
-		text = append(text, '0')
-	}
-	return enc.WriteValue(append(text[:micros], 'Z', '"'))
-}
-
-// EchoedTimestamps are the times of a row that a client sends back as it was read.
-type EchoedTimestamps struct {
-	// Ignored: a StoredPlant can be sent back as it was read.
-	CreatedAt *string `json:"created_at,omitzero" format:"date-time" extensions:"x-echo"`
-	// Ignored: a StoredPlant can be sent back as it was read.
-	UpdatedAt *string `json:"updated_at,omitzero" format:"date-time" extensions:"x-echo"`
-} // @name EchoedTimestamps
-
-// checkFields rejects timestamps that are not RFC 3339.
-func (t *EchoedTimestamps) checkFields() error {
-	return cmp.Or(checkTime("created_at", t.CreatedAt), checkTime("updated_at", t.UpdatedAt))
-}
-
-// checkTime rejects the field name unless it is absent or RFC 3339.
-func checkTime(name string, text *string) error {
-	if text == nil {
-		return nil
-	}
-	_, err := models.ParseTime(name, *text)
-	return err
-}
-
-// respond writes v as JSON. Text is not escaped for HTML.
-func respond(c *gin.Context, status int, v any) error {
-	body, err := encode(v)
-	if err != nil {
-		return err
-	}
-	send(c, status, typeJSON, body)
-	return nil
-}
-
-// encode returns v as JSON.
-func encode(v any) ([]byte, error) {
-	body, err := json.Marshal(v)
-	if err != nil {
-		return nil, fmt.Errorf("encode the response: %w", err)
-	}
-	return body, nil
-}
-
-// send writes body.
-func send(c *gin.Context, status int, mediaType string, body []byte) {
-	c.Header("Content-Length", strconv.Itoa(len(body))) // else net/http sends more than 2 KB in chunks
-	c.Data(status, mediaType, body)
-}

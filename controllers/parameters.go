@@ -1,8 +1,6 @@
 package controllers
 
 import (
-	"fmt"
-	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
@@ -106,41 +104,6 @@ func parseAfter(query url.Values) (f models.Filter[int64], err error) {
 		f.After = &after
 	}
 	return f, err
-}
-
-// respondPage writes the first q.limit items, compressed for clients that accept it. If
-// there are more, Link names the next page: the same path and query, after the id of the
-// last item.
-func respondPage[T any](c *gin.Context, q pageQuery, items []T, id func(T) any) error {
-	if len(items) > q.limit {
-		items = items[:q.limit]
-		q.Set("after", fmt.Sprint(id(items[q.limit-1])))
-		c.Header("Link", "<"+middleware.ClientPath(c, c.FullPath())+"?"+q.Encode()+`>; rel="next"`)
-	}
-	body, err := encode(items)
-	if err != nil {
-		return err
-	}
-	sendZipped(c, body)
-	return nil
-}
-
-// sendZipped writes a body in JSON, compressed for clients that accept it.
-func sendZipped(c *gin.Context, body []byte) {
-	if acceptsGzip(c) && len(body) >= gzipFrom {
-		c.Header("Content-Encoding", "gzip")
-		body = compress(body)
-	}
-	send(c, http.StatusOK, typeJSON, body)
-}
-
-// mapAll returns convert of each item.
-func mapAll[A, B any](items []A, convert func(*A) B) []B {
-	converted := make([]B, len(items))
-	for i := range items {
-		converted[i] = convert(&items[i])
-	}
-	return converted
 }
 
 // parseText returns a parameter that follows rule.

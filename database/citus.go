@@ -238,8 +238,8 @@ func (db *DB) CheckNodes(ctx context.Context) error {
 		"run ALTER ROLE %s SET synchronous_commit = 'on' on the coordinator", strings.Join(faults, ", "), role)
 }
 
-// recover finishes the transactions to which nodes have agreed.
-func (*postgresDialect) recover(ctx context.Context, pool *sql.DB) error {
+// recoverTransactions finishes the transactions to which nodes have agreed.
+func (*postgresDialect) recoverTransactions(ctx context.Context, pool *sql.DB) error {
 	_, err := pool.ExecContext(ctx, "SELECT recover_prepared_transactions()")
 	return err
 }

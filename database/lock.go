@@ -2,69 +2,47 @@ package database
 
 import (
 	"context"
-	"database/sql"
-	"fmt"
-	"log/slog"
-	"sync"
 	"time"
-
-	"github.com/pressly/goose/v3/lock"
-	"go.uber.org/zap"
 )
 
-// A process that dies while it migrates holds up the others for as long as lockLease.
-const (
-	lockLease     = 30 * time.Second
-	lockHeartbeat = 5 * time.Second // renews the lease
-)
+// lockTurn is how long a write that waits for a lock does so before it lets the next one
+// try: the lock that a write needs may be free long before that of another.
+const lockTurn = 20 * time.Millisecond
 
-// postgresLocker is goose's lock on a PostgreSQL database: a row of a table. Unlike an
-// advisory lock, it works behind pgbouncer and on databases that only resemble PostgreSQL.
-// While it is held, the connection waits for the lock of a table no longer than the
-// operations that queue behind it can wait. See [DB.whileLocked].
-type postgresLocker struct {
-	wait time.Duration
-	pool *sql.DB
-	lock lock.Locker
-}
-
-func newPostgresLocker(pool *sql.DB, wait time.Duration, log *zap.Logger) (*postgresLocker, error) {
-	var once sync.Once
-	table, err := lock.NewPostgresTableLocker(
-		lock.WithTableLeaseDuration(lockLease),
-		lock.WithTableHeartbeatInterval(lockHeartbeat),
-		lock.WithTableLockTimeout(time.Second, uint64(lockPatience/time.Second)),
-		lock.WithTableLogger(slog.New(slog.DiscardHandler)),
-		lock.WithTableRetryPolicy(func(err error) bool {
-			if IsUnavailable(err) && !isRolledBack(err) {
-				return false
-			}
-			once.Do(func() { log.Info("waiting for another process that migrates the database") })
-			return true
-		}))
-	return &postgresLocker{wait, pool, table}, err
-}
-
-// SessionLock takes the lock, and sets conn's patience.
-func (l *postgresLocker) SessionLock(ctx context.Context, conn *sql.Conn) error {
-	if err := l.lock.Lock(ctx, l.pool); err != nil {
+// WaitForLock returns err, which ended an operation that began at begin, unless IsLocked
+// holds for it. Then it calls do, in a transaction and apart from the operations that need
+// no locked row, until it gets the locks that it needs or most of the operation's
+// time limit is over. If too many writes wait, or too many of ctx's client, it fails with
+// ErrShare at once.
+func (db *DB) WaitForLock(ctx context.Context, begin time.Time, err error, do func(ctx context.Context, tx *DB) error) error {
+	if !IsLocked(err) {
 		return err
 	}
-	if err := setLockTimeout(ctx, conn, l.wait); err != nil {
-		return fmt.Errorf("%w; %w", err, l.lock.Unlock(ctx, l.pool))
-	}
-	return nil
+	ctx, cancel := context.WithDeadline(ctx, begin.Add(db.options.Timeout))
+	defer cancel()
+	due := begin.Add(db.options.Timeout * (waitShare - 1) / waitShare)
+	return db.budget.waiters.run(clientOf(ctx), func() error {
+		for IsLocked(err) && time.Now().Before(due) {
+			err = db.waitTurn(ctx, time.Until(due), do)
+		}
+		return err
+	})
 }
 
-// SessionUnlock is the end of SessionLock.
-func (l *postgresLocker) SessionUnlock(ctx context.Context, conn *sql.Conn) error {
-	if err := setLockTimeout(ctx, conn, lockWait); err != nil {
-		return fmt.Errorf("%w; %w", err, l.lock.Unlock(ctx, l.pool))
+// waitTurn calls do in a transaction that waits for locks for lockTurn, in one of the slots for
+// that.
+func (db *DB) waitTurn(ctx context.Context, wait time.Duration, do func(ctx context.Context, tx *DB) error) error {
+	if err := db.budget.locked.take(ctx, wait); err != nil {
+		return err
 	}
-	return l.lock.Unlock(ctx, l.pool)
-}
-
-func setLockTimeout(ctx context.Context, conn *sql.Conn, wait time.Duration) error {
-	_, err := conn.ExecContext(ctx, "SET lock_timeout = "+milliseconds(wait))
-	return err
+	defer db.budget.locked.free()
+	return db.checked(func() error {
+		return db.transaction(ctx, lockTurn, func(tx *DB) error {
+			err := do(ctx, tx)
+			if isTableLocked(err) {
+				err = &rowLockedError{err} // whichever it is, the next one's turn comes first
+			}
+			return err
+		})
+	})
 }

@@ -1,0 +1,72 @@
+package controllers
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+
+	"github.com/gin-gonic/gin"
+	"github.com/go-json-experiment/json"
+
+	"plantstore/middleware"
+)
+
+// respond writes v as JSON. Text is not escaped for HTML.
+func respond(c *gin.Context, status int, v any) error {
+	body, err := encode(v)
+	if err != nil {
+		return err
+	}
+	send(c, status, typeJSON, body)
+	return nil
+}
+
+// encode returns v as JSON.
+func encode(v any) ([]byte, error) {
+	body, err := json.Marshal(v)
+	if err != nil {
+		return nil, fmt.Errorf("encode the response: %w", err)
+	}
+	return body, nil
+}
+
+// send writes body.
+func send(c *gin.Context, status int, mediaType string, body []byte) {
+	c.Header("Content-Length", strconv.Itoa(len(body))) // else net/http sends more than 2 KB in chunks
+	c.Data(status, mediaType, body)
+}
+
+// respondPage writes the first q.limit items, compressed for clients that accept it. If
+// there are more, Link names the next page: the same path and query, after the id of the
+// last item.
+func respondPage[T any](c *gin.Context, q pageQuery, items []T, id func(T) any) error {
+	if len(items) > q.limit {
+		items = items[:q.limit]
+		q.Set("after", fmt.Sprint(id(items[q.limit-1])))
+		c.Header("Link", "<"+middleware.ClientPath(c, c.FullPath())+"?"+q.Encode()+`>; rel="next"`)
+	}
+	body, err := encode(items)
+	if err != nil {
+		return err
+	}
+	sendZipped(c, body)
+	return nil
+}
+
+// sendZipped writes a body in JSON, compressed for clients that accept it.
+func sendZipped(c *gin.Context, body []byte) {
+	if acceptsGzip(c) && len(body) >= gzipFrom {
+		c.Header("Content-Encoding", "gzip")
+		body = compress(body)
+	}
+	send(c, http.StatusOK, typeJSON, body)
+}
+
+// mapAll returns convert of each item.
+func mapAll[A, B any](items []A, convert func(*A) B) []B {
+	converted := make([]B, len(items))
+	for i := range items {
+		converted[i] = convert(&items[i])
+	}
+	return converted
+}

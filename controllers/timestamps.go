@@ -1,0 +1,59 @@
+package controllers
+
+import (
+	"cmp"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"plantstore/models"
+)
+
+// Timestamps are the times of a stored row.
+type Timestamps struct {
+	// When the row was created, in UTC, to the microsecond.
+	CreatedAt Timestamp `json:"created_at" binding:"required" swaggertype:"string" format:"date-time" example:"2026-11-21T10:00:00.120000Z"`
+	// When the row was last written.
+	UpdatedAt Timestamp `json:"updated_at" binding:"required" swaggertype:"string" format:"date-time" example:"2026-11-21T10:00:00.123456Z"`
+} // @name Timestamps
+
+// Timestamp is a time in a response: in UTC, always with six fractional digits, so that
+// times have one form, which sorts as text.
+type Timestamp time.Time
+
+// MarshalJSONTo adds the digits that time.RFC3339Nano leaves out: other layouts take longer.
+func (t Timestamp) MarshalJSONTo(enc *jsontext.Encoder) error {
+	const seconds, micros = len(`"2006-01-02T15:04:05`), len(`"2006-01-02T15:04:05.000000`)
+	text := append(enc.AvailableBuffer(), '"')
+	text = time.Time(t).UTC().AppendFormat(text, time.RFC3339Nano)
+	text = text[:len(text)-1] // without the Z
+	if len(text) == seconds {
+		text = append(text, '.')
+	}
+	for len(text) < micros {
+		text = append(text, '0')
+	}
+	return enc.WriteValue(append(text[:micros], 'Z', '"'))
+}
+
+// EchoedTimestamps are the times of a row that a client sends back as it was read.
+type EchoedTimestamps struct {
+	// Ignored: a StoredPlant can be sent back as it was read.
+	CreatedAt *string `json:"created_at,omitzero" format:"date-time" extensions:"x-echo"`
+	// Ignored: a StoredPlant can be sent back as it was read.
+	UpdatedAt *string `json:"updated_at,omitzero" format:"date-time" extensions:"x-echo"`
+} // @name EchoedTimestamps
+
+// checkFields rejects timestamps that are not RFC 3339.
+func (t *EchoedTimestamps) checkFields() error {
+	return cmp.Or(checkTime("created_at", t.CreatedAt), checkTime("updated_at", t.UpdatedAt))
+}
+
+// checkTime rejects the field name unless it is absent or RFC 3339.
+func checkTime(name string, text *string) error {
+	if text == nil {
+		return nil
+	}
+	_, err := models.ParseTime(name, *text)
+	return err
+}

@@ -1,0 +1,365 @@
+package database
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"gorm.io/driver/postgres"
+)
+
+// conflictPeriod is how long insertNew expects keys to be taken after one was.
+const conflictPeriod = time.Second
+
+// insertNew sends each column as an array: one statement, which pgx prepares once on
+// each connection, serves any number of rows.
+//
+// Usually all keys are free. Then an INSERT without ON CONFLICT, which fails if a key
+// is taken, takes two thirds of the time. After such a failure the clause is used at
+// once for a while: each failure costs a transaction and a line in the server's log.
+func (d *postgresDialect) insertNew(ctx context.Context, conn connection, table *Table, rows []reflect.Value) (outcomes []error, err error) {
+	insert := &Change{Table: table, Write: table.Insert}
+	insertFree := &Change{Table: table, Write: insert.Write, Conflict: table.Keep, Returns: 1}
+	pool, ownTransaction := conn.(*sql.DB)
+	expectConflicts := !ownTransaction || d.citus.Load() && len(rows) == 1 || time.Now().UnixNano() < d.conflictsUntil.Load()
+	if !expectConflicts && d.citus.Load() {
+		if copied, err := d.copyNew(ctx, pool, table, rows); copied || err != nil {
+			return make([]error, len(rows)), err
+		}
+		d.conflictsUntil.Store(time.Now().Add(conflictPeriod).UnixNano())
+		expectConflicts = true
+	} else if !expectConflicts {
+		text, args := d.changeRows(insert, rows, nil)
+		err = d.query(ctx, conn, text, args, func(none result) error {
+			none.Next()
+			return none.Err()
+		})
+		if err == nil {
+			return make([]error, len(rows)), nil
+		}
+		if expectConflicts = IsDuplicate(err); expectConflicts {
+			d.conflictsUntil.Store(time.Now().Add(conflictPeriod).UnixNano())
+		}
+	}
+	if expectConflicts {
+		text, args := d.changeRows(insertFree, rows, nil)
+		err = d.write(ctx, conn, text, args, func(returned result) error {
+			inserted, err := scanAll(returned, table.Columns[:1], rows[0].Type())
+			keys := make(map[any]bool, len(inserted))
+			for _, row := range inserted {
+				keys[table.Key.Of(row).Interface()] = true
+			}
+			outcomes = slices.Repeat([]error{ErrTaken}, len(rows))
+			for i, row := range rows {
+				if keys[table.Key.Of(row).Interface()] {
+					outcomes[i] = nil
+				}
+			}
+			return err
+		})
+	}
+	if ownTransaction && isRowFault(err) {
+		return d.insertEach(ctx, pool, insertFree, rows)
+	}
+	return outcomes, err
+}
+
+// insertEach inserts the rows in one transaction, with a statement for each.
+func (d *postgresDialect) insertEach(ctx context.Context, pool *sql.DB, insertFree *Change, rows []reflect.Value) ([]error, error) {
+	taken := make([]bool, len(rows))
+	outcomes, err := d.runEach(ctx, pool, insertFree.Table, len(rows), func(batch *pgx.Batch, i int) {
+		text, args := d.changeRows(insertFree, rows[i:i+1], nil)
+		batch.Queue(text, args...)
+	}, func(results pgx.BatchResults, i int) error {
+		result, err := results.Exec()
+		taken[i] = err == nil && result.RowsAffected() == 0
+		return err
+	})
+	for i := range outcomes {
+		if outcomes[i] == nil && taken[i] {
+			outcomes[i] = ErrTaken
+		}
+	}
+	return outcomes, err
+}
+
+// write is query for a statement that is a transaction of its own, unless conn is one.
+func (d *postgresDialect) write(ctx context.Context, conn connection, text string, args []any, read func(result) error) error {
+	pool, ok := conn.(*sql.DB)
+	if !ok || !d.citus.Load() {
+		return d.query(ctx, conn, text, args, read)
+	}
+	return withConn(ctx, pool, func(ctx context.Context, conn *pgx.Conn) error {
+		batch := &pgx.Batch{}
+		batch.Queue(text, args...)
+		return d.send(ctx, conn, batch, func(results pgx.BatchResults) { _ = readResult(results, read) })
+	})
+}
+
+// query uses a connection of a pool without database/sql, which converts each value twice.
+func (*postgresDialect) query(ctx context.Context, conn connection, text string, args []any, read func(result) error) error {
+	pool, ok := conn.(*sql.DB)
+	if !ok {
+		return query(ctx, conn, text, args, read)
+	}
+	return withConn(ctx, pool, func(ctx context.Context, conn *pgx.Conn) error {
+		rows, err := conn.Query(ctx, text, args...)
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		return read(rows)
+	})
+}
+
+// run sends all changes at once, with a statement for each group.
+func (d *postgresDialect) run(ctx context.Context, pool *sql.DB, groups []*group) error {
+	changes := all(groups)
+	if c := changes[0]; len(changes) == 1 {
+		text, args := d.change(c)
+		err := d.write(ctx, pool, text, args, c.scan)
+		if isRowFault(err) {
+			c.Err, err = err, nil
+		}
+		if !isTableLocked(err) {
+			return err
+		}
+	}
+	if d.citus.Load() {
+		groups = withoutManyVersions(groups)
+	}
+	batch := &pgx.Batch{}
+	for _, g := range groups {
+		text, args := d.changeGroup(g)
+		batch.Queue(text, args...)
+	}
+	err := withConn(ctx, pool, func(ctx context.Context, conn *pgx.Conn) error {
+		return d.send(ctx, conn, batch, func(results pgx.BatchResults) {
+			for _, g := range groups {
+				if readResult(results, g.scan) != nil {
+					break
+				}
+			}
+		})
+	})
+	if !isRowFault(err) && !isTableLocked(err) {
+		return err
+	}
+	outcomes, err := d.runEach(ctx, pool, changes[0].Table, len(changes), func(batch *pgx.Batch, i int) {
+		text, args := d.change(changes[i])
+		batch.Queue(text, args...)
+	}, func(results pgx.BatchResults, i int) error { return readResult(results, changes[i].scan) })
+	for i, c := range changes {
+		c.Err = outcomes[i]
+	}
+	return err
+}
+
+// runIn runs a statement for all changes.
+func (d *postgresDialect) runIn(ctx context.Context, tx connection, g *group) error {
+	text, args := d.changeGroup(g)
+	return d.query(ctx, tx, text, args, g.scan)
+}
+
+func (d *postgresDialect) changeGroup(g *group) (text string, args []any) {
+	rows := make([]reflect.Value, len(g.changes))
+	for i, c := range g.changes {
+		rows[i] = c.row()
+	}
+	return d.changeRows(g.changes[0], rows, func(i int) string { return g.changes[i].Versions })
+}
+
+// send runs batch in one transaction and calls read with its results. It returns the first
+// error, also of a Scan, or that of the commit.
+func (d *postgresDialect) send(ctx context.Context, conn *pgx.Conn, batch *pgx.Batch, read func(pgx.BatchResults)) error {
+	if d.citus.Load() {
+		return sendFramed(ctx, conn, batch, read)
+	}
+	results := conn.SendBatch(ctx, batch)
+	read(results)
+	return results.Close()
+}
+
+// readResult calls read with the next result of a batch.
+func readResult(results pgx.BatchResults, read func(result) error) error {
+	rows, err := results.Query()
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	return read(rows)
+}
+
+// change returns the statement of a change, and its arguments.
+func (d *postgresDialect) change(c *Change) (text string, args []any) {
+	f := d.forms.of(c, false, d.newForm)
+	return f.text, c.values(f.names)
+}
+
+// changeRows is change for rows, structs of the model, with one time. If they are many,
+// the arguments are an array for each column, but one value for a timestamp. versionsOf
+// returns the versions of the i-th one.
+func (d *postgresDialect) changeRows(c *Change, rows []reflect.Value, versionsOf func(i int) string) (text string, args []any) {
+	if len(rows) == 1 { // PostgreSQL takes less time for a value than for an array of one
+		one := *c
+		one.Row = rows[0].Addr().Interface()
+		return d.change(&one)
+	}
+	if d.citus.Load() && c.inserts() {
+		return d.insertValues(c, rows)
+	}
+	f := d.forms.of(c, true, d.newForm)
+	for _, name := range f.names {
+		column := c.Table.column(name)
+		switch {
+		case column == nil:
+			values := make([]string, len(rows))
+			for i := range rows {
+				values[i] = versionsOf(i)
+			}
+			args = append(args, values)
+		case c.Table.isTimestamp(column):
+			args = append(args, column.Of(rows[0]).Interface())
+		default:
+			values := reflect.MakeSlice(reflect.SliceOf(column.FieldType), len(rows), len(rows))
+			for i, row := range rows {
+				values.Index(i).Set(column.Of(row))
+			}
+			args = append(args, values.Interface())
+		}
+	}
+	return f.text, args
+}
+
+func postgresType(c *Column) string { return (postgres.Dialector{}).DataTypeOf(c.Field) }
+
+// newForm numbers the parameters. If there are many rows, they come from arrays. The keys
+// in the condition let PostgreSQL use the index even if it planned the statement when the
+// table was empty.
+func (*postgresDialect) newForm(c *Change, many bool) form {
+	names, stands := c.names(), make(map[string]string)
+	var arrays, columns []string
+	keys := ""
+	for i, name := range names {
+		kind, column := "text", c.Table.column(name)
+		if column != nil {
+			kind = postgresType(column)
+		}
+		stands["@"+name] = fmt.Sprintf("$%d::%s", i+1, kind)
+		if !many || column != nil && c.Table.isTimestamp(column) {
+			continue
+		}
+		array := stands["@"+name] + "[]"
+		arrays, columns = append(arrays, array), append(columns, name)
+		stands["@"+name] = "r." + name
+		if column == c.Table.Key {
+			keys = fmt.Sprintf("%s = ANY(%s) AND ", c.Table.qualified(column), array)
+		}
+	}
+	from := ""
+	if many {
+		from = fmt.Sprintf(" FROM unnest(%s) AS r(%s)", strings.Join(arrays, ", "), strings.Join(columns, ", "))
+		if strings.HasPrefix(c.Write, "DELETE") {
+			from = strings.Replace(from, "FROM", "USING", 1)
+		}
+	}
+	text := parameter.ReplaceAllStringFunc(c.text(from, keys), func(name string) string { return stands[name] })
+	return form{text, names}
+}
+
+// maxAttempts is how often runEach attempts to tell the rows of a batch that are locked from
+// the others. Each attempt that meets one takes lockWait.
+const maxAttempts = 16
+
+// isFree reports whether no other transaction keeps this one from writing to table.
+func (*postgresDialect) isFree(ctx context.Context, conn *pgx.Conn, table *Table) bool {
+	_, err := conn.Exec(ctx, "DO $$ BEGIN LOCK TABLE "+table.Name+" IN ROW EXCLUSIVE MODE NOWAIT; END $$")
+	return err == nil
+}
+
+// runEach runs n statements on table in one transaction: queue adds the i-th one to a batch,
+// and read reads its result. A statement whose row is locked or rejected costs another
+// attempt without it. Rows that are locked are often neighbors, as those of an import are:
+// after each one, runEach takes twice as many of those that follow for locked, and after
+// maxAttempts all of them. It returns the outcome of each statement, or fails as a whole.
+func (d *postgresDialect) runEach(
+	ctx context.Context, pool *sql.DB, table *Table, n int, queue func(batch *pgx.Batch, i int), read func(results pgx.BatchResults, i int) error,
+) (outcomes []error, err error) {
+	last, skip := -1, 1
+	outcomes = make([]error, n)
+	err = withConn(ctx, pool, func(ctx context.Context, conn *pgx.Conn) error {
+		for attempt := 1; ; attempt++ {
+			batch, queued := &pgx.Batch{}, make([]int, 0, n)
+			for i, outcome := range outcomes {
+				if outcome == nil {
+					queue(batch, i)
+					queued = append(queued, i)
+				}
+			}
+			done := 0
+			err := d.send(ctx, conn, batch, func(results pgx.BatchResults) {
+				for done < len(queued) && read(results, queued[done]) == nil {
+					done++
+				}
+			})
+			if isTableLocked(err) && d.isFree(ctx, conn, table) {
+				err = &rowLockedError{err}
+			}
+			if done == len(queued) || !isRowFault(err) {
+				return err
+			}
+			switch {
+			case !IsLocked(err):
+				skip = 1
+			case attempt >= maxAttempts:
+				skip = n
+			case done == last:
+				skip *= 2
+			default:
+				skip = 1
+			}
+			last = done
+			for _, i := range queued[done:min(done+skip, len(queued))] {
+				outcomes[i] = err
+			}
+		}
+	})
+	return outcomes, err
+}
+
+// load copies the rows in PostgreSQL's binary format.
+func (d *postgresDialect) load(
+	ctx context.Context, pool *sql.DB, table *Table, keep bool, next func() ([]any, error),
+) (rows int64, err error) {
+	err = withConn(ctx, pool, func(ctx context.Context, conn *pgx.Conn) error {
+		tx, err := conn.Begin(ctx)
+		if err != nil {
+			return err
+		}
+		defer tx.Rollback(context.WithoutCancel(ctx)) //nolint:errcheck // does nothing after the commit
+		if _, err := tx.Exec(ctx, d.patience(0)); err != nil {
+			return err
+		}
+		columns := names(table.Columns)
+		if table.Name == feedTable && !d.citus.Load() {
+			rows, err = copyPlants(ctx, tx, columns, next)
+		} else {
+			rows, err = tx.CopyFrom(ctx, pgx.Identifier{table.Name}, columns, pgx.CopyFromFunc(next))
+		}
+		if err != nil || !keep {
+			return err
+		}
+		return tx.Commit(ctx)
+	})
+	if d.citus.Load() && sqlState(err) == internalError {
+		// Perhaps a key is taken: COPY does not tell. InsertNew does.
+		err = fmt.Errorf("%w: %w", errors.ErrUnsupported, err)
+	}
+	return rows, err
+}
