@@ -61,20 +61,8 @@ func (s *settings) serve(cmd *cobra.Command, _ []string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	if err := db.Prepare(ctx); err != nil {
-		if errors.Is(err, database.ErrStandby) {
-			err = usageError(databaseError(err))
-		}
+	if err := prepare(ctx, cfg, db, log); err != nil {
 		return err
-	}
-	if err := db.UseStandbys(ctx); err != nil {
-		return usageError(fmt.Errorf("%s: %w", config.SettingOf("database.replica_urls"), err))
-	}
-	if err := db.CheckNodes(ctx); err != nil {
-		if cfg.Env == config.Production {
-			return err
-		}
-		log.Warn("a node of the database is not durable", zap.Error(err))
 	}
 
 	tokens := models.NewTokenStore(db)
@@ -87,19 +75,9 @@ func (s *settings) serve(cmd *cobra.Command, _ []string) (err error) {
 			log.Warn("cannot store when some tokens were last used", zap.Error(err))
 		}
 	}()
-	verifiers := []auth.Verifier{auth.StaticTokens(static), issued.Verify}
-	if cfg.Auth.JWT.Issuer != "" {
-		key := "auth.jwt.public_key"
-		if cfg.Auth.JWT.PublicKey == "" {
-			key = "auth.jwt.jwks_url"
-		}
-		verify, err := auth.JWT(ctx, auth.JWTOptions(cfg.Auth.JWT), log)
-		if err != nil {
-			return usageError(fmt.Errorf("%s: %w", config.SettingOf(key), err))
-		}
-		verifiers = append(verifiers, verify)
-	} else if len(static) == 0 && issued.Len() == 0 {
-		log.Warn("no tokens exist yet; create one with `plantstore token create`")
+	verify, err := newVerifier(ctx, cfg, static, issued, log)
+	if err != nil {
+		return err
 	}
 
 	plants, health := models.NewPlantStore(db), controllers.NewHealth(db.Ready)
@@ -113,7 +91,7 @@ func (s *settings) serve(cmd *cobra.Command, _ []string) (err error) {
 		Health:       health,
 		Failures:     controllers.NewFailures(db.Ready, log),
 		Docs:         cfg.Docs.Enabled,
-		Verify:       auth.AnyOf(verifiers...),
+		Verify:       verify,
 		StaticTokens: static,
 		Limits:       routes.Limits(cfg.Limits),
 		MaxBodyBytes: cfg.Server.MaxBodyBytes,
@@ -174,4 +152,43 @@ func (s *settings) serve(cmd *cobra.Command, _ []string) (err error) {
 		delay = 0 // there is no load balancer
 	}
 	return shutDown(server, limited, health, delay, cfg.Server.ShutdownTimeout, log)
+}
+
+// prepare migrates the database, and checks its standbys and its nodes.
+func prepare(ctx context.Context, cfg *config.Config, db *database.DB, log *zap.Logger) error {
+	if err := db.Prepare(ctx); err != nil {
+		if errors.Is(err, database.ErrStandby) {
+			err = usageError(databaseError(err))
+		}
+		return err
+	}
+	if err := db.UseStandbys(ctx); err != nil {
+		return usageError(fmt.Errorf("%s: %w", config.SettingOf("database.replica_urls"), err))
+	}
+	if err := db.CheckNodes(ctx); err != nil {
+		if cfg.Env == config.Production {
+			return err
+		}
+		log.Warn("a node of the database is not durable", zap.Error(err))
+	}
+	return nil
+}
+
+// newVerifier returns the verifier of static tokens, issued ones and JWTs.
+func newVerifier(ctx context.Context, cfg *config.Config, static []string, issued *auth.IssuedTokens, log *zap.Logger) (auth.Verifier, error) {
+	verifiers := []auth.Verifier{auth.StaticTokens(static), issued.Verify}
+	if cfg.Auth.JWT.Issuer != "" {
+		key := "auth.jwt.public_key"
+		if cfg.Auth.JWT.PublicKey == "" {
+			key = "auth.jwt.jwks_url"
+		}
+		verify, err := auth.JWT(ctx, auth.JWTOptions(cfg.Auth.JWT), log)
+		if err != nil {
+			return nil, usageError(fmt.Errorf("%s: %w", config.SettingOf(key), err))
+		}
+		verifiers = append(verifiers, verify)
+	} else if len(static) == 0 && issued.Len() == 0 {
+		log.Warn("no tokens exist yet; create one with `plantstore token create`")
+	}
+	return auth.AnyOf(verifiers...), nil
 }
