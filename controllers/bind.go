@@ -111,11 +111,12 @@ func readBody(c *gin.Context, types ...string) (body []byte, err error) {
 }
 
 // SkipBody reads the body of a request that needs none, within the time limit for requests,
-// which a stream lifts.
+// which a stream or an export lifts.
 func SkipBody(c *gin.Context) error {
 	if _, err := io.Copy(io.Discard, c.Request.Body); err != nil {
 		return bodyError(err)
 	}
+	c.Request.Body = http.NoBody
 	return nil
 }
 

@@ -147,9 +147,6 @@ func respondChanges(c *gin.Context, changes *models.Changes[models.Plant]) error
 	if err != nil {
 		return err
 	}
-	if err := middleware.StartPart(c); err != nil {
-		return err
-	}
 	sendZipped(c, body)
 	return nil
 }
@@ -186,7 +183,10 @@ func (h *Changes) stream(c *gin.Context, next followFunc, from database.Cursor, 
 			event = append([]byte("retry: 1000\n"), event...)
 		}
 		from = changes.Next
-		if err := middleware.SendPart(c, event); err != nil {
+		if _, err = c.Writer.Write(event); err == nil {
+			err = middleware.Flush(c)
+		}
+		if err != nil {
 			return endOfStream(ctx, err)
 		}
 		if h.health.serving.Err() != nil {

@@ -225,6 +225,10 @@ const statusClientGone = 499
 func Errors(failures *Failures) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		client := c.Request.Context() // a handler's own may end earlier
+		if client.Err() != nil {      // such as after the deadline of an earlier request on the connection
+			c.Status(statusClientGone)
+			panic(http.ErrAbortHandler)
+		}
 		c.Next()
 		last := c.Errors.Last()
 		if last == nil {
@@ -236,6 +240,9 @@ func Errors(failures *Failures) gin.HandlerFunc {
 				failures.log.Error("response aborted", middleware.LoggedID(c), middleware.TraceID(c), zap.Error(last.Err))
 			}
 			panic(http.ErrAbortHandler)
+		}
+		if client.Err() != nil && c.Request.ProtoMajor == 1 { // net/http takes the client for gone: see above
+			c.Header("Connection", "close")
 		}
 		if errors.Is(last.Err, context.Canceled) && client.Err() != nil {
 			c.Status(statusClientGone)

@@ -3,12 +3,14 @@ package controllers
 import (
 	"bufio"
 	"cmp"
+	"context"
 	"errors"
 	"net/http"
 	"slices"
 
 	"github.com/gin-gonic/gin"
 
+	"plantstore/middleware"
 	"plantstore/models"
 )
 
@@ -103,6 +105,9 @@ func (h *Plants) Import(c *gin.Context) error {
 	rows := read(c.Request.Body, func(in *ImportedPlant) *models.Plant { return in.toPlant(*in.ID) })
 	result, err := h.store.Import(contextOf(c), rows, options)
 	err = h.wrote(c, err)
+	if err != nil && errors.Is(context.Cause(c.Request.Context()), middleware.ErrTooLong) {
+		return problemf(codeBodyTooLarge, "%v: split the file; rows that were stored count as unchanged", middleware.ErrTooLong)
+	}
 	if p, ok := errors.AsType[*problem](err); ok {
 		return problemf(p.Code, "%s; nothing was stored", p.Message)
 	}

@@ -57,7 +57,7 @@ type pending[T any] struct {
 // their own, since each locked row holds up its batch.
 type Writer[T any] struct {
 	calm, suspect *Batcher[T]
-	waiters       *shares
+	waiters       *Shares
 }
 
 // NewWriter returns a writer of items with flush, within the limits of db's options. It is

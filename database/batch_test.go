@@ -340,20 +340,20 @@ func TestSuspectsHaveBatchesOfTheirOwn(t *testing.T) {
 		suspect, suspectBatcher := newGated()
 		defer calmBatcher.close()
 		defer suspectBatcher.close()
-		w := &Writer[int]{calm: calmBatcher, suspect: suspectBatcher, waiters: newShares(2, 2)}
+		w := &Writer[int]{calm: calmBatcher, suspect: suspectBatcher, waiters: NewShares(2, 2)}
 		do := func(client string, item int) <-chan error {
 			outcome := make(chan error, 1)
 			go func() { outcome <- w.Do(WithClient(t.Context(), client), item) }()
 			synctest.Wait()
 			return outcome
 		}
-		if err := w.waiters.take("a", 1); err != nil {
+		if err := w.waiters.Take("a", 1); err != nil {
 			t.Fatal(err)
 		}
 		outcomes := []<-chan error{do("a", 1), do("b", 2)}
 		suspect.expect(t, 1)
 		calm.expect(t, 2)
-		w.waiters.give("a", 1)
+		w.waiters.Give("a", 1)
 		outcomes = append(outcomes, do("a", 3))
 		calm.expect(t, 3)
 		for _, outcome := range outcomes {

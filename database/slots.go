@@ -2,8 +2,10 @@ package database
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -61,9 +63,9 @@ func (s slots) run(ctx context.Context, timeout time.Duration, do func(context.C
 	return do(ctx)
 }
 
-// shares limits how much all clients together, and each client, may take of something: at
+// Shares limits how much all clients together, and each client, may take of something: at
 // most each of a total of all.
-type shares struct {
+type Shares struct {
 	all, each int64
 
 	mu    sync.Mutex
@@ -71,12 +73,13 @@ type shares struct {
 	of    map[string]int64 // by client
 }
 
-func newShares(all, each int64) *shares {
-	return &shares{all: all, each: each, of: make(map[string]int64)}
+// NewShares returns shares of nothing yet.
+func NewShares(all, each int64) *Shares {
+	return &Shares{all: all, each: each, of: make(map[string]int64)}
 }
 
-// take takes n for client, or fails with ErrShare at once: the wait could take minutes.
-func (s *shares) take(client string, n int64) error {
+// Take takes n for client, or fails with ErrShare at once: the wait could take minutes.
+func (s *Shares) Take(client string, n int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.taken+n > s.all || s.of[client]+n > s.each {
@@ -87,8 +90,8 @@ func (s *shares) take(client string, n int64) error {
 	return nil
 }
 
-// give gives n of client back.
-func (s *shares) give(client string, n int64) {
+// Give gives n of client back.
+func (s *Shares) Give(client string, n int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.taken -= n
@@ -98,23 +101,23 @@ func (s *shares) give(client string, n int64) {
 }
 
 // run calls do with one taken for client.
-func (s *shares) run(client string, do func() error) error {
-	if err := s.take(client, 1); err != nil {
+func (s *Shares) run(client string, do func() error) error {
+	if err := s.Take(client, 1); err != nil {
 		return err
 	}
-	defer s.give(client, 1)
+	defer s.Give(client, 1)
 	return do()
 }
 
 // inUse returns how many are taken.
-func (s *shares) inUse() int64 {
+func (s *Shares) inUse() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.taken
 }
 
 // has reports whether client has taken something.
-func (s *shares) has(client string) bool {
+func (s *Shares) has(client string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.of[client] > 0
@@ -207,8 +210,8 @@ type budget struct {
 	writer                            slots  // the only one of SQLite, shared by all writes; or nil
 	pages                             slots  // pages of the feed for followers that are behind; each takes a slot for reads, too
 	readers                           *turns // those of each client that reads the feed
-	transfers, bulk, waiters, disk    *shares
-	followers                         *shares
+	transfers, bulk, waiters, disk    *Shares
+	followers                         *Shares
 }
 
 // newBudget returns the budget of a PostgreSQL database.
@@ -235,11 +238,11 @@ func newFileBudget(readers int, temporaryBytes int64) budget {
 func commonBudget(temporaryBytes int64) budget {
 	return budget{
 		lookups:   make(slots, lookupBatches),
-		transfers: newShares(maxTransfers, maxTransfersEach),
-		bulk:      newShares(maxBulk, maxBulkEach),
-		waiters:   newShares(maxWaiters, maxWaitersEach),
-		disk:      newShares(temporaryBytes, temporaryBytes/2),
-		followers: newShares(maxFollowers, maxFollowersEach),
+		transfers: NewShares(maxTransfers, maxTransfersEach),
+		bulk:      NewShares(maxBulk, maxBulkEach),
+		waiters:   NewShares(maxWaiters, maxWaitersEach),
+		disk:      NewShares(temporaryBytes, temporaryBytes/2),
+		followers: NewShares(maxFollowers, maxFollowersEach),
 		pages:     make(slots, 1),
 		readers:   newTurns(1),
 	}
@@ -249,9 +252,14 @@ func commonBudget(temporaryBytes int64) budget {
 func (b *budget) setReads(n int) { b.reads, b.readsOf = make(slots, n), newTurns(max(n/2, 1)) }
 
 // Transfer calls do, which is a whole import or export. It fails with ErrShare at once if
-// there are too many of them, or too many of ctx's client.
+// there are too many of them, or too many of ctx's client, and later if the disk of temporary
+// files is full.
 func (db *DB) Transfer(ctx context.Context, do func() error) error {
-	return db.budget.transfers.run(clientOf(ctx), do)
+	err := db.budget.transfers.run(clientOf(ctx), do)
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EFBIG) {
+		return fmt.Errorf("%w: no room for temporary files: %w", ErrShare, err)
+	}
+	return err
 }
 
 // Bulk calls do, which reads or stores many rows, without a time limit. It fails with
@@ -263,11 +271,11 @@ func (db *DB) Bulk(ctx context.Context, operation string, do func() error) error
 // TakeDisk takes so many bytes for temporary files of ctx's client, which GiveDisk gives
 // back. It fails with ErrShare if there is no room for them.
 func (db *DB) TakeDisk(ctx context.Context, bytes int64) error {
-	if err := db.budget.disk.take(clientOf(ctx), bytes); err != nil {
+	if err := db.budget.disk.Take(clientOf(ctx), bytes); err != nil {
 		return fmt.Errorf("room for temporary files: %w", err)
 	}
 	return nil
 }
 
 // GiveDisk is the end of TakeDisk.
-func (db *DB) GiveDisk(ctx context.Context, bytes int64) { db.budget.disk.give(clientOf(ctx), bytes) }
+func (db *DB) GiveDisk(ctx context.Context, bytes int64) { db.budget.disk.Give(clientOf(ctx), bytes) }

@@ -111,21 +111,21 @@ func TestShares(t *testing.T) {
 		{"one more than there may be in all", []string{"a", "a", "b"}, "c", 1, ErrShare},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			s := newShares(3, 2)
+			s := NewShares(3, 2)
 			for _, client := range test.taken {
-				if err := s.take(client, 1); err != nil {
+				if err := s.Take(client, 1); err != nil {
 					t.Fatal(err)
 				}
 			}
-			err := s.take(test.client, test.n)
+			err := s.Take(test.client, test.n)
 			if !errors.Is(err, test.wantErr) || errors.Is(err, ErrOverloaded) != (err != nil) {
 				t.Errorf("got %v, want %v", err, test.wantErr)
 			}
 			if err == nil {
-				s.give(test.client, test.n)
+				s.Give(test.client, test.n)
 			}
 			for _, client := range test.taken {
-				s.give(client, 1)
+				s.Give(client, 1)
 			}
 			if s.taken != 0 || len(s.of) != 0 {
 				t.Errorf("after all was given back: got %d, %v", s.taken, s.of)
@@ -133,7 +133,7 @@ func TestShares(t *testing.T) {
 		})
 	}
 	t.Run("a share is free again after an error or a panic", func(t *testing.T) {
-		s, failed := newShares(1, 1), errors.New("failed")
+		s, failed := NewShares(1, 1), errors.New("failed")
 		if err := s.run("a", func() error { return failed }); !errors.Is(err, failed) {
 			t.Errorf("got %v", err)
 		}
@@ -223,7 +223,7 @@ func TestBudgetOfSQLite(t *testing.T) {
 
 func TestNoShareIsAll(t *testing.T) {
 	b := newBudget(1, 16, 1<<20)
-	for name, s := range map[string]*shares{
+	for name, s := range map[string]*Shares{
 		"imports and exports": b.transfers, "those that store or read": b.bulk, "writes that wait for a lock": b.waiters, "temporary files": b.disk,
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -29,21 +29,29 @@ const timeToRespond = 5 * time.Second
 // it ends within 5 s of the end of its token, as a token's verifier may be 2 s late.
 const checkPeriod = time.Second / 2
 
+// ErrTooLong is the cause of the end of a request that has lasted for BulkOptions.Timeout.
+var ErrTooLong = errors.New("the request took longer than bulk.timeout allows")
+
 // Bulk replaces the server's time limits by those of o. It ends a request when verify no
-// longer accepts its token. [BodyLimit] limits the body.
+// longer accepts its token. [BodyLimit] limits the body; a request without one has
+// [http.NoBody].
 func Bulk(o BulkOptions, verify auth.Verifier) Handler {
 	return func(c *gin.Context) error {
 		end := time.Now().Add(o.Timeout)
-		ctx, cancel := context.WithDeadline(c.Request.Context(), end)
+		ctx, cancel := context.WithDeadlineCause(c.Request.Context(), end, ErrTooLong)
 		defer cancel()
-		control := http.NewResponseController(c.Writer)
+		control, plain := http.NewResponseController(c.Writer), c.Writer
+		body := &pacedBody{ReadCloser: c.Request.Body, control: control}
 		err := errors.Join(control.SetReadDeadline(end), control.SetWriteDeadline(end.Add(timeToRespond)))
+		if body.ReadCloser == http.NoBody {
+			err = errors.Join(err, body.end())
+		}
 		if err != nil {
 			return fmt.Errorf("set the deadline: %w", err)
 		}
-		ctx, endWatch := watchToken(ctx, c, verify, checkPeriod)
-		plain := c.Writer
-		c.Request.Body = &pacedBody{c.Request.Body, newPace(ctx, o, end, control.SetReadDeadline)}
+		ctx, endWatch := watchToken(ctx, c, verify, checkPeriod, body.interrupt)
+		body.pace = newPace(ctx, o, end, control.SetReadDeadline)
+		c.Request.Body = body
 		c.Writer = &pacedWriter{plain, newPace(ctx, o, end, control.SetWriteDeadline)}
 		defer func() {
 			endWatch()
@@ -55,9 +63,11 @@ func Bulk(o BulkOptions, verify auth.Verifier) Handler {
 }
 
 // watchToken gives c's request a context in which its token is verified again after each
-// period: if it is no longer accepted, the context ends with the cause, and so do the
-// transfers of the request. end stops that, and leaves time to respond.
-func watchToken(parent context.Context, c *gin.Context, verify auth.Verifier, period time.Duration) (ctx context.Context, end func()) {
+// period: if it is no longer accepted, the context ends with the cause, and so do writes of
+// the response, and reads of the body by interrupt. end stops that, and leaves time to respond.
+func watchToken(
+	parent context.Context, c *gin.Context, verify auth.Verifier, period time.Duration, interrupt func(),
+) (ctx context.Context, end func()) {
 	ctx, endWith := context.WithCancelCause(parent)
 	control := http.NewResponseController(c.Writer)
 	token, _ := bearerToken(c.Request.Header["Authorization"])
@@ -73,7 +83,7 @@ func watchToken(parent context.Context, c *gin.Context, verify auth.Verifier, pe
 			}
 			if _, err := verify(ctx, token); errors.Is(err, auth.ErrInvalidToken) {
 				endWith(err)
-				_ = control.SetReadDeadline(time.Now())
+				interrupt()
 				_ = control.SetWriteDeadline(time.Now())
 			}
 		}
@@ -129,13 +139,41 @@ func (p *pace) do(transfer func() (int, error)) (n int, err error) {
 	return n, err
 }
 
+// pacedBody is the body of a request.
 type pacedBody struct {
 	io.ReadCloser
-	pace *pace
+	pace    *pace
+	control *http.ResponseController
+
+	mu    sync.Mutex
+	ended bool
 }
 
 func (b *pacedBody) Read(p []byte) (int, error) {
-	return b.pace.do(func() (int, error) { return b.ReadCloser.Read(p) })
+	n, err := b.pace.do(func() (int, error) { return b.ReadCloser.Read(p) })
+	if errors.Is(err, io.EOF) {
+		_ = b.end() // fails if the connection is closed
+	}
+	return n, err
+}
+
+// end lifts the deadline for reading. From the end of the body on, net/http waits for the next
+// request, and beyond a deadline takes the client for gone: it would serve no other request
+// on the connection.
+func (b *pacedBody) end() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.ended = true
+	return b.control.SetReadDeadline(time.Time{})
+}
+
+// interrupt ends a read of the body.
+func (b *pacedBody) interrupt() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.ended {
+		_ = b.control.SetReadDeadline(time.Now())
+	}
 }
 
 type pacedWriter struct {

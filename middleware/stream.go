@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -15,12 +16,15 @@ import (
 // streamCheckPeriod is checkPeriod for requests of which there are many.
 const streamCheckPeriod = 2 * time.Second
 
-// streamPatience is how long a client of a stream may take to read a part of it.
-const streamPatience = 10 * time.Second
+// streamPatience is how long a client of a stream may take to read streamPart bytes.
+const (
+	streamPatience = 10 * time.Second
+	streamPart     = 16 << 10
+)
 
 // Stream lets a request wait, and its response last, for longer than the server's time
-// limits allow, until verify no longer accepts its token. The response is sent by [SendPart],
-// or after [StartPart].
+// limits allow, until verify no longer accepts its token or the client stops reading. Its body
+// must have been read. [Flush] sends what was written.
 func Stream(verify auth.Verifier) Handler {
 	return func(c *gin.Context) error {
 		control := http.NewResponseController(c.Writer)
@@ -28,32 +32,47 @@ func Stream(verify auth.Verifier) Handler {
 		if err := errors.Join(control.SetReadDeadline(time.Time{}), control.SetWriteDeadline(time.Time{})); err != nil {
 			return fmt.Errorf("set the deadline: %w", err)
 		}
-		ctx, end := watchToken(c.Request.Context(), c, verify, streamCheckPeriod)
-		defer end()
+		ctx, end := watchToken(c.Request.Context(), c, verify, streamCheckPeriod, func() {})
+		plain := c.Writer
+		c.Writer = &streamWriter{plain, ctx, control}
+		defer func() {
+			end()
+			c.Writer = plain
+		}()
 		c.Next()
 		return endOfToken(ctx, c)
 	}
 }
 
-// StartPart limits how long the client may take to read what is sent next.
-func StartPart(c *gin.Context) error {
-	if err := http.NewResponseController(c.Writer).SetWriteDeadline(time.Now().Add(streamPatience)); err != nil {
-		return err
-	}
-	if ctx := c.Request.Context(); ctx.Err() != nil { // after the deadline was set, as the end of the token sets it, too
-		return context.Cause(ctx)
-	}
-	return nil
+// streamWriter is the writer of a stream.
+type streamWriter struct {
+	gin.ResponseWriter
+	ctx     context.Context //nolint:containedctx // the request's
+	control *http.ResponseController
 }
 
-// SendPart sends a part of a response at once. It fails if the client does not read.
-func SendPart(c *gin.Context, part []byte) error {
-	if err := StartPart(c); err != nil {
-		return err
+// Write limits how long the client may take to read each part of p.
+func (w *streamWriter) Write(p []byte) (n int, err error) {
+	for part := range slices.Chunk(p, streamPart) {
+		if err := w.control.SetWriteDeadline(time.Now().Add(streamPatience)); err != nil {
+			return n, err
+		}
+		if w.ctx.Err() != nil { // after the deadline was set, as the end of the token sets it, too
+			return n, context.Cause(w.ctx)
+		}
+		written, err := w.ResponseWriter.Write(part)
+		if n += written; err != nil {
+			return n, err
+		}
 	}
-	if _, err := c.Writer.Write(part); err != nil {
-		return err
-	}
+	return n, nil
+}
+
+// Unwrap is for [http.ResponseController].
+func (w *streamWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// Flush sends what was written to a stream. It fails if the client does not read.
+func Flush(c *gin.Context) error {
 	plain := http.ResponseWriter(c.Writer)
 	for { // Gin's Flush has no error
 		inner, ok := plain.(interface{ Unwrap() http.ResponseWriter })
@@ -62,8 +81,9 @@ func SendPart(c *gin.Context, part []byte) error {
 		}
 		plain = inner.Unwrap()
 	}
-	if err := http.NewResponseController(plain).Flush(); err != nil {
+	control := http.NewResponseController(plain)
+	if err := control.Flush(); err != nil {
 		return err
 	}
-	return http.NewResponseController(plain).SetWriteDeadline(time.Time{}) // HTTP/2 enforces a deadline even between parts
+	return control.SetWriteDeadline(time.Time{}) // HTTP/2 enforces a deadline even between parts
 }

@@ -70,25 +70,32 @@ func (r Route) methods() []string {
 // Public is the scope of routes that need no token.
 const Public models.Scope = "public"
 
+// sendLimit is how many bytes of pages may wait for their clients to read them.
+const sendLimit = 64 << 20
+
 // Table returns every route.
 func Table(o Options) []Route {
 	small := []middleware.Handler{middleware.BodyLimit(o.MaxBodyBytes)}
-	bulk := []middleware.Handler{middleware.BodyLimit(o.Bulk.MaxBodyBytes), middleware.Bulk(o.Bulk, o.Verify)}
-	stream := append(slices.Clone(small), controllers.SkipBody, middleware.Stream(o.Verify))
-	upload := append(slices.Clone(bulk), controllers.Gunzip(o.Bulk.MaxBodyBytes))
+	send := middleware.SendLimit(sendLimit)
+	page := append(slices.Clone(small), send)
+	stream := append(slices.Clone(small), controllers.SkipBody, middleware.Stream(o.Verify), send)
+	download := append(slices.Clone(small), controllers.SkipBody, middleware.Bulk(o.Bulk, o.Verify))
+	upload := []middleware.Handler{
+		middleware.BodyLimit(o.Bulk.MaxBodyBytes), middleware.Bulk(o.Bulk, o.Verify), controllers.Gunzip(o.Bulk.MaxBodyBytes),
+	}
 	routes := slices.Concat(probes(o), []Route{
 		{"POST", "/plants", models.ScopePlantsWrite, nil, small, o.Plants.Create},
-		{"GET", "/plants", models.ScopePlantsRead, []string{"limit", "after", "tag", "q"}, small, o.Plants.List},
+		{"GET", "/plants", models.ScopePlantsRead, []string{"limit", "after", "tag", "q"}, page, o.Plants.List},
 		{"GET", "/plants/:id", models.ScopePlantsRead, nil, small, o.Plants.Get},
 		{"PUT", "/plants/:id", models.ScopePlantsWrite, nil, small, o.Plants.Put},
 		{"PATCH", "/plants/:id", models.ScopePlantsWrite, nil, small, o.Plants.Patch},
 		{"DELETE", "/plants/:id", models.ScopePlantsWrite, nil, small, o.Plants.Delete},
 		{"POST", "/plants/import", models.ScopePlantsWrite, []string{"mode", "dry_run", "on_conflict"}, upload, o.Plants.Import},
 		{"GET", "/plants/changes", models.ScopePlantsRead, []string{"after", "limit", "wait"}, stream, o.Changes.Get},
-		{"GET", "/plants/export", models.ScopePlantsRead, []string{"after", "tag", "q"}, bulk, o.Plants.Export},
+		{"GET", "/plants/export", models.ScopePlantsRead, []string{"after", "tag", "q"}, download, o.Plants.Export},
 
 		{"POST", "/tokens", models.ScopeAdmin, nil, small, o.Tokens.Create},
-		{"GET", "/tokens", models.ScopeAdmin, []string{"limit", "after"}, small, o.Tokens.List},
+		{"GET", "/tokens", models.ScopeAdmin, []string{"limit", "after"}, page, o.Tokens.List},
 		{"DELETE", "/tokens/:id", models.ScopeAdmin, nil, small, o.Tokens.Revoke},
 	})
 	if o.Docs {
@@ -142,6 +149,7 @@ func engine(o Options, routes []Route, first ...gin.HandlerFunc) http.Handler {
 	// Paths match exactly: no redirects, no cleaning.
 	e.RedirectTrailingSlash = false
 	e.RedirectFixedPath = false
+	e.UseRawPath = true // %2F is part of a segment
 	e.HandleMethodNotAllowed = true
 	// Trust only the peer address and the configured proxies.
 	e.ForwardedByClientIP = len(o.Proxies) > 0

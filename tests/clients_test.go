@@ -277,6 +277,7 @@ func TestSlowClientsAreClosed(t *testing.T) {
 		"slow headers":                        {"PLANTSTORE_SERVER_READ_HEADER_TIMEOUT=200ms", "POST /plants HTTP/1.1\r\nHost: x\r\n"},
 		"a slow body":                         {"PLANTSTORE_SERVER_READ_TIMEOUT=400ms", "POST /plants HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + token + "\r\nContent-Length: 100\r\n\r\n{"},
 		"a slow body of a request that waits": {"PLANTSTORE_SERVER_READ_TIMEOUT=400ms", "GET /plants/changes?wait=1s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + token + "\r\nContent-Length: 1\r\n\r\n"},
+		"a slow body of an export":            {"PLANTSTORE_SERVER_READ_TIMEOUT=400ms", "GET /plants/export HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + token + "\r\nContent-Length: 1\r\n\r\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

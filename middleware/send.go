@@ -1,0 +1,42 @@
+package middleware
+
+import (
+	"net/http"
+
+	"github.com/gin-gonic/gin"
+
+	"plantstore/database"
+)
+
+// largePart is from how many bytes on a part of a response counts for SendLimit.
+const largePart = 64 << 10
+
+// SendLimit limits how many bytes of responses wait in memory for clients to read them:
+// limit in all, and half of it for each client. More fail with database.ErrShare.
+func SendLimit(limit int64) Handler {
+	sending := database.NewShares(limit, limit/2)
+	return func(c *gin.Context) error {
+		c.Writer = &limitedWriter{c.Writer, sending, IdentityOf(c).Name}
+		return nil
+	}
+}
+
+// limitedWriter is the writer of a response for client.
+type limitedWriter struct {
+	gin.ResponseWriter
+	sending *database.Shares
+	client  string
+}
+
+func (w *limitedWriter) Write(p []byte) (int, error) {
+	if n := int64(len(p)); n >= largePart {
+		if err := w.sending.Take(w.client, n); err != nil {
+			return 0, err
+		}
+		defer w.sending.Give(w.client, n)
+	}
+	return w.ResponseWriter.Write(p)
+}
+
+// Unwrap is for [http.ResponseController].
+func (w *limitedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

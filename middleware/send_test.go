@@ -1,0 +1,122 @@
+package middleware_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"plantstore/auth"
+	"plantstore/database"
+	"plantstore/middleware"
+)
+
+// heldWriter is the writer of a response whose client does not read until read is closed.
+type heldWriter struct {
+	*httptest.ResponseRecorder
+	writing, read chan struct{}
+	deadlines     int
+}
+
+func (w *heldWriter) Write(p []byte) (int, error) {
+	w.writing <- struct{}{}
+	<-w.read
+	return w.ResponseRecorder.Write(p)
+}
+
+func (w *heldWriter) SetReadDeadline(time.Time) error { return nil }
+
+func (w *heldWriter) SetWriteDeadline(time.Time) error {
+	w.deadlines++
+	return nil
+}
+
+// asTold takes the token of a request for the name of its client.
+func asTold(_ context.Context, token string) (*auth.Identity, error) {
+	return &auth.Identity{Name: token}, nil
+}
+
+// sendAll returns a handler that sends size bytes after first, with the error of the write.
+func sendAll(size int, first ...middleware.Handler) (handler http.Handler, outcome chan error) {
+	outcome = make(chan error, 1)
+	e := gin.New()
+	e.Use(middleware.Handle(middleware.Bearer(asTold, 0)))
+	for _, h := range first {
+		e.Use(middleware.Handle(h))
+	}
+	e.GET("/", func(c *gin.Context) {
+		_, err := c.Writer.Write(make([]byte, size))
+		outcome <- err
+	})
+	return e, outcome
+}
+
+func requestOf(t *testing.T, client string) *http.Request {
+	t.Helper()
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
+	r.Header.Set("Authorization", "Bearer "+client)
+	return r
+}
+
+// TestSendLimit has clients that do not read: each may keep two parts in memory, all of them
+// four.
+func TestSendLimit(t *testing.T) {
+	const part = 64 << 10
+	handler, outcome := sendAll(part, middleware.SendLimit(4*part))
+	w := &heldWriter{writing: make(chan struct{}), read: make(chan struct{})}
+	for _, test := range []struct {
+		name, client string
+		rejected     bool
+	}{
+		{"the first part", "a", false},
+		{"the second part", "a", false},
+		{"more than a client's share", "a", true},
+		{"another client", "b", false},
+		{"its second part", "b", false},
+		{"more than all", "c", true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			held := &heldWriter{ResponseRecorder: httptest.NewRecorder(), writing: w.writing, read: w.read}
+			go handler.ServeHTTP(held, requestOf(t, test.client))
+			select {
+			case <-w.writing:
+				if test.rejected {
+					t.Error("got a response, want none")
+				}
+			case err := <-outcome:
+				if !test.rejected || !errors.Is(err, database.ErrShare) {
+					t.Errorf("got %v", err)
+				}
+			}
+		})
+	}
+	close(w.read)
+	for range 4 {
+		if err := <-outcome; err != nil {
+			t.Error(err)
+		}
+	}
+	w.writing = make(chan struct{}, 1)
+	go handler.ServeHTTP(&heldWriter{ResponseRecorder: httptest.NewRecorder(), writing: w.writing, read: w.read}, requestOf(t, "a"))
+	if err := <-outcome; err != nil {
+		t.Errorf("after the others were read: %v", err)
+	}
+}
+
+// TestStreamParts: a client has some time for each part of a stream, however long that is.
+func TestStreamParts(t *testing.T) {
+	handler, outcome := sendAll(100<<10, middleware.Stream(asTold))
+	w := &heldWriter{ResponseRecorder: httptest.NewRecorder(), writing: make(chan struct{}, 100), read: make(chan struct{})}
+	close(w.read)
+	handler.ServeHTTP(w, requestOf(t, "a"))
+	if err := <-outcome; err != nil || w.Body.Len() != 100<<10 {
+		t.Errorf("sent %d bytes, %v", w.Body.Len(), err)
+	}
+	if parts := len(w.writing); parts != 7 || w.deadlines < parts {
+		t.Errorf("got %d parts and %d deadlines, want 7 parts with a deadline each", parts, w.deadlines)
+	}
+}
