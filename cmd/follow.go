@@ -110,6 +110,11 @@ func (c *client) follow(ctx context.Context, after, path string, deliver func(co
 			return err
 		}
 	}
+	if path != "" && after != "" { // before changes are delivered that would be delivered again
+		if err := writeCursor(path, after); err != nil {
+			return err
+		}
+	}
 	for retry := (backoff{time.Second, time.Minute}); ; {
 		changes, err := c.changesAfter(ctx, after)
 		if ctx.Err() != nil {
@@ -136,16 +141,20 @@ func (c *client) follow(ctx context.Context, after, path string, deliver func(co
 			}
 		}
 		if path != "" && after != changes.Cursor {
-			err := writeFile(path, func(w io.Writer) error {
-				_, err := fmt.Fprintln(w, changes.Cursor)
-				return err
-			})
-			if err != nil {
+			if err := writeCursor(path, changes.Cursor); err != nil {
 				return err
 			}
 		}
 		after = changes.Cursor
 	}
+}
+
+// writeCursor replaces the cursor in the file path.
+func writeCursor(path, cursor string) error {
+	return writeFile(path, func(w io.Writer) error {
+		_, err := fmt.Fprintln(w, cursor)
+		return err
+	})
 }
 
 // changesAfter waits for changes after a cursor, or from now on if it is empty.

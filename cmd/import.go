@@ -128,6 +128,7 @@ func (c *client) importFile(ctx context.Context, path, mediaType string, query u
 		request.Header.Set("Content-Encoding", "gzip")
 	}
 	request.Header.Set("Accept", "application/json")
+	request.Header.Set("Expect", "100-continue") // a rejection then comes before the rows
 	return c.sendRows(request)
 }
 

@@ -84,7 +84,9 @@ func newTokenCreate(s *settings) *cobra.Command {
 					return err
 				}
 				tokens.audit(auth.Created, token.ID)
-				fmt.Println(secret) // nothing else, for scripts
+				if _, err := fmt.Println(secret); err != nil { // nothing else, for scripts
+					return fmt.Errorf("%w: the token is lost; revoke it with `plantstore token revoke %s`", err, token.ID)
+				}
 				cmd.PrintErrf("created in %s for %s with scopes %s, valid until %s; not shown again; revoke it with `plantstore token revoke %s`\n",
 					tokens.database, token.Name, token.Scopes, until, token.ID)
 				return nil

@@ -104,7 +104,7 @@ func (d *sqliteDialect) restore(ctx context.Context, path string, confirm func(n
 	if info, err := os.Stat(path + "-wal"); err == nil && info.Size() > 0 {
 		return fmt.Errorf("%[1]s-wal exists, so %[1]s is a database in use and not a backup: write one with `plantstore backup`", path)
 	}
-	unlock, err := d.lockFile(ctx)
+	unlock, err := d.lockFile(ctx, zap.NewNop())
 	if err != nil {
 		return err
 	}

@@ -50,7 +50,7 @@ func (d *sqliteDialect) open(ctx context.Context, o Options, log *zap.Logger) (p
 	if d.path == "" || d.path == ":memory:" {
 		return nil, nil, errors.New("the database URL names no file: sqlite:data/plantstore.db")
 	}
-	unlock, err := d.lockFile(ctx)
+	unlock, err := d.lockFile(ctx, log)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -119,12 +119,17 @@ func escapePath(path string) string { return (&url.URL{Path: path}).EscapedPath(
 
 // lockFile takes the lock under which a process creates, opens, migrates or replaces the
 // database. The system frees it when the process dies.
-func (d *sqliteDialect) lockFile(ctx context.Context) (unlock func() error, err error) {
+func (d *sqliteDialect) lockFile(ctx context.Context, log *zap.Logger) (unlock func() error, err error) {
 	if err := os.MkdirAll(filepath.Dir(d.path), 0o750); err != nil {
 		return nil, d.folderFault(fmt.Errorf("create the folder of the database: %w", err))
 	}
 	lock := d.fileLock()
-	if _, err := lock.TryLockContext(ctx, lockPoll); err != nil {
+	free, err := lock.TryLock()
+	if err == nil && !free {
+		log.Info("waiting for another process that creates, migrates or restores the database", zap.String("path", d.path))
+		_, err = lock.TryLockContext(ctx, lockPoll)
+	}
+	if err != nil {
 		return nil, d.folderFault(fmt.Errorf("lock the database: %w", err))
 	}
 	return lock.Unlock, nil

@@ -3,11 +3,15 @@ package tests
 import (
 	"fmt"
 	"net"
+	"os"
 	"os/exec"
+	"regexp"
 	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"plantstore/database/dbtest"
 )
 
 // TestFewFiles starts the service with room for fewer files than connections.
@@ -62,4 +66,43 @@ func TestAcceptErrorsAreWarnings(t *testing.T) {
 	}
 	must(t, unix.Prlimit(s.process.Pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 1 << 10, Max: 1 << 10}, nil))
 	readHealth(t, conn)
+}
+
+// TestTokenIsNotLost prints a token to a full disk: the command tells what to revoke.
+func TestTokenIsNotLost(t *testing.T) {
+	t.Parallel()
+	url := dbtest.SQLite(t)
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	must(t, err)
+	defer full.Close()
+	migrateUp(t, url)
+	cmd := command(t, []string{"DATABASE_URL=" + url}, "token", "create", "--name", "lost")
+	var stderr strings.Builder
+	cmd.Stdout, cmd.Stderr = full, &stderr
+	err = cmd.Run()
+	advice := regexp.MustCompile("no space left on device: the token is lost; revoke it with `plantstore token revoke (pst_[a-z2-7]{8})`\n$").FindStringSubmatch(stderr.String())
+	if err == nil || advice == nil {
+		t.Fatalf("got %v, %q", err, &stderr)
+	}
+	checkCLI(t, []string{"DATABASE_URL=" + url}, []string{"token", "revoke", advice[1]}, 0, "revoked "+advice[1]+" in "+nameOfDatabase(url)+"\n", "revoked a token")
+}
+
+// TestNoTemporaryFiles imports more than the disk of temporary files has room for.
+func TestNoTemporaryFiles(t *testing.T) {
+	t.Parallel()
+	s := start(t, "DATABASE_URL="+dbtest.Postgres(t))
+	must(t, limitFiles(s, 100_000))
+	for name, query := range map[string]string{"an import": "", "an import that replaces": "?on_conflict=replace"} {
+		t.Run(name, func(t *testing.T) {
+			var rows strings.Builder
+			for id := range 20_000 {
+				rows.WriteString(bodyOf(int64(id)) + "\n")
+			}
+			checkError(t, s.importRows(t, query, "application/x-ndjson", rows.String()), 50301)
+			s.checkNoPlants(t)
+		})
+	}
+	if log := s.stderr.String(); !strings.Contains(log, "no room for temporary files") {
+		t.Errorf("got the log %s", log)
+	}
 }

@@ -37,10 +37,7 @@ func TestFollow(t *testing.T) {
 	requireOK(t, s.post(t, bodyOf(1)))
 	f := startFollow(t, s.url, "--after", "0", "--cursor-file", cursor)
 	prints(f, `{"id":1,"plant":{"id":1,"name":"plant 1"`)
-	eventually(t, "the cursor", func() bool {
-		_, err := os.Stat(cursor)
-		return err == nil
-	})
+	awaitCursor(t, cursor)
 	must(t, f.process.Kill())
 	<-f.ended
 	checkEmpty(t, s.send(t, "DELETE", "/plants/1", nil, as(token)...), 204)
@@ -59,12 +56,25 @@ func TestFollow(t *testing.T) {
 	}{
 		{"a cursor of another database", "41001", 1, []string{"--after", "abc.1"}},
 		{"a malformed cursor", "--after must be", 2, []string{"--after", "x"}},
+		{"no room for the cursor, before the first change", "no such file", 1, []string{"--after", "0", "--cursor-file", "missing/cursor"}},
 		{"no secret", "need each other", 2, []string{"--post", "http://127.0.0.1:1"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			checkCLI(t, []string{"PLANTSTORE_CLIENT_TOKEN=" + token}, append([]string{"follow", "--url", s.url}, test.args...), test.status, "", test.want)
 		})
 	}
+}
+
+// awaitCursor waits until the file path has the cursor of changes, and returns it. Before the
+// first ones, it has that of --after.
+func awaitCursor(t *testing.T, path string) (cursor string) {
+	t.Helper()
+	eventually(t, "the cursor", func() bool {
+		text, _ := os.ReadFile(path)
+		cursor = strings.TrimSpace(string(text))
+		return cursor != "" && cursor != "0"
+	})
+	return cursor
 }
 
 // delivery is a request to a webhook.
@@ -132,18 +142,13 @@ func TestFollowPosts(t *testing.T) {
 		return []int{503, 301, 204, 410}[min(n, 3)]
 	})
 	f := startFollow(t, s.url, "--after", "0", "--post", r.URL, "--secret-file", secretFile(t), "--cursor-file", cursor)
-	eventually(t, "the cursor", func() bool {
-		_, err := os.Stat(cursor)
-		return err == nil
-	})
-	saved, err := os.ReadFile(cursor)
-	must(t, err)
+	saved := awaitCursor(t, cursor)
 	deliveries := r.all()
 	if len(deliveries) < 3 {
 		t.Fatalf("the cursor was saved after %d attempts, want 3", len(deliveries))
 	}
 	last := deliveries[2]
-	if last.plants.String() != "1" || last.plants.Cursor != strings.TrimSpace(string(saved)) {
+	if last.plants.String() != "1" || last.plants.Cursor != saved {
 		t.Errorf("got %+v, and the cursor %s", last, saved)
 	}
 	for _, d := range deliveries[:2] {
@@ -156,9 +161,7 @@ func TestFollowPosts(t *testing.T) {
 	if f.err == nil || f.err.Error() != "exit status 1" || !strings.Contains(f.stderr.String(), "410 Gone") {
 		t.Errorf("got %v and %s, want 1 and the reason", f.err, f.stderr)
 	}
-	after, err := os.ReadFile(cursor)
-	must(t, err)
-	if string(after) != string(saved) {
+	if after := awaitCursor(t, cursor); after != saved {
 		t.Errorf("the cursor moved to %s without a 2xx", after)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -91,6 +92,31 @@ func TestCLIQuietOnTerminal(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestStartDuringRestore starts the service while restore waits for an answer: it says so.
+func TestStartDuringRestore(t *testing.T) {
+	t.Parallel()
+	database, backup := "DATABASE_URL="+dbtest.SQLite(t), filepath.Join(t.TempDir(), "backup.db")
+	s := start(t, database)
+	if _, stderr, status := runToEnd(t, []string{database}, "backup", backup); status != 0 {
+		t.Fatal(stderr)
+	}
+	s.stop(t)
+	tty, screen, keyboard, hangUp := terminal(t)
+	cmd := command(t, []string{database}, "restore", backup)
+	cmd.Stdin, cmd.Stderr = tty, tty
+	must(t, cmd.Start())
+	if !screen.await(nil, func(line string) bool { return strings.Contains(line, "[y/N]") }) {
+		t.Fatalf("got %q on the terminal", screen)
+	}
+	s = launch(t, command(t, []string{"PORT=0", "PLANTSTORE_LOG_FORMAT=json", "PLANTSTORE_AUTH_TOKENS=" + token, database}))
+	s.awaitLog(t, "waiting for another process that creates, migrates or restores the database")
+	_, err := io.WriteString(keyboard, "n\n")
+	must(t, err)
+	_ = cmd.Wait()
+	hangUp()
+	s.awaitServing(t)
 }
 
 // TestMigrateDownAsks: the command names the database and what is lost, and needs a yes.
