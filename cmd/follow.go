@@ -40,7 +40,7 @@ func newFollow(s *settings) *cobra.Command {
 			"With --post, deliver them to a webhook instead, in order and in batches, signed according to\n" +
 			"Standard Webhooks 1.0. A batch is sent again unless the response is a 2xx, at first after\n" +
 			"5 seconds and later after hours; a 410 ends the command. With --cursor-file, a restart\n" +
-			"misses nothing: the file has the place behind the last batch that was printed or\n" +
+			"misses nothing: the file has the cursor after the last batch that was printed or\n" +
 			"delivered. The batch after it may be repeated.\n\n" +
 			exitStatuses,
 		Example: "  plantstore follow --after 0\n" +

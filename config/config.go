@@ -26,7 +26,7 @@ type Config struct {
 		MaxHeaderBytes    int           `key:"max_header_bytes" default:"16384" validate:"min=1024,max=16777216" desc:"maximum size of the request line and headers, in bytes"`
 		MaxBodyBytes      int64         `key:"max_body_bytes" default:"65536" validate:"min=1,max=16777216" desc:"maximum size of a request body, in bytes"`
 		MaxConnections    int           `key:"max_connections" default:"10000" validate:"min=1" desc:"maximum number of open connections; further ones replace idle ones or wait. An idle connection takes a file descriptor and about 20 KiB of memory"`
-		MaxPerAddress     int           `key:"max_connections_per_address" default:"0" validate:"min=0" desc:"maximum number of open connections from an address that is no trusted proxy; further ones replace its idle ones or are closed; 0 stands for half of max_connections"`
+		MaxPerAddress     int           `key:"max_connections_per_address" default:"0" validate:"min=0" desc:"maximum number of open connections from an address that is not a trusted proxy; further ones replace its idle ones or are closed; 0 stands for half of max_connections"`
 		TrustedProxies    []string      `key:"trusted_proxies" desc:"IP addresses or CIDR ranges, such as 10.0.0.0/8, of proxies trusted to set X-Forwarded-For"`
 		BasePath          string        `key:"base_path" desc:"path that a proxy removes from requests, such as /store, with which addresses in responses must start"`
 		CORSOrigins       []string      `key:"cors_origins" desc:"origins of web pages that may call the API, such as https://plants.example.org; if empty, only its own pages"`

@@ -30,7 +30,7 @@ type PlantChange struct {
 type PlantChanges struct {
 	// The plants that were written, in the order of the feed. A plant that is written again later occurs again, in its later state.
 	Changes []PlantChange `json:"changes" binding:"required"`
-	// The place in the feed behind these changes, for the parameter after. Its form may change.
+	// The position in the feed after these changes, for the parameter after. Its form may change.
 	Cursor string `json:"cursor" binding:"required" example:"k4n2vqrw7c.1042"`
 } // @name PlantChanges
 
@@ -53,7 +53,7 @@ var WaitPattern = regexp.MustCompile(`^([0-9]|[1-5][0-9]|60)s$`)
 //
 //	@ID				listChanges
 //	@Summary		Follow the changes of plants
-//	@Description	Returns the plants that were written after a cursor, deleted ones included, and the cursor behind them. A reader that passes each cursor on misses nothing, however long it was away, up to the time for which deletions are kept: then it gets error 41001. It may get a change twice. With Accept: text/event-stream, the same comes as server-sent events, each with such a result as its data and the cursor as its id, until the client or the service closes the connection; Last-Event-ID resumes.
+//	@Description	Returns the plants that were written after a cursor, deleted ones included, and the cursor after them. A reader that passes each cursor on misses nothing, however long it was away, up to the time for which deletions are kept: then it gets error 41001. It may get a change twice. With Accept: text/event-stream, the same comes as server-sent events, each with such a result as its data and the cursor as its id, until the client or the service closes the connection; Last-Event-ID resumes.
 //	@Produce		json,text/event-stream
 //	@Param			after			query		string			false	"The cursor of the last response, or 0 for the beginning, which has all plants; if it is absent, only later changes"
 //	@Param			limit			query		int				false	"The maximum number of changes in a response; by default, an event has up to 1000"

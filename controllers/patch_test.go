@@ -25,7 +25,7 @@ func TestBindPatch(t *testing.T) {
 		{name: "null beside another field", body: `{"name":"n","tag":null}`, fields: []string{"name", "tag"}, want: PlantContent{Name: new("n")}},
 		{name: "an escaped name", body: `{"t\u0061g":null}`, fields: []string{"tag"}},
 		{name: "null is rejected for a required field", body: `{"name":null}`, code: codeMissingOrType},
-		{name: "null for an unknown field is rejected", body: `{"light":null}`, code: codeUnknownField},
+		{name: "null for an unknown field is rejected", body: `{"unknown":null}`, code: codeUnknownField},
 		{name: "a key is an unknown field", body: `{"id":1}`, code: codeUnknownField},
 		{name: "a name in another case is unknown", body: `{"Tag":null}`, code: codeUnknownField},
 		{name: "a duplicate field is rejected", body: `{"tag":"a","tag":"b"}`, code: codeDuplicateField},

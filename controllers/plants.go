@@ -94,8 +94,8 @@ func NewPlants(store *models.PlantStore) *Plants { return &Plants{store} }
 //	@Param			plant	body		NewPlant	true	"The plant to create"
 //	@Success		200		{object}	Plant		"The new plant"
 //	@Failure		409		{object}	Error
-//	@Header			200		{string}	Location	"The path of the plant"
-//	@Header			200		{string}	ETag		"The version of the plant"
+//	@Header			200		{string}	Location	"The path of the resource"
+//	@Header			200		{string}	ETag		"The version of the resource"
 //	@Router			/plants [post]
 func (h *Plants) Create(c *gin.Context) error {
 	var in NewPlant
@@ -125,7 +125,7 @@ func location(c *gin.Context, p *models.Plant) string {
 //	@Param			If-None-Match	header		string		false	"The version that the client has: the ETag of an earlier response"
 //	@Success		200				{object}	StoredPlant	"The plant"
 //	@Success		304				"The plant still has the version in If-None-Match"
-//	@Header			200,304			{string}	ETag	"The version of the plant"
+//	@Header			200,304			{string}	ETag	"The version of the resource"
 //	@Router			/plants/{id} [get]
 func (h *Plants) Get(c *gin.Context) error {
 	id, err := pathID(c)
@@ -204,8 +204,8 @@ func parsePlantFilter(query url.Values) (models.Filter[int64], error) {
 //	@Param			plant			body		PlantReplacement	true	"The content of the plant"
 //	@Success		200				{object}	StoredPlant			"The plant was replaced"
 //	@Success		201				{object}	StoredPlant			"The plant was created"
-//	@Header			201				{string}	Location			"The path of the plant"
-//	@Header			200,201			{string}	ETag				"The version of the plant"
+//	@Header			201				{string}	Location			"The path of the resource"
+//	@Header			200,201			{string}	ETag				"The version of the resource"
 //	@Router			/plants/{id} [put]
 func (h *Plants) Put(c *gin.Context) error {
 	id, condition, err := parseTarget(c)
@@ -243,7 +243,7 @@ func (h *Plants) Put(c *gin.Context) error {
 //	@Param			If-None-Match	header		string		false	"Only *: the plant must not exist, so the change fails"	Enums(*)
 //	@Param			patch			body		PlantPatch	true	"The fields to change"
 //	@Success		200				{object}	StoredPlant	"The changed plant"
-//	@Header			200				{string}	ETag		"The version of the plant"
+//	@Header			200				{string}	ETag		"The version of the resource"
 //	@Router			/plants/{id} [patch]
 func (h *Plants) Patch(c *gin.Context) error {
 	id, condition, err := parseTarget(c)

@@ -90,8 +90,8 @@ var headers = []struct{ statuses, name, kind, description string }{
 	{"", "X-Request-ID", "string", "The id of the request: the client's, or a new one"},
 	{"401 403", "WWW-Authenticate", "string", "The challenge (RFC 6750)"},
 	{"429 503", "Retry-After", "integer", "Seconds to wait before the next attempt"},
-	{"429", "RateLimit", "string", "The remaining requests, if the operator has set a limit (draft-ietf-httpapi-ratelimit-headers)"},
-	{"429", "RateLimit-Policy", "string", "The limits"},
+	{"200 201 204 304 429", "RateLimit", "string", "The remaining requests, if the operator has set a limit (draft-ietf-httpapi-ratelimit-headers)"},
+	{"200 201 204 304 429", "RateLimit-Policy", "string", "The limits"},
 }
 
 func header(kind, description string) object {
