@@ -51,7 +51,7 @@ func copyFile(t *testing.T, from, to string) {
 func insertPlants(t *testing.T, db *database.DB, from, to int) {
 	t.Helper()
 	err := db.WithContext(t.Context()).Exec(`WITH RECURSIVE n(i) AS (SELECT ? UNION ALL SELECT i+1 FROM n WHERE i < ?)
-		INSERT INTO plants SELECT i, 'plant ' || i, 'tag', '2026-01-01 00:00:00+00:00', '2026-01-01 00:00:00+00:00' FROM n`, from, to).Error
+		INSERT INTO plants (id, name, tag, created_at, updated_at) SELECT i, 'plant ' || i, 'tag', '2026-01-01 00:00:00+00:00', '2026-01-01 00:00:00+00:00' FROM n`, from, to).Error
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -46,7 +46,7 @@ func TestLockedRows(t *testing.T) {
 	}{
 		{
 			"inserted and not committed", false,
-			"INSERT INTO plants VALUES (?, 'held', NULL, now(), now())",
+			"INSERT INTO plants (id, name, tag, created_at, updated_at) VALUES (?, 'held', NULL, now(), now())",
 			func(ctx context.Context, store *models.PlantStore, id int64) error {
 				return store.Create(ctx, &models.Plant{ID: id, Name: "new"})
 			},
@@ -112,7 +112,7 @@ func TestWaitersOfAClient(t *testing.T) {
 	t.Parallel()
 	const each, all = 16, 20
 	store, holder := storeWithHolder(t, 30*time.Second)
-	if err := holder.Exec("INSERT INTO plants SELECT n, 'held', NULL, now(), now() FROM generate_series(1, 100) n").Error; err != nil {
+	if err := holder.Exec("INSERT INTO plants (id, name, tag, created_at, updated_at) SELECT n, 'held', NULL, now(), now() FROM generate_series(1, 100) n").Error; err != nil {
 		t.Fatal(err)
 	}
 	create := func(client string, id int64) error {
@@ -155,7 +155,7 @@ func TestSecondWaiterOfARow(t *testing.T) {
 	dbtest.Migrated(t, url)
 	one := database.BatchOptions{Flushers: 1, MaxBatch: 16, Queue: 1000}
 	store, others := models.NewPlantStore(dbtest.OpenWith(t, o, one, zaptest.NewLogger(t))), dbtest.Open(t, dbtest.Options(url))
-	if err := others.Exec("INSERT INTO plants SELECT n, 'old', NULL, now(), now() FROM generate_series(1, 50) n").Error; err != nil {
+	if err := others.Exec("INSERT INTO plants (id, name, tag, created_at, updated_at) SELECT n, 'old', NULL, now(), now() FROM generate_series(1, 50) n").Error; err != nil {
 		t.Fatal(err)
 	}
 	soon, cancel := context.WithTimeout(t.Context(), 10*time.Second) // not that of the locked row
@@ -193,7 +193,7 @@ func TestSecondWaiterOfARow(t *testing.T) {
 func TestLockedRowsFailAtLast(t *testing.T) {
 	store, holder := storeWithHolder(t, 300*time.Millisecond)
 	defer holder.Rollback()
-	if err := holder.Exec("INSERT INTO plants VALUES (5, 'held', NULL, now(), now())").Error; err != nil {
+	if err := holder.Exec("INSERT INTO plants (id, name, tag, created_at, updated_at) VALUES (5, 'held', NULL, now(), now())").Error; err != nil {
 		t.Fatal(err)
 	}
 	for name, write := range map[string]func() error{

@@ -16,7 +16,7 @@ func TestInsertedRowsStayInserted(t *testing.T) {
 	dbtest.Migrated(t, owner)
 	const role = "plantstore_insert_only"
 	for _, statement := range []string{
-		"INSERT INTO plants VALUES (2, 'before', NULL, now(), now())",
+		"INSERT INTO plants (id, name, tag, created_at, updated_at) VALUES (2, 'before', NULL, now(), now())",
 		"DROP ROLE IF EXISTS " + role, "CREATE ROLE " + role + " LOGIN",
 		"GRANT INSERT, SELECT (id) ON plants TO " + role, // enough for ON CONFLICT and RETURNING
 	} {

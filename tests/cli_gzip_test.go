@@ -126,7 +126,7 @@ func TestCLIReplace(t *testing.T) {
 	s := start(t)
 	settings := clientOf(s.url)
 	requireOK(t, s.importRows(t, "", inNDJSON, numbered(1, 3)))
-	file := write(t, "plants.csv", strings.Replace(s.export(t, inCSV), "plant 2", "edited", 1)+"4,new,\n")
+	file := write(t, "plants.csv", strings.Replace(s.export(t, inCSV), "plant 2", "edited", 1)+"4,new,"+csvRest)
 	checkCLI(t, settings, []string{"import", file}, 3, counts(1, 2, 1, "nothing stored"), ":3: 40901 plant 2 ")
 	checkCLI(t, settings, []string{"import", "--replace", "--dry-run", file}, 0, "4 rows: 1 created, 1 replaced, 2 unchanged, 0 refused; dry run, nothing stored\n")
 	checkCLI(t, settings, []string{"import", "--replace", file}, 0, "4 rows: 1 created, 1 replaced, 2 unchanged, 0 refused; stored\n")

@@ -317,7 +317,7 @@ func TestCLIDevices(t *testing.T) {
 		read <- string(text)
 	}()
 	checkCLI(t, settings, []string{"export", "--format", "csv", "-o", pipe}, 0, "0 plants written to "+pipe+"\n")
-	if got := <-read; got != "id,name,tag\n" {
+	if got := <-read; got != csvHeader {
 		t.Errorf("got %q from the pipe, want a header", got)
 	}
 	checkCLI(t, settings, []string{"export", "--format", "csv", "-o", link}, 0, "0 plants written to "+link+"\n")
@@ -325,7 +325,7 @@ func TestCLIDevices(t *testing.T) {
 	if err != nil {
 		t.Fatal("got a file instead of the link")
 	}
-	if text, err := os.ReadFile(target); err != nil || string(text) != "id,name,tag\n" {
+	if text, err := os.ReadFile(target); err != nil || string(text) != csvHeader {
 		t.Errorf("got %q, %v, want a header", text, err)
 	}
 }

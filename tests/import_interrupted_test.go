@@ -225,7 +225,7 @@ func TestImportKilled(t *testing.T) {
 // not that of id, which is new, and release, which lets it continue.
 func awaitStoring(t *testing.T, databaseURL string, id int64) (stored, release func()) {
 	t.Helper()
-	return awaitWriting(t, databaseURL, "INSERT INTO plants VALUES ($1, 'x', NULL, now(), now())", id)
+	return awaitWriting(t, databaseURL, "INSERT INTO plants (id, name, tag, created_at, updated_at) VALUES ($1, 'x', NULL, now(), now())", id)
 }
 
 // awaitReplacing is awaitStoring for an id that exists.

@@ -102,10 +102,11 @@ func TestImportReplacesManyRows(t *testing.T) {
 		requireOK(t, s.importRows(t, replacing, inNDJSON, numbered(-1500, 3500)))
 		rows := strings.Split(strings.TrimSpace(s.export(t, inCSV)), "\n")
 		for i := 1; i < len(rows); i += 2 {
-			rows[i] += "edited" // its tag
+			rows[i] += "edited" // its last cell
 		}
 		slices.Reverse(rows[1:])
-		rows = append(rows, "9001,new,", "-1500,plant -1500,otherwise", rows[1])
+		added := strings.TrimSpace("9001,new," + csvRest)
+		rows = append(rows, added, "-1500,plant -1500,otherwise"+strings.TrimSpace(csvRest), rows[1])
 		edited := strings.Join(rows, "\n") + "\n"
 		checkReport(t, s.importRows(t, replacing+"&dry_run=true", inCSV, edited), 40901,
 			"5004: 1 new, 2501 replaced, 2501 unchanged, 1 rejected; 5004 40901")
@@ -114,7 +115,7 @@ func TestImportReplacesManyRows(t *testing.T) {
 		back := strings.Split(strings.TrimSpace(s.export(t, inCSV)), "\n")
 		want := slices.Concat(rows[:1], rows[1:5002])
 		slices.Reverse(want[1:])
-		if want = append(want, "9001,new,"); !slices.Equal(back, want) {
+		if want = append(want, added); !slices.Equal(back, want) {
 			t.Errorf("got %d rows that differ from the %d edited ones", len(back), len(want))
 		}
 		checkReport(t, s.importRows(t, replacing, inCSV, strings.Join(back, "\n")), 0, "5002: 0 new, 5002 unchanged, 0 rejected, stored")

@@ -184,7 +184,7 @@ func checkLockedRows(t *testing.T, databaseURL string, replicas []*service) {
 	tx, err := openTable(t, databaseURL).BeginTx(t.Context(), nil)
 	must(t, err)
 	first := ids.Add(rows) - rows + 1
-	_, err = tx.ExecContext(t.Context(), "INSERT INTO plants SELECT n, 'held', NULL, now(), now() FROM generate_series($1::bigint, $2, $3) n",
+	_, err = tx.ExecContext(t.Context(), "INSERT INTO plants (id, name, tag, created_at, updated_at) SELECT n, 'held', NULL, now(), now() FROM generate_series($1::bigint, $2, $3) n",
 		first, first+rows-1, held)
 	must(t, err)
 	var free, locked sync.WaitGroup

@@ -113,7 +113,7 @@ func TestExportFilters(t *testing.T) {
 		} {
 			t.Run(query, func(t *testing.T) {
 				var lines, cells strings.Builder
-				cells.WriteString("id,name,tag\n")
+				cells.WriteString(csvHeader)
 				for _, i := range want {
 					o := objects(t, rows[i])[0]
 					tag, ok := o["tag"]
@@ -123,7 +123,7 @@ func TestExportFilters(t *testing.T) {
 						tag = ""
 					}
 					fmt.Fprintln(&lines, rows[i])
-					fmt.Fprintf(&cells, "%v,%v,%v\n", o["id"], o["name"], tag)
+					fmt.Fprintf(&cells, "%v,%v,%v%s", o["id"], o["name"], tag, csvRest)
 				}
 				for accept, want := range map[string]string{inNDJSON: lines.String(), inCSV: cells.String()} {
 					if r := s.call(t, "GET", "/plants/export"+query, "", "Accept", accept); r.status != 200 || r.body != want {
@@ -138,7 +138,7 @@ func TestExportFilters(t *testing.T) {
 		}
 		settings := clientOf(s.url)
 		checkCLI(t, settings, []string{"export", "--tag", "succulent", "--q", "aloe", "--after", "-5"}, 0, rows[4]+"\n")
-		checkCLI(t, settings, []string{"export", "--tag", "", "--format", "csv"}, 0, "id,name,tag\n1,100% aloe,'\n")
+		checkCLI(t, settings, []string{"export", "--tag", "", "--format", "csv"}, 0, csvHeader+"1,100% aloe,'"+csvRest)
 		checkCLI(t, settings, []string{"export", "--after", "01"}, 1, "", "40007", "after")
 	})
 }
@@ -149,7 +149,7 @@ func TestHEADOfAnExport(t *testing.T) {
 	t.Parallel()
 	url := dbtest.Postgres(t)
 	s := start(t, "DATABASE_URL="+url)
-	dbtest.Exec(t, url, "INSERT INTO plants SELECT i, repeat('🌵', 255), repeat('🌵', 255), now(), now() FROM generate_series(1, 20000) AS i")
+	dbtest.Exec(t, url, "INSERT INTO plants (id, name, tag, created_at, updated_at) SELECT i, repeat('🌵', 255), repeat('🌵', 255), now(), now() FROM generate_series(1, 20000) AS i")
 	check := func(t *testing.T) {
 		for accept, want := range map[string][]string{
 			inNDJSON: {"application/x-ndjson", `attachment; filename="plants.ndjson"`},

@@ -138,7 +138,9 @@ func TestMigrateDownAsks(t *testing.T) {
 				t.Fatal(stderr)
 			}
 		}
-		for range 3 { // to the tokens
+		migrations, err := filepath.Glob("../database/migrations/sqlite/*.sql")
+		must(t, err)
+		for range len(migrations) - 2 { // to the tokens
 			if _, stderr, status := runToEnd(t, settings, "migrate", "down", "--yes"); status != 0 {
 				t.Fatal(stderr)
 			}
@@ -185,7 +187,7 @@ func TestMigrateDownAsks(t *testing.T) {
 			})
 		}
 		stdout, _, _ := runToEnd(t, settings, "migrate", "status")
-		if strings.Count(stdout, "pending") != 4 {
+		if strings.Count(stdout, "pending") != len(migrations)-1 {
 			t.Errorf("got %s, want the tokens and later migrations undone", stdout)
 		}
 	})
