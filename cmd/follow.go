@@ -110,11 +110,7 @@ func (c *client) follow(ctx context.Context, after, path string, deliver func(co
 			return err
 		}
 	}
-	if path != "" && after != "" { // before changes are delivered that would be delivered again
-		if err := writeCursor(path, after); err != nil {
-			return err
-		}
-	}
+	stored := false
 	for retry := (backoff{time.Second, time.Minute}); ; {
 		changes, err := c.changesAfter(ctx, after)
 		if ctx.Err() != nil {
@@ -132,6 +128,12 @@ func (c *client) follow(ctx context.Context, after, path string, deliver func(co
 			continue
 		}
 		retry = backoff{time.Second, time.Minute}
+		if path != "" && !stored && after != "" { // fail now, not after a delivery that a restart would repeat
+			if err := writeCursor(path, after); err != nil {
+				return err
+			}
+			stored = true
+		}
 		if len(changes.Changes) > 0 {
 			if err := deliver(ctx, changes); err != nil {
 				if ctx.Err() != nil {

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/signal"
 	"os/user"
 	"strconv"
 	"strings"
+	"syscall"
 	"text/tabwriter"
 	"time"
 
@@ -84,6 +86,7 @@ func newTokenCreate(s *settings) *cobra.Command {
 					return err
 				}
 				tokens.audit(auth.Created, token.ID)
+				signal.Ignore(syscall.SIGPIPE)                 // the error tells
 				if _, err := fmt.Println(secret); err != nil { // nothing else, for scripts
 					return fmt.Errorf("%w: the token is lost; revoke it with `plantstore token revoke %s`", err, token.ID)
 				}

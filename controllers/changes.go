@@ -1,10 +1,10 @@
 package controllers
 
 import (
-	"bytes"
 	"context"
 	"net/http"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -147,8 +147,17 @@ func respondChanges(c *gin.Context, changes *models.Changes[models.Plant]) error
 	if err != nil {
 		return err
 	}
+	c.Writer = writerOf(c, changes)
 	sendZipped(c, body)
 	return nil
+}
+
+// writerOf returns the writer for changes: without a limit of memory if readers share them.
+func writerOf(c *gin.Context, changes *models.Changes[models.Plant]) gin.ResponseWriter {
+	if changes.Shared() {
+		return middleware.Unlimited(c)
+	}
+	return c.Writer
 }
 
 // stream sends changes as server-sent events, at first where the stream begins. It ends when
@@ -169,24 +178,27 @@ func (h *Changes) stream(c *gin.Context, next followFunc, from database.Cursor, 
 			}
 			return endOfStream(ctx, err)
 		}
-		event := []byte(":\n\n") // a comment
+		event := [][]byte{[]byte(":\n\n")} // a comment
 		if first || len(changes.Rows) > 0 {
 			body, err := changes.Encode(encodeChanges)
 			if err != nil {
 				return err
 			}
-			event = bytes.Join([][]byte{[]byte("id: " + changes.Next.String() + "\ndata: "), body, []byte("\n\n")}, nil)
+			event = [][]byte{[]byte("id: " + changes.Next.String() + "\ndata: "), body, []byte("\n\n")}
 		}
 		if first {
 			c.Header("Content-Type", TypeEvents)
 			c.Header("X-Accel-Buffering", "no") // nginx would keep events back
-			event = append([]byte("retry: 1000\n"), event...)
+			event = slices.Insert(event, 0, []byte("retry: 1000\n"))
 		}
 		from = changes.Next
-		if _, err = c.Writer.Write(event); err == nil {
-			err = middleware.Flush(c)
+		out := writerOf(c, &changes)
+		for _, part := range event {
+			if _, err := out.Write(part); err != nil {
+				return endOfStream(ctx, err)
+			}
 		}
-		if err != nil {
+		if err := middleware.Flush(c); err != nil {
 			return endOfStream(ctx, err)
 		}
 		if h.health.serving.Err() != nil {

@@ -84,7 +84,7 @@ var errorTable = []ErrorRow{
 		is(database.ErrCursor, "the cursor is too old, or from another database, such as before a restore: get a new cursor, export, then follow")),
 	row(codePrecondition, "`If-Match` or `If-None-Match` does not hold; nothing was written",
 		is(models.ErrCondition, "If-Match or If-None-Match does not hold, and nothing was written: get the current version and retry")),
-	row(codeBodyTooLarge, "the body is too large: by default more than 64 KiB, or for an import more than 1 GiB or 64 KiB in a line; or an import takes longer than `bulk.timeout`",
+	row(codeBodyTooLarge, "the body is too large: by default more than 64 KiB, or for an import more than 1 GiB or 64 KiB in a line; or an import is not received within `bulk.timeout`",
 		as(func(e *http.MaxBytesError) string { return fmt.Sprintf("the body is larger than %d bytes", e.Limit) })),
 	row(codeContentType, "unsupported Content-Type or Content-Encoding"),
 	row(codeRateLimit, "too many requests with this token or from this address, or too many invalid tokens; `Retry-After` says when to retry",
@@ -225,10 +225,6 @@ const statusClientGone = 499
 func Errors(failures *Failures) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		client := c.Request.Context() // a handler's own may end earlier
-		if client.Err() != nil {      // such as after the deadline of an earlier request on the connection
-			c.Status(statusClientGone)
-			panic(http.ErrAbortHandler)
-		}
 		c.Next()
 		last := c.Errors.Last()
 		if last == nil {
@@ -241,12 +237,12 @@ func Errors(failures *Failures) gin.HandlerFunc {
 			}
 			panic(http.ErrAbortHandler)
 		}
-		if client.Err() != nil && c.Request.ProtoMajor == 1 { // net/http takes the client for gone: see above
-			c.Header("Connection", "close")
-		}
 		if errors.Is(last.Err, context.Canceled) && client.Err() != nil {
-			c.Status(statusClientGone)
-			return
+			c.Status(statusClientGone) // for the log
+			panic(http.ErrAbortHandler)
+		}
+		if client.Err() != nil && c.Request.ProtoMajor == 1 { // net/http serves no other request on the connection
+			c.Header("Connection", "close")
 		}
 		body := describe(c, last.Err)
 		middleware.SetErrorCode(c, body.Code)
@@ -264,7 +260,7 @@ func Errors(failures *Failures) gin.HandlerFunc {
 		if limit, ok := errors.AsType[*middleware.LimitError](last.Err); ok {
 			c.Header("Retry-After", strconv.Itoa(seconds(limit.RetryAfter)))
 		}
-		for _, name := range []string{"Content-Type", "Content-Disposition", "Content-Encoding"} { // of what it replaces
+		for _, name := range []string{"Content-Type", "Content-Disposition", "Content-Encoding", "Link", "X-Accel-Buffering"} { // of what it replaces
 			c.Writer.Header().Del(name)
 		}
 		var response any = body

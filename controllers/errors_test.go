@@ -125,12 +125,21 @@ func TestErrorsImport(t *testing.T) {
 
 func TestErrorsClientGone(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	w, logs := serveError(ctx, t, func(*gin.Context) error {
+	core, logs := observer.New(zap.DebugLevel)
+	e := gin.New()
+	status := 0
+	e.Use(func(c *gin.Context) {
+		defer func() { status = c.Writer.Status() }()
+		c.Next()
+	}, Errors(NewFailures(isReady, zap.New(core))))
+	e.GET("/", middleware.Handle(func(*gin.Context) error {
 		cancel()
 		return fmt.Errorf("insert: %w: %w", database.ErrUnavailable, context.Canceled)
-	})
-	if w.Code != statusClientGone || logs.Len() != 0 {
-		t.Errorf("got %d and the log %v, want %d and no log", w.Code, logs.All(), statusClientGone)
+	}))
+	w := httptest.NewRecorder()
+	wantAbort(t, func() { e.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil)) })
+	if status != statusClientGone || logs.Len() != 0 || w.Body.Len() > 0 {
+		t.Errorf("got %d and the log %v, want %d and no log", status, logs.All(), statusClientGone)
 	}
 }
 
@@ -141,10 +150,11 @@ func TestErrorBeforeTheResponse(t *testing.T) {
 		c.Header("Content-Type", TypeCSV)
 		c.Header("Content-Disposition", "attachment")
 		c.Header("Content-Encoding", "gzip")
+		c.Header("Link", "</plants?after=1>; rel=next")
 		return auth.ErrInvalidToken
 	})
 	for name, want := range map[string]string{
-		"Content-Type": "application/json", "Content-Disposition": "", "Content-Encoding": "",
+		"Content-Type": "application/json", "Content-Disposition": "", "Content-Encoding": "", "Link": "",
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := w.Header().Get(name); w.Code != 401 || got != want {

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 
@@ -105,10 +106,16 @@ func (h *Plants) Import(c *gin.Context) error {
 	rows := read(c.Request.Body, func(in *ImportedPlant) *models.Plant { return in.toPlant(*in.ID) })
 	result, err := h.store.Import(contextOf(c), rows, options)
 	err = h.wrote(c, err)
+	p, isProblem := errors.AsType[*problem](err)
 	if err != nil && errors.Is(context.Cause(c.Request.Context()), middleware.ErrTooLong) {
-		return problemf(codeBodyTooLarge, "%v: split the file; rows that were stored count as unchanged", middleware.ErrTooLong)
+		code := int32(codeUnavailable)
+		if isProblem { // the body was not received in time
+			code = codeBodyTooLarge
+		}
+		advice := problemf(code, "%v: split the file; rows that were stored count as unchanged", middleware.ErrTooLong)
+		return fmt.Errorf("%w: %w", advice, err)
 	}
-	if p, ok := errors.AsType[*problem](err); ok {
+	if isProblem {
 		return problemf(p.Code, "%s; nothing was stored", p.Message)
 	}
 	if err != nil {

@@ -24,7 +24,7 @@ var ErrURL = errors.New("the database URL is not a valid PostgreSQL URL: " +
 // ErrStandby means that the database is a standby.
 var ErrStandby = errors.New("it is a standby, which only copies its primary: name the primary, or all of its servers")
 
-// ErrTaken means that a row has the key of another one.
+// ErrTaken means that the key of a new row is already taken.
 var ErrTaken = errors.New("the key is taken")
 
 // ErrUnavailable means that the database could not be reached, did not respond in

@@ -35,8 +35,11 @@ func DiscardBody() gin.HandlerFunc {
 		if c.Request.ContentLength == 0 {
 			return
 		}
-		body := &observedBody{ReadCloser: c.Request.Body}
-		c.Request.Body = body
+		// Restored, as net/http looks at its own body: a client that expects 100 Continue gets
+		// the response without it, and the connection is closed.
+		request, body := c.Request, &observedBody{ReadCloser: c.Request.Body}
+		request.Body = body
+		defer func() { request.Body = body.ReadCloser }()
 		c.Next()
 		// A client that expects 100 Continue sends nothing before the first read.
 		waits := !body.begun && c.GetHeader("Expect") != ""

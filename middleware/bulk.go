@@ -33,26 +33,26 @@ const checkPeriod = time.Second / 2
 var ErrTooLong = errors.New("the request took longer than bulk.timeout allows")
 
 // Bulk replaces the server's time limits by those of o. It ends a request when verify no
-// longer accepts its token. [BodyLimit] limits the body; a request without one has
-// [http.NoBody].
+// longer accepts its token. [BodyLimit] limits the body.
 func Bulk(o BulkOptions, verify auth.Verifier) Handler {
 	return func(c *gin.Context) error {
 		end := time.Now().Add(o.Timeout)
 		ctx, cancel := context.WithDeadlineCause(c.Request.Context(), end, ErrTooLong)
 		defer cancel()
+		ctx, endWith := context.WithCancelCause(ctx)
 		control, plain := http.NewResponseController(c.Writer), c.Writer
-		body := &pacedBody{ReadCloser: c.Request.Body, control: control}
-		err := errors.Join(control.SetReadDeadline(end), control.SetWriteDeadline(end.Add(timeToRespond)))
-		if body.ReadCloser == http.NoBody {
-			err = errors.Join(err, body.end())
-		}
+		// There is a deadline for reading only while the body is read: beyond it, net/http takes
+		// the client for gone, and would serve no other request on the connection.
+		err := errors.Join(control.SetReadDeadline(time.Time{}), control.SetWriteDeadline(end.Add(timeToRespond)))
 		if err != nil {
+			endWith(nil)
 			return fmt.Errorf("set the deadline: %w", err)
 		}
-		ctx, endWatch := watchToken(ctx, c, verify, checkPeriod, body.interrupt)
-		body.pace = newPace(ctx, o, end, control.SetReadDeadline)
-		c.Request.Body = body
-		c.Writer = &pacedWriter{plain, newPace(ctx, o, end, control.SetWriteDeadline)}
+		in := newPace(ctx, o, end.Add(time.Second), control.SetReadDeadline) // the context ends before, with its cause
+		out := newPace(ctx, o, end, control.SetWriteDeadline)
+		c.Request.Body = &pacedBody{ReadCloser: c.Request.Body, pace: in}
+		c.Writer = &pacedWriter{plain, out}
+		endWatch := watchToken(ctx, endWith, c, verify, checkPeriod, in.interrupt, out.interrupt)
 		defer func() {
 			endWatch()
 			c.Writer = plain
@@ -62,14 +62,12 @@ func Bulk(o BulkOptions, verify auth.Verifier) Handler {
 	}
 }
 
-// watchToken gives c's request a context in which its token is verified again after each
-// period: if it is no longer accepted, the context ends with the cause, and so do writes of
-// the response, and reads of the body by interrupt. end stops that, and leaves time to respond.
+// watchToken gives c's request the context ctx, and verifies its token again after each
+// period: if it is no longer accepted, it ends ctx by endWith, with the cause, and the running
+// transfers by interrupts. end stops that, and leaves time to respond.
 func watchToken(
-	parent context.Context, c *gin.Context, verify auth.Verifier, period time.Duration, interrupt func(),
-) (ctx context.Context, end func()) {
-	ctx, endWith := context.WithCancelCause(parent)
-	control := http.NewResponseController(c.Writer)
+	ctx context.Context, endWith context.CancelCauseFunc, c *gin.Context, verify auth.Verifier, period time.Duration, interrupts ...func(),
+) (end func()) {
 	token, _ := bearerToken(c.Request.Header["Authorization"])
 	var checks sync.WaitGroup
 	checks.Go(func() {
@@ -83,13 +81,15 @@ func watchToken(
 			}
 			if _, err := verify(ctx, token); errors.Is(err, auth.ErrInvalidToken) {
 				endWith(err)
-				interrupt()
-				_ = control.SetWriteDeadline(time.Now())
+				for _, interrupt := range interrupts {
+					interrupt()
+				}
 			}
 		}
 	})
+	control := http.NewResponseController(c.Writer)
 	c.Request = c.Request.WithContext(ctx)
-	return ctx, func() {
+	return func() {
 		endWith(nil)
 		checks.Wait()
 		_ = control.SetWriteDeadline(time.Now().Add(timeToRespond)) // fails if the connection is closed
@@ -105,34 +105,65 @@ func endOfToken(ctx context.Context, c *gin.Context) error {
 	return nil
 }
 
+// transfer is what a request reads or writes, a part at a time.
+type transfer struct {
+	ctx         context.Context //nolint:containedctx // the request's
+	setDeadline func(time.Time) error
+
+	mu     sync.Mutex
+	active bool
+}
+
+// run calls part, which must end by due, unless the request has ended.
+func (t *transfer) run(due time.Time, part func() (int, error)) (int, error) {
+	t.setActive(true)
+	defer t.setActive(false)
+	if err := t.setDeadline(due); err != nil {
+		return 0, err
+	}
+	if t.ctx.Err() != nil { // after the deadline was set, as interrupt sets it, too
+		return 0, context.Cause(t.ctx)
+	}
+	return part()
+}
+
+func (t *transfer) setActive(active bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.active = active
+}
+
+// interrupt ends the part that is running, if any: HTTP/2 would end the request itself for a
+// deadline that has passed.
+func (t *transfer) interrupt() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.active {
+		_ = t.setDeadline(time.Now())
+	}
+}
+
 // pace limits how long the transfers of a request, in one direction, may wait for the
 // client: for grace at once, and on average for as long as rate bytes per second allow.
 type pace struct {
-	ctx         context.Context //nolint:containedctx // the request's
+	transfer
 	end         time.Time
 	rate        float64
 	grace, left time.Duration
-	setDeadline func(time.Time) error
 }
 
 func newPace(ctx context.Context, o BulkOptions, end time.Time, setDeadline func(time.Time) error) *pace {
-	return &pace{ctx, end, float64(o.MinBytesPerSecond), o.Grace, o.Grace, setDeadline}
+	return &pace{transfer{ctx: ctx, setDeadline: setDeadline}, end, float64(o.MinBytesPerSecond), o.Grace, o.Grace}
 }
 
-// do limits transfer, which returns a number of bytes.
-func (p *pace) do(transfer func() (int, error)) (n int, err error) {
+// do limits part, which returns a number of bytes.
+func (p *pace) do(part func() (int, error)) (int, error) {
 	begin := time.Now()
 	due := begin.Add(p.left)
 	if due.After(p.end) {
 		due = p.end
 	}
-	if err := p.setDeadline(due); err != nil {
-		return 0, err
-	}
-	if err := p.ctx.Err(); err != nil { // after the deadline was set, as the end of the token sets it, too
-		return 0, err
-	}
-	n, err = transfer()
+	n, err := p.run(due, part)
 	_ = p.setDeadline(p.end) // HTTP/2 enforces a deadline even between transfers
 	earned := time.Duration(float64(n) / p.rate * float64(time.Second))
 	p.left = min(p.left-time.Since(begin)+earned, p.grace)
@@ -142,38 +173,19 @@ func (p *pace) do(transfer func() (int, error)) (n int, err error) {
 // pacedBody is the body of a request.
 type pacedBody struct {
 	io.ReadCloser
-	pace    *pace
-	control *http.ResponseController
-
-	mu    sync.Mutex
+	pace  *pace
 	ended bool
 }
 
 func (b *pacedBody) Read(p []byte) (int, error) {
+	if b.ended {
+		return 0, io.EOF
+	}
 	n, err := b.pace.do(func() (int, error) { return b.ReadCloser.Read(p) })
-	if errors.Is(err, io.EOF) {
-		_ = b.end() // fails if the connection is closed
+	if b.ended = errors.Is(err, io.EOF); b.ended {
+		_ = b.pace.setDeadline(time.Time{}) // fails if the connection is closed
 	}
 	return n, err
-}
-
-// end lifts the deadline for reading. From the end of the body on, net/http waits for the next
-// request, and beyond a deadline takes the client for gone: it would serve no other request
-// on the connection.
-func (b *pacedBody) end() error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.ended = true
-	return b.control.SetReadDeadline(time.Time{})
-}
-
-// interrupt ends a read of the body.
-func (b *pacedBody) interrupt() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if !b.ended {
-		_ = b.control.SetReadDeadline(time.Now())
-	}
 }
 
 type pacedWriter struct {

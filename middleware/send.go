@@ -8,11 +8,11 @@ import (
 	"plantstore/database"
 )
 
-// largePart is from how many bytes on a part of a response counts for SendLimit.
+// largePart is the size, in bytes, from which a write counts toward SendLimit.
 const largePart = 64 << 10
 
 // SendLimit limits how many bytes of responses wait in memory for clients to read them:
-// limit in all, and half of it for each client. More fail with database.ErrShare.
+// limit in all, and half of it for each client. Further writes fail with database.ErrShare.
 func SendLimit(limit int64) Handler {
 	sending := database.NewShares(limit, limit/2)
 	return func(c *gin.Context) error {
@@ -36,6 +36,15 @@ func (w *limitedWriter) Write(p []byte) (int, error) {
 		defer w.sending.Give(w.client, n)
 	}
 	return w.ResponseWriter.Write(p)
+}
+
+// Unlimited returns the writer below that of SendLimit, for what many responses share in
+// memory.
+func Unlimited(c *gin.Context) gin.ResponseWriter {
+	if limited, ok := c.Writer.(*limitedWriter); ok {
+		return limited.ResponseWriter
+	}
+	return c.Writer
 }
 
 // Unwrap is for [http.ResponseController].

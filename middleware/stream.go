@@ -23,18 +23,19 @@ const (
 )
 
 // Stream lets a request wait, and its response last, for longer than the server's time
-// limits allow, until verify no longer accepts its token or the client stops reading. Its body
-// must have been read. [Flush] sends what was written.
+// limits allow, until verify no longer accepts its token or the client stops reading. The
+// request's body must have been read. [Flush] sends what was written.
 func Stream(verify auth.Verifier) Handler {
 	return func(c *gin.Context) error {
-		control := http.NewResponseController(c.Writer)
+		control, plain := http.NewResponseController(c.Writer), c.Writer
 		// Beyond its deadline for reading, net/http takes the client for gone.
 		if err := errors.Join(control.SetReadDeadline(time.Time{}), control.SetWriteDeadline(time.Time{})); err != nil {
 			return fmt.Errorf("set the deadline: %w", err)
 		}
-		ctx, end := watchToken(c.Request.Context(), c, verify, streamCheckPeriod, func() {})
-		plain := c.Writer
-		c.Writer = &streamWriter{plain, ctx, control}
+		ctx, endWith := context.WithCancelCause(c.Request.Context())
+		out := &streamWriter{plain, transfer{ctx: ctx, setDeadline: control.SetWriteDeadline}}
+		c.Writer = out
+		end := watchToken(ctx, endWith, c, verify, streamCheckPeriod, out.transfer.interrupt)
 		defer func() {
 			end()
 			c.Writer = plain
@@ -47,20 +48,13 @@ func Stream(verify auth.Verifier) Handler {
 // streamWriter is the writer of a stream.
 type streamWriter struct {
 	gin.ResponseWriter
-	ctx     context.Context //nolint:containedctx // the request's
-	control *http.ResponseController
+	transfer transfer
 }
 
 // Write limits how long the client may take to read each part of p.
 func (w *streamWriter) Write(p []byte) (n int, err error) {
 	for part := range slices.Chunk(p, streamPart) {
-		if err := w.control.SetWriteDeadline(time.Now().Add(streamPatience)); err != nil {
-			return n, err
-		}
-		if w.ctx.Err() != nil { // after the deadline was set, as the end of the token sets it, too
-			return n, context.Cause(w.ctx)
-		}
-		written, err := w.ResponseWriter.Write(part)
+		written, err := w.transfer.run(time.Now().Add(streamPatience), func() (int, error) { return w.ResponseWriter.Write(part) })
 		if n += written; err != nil {
 			return n, err
 		}

@@ -79,10 +79,11 @@ func spanName(method, route string) string {
 // clientSpan returns the client's span (W3C Trace Context), or an invalid one if headers have
 // none, or if an id in them has a part of a token.
 func (o TraceOptions) clientSpan(headers http.Header) trace.SpanContext {
-	parents, tokens := headers["Traceparent"], slices.Concat(headers["Authorization"], o.Tokens)
+	parents := headers["Traceparent"]
 	if len(parents) != 1 {
 		return trace.SpanContext{}
 	}
+	tokens := slices.Concat(headers["Authorization"], o.Tokens)
 	carrier := propagation.MapCarrier{"traceparent": parents[0]}
 	state := strings.Join(headers["Tracestate"], ",")
 	if o.Tracer != nil && len(state) <= maxTracestate && !auth.HasToken(state, tokens...) {

@@ -62,6 +62,9 @@ func (c *Changes[T]) Encode(encode func(*Changes[T]) ([]byte, error)) ([]byte, e
 	return c.shared.body, c.shared.err
 }
 
+// Shared reports whether other readers may get the same result of Encode.
+func (c *Changes[T]) Shared() bool { return c.shared != nil }
+
 // page is a part of the feed that readers share.
 type page[T any] struct {
 	from    database.Cursor

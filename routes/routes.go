@@ -149,7 +149,7 @@ func engine(o Options, routes []Route, first ...gin.HandlerFunc) http.Handler {
 	// Paths match exactly: no redirects, no cleaning.
 	e.RedirectTrailingSlash = false
 	e.RedirectFixedPath = false
-	e.UseRawPath = true // %2F is part of a segment
+	e.UseRawPath = true // see exactSlashes
 	e.HandleMethodNotAllowed = true
 	// Trust only the peer address and the configured proxies.
 	e.ForwardedByClientIP = len(o.Proxies) > 0
@@ -174,7 +174,18 @@ func engine(o Options, routes []Route, first ...gin.HandlerFunc) http.Handler {
 	e.NoRoute(middleware.Handle(controllers.NoRoute(o.Docs)))
 	e.NoMethod(middleware.Handle(controllers.NoMethod))
 	add(e, routes, middleware.Bearer(o.Verify, o.Limits.FailuresPerMinute), middleware.RateLimit(o.Limits.RequestsPerSecond, o.Limits.Burst))
-	return e
+	return exactSlashes(e)
+}
+
+// exactSlashes lets %2F separate no segments. Other escapes are equivalent to what they stand
+// for (RFC 3986, section 6.2.2.2).
+func exactSlashes(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.RawPath != "" && !strings.Contains(strings.ToUpper(r.URL.RawPath), "%2F") {
+			r.URL.RawPath = ""
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // paths returns the paths of routes.
@@ -219,7 +230,7 @@ func allowedMethods(routes []Route) middleware.Handler {
 		slices.Sort(allowed)
 	}
 	return func(c *gin.Context) error {
-		if allowed, ok := methods[c.Request.URL.Path]; ok && !slices.Contains(allowed, c.Request.Method) {
+		if allowed, ok := methods[c.Request.URL.EscapedPath()]; ok && !slices.Contains(allowed, c.Request.Method) {
 			c.Header("Allow", strings.Join(allowed, ", "))
 			return controllers.NoMethod(c)
 		}

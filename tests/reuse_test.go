@@ -1,8 +1,13 @@
 package tests
 
 import (
+	"context"
+	"io"
+	"net"
 	"net/http"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"plantstore/database/dbtest"
 )
@@ -25,17 +30,50 @@ func TestReusedConnections(t *testing.T) {
 	}{
 		{"a token that ends while it waits for changes", patient, "GET", "/plants/changes?wait=30s", "", 40102},
 		{"a token that ends while an import is stored", patient, "POST", "/plants/import", "id,name\n1,Aloe\n", 40102},
-		{"an import that takes too long", hasty, "POST", "/plants/import", "id,name\n1,Aloe\n", 41301},
+		{"an import that is stored for too long", hasty, "POST", "/plants/import", "id,name\n1,Aloe\n", 50302},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			issued := issue(t, url, "--expires", "3s")
 			transport := &http.Transport{MaxConnsPerHost: 1}
 			defer transport.CloseIdleConnections()
+			var dialed atomic.Int32
+			transport.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+				dialed.Add(1)
+				return new(net.Dialer).DialContext(ctx, network, address)
+			}
 			checkError(t, test.service.over(t, transport, test.method, test.path, test.body, as(issued, "Content-Type", "text/csv")...), test.code)
-			for range 3 {
-				checkStatus(t, test.service.over(t, transport, "GET", "/plants", "", as(token)...), 200)
+			for range 3 { // which the transport does not repeat
+				checkError(t, test.service.over(t, transport, "PATCH", "/plants/1", `{"tag":"x"}`, as(token, "Content-Type", "application/merge-patch+json")...), 40401)
+			}
+			if n := dialed.Load(); n != 1 {
+				t.Errorf("got %d connections, want 1 for all requests", n)
 			}
 		})
+	}
+}
+
+// TestTokenEndsOverHTTP2 ends a request that waits: the stream has its response, as the
+// connection of HTTP/1.1 has.
+func TestTokenEndsOverHTTP2(t *testing.T) {
+	t.Parallel()
+	own, folder, url := newPair(t), t.TempDir(), dbtest.SQLite(t)
+	own.in(t, folder)
+	s := startTLS(t, folder, "DATABASE_URL="+url)
+	checkError(t, s.over(t, own.over(t, true), "GET", "/plants/changes?wait=30s", "", as(issue(t, url, "--expires", "3s"))...), 40102)
+}
+
+// TestExpectContinue sends the head of an import that is rejected: its client waits for that
+// before it sends a row.
+func TestExpectContinue(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	conn := s.dial(t)
+	begin := time.Now()
+	_, err := io.WriteString(conn, "POST /plants/import HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer x\r\nExpect: 100-continue\r\nContent-Length: 1000000\r\n\r\n")
+	must(t, err)
+	checkError(t, readConn(t, conn), 40102)
+	if took := time.Since(begin); took > 5*time.Second {
+		t.Errorf("the response took %v", took)
 	}
 }

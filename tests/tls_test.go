@@ -75,7 +75,7 @@ func TestTLSBulk(t *testing.T) {
 					time.Sleep(10 * time.Millisecond) // a slow client
 				}
 			}()
-			checkError(t, impatient.on(t, transport, "POST", "/plants/import", inNDJSON, slow), 40001)
+			checkError(t, impatient.on(t, transport, "POST", "/plants/import", inNDJSON, slow), 41301)
 			if took := time.Since(begin); took < 2*time.Second || took > 9*time.Second {
 				t.Errorf("a slow import took %v, want 2s to 9s", took)
 			}
