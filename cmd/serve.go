@@ -32,9 +32,9 @@ func (s *settings) serve(cmd *cobra.Command, _ []string) (err error) {
 	if err != nil {
 		return err
 	}
-	// Unless GOGC is set, collect garbage half as often: the heap is small compared to the
-	// rest of the process.
-	if percent := debug.SetGCPercent(200); percent != 100 {
+	// Unless GOGC is set, collect garbage less often: the heap is small compared to the rest of
+	// the process, which stays below 64 MB at 256 connections.
+	if percent := debug.SetGCPercent(175); percent != 100 {
 		debug.SetGCPercent(percent)
 	}
 	log := newLogger(cfg)
