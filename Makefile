@@ -53,7 +53,7 @@ results: ## Run the trials of faults and a soak at their full length, as root, a
 	mv tests/RESULTS.md.new tests/RESULTS.md
 
 .PHONY: test-citus
-test-citus: ## Run the tests of operations and faults on the Citus cluster that TEST_CITUS_URL names, and write its part of tests/RESULTS.md (10 minutes)
+test-citus: ## Run the tests of operations and faults on the Citus cluster that TEST_CITUS_URL names, and write its part of tests/RESULTS.md (5 minutes)
 	@tests/prerequisites.sh postgresql
 	@sed '/^## Citus/,$$d' tests/RESULTS.md > tests/RESULTS.md.new
 	RESULTS='$(CURDIR)/tests/RESULTS.md.new' go test -v -count=1 -timeout 30m -parallel 2 -tags citus,$(TAGS) \
