@@ -55,7 +55,7 @@ results: ## Run the trials of faults and a soak at their full length, as root, a
 .PHONY: test-citus
 test-citus: ## Run the tests of operations and faults on the Citus cluster that TEST_CITUS_URL names, and write its part of tests/RESULTS.md (5 minutes)
 	@tests/prerequisites.sh postgresql
-	@sed '/^## Citus/,$$d' tests/RESULTS.md > tests/RESULTS.md.new
+	@sed '/^## Citus/,$$d' tests/RESULTS.md | sed '$${/^$$/d;}' > tests/RESULTS.md.new
 	RESULTS='$(CURDIR)/tests/RESULTS.md.new' go test -v -count=1 -timeout 30m -parallel 2 -tags citus,$(TAGS) \
 		-run "Citus|$$(awk '/^func Test/ { split($$2, f, "("); name = f[1] } /(eachService|dbtest\.Each)\(t/ { print "^" name "$$" }' tests/*_test.go | sort -u | paste -sd '|')" \
 		-skip '$(NOT_ON_CITUS)' ./tests > tests/citus.log; status=$$?; \
