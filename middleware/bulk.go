@@ -40,34 +40,29 @@ func Bulk(o BulkOptions, verify auth.Verifier) Handler {
 		ctx, cancel := context.WithDeadlineCause(c.Request.Context(), end, ErrTooLong)
 		defer cancel()
 		ctx, endWith := context.WithCancelCause(ctx)
+		defer endWith(nil)
 		control, plain := http.NewResponseController(c.Writer), c.Writer
 		// There is a deadline for reading only while the body is read: beyond it, net/http takes
 		// the client for gone, and would serve no other request on the connection.
 		err := errors.Join(control.SetReadDeadline(time.Time{}), control.SetWriteDeadline(end.Add(timeToRespond)))
 		if err != nil {
-			endWith(nil)
 			return fmt.Errorf("set the deadline: %w", err)
 		}
 		in := newPace(ctx, o, end.Add(time.Second), control.SetReadDeadline) // the context ends before, with its cause
 		out := newPace(ctx, o, end, control.SetWriteDeadline)
+		c.Request = c.Request.WithContext(ctx)
 		c.Request.Body = &pacedBody{ReadCloser: c.Request.Body, pace: in}
 		c.Writer = &pacedWriter{plain, out}
-		endWatch := watchToken(ctx, endWith, c, verify, checkPeriod, in.interrupt, out.interrupt)
-		defer func() {
-			endWatch()
-			c.Writer = plain
-		}()
-		c.Next()
-		return endOfToken(ctx, c)
+		defer func() { c.Writer = plain }()
+		return whileValid(c, endWith, verify, checkPeriod, &in.transfer, &out.transfer)
 	}
 }
 
-// watchToken gives c's request the context ctx, and verifies its token again after each
-// period: if it is no longer accepted, it ends ctx by endWith, with the cause, and the running
-// transfers by interrupts. end stops that, and leaves time to respond.
-func watchToken(
-	ctx context.Context, endWith context.CancelCauseFunc, c *gin.Context, verify auth.Verifier, period time.Duration, interrupts ...func(),
-) (end func()) {
+// whileValid serves the rest of c's request, and verifies its token again after each period.
+// If it is no longer accepted, endWith ends the request's context, with the cause, and the
+// running transfers end: in, unless it is nil, and out. It leaves time to respond.
+func whileValid(c *gin.Context, endWith context.CancelCauseFunc, verify auth.Verifier, period time.Duration, in, out *transfer) error {
+	ctx := c.Request.Context()
 	token, _ := bearerToken(c.Request.Header["Authorization"])
 	var checks sync.WaitGroup
 	checks.Go(func() {
@@ -81,23 +76,17 @@ func watchToken(
 			}
 			if _, err := verify(ctx, token); errors.Is(err, auth.ErrInvalidToken) {
 				endWith(err)
-				for _, interrupt := range interrupts {
-					interrupt()
-				}
+				in.interrupt()
+				out.interrupt()
 			}
 		}
 	})
-	control := http.NewResponseController(c.Writer)
-	c.Request = c.Request.WithContext(ctx)
-	return func() {
+	defer func() {
 		endWith(nil)
 		checks.Wait()
-		_ = control.SetWriteDeadline(time.Now().Add(timeToRespond)) // fails if the connection is closed
-	}
-}
-
-// endOfToken returns the error of a request that failed because watchToken has ended it.
-func endOfToken(ctx context.Context, c *gin.Context) error {
+		_ = out.setDeadline(time.Now().Add(timeToRespond)) // fails if the connection is closed
+	}()
+	c.Next()
 	if cause := context.Cause(ctx); len(c.Errors) > 0 && errors.Is(cause, auth.ErrInvalidToken) {
 		challenge(c, cause)
 		return cause
@@ -134,8 +123,11 @@ func (t *transfer) setActive(active bool) {
 }
 
 // interrupt ends the part that is running, if any: HTTP/2 would end the request itself for a
-// deadline that has passed.
+// deadline that has passed. t may be nil.
 func (t *transfer) interrupt() {
+	if t == nil {
+		return
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.active {

@@ -38,14 +38,14 @@ func (w *limitedWriter) Write(p []byte) (int, error) {
 	return w.ResponseWriter.Write(p)
 }
 
-// Unlimited returns the writer below that of SendLimit, for what many responses share in
-// memory.
+// Unwrap is for [http.ResponseController].
+func (w *limitedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// Unlimited returns c's writer without the limit of SendLimit, for a body that many responses
+// share.
 func Unlimited(c *gin.Context) gin.ResponseWriter {
 	if limited, ok := c.Writer.(*limitedWriter); ok {
 		return limited.ResponseWriter
 	}
 	return c.Writer
 }
-
-// Unwrap is for [http.ResponseController].
-func (w *limitedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

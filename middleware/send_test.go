@@ -20,6 +20,7 @@ type heldWriter struct {
 	*httptest.ResponseRecorder
 	writing, read chan struct{}
 	deadlines     int
+	deadline      time.Time // the last one
 }
 
 func (w *heldWriter) Write(p []byte) (int, error) {
@@ -30,8 +31,9 @@ func (w *heldWriter) Write(p []byte) (int, error) {
 
 func (w *heldWriter) SetReadDeadline(time.Time) error { return nil }
 
-func (w *heldWriter) SetWriteDeadline(time.Time) error {
+func (w *heldWriter) SetWriteDeadline(deadline time.Time) error {
 	w.deadlines++
+	w.deadline = deadline
 	return nil
 }
 
@@ -118,5 +120,25 @@ func TestStreamParts(t *testing.T) {
 	}
 	if parts := len(w.writing); parts != 7 || w.deadlines < parts {
 		t.Errorf("got %d parts and %d deadlines, want 7 parts with a deadline each", parts, w.deadlines)
+	}
+}
+
+// TestTimeToRespond: what replaces the time limits of a request leaves some time for the end of
+// its response, and no more.
+func TestTimeToRespond(t *testing.T) {
+	bulk := middleware.BulkOptions{Timeout: time.Hour, MinBytesPerSecond: 1, Grace: time.Minute}
+	for name, limits := range map[string]middleware.Handler{"bulk": middleware.Bulk(bulk, asTold), "a stream": middleware.Stream(asTold)} {
+		t.Run(name, func(t *testing.T) {
+			handler, outcome := sendAll(1, limits)
+			w := &heldWriter{ResponseRecorder: httptest.NewRecorder(), writing: make(chan struct{}, 1), read: make(chan struct{})}
+			close(w.read)
+			handler.ServeHTTP(w, requestOf(t, "a"))
+			if err := <-outcome; err != nil {
+				t.Error(err)
+			}
+			if left := time.Until(w.deadline); left <= 0 || left > 5*time.Second {
+				t.Errorf("got %s, want at most 5 seconds", left)
+			}
+		})
 	}
 }

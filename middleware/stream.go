@@ -33,22 +33,19 @@ func Stream(verify auth.Verifier) Handler {
 			return fmt.Errorf("set the deadline: %w", err)
 		}
 		ctx, endWith := context.WithCancelCause(c.Request.Context())
-		out := &streamWriter{plain, transfer{ctx: ctx, setDeadline: control.SetWriteDeadline}}
-		c.Writer = out
-		end := watchToken(ctx, endWith, c, verify, streamCheckPeriod, out.transfer.interrupt)
-		defer func() {
-			end()
-			c.Writer = plain
-		}()
-		c.Next()
-		return endOfToken(ctx, c)
+		defer endWith(nil)
+		out := &transfer{ctx: ctx, setDeadline: control.SetWriteDeadline}
+		c.Request = c.Request.WithContext(ctx)
+		c.Writer = &streamWriter{plain, out}
+		defer func() { c.Writer = plain }()
+		return whileValid(c, endWith, verify, streamCheckPeriod, nil, out)
 	}
 }
 
 // streamWriter is the writer of a stream.
 type streamWriter struct {
 	gin.ResponseWriter
-	transfer transfer
+	transfer *transfer
 }
 
 // Write limits how long the client may take to read each part of p.

@@ -24,9 +24,8 @@ type TraceOptions struct {
 	Tokens []string     // no part of them is logged or exported
 }
 
-// Trace reads the client's trace id, for the log, and starts a span for
-// each request. The span has nothing that a client may have made up: no path, header, query
-// or body.
+// Trace reads the client's trace id, for the log, and starts a span for each request. The span
+// has nothing that a client may have made up: no path, header, query or body.
 func Trace(o TraceOptions) gin.HandlerFunc {
 	server := []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindServer)}
 	return func(c *gin.Context) {
