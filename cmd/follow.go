@@ -110,7 +110,17 @@ func (c *client) follow(ctx context.Context, after, path string, deliver func(co
 			return err
 		}
 	}
-	stored := false
+	stored := "" // what this command has written
+	store := func(cursor string) error {
+		if path == "" || cursor == stored {
+			return nil
+		}
+		stored = cursor
+		return writeFile(path, func(w io.Writer) error {
+			_, err := fmt.Fprintln(w, cursor)
+			return err
+		})
+	}
 	for retry := (backoff{time.Second, time.Minute}); ; {
 		changes, err := c.changesAfter(ctx, after)
 		if ctx.Err() != nil {
@@ -128,11 +138,8 @@ func (c *client) follow(ctx context.Context, after, path string, deliver func(co
 			continue
 		}
 		retry = backoff{time.Second, time.Minute}
-		if path != "" && !stored && after != "" { // fail now, not after a delivery that a restart would repeat
-			if err := writeCursor(path, after); err != nil {
-				return err
-			}
-			stored = true
+		if err := store(after); err != nil { // now, not after a delivery that a restart would repeat
+			return err
 		}
 		if len(changes.Changes) > 0 {
 			if err := deliver(ctx, changes); err != nil {
@@ -142,21 +149,11 @@ func (c *client) follow(ctx context.Context, after, path string, deliver func(co
 				return err
 			}
 		}
-		if path != "" && after != changes.Cursor {
-			if err := writeCursor(path, changes.Cursor); err != nil {
-				return err
-			}
+		if err := store(changes.Cursor); err != nil {
+			return err
 		}
 		after = changes.Cursor
 	}
-}
-
-// writeCursor replaces the cursor in the file path.
-func writeCursor(path, cursor string) error {
-	return writeFile(path, func(w io.Writer) error {
-		_, err := fmt.Fprintln(w, cursor)
-		return err
-	})
 }
 
 // changesAfter waits for changes after a cursor, or from now on if it is empty.
