@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -94,6 +95,25 @@ func TestCLIQuietOnTerminal(t *testing.T) {
 	}
 }
 
+// prompted runs the program on a terminal until it asks for confirmation. answer types a text,
+// and waits until the program, and what it wrote on screen, has ended.
+func prompted(t *testing.T, settings []string, args ...string) (cmd *exec.Cmd, screen *lines, answer func(text string)) {
+	t.Helper()
+	tty, screen, keyboard, hangUp := terminal(t)
+	cmd = command(t, settings, args...)
+	cmd.Stdin, cmd.Stderr = tty, tty
+	must(t, cmd.Start())
+	if !screen.await(nil, func(line string) bool { return strings.Contains(line, "[y/N]") }) {
+		t.Errorf("got %q on the terminal", screen)
+	}
+	return cmd, screen, func(text string) {
+		_, err := io.WriteString(keyboard, text)
+		must(t, err)
+		_ = cmd.Wait()
+		hangUp()
+	}
+}
+
 // TestStartDuringRestore starts the service while restore waits for an answer: it says so.
 func TestStartDuringRestore(t *testing.T) {
 	t.Parallel()
@@ -103,19 +123,10 @@ func TestStartDuringRestore(t *testing.T) {
 		t.Fatal(stderr)
 	}
 	s.stop(t)
-	tty, screen, keyboard, hangUp := terminal(t)
-	cmd := command(t, []string{database}, "restore", backup)
-	cmd.Stdin, cmd.Stderr = tty, tty
-	must(t, cmd.Start())
-	if !screen.await(nil, func(line string) bool { return strings.Contains(line, "[y/N]") }) {
-		t.Fatalf("got %q on the terminal", screen)
-	}
+	_, _, answer := prompted(t, []string{database}, "restore", backup)
 	s = launch(t, command(t, []string{"PORT=0", "PLANTSTORE_LOG_FORMAT=json", "PLANTSTORE_AUTH_TOKENS=" + token, database}))
 	s.awaitLog(t, "waiting for another process that creates, migrates or restores the database")
-	_, err := io.WriteString(keyboard, "n\n")
-	must(t, err)
-	_ = cmd.Wait()
-	hangUp()
+	answer("n\n")
 	s.awaitServing(t)
 }
 
@@ -169,17 +180,8 @@ func TestMigrateDownAsks(t *testing.T) {
 			status       int
 		}{{"no", "n\n", 1}, {"nothing", "\n", 1}, {"yes", "y\n", 0}} {
 			t.Run("the answer is "+test.name, func(t *testing.T) {
-				tty, screen, keyboard, hangUp := terminal(t)
-				cmd := command(t, settings, "migrate", "down")
-				cmd.Stdin, cmd.Stderr = tty, tty
-				must(t, cmd.Start())
-				if !screen.await(nil, func(line string) bool { return strings.Contains(line, "[y/N]") }) {
-					t.Errorf("got %q on the terminal", screen)
-				}
-				_, err := io.WriteString(keyboard, test.answer)
-				must(t, err)
-				_ = cmd.Wait()
-				hangUp()
+				cmd, screen, answer := prompted(t, settings, "migrate", "down")
+				answer(test.answer)
 				check(screen.String())
 				if got := cmd.ProcessState.ExitCode(); got != test.status {
 					t.Errorf("got exit status %d and %q, want %d", got, screen, test.status)
