@@ -260,7 +260,8 @@ func Errors(failures *Failures) gin.HandlerFunc {
 		if limit, ok := errors.AsType[*middleware.LimitError](last.Err); ok {
 			c.Header("Retry-After", strconv.Itoa(seconds(limit.RetryAfter)))
 		}
-		for _, name := range []string{"Content-Type", "Content-Disposition", "Content-Encoding", "Link", "X-Accel-Buffering"} { // of what it replaces
+		// Those of the response that the Error replaces.
+		for _, name := range []string{"Content-Type", "Content-Disposition", "Content-Encoding", "Link", "X-Accel-Buffering"} {
 			c.Writer.Header().Del(name)
 		}
 		var response any = body

@@ -19,6 +19,9 @@ func (d *sqliteDialect) insertNew(ctx context.Context, conn connection, table *T
 	} else {
 		err = d.insertMany(ctx, conn, &group{changes: changes})
 	}
+	if err != nil {
+		return nil, err
+	}
 	outcomes = make([]error, len(rows))
 	for i, c := range changes {
 		outcomes[i] = c.Err
@@ -26,7 +29,7 @@ func (d *sqliteDialect) insertNew(ctx context.Context, conn connection, table *T
 			outcomes[i] = ErrTaken
 		}
 	}
-	return outcomes, err
+	return outcomes, nil
 }
 
 // manyRows is from how many rows on insertMany is faster than runIn.

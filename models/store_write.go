@@ -51,8 +51,8 @@ func given(c *database.Column) string    { return "@" + c.DBName }
 func excluded(c *database.Column) string { return "excluded." + c.DBName }
 
 // Put validates row and stores it under its key, whether or not there is a row
-// already, and sets its timestamps. It reports whether there was none. It fails with an *InvalidError if the row breaks a rule, and with
-// ErrCondition if c does not hold.
+// already, and sets its timestamps. It reports whether there was none. It fails with an
+// *InvalidError if the row breaks a rule, and with ErrCondition if c does not hold.
 func (s *Store[T, K]) Put(ctx context.Context, row *T, c Condition) (created bool, err error) {
 	if err := s.validate(row, s.table.Data); err != nil {
 		return false, err
