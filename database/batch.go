@@ -35,6 +35,7 @@ type Batcher[T any] struct {
 	flushers sync.WaitGroup
 	free     sync.Pool    // of *pending[T]
 	calls    atomic.Int64 // of Do that are in progress
+	quiet    atomic.Bool  // no other item came while the last one ran alone: see runAlone
 	metrics  *metrics     // of writes; or nil
 	needs    atomic.Int64 // nanoseconds that a batch is expected to need; see expect
 
@@ -141,7 +142,9 @@ func (b *Batcher[T]) Do(ctx context.Context, item T) error {
 	return err
 }
 
-// runAlone runs p at once, unless there are others to share a batch with.
+// runAlone runs p at once, unless there are others to share a batch with. It does not look
+// for them after a lone item that none of them joined, as yielding the processor may take
+// longer than a read.
 func (b *Batcher[T]) runAlone(p *pending[T]) bool {
 	b.mu.RLock() // for as long as close must wait
 	defer b.mu.RUnlock()
@@ -149,11 +152,14 @@ func (b *Batcher[T]) runAlone(p *pending[T]) bool {
 		return false
 	}
 	defer b.slots.free()
-	runtime.Gosched() // see letOthersQueue
+	if !b.quiet.Load() {
+		runtime.Gosched() // see letOthersQueue
+	}
 	if b.calls.Load() > 1 {
 		return false
 	}
 	b.runBatch([]*pending[T]{p})
+	b.quiet.Store(b.calls.Load() == 1)
 	return true
 }
 
