@@ -123,12 +123,16 @@ func (l *connections) inUse() int {
 	return l.open
 }
 
+// limits reports whether an address has a limit of its own.
+func (l *connections) limits(address netip.Addr) bool {
+	return !slices.ContainsFunc(l.unlimited, func(n *net.IPNet) bool { return n.Contains(address.AsSlice()) })
+}
+
 // admit counts conn as open, or returns nil if there is no room for it. It returns the
 // connection that it replaces, if any, for the caller to close.
 func (l *connections) admit(conn net.Conn) (admitted, replaced *connection) {
-	address := conn.RemoteAddr().(*net.TCPAddr)
-	network := middleware.NetworkOf(address.AddrPort().Addr())
-	limited := !slices.ContainsFunc(l.unlimited, func(n *net.IPNet) bool { return n.Contains(address.IP) })
+	address := conn.RemoteAddr().(*net.TCPAddr).AddrPort().Addr()
+	network, limited := middleware.NetworkOf(address), l.limits(address)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if p := l.peers[network]; limited && p != nil && p.open >= l.perAddress {

@@ -49,15 +49,18 @@ func respondPage[T any](c *gin.Context, q pageQuery, items []T, id func(T) any) 
 	if err != nil {
 		return err
 	}
-	sendZipped(c, body)
+	sendZipped(c, body, false)
 	return nil
 }
 
-// sendZipped writes a body in JSON, compressed for clients that accept it.
-func sendZipped(c *gin.Context, body []byte) {
+// sendZipped writes a body in JSON, compressed for clients that accept it. shared tells
+// whether other responses have the same body, which then takes no memory of its own.
+func sendZipped(c *gin.Context, body []byte, shared bool) {
 	if acceptsGzip(c) && len(body) >= gzipFrom {
 		c.Header("Content-Encoding", "gzip")
 		body = compress(body)
+	} else if shared {
+		c.Writer = middleware.Unlimited(c)
 	}
 	send(c, http.StatusOK, typeJSON, body)
 }

@@ -8,7 +8,8 @@ import (
 	"plantstore/database"
 )
 
-// largePart is the size, in bytes, from which a write counts toward SendLimit.
+// largePart is the size, in bytes, from which a write counts toward SendLimit. Smaller ones
+// fit in the buffers of a connection, which has one response at a time, except over HTTP/2.
 const largePart = 64 << 10
 
 // SendLimit limits how many bytes of responses wait in memory for clients to read them:
@@ -16,7 +17,11 @@ const largePart = 64 << 10
 func SendLimit(limit int64) Handler {
 	sending := database.NewShares(limit, limit/2)
 	return func(c *gin.Context) error {
-		c.Writer = &limitedWriter{c.Writer, sending, IdentityOf(c).Name}
+		from := int64(largePart)
+		if c.Request.ProtoMajor > 1 {
+			from = 1
+		}
+		c.Writer = &limitedWriter{c.Writer, sending, from, IdentityOf(c).Name}
 		return nil
 	}
 }
@@ -25,11 +30,12 @@ func SendLimit(limit int64) Handler {
 type limitedWriter struct {
 	gin.ResponseWriter
 	sending *database.Shares
+	from    int64 // the size from which a write counts
 	client  string
 }
 
 func (w *limitedWriter) Write(p []byte) (int, error) {
-	if n := int64(len(p)); n >= largePart {
+	if n := int64(len(p)); n >= w.from {
 		if err := w.sending.Take(w.client, n); err != nil {
 			return 0, err
 		}

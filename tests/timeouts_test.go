@@ -115,6 +115,33 @@ func TestStreamsOfAConnection(t *testing.T) {
 	t.Error("got no limit of streams")
 }
 
+// TestRequestsOfAnAddress sends more requests at once, over one connection of HTTP/2, than its
+// address may have connections.
+func TestRequestsOfAnAddress(t *testing.T) {
+	t.Parallel()
+	own, folder := newPair(t), t.TempDir()
+	own.in(t, folder)
+	s := startTLS(t, folder, "PLANTSTORE_SERVER_MAX_CONNECTIONS_PER_ADDRESS=2")
+	transport := own.over(t, true)
+	checkStatus(t, s.on(t, transport, "GET", "/healthz", "", nil), 200) // opens the connection
+	ended := make(chan response, 2)
+	for range cap(ended) {
+		go func() {
+			r, _ := s.tryOn(transport, "GET", "/plants/changes?wait=10s", nil, as(token)...)
+			ended <- r
+		}()
+	}
+	eventually(t, "an aborted request", func() bool {
+		_, err := s.tryOn(transport, "GET", "/healthz", nil)
+		return err != nil
+	})
+	for range cap(ended) {
+		checkStatus(t, receive(t, ended), 200)
+	}
+	checkStatus(t, s.on(t, transport, "GET", "/healthz", "", nil), 200)
+	s.awaitLog(t, "aborting requests of HTTP/2")
+}
+
 // TestIdleConnectionsAreClosed sends a request and then nothing.
 func TestIdleConnectionsAreClosed(t *testing.T) {
 	t.Parallel()

@@ -1,0 +1,35 @@
+package cmd
+
+import (
+	"net/http"
+	"net/netip"
+
+	"go.uber.org/zap"
+
+	"plantstore/database"
+	"plantstore/middleware"
+)
+
+// limitStreams returns next with the limits of l for requests of HTTP/2 that are in progress,
+// of which a connection may have many: in total and from each address, or for a trusted proxy
+// from each connection. It aborts those beyond without a response, as their clients need not
+// read it.
+func (l *connections) limitStreams(next http.Handler) http.Handler {
+	inProgress := database.NewShares(int64(l.limit), int64(l.perAddress))
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ProtoMajor == 1 {
+			next.ServeHTTP(w, r)
+			return
+		}
+		sender := r.RemoteAddr
+		if address := netip.MustParseAddrPort(sender).Addr(); l.limits(address) {
+			sender = middleware.NetworkOf(address).String()
+		}
+		if err := inProgress.Take(sender, 1); err != nil {
+			l.log.Warn("aborting requests of HTTP/2", zap.String("address", sender), zap.Error(err))
+			panic(http.ErrAbortHandler)
+		}
+		defer inProgress.Give(sender, 1)
+		next.ServeHTTP(w, r)
+	})
+}
