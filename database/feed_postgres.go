@@ -50,7 +50,7 @@ func (*postgresDialect) changes() string {
 // again, as by a restore.
 func (*postgresDialect) feedOrigin() string {
 	return "(SELECT concat_ws('/', (SELECT system_identifier FROM pg_control_system()), " +
-		"(SELECT oid FROM pg_database WHERE datname = current_database()), 'plants'::regclass::oid))"
+		"(SELECT oid FROM pg_database WHERE datname = current_database()), to_regclass('plants')::oid))"
 }
 
 func (d *postgresDialect) feedIsCopy() string {

@@ -62,8 +62,9 @@ func (d *postgresDialect) open(_ context.Context, o Options, _ *zap.Logger) (poo
 	config.RuntimeParams["client_encoding"] = "UTF8"
 	d.share = o.Timeout / waitShare
 	d.watch(config)
-	if d.network != nil {
+	if d.network != nil { // a standby: the primary is there if it hangs
 		config.DialFunc = d.network.dial(config.DialFunc)
+		config.ConnectTimeout = min(config.ConnectTimeout, standbyTimeout)
 	}
 	watchWarnings(config)
 
@@ -97,7 +98,7 @@ type postgresDialector struct{ *postgres.Dialector }
 func (postgresDialector) Explain(statement string, _ ...any) string { return statement }
 
 func (d *postgresDialect) migrations(pool *sql.DB, log *zap.Logger) (migrationSettings, error) {
-	locker, err := newPostgresLocker(pool, d.share/2, log)
+	locker, err := d.newLocker(pool, log)
 	return migrationSettings{dialect: goose.DialectPostgres, folder: "postgres", locker: locker}, err
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
 	"go.uber.org/zap"
 )
 
@@ -31,9 +32,14 @@ type standbys struct {
 	positions *Batcher[*Position]
 
 	mu      sync.Mutex
-	history []moment          // of the primary, in order; of those before MaxReplicaLag only the last
-	written map[string]moment // by client, what its writes need; without what every standby has
+	history []moment          // of the primary, in order; of those older than kept only the last
+	first   Position          // of the primary; until it is known, unknownPosition
+	origin  string            // of the primary: see feedOrigin; empty until it is known
+	written map[string]moment // by client, what its writes need; without what every standby in use has
 }
+
+// kept is how far back the history goes. A standby in use has all that the primary had then.
+func (s *standbys) kept() time.Duration { return s.primary.options.MaxReplicaLag + time.Second }
 
 // moment is how far the primary was at a time.
 type moment struct {
@@ -48,7 +54,10 @@ type standby struct {
 	replayed atomic.Uint64
 	lag      atomic.Int64 // nanoseconds
 	inUse    atomic.Bool
-	fault    string // why it is not in use; only its check needs it
+	// Only its check needs these.
+	checked time.Time // when it responded last
+	strayed bool      // it had more than the primary, so it has another history
+	fault   string    // why it is not in use
 }
 
 // UseStandbys lets the standbys that db's options name serve reads, each once it responds.
@@ -57,16 +66,19 @@ func (db *DB) UseStandbys(ctx context.Context) error {
 	if len(db.options.ReplicaURLs) == 0 {
 		return nil
 	}
-	s := &standbys{primary: db, written: make(map[string]moment)}
+	s := &standbys{primary: db, first: unknownPosition, written: make(map[string]moment)}
 	var closers []func()
 	defer func() { db.closers = append(db.closers, closers...) }() // after the last checks
 	for _, url := range db.options.ReplicaURLs {
-		standby, err := db.openStandby(ctx, url)
+		opened, err := db.openStandby(ctx, url)
 		if err != nil {
 			return fmt.Errorf("standby: %w", err)
 		}
-		s.all = append(s.all, standby)
-		closers = append(closers, func() { _ = standby.Close() })
+		closers = append(closers, func() { _ = opened.Close() })
+		if slices.ContainsFunc(s.all, func(other *standby) bool { return other.Name() == opened.Name() }) {
+			return fmt.Errorf("standby: %s is listed twice", opened.Name())
+		}
+		s.all = append(s.all, opened)
 	}
 	s.positions = NewReader(db, s.readPositions)
 	s.sample(ctx) // the first checks need it
@@ -106,28 +118,29 @@ func (db *DB) Standbys() (all []*DB) {
 	return all
 }
 
-// sample notes how far the primary is, and forgets what every standby has.
+// sample notes how far the primary is, and forgets what every standby in use has.
 func (s *standbys) sample(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, standbyTimeout)
 	defer cancel()
 	begin := time.Now()
 	at, _, err := s.primary.position(ctx)
+	var origin string
+	if err == nil {
+		origin, err = s.primary.origin(ctx)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err == nil {
 		s.history = append(s.history, moment{begin, at})
+		s.first, s.origin = min(s.first, at), origin
 	}
-	for len(s.history) > 1 && time.Since(s.history[1].at) > s.primary.options.MaxReplicaLag {
+	for len(s.history) > 1 && time.Since(s.history[1].at) > s.kept() {
 		s.history = s.history[1:]
-	}
-	least := unknownPosition
-	for _, standby := range s.all {
-		least = min(least, Position(standby.replayed.Load()))
 	}
 	for client, w := range s.written {
 		if w.position == unknownPosition && err == nil && w.at.Before(begin) {
 			s.written[client] = moment{w.at, at}
-		} else if w.position <= least {
+		} else if had := s.history; len(had) > 0 && w.position <= had[0].position && time.Since(had[0].at) > s.kept() {
 			delete(s.written, client)
 		}
 	}
@@ -138,27 +151,66 @@ func (s *standbys) check(ctx context.Context, standby *standby) {
 	ctx, cancel := context.WithTimeout(ctx, standbyTimeout)
 	defer cancel()
 	at, isStandby, err := standby.position(ctx)
+	isCopy := true
+	if err == nil && !standby.inUse.Load() {
+		isCopy, err = s.isCopy(ctx, standby)
+	}
 	switch {
 	case err != nil:
 		if !errors.Is(err, context.Canceled) {
+			standby.checked, standby.strayed = time.Time{}, false // perhaps it is being built again
 			s.takeOut(standby, "it does not respond", zap.Error(err))
+			standby.network.cut() // for those that have begun to wait since
 		}
+		return
+	case !isCopy:
+		s.takeOut(standby, "it is not one of this database")
 		return
 	case !isStandby:
 		s.takeOut(standby, "it was promoted")
 		return
 	}
+	ahead, known := s.isAhead(moment{standby.checked, Position(standby.replayed.Load())})
+	standby.checked, standby.strayed = time.Now(), standby.strayed || ahead
 	standby.replayed.Store(uint64(at))
+	switch {
+	case standby.strayed:
+		s.takeOut(standby, "it had more than the primary: build it again")
+		return
+	case !known && !standby.inUse.Load():
+		return // the next check tells
+	}
 	lag := s.lagAt(at)
 	standby.lag.Store(int64(lag))
 	if lag > s.primary.options.MaxReplicaLag {
-		s.takeOut(standby, "it lags behind", zap.Duration("lag", lag))
+		s.takeOut(standby, lagging, zap.Duration("lag", lag))
 		return
 	}
 	standby.fault = ""
 	if !standby.inUse.Swap(true) {
 		s.primary.log.Info("a standby is in use", zap.String("standby", standby.Name()), zap.Duration("lag", lag))
 	}
+}
+
+// isCopy reports whether a standby is one of the primary, and has the same database.
+func (s *standbys) isCopy(ctx context.Context, standby *standby) (bool, error) {
+	origin, err := standby.origin(ctx)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.origin == "" || origin == s.origin, err
+}
+
+// isAhead reports whether a standby had more, at a time, than the primary had later: then it
+// followed another primary. known tells whether the primary was asked later.
+func (s *standbys) isAhead(had moment) (ahead, known bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.history) == 0 || had.at.IsZero() {
+		return false, false
+	}
+	newest := s.history[len(s.history)-1]
+	known = newest.at.After(had.at)
+	return known && newest.position < had.position, known
 }
 
 // lagAt returns for how long the primary has had something that a standby at a position has
@@ -177,9 +229,12 @@ func (s *standbys) lagAt(at Position) time.Duration {
 	return 0
 }
 
+// lagging is the one reason for which reads that have begun on a standby may end there.
+const lagging = "it lags behind"
+
 // takeOut ends the reads on a standby, which the primary then serves.
 func (s *standbys) takeOut(standby *standby, reason string, fields ...zap.Field) {
-	if standby.inUse.Swap(false) {
+	if standby.inUse.Swap(false) && reason != lagging {
 		standby.network.cut()
 	}
 	if standby.fault != reason {
@@ -190,11 +245,10 @@ func (s *standbys) takeOut(standby *standby, reason string, fields ...zap.Field)
 
 // pick returns the index of a standby that has what ctx's client must see, or -1.
 func (s *standbys) pick(ctx context.Context) int {
-	s.mu.Lock()
-	need := s.written[clientOf(ctx)].position
-	s.mu.Unlock()
 	seen, _ := ctx.Value(positionKey{}).(Position)
-	need = max(need, seen)
+	s.mu.Lock()
+	need := max(seen, s.written[clientOf(ctx)].position, s.first) // perhaps the client wrote before a restart
+	s.mu.Unlock()
 	for range s.all {
 		i := int(s.turn.Add(1)) % len(s.all)
 		if s.all[i].inUse.Load() && Position(s.all[i].replayed.Load()) >= need {
@@ -261,7 +315,7 @@ func (db *DB) standbyCollectors() (all []prometheus.Collector) {
 	}
 	for _, standby := range db.standbys.all {
 		label := prometheus.Labels{"standby": standby.Name()}
-		all = append(all,
+		all = append(all, collectors.NewDBStatsCollector(standby.pool, standby.Name()),
 			prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 				Name: "plantstore_standby_in_use", Help: "1 if the standby serves reads, otherwise 0.", ConstLabels: label,
 			}, func() float64 {

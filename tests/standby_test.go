@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -23,12 +24,18 @@ const otherToken = "another-token-for-tests-of-32-characters"
 func startWithStandby(t *testing.T, settings ...string) (s *service, standby *dbtest.Server) {
 	t.Helper()
 	primary, standby := ownServers(t)
-	s = start(t, append([]string{
+	return startOn(t, primary, standby, settings...), standby
+}
+
+// startOn is startWithStandby with servers that are there.
+func startOn(t *testing.T, primary, standby *dbtest.Server, settings ...string) *service {
+	t.Helper()
+	s := start(t, append([]string{
 		"DATABASE_URL=" + primary.URL, "DATABASE_REPLICA_URLS=" + standby.URL,
 		"PLANTSTORE_AUTH_TOKENS=" + token + "," + otherToken, "PLANTSTORE_DATABASE_MAX_REPLICA_LAG=1h",
 	}, settings...)...)
 	s.awaitLog(t, "a standby is in use")
-	return s, standby
+	return s
 }
 
 // pauseReplay stops standby from following its primary, and returns how to let it go on.
@@ -308,12 +315,95 @@ func TestStandbyFails(t *testing.T) {
 	}
 }
 
-// TestStandbyAsPrimary starts the service on a standby.
+// TestStandbyAfterRestart restarts the service, which then does not know who wrote what, while
+// the standby does not follow.
+func TestStandbyAfterRestart(t *testing.T) {
+	t.Parallel()
+	primary, standby := ownServers(t)
+	s := startOn(t, primary, standby)
+	requireOK(t, s.post(t, bodyOf(0)))
+	followed(t, standby, 0)
+	pauseReplay(t, standby)
+	requireOK(t, s.post(t, bodyOf(1)))
+	s.stop(t)
+	s = startOn(t, primary, standby)
+	for name, read := range plainReads {
+		t.Run(name, func(t *testing.T) {
+			if r := s.get(t, read.path, as(token)...); !strings.Contains(r.body, read.shows) {
+				t.Errorf("got %s, want what the token has written before", r)
+			}
+		})
+	}
+}
+
+// TestStandbyOfAnotherDatabase lists a standby that has other plants.
+func TestStandbyOfAnotherDatabase(t *testing.T) {
+	t.Parallel()
+	primary, standby := ownServers(t)
+	_, foreign := ownServers(t)
+	dbtest.Exec(t, primary.URL, "CREATE DATABASE other")
+	database, err := url.Parse(standby.URL)
+	must(t, err)
+	database.Path = "/other"
+	eventually(t, "the database on the standby", func() bool { return openTable(t, database.String()).Ping() == nil })
+	for name, at := range map[string]string{"of another server": foreign.URL, "of another database of the server": database.String()} {
+		t.Run(name, func(t *testing.T) {
+			s := start(t, "DATABASE_URL="+primary.URL, "DATABASE_REPLICA_URLS="+at)
+			if got := s.awaitLog(t, "a standby is not used")["reason"]; got != "it is not one of this database" {
+				t.Errorf("got the reason %v", got)
+			}
+			checkStatus(t, s.get(t, "/plants/1", as(token)...), 404)
+		})
+	}
+}
+
+// TestStandbyOfAnotherHistory replaces the primary by a standby that has less than the other one.
+func TestStandbyOfAnotherHistory(t *testing.T) {
+	t.Parallel()
+	primary, next := ownServers(t)
+	other, err := primary.StartStandby()
+	must(t, err)
+	t.Cleanup(func() {
+		if err := other.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	servers, err := url.Parse(primary.URL)
+	must(t, err)
+	second, err := url.Parse(next.URL)
+	must(t, err)
+	servers.Host += "," + second.Host
+	s := start(t, "DATABASE_URL="+servers.String(), "DATABASE_REPLICA_URLS="+other.URL)
+	s.awaitLog(t, "a standby is in use")
+	requireOK(t, s.post(t, bodyOf(1)))
+	followed(t, next, 1)
+	must(t, next.Kill())
+	const lost = 20_000
+	dbtest.Exec(t, primary.URL, fmt.Sprintf("INSERT INTO plants (id, name, created_at, updated_at) SELECT n, repeat('x', 200), now(), now() FROM generate_series(2, %d) n", lost))
+	followed(t, other, lost)
+	must(t, primary.Kill())
+	must(t, next.Start())
+	must(t, next.Promote())
+	if got := s.awaitLog(t, "a standby is not used")["reason"]; got != "it had more than the primary: build it again" {
+		t.Errorf("got the reason %v", got)
+	}
+	checkStatus(t, s.get(t, fmt.Sprintf("/plants/%d", lost), as(token)...), 404)
+	checkStatus(t, s.get(t, "/plants/1", as(token)...), 200)
+}
+
+// TestStandbyAsPrimary starts the service with the servers in wrong places.
 func TestStandbyAsPrimary(t *testing.T) {
 	t.Parallel()
-	_, standby := ownServers(t)
-	out, err := command(t, []string{"DATABASE_URL=" + standby.URL, "PLANTSTORE_AUTH_TOKENS=" + token}).CombinedOutput()
-	if err == nil || !strings.Contains(string(out), "DATABASE_URL") || !strings.Contains(string(out), "it is a standby") {
-		t.Errorf("got %v and %s, want an error that names the setting", err, out)
+	primary, standby := ownServers(t)
+	for want, settings := range map[string][]string{
+		"(DATABASE_URL): it is a standby": {"DATABASE_URL=" + standby.URL},
+		"is listed twice":                 {"DATABASE_URL=" + primary.URL, "DATABASE_REPLICA_URLS=" + standby.URL + "," + standby.URL},
+	} {
+		t.Run(want, func(t *testing.T) {
+			out, err := command(t, append(settings, "PLANTSTORE_AUTH_TOKENS="+token)).CombinedOutput()
+			if err == nil || !strings.Contains(string(out), "DATABASE_") || !strings.Contains(string(out), want) {
+				t.Errorf("got %v and %s, want an error that names the setting", err, out)
+			}
+		})
 	}
 }
