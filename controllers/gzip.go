@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"bufio"
 	"bytes"
 	"crypto/sha256"
 	"errors"
@@ -101,11 +102,12 @@ const (
 	freeRatio = 1 << 20
 )
 
-// gunzipBody is the content of a compressed body.
+// gunzipBody is the content of a compressed body, of one or more members (RFC 1952, section 2.2).
 type gunzipBody struct {
 	io.ReadCloser
-	content *gzip.Reader // nil before the first read
-	in, out int64        // bytes that were read
+	from    *bufio.Reader // the compressed body; nil before the first read
+	content *gzip.Reader  // a member
+	in, out int64         // bytes that were read
 }
 
 // compressedBody is the compressed form of a gunzipBody, which counts it.
@@ -118,13 +120,17 @@ func (b compressedBody) Read(p []byte) (int, error) {
 }
 
 func (b *gunzipBody) Read(p []byte) (n int, err error) {
-	if b.content == nil {
-		if b.content, err = gzip.NewReader(compressedBody{b}); errors.Is(err, io.EOF) {
-			err = io.ErrUnexpectedEOF // an empty body is not even the start of a member
-		}
+	if b.from == nil {
+		b.from, b.content = bufio.NewReader(compressedBody{b}), new(gzip.Reader)
+		err = b.nextMember()
 	}
-	if err == nil {
+	for n == 0 && err == nil {
 		n, err = b.content.Read(p)
+		if err == io.EOF { //nolint:errorlint // as an io.Reader returns it: the end of a member
+			if _, err = b.from.Peek(1); err == nil {
+				err = b.nextMember()
+			}
+		}
 	}
 	if b.out += int64(n); b.out > freeRatio && b.out > maxRatio*b.in {
 		return 0, errRatio
@@ -133,6 +139,17 @@ func (b *gunzipBody) Read(p []byte) (n int, err error) {
 		err = errNotGzip
 	}
 	return n, err
+}
+
+// nextMember begins the next member. The reader alone would take a body that breaks off in
+// the name of a file for complete.
+func (b *gunzipBody) nextMember() error {
+	err := b.content.Reset(b.from)
+	b.content.Multistream(false)
+	if errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF
+	}
+	return err
 }
 
 var errNotGzip = problemf(codeMalformed, "the body is damaged, or is not gzip as its Content-Encoding says")

@@ -263,6 +263,7 @@ func TestImportGzip(t *testing.T) {
 		{"a wrong checksum", string(wrongSum), 40001, "damaged"},
 		{"bytes after the end", whole + "garbage, garbage", 40001, "not gzip"},
 		{"zeros after the end", whole + strings.Repeat("\x00", 512), 40001, "not gzip"},
+		{"a second member without the end of its name", whole + "\x1f\x8b\x08\x08\x00\x00\x00\x00\x00\x03plan", 40001, "the body ended early"},
 		{"half a second member", whole + whole[:len(whole)/2], 40001, "the body ended early"},
 		{"content at the limit", zipped(t, rows+strings.Repeat("\n", 100_000-len(rows))), 0, stored},
 		{"content beyond the limit", zipped(t, rows+strings.Repeat("\n", 100_001-len(rows))), 41301, "100000 bytes"},
