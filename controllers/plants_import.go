@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 
 	"github.com/gin-gonic/gin"
 
@@ -129,7 +128,6 @@ func (h *Plants) Import(c *gin.Context) error {
 }
 
 func toImportReport(c *gin.Context, r *models.ImportReport) *ImportReport {
-	slices.SortFunc(r.Errors, func(a, b models.RejectedRow) int { return a.Line - b.Line })
 	return &ImportReport{
 		Rows: r.Rows, Created: r.Created, Replaced: r.Replaced, Unchanged: r.Unchanged, Rejected: r.Rejected, Stored: r.Stored,
 		Errors: mapAll(r.Errors, func(row *models.RejectedRow) RowError {

@@ -1,12 +1,14 @@
 package models
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
 	"iter"
 	"reflect"
+	"slices"
 	"sync"
 	"time"
 
@@ -37,7 +39,7 @@ type ImportReport struct {
 	Replaced  int           // stored before with different content
 	Unchanged int           // stored before with the same content
 	Rejected  int           // not valid, or stored before with different content, unless that is replaced
-	Errors    []RejectedRow // the first 1,000 rejected rows, in no particular order
+	Errors    []RejectedRow // the first maxRejected of them, by line
 	Stored    bool          // whether the created and replaced rows were committed
 }
 
@@ -58,11 +60,18 @@ func (e *RepeatedError) Error() string {
 	return fmt.Sprintf("%s %v occurs twice with different content", e.Noun, e.Key)
 }
 
+// reject counts a row, in any order.
 func (r *ImportReport) reject(line int, err error) {
 	r.Rejected++
-	if len(r.Errors) < maxRejected {
-		r.Errors = append(r.Errors, RejectedRow{line, err})
+	if r.Errors = append(r.Errors, RejectedRow{line, err}); len(r.Errors) == 2*maxRejected {
+		r.trim()
 	}
+}
+
+// trim leaves the first of the rejected rows.
+func (r *ImportReport) trim() {
+	slices.SortFunc(r.Errors, func(a, b RejectedRow) int { return cmp.Compare(a.Line, b.Line) })
+	r.Errors = r.Errors[:min(len(r.Errors), maxRejected)]
 }
 
 // importBatch is how many rows share a statement if they cannot be loaded at once.
@@ -101,6 +110,7 @@ func (s *Store[T, K]) Import(ctx context.Context, rows iter.Seq2[ImportRow[T], e
 		}
 		return s.db.Bulk(ctx, "import "+s.table.Name, func() error { return s.importSpool(ctx, spool, o, &report) })
 	})
+	report.trim()
 	return report, err
 }
 
@@ -138,6 +148,7 @@ func (s *Store[T, K]) importSpool(ctx context.Context, spool importFile, o Impor
 		}
 	}
 	rollback, parsed := errors.New("rollback"), *report
+	parsed.Errors = slices.Clip(parsed.Errors) // each attempt appends to a copy
 	err := s.db.Transaction(ctx, func(tx *database.DB) error {
 		*report = parsed // without the counts of an attempt that was rolled back
 		if err := s.insertSpool(ctx, tx, spool, o.Replace, report); err != nil {

@@ -208,6 +208,28 @@ func TestImportManyRows(t *testing.T) {
 	})
 }
 
+// TestImportReportsTheFirstRows imports more rejected rows than a report lists. Whether an id is
+// taken turns out after the other faults.
+func TestImportReportsTheFirstRows(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	requireOK(t, s.post(t, bodyOf(1)))
+	for query, taken := range map[string]string{"": `{"id":1,"name":"another"}`, "?on_conflict=replace": `{"id":2,"name":"x"}` + "\n" + `{"id":2,"name":"y"}`} {
+		t.Run("import"+query, func(t *testing.T) {
+			r := s.importRows(t, query, "application/x-ndjson", taken+strings.Repeat("\n{}", 3000))
+			checkStatus(t, r, 409)
+			var rejected struct {
+				Report struct{ Errors []struct{ Line, Error int } }
+			}
+			must(t, json.Unmarshal([]byte(r.body), &rejected))
+			got, first := rejected.Report.Errors, strings.Count(taken, "\n")+1
+			if n := len(got); n != 1000 || got[0].Line != first || got[0].Error != 40901 || got[n-1].Line != first+n-1 {
+				t.Errorf("got %d errors: %v", n, got)
+			}
+		})
+	}
+}
+
 func TestImportParameters(t *testing.T) {
 	t.Parallel()
 	s := start(t)
