@@ -39,7 +39,10 @@ func DiscardBody() gin.HandlerFunc {
 		// the response without it, and the connection is closed.
 		request, body := c.Request, &observedBody{ReadCloser: c.Request.Body}
 		request.Body = body
-		defer func() { request.Body = body.ReadCloser }()
+		defer func() {
+			request.Body = body.ReadCloser
+			c.Set(bodyLeftKey{}, !body.ended)
+		}()
 		c.Next()
 		// A client that expects 100 Continue sends nothing before the first read.
 		waits := !body.begun && c.GetHeader("Expect") != ""
@@ -48,6 +51,24 @@ func DiscardBody() gin.HandlerFunc {
 		}
 		_ = http.NewResponseController(c.Writer).SetReadDeadline(time.Now().Add(discardTime))
 		_, _ = io.CopyN(io.Discard, body.ReadCloser, discardLimit)
+	}
+}
+
+// bodyLeftKey is the key of whether a request's body was not read up to its end.
+type bodyLeftKey struct{}
+
+// SendNow sends responses of a known length at once, so that their clients wait for nothing
+// that comes after them, such as the line in the log. It leaves alone a response before which
+// net/http would wait for the rest of the body, and those over HTTP/2, whose end would take a
+// frame of its own.
+func SendNow() gin.HandlerFunc {
+	return func(c *gin.Context) {
+		c.Next()
+		status := c.Writer.Status()
+		known := c.Writer.Header().Get("Content-Length") != "" || status == http.StatusNoContent || status == http.StatusNotModified
+		if known && c.Request.ProtoMajor == 1 && !c.GetBool(bodyLeftKey{}) {
+			c.Writer.Flush()
+		}
 	}
 }
 

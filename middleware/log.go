@@ -1,7 +1,6 @@
 package middleware
 
 import (
-	"errors"
 	"net/http"
 	"slices"
 	"strconv"
@@ -24,10 +23,10 @@ func Quiet(c *gin.Context) { c.Set(quietKey{}, true) }
 // IsQuiet reports whether [Quiet] was called for c's request.
 func IsQuiet(c *gin.Context) bool { return c.GetBool(quietKey{}) }
 
-// AccessLog logs a line for each request, after its response, which does not wait for it. The line has nothing that a
-// client may have made up, and which may be a token: no header, query or body, and only
-// the words of paths, which are those of routes, and ids. It has the sender's name instead
-// of the token.
+// AccessLog logs a line for each request, once its response has been sent. The line has
+// nothing that a client may have made up, and which may be a token: no header, query or
+// body, and only the words of paths, which are those of routes, and ids. It has the sender's
+// name instead of the token.
 func AccessLog(log *zap.Logger, paths ...string) gin.HandlerFunc {
 	words := make(map[string]bool)
 	for _, path := range paths {
@@ -64,17 +63,6 @@ func AccessLog(log *zap.Logger, paths ...string) gin.HandlerFunc {
 				zap.String("token", sender))
 		}()
 		c.Next()
-		sendNow(c)
-	}
-}
-
-// sendNow sends c's response, if its length is known, so that its client waits for nothing
-// that comes after it. Over HTTP/2, the end of the response would take a frame of its own.
-func sendNow(c *gin.Context) {
-	status := c.Writer.Status()
-	known := c.Writer.Header().Get("Content-Length") != "" || status == http.StatusNoContent || status == http.StatusNotModified
-	if known && c.Request.ProtoMajor == 1 {
-		c.Writer.Flush()
 	}
 }
 
@@ -129,6 +117,3 @@ func loggedPath(path string, words map[string]bool) string {
 	segments = slices.CompactFunc(segments, func(a, b string) bool { return a == other && b == other })
 	return strings.Join(segments, "/")
 }
-
-// errPanic is the error of a request that panicked. The log has the cause.
-var errPanic = errors.New("panic")

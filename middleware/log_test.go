@@ -1,6 +1,8 @@
 package middleware_test
 
 import (
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -32,7 +34,7 @@ func TestResponseDoesNotWaitForItsLine(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			log := slowLog{make(chan struct{})}
 			e := gin.New()
-			e.Use(middleware.AccessLog(zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(zapcore.EncoderConfig{}), log, zap.InfoLevel))))
+			e.Use(middleware.AccessLog(zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(zapcore.EncoderConfig{}), log, zap.InfoLevel))), middleware.SendNow())
 			e.GET("/", respond)
 			server := httptest.NewServer(e)
 			defer server.Close()
@@ -46,5 +48,30 @@ func TestResponseDoesNotWaitForItsLine(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// TestLineDoesNotWaitForABody sends a request whose body never comes, and is not read.
+func TestLineDoesNotWaitForABody(t *testing.T) {
+	lines := make(chan zapcore.Entry, 1)
+	log := zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(zapcore.EncoderConfig{}), zapcore.AddSync(io.Discard), zap.InfoLevel),
+		zap.Hooks(func(line zapcore.Entry) error { lines <- line; return nil }))
+	e := gin.New()
+	e.Use(middleware.AccessLog(log), middleware.SendNow(), middleware.DiscardBody())
+	e.DELETE("/", func(c *gin.Context) { c.Status(http.StatusNoContent) })
+	server := httptest.NewServer(e)
+	defer server.CloseClientConnections() // else Close would wait for the body
+	conn, err := net.Dial("tcp", server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := io.WriteString(conn, "DELETE / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-lines:
+	case <-time.After(10 * time.Second):
+		t.Error("got no line in 10 s")
 	}
 }

@@ -1,6 +1,7 @@
 package middleware
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 
@@ -9,6 +10,9 @@ import (
 
 	"plantstore/auth"
 )
+
+// errPanic is the error of a request that panicked. The log has the cause.
+var errPanic = errors.New("panic")
 
 // Recovery logs a panic with its stack and turns it into an error. If the response has
 // begun, it aborts the connection instead, so that the client does not mistake a part

@@ -158,10 +158,11 @@ func engine(o Options, routes []Route, first ...gin.HandlerFunc) http.Handler {
 		panic(err) // config has checked them
 	}
 
+	e.Use(middleware.AccessLog(o.Log, paths(routes)...))
 	e.Use(first...)
 	e.Use(
 		middleware.RequestID(o.StaticTokens...),
-		middleware.AccessLog(o.Log, paths(routes)...),
+		middleware.SendNow(),
 		middleware.Headers(o.TLS),
 		o.Health.CloseConnection,
 		middleware.BasePath(o.BasePath),
@@ -196,8 +197,8 @@ func paths(routes []Route) (paths []string) {
 	return paths
 }
 
-// add adds routes to e. The order of handlers is: authentication, scope, rate limits,
-// content, from its query on.
+// add adds routes to e. The order of handlers is: authentication, scope, rate limits, the
+// query, then the route's own limits and its handler.
 func add(e *gin.Engine, routes []Route, bearer, limit middleware.Handler) {
 	for _, r := range routes {
 		var handlers []middleware.Handler
