@@ -1,12 +1,11 @@
 package controllers
 
 import (
+	"bytes"
 	"context"
 	"net/http"
 	"regexp"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -81,30 +80,26 @@ func (h *Changes) Get(c *gin.Context) error {
 		if !WaitPattern.MatchString(q.Get("wait")) {
 			return problemf(codeParameter, "wait must be a number of seconds from 0s to 60s")
 		}
-		seconds, _ := strconv.Atoi(strings.TrimSuffix(q.Get("wait"), "s"))
-		wait = time.Duration(seconds) * time.Second
+		wait, _ = time.ParseDuration(q.Get("wait")) // the pattern is stricter
 	}
 	c.Writer.Header().Add("Vary", "Accept") // CORS adds Origin
 	streams := preferred(c.Request.Header["Accept"], typeJSON, TypeEvents) == TypeEvents
 	if streams && !q.Has("limit") {
-		q.limit = MaxLimit // what all streams share
+		q.limit = database.MaxChanges // which all streams share
 	}
-	if c.Request.Method == http.MethodHead {
-		c.Header("Content-Type", typeJSON)
-		if streams {
-			c.Header("Content-Type", TypeEvents)
-		}
-		return nil
-	}
-	ctx := contextOf(c)
-	if !streams && wait == 0 {
+	ctx, head := contextOf(c), c.Request.Method == http.MethodHead
+	if head || !streams && wait == 0 {
 		changes, err := h.feed.Read(ctx, from, q.limit)
 		if err != nil {
 			return err
 		}
+		if head && streams {
+			c.Header("Content-Type", TypeEvents)
+			return nil
+		}
 		return respondChanges(c, &changes)
 	}
-	return h.feed.Follow(ctx, func(next followFunc) error {
+	return h.feed.Follow(ctx, func(next models.NextChanges) error {
 		if streams {
 			return h.stream(c, next, from, q.limit)
 		}
@@ -126,12 +121,9 @@ func parseCursor(name, text string) (database.Cursor, error) {
 	return cursor, nil
 }
 
-// followFunc waits for changes: see [models.Feed.Follow].
-type followFunc = func(until context.Context, from database.Cursor, limit int) (models.Changes[models.Plant], error)
-
-func encodeChanges(changes *models.Changes[models.Plant]) ([]byte, error) {
+func encodeChanges(changes *models.PlantChanges) ([]byte, error) {
 	return encode(PlantChanges{
-		Changes: mapAll(changes.Rows, func(r *models.Changed[models.Plant]) PlantChange {
+		Changes: mapAll(changes.Rows, func(r *models.PlantChange) PlantChange {
 			change := PlantChange{ID: r.ID}
 			if r.Row != nil {
 				change.Plant = new(toStoredPlant(r.Row))
@@ -142,27 +134,18 @@ func encodeChanges(changes *models.Changes[models.Plant]) ([]byte, error) {
 	})
 }
 
-func respondChanges(c *gin.Context, changes *models.Changes[models.Plant]) error {
+func respondChanges(c *gin.Context, changes *models.PlantChanges) error {
 	body, err := changes.Encode(encodeChanges)
 	if err != nil {
 		return err
 	}
-	c.Writer = writerOf(c, changes)
-	sendZipped(c, body)
+	sendZipped(c, body, changes.Shared())
 	return nil
-}
-
-// writerOf returns the writer for changes: without a limit of memory if readers share them.
-func writerOf(c *gin.Context, changes *models.Changes[models.Plant]) gin.ResponseWriter {
-	if changes.Shared() {
-		return middleware.Unlimited(c)
-	}
-	return c.Writer
 }
 
 // stream sends changes as server-sent events, at first where the stream begins. It ends when
 // the service drains, so that the client connects to another replica.
-func (h *Changes) stream(c *gin.Context, next followFunc, from database.Cursor, limit int) error {
+func (h *Changes) stream(c *gin.Context, next models.NextChanges, from database.Cursor, limit int) error {
 	ctx := c.Request.Context()
 	for first := true; ; first = false {
 		wait := eventInterval
@@ -189,10 +172,14 @@ func (h *Changes) stream(c *gin.Context, next followFunc, from database.Cursor, 
 		if first {
 			c.Header("Content-Type", TypeEvents)
 			c.Header("X-Accel-Buffering", "no") // nginx would keep events back
-			event = slices.Insert(event, 0, []byte("retry: 1000\n"))
+			// In one write, which may fail: then the client gets an Error instead.
+			event = [][]byte{bytes.Join(slices.Insert(event, 0, []byte("retry: 1000\n")), nil)}
 		}
 		from = changes.Next
-		out := writerOf(c, &changes)
+		out := c.Writer
+		if !first && changes.Shared() {
+			out = middleware.Unlimited(c)
+		}
 		for _, part := range event {
 			if _, err := out.Write(part); err != nil {
 				return endOfStream(ctx, err)

@@ -12,35 +12,32 @@ import (
 	"plantstore/database"
 )
 
-// PlantFeed is the feed of changes to plants.
-type PlantFeed = Feed[Plant]
-
-// Feed tells of changes to the rows of T: see database/feed.go. While readers wait, one
+// PlantFeed tells of changes to plants: see database/feed.go. While readers wait, one
 // goroutine reads the feed for all of them. It is safe for concurrent use.
-type Feed[T Model] struct {
-	store *Store[T, int64]
+type PlantFeed struct {
+	store *Store[Plant, int64]
 
 	mu      sync.Mutex
 	waiting int // calls of Follow
 	// The newest pages that the goroutine has read, each from where the one before it ends,
 	// and the next one, which is not read yet. Empty while the goroutine does not run.
-	pages []*page[T]
+	pages []*page
 	stop  context.CancelFunc
 }
 
 // NewPlantFeed returns the feed of the plants in store, on its primary.
 func NewPlantFeed(store *PlantStore) *PlantFeed { return &PlantFeed{store: store.Store} }
 
-// Changed is a row that was written, as it is now, or nil if it does not exist.
-type Changed[T any] struct {
+// PlantChange is a plant that was written, as it is now, or nil if it does not exist.
+type PlantChange struct {
 	ID   int64
-	Row  *T
+	Row  *Plant
 	next database.Cursor // behind it
 }
 
-// Changes is a part of the feed, without repeated ids, and the cursor behind it.
-type Changes[T any] struct {
-	Rows   []Changed[T]
+// PlantChanges is a part of the feed, without repeated ids, and the cursor behind it.
+type PlantChanges struct {
+	Rows   []PlantChange
 	Next   database.Cursor
 	shared *encoded // if other readers have the same changes
 }
@@ -54,7 +51,7 @@ type encoded struct {
 
 // Encode returns the result of encode, which is called once for all readers of the same
 // changes.
-func (c *Changes[T]) Encode(encode func(*Changes[T]) ([]byte, error)) ([]byte, error) {
+func (c *PlantChanges) Encode(encode func(*PlantChanges) ([]byte, error)) ([]byte, error) {
 	if c.shared == nil {
 		return encode(c)
 	}
@@ -63,20 +60,19 @@ func (c *Changes[T]) Encode(encode func(*Changes[T]) ([]byte, error)) ([]byte, e
 }
 
 // Shared reports whether other readers may get the same result of Encode.
-func (c *Changes[T]) Shared() bool { return c.shared != nil }
+func (c *PlantChanges) Shared() bool { return c.shared != nil }
 
 // page is a part of the feed that readers share.
-type page[T any] struct {
+type page struct {
 	from    database.Cursor
 	ready   chan struct{} // closed when the rest is set
-	changes Changes[T]
+	changes PlantChanges
 	err     error
 }
 
 const (
 	pollInterval = 250 * time.Millisecond // between two looks for writes of other processes
 	sharedPages  = 16
-	sharedLimit  = database.MaxChanges // in a shared page
 	// Under steady writes, the goroutine waits so long for each reader before it reads the next
 	// page: writing one to a thousand connections takes tens of milliseconds, which other
 	// requests need, too, and a reader that falls behind the shared pages reads its own.
@@ -86,7 +82,7 @@ const (
 // Read returns at most limit changes from a cursor on. It fails with database.ErrCursor if
 // changes from there on are forgotten, with database.ErrNoFeed, and with the errors that all
 // methods of the store share.
-func (f *Feed[T]) Read(ctx context.Context, from database.Cursor, limit int) (changes Changes[T], err error) {
+func (f *PlantFeed) Read(ctx context.Context, from database.Cursor, limit int) (changes PlantChanges, err error) {
 	err = f.store.db.CatchUp(ctx, func() error {
 		changes, err = f.read(ctx, from, limit)
 		return err
@@ -94,7 +90,7 @@ func (f *Feed[T]) Read(ctx context.Context, from database.Cursor, limit int) (ch
 	return changes, err
 }
 
-func (f *Feed[T]) read(ctx context.Context, from database.Cursor, limit int) (changes Changes[T], err error) {
+func (f *PlantFeed) read(ctx context.Context, from database.Cursor, limit int) (changes PlantChanges, err error) {
 	all, next, err := f.store.db.Changes(ctx, from, limit)
 	changes.Next = next
 	if err != nil || len(all) == 0 {
@@ -105,23 +101,26 @@ func (f *Feed[T]) read(ctx context.Context, from database.Cursor, limit int) (ch
 	for i, c := range all {
 		last[c.ID], ids[i] = i, c.ID
 	}
-	var rows map[int64]*T
+	var rows map[int64]*Plant
 	err = f.store.db.Read(ctx, "read the feed", func(tx *gorm.DB) (err error) {
 		rows, err = f.store.lookUpKeys(tx.Statement.Context, f.store.db.ForReads(), ids)
 		return err
 	})
 	for i, c := range all {
 		if last[c.ID] == i {
-			changes.Rows = append(changes.Rows, Changed[T]{c.ID, rows[c.ID], c.Next})
+			changes.Rows = append(changes.Rows, PlantChange{c.ID, rows[c.ID], c.Next})
 		}
 	}
 	return changes, err
 }
 
-// Follow calls do with a function that is like Read, but waits for a change until ctx or the
-// context until ends. If until ends, there is no change. Follow fails with database.ErrShare at
+// NextChanges is like [PlantFeed.Read], but waits for a change until the context of Follow or
+// until ends. If until ends, there is no change.
+type NextChanges func(until context.Context, from database.Cursor, limit int) (PlantChanges, error)
+
+// Follow calls do with a function that waits for changes. It fails with database.ErrShare at
 // once if there are too many followers, in all or of ctx's client.
-func (f *Feed[T]) Follow(ctx context.Context, do func(next func(until context.Context, from database.Cursor, limit int) (Changes[T], error)) error) error {
+func (f *PlantFeed) Follow(ctx context.Context, do func(NextChanges) error) error {
 	return f.store.db.FollowerSlot(ctx, func() error {
 		f.mu.Lock()
 		f.waiting++
@@ -134,13 +133,13 @@ func (f *Feed[T]) Follow(ctx context.Context, do func(next func(until context.Co
 				f.pages, f.stop = nil, nil
 			}
 		}()
-		return do(func(until context.Context, from database.Cursor, limit int) (Changes[T], error) {
+		return do(func(until context.Context, from database.Cursor, limit int) (PlantChanges, error) {
 			return f.next(ctx, until, from, limit)
 		})
 	})
 }
 
-func (f *Feed[T]) next(ctx, until context.Context, from database.Cursor, limit int) (Changes[T], error) {
+func (f *PlantFeed) next(ctx, until context.Context, from database.Cursor, limit int) (PlantChanges, error) {
 	confirmed := false
 	for {
 		p, sure := f.pageAt(from)
@@ -157,15 +156,15 @@ func (f *Feed[T]) next(ctx, until context.Context, from database.Cursor, limit i
 		select {
 		case <-p.ready:
 		case <-ctx.Done():
-			return Changes[T]{}, context.Cause(ctx)
+			return PlantChanges{}, context.Cause(ctx)
 		case <-until.Done():
-			return Changes[T]{Next: from}, nil
+			return PlantChanges{Next: from}, nil
 		}
 		if p.err != nil {
-			return Changes[T]{}, p.err
+			return PlantChanges{}, p.err
 		}
 		changes := p.changes
-		first := slices.IndexFunc(changes.Rows, func(c Changed[T]) bool { return from.Before(c.next) })
+		first := slices.IndexFunc(changes.Rows, func(c PlantChange) bool { return from.Before(c.next) })
 		if first < 0 {
 			first = len(changes.Rows)
 		}
@@ -187,7 +186,7 @@ func (f *Feed[T]) next(ctx, until context.Context, from database.Cursor, limit i
 // pageAt returns the shared page that has the changes from a cursor on, or nil. It is not sure
 // if the cursor is beyond all that the goroutine has read: it may be of a future that the
 // database has lost.
-func (f *Feed[T]) pageAt(from database.Cursor) (at *page[T], sure bool) {
+func (f *PlantFeed) pageAt(from database.Cursor) (at *page, sure bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for i, p := range slices.Backward(f.pages) {
@@ -199,20 +198,20 @@ func (f *Feed[T]) pageAt(from database.Cursor) (at *page[T], sure bool) {
 }
 
 // start starts the goroutine at from, unless it is running.
-func (f *Feed[T]) start(ctx context.Context, from database.Cursor) {
+func (f *PlantFeed) start(ctx context.Context, from database.Cursor) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.pages != nil || f.waiting == 0 {
 		return
 	}
-	f.pages = []*page[T]{{from: from, ready: make(chan struct{})}}
+	f.pages = []*page{{from: from, ready: make(chan struct{})}}
 	// It reads for all clients.
 	ctx, f.stop = context.WithCancel(database.WithClient(context.WithoutCancel(ctx), ""))
 	go f.run(ctx, f.pages[0])
 }
 
 // run reads pages, of which p is the first one, until ctx ends.
-func (f *Feed[T]) run(ctx context.Context, p *page[T]) {
+func (f *PlantFeed) run(ctx context.Context, p *page) {
 	ticker := time.NewTicker(pollInterval)
 	defer ticker.Stop()
 	for {
@@ -223,7 +222,7 @@ func (f *Feed[T]) run(ctx context.Context, p *page[T]) {
 		case <-f.store.db.Written():
 		}
 		for {
-			changes, err := f.read(ctx, p.from, sharedLimit)
+			changes, err := f.read(ctx, p.from, database.MaxChanges)
 			if errors.Is(err, database.ErrUnavailable) || errors.Is(err, database.ErrOverloaded) {
 				break // readers go on waiting
 			}
@@ -242,7 +241,7 @@ func (f *Feed[T]) run(ctx context.Context, p *page[T]) {
 
 // publish gives the readers a page and returns the next one, or nil if ctx or the feed has
 // ended. An empty page only moves on.
-func (f *Feed[T]) publish(ctx context.Context, p *page[T], changes Changes[T], err error) *page[T] {
+func (f *PlantFeed) publish(ctx context.Context, p *page, changes PlantChanges, err error) *page {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if ctx.Err() != nil {
@@ -260,7 +259,7 @@ func (f *Feed[T]) publish(ctx context.Context, p *page[T], changes Changes[T], e
 		f.pages, f.stop = nil, nil
 		return nil
 	}
-	next := &page[T]{from: changes.Next, ready: make(chan struct{})}
+	next := &page{from: changes.Next, ready: make(chan struct{})}
 	f.pages = append(f.pages, next)
 	if len(f.pages) > sharedPages {
 		f.pages = slices.Clone(f.pages[1:])
@@ -269,7 +268,7 @@ func (f *Feed[T]) publish(ctx context.Context, p *page[T], changes Changes[T], e
 }
 
 // pause leaves time for the readers to send a page.
-func (f *Feed[T]) pause(ctx context.Context) {
+func (f *PlantFeed) pause(ctx context.Context) {
 	f.mu.Lock()
 	pause := time.Duration(f.waiting) * pausePerReader
 	f.mu.Unlock()

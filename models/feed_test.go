@@ -48,7 +48,7 @@ func replicaFromNow(t *testing.T, feed *models.PlantFeed) *replica {
 	return r
 }
 
-func (r *replica) apply(changes models.Changes[models.Plant]) {
+func (r *replica) apply(changes models.PlantChanges) {
 	for _, c := range changes.Rows {
 		delete(r.names, c.ID)
 		if c.Row != nil {
@@ -78,7 +78,7 @@ func (r *replica) follow(t *testing.T, feed *models.PlantFeed, db *database.DB, 
 	want := contentOf(t, db)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	err := feed.Follow(ctx, func(next func(context.Context, database.Cursor, int) (models.Changes[models.Plant], error)) error {
+	err := feed.Follow(ctx, func(next models.NextChanges) error {
 		for !maps.Equal(r.names, want) {
 			changes, err := next(ctx, r.cursor, limit)
 			if err != nil {
@@ -524,7 +524,7 @@ func TestFeedWakesFollowers(t *testing.T) {
 		for range followers {
 			group.Go(func() {
 				r := newReplica()
-				err := feed.Follow(ctx, func(next func(context.Context, database.Cursor, int) (models.Changes[models.Plant], error)) error {
+				err := feed.Follow(ctx, func(next models.NextChanges) error {
 					for len(r.names) < plants {
 						changes, err := next(ctx, r.cursor, 7)
 						if err != nil {
@@ -555,7 +555,7 @@ func TestFollowersLearnOfFaults(t *testing.T) {
 		feed := models.NewPlantFeed(store)
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
-		err := feed.Follow(ctx, func(next func(context.Context, database.Cursor, int) (models.Changes[models.Plant], error)) error {
+		err := feed.Follow(ctx, func(next models.NextChanges) error {
 			until, cancel := context.WithTimeout(ctx, time.Second) // ample for the shared reader to start
 			defer cancel()
 			changes, err := next(until, database.Now(), 1)

@@ -182,6 +182,9 @@ func TestChanges(t *testing.T) {
 			r := s.send(t, "HEAD", "/plants/changes?wait=60s", nil, as(token, "Accept", "text/event-stream")...)
 			checkStatus(t, r, 200)
 			checkHeader(t, r, "Content-Type", "text/event-stream")
+			for _, accept := range []string{"application/json", "text/event-stream"} {
+				checkStatus(t, s.send(t, "HEAD", "/plants/changes?after=abc.1", nil, as(token, "Accept", accept)...), 410)
+			}
 		})
 		for query, code := range map[string]int{
 			"after=x": 40007, "after=": 40007, "after=1": 40007, "wait=61s": 40007, "wait=1": 40007, "wait=-1s": 40007, "limit=0": 40007, "tag=x": 40007,
