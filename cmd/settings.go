@@ -87,8 +87,10 @@ func complete(cmd *cobra.Command, flag string, directive cobra.ShellCompDirectiv
 	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, directive))
 }
 
-func (s *settings) load() (*config.Config, error) {
-	cfg, err := config.Load(s.file, s.flags)
+func (s *settings) load() (*config.Config, error) { return s.loadBy(config.Load) }
+
+func (s *settings) loadBy(load func(string, map[string]*pflag.Flag) (*config.Config, error)) (*config.Config, error) {
+	cfg, err := load(s.file, s.flags)
 	if err != nil {
 		return nil, usageError(err)
 	}

@@ -28,7 +28,14 @@ const FileVariable = "PLANTSTORE_CONFIG"
 // PLANTSTORE_CONFIG names it, and otherwise it is DefaultFile. An error is one line that
 // names the key and the valid values, but not the value, which may be a secret.
 func Load(file string, flags map[string]*pflag.Flag) (*Config, error) {
-	c, _, err := load(file, flags)
+	c, _, err := load(file, flags, true)
+	return c, err
+}
+
+// LoadClient is Load for a command that calls a service: in production, it does not require
+// the settings of the database.
+func LoadClient(file string, flags map[string]*pflag.Flag) (*Config, error) {
+	c, _, err := load(file, flags, false)
 	return c, err
 }
 
@@ -41,7 +48,7 @@ type Effective struct {
 
 // Describe is Load, but returns all settings with their values.
 func Describe(file string, flags map[string]*pflag.Flag) (all []Effective, err error) {
-	c, v, err := load(file, flags)
+	c, v, err := load(file, flags, true)
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +69,7 @@ func Describe(file string, flags map[string]*pflag.Flag) (all []Effective, err e
 	return all, nil
 }
 
-func load(file string, flags map[string]*pflag.Flag) (*Config, *viper.Viper, error) {
+func load(file string, flags map[string]*pflag.Flag, usesDatabase bool) (*Config, *viper.Viper, error) {
 	var c Config
 	settings := settingsOf(reflect.ValueOf(&c).Elem(), "")
 	if err := checkVariables(settings); err != nil {
@@ -74,7 +81,7 @@ func load(file string, flags map[string]*pflag.Flag) (*Config, *viper.Viper, err
 			return nil, nil, err
 		}
 	}
-	databaseSet := v.IsSet("database.url")
+	noDatabase := usesDatabase && !v.IsSet("database.url")
 	if err := readFile(v, settings, cmp.Or(file, os.Getenv(FileVariable))); err != nil {
 		return nil, nil, err
 	}
@@ -90,7 +97,7 @@ func load(file string, flags map[string]*pflag.Flag) (*Config, *viper.Viper, err
 			return nil, nil, fmt.Errorf("%s must be %s", s, s.allowed())
 		}
 	}
-	if err := c.validate(databaseSet); err != nil {
+	if err := c.validate(noDatabase); err != nil {
 		return nil, nil, err
 	}
 	c.Limits.Burst = cmp.Or(c.Limits.Burst, c.Limits.RequestsPerSecond)

@@ -270,3 +270,15 @@ func TestProductionRequiresADatabase(t *testing.T) {
 		})
 	}
 }
+
+// TestLoadClient: only a command that uses the database needs its URL in production.
+func TestLoadClient(t *testing.T) {
+	t.Chdir(t.TempDir())
+	t.Setenv("PLANTSTORE_ENV", config.Production)
+	if _, err := config.Load("", nil); err == nil || !strings.Contains(err.Error(), "database.url") {
+		t.Errorf("Load: got %v, want an error that names database.url", err)
+	}
+	if _, err := config.LoadClient("", nil); err != nil {
+		t.Errorf("LoadClient: got %v", err)
+	}
+}
