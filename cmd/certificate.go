@@ -25,6 +25,7 @@ type certificate struct {
 	pair    *tls.Certificate
 	text    string // of both files, or the error, at the last check
 	checked time.Time
+	warned  time.Time // that it expires soon
 }
 
 func newCertificate(cfg *config.Config, log *zap.Logger) (*certificate, error) {
@@ -32,10 +33,17 @@ func newCertificate(cfg *config.Config, log *zap.Logger) (*certificate, error) {
 	if _, err := c.load(); err != nil {
 		return nil, err
 	}
-	if expires := c.pair.Leaf.NotAfter; time.Until(expires) < 14*24*time.Hour {
-		log.Warn("the certificate expires soon or has expired: replace its files", zap.Time("expires", expires))
-	}
+	c.warn(c.checked)
 	return c, nil
+}
+
+// warn logs once a day that the certificate expires soon.
+func (c *certificate) warn(now time.Time) {
+	const day = 24 * time.Hour
+	if expires := c.pair.Leaf.NotAfter; expires.Sub(now) < 14*day && now.Sub(c.warned) >= day {
+		c.warned = now
+		c.log.Warn("the certificate expires soon or has expired: replace its files", zap.Time("expires", expires))
+	}
 }
 
 // get implements [tls.Config.GetCertificate]. It keeps the current certificate while
@@ -50,7 +58,9 @@ func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 			c.log.Error("cannot load the new certificate, keeping the current one", zap.Error(err))
 		case changed:
 			c.log.Info("loaded the new certificate", zap.Time("expires", c.pair.Leaf.NotAfter))
+			c.warned = time.Time{}
 		}
+		c.warn(now)
 	}
 	return c.pair, nil
 }
