@@ -49,8 +49,8 @@ func HeaderOf(c *gin.Context, name string) string {
 // 3.3), and for how many seconds a browser may cache that: Chromium's maximum.
 const (
 	corsMethods = "GET, HEAD, POST, PUT, PATCH, DELETE"
-	corsHeaders = "Authorization, Content-Encoding, Content-Type, If-Match, If-None-Match, Last-Event-ID, X-Request-ID, " + PositionHeader
-	corsExposed = "ETag, Link, Location, X-Request-ID, Retry-After, RateLimit, RateLimit-Policy, " + PositionHeader
+	corsHeaders = "Authorization, Content-Encoding, Content-Type, If-Match, If-None-Match, Last-Event-ID, traceparent, tracestate, " + RequestIDHeader + ", " + PositionHeader
+	corsExposed = "Allow, ETag, Link, Location, Retry-After, RateLimit, RateLimit-Policy, WWW-Authenticate, " + RequestIDHeader + ", " + PositionHeader
 	corsMaxAge  = "7200"
 )
 

@@ -31,7 +31,7 @@ func TestCORS(t *testing.T) {
 					for header, want := range map[string]string{
 						"Access-Control-Allow-Origin":  origin,
 						"Access-Control-Allow-Methods": "GET, HEAD, POST, PUT, PATCH, DELETE",
-						"Access-Control-Allow-Headers": "Authorization, Content-Encoding, Content-Type, If-Match, If-None-Match, Last-Event-ID, X-Request-ID, Write-Position",
+						"Access-Control-Allow-Headers": "Authorization, Content-Encoding, Content-Type, If-Match, If-None-Match, Last-Event-ID, traceparent, tracestate, X-Request-ID, Write-Position",
 						"Vary":                         "Origin",
 					} {
 						if got := r.header.Values(header); len(got) != 1 || got[0] != want {
@@ -72,7 +72,7 @@ func TestCORS(t *testing.T) {
 					}
 					exposed := ""
 					if origin != "" {
-						exposed = "ETag, Link, Location, X-Request-ID, Retry-After, RateLimit, RateLimit-Policy, Write-Position"
+						exposed = "Allow, ETag, Link, Location, Retry-After, RateLimit, RateLimit-Policy, WWW-Authenticate, X-Request-ID, Write-Position"
 					}
 					if got := r.header; got.Get("Access-Control-Allow-Origin") != origin || got.Get("Access-Control-Expose-Headers") != exposed ||
 						strings.Join(got.Values("Vary"), " ") != request.vary {
