@@ -198,17 +198,17 @@ func (*postgresDialect) downNodes(ctx context.Context, pool *sql.DB) (down map[i
 	return down, err
 }
 
-// nodesOf returns the node of each key.
+// nodesOf returns the node of each key, or 0, the coordinator, for a table that each node has.
 func (*postgresDialect) nodesOf(ctx context.Context, pool *sql.DB, table *Table, keys []any) (nodes []int, err error) {
 	texts := make([]string, len(keys))
 	for i, key := range keys {
 		texts[i] = fmt.Sprint(key)
 	}
 	err = withConn(ctx, pool, func(ctx context.Context, conn *pgx.Conn) error {
-		rows, err := conn.Query(ctx, `SELECT coalesce(p.groupid, 0)
+		rows, err := conn.Query(ctx, `SELECT CASE count(p.groupid) WHEN 1 THEN min(p.groupid) ELSE 0 END
 			FROM unnest($2::text[]) WITH ORDINALITY AS k(key, n)
 			LEFT JOIN pg_dist_placement p ON p.shardid = get_shard_id_for_distribution_column($1::text::regclass, k.key)
-			ORDER BY k.n`, table.Name, texts)
+			GROUP BY k.n ORDER BY k.n`, table.Name, texts)
 		if err == nil {
 			nodes, err = pgx.CollectRows(rows, pgx.RowTo[int])
 		}

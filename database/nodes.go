@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -28,8 +29,7 @@ func asNodeError(err error) error {
 	if !ok || isNodeError(err) || errors.Is(err, errors.ErrUnsupported) || pg.SeverityUnlocalized != "ERROR" {
 		return err
 	}
-	switch {
-	case pg.Code == internalError, pg.Code[:2] == "08", pg.Code[:3] == "57P": // connection_exception, operator_intervention
+	if pg.Code == internalError || strings.HasPrefix(pg.Code, "08") || strings.HasPrefix(pg.Code, "57P") { // connection_exception, operator_intervention
 		return &nodeError{err}
 	}
 	return err
