@@ -9,7 +9,7 @@ import (
 
 // preferred returns which of offers the Accept headers prefer (RFC 9110, section 12.5.1):
 // the one with the greatest quality, then the one that they name more exactly, then the
-// one that they name first. It returns the first offer if no one is acceptable.
+// one that they name first. It returns the first offer if none is acceptable.
 func preferred(accept []string, offers ...string) string {
 	best, bestMatch := offers[0], match{}
 	for _, offer := range offers {

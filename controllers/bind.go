@@ -219,8 +219,7 @@ func decodeJSON(body []byte, v any, allowNull bool) error {
 	case errors.Is(err, json.ErrUnknownName):
 		return problemf(codeUnknownField, "unknown field %s; names are case-sensitive", field)
 	case kind == reflect.Int64 && (semantic.JSONKind == jsontext.KindNumber || semantic.JSONKind == jsontext.KindString):
-		return problemf(codeNotInt64, "%s must be an integer literal from -9223372036854775808 to 9223372036854775807, "+
-			"without fraction, exponent or quotes", field)
+		return problemf(codeNotInt64, "%s must be an integer literal %s, without fraction, exponent or quotes", field, int64Range)
 	}
 	return problemf(codeMissingOrType, "%s must be %s, not %s", field, goKinds[kind], jsonKinds[semantic.JSONKind])
 }

@@ -158,10 +158,9 @@ func readRecord(row reflect.Value, columns []jsonField, record []string) error {
 			text := strings.Clone(fromCell(cell)) // the record is reused
 			*field = &text
 		case **int64:
-			n, ok := parseInt64(cell)
-			if !ok {
-				return problemf(codeNotInt64, "%s must be an integer literal from -9223372036854775808 to 9223372036854775807, "+
-					"without a plus sign, leading zeros or spaces", f.name)
+			n, err := parseInt64(codeNotInt64, f.name, cell)
+			if err != nil {
+				return err
 			}
 			*field = &n
 		default:

@@ -74,12 +74,10 @@ var errorTable = []ErrorRow{
 	noSuch(codeNoIssuedToken, "token", ", or it is already revoked"),
 	row(codeMethod, "method not allowed on this path; `Allow` lists the methods that are"),
 	row(codeExists, "the id exists with different content; the stored row is unchanged",
-		exists(false, "%s %v exists with different content and is unchanged: choose another id"),
-		as(func(e *models.RepeatedError) string {
-			return fmt.Sprintf("%s %v occurs in the file before, with different content: an id belongs to its first row", e.Noun, e.Key)
-		})),
+		exists(false, " and is unchanged: choose another id"),
+		as(func(e *models.RepeatedError) string { return e.Error() + ": an id belongs to its first row" })),
 	row(codeExistsSame, "the id exists with the same content: an earlier attempt of this request succeeded",
-		exists(true, "%s %v exists with the same content: an earlier attempt of this request succeeded")),
+		exists(true, ": an earlier attempt of this request succeeded")),
 	row(codeCursor, "the cursor of the change feed is too old, or from another database, such as before a restore: get a new cursor, export, then follow",
 		is(database.ErrCursor, "the cursor is too old, or from another database, such as before a restore: get a new cursor, export, then follow")),
 	row(codePrecondition, "`If-Match` or `If-None-Match` does not hold; nothing was written",
@@ -104,7 +102,7 @@ var errorTable = []ErrorRow{
 		as(func(e *database.NotWritableError) string {
 			return e.Error() + ". Retry later, with the same id: the last write may have been stored"
 		}),
-		is(database.ErrTimeout, "the database did not respond in time"+unknownOutcome),
+		is(database.ErrTimeout, database.ErrTimeout.Error()+unknownOutcome),
 		is(database.ErrUnavailable, "the database cannot be reached"+unknownOutcome)),
 }
 
@@ -148,12 +146,12 @@ func is(target error, message string) func(error) (string, bool) {
 	return when(func(err error) bool { return errors.Is(err, target) }, message)
 }
 
-// when gives the errors for which holds returns true a message.
+// when returns message for the errors for which holds is true.
 func when(holds func(error) bool, message string) func(error) (string, bool) {
 	return func(err error) (string, bool) { return message, holds(err) }
 }
 
-// as gives the errors of type E a message; those for which it is empty are not meant.
+// as gives the errors of type E a message. An empty one means that the error does not match.
 func as[E error](message func(E) string) func(error) (string, bool) {
 	return func(err error) (text string, ok bool) {
 		if e, ok := errors.AsType[E](err); ok {
@@ -174,13 +172,13 @@ func noSuch(code int32, noun, more string) ErrorRow {
 	}))
 }
 
-// exists gives a *models.ExistsError a message with its noun and its key.
-func exists(same bool, format string) func(error) (string, bool) {
+// exists gives a *models.ExistsError its text and more as its message.
+func exists(same bool, more string) func(error) (string, bool) {
 	return as(func(e *models.ExistsError) string {
 		if e.Same != same {
 			return ""
 		}
-		return fmt.Sprintf(format, e.Noun, e.Key)
+		return e.Error() + more
 	})
 }
 
@@ -221,7 +219,7 @@ func describe(c *gin.Context, err error) Error {
 const statusClientGone = 499
 
 // Errors responds to requests that end with an error. The log of failures has the cause of
-// a server fault; the client is told only the request id.
+// a server fault; the response to an internal error has only the request id.
 func Errors(failures *Failures) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		client := c.Request.Context() // a handler's own may end earlier

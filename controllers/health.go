@@ -32,8 +32,8 @@ func NewHealth(ready func(context.Context) error) *Health {
 // Drain makes the service unready for good, before it stops.
 func (h *Health) Drain() { h.drain() }
 
-// drainPause is how long a request waits that came while the service drains: a client that
-// sends the next one at once would keep it busy.
+// drainPause is how long a request that arrives while the service drains waits: a client
+// that sends the next one at once would keep it busy.
 const drainPause = time.Second
 
 // untilDrain returns a context that ends with ctx, after timeout, or when the service drains.
@@ -84,7 +84,7 @@ func (h *Health) check(ctx context.Context) error {
 	return nil
 }
 
-// Fault returns why the service is not ready, in one of few texts, or nothing.
+// Fault returns why the service is not ready, as one of a few texts, or an empty string.
 func (h *Health) Fault(ctx context.Context) string {
 	switch err := h.check(ctx); {
 	case err == nil:

@@ -13,22 +13,19 @@ import (
 )
 
 // pathID returns the id in the path.
-func pathID(c *gin.Context) (int64, error) { return parseID("id", c.Param("id")) }
+func pathID(c *gin.Context) (int64, error) { return parseInt64(codeParameter, "id", c.Param("id")) }
 
-// parseInt64 parses an int64 in its canonical decimal form: without a plus sign, leading
-// zeros or spaces.
-func parseInt64(text string) (n int64, ok bool) {
+// int64Range is for messages.
+const int64Range = "from -9223372036854775808 to 9223372036854775807"
+
+// parseInt64 parses an int64 in its canonical decimal form. Its error has code and names what
+// text is the value of.
+func parseInt64(code int32, name, text string) (int64, error) {
 	n, err := strconv.ParseInt(text, 10, 64)
-	return n, err == nil && strconv.FormatInt(n, 10) == text
-}
-
-func parseID(name, text string) (int64, error) {
-	id, ok := parseInt64(text)
-	if !ok {
-		return 0, problemf(codeParameter, "%s must be an integer from -9223372036854775808 to 9223372036854775807, "+
-			"without a plus sign or leading zeros", name)
+	if err != nil || strconv.FormatInt(n, 10) != text {
+		return 0, problemf(code, "%s must be an integer literal %s, without a plus sign, leading zeros or spaces", name, int64Range)
 	}
-	return id, nil
+	return n, nil
 }
 
 // queryKey is the key of the query in a request's context.
@@ -86,8 +83,8 @@ type pageQuery struct {
 func parsePage(c *gin.Context) (pageQuery, error) {
 	q := pageQuery{queryOf(c), DefaultLimit}
 	if q.Has("limit") {
-		limit, ok := parseInt64(q.Get("limit"))
-		if !ok || limit < 1 || limit > MaxLimit {
+		limit, err := parseInt64(codeParameter, "limit", q.Get("limit"))
+		if err != nil || limit < 1 || limit > MaxLimit {
 			return q, problemf(codeParameter, "limit must be an integer from 1 to %d", MaxLimit)
 		}
 		q.limit = int(limit)
@@ -100,7 +97,7 @@ func parseAfter(query url.Values) (f models.Filter[int64], err error) {
 	f = models.Filter[int64]{Equal: map[string]any{}, Contains: map[string]string{}}
 	if query.Has("after") {
 		var after int64
-		after, err = parseID("after", query.Get("after"))
+		after, err = parseInt64(codeParameter, "after", query.Get("after"))
 		f.After = &after
 	}
 	return f, err

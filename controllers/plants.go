@@ -16,9 +16,9 @@ import (
 
 // PlantContent is the content of a plant, in requests and responses.
 type PlantContent struct {
-	// The name: 1 to 255 characters, no control characters, and not only white space.
+	// The name: no control characters, and not only white space.
 	Name *string `json:"name" binding:"required" extensions:"x-rule=plant.name" example:"Monstera deliciosa"`
-	// Specifies the type of the plant: up to 255 characters, no control characters. An absent tag stays absent, an empty one stays empty.
+	// Specifies the type of the plant: no control characters. An absent tag stays absent, an empty one stays empty.
 	Tag *string `json:"tag,omitzero" extensions:"x-rule=plant.tag" example:"houseplant"`
 } // @name PlantContent
 

@@ -13,7 +13,7 @@ import (
 
 // NewToken asks for a bearer token.
 type NewToken struct {
-	// The owner or purpose of the token: 1 to 100 characters, no control characters, and not only white space. Names need not be unique.
+	// The owner or purpose of the token: no control characters, and not only white space. Names need not be unique.
 	Name *string `json:"name" binding:"required" extensions:"x-rule=token.name" example:"greenhouse importer"`
 	// The scopes of the token; admin implies the others.
 	Scopes *[]models.Scope `json:"scopes" binding:"required" validate:"min=1" example:"plants:read,plants:write"`

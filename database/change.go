@@ -135,7 +135,7 @@ func (db *DB) Run(ctx context.Context, changes []*Change, now time.Time) error {
 		}
 		return db.dialect.run(ctx, db.pool, groups)
 	})
-	db.Logger.Trace(ctx, begin, func() (string, int64) { return textOf(groups), int64(len(changes)) }, err)
+	db.trace(ctx, begin, textOf(groups), len(changes), err)
 	return err
 }
 
@@ -162,7 +162,7 @@ func (db *DB) RunIn(ctx context.Context, changes []*Change) error {
 	for _, c := range changes {
 		err = cmp.Or(err, c.Err)
 	}
-	db.Logger.Trace(ctx, begin, func() (string, int64) { return textOf(groups), int64(len(changes)) }, err)
+	db.trace(ctx, begin, textOf(groups), len(changes), err)
 	return err
 }
 

@@ -60,7 +60,7 @@ func (*postgresDialect) undistributed(ctx context.Context, pool *sql.DB) (statem
 
 // distribute distributes the tables of the migrations.
 func (d *postgresDialect) distribute(ctx context.Context, pool *sql.DB, log *zap.Logger) (err error) {
-	locker, err := newPostgresLocker(pool, d.share/2, log)
+	locker, err := d.newLocker(pool, log)
 	if err != nil {
 		return err
 	}

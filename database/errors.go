@@ -11,6 +11,7 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"modernc.org/sqlite"
@@ -54,8 +55,8 @@ var ErrOverloaded = errors.New("too many operations are waiting")
 // goes with ErrOverloaded.
 var ErrShare = fmt.Errorf("%w: no share is left", ErrOverloaded)
 
-// Reason returns why the database is unavailable, in one of few texts, from an error for
-// which Failed or [DB.Ready] says so.
+// Reason returns why the database is unavailable, as one of a few texts. err is an
+// ErrUnavailable that Failed or [DB.Ready] returned.
 func Reason(err error) string {
 	if fault, ok := errors.AsType[*NotWritableError](err); ok {
 		return fault.Error()
@@ -122,21 +123,20 @@ func sqlState(err error) string {
 
 // notWritable returns the lasting fault that err reports, or nil.
 func notWritable(err error) *NotWritableError {
-	switch sqlState(err) {
-	case "25006": // read_only_sql_transaction
+	switch state, code := sqlState(err), sqliteCode(err); {
+	case state == "25006", code == sqlite3.SQLITE_READONLY: // read_only_sql_transaction
 		return &NotWritableError{readOnly}
-	case "53100": // disk_full
+	case state == "53100", code == sqlite3.SQLITE_FULL: // disk_full
 		return &NotWritableError{"its disk is full"}
-	}
-	switch sqliteCode(err) {
-	case sqlite3.SQLITE_READONLY:
-		return &NotWritableError{readOnly}
-	case sqlite3.SQLITE_FULL:
-		return &NotWritableError{"its disk is full"}
-	case sqlite3.SQLITE_IOERR:
+	case code == sqlite3.SQLITE_IOERR:
 		return &NotWritableError{"its disk reports an error"}
 	}
 	return nil
+}
+
+// isDiskFull reports whether err means that a file of the service's own cannot grow.
+func isDiskFull(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EFBIG)
 }
 
 // IsUnavailable reports whether err means that the database could not be
@@ -229,7 +229,6 @@ func isTimeoutState(state string) bool {
 func isTransientState(state string) bool {
 	switch state {
 	case "25006", // read_only_sql_transaction: a standby, as after a fail-over
-		"40001", // serialization_failure
 		"40003", // statement_completion_unknown: see [Store.insertAll] in models
 		"57P01", // admin_shutdown
 		"57P02", // crash_shutdown

@@ -189,7 +189,7 @@ func (db *DB) Changes(ctx context.Context, from Cursor, limit int) (changes []Ch
 			}
 			return rows.Err()
 		})
-		db.Logger.Trace(ctx, begin, func() (string, int64) { return text, int64(len(changes)) }, err)
+		db.trace(ctx, begin, text, len(changes), err)
 		return err
 	})
 	if err != nil {
@@ -242,6 +242,12 @@ func (db *DB) CatchUp(ctx context.Context, do func() error) error {
 // catchUpWait is how long a follower waits for its turn, among those of its client and among
 // all: a page takes milliseconds.
 const catchUpWait = 10 * time.Second
+
+// origin returns what differs in a copy of the database: see feedOrigin.
+func (db *DB) origin(ctx context.Context) (text string, err error) {
+	err = db.pool.QueryRowContext(ctx, "SELECT "+db.dialect.feedOrigin()).Scan(&text)
+	return text, err
+}
 
 // prepareFeed gives the feed a new epoch if the database is a copy: a restored backup, or a
 // dump. Then its positions may have to grow, to stay above those of its rows.

@@ -31,7 +31,7 @@ func (l queryLogger) Error(_ context.Context, format string, args ...any) {
 	l.log.Sugar().Errorf(format, args...)
 }
 
-// Trace is called after every statement.
+// Trace is called after every statement, by GORM or by [DB.trace].
 func (l queryLogger) Trace(ctx context.Context, begin time.Time, statement func() (string, int64), err error) {
 	duration := time.Since(begin)
 	text, rows := statement()
@@ -42,4 +42,9 @@ func (l queryLogger) Trace(ctx context.Context, begin time.Time, statement func(
 		return
 	}
 	l.log.Warn("slow query", zap.String("sql", text), zap.Int64("rows", rows), zap.Duration("duration", duration), zap.Error(err))
+}
+
+// trace measures, traces and logs a statement that GORM did not run.
+func (db *DB) trace(ctx context.Context, begin time.Time, text string, rows int, err error) {
+	db.Logger.Trace(ctx, begin, func() (string, int64) { return text, int64(rows) }, err)
 }

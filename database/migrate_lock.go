@@ -28,7 +28,7 @@ type postgresLocker struct {
 	lock lock.Locker
 }
 
-func newPostgresLocker(pool *sql.DB, wait time.Duration, log *zap.Logger) (*postgresLocker, error) {
+func (d *postgresDialect) newLocker(pool *sql.DB, log *zap.Logger) (*postgresLocker, error) {
 	var once sync.Once
 	table, err := lock.NewPostgresTableLocker(
 		lock.WithTableLeaseDuration(lockLease),
@@ -36,13 +36,13 @@ func newPostgresLocker(pool *sql.DB, wait time.Duration, log *zap.Logger) (*post
 		lock.WithTableLockTimeout(time.Second, uint64(lockPatience/time.Second)),
 		lock.WithTableLogger(slog.New(slog.DiscardHandler)),
 		lock.WithTableRetryPolicy(func(err error) bool {
-			if IsUnavailable(err) && !isRolledBack(err) {
+			if IsUnavailable(err) {
 				return false
 			}
 			once.Do(func() { log.Info("waiting for another process that migrates the database") })
 			return true
 		}))
-	return &postgresLocker{wait, pool, table}, err
+	return &postgresLocker{d.share / 2, pool, table}, err
 }
 
 // SessionLock takes the lock, and sets conn's patience.

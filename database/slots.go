@@ -2,10 +2,8 @@ package database
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
-	"syscall"
 	"time"
 )
 
@@ -73,7 +71,7 @@ type Shares struct {
 	of    map[string]int64 // by client
 }
 
-// NewShares returns shares of nothing yet.
+// NewShares returns Shares of which nothing is taken.
 func NewShares(all, each int64) *Shares {
 	return &Shares{all: all, each: each, of: make(map[string]int64)}
 }
@@ -178,7 +176,7 @@ func clientOf(ctx context.Context) string {
 	return name
 }
 
-// How many of these may run at the same time, all in all and of each client.
+// How many of these may run at the same time, in all and of each client.
 const (
 	maxTransfers, maxTransfersEach = 16, 4  // imports and exports, most of the time without a connection
 	maxBulk, maxBulkEach           = 3, 2   // those that store or read rows
@@ -256,7 +254,7 @@ func (b *budget) setReads(n int) { b.reads, b.readsOf = make(slots, n), newTurns
 // files is full.
 func (db *DB) Transfer(ctx context.Context, do func() error) error {
 	err := db.budget.transfers.run(clientOf(ctx), do)
-	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EFBIG) {
+	if isDiskFull(err) {
 		return fmt.Errorf("%w: no room for temporary files: %w", ErrShare, err)
 	}
 	return err

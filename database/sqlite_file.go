@@ -97,7 +97,7 @@ func probeFolder(path string) error {
 // folderFault names the fault of the folder or the disk that err reports, if it does.
 func (d *sqliteDialect) folderFault(err error) error {
 	switch {
-	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT), errors.Is(err, syscall.EFBIG):
+	case isDiskFull(err):
 		return fmt.Errorf("the disk of %s is full: %w", d.path, err)
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
 		return fmt.Errorf("%s and its folder must be writable: %w", d.path, err)

@@ -154,7 +154,7 @@ func (db *DB) InsertNew(ctx context.Context, table *Table, rows any) (outcomes [
 		outcomes, err = db.dialect.insertNew(ctx, db.conn, table, structs)
 		return err
 	})
-	db.Logger.Trace(ctx, begin, func() (string, int64) { return "INSERT INTO " + table.Name, int64(len(structs)) }, err)
+	db.trace(ctx, begin, "INSERT INTO "+table.Name, len(structs), err)
 	return outcomes, err
 }
 
@@ -177,9 +177,6 @@ func Lookup[T any](ctx context.Context, db *DB, table *Table, keys any) (found [
 		}
 		query += clause
 	}
-	defer func() {
-		db.Logger.Trace(ctx, begin, func() (string, int64) { return query, int64(len(found)) }, err)
-	}()
 	err = db.Retry(ctx, func() error {
 		found = nil
 		return db.dialect.query(ctx, db.conn, query, []any{argument}, func(rows result) error {
@@ -190,6 +187,7 @@ func Lookup[T any](ctx context.Context, db *DB, table *Table, keys any) (found [
 			})
 		})
 	})
+	db.trace(ctx, begin, query, len(found), err)
 	return found, err
 }
 
@@ -232,7 +230,7 @@ func (db *DB) Find(tx *gorm.DB, table *Table, next func() reflect.Value) error {
 			return next()
 		})
 	})
-	db.Logger.Trace(ctx, begin, func() (string, int64) { return text, int64(rows) }, err)
+	db.trace(ctx, begin, text, rows, err)
 	return err
 }
 

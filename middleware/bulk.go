@@ -22,7 +22,7 @@ type BulkOptions struct {
 	Grace             time.Duration // how long it may stall
 }
 
-// timeToRespond is how long a response may take that reports the end of a request.
+// timeToRespond is how long the response that reports the end of a request may take.
 const timeToRespond = 5 * time.Second
 
 // checkPeriod is how often the token of a request is verified again while it runs. Then

@@ -111,8 +111,8 @@ func (s *Store[T, K]) Delete(ctx context.Context, key K, c Condition) error {
 	return err
 }
 
-// writeExisting updates or deletes a row. It fails if there is none: with a *NotFoundError,
-// or with ErrCondition if c asked for something.
+// writeExisting updates or deletes a row. It fails with a *NotFoundError if the row does not
+// exist, and with ErrCondition if c does not hold.
 func (s *Store[T, K]) writeExisting(ctx context.Context, change database.Change, row *T, c Condition) (stored *T, err error) {
 	if !c.Absent {
 		change.Where = s.where(c)

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"plantstore/controllers"
+	"plantstore/middleware"
 )
 
 // errorTable returns the table of errors in Markdown.
@@ -48,7 +49,7 @@ func addErrors(name string, operation, body object) {
 		switch {
 		case row.Code == 40005: // all rows of files have ids
 			return operation["requestBody"] != nil && (body == nil || strings.Contains(fmt.Sprint(body), "int64"))
-		case row.Code == 40007: // unknown parameters
+		case row.Code == 40007, row.Code == 41301: // unknown parameters; a body that is ignored
 			return true
 		case row.Status == 400:
 			return operation["requestBody"] != nil
@@ -87,7 +88,7 @@ func addErrors(name string, operation, body object) {
 
 // headers are the headers that operations share, with their statuses; "" means all.
 var headers = []struct{ statuses, name, kind, description string }{
-	{"", "X-Request-ID", "string", "The id of the request: the client's, or a new one"},
+	{"", middleware.RequestIDHeader, "string", "The id of the request: the client's, or a new one"},
 	{"401 403", "WWW-Authenticate", "string", "The challenge (RFC 6750)"},
 	{"429 503", "Retry-After", "integer", "Seconds to wait before the next attempt"},
 	{"200 201 204 304 429", "RateLimit", "string", "The remaining requests, if the operator has set a limit (draft-ietf-httpapi-ratelimit-headers)"},
