@@ -113,7 +113,10 @@ func TestDashboardExplainsOutages(t *testing.T) {
 		instances = append(instances, instance)
 		s.trickle(t)
 	}
-	p := startPrometheus(t, instances)
+	// Only a service with a standby has its metrics.
+	primary, standby := ownServers(t)
+	_, admin := startAdmin(t, "DATABASE_URL="+primary.URL, "DATABASE_REPLICA_URLS="+standby.URL)
+	p := startPrometheus(t, append(slices.Clone(instances), strings.TrimPrefix(admin.url, "http://")))
 	d := readDashboard(t)
 
 	t.Run("every query has a result", func(t *testing.T) {
