@@ -85,7 +85,7 @@ func (f *Failures) follow(s *series) {
 				zap.Duration("duration", time.Since(s.began)), zap.Int("requests", s.requests))
 			return
 		case failed > 0:
-			f.log.Error("requests fail", append(last, zap.Int32("code", s.code), zap.Error(cause), zap.Int("requests", failed))...)
+			f.log.With(last...).Error("requests fail", zap.Int32("code", s.code), zap.Error(cause), zap.Int("requests", failed))
 		}
 	}
 }

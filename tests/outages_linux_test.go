@@ -187,6 +187,11 @@ func TestOutagesInTheLog(t *testing.T) {
 			awaitPlants()
 			stop()
 			group.Wait()
+			for _, line := range s.logged(t, "requests fail") {
+				if line["last_route"] != "/plants" || line["last_token"] != "static:1" {
+					t.Errorf("got %v, want the route and the token", line)
+				}
+			}
 
 			failed := statuses.of(http.StatusServiceUnavailable)
 			eventually(t, "all failed requests in the log", func() bool {

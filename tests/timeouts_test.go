@@ -127,7 +127,7 @@ func TestRequestsOfAnAddress(t *testing.T) {
 	ended := make(chan response, 2)
 	for range cap(ended) {
 		go func() {
-			r, _ := s.tryOn(transport, "GET", "/plants/changes?wait=10s", nil, as(token)...)
+			r, _ := s.tryOn(transport, "GET", "/plants/changes?wait=5s", nil, as(token)...)
 			ended <- r
 		}()
 	}
