@@ -13,8 +13,8 @@ import (
 
 // Failures logs requests that fail for a reason that many share, such as a database that is
 // down, in few lines: one when they begin to fail, with the cause, then one per second, with
-// the sender of the last one, and one when they succeed again. The requests' own lines, but for the first, are at the level
-// debug.
+// the sender of the last one, and one when they succeed again. The requests' own lines, but
+// for the first, are at the level debug.
 type Failures struct {
 	ready func(context.Context) error
 	log   *zap.Logger
@@ -28,10 +28,11 @@ type Failures struct {
 type series struct {
 	code      int32
 	began     time.Time
-	requests  int         // that failed
-	unlogged  int         // of them
-	lastCause error       // of the last request or probe
-	last      []zap.Field // the sender and the route of the last request
+	requests  int   // that failed
+	unlogged  int   // of them
+	lastCause error // of the last request or probe
+	// Of the last request.
+	lastRoute, lastToken string
 }
 
 // NewFailures returns a log of failures; ready tells whether the database can be written.
@@ -57,10 +58,7 @@ func (f *Failures) note(c *gin.Context, code int32, cause error) {
 		return
 	}
 	s.requests++
-	s.last = []zap.Field{zap.String("last_route", c.FullPath())}
-	if identity := middleware.IdentityOf(c); identity != nil {
-		s.last = append(s.last, zap.String("last_token", identity.Name))
-	}
+	s.lastRoute, s.lastToken = c.FullPath(), middleware.SenderOf(c)
 	if known {
 		s.unlogged++
 		middleware.Quiet(c)
@@ -72,7 +70,7 @@ func (f *Failures) follow(s *series) {
 	for range time.Tick(time.Second) {
 		err := f.ready(context.Background())
 		f.mu.Lock()
-		failed, cause, last := s.unlogged, s.lastCause, s.last
+		failed, cause, route, token := s.unlogged, s.lastCause, s.lastRoute, s.lastToken
 		s.unlogged = 0
 		over := failed == 0 && err == nil
 		if over {
@@ -85,7 +83,8 @@ func (f *Failures) follow(s *series) {
 				zap.Duration("duration", time.Since(s.began)), zap.Int("requests", s.requests))
 			return
 		case failed > 0:
-			f.log.With(last...).Error("requests fail", zap.Int32("code", s.code), zap.Error(cause), zap.Int("requests", failed))
+			f.log.Error("requests fail", zap.Int32("code", s.code), zap.Error(cause), zap.Int("requests", failed),
+				zap.String("last_route", route), zap.String("last_token", token))
 		}
 	}
 }

@@ -70,6 +70,15 @@ func IdentityOf(c *gin.Context) *auth.Identity {
 	return identity
 }
 
+// SenderOf returns the name of the identity that sent c's request, or an empty string if there
+// is none.
+func SenderOf(c *gin.Context) string {
+	if identity := IdentityOf(c); identity != nil {
+		return identity.Name
+	}
+	return ""
+}
+
 // RequireScope rejects requests whose token lacks scope.
 func RequireScope(scope models.Scope) Handler {
 	return func(c *gin.Context) error {

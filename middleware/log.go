@@ -45,10 +45,6 @@ func AccessLog(log *zap.Logger, paths ...string) gin.HandlerFunc {
 			case c.Writer.Status() >= 500:
 				level = zapcore.ErrorLevel
 			}
-			sender := ""
-			if identity := IdentityOf(c); identity != nil {
-				sender = identity.Name
-			}
 			log.Log(level, "request",
 				LoggedID(c),
 				TraceID(c),
@@ -60,7 +56,7 @@ func AccessLog(log *zap.Logger, paths ...string) gin.HandlerFunc {
 				zap.Duration("duration", time.Since(start)),
 				zap.Int("bytes", max(c.Writer.Size(), 0)),
 				zap.String("client", c.ClientIP()),
-				zap.String("token", sender))
+				zap.String("token", SenderOf(c)))
 		}()
 		c.Next()
 	}
