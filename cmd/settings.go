@@ -87,10 +87,15 @@ func complete(cmd *cobra.Command, flag string, directive cobra.ShellCompDirectiv
 	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, directive))
 }
 
-func (s *settings) load() (*config.Config, error) { return s.loadBy(config.Load) }
+func (s *settings) load() (*config.Config, error) { return asUsage(config.Load(s.file, s.flags)) }
 
-func (s *settings) loadBy(load func(string, map[string]*pflag.Flag) (*config.Config, error)) (*config.Config, error) {
-	cfg, err := load(s.file, s.flags)
+// loadClient is load for a command that calls a service.
+func (s *settings) loadClient() (*config.Config, error) {
+	return asUsage(config.LoadClient(s.file, s.flags))
+}
+
+// asUsage makes an error in the configuration a usage error.
+func asUsage(cfg *config.Config, err error) (*config.Config, error) {
 	if err != nil {
 		return nil, usageError(err)
 	}

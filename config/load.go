@@ -81,7 +81,7 @@ func load(file string, flags map[string]*pflag.Flag, usesDatabase bool) (*Config
 			return nil, nil, err
 		}
 	}
-	noDatabase := usesDatabase && !v.IsSet("database.url")
+	databaseSet := !usesDatabase || v.IsSet("database.url")
 	if err := readFile(v, settings, cmp.Or(file, os.Getenv(FileVariable))); err != nil {
 		return nil, nil, err
 	}
@@ -97,7 +97,7 @@ func load(file string, flags map[string]*pflag.Flag, usesDatabase bool) (*Config
 			return nil, nil, fmt.Errorf("%s must be %s", s, s.allowed())
 		}
 	}
-	if err := c.validate(noDatabase); err != nil {
+	if err := c.validate(databaseSet); err != nil {
 		return nil, nil, err
 	}
 	c.Limits.Burst = cmp.Or(c.Limits.Burst, c.Limits.RequestsPerSecond)

@@ -21,10 +21,10 @@ var bearerToken = regexp.MustCompile(`^[A-Za-z0-9._~+/-]+=*$`)
 // basePath is the syntax of a base path, which may be empty. No segment starts with a dot.
 var basePath = regexp.MustCompile(`^(/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)*$`)
 
-// validate checks the rules that the tags of the fields cannot express. noDatabase reports
-// whether a command needs database.url, but neither a flag nor the environment sets it:
-// configs/config.yaml has the default, which is nobody's choice.
-func (c *Config) validate(noDatabase bool) error {
+// validate checks the rules that the tags of the fields cannot express. databaseSet
+// reports whether a flag or the environment sets database.url, if it is needed at all. A file
+// does not count if it has the default, as configs/config.yaml has.
+func (c *Config) validate(databaseSet bool) error {
 	server, jwt, production := c.Server, c.Auth.JWT, c.Env == Production
 	for _, rule := range []struct {
 		key   string
@@ -41,7 +41,7 @@ func (c *Config) validate(noDatabase bool) error {
 		{"server.cors_origins", !slices.Contains(server.CORSOrigins, "*"), "must name each origin: * would let every web page call the service from the browsers and networks of its visitors"},
 		{"server.cors_origins", all(server.CORSOrigins, isOrigin), "must contain only origins as browsers send them, such as https://plants.example.org: in lower case, without a path, a trailing / or the default port of the scheme"},
 		{"database.url", isDatabaseURL(c.Database.URL), "must be sqlite:PATH or postgres://user:password@host:5432/name?sslmode=verify-full, with special characters percent-encoded"},
-		{"database.url", !production || !noDatabase || c.Database.URL != SettingOf("database.url").Default, "is required in production"},
+		{"database.url", !production || databaseSet || c.Database.URL != SettingOf("database.url").Default, "is required in production"},
 		{"database.replica_urls", all(c.Database.ReplicaURLs, isPostgresURL), "must contain only postgres:// URLs, each of one host"},
 		{"database.replica_urls", len(c.Database.ReplicaURLs) == 0 || isPostgresURL(c.Database.URL), "requires a PostgreSQL database in database.url"},
 		{"auth.tokens", all(c.Auth.Tokens, bearerToken.MatchString), "must contain only tokens of letters, digits and -._~+/, with = at the end"},
