@@ -39,10 +39,6 @@ func (s *settings) serve(cmd *cobra.Command, _ []string) (err error) {
 	}
 	log := newLogger(cfg)
 	rare := seldom(log)
-	if least := min(cfg.Server.ReadTimeout, cfg.Server.WriteTimeout); cfg.Database.Timeout >= least {
-		log.Warn("database.timeout should be shorter than server.read_timeout and server.write_timeout: they end a request without a response",
-			zap.Duration("timeout", cfg.Database.Timeout), zap.Duration("shortest", least))
-	}
 	signal.Ignore(syscall.SIGHUP) // a closed terminal, or a request to reload, must not end the service
 	static, devToken := cfg.Auth.Tokens, ""
 	if len(static) == 0 && cfg.Env == config.Development {

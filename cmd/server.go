@@ -21,6 +21,10 @@ import (
 )
 
 func newServer(cfg *config.Config, log *zap.Logger) (*http.Server, error) {
+	if least := min(cfg.Server.ReadTimeout, cfg.Server.WriteTimeout); cfg.Database.Timeout >= least {
+		log.Warn("database.timeout should be shorter than server.read_timeout and server.write_timeout: they end a request without a response",
+			zap.Duration("timeout", cfg.Database.Timeout), zap.Duration("shortest", least))
+	}
 	server := &http.Server{
 		ReadHeaderTimeout: cfg.Server.ReadHeaderTimeout,
 		ReadTimeout:       cfg.Server.ReadTimeout,
