@@ -25,8 +25,9 @@ func noStorage(_, token string) (http.Handler, error) {
 	e := gin.New()
 	e.ForwardedByClientIP = false
 	e.Use(
-		middleware.RequestID(),
 		middleware.AccessLog(log, "/plants"),
+		middleware.RequestID(),
+		middleware.SendNow(),
 		middleware.Headers(false),
 		middleware.CORS(nil),
 		controllers.Errors(controllers.NewFailures(nil, log)), // nothing can fail
