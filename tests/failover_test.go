@@ -13,6 +13,12 @@ import (
 func ownServers(t *testing.T) (primary, standby *dbtest.Server) {
 	t.Helper()
 	primary = ownServer(t)
+	return primary, startStandby(t, primary)
+}
+
+// startStandby starts a standby of primary, until the test ends.
+func startStandby(t *testing.T, primary *dbtest.Server) *dbtest.Server {
+	t.Helper()
 	standby, err := primary.StartStandby()
 	must(t, err)
 	t.Cleanup(func() {
@@ -20,7 +26,7 @@ func ownServers(t *testing.T) (primary, standby *dbtest.Server) {
 			t.Error(err)
 		}
 	})
-	return primary, standby
+	return standby
 }
 
 // TestPromotion replaces the primary of two servers under load. Writes resume within
