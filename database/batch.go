@@ -142,9 +142,9 @@ func (b *Batcher[T]) Do(ctx context.Context, item T) error {
 	return err
 }
 
-// runAlone runs p at once, unless there are others to share a batch with. It does not look
-// for them after a lone item that none of them joined, as yielding the processor may take
-// longer than a read.
+// runAlone runs p at once, unless there are others to share a batch with. After
+// an item that ran without company, it does not look for others: yielding the processor can
+// take as long as a read.
 func (b *Batcher[T]) runAlone(p *pending[T]) bool {
 	b.mu.RLock() // for as long as close must wait
 	defer b.mu.RUnlock()

@@ -198,7 +198,7 @@ func (*postgresDialect) downNodes(ctx context.Context, pool *sql.DB) (down map[i
 	return down, err
 }
 
-// nodesOf returns the node of each key, or 0, the coordinator, for a table that each node has.
+// nodesOf returns the node of each key: 0, the coordinator, for a table that is on all nodes.
 func (*postgresDialect) nodesOf(ctx context.Context, pool *sql.DB, table *Table, keys []any) (nodes []int, err error) {
 	texts := make([]string, len(keys))
 	for i, key := range keys {

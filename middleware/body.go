@@ -58,9 +58,8 @@ func DiscardBody() gin.HandlerFunc {
 type bodyLeftKey struct{}
 
 // SendNow sends responses of a known length at once, so that their clients wait for nothing
-// that comes after them, such as the line in the log. It leaves alone a response before which
-// net/http would wait for the rest of the body, and those over HTTP/2, whose end would take a
-// frame of its own.
+// that comes after them, such as the line in the log. It does nothing if net/http would first
+// wait for the rest of the body, or over HTTP/2, where it would cost another frame.
 func SendNow() gin.HandlerFunc {
 	return func(c *gin.Context) {
 		c.Next()

@@ -51,7 +51,7 @@ func TestResponseDoesNotWaitForItsLine(t *testing.T) {
 	}
 }
 
-// TestLineDoesNotWaitForABody sends a request whose body never comes, and is not read.
+// TestLineDoesNotWaitForABody announces a body, which never comes, to a handler that reads none.
 func TestLineDoesNotWaitForABody(t *testing.T) {
 	lines := make(chan zapcore.Entry, 1)
 	log := zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(zapcore.EncoderConfig{}), zapcore.AddSync(io.Discard), zap.InfoLevel),
