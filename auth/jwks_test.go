@@ -182,6 +182,32 @@ func TestJWKSThatCannotBeFetched(t *testing.T) {
 	}
 }
 
+// TestKeysOfAProviderThatStartsLate: they are fetched soon, although no token names its key.
+func TestKeysOfAProviderThatStartsLate(t *testing.T) {
+	t.Parallel()
+	p := newProvider(t)
+	p.respond = func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) }
+	verify := verifierOf(t, p.options())
+	token := sign(t, jwt.SigningMethodES256, p.key, nil, claims(nil))
+	if _, err := verify(t.Context(), token); !errors.Is(err, auth.ErrCannotVerify) {
+		t.Errorf("before: got %v, want ErrCannotVerify", err)
+	}
+	p.mu.Lock()
+	p.respond = nil
+	p.mu.Unlock()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for begin := time.Now(); ; <-tick.C {
+		_, err := verify(t.Context(), token)
+		if err == nil {
+			break
+		}
+		if time.Since(begin) > 30*time.Second {
+			t.Fatalf("the keys are still unknown after 30 s: %v", err)
+		}
+	}
+}
+
 // TestPurposesOfKeys: only keys for signatures verify (RFC 7517, sections 4.2 and 4.3),
 // whether or not a token names its key.
 func TestPurposesOfKeys(t *testing.T) {

@@ -44,8 +44,8 @@ type JWTOptions struct {
 const (
 	// jwksPeriod is the time between two scheduled fetches of the keys at a JWKS URL.
 	jwksPeriod = 15 * time.Minute
-	// jwksFloor is the least time between two fetches that tokens with unknown keys
-	// cause.
+	// jwksFloor is the least time between two fetches that tokens with unknown keys, or
+	// the lack of any key, cause.
 	jwksFloor = 10 * time.Second
 	// jwksTimeout limits such a fetch, and the wait for it.
 	jwksTimeout = 5 * time.Second
@@ -210,6 +210,7 @@ func jwtKeys(ctx context.Context, o JWTOptions, log *zap.Logger) (jwt.Keyfunc, e
 	if err != nil {
 		return nil, err
 	}
+	go fetchWhileNone(ctx, fetched)
 	// Not the request's context: a client that leaves must not end a fetch that others
 	// wait for and that is not repeated at once.
 	find := fetched.KeyfuncCtx(ctx)
@@ -236,6 +237,23 @@ func jwtKeys(ctx context.Context, o JWTOptions, log *zap.Logger) (jwt.Keyfunc, e
 		}
 		return nil, errors.Join(err, errUnknownKey)
 	}, nil
+}
+
+// fetchWhileNone fetches the keys until ctx ends, for as long as there are none. Without it,
+// only a token that names its key would cause a fetch before the next scheduled one.
+func fetchWhileNone(ctx context.Context, fetched keyfunc.Keyfunc) {
+	ticker := time.NewTicker(jwksFloor)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		if known, _ := fetched.Storage().KeyReadAll(ctx); len(known) == 0 {
+			_, _ = fetched.Storage().KeyRead(ctx, "") // fetches them, as this key is unknown; failures are logged
+		}
+	}
 }
 
 // hasKey reports whether the key kid is one of fetched, without fetching it.
