@@ -102,30 +102,36 @@ func serviceURL(cfg *config.Config, host string, port int) string {
 }
 
 // pinnedTLS returns a configuration that accepts only the certificate in the file path,
-// for any host name: the certificate need not name this machine.
+// for any host name: the certificate need not name this machine. The file is read again for
+// each connection, since the service begins to use a renewed certificate.
 func pinnedTLS(path string) (*tls.Config, error) {
 	setting := config.SettingOf("server.tls_certificate")
-	text, err := readSettingFile(setting, path)
-	if err != nil {
-		return nil, err
+	pinned := func() ([]byte, error) {
+		text, err := readSettingFile(setting, path)
+		if err != nil {
+			return nil, err
+		}
+		block, rest := pem.Decode([]byte(text))
+		for block != nil && block.Type != "CERTIFICATE" {
+			block, rest = pem.Decode(rest)
+		}
+		if block == nil {
+			return nil, fmt.Errorf("%s: the file contains no certificate in PEM", setting)
+		}
+		return block.Bytes, nil
 	}
-	block, rest := pem.Decode([]byte(text))
-	for block != nil && block.Type != "CERTIFICATE" {
-		block, rest = pem.Decode(rest)
-	}
-	if block == nil {
-		return nil, fmt.Errorf("%s: the file contains no certificate in PEM", setting)
-	}
+	_, err := pinned()
 	return &tls.Config{
 		MinVersion:         tls.VersionTLS12,
 		InsecureSkipVerify: true, // VerifyConnection is stricter
 		VerifyConnection: func(state tls.ConnectionState) error {
-			if !bytes.Equal(state.PeerCertificates[0].Raw, block.Bytes) {
-				return fmt.Errorf("the service has another certificate than %s", setting)
+			certificate, err := pinned()
+			if err == nil && !bytes.Equal(state.PeerCertificates[0].Raw, certificate) {
+				err = fmt.Errorf("the service has another certificate than %s", setting)
 			}
-			return nil
+			return err
 		},
-	}, nil
+	}, err
 }
 
 // devTokenFor returns the development token for a service on host, which must be this

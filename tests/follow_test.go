@@ -28,26 +28,20 @@ func TestFollow(t *testing.T) {
 	port := "PORT=" + freePorts(t, 1)[0]
 	s := start(t, database, port)
 	cursor := filepath.Join(t.TempDir(), "cursor")
-	prints := func(f *service, part string) {
-		t.Helper()
-		if !f.stdout.await(f.ended, func(line string) bool { return strings.Contains(line, part) }) {
-			t.Fatalf("got %q and %q, want %q", f.stdout, f.stderr, part)
-		}
-	}
 	requireOK(t, s.post(t, bodyOf(1)))
 	f := startFollow(t, s.url, "--after", "0", "--cursor-file", cursor)
-	prints(f, `{"id":1,"plant":{"id":1,"name":"plant 1"`)
+	f.awaitOutput(t, `{"id":1,"plant":{"id":1,"name":"plant 1"`)
 	awaitCursor(t, cursor)
 	must(t, f.process.Kill())
 	<-f.ended
 	checkEmpty(t, s.send(t, "DELETE", "/plants/1", nil, as(token)...), 204)
 	f = startFollow(t, s.url, "--cursor-file", cursor)
-	prints(f, `{"id":1,"plant":null}`)
+	f.awaitOutput(t, `{"id":1,"plant":null}`)
 
 	s.stop(t) // and a restart of the service
 	s = start(t, database, port)
 	requireOK(t, s.post(t, bodyOf(2)))
-	prints(f, `{"id":2,"plant":{"id":2,`)
+	f.awaitOutput(t, `{"id":2,"plant":{"id":2,`)
 	f.stop(t)
 	for _, test := range []struct {
 		name, want string
@@ -63,6 +57,34 @@ func TestFollow(t *testing.T) {
 			checkCLI(t, []string{"PLANTSTORE_CLIENT_TOKEN=" + token}, append([]string{"follow", "--url", s.url}, test.args...), test.status, "", test.want)
 		})
 	}
+}
+
+// awaitOutput waits until the process has printed a line with part in it.
+func (s *service) awaitOutput(t *testing.T, part string) {
+	t.Helper()
+	if !s.stdout.await(s.ended, func(line string) bool { return strings.Contains(line, part) }) {
+		t.Fatalf("got %q and %q, want %q", s.stdout, s.stderr, part)
+	}
+}
+
+// TestFollowAfterRenewal: the certificate of the service on the same machine may be renewed
+// meanwhile.
+func TestFollowAfterRenewal(t *testing.T) {
+	t.Parallel()
+	first, second, folder := newPair(t), newPair(t), t.TempDir()
+	first.in(t, folder)
+	settings := append(pairFiles(folder), "PORT="+freePorts(t, 1)[0])
+	database := "DATABASE_URL=sqlite:" + filepath.Join(t.TempDir(), "plantstore.db")
+	s := startTLS(t, folder, append(settings, database)...)
+	f := launch(t, command(t, append(settings, "PLANTSTORE_CLIENT_TOKEN="+token), "follow", "--after", "0"))
+	requireOK(t, s.on(t, first.over(t, true), "POST", "/plants", "application/json", strings.NewReader(bodyOf(1))))
+	f.awaitOutput(t, `{"id":1,`)
+	s.stop(t)
+	second.in(t, folder)
+	s = startTLS(t, folder, append(settings, database)...)
+	requireOK(t, s.on(t, second.over(t, true), "POST", "/plants", "application/json", strings.NewReader(bodyOf(2))))
+	f.awaitOutput(t, `{"id":2,`)
+	f.stop(t)
 }
 
 // awaitCursor waits until the file path has the cursor of changes, and returns it. Before the
