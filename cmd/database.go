@@ -129,9 +129,6 @@ func (s *settings) withDatabase(ctx context.Context, needs access, action func(*
 			return databaseError(err)
 		}
 	}
-	if needs == reads {
-		cfg.Database.Migrate = false
-	}
 	log := newLogger(cfg)
 	db, err := openDatabase(ctx, cfg, log)
 	if err != nil {

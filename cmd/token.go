@@ -45,11 +45,15 @@ func (s *tokenStore) audit(change, id string) {
 	auth.Audit(s.log, change, id, "cli:"+by)
 }
 
-// withTokens calls action with the tokens. If action writes, the schema is migrated first,
+// withTokens calls action with the tokens. If action writes, the database is prepared first,
 // as the service does at startup.
 func (s *settings) withTokens(ctx context.Context, needs access, action func(context.Context, *tokenStore) error) error {
 	return s.withDatabase(ctx, needs, func(db *database.DB, log *zap.Logger) error {
-		if err := db.Prepare(ctx); err != nil {
+		prepare := db.Prepare
+		if needs == reads {
+			prepare = db.RequireSchema
+		}
+		if err := prepare(ctx); err != nil {
 			return err
 		}
 		return action(ctx, &tokenStore{models.NewTokenStore(db), db.Name(), log})

@@ -70,13 +70,19 @@ func (db *DB) Prepare(ctx context.Context) error {
 
 // prepareSchema is the part of Prepare that is about migrations.
 func (db *DB) prepareSchema(ctx context.Context) error {
-	if db.options.Migrate {
-		applied, err := db.Migrate(ctx)
-		for _, m := range applied {
-			db.log.Info("migrated the database", zap.String("migration", m.Name))
-		}
-		return err
+	if !db.options.Migrate {
+		return db.RequireSchema(ctx)
 	}
+	applied, err := db.Migrate(ctx)
+	for _, m := range applied {
+		db.log.Info("migrated the database", zap.String("migration", m.Name))
+	}
+	return err
+}
+
+// RequireSchema fails if a migration is pending or, like Prepare, if the schema is too new. It
+// changes nothing.
+func (db *DB) RequireSchema(ctx context.Context) error {
 	all, err := db.expected(ctx)
 	for _, m := range all {
 		if m.AppliedAt.IsZero() {
@@ -98,8 +104,8 @@ func (db *DB) expected(ctx context.Context) ([]Migration, error) {
 	return all, err
 }
 
-// Migrate applies every pending migration, each in a transaction, and returns them.
-// Processes that call it at the same time take turns, but none waits if no migration is
+// Migrate applies every pending migration, each in a transaction, and returns them. The feed
+// is ready for replicas that are running. Processes that call it at the same time take turns, but none waits if no migration is
 // pending. Like Prepare, it fails if the schema is too new.
 func (db *DB) Migrate(ctx context.Context) (applied []Migration, err error) {
 	all, err := db.expected(ctx)
@@ -139,6 +145,9 @@ func (db *DB) Migrate(ctx context.Context) (applied []Migration, err error) {
 		}
 		return err
 	})
+	if err == nil {
+		err = db.prepareFeed(ctx)
+	}
 	if err != nil {
 		return applied, fmt.Errorf("migrate the database: %w", err)
 	}

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"runtime"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -181,9 +182,10 @@ func (d *sqliteDialect) createFile() error {
 	return renameDurably(unfinished, d.path)
 }
 
-// renameDurably renames a file, which is on disk, within a folder.
+// renameDurably renames a file, which is on disk, within a folder. Windows has no way to write
+// a folder to disk.
 func renameDurably(from, to string) error {
-	if err := os.Rename(from, to); err != nil {
+	if err := os.Rename(from, to); err != nil || runtime.GOOS == "windows" {
 		return err
 	}
 	folder, err := os.Open(filepath.Dir(to))

@@ -63,6 +63,9 @@ func (d *sqliteDialect) prepareFile(ctx context.Context, check bool) error {
 				return err
 			}
 		}
+		if err := d.inUse.Unlock(); err != nil { // Windows would not turn it into a shared one
+			return fmt.Errorf("unlock the database: %w", err)
+		}
 	}
 	return d.inUse.RLock()
 }

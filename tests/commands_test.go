@@ -60,6 +60,13 @@ func TestMigrateCommand(t *testing.T) {
 		migrate("status", "Z  00001_plants.sql")
 		s := start(t, append(settings, "PLANTSTORE_DATABASE_MIGRATE=false")...)
 		checkStatus(t, s.post(t, `{"id":1,"name":"x"}`), 200)
+		for _, m := range slices.Backward(migrations[3:]) { // with the feed
+			migrate("down --yes", "rolled back "+filepath.Base(m))
+		}
+		migrate("up", "applied "+filepath.Base(migrations[3]))
+		if feed := s.get(t, "/plants/changes?after=0", as(token)...); !strings.Contains(feed.body, `"id":1,`) || strings.Contains(feed.body, `"cursor":"0"`) {
+			t.Errorf("a feed that was created while the service runs: got %s, want the plant and a cursor of its own", feed.body)
+		}
 		s.stop(t)
 		for _, m := range slices.Backward(migrations) {
 			migrate("down --yes", "rolled back "+filepath.Base(m))

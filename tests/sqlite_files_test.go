@@ -307,6 +307,23 @@ func TestTokenListMigratesNothing(t *testing.T) {
 	}
 }
 
+// TestTokenListOfABackup: only a service gives it a feed of its own.
+func TestTokenListOfABackup(t *testing.T) {
+	t.Parallel()
+	url, path := dbtest.SQLite(t), filepath.Join(t.TempDir(), "backup.db")
+	start(t, "DATABASE_URL="+url)
+	checkCLI(t, []string{"DATABASE_URL=" + url}, []string{"backup", path}, 0, "wrote a backup to "+path+"\n")
+	origin := func() (text string) {
+		must(t, openTable(t, "sqlite:"+path).QueryRowContext(t.Context(), "SELECT epoch || origin FROM feed").Scan(&text))
+		return text
+	}
+	before := origin()
+	checkCLI(t, []string{"DATABASE_URL=sqlite:" + path}, []string{"token", "list"}, 0, "PREFIX  NAME  SCOPES  CREATED  EXPIRES  LAST USED  STATE\n")
+	if after := origin(); after != before {
+		t.Errorf("the feed was %q and is %q", before, after)
+	}
+}
+
 // TestCommandsNameTheirDatabase, without its password.
 func TestCommandsNameTheirDatabase(t *testing.T) {
 	t.Parallel()
