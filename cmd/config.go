@@ -6,6 +6,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
+	"go.uber.org/zap"
 
 	"plantstore/config"
 )
@@ -32,13 +33,21 @@ func newConfig(s *settings) *cobra.Command {
 		},
 	}, serviceFlags)
 	show.AddCommand(s.addTo(&cobra.Command{
-		Use:     "check",
-		Short:   "Check the configuration without starting the service, such as in CI",
+		Use:   "check",
+		Short: "Check the configuration without starting the service, such as in CI",
+		Long: "Check the configuration without starting the service, such as in CI. Certificates, databases and\n" +
+			"addresses that it names need not exist.",
 		Example: "  plantstore config check --config production.yaml --env production",
 		Args:    takes(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if _, err := s.load(); err != nil {
+			cfg, err := s.load()
+			if err != nil {
 				return err
+			}
+			if cfg.Auth.JWT.PublicKey != "" {
+				if _, err := newJWTVerifier(cmd.Context(), cfg, zap.NewNop()); err != nil {
+					return err
+				}
 			}
 			cmd.PrintErrln("the configuration is valid")
 			return nil

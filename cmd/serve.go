@@ -178,17 +178,26 @@ func prepare(ctx context.Context, cfg *config.Config, db *database.DB, log *zap.
 func newVerifier(ctx context.Context, cfg *config.Config, static []string, issued *auth.IssuedTokens, log *zap.Logger) (auth.Verifier, error) {
 	verifiers := []auth.Verifier{auth.StaticTokens(static), issued.Verify}
 	if cfg.Auth.JWT.Issuer != "" {
-		key := "auth.jwt.public_key"
-		if cfg.Auth.JWT.PublicKey == "" {
-			key = "auth.jwt.jwks_url"
-		}
-		verify, err := auth.JWT(ctx, auth.JWTOptions(cfg.Auth.JWT), log)
+		verify, err := newJWTVerifier(ctx, cfg, log)
 		if err != nil {
-			return nil, usageError(fmt.Errorf("%s: %w", config.SettingOf(key), err))
+			return nil, err
 		}
 		verifiers = append(verifiers, verify)
 	} else if len(static) == 0 && issued.Len() == 0 {
 		log.Warn("no tokens exist yet; create one with `plantstore token create`")
 	}
 	return auth.AnyOf(verifiers...), nil
+}
+
+// newJWTVerifier returns the verifier of JWTs, which are configured.
+func newJWTVerifier(ctx context.Context, cfg *config.Config, log *zap.Logger) (auth.Verifier, error) {
+	verify, err := auth.JWT(ctx, auth.JWTOptions(cfg.Auth.JWT), log)
+	if err != nil {
+		key := "auth.jwt.public_key"
+		if cfg.Auth.JWT.PublicKey == "" {
+			key = "auth.jwt.jwks_url"
+		}
+		err = usageError(fmt.Errorf("%s: %w", config.SettingOf(key), err))
+	}
+	return verify, err
 }

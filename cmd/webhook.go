@@ -2,6 +2,7 @@ package cmd
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -37,6 +38,13 @@ const (
 	webhookPauses  = 4 * time.Hour    // after many
 )
 
+// webhookMessage is the body of a request to a webhook.
+type webhookMessage struct {
+	Type      string          `json:"type"`
+	Timestamp time.Time       `json:"timestamp"` // of the first attempt to deliver it
+	Data      json.RawMessage `json:"data"`      // feedChanges
+}
+
 // errWebhookGone means that the receiver wants no more changes.
 var errWebhookGone = errors.New("the webhook responded 410 Gone: it wants no more changes")
 
@@ -67,26 +75,22 @@ func newWebhook(target, secretFile string) (*webhook, error) {
 // deliver sends changes until the receiver has accepted them. It fails with errWebhookGone, or
 // when ctx ends.
 func (w *webhook) deliver(ctx context.Context, changes feedChanges) error {
-	body, err := json.Marshal(map[string]any{"type": webhookType, "timestamp": time.Now().UTC().Format(time.RFC3339Nano), "data": changes})
-	if err != nil {
-		return err
-	}
-	// The same changes at the same place are the same message, also after a restart.
 	data, err := json.Marshal(changes)
 	if err != nil {
 		return err
 	}
-	hash := sha256.Sum256(data)
+	body, err := json.Marshal(webhookMessage{webhookType, time.Now().UTC().Truncate(time.Millisecond), data})
+	if err != nil {
+		return err
+	}
+	hash := sha256.Sum256(data) // the same changes at the same place are the same message, also after a restart
 	id := "msg_" + hex.EncodeToString(hash[:16])
 	for pauses := w.pauses; ; {
 		after, err := w.send(ctx, id, body)
 		if err == nil || errors.Is(err, errWebhookGone) {
 			return err
 		}
-		pause := pauses.next()
-		if after > 0 {
-			pause = min(after, webhookPauses)
-		}
+		pause := cmp.Or(after, pauses.next())
 		if ctx.Err() == nil {
 			fmt.Fprintf(os.Stderr, "plantstore: the webhook has not accepted %s: %v; trying again in %s\n", id, err, pause.Round(time.Second))
 		}
@@ -132,13 +136,15 @@ func (w *webhook) sign(id, timestamp string, body []byte) string {
 	return "v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil))
 }
 
-// retryAfter parses Retry-After (RFC 9110, section 10.2.3), or returns 0.
+// retryAfter parses Retry-After (RFC 9110, section 10.2.3). It returns 1 s to webhookPauses, or
+// 0 if there is none.
 func retryAfter(text string) time.Duration {
-	if seconds, err := strconv.Atoi(text); err == nil {
-		return max(time.Duration(seconds)*time.Second, time.Second)
+	at, err := http.ParseTime(text)
+	if seconds, notNumber := strconv.Atoi(text); notNumber == nil {
+		at, err = time.Now().Add(time.Duration(min(seconds, int(webhookPauses.Seconds())))*time.Second), nil
 	}
-	if at, err := http.ParseTime(text); err == nil {
-		return max(time.Until(at), time.Second)
+	if err != nil {
+		return 0
 	}
-	return 0
+	return min(max(time.Until(at), time.Second), webhookPauses)
 }

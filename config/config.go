@@ -65,7 +65,7 @@ type Config struct {
 		JWT struct {
 			Issuer     string        `key:"issuer" desc:"required value of the iss claim of JWTs; if empty, JWTs are rejected"`
 			Audience   string        `key:"audience" desc:"required value of the aud claim"`
-			JWKSURL    string        `key:"jwks_url" desc:"https URL of the issuer's keys"`
+			JWKSURL    string        `key:"jwks_url" secret:"true" desc:"https URL of the issuer's keys"`
 			PublicKey  string        `key:"public_key" desc:"the issuer's only key in PEM, instead of jwks_url; best read from a file with PLANTSTORE_AUTH_JWT_PUBLIC_KEY_FILE"`
 			Algorithms []string      `key:"algorithms" default:"RS256,ES256,EdDSA" validate:"min=1,dive,oneof=RS256 RS384 RS512 PS256 PS384 PS512 ES256 ES384 ES512 EdDSA" desc:"accepted signature algorithms"`
 			Leeway     time.Duration `key:"leeway" default:"30s" validate:"min=0s,max=5m" desc:"tolerated difference between the clocks of the issuer and the service"`

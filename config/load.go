@@ -153,7 +153,12 @@ func readFile(v *viper.Viper, settings []Setting, path string) error {
 		return fmt.Errorf("read the configuration file: %w", err)
 	}
 	for _, key := range slices.Sorted(slices.Values(v.AllKeys())) {
-		if !slices.ContainsFunc(settings, func(s Setting) bool { return s.Key == key }) {
+		isKnown := slices.ContainsFunc(settings, func(s Setting) bool { return s.Key == key })
+		isSection := slices.ContainsFunc(settings, func(s Setting) bool { return strings.HasPrefix(s.Key, key+".") })
+		switch {
+		case isSection && v.Get(key) != nil:
+			return fmt.Errorf("%s: %q is a section: its keys belong below it", path, key)
+		case !isKnown && !isSection: // a section without keys is one whose keys are comments
 			return fmt.Errorf("%s: unknown key %q", path, key)
 		}
 	}

@@ -55,6 +55,14 @@ func TestDefaultFile(t *testing.T) {
 	}
 }
 
+// TestSectionOfComments: a section whose keys are all comments sets nothing.
+func TestSectionOfComments(t *testing.T) {
+	got := mustLoad(t, write(t, "writes:\n  # flushers: 2\n"), "PLANTSTORE_WRITES_QUEUE=77")
+	if got.Writes.Flushers != 1 || got.Writes.Queue != 77 {
+		t.Errorf("got %+v, want the default of flushers and the variable's queue", got.Writes)
+	}
+}
+
 func TestSettingsAreDescribed(t *testing.T) {
 	for _, s := range config.Settings() {
 		if s.Description == "" || strings.HasSuffix(s.Key, ".") {
@@ -154,7 +162,7 @@ func TestInvalid(t *testing.T) {
 	}{
 		{name: "unknown key", file: "server:\n  prot: 1\n", want: `unknown key "server.prot"`},
 		{name: "unknown section", file: "sever:\n  port: 1\n", want: `unknown key "sever.port"`},
-		{name: "value for a section", file: "server: 5\n", want: `unknown key "server"`},
+		{name: "value for a section", file: "server: 5\n", want: `"server" is a section`},
 		{name: "section for a value", file: "server:\n  port:\n    number: 5\n", want: "server.port (PORT) must be a decimal integer"},
 		{name: "text for an integer", file: "server:\n  port: " + secret + "\n", want: "server.port (PORT) must be a decimal integer, from 0 to 65535"},
 		{name: "fraction for an integer", file: "server:\n  port: 80.5\n", want: "server.port (PORT) must be a decimal integer"},
@@ -181,6 +189,7 @@ func TestInvalid(t *testing.T) {
 		{name: "no connections of clients", env: "PLANTSTORE_SERVER_MAX_CONNECTIONS=0", want: "server.max_connections (PLANTSTORE_SERVER_MAX_CONNECTIONS)"},
 		{name: "a body that fills the memory", env: "PLANTSTORE_SERVER_MAX_BODY_BYTES=1073741824", want: "server.max_body_bytes (PLANTSTORE_SERVER_MAX_BODY_BYTES)"},
 		{name: "an admin address without a port", env: "PLANTSTORE_SERVER_ADMIN_ADDRESS=127.0.0.1", want: "server.admin_address (PLANTSTORE_SERVER_ADMIN_ADDRESS) must be a host and a port"},
+		{name: "an admin address with a port that cannot be", env: "PLANTSTORE_SERVER_ADMIN_ADDRESS=:99999", want: "server.admin_address"},
 
 		{name: "certificate without a key", env: "PLANTSTORE_SERVER_TLS_CERTIFICATE=" + secret, want: "server.tls_key (PLANTSTORE_SERVER_TLS_KEY) is required"},
 		{name: "key without a certificate", env: "PLANTSTORE_SERVER_TLS_KEY=" + secret, want: "server.tls_certificate (PLANTSTORE_SERVER_TLS_CERTIFICATE) is required"},
@@ -206,9 +215,10 @@ func TestInvalid(t *testing.T) {
 		{name: "all IPv6 addresses as proxies", file: "server:\n  trusted_proxies: [\"::/0\"]\n", want: "server.trusted_proxies"},
 
 		{name: "no connections", env: "PLANTSTORE_DATABASE_MAX_CONNECTIONS=0", want: "database.max_connections"},
-		{name: "database in memory", env: "DATABASE_URL=sqlite::memory:", want: "database.url (DATABASE_URL) must be sqlite:PATH or postgres://"},
+		{name: "database in memory", env: "DATABASE_URL=sqlite::memory:", want: "database.url (DATABASE_URL) must be sqlite:PATH, such as sqlite:data/plantstore.db, or postgres://"},
 		{name: "invalid port of a database", env: "DATABASE_URL=postgres://u:" + secret + "@h:port/d", want: "database.url"},
 		{name: "database without a name", env: "DATABASE_URL=sqlite:", want: "database.url"},
+		{name: "a folder of a database as its host", env: "DATABASE_URL=sqlite://data/x.db", want: "database.url (DATABASE_URL) must be sqlite:PATH, such as sqlite:data/plantstore.db"},
 
 		{name: "a standby that is no PostgreSQL", env: "DATABASE_REPLICA_URLS=sqlite:" + secret, want: "database.replica_urls (DATABASE_REPLICA_URLS) must contain only postgres:// URLs"},
 		{name: "two hosts of a standby", env: "DATABASE_REPLICA_URLS=postgres://" + secret + ",b/plants", want: "database.replica_urls"},

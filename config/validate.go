@@ -40,7 +40,7 @@ func (c *Config) validate(databaseSet bool) error {
 		{"server.admin_address", server.AdminAddress == "" || isListenAddress(server.AdminAddress), "must be a host and a port, such as 127.0.0.1:9090"},
 		{"server.cors_origins", !slices.Contains(server.CORSOrigins, "*"), "must name each origin: * would let every web page call the service from the browsers and networks of its visitors"},
 		{"server.cors_origins", all(server.CORSOrigins, isOrigin), "must contain only origins as browsers send them, such as https://plants.example.org: in lower case, without a path, a trailing / or the default port of the scheme"},
-		{"database.url", isDatabaseURL(c.Database.URL), "must be sqlite:PATH or postgres://user:password@host:5432/name?sslmode=verify-full, with special characters percent-encoded"},
+		{"database.url", isDatabaseURL(c.Database.URL), "must be sqlite:PATH, such as sqlite:data/plantstore.db, or postgres://user:password@host:5432/name?sslmode=verify-full, with special characters percent-encoded"},
 		{"database.url", !production || databaseSet || c.Database.URL != SettingOf("database.url").Default, "is required in production"},
 		{"database.replica_urls", all(c.Database.ReplicaURLs, isPostgresURL), "must contain only postgres:// URLs, each of one host"},
 		{"database.replica_urls", len(c.Database.ReplicaURLs) == 0 || isPostgresURL(c.Database.URL), "requires a PostgreSQL database in database.url"},
@@ -73,7 +73,11 @@ func isPath(text string) bool { return !strings.Contains(text, "\n") }
 // isListenAddress reports whether text is a port, with or without a host before it.
 func isListenAddress(text string) bool {
 	_, port, err := net.SplitHostPort(text)
-	return err == nil && port != ""
+	if err != nil || port == "" {
+		return false
+	}
+	_, err = net.LookupPort("tcp", port)
+	return err == nil
 }
 
 // isAddressRange reports whether text is an IP address or a CIDR range. A range of all
@@ -103,8 +107,8 @@ func isOrigin(text string) bool {
 
 func isDatabaseURL(text string) bool {
 	scheme, rest, _ := strings.Cut(text, ":")
-	if scheme == "sqlite" {
-		return rest != "" && rest != ":memory:"
+	if scheme == "sqlite" { // what is between two slashes and the next one would be a host
+		return rest != "" && rest != ":memory:" && strings.HasPrefix(rest, "//") == strings.HasPrefix(rest, "///")
 	}
 	return isPostgresURL(text)
 }

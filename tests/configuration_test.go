@@ -136,6 +136,8 @@ func TestConfig(t *testing.T) {
 	}
 	checkCLI(t, settings, []string{"config", "check"}, 0, "", "the configuration is valid")
 	checkCLI(t, append(settings, "PORT=x"), []string{"config", "check"}, 2, "", "server.port (PORT) must be a decimal integer")
+	jwt := []string{"PLANTSTORE_AUTH_JWT_ISSUER=a", "PLANTSTORE_AUTH_JWT_AUDIENCE=b", "PLANTSTORE_AUTH_JWT_PUBLIC_KEY=c"}
+	checkCLI(t, append(settings, jwt...), []string{"config", "check"}, 2, "", "auth.jwt.public_key (PLANTSTORE_AUTH_JWT_PUBLIC_KEY): not PEM")
 }
 
 // TestVariablesOfKubernetes starts with the variables that Kubernetes sets for services
