@@ -69,9 +69,9 @@ var errorTable = []ErrorRow{
 		as(func(e *auth.ScopeError) string {
 			return e.Error() + ": ask the operator of the service for a token that has it"
 		})),
-	noSuch(codeNoPlant, "plant", ""),
+	noSuch[models.Plant](codeNoPlant, ""),
 	row(codeNoPath, "no such path; `/plants/` is not `/plants`"),
-	noSuch(codeNoIssuedToken, "token", ", or it is already revoked"),
+	noSuch[models.Token](codeNoIssuedToken, ", or it is already revoked"),
 	row(codeMethod, "method not allowed on this path; `Allow` lists the methods that are"),
 	row(codeExists, "the id exists with different content; the stored row is unchanged",
 		exists(false, " and is unchanged: choose another id"),
@@ -161,8 +161,9 @@ func as[E error](message func(E) string) func(error) (string, bool) {
 	}
 }
 
-// noSuch returns the row of the *models.NotFoundError of one resource.
-func noSuch(code int32, noun, more string) ErrorRow {
+// noSuch returns the row of the *models.NotFoundError of the model T.
+func noSuch[T any](code int32, more string) ErrorRow {
+	noun := database.NounOf[T]()
 	message := "no such " + noun + more
 	return row(code, message, as(func(e *models.NotFoundError) string {
 		if e.Noun != noun {
@@ -230,8 +231,13 @@ func Errors(failures *Failures) gin.HandlerFunc {
 		}
 		if c.Writer.Written() { // the client must not mistake a part for the whole
 			late := errors.Is(last.Err, context.DeadlineExceeded) || errors.Is(last.Err, os.ErrDeadlineExceeded)
-			if late || client.Err() == nil || errors.Is(last.Err, auth.ErrInvalidToken) {
-				failures.log.Error("response aborted", middleware.LoggedID(c), middleware.TraceID(c), zap.Error(last.Err))
+			ended := errors.Is(last.Err, auth.ErrInvalidToken) // as it must, with its token
+			level := zap.ErrorLevel
+			if ended {
+				level = zap.InfoLevel
+			}
+			if late || ended || client.Err() == nil {
+				failures.log.Log(level, "response aborted", middleware.LoggedID(c), middleware.TraceID(c), zap.Error(last.Err))
 			}
 			panic(http.ErrAbortHandler)
 		}
@@ -249,7 +255,7 @@ func Errors(failures *Failures) gin.HandlerFunc {
 		case body.Code == codeInternal: // a line for each, since its client has the request id
 			failures.log.Error("request failed", zap.Int32("code", body.Code), zap.Error(last.Err),
 				middleware.LoggedID(c), middleware.TraceID(c))
-		case status >= http.StatusInternalServerError && !errors.Is(last.Err, errStopping):
+		case status == http.StatusServiceUnavailable && !errors.Is(last.Err, errStopping):
 			failures.note(c, body.Code, last.Err)
 		}
 		if status == http.StatusServiceUnavailable {
@@ -266,7 +272,8 @@ func Errors(failures *Failures) gin.HandlerFunc {
 		if rejected, ok := errors.AsType[*importRejected](last.Err); ok {
 			response = ImportError{Code: body.Code, Message: body.Message, Report: rejected.report}
 		}
-		_ = respond(c, status, response) // these types can be encoded
+		c.Writer = middleware.Unlimited(c) // the limit may be the error
+		_ = respond(c, status, response)   // these types can be encoded
 	}
 }
 

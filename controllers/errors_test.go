@@ -123,6 +123,33 @@ func TestErrorsImport(t *testing.T) {
 	}
 }
 
+// TestErrorsNoFeed: a request for what the service does not have is no outage.
+func TestErrorsNoFeed(t *testing.T) {
+	if w, logs := serveError(t.Context(), t, failWith(database.ErrNoFeed)); w.Code != 501 || logs.Len() != 0 {
+		t.Errorf("got %d and the log %v, want 501 and no log", w.Code, logs.All())
+	}
+}
+
+// TestErrorsSendLimit: the limit of responses over HTTP/2 does not reject the error that reports
+// it.
+func TestErrorsSendLimit(t *testing.T) {
+	verify := func(context.Context, string) (*auth.Identity, error) { return new(auth.Identity), nil }
+	e := gin.New()
+	e.Use(Errors(NewFailures(isReady, zap.NewNop())), middleware.Handle(middleware.Bearer(verify, 0)), middleware.Handle(middleware.SendLimit(10)))
+	e.GET("/", middleware.Handle(func(c *gin.Context) error {
+		_, err := c.Writer.Write([]byte("a page"))
+		return err
+	}))
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
+	r.ProtoMajor = 2
+	r.Header.Set("Authorization", "Bearer x")
+	w := httptest.NewRecorder()
+	e.ServeHTTP(w, r)
+	if w.Code != 503 || !strings.Contains(w.Body.String(), `{"error":50301,`) {
+		t.Errorf("got %d %s, want 50301", w.Code, w.Body)
+	}
+}
+
 func TestErrorsClientGone(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	core, logs := observer.New(zap.DebugLevel)

@@ -90,7 +90,7 @@ func (h *Tokens) Create(c *gin.Context) error {
 		}
 		token.ExpiresAt = &expires
 	}
-	secret, err := h.store.Create(c.Request.Context(), &token)
+	secret, err := h.store.Create(contextOf(c), &token)
 	if err != nil {
 		return err
 	}
@@ -119,7 +119,7 @@ func (h *Tokens) List(c *gin.Context) error {
 			return err
 		}
 	}
-	tokens, err := h.store.List(c.Request.Context(), after, q.limit+1)
+	tokens, err := h.store.List(contextOf(c), after, q.limit+1)
 	if err != nil {
 		return err
 	}
@@ -139,7 +139,7 @@ func (h *Tokens) Revoke(c *gin.Context) error {
 	if err := checkTokenID("id", id); err != nil {
 		return err
 	}
-	if err := h.store.Revoke(c.Request.Context(), id); err != nil {
+	if err := h.store.Revoke(contextOf(c), id); err != nil {
 		return err
 	}
 	h.audit(c, auth.Revoked, id)

@@ -249,8 +249,9 @@ func (s *standbys) pick(ctx context.Context) int {
 	s.mu.Lock()
 	need := max(seen, s.written[clientOf(ctx)].position, s.first) // perhaps the client wrote before a restart
 	s.mu.Unlock()
-	for range s.all {
-		i := int(s.turn.Add(1)) % len(s.all)
+	turn := s.turn.Add(1)
+	for n := range uint32(len(s.all)) { // each once, although others take turns meanwhile
+		i := int((turn + n) % uint32(len(s.all)))
 		if s.all[i].inUse.Load() && Position(s.all[i].replayed.Load()) >= need {
 			return i
 		}

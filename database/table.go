@@ -33,6 +33,11 @@ type Table struct {
 // Column is one column of a [Table] and the field that holds it.
 type Column struct{ *schema.Field }
 
+// NounOf returns the noun for a row of the model T, such as "garden bed" for GardenBed.
+func NounOf[T any]() string {
+	return strings.ReplaceAll(schema.NamingStrategy{}.ColumnName("", reflect.TypeFor[T]().Name()), "_", " ")
+}
+
 // TableOf returns the table of the GORM model T. It panics if T is not a model with
 // one primary key, or has a timestamp that is not a time.Time.
 func TableOf[T any]() *Table {
@@ -40,7 +45,7 @@ func TableOf[T any]() *Table {
 	if err != nil {
 		panic(fmt.Sprintf("parse the model %T: %v", *new(T), err))
 	}
-	t := &Table{Name: parsed.Table, Noun: strings.ToLower(parsed.Name)}
+	t := &Table{Name: parsed.Table, Noun: NounOf[T]()}
 	for _, field := range parsed.Fields {
 		if field.DBName == "" { // not a column
 			continue

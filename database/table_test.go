@@ -52,6 +52,12 @@ func TestTableOf(t *testing.T) {
 			t.Errorf("got %v and %v, want %v", row.CreatedAt, row.UpdatedAt, now)
 		}
 	})
+	t.Run("a noun may have several words", func(t *testing.T) {
+		type GardenBed struct{}
+		if got := database.NounOf[GardenBed](); got != "garden bed" {
+			t.Errorf("got %q, want garden bed", got)
+		}
+	})
 	t.Run("a model needs no timestamps", func(t *testing.T) {
 		table := database.TableOf[canary]()
 		if table.Created != nil || table.Updated != nil || database.Names(table.Columns) != "id" {

@@ -25,15 +25,15 @@ type BulkOptions struct {
 // timeToRespond is how long the response that reports the end of a request may take.
 const timeToRespond = 5 * time.Second
 
-// checkPeriod is how often the token of a request is verified again while it runs. Then
-// it ends within 5 s of the end of its token, as a token's verifier may be 2 s late.
+// checkPeriod is how often the token of a request is verified again while it runs. A verifier
+// may be 2 s late, so a request ends well within 5 s of the end of its token.
 const checkPeriod = time.Second / 2
 
 // ErrTooLong is the cause of the end of a request that has lasted for BulkOptions.Timeout.
 var ErrTooLong = errors.New("the request took longer than bulk.timeout allows")
 
 // Bulk replaces the server's time limits by those of o. It ends a request when verify no
-// longer accepts its token. [BodyLimit] limits the body.
+// longer accepts its token, or cannot tell. [BodyLimit] limits the body.
 func Bulk(o BulkOptions, verify auth.Verifier) Handler {
 	return func(c *gin.Context) error {
 		end := time.Now().Add(o.Timeout)
@@ -74,7 +74,7 @@ func whileValid(c *gin.Context, endWith context.CancelCauseFunc, verify auth.Ver
 				return
 			case <-ticker.C:
 			}
-			if _, err := verify(ctx, token); errors.Is(err, auth.ErrInvalidToken) {
+			if _, err := verify(ctx, token); isRejected(err) {
 				endWith(err)
 				in.interrupt()
 				out.interrupt()
@@ -87,11 +87,16 @@ func whileValid(c *gin.Context, endWith context.CancelCauseFunc, verify auth.Ver
 		_ = out.setDeadline(time.Now().Add(timeToRespond)) // fails if the connection is closed
 	}()
 	c.Next()
-	if cause := context.Cause(ctx); len(c.Errors) > 0 && errors.Is(cause, auth.ErrInvalidToken) {
+	if cause := context.Cause(ctx); len(c.Errors) > 0 && isRejected(cause) {
 		challenge(c, cause)
 		return cause
 	}
 	return nil
+}
+
+// isRejected reports whether a request must end, as it would be rejected now.
+func isRejected(err error) bool {
+	return errors.Is(err, auth.ErrInvalidToken) || errors.Is(err, auth.ErrCannotVerify)
 }
 
 // transfer is what a request reads or writes, a part at a time.

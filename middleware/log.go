@@ -42,7 +42,7 @@ func AccessLog(log *zap.Logger, paths ...string) gin.HandlerFunc {
 			switch {
 			case IsQuiet(c):
 				level = zapcore.DebugLevel
-			case c.Writer.Status() >= 500:
+			case c.Writer.Status() >= 500 && c.Writer.Status() != http.StatusNotImplemented: // which is no fault
 				level = zapcore.ErrorLevel
 			}
 			log.Log(level, "request",

@@ -23,8 +23,8 @@ const (
 )
 
 // Stream lets a request wait, and its response last, for longer than the server's time
-// limits allow, until verify no longer accepts its token or the client stops reading. The
-// request's body must have been read. [Flush] sends what was written.
+// limits allow, until verify no longer accepts its token, or cannot tell, or the client stops
+// reading. The request's body must have been read. [Flush] sends what was written.
 func Stream(verify auth.Verifier) Handler {
 	return func(c *gin.Context) error {
 		control, plain := http.NewResponseController(c.Writer), c.Writer

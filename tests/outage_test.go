@@ -93,6 +93,8 @@ func TestTokensWithoutPostgres(t *testing.T) {
 	try := func(t *testing.T, issued string) response { return s.post(t, "{", as(issued)...) }
 	checkError(t, try(t, known), 40001)
 	checkError(t, try(t, unknown), 40102)
+	following := s.stream(t, "", as(known)...)
+	following.next()
 
 	must(t, server.Stop())
 	stopped := time.Now()
@@ -112,6 +114,9 @@ func TestTokensWithoutPostgres(t *testing.T) {
 	t.Logf("a known token was accepted for %v without a database", took.Round(10*time.Millisecond))
 	if took > revocationTime {
 		t.Errorf("accepted for %v, want at most %v", took, revocationTime)
+	}
+	if c, ok := following.next(); ok { // it may have been revoked elsewhere
+		t.Errorf("a stream went on with %v", c)
 	}
 	for _, test := range []struct {
 		name, token string

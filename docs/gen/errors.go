@@ -44,7 +44,8 @@ func pageWithErrors(name string) ([]byte, error) {
 // and body. Annotations take precedence.
 func addErrors(name string, operation, body object) {
 	itemExists := strings.HasSuffix(name, "}") && !strings.HasPrefix(name, "PUT")
-	noSuchItem := "no such " + strings.TrimSuffix(strings.Split(name, "/")[1], "s")
+	noun := strings.TrimSuffix(strings.Split(name, "/")[1], "s")
+	noSuchItem := "no such " + strings.ReplaceAll(noun, "-", " ") // that of the model's name
 	applies := func(row controllers.ErrorRow) bool {
 		switch {
 		case row.Code == 40005: // all rows of files have ids
