@@ -308,6 +308,9 @@ func TestBrowserExecutesEveryOperation(t *testing.T) {
 						t.Errorf("got the download %q, want %q", name, test.text)
 					}
 				}
+				if n := read(b, chromedp.Evaluate[int](`document.querySelectorAll("option[value='text/event-stream']").length`)); n != 0 {
+					t.Errorf("%s: got a choice of a stream, of which the page would show nothing", test.operation)
+				}
 				if text := read(b, chromedp.Text(response)); strings.Contains(text, "Undocumented") {
 					t.Errorf("%s: got %s, want a documented response", test.operation, text)
 				}

@@ -24,6 +24,18 @@ function format(json) {
   }
 }
 
+// removeStreams removes the responses that Swagger UI cannot show: it waits for their end.
+function removeStreams(spec) {
+  for (const operations of Object.values(spec.paths)) {
+    for (const operation of Object.values(operations)) {
+      for (const response of Object.values(operation.responses)) {
+        delete response.content?.["text/event-stream"]
+      }
+    }
+  }
+  return spec
+}
+
 // Swagger UI gives these elements no names, which screen readers need.
 const names = {
   ".examples-select-element": () => "Example",
@@ -60,6 +72,9 @@ window.SwaggerUIStandalonePreset = [
     },
     statePlugins: {
       spec: {
+        wrapActions: {
+          updateJsonSpec: (original) => (spec) => original(removeStreams(spec)),
+        },
         wrapSelectors: {
           taggedOperations: (original) => (...args) =>
             original(...args).map((tag) => tag.update("operations", (list) => list.sort(compareOperations))),
