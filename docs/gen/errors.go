@@ -87,13 +87,16 @@ func addErrors(name string, operation, body object) {
 	}
 }
 
+// limited are the statuses of responses to requests that the rate limits have seen.
+const limited = "200 201 204 304 400 404 409 410 412 429 500 501 503"
+
 // headers are the headers that operations share, with their statuses; "" means all.
 var headers = []struct{ statuses, name, kind, description string }{
 	{"", middleware.RequestIDHeader, "string", "The id of the request: the client's, or a new one"},
 	{"401 403", "WWW-Authenticate", "string", "The challenge (RFC 6750)"},
 	{"429 503", "Retry-After", "integer", "Seconds to wait before the next attempt"},
-	{"200 201 204 304 429", "RateLimit", "string", "The remaining requests, if the operator has set a limit (draft-ietf-httpapi-ratelimit-headers)"},
-	{"200 201 204 304 429", "RateLimit-Policy", "string", "The limits"},
+	{limited, "RateLimit", "string", "The remaining requests, if the operator has set a limit (draft-ietf-httpapi-ratelimit-headers)"},
+	{limited, "RateLimit-Policy", "string", "The limits"},
 }
 
 func header(kind, description string) object {
