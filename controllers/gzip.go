@@ -215,7 +215,7 @@ func (f *file) respond(c *gin.Context) error {
 		header.Set("Content-Encoding", "gzip")
 		body = f.zipped
 	}
-	send(c, http.StatusOK, header.Get("Content-Type"), body)
+	c.Data(http.StatusOK, header.Get("Content-Type"), body)
 	return nil
 }
 

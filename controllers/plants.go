@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 
 	"github.com/gin-gonic/gin"
 
@@ -107,13 +108,13 @@ func (h *Plants) Create(c *gin.Context) error {
 	if err := h.wrote(c, h.store.Create(contextOf(c), plant)); err != nil {
 		return err
 	}
-	c.Header("Location", location(c, plant))
+	c.Header("Location", location(c, plant.ID))
 	return respondVersion(c, http.StatusOK, plant.UpdatedAt, Plant{toPlantContent(plant)})
 }
 
-// location returns the path of a plant.
-func location(c *gin.Context, p *models.Plant) string {
-	return middleware.ClientPath(c, "/plants/"+strconv.FormatInt(p.ID, 10))
+// location returns the path of the row with id, for a request that creates it.
+func location(c *gin.Context, id int64) string {
+	return middleware.ClientPath(c, strings.TrimSuffix(c.FullPath(), "/:id")+"/"+strconv.FormatInt(id, 10))
 }
 
 // Get responds with a plant.
@@ -226,7 +227,7 @@ func (h *Plants) Put(c *gin.Context) error {
 	}
 	status := http.StatusOK
 	if created {
-		c.Header("Location", location(c, plant))
+		c.Header("Location", location(c, plant.ID))
 		status = http.StatusCreated
 	}
 	return respondVersion(c, status, plant.UpdatedAt, toStoredPlant(plant))

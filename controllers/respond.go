@@ -3,7 +3,6 @@ package controllers
 import (
 	"fmt"
 	"net/http"
-	"strconv"
 
 	"github.com/gin-gonic/gin"
 	"github.com/go-json-experiment/json"
@@ -17,7 +16,7 @@ func respond(c *gin.Context, status int, v any) error {
 	if err != nil {
 		return err
 	}
-	send(c, status, typeJSON, body)
+	c.Data(status, typeJSON, body)
 	return nil
 }
 
@@ -28,12 +27,6 @@ func encode(v any) ([]byte, error) {
 		return nil, fmt.Errorf("encode the response: %w", err)
 	}
 	return body, nil
-}
-
-// send writes body.
-func send(c *gin.Context, status int, mediaType string, body []byte) {
-	c.Header("Content-Length", strconv.Itoa(len(body))) // else net/http sends more than 2 KB in chunks
-	c.Data(status, mediaType, body)
 }
 
 // respondPage writes the first q.limit items, compressed for clients that accept it. If
@@ -62,7 +55,7 @@ func sendZipped(c *gin.Context, body []byte, shared bool) {
 	} else if shared {
 		c.Writer = middleware.Unlimited(c)
 	}
-	send(c, http.StatusOK, typeJSON, body)
+	c.Data(http.StatusOK, typeJSON, body)
 }
 
 // mapAll returns convert of each item.

@@ -139,10 +139,10 @@ func lostNode(conn *pgx.Conn) error {
 
 // insertValues is changeRows for an INSERT on Citus.
 func (*postgresDialect) insertValues(c *Change, rows []reflect.Value) (text string, args []any) {
-	var values strings.Builder
 	stamps := make(map[*Column]int) // the numbers of their parameters
+	tuples := make([]string, len(rows))
 	for i, row := range rows {
-		for j, column := range c.Table.Columns {
+		tuples[i] = "(" + join(c.Table.Columns, func(column *Column) string {
 			n := stamps[column]
 			if n == 0 {
 				args = append(args, column.Of(row).Interface())
@@ -151,18 +151,14 @@ func (*postgresDialect) insertValues(c *Change, rows []reflect.Value) (text stri
 			if c.Table.isTimestamp(column) {
 				stamps[column] = n
 			}
-			separator := ", "
-			if j == 0 {
-				separator = map[bool]string{true: " VALUES (", false: "), ("}[i == 0]
-			}
-			fmt.Fprintf(&values, "%s$%d::%s", separator, n, postgresType(column))
-		}
+			return fmt.Sprintf("$%d::%s", n, postgresType(column))
+		}) + ")"
 	}
-	return c.text(values.String()+")", ""), args
+	return c.text(" VALUES "+strings.Join(tuples, ", "), ""), args
 }
 
-// withoutManyVersions returns groups, but a change with versions alone: to read these is
-// STABLE.
+// withoutManyVersions returns groups in which each change with versions is alone: reading the
+// versions of several is STABLE, which Citus rejects in an UPDATE.
 func withoutManyVersions(groups []*group) (parts []*group) {
 	for _, g := range groups {
 		if !slices.Contains(g.changes[0].names(), versions) {

@@ -45,15 +45,15 @@ func TestPlantRules(t *testing.T) {
 }
 
 func TestTextCheck(t *testing.T) {
-	light := Text{OneOf: []string{"low", "bright"}}
+	light := Text{Match: regexp.MustCompile("^(low|bright)$")}
 	for _, test := range []struct {
 		name, text string
 		rule       Text
 		field      string // that is invalid, if any
 	}{
-		{"one of the valid values", "low", light, ""},
-		{"a value in another case", "Low", light, "light"},
-		{"an empty text if that is not one of them", "", light, "light"},
+		{"a text that matches", "low", light, ""},
+		{"a text that does not match", "Low", light, "light"},
+		{"an empty text that does not match", "", light, "light"},
 		{"a text of the least length", "äb", Text{Min: 2, Max: 3}, ""},
 		{"a shorter text", "ä", Text{Min: 2, Max: 3}, "light"},
 	} {

@@ -3,7 +3,6 @@ package models
 import (
 	"fmt"
 	"regexp"
-	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -13,15 +12,11 @@ import (
 // OpenAPI document shows the same rules.
 type Rules map[string]Text
 
-// All returns every model.
-func All() []Model { return []Model{Plant{}, Token{}} }
-
 // Text is the rule of a text. The text is stored byte for byte: nothing is trimmed, folded
 // or normalized.
 type Text struct {
-	Min, Max int      // length, in Unicode code points
-	NotBlank bool     // it must not be only white space
-	OneOf    []string // if not nil, the valid values
+	Min, Max int  // length, in Unicode code points
+	NotBlank bool // it must not be only white space
 	// Match is the form of a text that the service itself makes; the limits do not apply.
 	Match *regexp.Regexp
 }
@@ -29,12 +24,10 @@ type Text struct {
 // Check reports why text is not valid, as an *InvalidError that names field, or nil.
 func (t Text) Check(field, text string) error {
 	switch n := utf8.RuneCountInString(text); {
-	case t.OneOf != nil && !slices.Contains(t.OneOf, text):
-		return invalid(field, "must be one of %s", strings.Join(t.OneOf, ", "))
-	case t.Match != nil && !t.Match.MatchString(text):
-		return invalid(field, "must match %s", t.Match)
-	case t.OneOf != nil || t.Match != nil:
+	case t.Match != nil && t.Match.MatchString(text):
 		return nil
+	case t.Match != nil:
+		return invalid(field, "must match %s", t.Match)
 	case n < t.Min || n > t.Max:
 		return invalid(field, "must have %d to %d characters, not %d", t.Min, t.Max, n)
 	case t.NotBlank && strings.TrimSpace(text) == "":

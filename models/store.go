@@ -19,6 +19,9 @@ import (
 // Model is a GORM model with rules for its texts.
 type Model interface{ Rules() Rules }
 
+// All returns every model.
+func All() []Model { return []Model{Plant{}, Token{}} }
+
 // Key is the type of a model's primary key.
 type Key interface{ int64 | string }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"iter"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -30,7 +31,7 @@ type pot struct {
 func (pot) Rules() models.Rules {
 	return models.Rules{
 		"code":     {Min: 1, Max: 10, NotBlank: true},
-		"material": {OneOf: []string{"clay", "tin"}},
+		"material": {Match: regexp.MustCompile("^(clay|tin)$")},
 		"label":    {Max: 20},
 	}
 }

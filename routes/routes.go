@@ -75,11 +75,11 @@ const sendLimit = 64 << 20
 
 // Table returns every route.
 func Table(o Options) []Route {
-	small := []middleware.Handler{middleware.BodyLimit(o.MaxBodyBytes)}
-	send := middleware.SendLimit(sendLimit)
-	page := append(slices.Clone(small), send)
-	stream := append(slices.Clone(small), controllers.SkipBody, middleware.Stream(o.Verify), send)
-	download := append(slices.Clone(small), controllers.SkipBody, middleware.Bulk(o.Bulk, o.Verify))
+	body, send := middleware.BodyLimit(o.MaxBodyBytes), middleware.SendLimit(sendLimit)
+	small := []middleware.Handler{body}
+	page := []middleware.Handler{body, send}
+	stream := []middleware.Handler{body, controllers.SkipBody, middleware.Stream(o.Verify), send}
+	download := []middleware.Handler{body, controllers.SkipBody, middleware.Bulk(o.Bulk, o.Verify)}
 	upload := []middleware.Handler{
 		middleware.BodyLimit(o.Bulk.MaxBodyBytes), middleware.Bulk(o.Bulk, o.Verify), controllers.Gunzip(o.Bulk.MaxBodyBytes),
 	}
@@ -141,8 +141,8 @@ func Admin(o Options) http.Handler {
 	return mux
 }
 
-// engine returns a handler of routes, with the middleware that all of them share, after
-// the first ones.
+// engine returns the handler of routes. Its middleware is the access log, then first, then what
+// all routes share.
 func engine(o Options, routes []Route, first ...gin.HandlerFunc) http.Handler {
 	gin.SetMode(gin.ReleaseMode)
 	e := gin.New()

@@ -72,14 +72,6 @@ func completeSchema(schema object) {
 	if !ok {
 		log.Fatalf("x-rule=%s: no model of models.All has this rule", name)
 	}
-	if rule.OneOf != nil {
-		var enum []any
-		for _, value := range rule.OneOf {
-			enum = append(enum, value)
-		}
-		schema["enum"] = enum
-		return
-	}
 	schema["pattern"] = rule.Pattern()
 	if rule.Min > 0 {
 		schema["minLength"] = rule.Min
