@@ -1,4 +1,4 @@
-// Package auth tells who sent a request by its bearer token: static tokens, tokens
+// Package auth identifies the sender of a request by its bearer token: static tokens, tokens
 // that the service has issued, and JSON Web Tokens of an identity provider.
 package auth
 

@@ -300,7 +300,7 @@ func (t *jwksTransport) fetch(r *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// verificationKeys returns a JWK set without the keys that are for something else than
+// verificationKeys returns a JWK set without the keys that are for something other than
 // verifying signatures (RFC 7517, sections 4.2 and 4.3).
 func verificationKeys(text []byte) ([]byte, error) {
 	var set struct {

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"plantstore/config"
+	"plantstore/controllers"
 )
 
 // devTokenFile stores the token of a development server without configured tokens.
@@ -64,7 +65,7 @@ func welcome(cfg *config.Config, port int, token string) {
 		curl = fmt.Sprintf("curl -i --cacert '%s'", cfg.Server.TLSCertificate)
 	}
 	if cfg.Docs.Enabled {
-		fmt.Printf("\n  Swagger UI  %s/swagger/index.html\n", base)
+		fmt.Printf("\n  Swagger UI  %s%s\n", base, controllers.UIPath)
 	} else {
 		fmt.Printf("\n  Service     %s\n", base)
 	}

@@ -171,7 +171,7 @@ func (c *client) changesAfter(ctx context.Context, after string) (changes feedCh
 	if err != nil {
 		return changes, err
 	}
-	request.Header.Set("Accept", "application/json")
+	request.Header.Set("Accept", controllers.TypeJSON)
 	response, err := c.send(request)
 	if err != nil {
 		return changes, err

@@ -23,8 +23,8 @@ func newImport(s *settings) *cobra.Command {
 		Use:   "import FILE|-",
 		Short: "Send the plants in a file or in standard input to a running service",
 		Long: "Send the plants in a file or in standard input to a running service. It stores all of them,\n" +
-			"or none if it rejects a row. CSV has a header row of id, name and tag; NDJSON has one object\n" +
-			"per line. Large files are compressed on the way; a file whose name ends in .gz is sent as it\n" +
+			"or none if it rejects a row. CSV has a header row with the names of fields; NDJSON has one\n" +
+			"object per line. Large files are compressed on the way; a file whose name ends in .gz is sent as it\n" +
 			"is. Without --url, the service is the one on this machine, at the address and port of its\n" +
 			"configuration.\n\n" +
 			"A row whose id exists with different content is rejected, unless --replace is set. The\n" +
@@ -127,7 +127,7 @@ func (c *client) importFile(ctx context.Context, path, mediaType string, query u
 	if zipped {
 		request.Header.Set("Content-Encoding", "gzip")
 	}
-	request.Header.Set("Accept", "application/json")
+	request.Header.Set("Accept", controllers.TypeJSON)
 	request.Header.Set("Expect", "100-continue") // a rejection then comes before the rows
 	return c.sendRows(request)
 }

@@ -40,12 +40,9 @@ func (s *settings) serve(cmd *cobra.Command, _ []string) (err error) {
 	log := newLogger(cfg)
 	rare := seldom(log)
 	signal.Ignore(syscall.SIGHUP) // a closed terminal, or a request to reload, must not end the service
-	static, devToken := cfg.Auth.Tokens, ""
-	if len(static) == 0 && cfg.Env == config.Development {
-		if devToken, err = ensureDevToken(); err != nil {
-			return fmt.Errorf("development token: %w", err)
-		}
-		static = []string{devToken}
+	static, devToken, err := staticTokens(cfg)
+	if err != nil {
+		return err
 	}
 	tracer, flushSpans, err := newTracer(ctx, rare)
 	if err != nil {
@@ -104,11 +101,7 @@ func (s *settings) serve(cmd *cobra.Command, _ []string) (err error) {
 		Tracer:       tracer,
 	}
 	server.Handler, server.ErrorLog = routes.New(options), errorLog(rare)
-	if file, err := os.CreateTemp("", "plantstore-*"); err != nil {
-		log.Warn("imports will fail: TMPDIR must name a writable directory", zap.Error(err))
-	} else {
-		_ = errors.Join(file.Close(), os.Remove(file.Name()))
-	}
+	checkTemporaryFolder(log)
 	listener, err := listen("server.port", net.JoinHostPort(cfg.Server.Host, strconv.Itoa(cfg.Server.Port)))
 	if err != nil {
 		return err
@@ -172,6 +165,28 @@ func prepare(ctx context.Context, cfg *config.Config, db *database.DB, log *zap.
 		log.Warn("a node of the database is not durable", zap.Error(err))
 	}
 	return nil
+}
+
+// staticTokens returns the configured tokens or, if a development service has none, the
+// development token, which is dev.
+func staticTokens(cfg *config.Config) (tokens []string, dev string, err error) {
+	if len(cfg.Auth.Tokens) > 0 || cfg.Env != config.Development {
+		return cfg.Auth.Tokens, "", nil
+	}
+	if dev, err = ensureDevToken(); err != nil {
+		return nil, "", fmt.Errorf("development token: %w", err)
+	}
+	return []string{dev}, dev, nil
+}
+
+// checkTemporaryFolder logs a warning if temporary files cannot be created.
+func checkTemporaryFolder(log *zap.Logger) {
+	file, err := os.CreateTemp("", "plantstore-*")
+	if err != nil {
+		log.Warn("imports will fail: TMPDIR must name a writable directory", zap.Error(err))
+		return
+	}
+	_ = errors.Join(file.Close(), os.Remove(file.Name()))
 }
 
 // newVerifier returns the verifier of static tokens, issued ones and JWTs.

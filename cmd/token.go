@@ -90,7 +90,7 @@ func newTokenCreate(s *settings) *cobra.Command {
 					return err
 				}
 				tokens.audit(auth.Created, token.ID)
-				signal.Ignore(syscall.SIGPIPE)                 // the error tells
+				signal.Ignore(syscall.SIGPIPE)                 // Println returns the error
 				if _, err := fmt.Println(secret); err != nil { // nothing else, for scripts
 					return fmt.Errorf("%w: the token is lost; revoke it with `plantstore token revoke %s`", err, token.ID)
 				}

@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// takes returns a check that a command has n arguments; if its usage ends in an ellipsis,
-// at least n, and in a bracket, one more if you like. Its errors do not repeat arguments,
+// takes returns a check that a command has n arguments: at least n if its usage ends in an
+// ellipsis, n or n+1 if it ends in a bracket. Its errors do not repeat arguments,
 // which may be secrets.
 func takes(n int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {

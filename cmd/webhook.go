@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"plantstore/config"
+	"plantstore/controllers"
 )
 
 // A webhook is told of changes according to Standard Webhooks 1.0
@@ -107,7 +108,7 @@ func (w *webhook) send(ctx context.Context, id string, body []byte) (after time.
 		return 0, err
 	}
 	now := strconv.FormatInt(time.Now().Unix(), 10)
-	request.Header["Content-Type"] = []string{"application/json"}
+	request.Header["Content-Type"] = []string{controllers.TypeJSON}
 	request.Header["webhook-id"] = []string{id}
 	request.Header["webhook-timestamp"] = []string{now}
 	request.Header["webhook-signature"] = []string{w.sign(id, now, body)}

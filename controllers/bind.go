@@ -27,7 +27,7 @@ import (
 // Optional fields, and required fields with a valid zero value, must be pointers. An
 // error names the field, or the byte offset of malformed JSON.
 func bindJSON(c *gin.Context, v any) error {
-	body, err := readBody(c, typeJSON)
+	body, err := readBody(c, TypeJSON)
 	if err != nil {
 		return err
 	}
@@ -41,7 +41,7 @@ func bindJSON(c *gin.Context, v any) error {
 // returns the names of the fields that it has. A field of null, which must not be a
 // required one, is set to nil.
 func bindPatch(c *gin.Context, v any) (fields []string, err error) {
-	body, err := readBody(c, typeMergePatch, typeJSON)
+	body, err := readBody(c, typeMergePatch, TypeJSON)
 	if err != nil {
 		return nil, err
 	}
@@ -131,7 +131,7 @@ func bodyError(err error) error {
 
 // The media types of requests and responses.
 const (
-	typeJSON       = "application/json"
+	TypeJSON       = "application/json"
 	typeMergePatch = "application/merge-patch+json"
 	TypeNDJSON     = "application/x-ndjson"
 	TypeCSV        = "text/csv"
@@ -267,7 +267,7 @@ func fieldName(pointer jsontext.Pointer) string {
 	return quoteName(strings.Join(slices.Collect(pointer.Tokens()), "."))
 }
 
-// quoteName returns a name that a client made up, for an error message: cut if it is
+// quoteName returns a name that a client has chosen, for an error message: cut if it is
 // long, and quoted if it has unusual characters.
 func quoteName(name string) string {
 	const longest = 64

@@ -83,7 +83,7 @@ func (h *Changes) Get(c *gin.Context) error {
 		wait, _ = time.ParseDuration(q.Get("wait")) // the pattern is stricter
 	}
 	c.Writer.Header().Add("Vary", "Accept") // CORS adds Origin
-	streams := preferred(c.Request.Header["Accept"], typeJSON, TypeEvents) == TypeEvents
+	streams := preferred(c.Request.Header["Accept"], TypeJSON, TypeEvents) == TypeEvents
 	if streams && !q.Has("limit") {
 		q.limit = database.MaxChanges // which all streams share
 	}

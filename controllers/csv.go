@@ -113,7 +113,7 @@ func readHeader(records *recordReader, fields []jsonField) ([]jsonField, error) 
 }
 
 // withoutCommas returns the error of a header with the right advice if its columns are
-// separated by something else than commas, as spreadsheets write CSV in many countries.
+// separated by something other than commas, as spreadsheets write CSV in many countries.
 func withoutCommas(head string, fields []jsonField, err error) error {
 	header, _, _ := strings.Cut(strings.TrimLeft(head, "\r\n"), "\n")
 	separator := strings.IndexAny(header, ";\t")
@@ -215,7 +215,7 @@ func fromCell(cell string) string {
 
 // replaceMarked replaces the parts of a cell that are marked: those that start like a
 // formula, and a cell that is empty. Any ' before that does not count, so a part is marked
-// with and without the ' of toCell. A spreadsheet that separates cells by something else
+// with and without the ' of toCell. A spreadsheet that separates cells by something other
 // than commas takes the parts for cells; it ignores a " before them that belongs to the
 // quotes of the whole cell.
 func replaceMarked(cell string, replace func(part string) string) string {

@@ -18,8 +18,8 @@ import (
 	"plantstore/docs"
 )
 
-// uiPath is the first page of Swagger UI.
-const uiPath = "/swagger/index.html"
+// UIPath is the first page of Swagger UI.
+const UIPath = "/swagger/index.html"
 
 // uiPolicy lets a browser run and show the files served here, and call the API. Swagger
 // UI adds styles to its elements and embeds its pictures.
@@ -53,14 +53,14 @@ func NewDocs(basePath string) *Docs {
 
 // Home redirects to Swagger UI. Its path has at most one segment.
 func (*Docs) Home(c *gin.Context) error {
-	c.Header("Location", strings.TrimPrefix(uiPath, "/"))
+	c.Header("Location", strings.TrimPrefix(UIPath, "/"))
 	c.Status(http.StatusFound)
 	return nil
 }
 
 // OpenAPI serves the OpenAPI 3.1 document.
 func (d *Docs) OpenAPI(c *gin.Context) error {
-	c.Data(http.StatusOK, typeJSON, d.document)
+	c.Data(http.StatusOK, TypeJSON, d.document)
 	return nil
 }
 

@@ -287,7 +287,7 @@ func NoRoute(documented bool) middleware.Handler {
 		if !documented {
 			return problemf(codeNoPath, "no such path")
 		}
-		return problemf(codeNoPath, "no such path; see %s", middleware.ClientPath(c, uiPath))
+		return problemf(codeNoPath, "no such path; see %s", middleware.ClientPath(c, UIPath))
 	}
 }
 

@@ -35,7 +35,7 @@ type series struct {
 	lastRoute, lastToken string
 }
 
-// NewFailures returns a log of failures; ready tells whether the database can be written.
+// NewFailures returns a log of failures; ready reports whether the database can be written.
 func NewFailures(ready func(context.Context) error, log *zap.Logger) *Failures {
 	return &Failures{ready: ready, log: log, series: make(map[int32]*series)}
 }

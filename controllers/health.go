@@ -21,7 +21,7 @@ type Health struct {
 	drain   context.CancelFunc
 }
 
-// NewHealth returns the probes of a service; ready tells whether its database can be
+// NewHealth returns the probes of a service; ready reports whether its database can be
 // written.
 func NewHealth(ready func(context.Context) error) *Health {
 	h := &Health{ready: ready}

@@ -16,7 +16,7 @@ func respond(c *gin.Context, status int, v any) error {
 	if err != nil {
 		return err
 	}
-	c.Data(status, typeJSON, body)
+	c.Data(status, TypeJSON, body)
 	return nil
 }
 
@@ -46,7 +46,7 @@ func respondPage[T any](c *gin.Context, q pageQuery, items []T, id func(T) any) 
 	return nil
 }
 
-// sendZipped writes a body in JSON, compressed for clients that accept it. shared tells
+// sendZipped writes a body in JSON, compressed for clients that accept it. shared reports
 // whether other responses have the same body, which then takes no memory of its own.
 func sendZipped(c *gin.Context, body []byte, shared bool) {
 	if acceptsGzip(c) && len(body) >= gzipFrom {
@@ -55,7 +55,7 @@ func sendZipped(c *gin.Context, body []byte, shared bool) {
 	} else if shared {
 		c.Writer = middleware.Unlimited(c)
 	}
-	c.Data(http.StatusOK, typeJSON, body)
+	c.Data(http.StatusOK, TypeJSON, body)
 }
 
 // mapAll returns convert of each item.

@@ -111,8 +111,8 @@ type dialect interface {
 	lockRows() (clause string, oneByOne bool)
 	// load is [DB.Load]; next returns nil after the last row.
 	load(ctx context.Context, pool *sql.DB, table *Table, keep bool, next func() ([]any, error)) (int64, error)
-	// patience is a statement that lets a transaction wait for locks for so long, or until
-	// its context ends if wait is 0. It is empty if no lock is a row's.
+	// patience is a statement that limits how long a transaction waits for locks; 0 stands for
+	// until its context ends. It is empty if no lock is a row's.
 	patience(wait time.Duration) string
 	// after is [DB.After].
 	after(column, value string) string
@@ -136,7 +136,7 @@ type dialect interface {
 	lockWrites() string
 	// raiseFeed lets the positions of transactions be above those of all rows.
 	raiseFeed(ctx context.Context, tx *DB) error
-	// purge is a statement that forgets deletions before a position, and at most so many.
+	// purge is a statement that forgets deletions before a position, up to a number of them.
 	purge() string
 	// searchIndexes returns the statements that create and drop the indexes of
 	// [DB.CreateSearchIndexes].

@@ -32,12 +32,13 @@ var ErrTaken = errors.New("the key is taken")
 // time, or cannot write at the moment. The outcome of a write is then unknown.
 var ErrUnavailable = errors.New("the database is unavailable")
 
-// ErrTimeout means that the database did not respond in time. It goes with
-// ErrUnavailable.
+// ErrTimeout means that the database did not respond in time. It is wrapped together
+// with ErrUnavailable.
 var ErrTimeout = errors.New("the database did not respond in time")
 
 // NotWritableError means that the database stores nothing until somebody acts, such as
-// by making room on its disk. It goes with ErrUnavailable. IsUnavailable holds for it.
+// by making room on its disk. It is wrapped together with ErrUnavailable. IsUnavailable
+// holds for it.
 type NotWritableError struct {
 	Reason string // such as "its disk is full"
 }
@@ -52,7 +53,7 @@ func (e *NotWritableError) Error() string { return "the database is not writable
 var ErrOverloaded = errors.New("too many operations are waiting")
 
 // ErrShare means that too many such operations are running, or too many of one client. It
-// goes with ErrOverloaded.
+// wraps ErrOverloaded.
 var ErrShare = fmt.Errorf("%w: no share is left", ErrOverloaded)
 
 // Reason returns why the database is unavailable, as one of a few texts. err is an

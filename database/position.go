@@ -36,10 +36,10 @@ func WithPosition(ctx context.Context, position Position) context.Context {
 	return context.WithValue(ctx, positionKey{}, position)
 }
 
-// position is the query for how far a primary, or a standby, is, and whether it is a standby.
-const position = "SELECT (CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END - '0/0')::bigint, pg_is_in_recovery()"
+// positionQuery is the query for how far a primary, or a standby, is, and whether it is a standby.
+const positionQuery = "SELECT (CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END - '0/0')::bigint, pg_is_in_recovery()"
 
 func (db *DB) position(ctx context.Context) (at Position, isStandby bool, err error) {
-	err = db.pool.QueryRowContext(ctx, position).Scan(&at, &isStandby)
+	err = db.pool.QueryRowContext(ctx, positionQuery).Scan(&at, &isStandby)
 	return at, isStandby, err
 }

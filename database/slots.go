@@ -61,8 +61,8 @@ func (s slots) run(ctx context.Context, timeout time.Duration, do func(context.C
 	return do(ctx)
 }
 
-// Shares limits how much all clients together, and each client, may take of something: at
-// most each of a total of all.
+// Shares limits how much of something may be taken: all by all clients together, and each by
+// each client.
 type Shares struct {
 	all, each int64
 
@@ -207,7 +207,7 @@ type budget struct {
 	batches, suspects, writes, locked slots  // writes in batches, single ones, and those that wait for a lock
 	writer                            slots  // the only one of SQLite, shared by all writes; or nil
 	pages                             slots  // pages of the feed for followers that are behind; each takes a slot for reads, too
-	readers                           *turns // those of each client that reads the feed
+	pagesOf                           *turns // those of each client
 	transfers, bulk, waiters, disk    *Shares
 	followers                         *Shares
 }
@@ -242,7 +242,7 @@ func commonBudget(temporaryBytes int64) budget {
 		disk:      NewShares(temporaryBytes, temporaryBytes/2),
 		followers: NewShares(maxFollowers, maxFollowersEach),
 		pages:     make(slots, 1),
-		readers:   newTurns(1),
+		pagesOf:   newTurns(1),
 	}
 }
 
@@ -266,7 +266,7 @@ func (db *DB) Bulk(ctx context.Context, operation string, do func() error) error
 	return Failed(operation, db.budget.bulk.run(clientOf(ctx), func() error { return db.checked(do) }))
 }
 
-// TakeDisk takes so many bytes for temporary files of ctx's client, which GiveDisk gives
+// TakeDisk takes a number of bytes for temporary files of ctx's client, which GiveDisk gives
 // back. It fails with ErrShare if there is no room for them.
 func (db *DB) TakeDisk(ctx context.Context, bytes int64) error {
 	if err := db.budget.disk.Take(clientOf(ctx), bytes); err != nil {

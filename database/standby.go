@@ -178,7 +178,7 @@ func (s *standbys) check(ctx context.Context, standby *standby) {
 		s.takeOut(standby, "it had more than the primary: build it again")
 		return
 	case !known && !standby.inUse.Load():
-		return // the next check tells
+		return // the next check decides
 	}
 	lag := s.lagAt(at)
 	standby.lag.Store(int64(lag))
@@ -201,7 +201,7 @@ func (s *standbys) isCopy(ctx context.Context, standby *standby) (bool, error) {
 }
 
 // isAhead reports whether a standby had more, at a time, than the primary had later: then it
-// followed another primary. known tells whether the primary was asked later.
+// followed another primary. known reports whether the primary was asked later.
 func (s *standbys) isAhead(had moment) (ahead, known bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -213,8 +213,7 @@ func (s *standbys) isAhead(had moment) (ahead, known bool) {
 	return known && newest.position < had.position, known
 }
 
-// lagAt returns for how long the primary has had something that a standby at a position has
-// not.
+// lagAt returns how long the primary has been ahead of a standby at a position.
 func (s *standbys) lagAt(at Position) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -232,7 +231,8 @@ func (s *standbys) lagAt(at Position) time.Duration {
 // lagging is the one reason for which reads that have begun on a standby may end there.
 const lagging = "it lags behind"
 
-// takeOut ends the reads on a standby, which the primary then serves.
+// takeOut stops using a standby. Unless it only lags, the reads that run there end, and the
+// primary serves them.
 func (s *standbys) takeOut(standby *standby, reason string, fields ...zap.Field) {
 	if standby.inUse.Swap(false) && reason != lagging {
 		standby.network.cut()

@@ -26,7 +26,7 @@ func startSpan(ctx context.Context, parent trace.Span, name string, options ...t
 	return parent.TracerProvider().Tracer("plantstore/database").Start(trace.ContextWithSpan(ctx, parent), name, options...)
 }
 
-// startBatch starts the span of a batch of so many items: below the first of the recorded
+// startBatch starts the span of a batch of items: below the first of the recorded
 // spans of its requests, and linked to all of them. There may be none.
 func startBatch(ctx context.Context, items int, requests ...trace.Span) (context.Context, trace.Span) {
 	if len(requests) == 0 {

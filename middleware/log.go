@@ -24,7 +24,7 @@ func Quiet(c *gin.Context) { c.Set(quietKey{}, true) }
 func IsQuiet(c *gin.Context) bool { return c.GetBool(quietKey{}) }
 
 // AccessLog logs a line for each request, once its response has been sent. The line has
-// nothing that a client may have made up, and which may be a token: no header, query or
+// nothing that a client chooses, which may be a token: no header, query or
 // body, and only the words of paths, which are those of routes, and ids. It has the sender's
 // name instead of the token.
 func AccessLog(log *zap.Logger, paths ...string) gin.HandlerFunc {
@@ -84,7 +84,7 @@ func errorCode(c *gin.Context) zap.Field {
 	return zap.Skip()
 }
 
-// other stands for what a client made up.
+// other stands for what a client has chosen.
 const other = "…"
 
 // loggedMethod returns a method of HTTP, in which net/http accepts any word.

@@ -62,10 +62,13 @@ func SetErrorCode(c *gin.Context, code int32) { c.Set(errorCodeKey{}, code) }
 // errorCodeOf returns the code of the Error that c's request got, or 0.
 func errorCodeOf(c *gin.Context) int32 { return c.GetInt32(errorCodeKey{}) }
 
-// metricMethod is loggedMethod with OpenTelemetry's name for what a client made up.
+// otherMethod is OpenTelemetry's name for a method that is none of HTTP's.
+const otherMethod = "_OTHER"
+
+// metricMethod is loggedMethod with OpenTelemetry's name for what a client has chosen.
 func metricMethod(method string) string {
 	if method = loggedMethod(method); method == other {
-		return "_OTHER"
+		return otherMethod
 	}
 	return method
 }

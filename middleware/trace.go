@@ -25,7 +25,7 @@ type TraceOptions struct {
 }
 
 // Trace reads the client's trace id, for the log, and starts a span for each request. The span
-// has nothing that a client may have made up: no path, header, query or body.
+// has nothing that a client chooses: no path, header, query or body.
 func Trace(o TraceOptions) gin.HandlerFunc {
 	server := []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindServer)}
 	return func(c *gin.Context) {
@@ -66,7 +66,7 @@ func Trace(o TraceOptions) gin.HandlerFunc {
 
 // spanName names the span of a request, as OpenTelemetry's semantic conventions do.
 func spanName(method, route string) string {
-	if method == "_OTHER" {
+	if method == otherMethod {
 		method = "HTTP"
 	}
 	if route == "" {

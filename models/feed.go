@@ -17,8 +17,8 @@ import (
 type PlantFeed struct {
 	store *Store[Plant, int64]
 
-	mu      sync.Mutex
-	waiting int // calls of Follow
+	mu        sync.Mutex
+	followers int // calls of Follow that have not returned
 	// The newest pages that the goroutine has read, each from where the one before it ends,
 	// and the next one, which is not read yet. Empty while the goroutine does not run.
 	pages []*page
@@ -73,7 +73,7 @@ type page struct {
 const (
 	pollInterval = 250 * time.Millisecond // between two looks for writes of other processes
 	sharedPages  = 16
-	// Under steady writes, the goroutine waits so long for each reader before it reads the next
+	// Under steady writes, the goroutine waits this long for each reader before it reads the next
 	// page: writing one to a thousand connections takes tens of milliseconds, which other
 	// requests need, too, and a reader that falls behind the shared pages reads its own.
 	pausePerReader = 250 * time.Microsecond
@@ -123,12 +123,12 @@ type NextChanges func(until context.Context, from database.Cursor, limit int) (P
 func (f *PlantFeed) Follow(ctx context.Context, do func(NextChanges) error) error {
 	return f.store.db.FollowerSlot(ctx, func() error {
 		f.mu.Lock()
-		f.waiting++
+		f.followers++
 		f.mu.Unlock()
 		defer func() {
 			f.mu.Lock()
 			defer f.mu.Unlock()
-			if f.waiting--; f.waiting == 0 && f.stop != nil {
+			if f.followers--; f.followers == 0 && f.stop != nil {
 				f.stop()
 				f.pages, f.stop = nil, nil
 			}
@@ -201,7 +201,7 @@ func (f *PlantFeed) pageAt(from database.Cursor) (at *page, sure bool) {
 func (f *PlantFeed) start(ctx context.Context, from database.Cursor) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.pages != nil || f.waiting == 0 {
+	if f.pages != nil || f.followers == 0 {
 		return
 	}
 	f.pages = []*page{{from: from, ready: make(chan struct{})}}
@@ -270,7 +270,7 @@ func (f *PlantFeed) publish(ctx context.Context, p *page, changes PlantChanges, 
 // pause leaves time for the readers to send a page.
 func (f *PlantFeed) pause(ctx context.Context) {
 	f.mu.Lock()
-	pause := time.Duration(f.waiting) * pausePerReader
+	pause := time.Duration(f.followers) * pausePerReader
 	f.mu.Unlock()
 	select {
 	case <-ctx.Done():

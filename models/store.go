@@ -41,7 +41,7 @@ type Store[T Model, K Key] struct {
 	changes *database.Writer[*database.Change]
 	// mostTaken is whether most keys of the last batch of inserts were taken.
 	mostTaken atomic.Bool
-	// The statement of a change, and the clause ON CONFLICT that replaces a stored row.
+	// update is the UPDATE of a change; replace is the clause ON CONFLICT that replaces a stored row.
 	update, replace string
 }
 
@@ -359,7 +359,7 @@ func (s *Store[T, K]) insertAll(ctx context.Context, db *database.DB, batch []*T
 }
 
 // findOut sets the missing outcomes of a batch that may or may not have been stored, as unknown
-// says. The rows tell: those of the batch have its timestamps.
+// says. The stored rows show which: those of the batch have its timestamps.
 func (s *Store[T, K]) findOut(ctx context.Context, db *database.DB, batch []*T, outcomes []error, unknown error) error {
 	stored, err := s.holders(ctx, db, batch)
 	if err != nil {

@@ -65,7 +65,7 @@ func (s *TokenStore) Active(ctx context.Context) (tokens []Token, err error) {
 	return tokens, err
 }
 
-// TokenCounts tells whether tokens were created or revoked: both numbers only grow.
+// TokenCounts shows whether tokens were created or revoked: both numbers only grow.
 // Unlike times, they do not depend on the clocks of replicas.
 type TokenCounts struct{ Created, Revoked int64 }
 

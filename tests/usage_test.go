@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"plantstore/database/dbtest"
+	"plantstore/models"
 )
 
 // TestUsageErrors: a wrong command line gets one line that says what is wrong, where, and
@@ -208,7 +209,7 @@ printf '%s\n' "${COMPREPLY[@]%% *(*}"`
 		{"import --format=", "csv ndjson"},
 		{"--env ", "development production"},
 		{"serve --log-level ", "debug error info warn"},
-		{"token create --scope ", "admin plants:read plants:write"},
+		{"token create --scope ", strings.Join(slices.Sorted(slices.Values(models.AllScopes().Names())), " ")},
 		{"token create --scope plants:read,", "read,admin read,plants:write"}, // a : separates words in bash
 		{"token create ", "--name"},
 		{"completion ", "bash fish powershell zsh"},

@@ -82,7 +82,7 @@ func addErrors(name string, operation, body object) {
 			response["description"] = strings.ToUpper(text[:1]) + text[1:]
 		}
 		if response["content"] == nil {
-			at(response, "content", "application/json", "schema")["$ref"] = "#/components/schemas/Error"
+			at(response, "content", controllers.TypeJSON, "schema")["$ref"] = "#/components/schemas/Error"
 		}
 	}
 }
@@ -127,7 +127,7 @@ func completeResponses(operation object) {
 			if examples[code] == nil {
 				log.Fatalf("%s: the table of errors has no code %s", operation["operationId"], code)
 			}
-			at(response, "content", "application/json", "examples")[code] = examples[code]
+			at(response, "content", controllers.TypeJSON, "examples")[code] = examples[code]
 		}
 	}
 }

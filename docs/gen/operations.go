@@ -149,7 +149,7 @@ func completeBody(operation, schemas object) (schema object) {
 		return nil
 	}
 	for media := range content {
-		content[media] = content["application/json"]
+		content[media] = content[controllers.TypeJSON]
 		schema = at(schemas, path.Base(at(content, media, "schema")["$ref"].(string)))
 	}
 	walk(schema, limitInt64)
