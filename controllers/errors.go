@@ -6,13 +6,11 @@ import (
 	"fmt"
 	"math"
 	"net/http"
-	"os"
 	"slices"
 	"strconv"
 	"time"
 
 	"github.com/gin-gonic/gin"
-	"go.uber.org/zap"
 
 	"plantstore/auth"
 	"plantstore/database"
@@ -230,15 +228,7 @@ func Errors(failures *Failures) gin.HandlerFunc {
 			return
 		}
 		if c.Writer.Written() { // the client must not mistake a part for the whole
-			late := errors.Is(last.Err, context.DeadlineExceeded) || errors.Is(last.Err, os.ErrDeadlineExceeded)
-			ended := errors.Is(last.Err, auth.ErrInvalidToken) // as it must, with its token
-			level := zap.ErrorLevel
-			if ended {
-				level = zap.InfoLevel
-			}
-			if late || ended || client.Err() == nil {
-				failures.log.Log(level, "response aborted", middleware.LoggedID(c), middleware.TraceID(c), zap.Error(last.Err))
-			}
+			failures.logAborted(c, last.Err, client.Err() != nil)
 			panic(http.ErrAbortHandler)
 		}
 		if errors.Is(last.Err, context.Canceled) && client.Err() != nil {
@@ -250,14 +240,8 @@ func Errors(failures *Failures) gin.HandlerFunc {
 		}
 		body := describe(c, last.Err)
 		middleware.SetErrorCode(c, body.Code)
+		failures.logFault(c, body.Code, last.Err)
 		status := statusOf(body.Code)
-		switch {
-		case body.Code == codeInternal: // a line for each, since its client has the request id
-			failures.log.Error("request failed", zap.Int32("code", body.Code), zap.Error(last.Err),
-				middleware.LoggedID(c), middleware.TraceID(c))
-		case status == http.StatusServiceUnavailable && !errors.Is(last.Err, errStopping):
-			failures.note(c, body.Code, last.Err)
-		}
 		if status == http.StatusServiceUnavailable {
 			c.Header("Retry-After", "1")
 		}

@@ -2,12 +2,16 @@ package controllers
 
 import (
 	"context"
+	"errors"
+	"net/http"
+	"os"
 	"sync"
 	"time"
 
 	"github.com/gin-gonic/gin"
 	"go.uber.org/zap"
 
+	"plantstore/auth"
 	"plantstore/middleware"
 )
 
@@ -38,6 +42,30 @@ type series struct {
 // NewFailures returns a log of failures; ready reports whether the database can be written.
 func NewFailures(ready func(context.Context) error, log *zap.Logger) *Failures {
 	return &Failures{ready: ready, log: log, series: make(map[int32]*series)}
+}
+
+// logAborted logs that the response to c's request broke off with err, unless that is the
+// client's doing: it has gone, and not because it was too slow.
+func (f *Failures) logAborted(c *gin.Context, err error, isGone bool) {
+	late := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded)
+	level := zap.ErrorLevel
+	ended := errors.Is(err, auth.ErrInvalidToken) // as it must, with its token
+	if ended {
+		level = zap.InfoLevel
+	}
+	if late || ended || !isGone {
+		f.log.Log(level, "response aborted", middleware.LoggedID(c), middleware.TraceID(c), zap.Error(err))
+	}
+}
+
+// logFault logs the cause of c's Error with code, if it is a fault of the service.
+func (f *Failures) logFault(c *gin.Context, code int32, cause error) {
+	switch {
+	case code == codeInternal: // a line for each, since its client has the request id
+		f.log.Error("request failed", zap.Int32("code", code), zap.Error(cause), middleware.LoggedID(c), middleware.TraceID(c))
+	case statusOf(code) == http.StatusServiceUnavailable && !errors.Is(cause, errStopping):
+		f.note(c, code, cause)
+	}
 }
 
 // note counts c's request, which fails with code. A probe is not counted, but may be the

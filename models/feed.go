@@ -163,24 +163,28 @@ func (f *PlantFeed) next(ctx, until context.Context, from database.Cursor, limit
 		if p.err != nil {
 			return PlantChanges{}, p.err
 		}
-		changes := p.changes
-		first := slices.IndexFunc(changes.Rows, func(c PlantChange) bool { return from.Before(c.next) })
-		if first < 0 {
-			first = len(changes.Rows)
-		}
-		if first > 0 || len(changes.Rows) > limit {
-			changes.shared = nil
-		}
-		changes.Rows = changes.Rows[first:] // those before are known
-		if len(changes.Rows) > limit {
-			changes.Rows = changes.Rows[:limit]
-			changes.Next = changes.Rows[limit-1].next
-		}
-		if len(changes.Rows) > 0 {
+		if changes := p.changes.after(from, limit); len(changes.Rows) > 0 {
 			return changes, nil
 		}
-		from = changes.Next
+		from = p.changes.Next
 	}
+}
+
+// after returns at most limit of the changes after a cursor.
+func (c PlantChanges) after(from database.Cursor, limit int) PlantChanges {
+	first := slices.IndexFunc(c.Rows, func(change PlantChange) bool { return from.Before(change.next) })
+	if first < 0 {
+		first = len(c.Rows)
+	}
+	if first > 0 || len(c.Rows) > limit {
+		c.shared = nil
+	}
+	c.Rows = c.Rows[first:]
+	if len(c.Rows) > limit {
+		c.Rows = c.Rows[:limit]
+		c.Next = c.Rows[limit-1].next
+	}
+	return c
 }
 
 // pageAt returns the shared page that has the changes from a cursor on, or nil. It is not sure
