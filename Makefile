@@ -70,7 +70,7 @@ fuzz: ## Fuzz the JSON decoder for a minute
 	go test -run='^$$' -tags $(TAGS) -fuzz=FuzzBindJSON -fuzztime=1m -fuzzminimizetime=100x ./controllers
 
 .PHONY: bench
-bench: ## Compare the service with its baselines and write bench/RESULTS.md and .svg (25 minutes)
+bench: ## Compare the service with its baselines and write bench/RESULTS.md and .svg (50 minutes)
 	@tests/prerequisites.sh postgresql gcc
 	go run -tags $(TAGS) ./bench -chart bench/RESULTS.svg.new > bench/RESULTS.md.new
 	mv bench/RESULTS.md.new bench/RESULTS.md
