@@ -142,7 +142,7 @@ func (w *webhook) sign(id, timestamp string, body []byte) string {
 func retryAfter(text string) time.Duration {
 	at, err := http.ParseTime(text)
 	if seconds, notNumber := strconv.Atoi(text); notNumber == nil {
-		at, err = time.Now().Add(time.Duration(min(seconds, int(webhookPauses.Seconds())))*time.Second), nil
+		at, err = time.Now().Add(time.Duration(max(0, min(seconds, int(webhookPauses.Seconds()))))*time.Second), nil
 	}
 	if err != nil {
 		return 0

@@ -62,16 +62,11 @@ func (db *DB) Prepare(ctx context.Context) error {
 	if isStandby {
 		return ErrStandby
 	}
-	if err := db.prepareSchema(ctx); err != nil {
-		return err
-	}
-	return db.prepareFeed(ctx)
-}
-
-// prepareSchema is the part of Prepare that is about migrations.
-func (db *DB) prepareSchema(ctx context.Context) error {
 	if !db.options.Migrate {
-		return db.RequireSchema(ctx)
+		if err := db.RequireSchema(ctx); err != nil {
+			return err
+		}
+		return db.prepareFeed(ctx)
 	}
 	applied, err := db.Migrate(ctx)
 	for _, m := range applied {
@@ -104,9 +99,10 @@ func (db *DB) expected(ctx context.Context) ([]Migration, error) {
 	return all, err
 }
 
-// Migrate applies every pending migration, each in a transaction, and returns them. The feed
-// is ready for replicas that are running. Processes that call it at the same time take turns, but none waits if no migration is
-// pending. Like Prepare, it fails if the schema is too new.
+// Migrate applies every pending migration, each in a transaction, and returns them. Then it
+// prepares the feed, for replicas that are running. Processes that call it at the same time
+// take turns, but none waits if no migration is pending. Like Prepare, it fails if the schema
+// is too new.
 func (db *DB) Migrate(ctx context.Context) (applied []Migration, err error) {
 	all, err := db.expected(ctx)
 	if err != nil {
@@ -121,7 +117,7 @@ func (db *DB) Migrate(ctx context.Context) (applied []Migration, err error) {
 		pending = pending || len(local) > 0
 	}
 	if !pending {
-		return nil, nil
+		return nil, db.prepareFeed(ctx)
 	}
 	if db.nodes != nil {
 		if err := requireCoordinator(ctx, db.pool); err != nil {

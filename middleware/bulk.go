@@ -12,6 +12,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"plantstore/auth"
+	"plantstore/database"
 )
 
 // BulkOptions limits imports and exports.
@@ -88,6 +89,9 @@ func whileValid(c *gin.Context, endWith context.CancelCauseFunc, verify auth.Ver
 	}()
 	c.Next()
 	if cause := context.Cause(ctx); len(c.Errors) > 0 && isRejected(cause) {
+		if errors.Is(cause, auth.ErrCannotVerify) && errors.Is(c.Errors.Last(), database.ErrUnavailable) {
+			return nil // that error says that the outcome of a write is unknown
+		}
 		challenge(c, cause)
 		return cause
 	}

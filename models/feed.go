@@ -64,10 +64,15 @@ func (c *PlantChanges) Shared() bool { return c.shared != nil }
 
 // page is a part of the feed that readers share.
 type page struct {
-	from    database.Cursor
-	ready   chan struct{} // closed when the rest is set
+	from    database.Cursor // where the page before it ends
+	read    database.Cursor // up to which no change was found; guarded by the feed's mutex
+	ready   chan struct{}   // closed when the rest is set
 	changes PlantChanges
 	err     error
+}
+
+func newPage(from database.Cursor) *page {
+	return &page{from: from, read: from, ready: make(chan struct{})}
 }
 
 const (
@@ -195,7 +200,7 @@ func (f *PlantFeed) pageAt(from database.Cursor) (at *page, sure bool) {
 	defer f.mu.Unlock()
 	for i, p := range slices.Backward(f.pages) {
 		if p.from.SameEpoch(from) && !from.Before(p.from) {
-			return p, i < len(f.pages)-1 || !p.from.Before(from)
+			return p, i < len(f.pages)-1 || !p.read.Before(from)
 		}
 	}
 	return nil, false
@@ -208,7 +213,7 @@ func (f *PlantFeed) start(ctx context.Context, from database.Cursor) {
 	if f.pages != nil || f.followers == 0 {
 		return
 	}
-	f.pages = []*page{{from: from, ready: make(chan struct{})}}
+	f.pages = []*page{newPage(from)}
 	// It reads for all clients.
 	ctx, f.stop = context.WithCancel(database.WithClient(context.WithoutCancel(ctx), ""))
 	go f.run(ctx, f.pages[0])
@@ -226,7 +231,7 @@ func (f *PlantFeed) run(ctx context.Context, p *page) {
 		case <-f.store.db.Written():
 		}
 		for {
-			changes, err := f.read(ctx, p.from, database.MaxChanges)
+			changes, err := f.read(ctx, p.read, database.MaxChanges)
 			if errors.Is(err, database.ErrUnavailable) || errors.Is(err, database.ErrOverloaded) {
 				break // readers go on waiting
 			}
@@ -244,7 +249,7 @@ func (f *PlantFeed) run(ctx context.Context, p *page) {
 }
 
 // publish gives the readers a page and returns the next one, or nil if ctx or the feed has
-// ended. An empty page only moves on.
+// ended. If there are no changes, the page stays the next one.
 func (f *PlantFeed) publish(ctx context.Context, p *page, changes PlantChanges, err error) *page {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -252,7 +257,7 @@ func (f *PlantFeed) publish(ctx context.Context, p *page, changes PlantChanges, 
 		return nil
 	}
 	if err == nil && len(changes.Rows) == 0 {
-		p.from = changes.Next
+		p.read = changes.Next // from stays: readers may have the cursor at the end of the page before
 		return p
 	}
 	changes.shared = new(encoded)
@@ -263,7 +268,7 @@ func (f *PlantFeed) publish(ctx context.Context, p *page, changes PlantChanges, 
 		f.pages, f.stop = nil, nil
 		return nil
 	}
-	next := &page{from: changes.Next, ready: make(chan struct{})}
+	next := newPage(changes.Next)
 	f.pages = append(f.pages, next)
 	if len(f.pages) > sharedPages {
 		f.pages = slices.Clone(f.pages[1:])

@@ -17,7 +17,7 @@ type Rules map[string]Text
 type Text struct {
 	Min, Max int  // length, in Unicode code points
 	NotBlank bool // it must not be only white space
-	// Match is the form of a text that the service itself makes; the limits do not apply.
+	// Match is the form of the whole text, if not nil; then the limits do not apply.
 	Match *regexp.Regexp
 }
 

@@ -355,5 +355,6 @@ func (s *Store[T, K]) readAll(ctx context.Context, f Filter[K], out chan<- []T) 
 	if err := rows.Err(); err != nil {
 		return rest, err
 	}
-	return rest, send(chunk)
+	err = send(chunk) // which may set rest
+	return rest, err
 }

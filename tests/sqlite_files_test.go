@@ -307,7 +307,8 @@ func TestTokenListMigratesNothing(t *testing.T) {
 	}
 }
 
-// TestTokenListOfABackup: only a service gives it a feed of its own.
+// TestTokenListOfABackup: the command changes nothing. A service would give the backup a feed
+// of its own.
 func TestTokenListOfABackup(t *testing.T) {
 	t.Parallel()
 	url, path := dbtest.SQLite(t), filepath.Join(t.TempDir(), "backup.db")

@@ -160,9 +160,6 @@ func completeBody(operation, schemas object) (schema object) {
 		for name := range at(schema, "properties") {
 			if property := at(schema, "properties", name); !slices.Contains(required, any(name)) {
 				property["type"] = []any{property["type"], "null"}
-				if enum, ok := property["enum"].([]any); ok {
-					property["enum"] = append(enum, nil)
-				}
 			}
 		}
 		delete(schema, "required")

@@ -1,0 +1,36 @@
+package models
+
+import (
+	"testing"
+
+	"plantstore/database"
+)
+
+// TestReaderBetweenPages: a reader that has all of a page waits for the next one, although the
+// feed has been read further meanwhile, without a change.
+func TestReaderBetweenPages(t *testing.T) {
+	cursor := func(text string) database.Cursor {
+		c, ok := database.ParseCursor(text)
+		if !ok {
+			t.Fatalf("%s is no cursor", text)
+		}
+		return c
+	}
+	last, end, later := cursor("e.5.3"), cursor("e.6"), cursor("e.7")
+	first := newPage(cursor("e.5"))
+	feed := &PlantFeed{pages: []*page{first}}
+	next := feed.publish(t.Context(), first, PlantChanges{Rows: make([]PlantChange, 1), Next: last}, nil)
+	if got := feed.publish(t.Context(), next, PlantChanges{Next: end}, nil); got != next {
+		t.Fatal("got another page, want the one that is not read yet")
+	}
+	for name, test := range map[string]struct {
+		from database.Cursor
+		sure bool
+	}{"the end of the page before": {last, true}, "the end of the feed": {end, true}, "beyond it": {later, false}} {
+		t.Run(name, func(t *testing.T) {
+			if got, sure := feed.pageAt(test.from); got != next || sure != test.sure {
+				t.Errorf("got the page from %s, sure: %t, want the one from %s, sure: %t", got.from, sure, next.from, test.sure)
+			}
+		})
+	}
+}
