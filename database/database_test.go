@@ -57,6 +57,20 @@ func TestSQLiteIsDurable(t *testing.T) {
 	}
 }
 
+// TestLimitIsAParameter: each text of a query stays prepared, so clients must not choose parts
+// of it.
+func TestLimitIsAParameter(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, url string) {
+		t.Parallel()
+		query := dbtest.Open(t, dbtest.Options(url)).Session(&gorm.Session{DryRun: true}).Table("plants")
+		var rows []map[string]any
+		built := query.Limit(7).Find(&rows).Statement
+		if text := built.SQL.String(); strings.Contains(text, "7") || len(built.Vars) != 1 || built.Vars[0] != 7 {
+			t.Errorf("got %s with %v, want a parameter", text, built.Vars)
+		}
+	})
+}
+
 func TestSQLiteFiles(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()

@@ -92,10 +92,19 @@ func (*sqliteDialect) dialector(pool *sql.DB) gorm.Dialector {
 	return sqliteDialector{&sqlite.Dialector{Conn: pool}}
 }
 
-// sqliteDialector keeps values out of the log: it shows statements as prepared.
+// sqliteDialector keeps values out of the log, which shows statements as prepared, and out of
+// their texts.
 type sqliteDialector struct{ *sqlite.Dialector }
 
 func (sqliteDialector) Explain(statement string, _ ...any) string { return statement }
+
+// Initialize lets the limit of a query be a parameter. The driver writes the number into the
+// text, and each text stays prepared: see prepare.
+func (d sqliteDialector) Initialize(db *gorm.DB) error {
+	err := d.Dialector.Initialize(db)
+	delete(db.ClauseBuilders, "LIMIT")
+	return err
+}
 
 // dataSourceName returns the driver's name for the file path, which must exist: SQLite
 // would create an empty one.
