@@ -32,6 +32,7 @@ type Batcher[T any] struct {
 	maxBatch int
 	slots    slots // shared by all batchers of a database
 	queue    chan *pending[T]
+	waiting  *Shares // of the queue
 	flushers sync.WaitGroup
 	free     sync.Pool    // of *pending[T]
 	calls    atomic.Int64 // of Do that are in progress
@@ -110,6 +111,7 @@ func addBatcher[T any](db *DB, slots slots, guard func(func() error) error, flus
 
 func newBatcher[T any](o BatchOptions, timeout time.Duration, slots slots, flush func(context.Context, []T) []error) *Batcher[T] {
 	b := &Batcher[T]{flush: flush, timeout: timeout, maxBatch: o.MaxBatch, slots: slots, queue: make(chan *pending[T], o.Queue)}
+	b.waiting = NewShares(int64(o.Queue), max(int64(o.Queue)/2, 1))
 	b.needs.Store(int64(timeout / waitShare))
 	for range cap(slots) {
 		b.flushers.Go(b.run)
@@ -117,10 +119,11 @@ func newBatcher[T any](o BatchOptions, timeout time.Duration, slots slots, flush
 	return b
 }
 
-// Do runs item and returns its outcome. It fails with ErrOverloaded at once if the
-// queue is full, and later if it was not the item's turn in time. An item still in the
-// queue when ctx ends is dropped; it fails with ctx's cause. The queue is in order of
-// arrival and a batch is due with its first item, so Do needs no timer of its own.
+// Do runs item and returns its outcome. It fails at once with ErrOverloaded if the queue is
+// full, and with ErrShare if items of ctx's client take half of it; later with ErrOverloaded
+// if it was not the item's turn in time. An item still in the queue when ctx ends is dropped;
+// it fails with ctx's cause. The queue is in order of arrival and a batch is due with its
+// first item, so Do needs no timer of its own.
 func (b *Batcher[T]) Do(ctx context.Context, item T) error {
 	alone := b.calls.Add(1) == 1
 	defer b.calls.Add(-1)
@@ -169,10 +172,14 @@ func (b *Batcher[T]) enqueue(p *pending[T]) error {
 	if b.closed {
 		return errClosed
 	}
+	if err := b.waiting.Take(clientOf(p.ctx), 1); err != nil {
+		return err
+	}
 	select {
 	case b.queue <- p:
 		return nil
 	default:
+		b.waiting.Give(clientOf(p.ctx), 1)
 		return ErrOverloaded
 	}
 }
@@ -192,6 +199,7 @@ func (b *Batcher[T]) close() {
 func (b *Batcher[T]) run() {
 	batch := make([]*pending[T], 0, b.maxBatch)
 	for first := range b.queue {
+		b.waiting.Give(clientOf(first.ctx), 1)
 		if err := b.slots.take(first.ctx, time.Until(first.due)-time.Duration(b.needs.Load())); err != nil {
 			first.outcome <- err
 			continue
@@ -206,6 +214,7 @@ func (b *Batcher[T]) run() {
 				if !ok {
 					break gather
 				}
+				b.waiting.Give(clientOf(next.ctx), 1)
 				batch = b.gather(batch, next, now)
 			default:
 				break gather

@@ -101,6 +101,32 @@ func TestBatcherRejectsItemsIfTheQueueIsFull(t *testing.T) {
 	})
 }
 
+// TestBatcherSharesTheQueue: a client that fills half of it leaves the rest to others.
+func TestBatcherSharesTheQueue(t *testing.T) {
+	testGated(t, BatchOptions{MaxBatch: 10, Queue: 4}, time.Minute, func(t *testing.T, g *gate, b *Batcher[int]) {
+		greedy, other := WithClient(t.Context(), "greedy"), WithClient(t.Context(), "other")
+		// The first is written, the next one is the flusher's, and two are queued.
+		var outcomes []<-chan error
+		for item := range 4 {
+			outcomes = append(outcomes, start(greedy, b, item))
+		}
+		if err := b.Do(greedy, 4); !errors.Is(err, ErrShare) {
+			t.Errorf("more than half of the queue: got %v, want ErrShare", err)
+		}
+		outcomes = append(outcomes, start(other, b, 5))
+		g.expect(t, 0)
+		synctest.Wait()
+		outcomes = append(outcomes, start(greedy, b, 6)) // the queue is empty again
+		g.expect(t, 1, 2, 3, 5)
+		g.expect(t, 6)
+		for i, outcome := range outcomes {
+			if err := <-outcome; err != nil {
+				t.Errorf("item %d: %v", i, err)
+			}
+		}
+	})
+}
+
 func TestBatcherDropsCanceledItems(t *testing.T) {
 	testGated(t, BatchOptions{MaxBatch: 10, Queue: 10}, time.Minute, func(t *testing.T, g *gate, b *Batcher[int]) {
 		ctx, cancel := context.WithCancelCause(t.Context())
