@@ -180,6 +180,9 @@ func (c *client) changesAfter(ctx context.Context, after string) (changes feedCh
 	if err := json.NewDecoder(response.Body).Decode(&changes); err != nil {
 		return changes, incomplete(ctx, err)
 	}
+	if changes.Cursor == "" {
+		return changes, fmt.Errorf("%s responded without a cursor: is it a Plant Store?", c.base)
+	}
 	return changes, nil
 }
 

@@ -2,7 +2,6 @@ package cmd
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -91,7 +90,10 @@ func (w *webhook) deliver(ctx context.Context, changes feedChanges) error {
 		if err == nil || errors.Is(err, errWebhookGone) {
 			return err
 		}
-		pause := cmp.Or(after, pauses.next())
+		pause := after
+		if pause == 0 { // only then, as each one doubles the next
+			pause = pauses.next()
+		}
 		if ctx.Err() == nil {
 			fmt.Fprintf(os.Stderr, "plantstore: the webhook has not accepted %s: %v; trying again in %s\n", id, err, pause.Round(time.Second))
 		}

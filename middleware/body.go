@@ -35,14 +35,12 @@ func DiscardBody() gin.HandlerFunc {
 		if c.Request.ContentLength == 0 {
 			return
 		}
-		// Restored, as net/http looks at its own body: a client that expects 100 Continue gets
-		// the response without it, and the connection is closed.
-		request, body := c.Request, &observedBody{ReadCloser: c.Request.Body}
+		// A copy, as net/http looks at the body of its own request: a client that expects 100
+		// Continue gets the response without it, and the connection is closed.
+		request, body := *c.Request, &observedBody{ReadCloser: c.Request.Body}
 		request.Body = body
-		defer func() {
-			request.Body = body.ReadCloser
-			c.Set(bodyLeftKey{}, !body.ended)
-		}()
+		c.Request = &request
+		defer func() { c.Set(bodyLeftKey{}, !body.ended) }()
 		c.Next()
 		// A client that expects 100 Continue sends nothing before the first read.
 		waits := !body.begun && c.GetHeader("Expect") != ""

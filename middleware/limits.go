@@ -49,11 +49,12 @@ func (b *buckets) of(key string) *rate.Limiter {
 // bucket was empty, how long it takes to have one again.
 func (b *buckets) take(key string) (left float64, wait time.Duration) {
 	bucket, now := b.of(key), time.Now()
-	reservation := bucket.ReserveN(now, 1)
-	if wait = reservation.DelayFrom(now); wait > 0 {
-		reservation.CancelAt(now)
+	allowed := bucket.AllowN(now, 1) // a reservation that is canceled would take some, beside others
+	left = max(bucket.TokensAt(now), 0)
+	if !allowed {
+		wait = max(time.Duration((1-left)/float64(b.rate)*float64(time.Second)), 1)
 	}
-	return max(bucket.TokensAt(now), 0), wait
+	return left, wait
 }
 
 // left returns how many are left in the bucket of key.

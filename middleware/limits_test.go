@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -54,6 +55,26 @@ func TestLimitOfInvalidTokens(t *testing.T) {
 				t.Errorf("got RateLimit %q, want %q", header, want)
 			}
 		})
+	}
+}
+
+// TestRejectedRequestsTakeNothing: a client that sends too much, at the same time, has as many
+// requests again as soon as one that waits.
+func TestRejectedRequestsTakeNothing(t *testing.T) {
+	limit := middleware.RateLimit(1, 1)
+	verify := middleware.Bearer(auth.StaticTokens([]string{"a"}), 0)
+	var group sync.WaitGroup
+	for range 8 {
+		group.Go(func() {
+			for range 5000 {
+				send("a", "192.0.2.1:1", verify, limit)
+			}
+		})
+	}
+	group.Wait()
+	rejected, ok := errors.AsType[*middleware.LimitError](rejection(send("a", "192.0.2.1:1", verify, limit)))
+	if ok && rejected.RetryAfter > time.Second {
+		t.Errorf("got a retry after %s, want at most 1s", rejected.RetryAfter)
 	}
 }
 

@@ -59,6 +59,22 @@ func TestFollow(t *testing.T) {
 	}
 }
 
+// TestFollowElsewhere: a response without a cursor is not one of the service.
+func TestFollowElsewhere(t *testing.T) {
+	t.Parallel()
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, "{}")
+	}))
+	t.Cleanup(other.Close)
+	f := startFollow(t, other.URL)
+	want := other.URL + " responded without a cursor: is it a Plant Store?; trying again in "
+	if !f.stderr.await(f.ended, func(line string) bool { return strings.Contains(line, want) }) {
+		t.Errorf("got %q, want %q", f.stderr, want)
+	}
+	f.stop(t)
+}
+
 // awaitOutput waits until the process has printed a line with part in it.
 func (s *service) awaitOutput(t *testing.T, part string) {
 	t.Helper()
