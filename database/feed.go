@@ -152,7 +152,7 @@ func (s *feedState) lag() time.Duration {
 const MaxChanges = 1000
 
 // Changes returns the ids of at most limit changes from a cursor on, up to MaxChanges, and the
-// cursor behind them, which is the end of the feed if there are fewer than limit. It fails
+// cursor behind them, which is the end of the feed if there are no more. It fails
 // with ErrCursor if changes from there on are forgotten, and with ErrNoFeed.
 func (db *DB) Changes(ctx context.Context, from Cursor, limit int) (changes []ChangedID, next Cursor, err error) {
 	if db.nodes != nil { // on Citus, a distributed table has no triggers
@@ -171,7 +171,7 @@ func (db *DB) Changes(ctx context.Context, from Cursor, limit int) (changes []Ch
 		changes = changes[:0] // of an earlier attempt
 		text := db.dialect.changes()
 		begin := time.Now()
-		err := db.dialect.query(tx.Statement.Context, db.readPool, text, []any{from.at, from.order, limit}, func(rows result) error {
+		err := db.dialect.query(tx.Statement.Context, db.readPool, text, []any{from.at, from.order, limit + 1}, func(rows result) error {
 			for rows.Next() {
 				var position, order, id *int64
 				if err := rows.Scan(&epoch, &kept, &end, &settled, &newest, &position, &order, &id); err != nil {
@@ -195,13 +195,16 @@ func (db *DB) Changes(ctx context.Context, from Cursor, limit int) (changes []Ch
 	if err != nil {
 		return nil, from, err
 	}
+	if epoch == "" { // no row
+		return nil, from, fmt.Errorf("read the feed: %w: %w", ErrUnavailable, &NotWritableError{readOnly})
+	}
 	db.feed.note(settled, newest)
 	behind := from.at != nowAt && cmp.Or(from.at, from.since) < kept
 	if from.epoch != epoch || behind || from.at > end {
 		return nil, from, ErrCursor
 	}
-	if len(changes) == limit && limit > 0 {
-		return changes, changes[limit-1].Next, nil
+	if limit > 0 && len(changes) > limit {
+		return changes[:limit], changes[limit-1].Next, nil
 	}
 	if from.at == 0 {
 		end = from.since

@@ -27,7 +27,7 @@ func (*postgresDialect) changes() string {
 	const inRange = "(changed, id) >= ($1, $2) AND (changed, id) < (s.settled, %d)"
 	return fmt.Sprintf(`WITH state AS (
 			SELECT epoch, kept, feed_position(txid_snapshot_xmin(x)) AS settled, feed_position(txid_snapshot_xmax(x)) AS newest
-			FROM feed, txid_current_snapshot() x LIMIT 1) -- so that the planner expects one row, and compiles nothing
+			FROM feed, txid_current_snapshot() x WHERE NOT pg_is_in_recovery() LIMIT 1) -- so that the planner expects one row, and compiles nothing
 		SELECT s.epoch, s.kept, LEAST(s.settled, %[1]s + 1), s.settled, s.newest, c.*
 		FROM state s LEFT JOIN LATERAL (
 			SELECT * FROM (
@@ -43,7 +43,7 @@ func (*postgresDialect) changes() string {
 					LATERAL unnest(i.ids) WITH ORDINALITY u (id, n)
 					WHERE i.position > $1 OR i.first + u.n - 1 >= $2 LIMIT %[3]d)
 			) u (position, number, id) ORDER BY 1, 2 LIMIT $3
-		) c ON true ORDER BY c.position, c.number`, lastPosition, fmt.Sprintf(inRange, math.MinInt64), MaxChanges)
+		) c ON true ORDER BY c.position, c.number`, lastPosition, fmt.Sprintf(inRange, math.MinInt64), MaxChanges+1)
 }
 
 // feedOrigin differs in another cluster, in another database, and after the table was created

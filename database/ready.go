@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
 )
@@ -28,13 +29,15 @@ type readiness struct {
 	err     error
 }
 
-// note remembers that a write failed for a lasting reason.
+// note remembers that a write failed for a reason that may last.
 func (r *readiness) note(err error) {
 	if err == nil {
 		return
 	}
 	if fault := notWritable(err); fault != nil {
 		r.fault.Store(fault)
+	} else if pgconn.Timeout(err) { // such as a commit that waits for a synchronous standby, which a query would not show
+		r.fault.CompareAndSwap(nil, &NotWritableError{"writes do not end"})
 	}
 }
 
@@ -95,7 +98,7 @@ func (db *DB) check(ctx context.Context) error {
 // schema is the expected one. It fails if a table or a column does not exist.
 func (db *DB) readyQuery() string {
 	conditions := []string{
-		fmt.Sprintf("(SELECT count(*) FROM goose_db_version WHERE version_id BETWEEN 1 AND %d) = %d",
+		fmt.Sprintf("(SELECT count(DISTINCT version_id) FROM goose_db_version WHERE version_id BETWEEN 1 AND %d) = %d",
 			slices.Max(db.versions), len(db.versions)),
 		fmt.Sprintf("NOT EXISTS (SELECT 1 FROM goose_db_version WHERE version_id > %d "+
 			"AND version_id NOT IN (SELECT version FROM compatible_migrations))", slices.Max(db.versions)),

@@ -32,10 +32,10 @@ type standbys struct {
 	positions *Batcher[*Position]
 
 	mu      sync.Mutex
-	history []moment          // of the primary, in order; of those older than kept only the last
-	first   Position          // of the primary; until it is known, unknownPosition
-	origin  string            // of the primary: see feedOrigin; empty until it is known
-	written map[string]moment // by client, what its writes need; without what every standby in use has
+	history []moment        // of the primary, in order; of those older than kept only the last
+	first   Position        // of the primary; until it is known, unknownPosition
+	origin  string          // of the primary: see feedOrigin; empty until it is known
+	written map[string]need // by client, without what every standby in use has
 }
 
 // kept is how far back the history goes. A standby in use has all that the primary had then.
@@ -45,6 +45,21 @@ func (s *standbys) kept() time.Duration { return s.primary.options.MaxReplicaLag
 type moment struct {
 	at       time.Time
 	position Position
+}
+
+// need is what the reads of a client must see.
+type need struct {
+	position Position  // of its writes, as far as they are known
+	lost     time.Time // when a write ended without a known position; zero if none has since
+}
+
+// from returns n when the primary was at a position at a time: what was lost before is known to
+// be no further.
+func (n need) from(when time.Time, at Position) need {
+	if !n.lost.IsZero() && n.lost.Before(when) {
+		n = need{position: max(n.position, at)}
+	}
+	return n
 }
 
 // standby is one of the standbys. Its DB has connections, slots and batches of its own.
@@ -66,7 +81,7 @@ func (db *DB) UseStandbys(ctx context.Context) error {
 	if len(db.options.ReplicaURLs) == 0 {
 		return nil
 	}
-	s := &standbys{primary: db, first: unknownPosition, written: make(map[string]moment)}
+	s := &standbys{primary: db, first: unknownPosition, written: make(map[string]need)}
 	var closers []func()
 	defer func() { db.closers = append(db.closers, closers...) }() // after the last checks
 	for _, url := range db.options.ReplicaURLs {
@@ -123,7 +138,7 @@ func (s *standbys) sample(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, standbyTimeout)
 	defer cancel()
 	begin := time.Now()
-	at, _, err := s.primary.position(ctx)
+	at, err := s.primaryAt(ctx)
 	var origin string
 	if err == nil {
 		origin, err = s.primary.origin(ctx)
@@ -138,9 +153,12 @@ func (s *standbys) sample(ctx context.Context) {
 		s.history = s.history[1:]
 	}
 	for client, w := range s.written {
-		if w.position == unknownPosition && err == nil && w.at.Before(begin) {
-			s.written[client] = moment{w.at, at}
-		} else if had := s.history; len(had) > 0 && w.position <= had[0].position && time.Since(had[0].at) > s.kept() {
+		if err == nil {
+			w = w.from(begin, at)
+			s.written[client] = w
+		}
+		had := s.history
+		if w.lost.IsZero() && len(had) > 0 && w.position <= had[0].position && time.Since(had[0].at) > s.kept() {
 			delete(s.written, client)
 		}
 	}
@@ -247,12 +265,16 @@ func (s *standbys) takeOut(standby *standby, reason string, fields ...zap.Field)
 func (s *standbys) pick(ctx context.Context) int {
 	seen, _ := ctx.Value(positionKey{}).(Position)
 	s.mu.Lock()
-	need := max(seen, s.written[clientOf(ctx)].position, s.first) // perhaps the client wrote before a restart
+	w := s.written[clientOf(ctx)]
+	least := max(seen, w.position, s.first) // perhaps the client wrote before a restart
 	s.mu.Unlock()
+	if !w.lost.IsZero() {
+		return -1
+	}
 	turn := s.turn.Add(1)
 	for n := range uint32(len(s.all)) { // each once, although others take turns meanwhile
 		i := int((turn + n) % uint32(len(s.all)))
-		if s.all[i].inUse.Load() && Position(s.all[i].replayed.Load()) >= need {
+		if s.all[i].inUse.Load() && Position(s.all[i].replayed.Load()) >= least {
 			return i
 		}
 	}
@@ -290,17 +312,27 @@ func (db *DB) Wrote(ctx context.Context, err error) Position {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	w := s.written[clientOf(ctx)]
-	w.position = max(w.position, at)
 	if at == unknownPosition {
-		w.at, at = time.Now(), 0
+		w.lost, at = time.Now(), 0
 	}
+	w.position = max(w.position, at)
 	s.written[clientOf(ctx)] = w
 	return at
 }
 
+// primaryAt returns how far the primary is. A server in recovery, to which a name may lead
+// for a while after a failover, is none.
+func (s *standbys) primaryAt(ctx context.Context) (Position, error) {
+	at, isStandby, err := s.primary.position(ctx)
+	if err == nil && isStandby {
+		err = ErrStandby
+	}
+	return at, err
+}
+
 // readPositions sets a batch of positions to that of the primary.
 func (s *standbys) readPositions(ctx context.Context, batch []*Position) []error {
-	at, _, err := s.primary.position(ctx)
+	at, err := s.primaryAt(ctx)
 	for _, p := range batch {
 		if err == nil {
 			*p = at

@@ -168,15 +168,20 @@ func (f *PlantFeed) next(ctx, until context.Context, from database.Cursor, limit
 		if p.err != nil {
 			return PlantChanges{}, p.err
 		}
-		if changes := p.changes.after(from, limit); len(changes.Rows) > 0 {
+		changes := p.changes.after(from, limit)
+		if len(changes.Rows) > 0 {
 			return changes, nil
 		}
-		from = p.changes.Next
+		from = changes.Next
 	}
 }
 
-// after returns at most limit of the changes after a cursor.
+// after returns at most limit of the changes after a cursor. A reader that is ahead of them
+// stays where it is.
 func (c PlantChanges) after(from database.Cursor, limit int) PlantChanges {
+	if c.Next.Before(from) {
+		return PlantChanges{Next: from}
+	}
 	first := slices.IndexFunc(c.Rows, func(change PlantChange) bool { return from.Before(change.next) })
 	if first < 0 {
 		first = len(c.Rows)

@@ -6,6 +6,15 @@ import (
 	"plantstore/database"
 )
 
+// TestReaderAheadOfAPage: it does not go back to changes that it did not ask for.
+func TestReaderAheadOfAPage(t *testing.T) {
+	from, _ := database.ParseCursor("e.9")
+	before, _ := database.ParseCursor("e.5.3")
+	if got := (PlantChanges{Rows: make([]PlantChange, 2), Next: before}).after(from, 1); len(got.Rows) > 0 || got.Next != from {
+		t.Errorf("got %d changes and the cursor %s, want none and %s", len(got.Rows), got.Next, from)
+	}
+}
+
 // TestReaderBetweenPages: a reader that has all of a page waits for the next one, although the
 // feed has been read further meanwhile, without a change.
 func TestReaderBetweenPages(t *testing.T) {

@@ -112,6 +112,24 @@ func TestReadyzSaysWhy(t *testing.T) {
 	checkError(t, s.get(t, "/readyz"), 50302, "cannot be reached")
 }
 
+// TestReadyWithoutSynchronousStandby: commits wait for a standby that is not there, so no write
+// succeeds, although queries do.
+func TestReadyWithoutSynchronousStandby(t *testing.T) {
+	t.Parallel()
+	server := ownServer(t)
+	s := start(t, "DATABASE_URL="+server.URL, "PLANTSTORE_DATABASE_TIMEOUT=1s")
+	requireOK(t, s.post(t, bodyOf(1)))
+	dbtest.Exec(t, server.URL, "ALTER SYSTEM SET synchronous_standby_names = 'missing'")
+	dbtest.Exec(t, server.URL, "SELECT pg_reload_conf()")
+	eventually(t, "a write that does not end", func() bool { return s.post(t, bodyOf(ids.Add(1))).code() == 50302 })
+	eventually(t, "an unready service", func() bool { return s.get(t, "/readyz").status == 503 })
+	checkStatus(t, s.get(t, "/plants/1", as(token)...), 200)
+	dbtest.Exec(t, server.URL, "ALTER SYSTEM RESET synchronous_standby_names")
+	dbtest.Exec(t, server.URL, "SELECT pg_reload_conf()")
+	eventually(t, "a ready service", func() bool { return s.get(t, "/readyz").status == 200 })
+	requireOK(t, s.post(t, bodyOf(ids.Add(1))))
+}
+
 // TestOlderProgram starts the program on a schema that a newer version has migrated.
 func TestOlderProgram(t *testing.T) {
 	t.Parallel()
