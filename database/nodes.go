@@ -54,7 +54,9 @@ type nodes struct {
 	mu    sync.Mutex                   // held during a check
 	down  atomic.Pointer[map[int]bool] // nil: none
 	done  chan struct{}                // closed by [DB.Close]
-	work  sync.WaitGroup               // the check in the background
+	work  sync.WaitGroup               // the checks in the background
+
+	suspecting atomic.Bool // suspect is running
 }
 
 // nodeCheck is the pause between two checks of a node that is down.
@@ -93,7 +95,29 @@ func (n *nodes) check(ctx context.Context) error {
 	return nil
 }
 
-// close ends the check in the background.
+// suspect checks the nodes in the background, after a statement that did not end in time: a
+// node that hangs reports no error.
+func (n *nodes) suspect() {
+	if n.suspecting.Swap(true) {
+		return
+	}
+	n.work.Go(func() {
+		defer n.suspecting.Store(false)
+		n.citus.discardAll() // a session's connection to the node would hang, too
+		n.checkNow()
+	})
+}
+
+// checkNow is check for the background.
+func (n *nodes) checkNow() {
+	ctx, cancel := context.WithTimeout(context.Background(), n.db.options.Timeout)
+	defer cancel()
+	if err := n.check(ctx); err != nil {
+		n.db.log.Warn("cannot check the nodes of the database", zap.Error(err))
+	}
+}
+
+// close ends the checks in the background.
 func (n *nodes) close() {
 	close(n.done)
 	n.work.Wait()
@@ -115,11 +139,7 @@ func (n *nodes) watch() {
 			return
 		case <-time.After(nodeCheck):
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), n.db.options.Timeout)
-		if err := n.check(ctx); err != nil {
-			n.db.log.Warn("cannot check the nodes of the database", zap.Error(err))
-		}
-		cancel()
+		n.checkNow()
 	}
 }
 
@@ -164,6 +184,9 @@ func PerNode[T any](db *DB, table *Table, keyOf func(T) any, flush func(context.
 			}
 		}
 		run(up)
+		if slices.ContainsFunc(up, func(i int) bool { return outcomes[i] != nil && isTimeout(outcomes[i]) }) {
+			n.suspect() // this batch has no time left to wait for it
+		}
 		failed := slices.DeleteFunc(slices.Clone(up), func(i int) bool { return !isNodeError(outcomes[i]) || isCommitted(outcomes[i]) })
 		if len(failed) == 0 || n.check(ctx) != nil || len(failed) == 1 {
 			return outcomes
