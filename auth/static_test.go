@@ -44,9 +44,9 @@ func TestStaticTokensAreComparedInConstantTime(t *testing.T) {
 	token := strings.Repeat("0123456789abcdef", 4)
 	verify := auth.StaticTokens([]string{token})
 	sameTime(t, 10_000, func(n int, prefix bool) {
-		try := []byte("x" + token[1:])
-		if prefix {
-			copy(try, token)
+		try := []byte(token)
+		if !prefix {
+			try[0] = 'x'
 		}
 		try[len(try)-1] = byte('g' + n%16)
 		if _, err := verify(t.Context(), string(try)); err == nil {
@@ -56,8 +56,19 @@ func TestStaticTokensAreComparedInConstantTime(t *testing.T) {
 }
 
 // sameTime calls try by turns with true and with false, tries times each, and fails the
-// test if the medians of the durations differ by more than they do within one kind.
+// test if the medians of the durations differ by more than they do within one kind: three
+// times in a row, as other programs can make one kind slower for a while.
 func sameTime(t *testing.T, tries int, try func(n int, prefix bool)) {
+	t.Helper()
+	for range 3 {
+		if takeSameTime(t, tries, try) {
+			return
+		}
+	}
+	t.Error("the duration tells whether the prefix is right")
+}
+
+func takeSameTime(t *testing.T, tries int, try func(n int, prefix bool)) bool {
 	t.Helper()
 	median := func(times []time.Duration) time.Duration { slices.Sort(times); return times[len(times)/2] }
 	var medians [2][]time.Duration
@@ -79,9 +90,7 @@ func sameTime(t *testing.T, tries int, try func(n int, prefix bool)) {
 	difference := (median(medians[1]) - median(medians[0])).Abs()
 	noise := max(slices.Max(medians[0])-slices.Min(medians[0]), slices.Max(medians[1])-slices.Min(medians[1]), 20*time.Nanosecond)
 	t.Logf("wrong %s, right prefix %s, noise %s", median(medians[0]), median(medians[1]), noise)
-	if difference > noise {
-		t.Errorf("a right prefix takes %s, a wrong one %s; noise is %s", median(medians[1]), median(medians[0]), noise)
-	}
+	return difference <= noise
 }
 
 func BenchmarkStaticToken(b *testing.B) {
