@@ -68,11 +68,8 @@ func TestStandbyFails(t *testing.T) {
 			mend := test.fail(t, standby)
 			// The lag shows in what the primary writes.
 			requireOK(t, s.post(t, bodyOf(2)))
-			entry := s.awaitLog(t, "a standby is not used")
+			s.awaitStandbyOut(t, test.reason)
 			record(t, "`TestStandbyFails`, %s: the standby was out of use after %v; no read failed.", name, time.Since(failed).Round(time.Millisecond))
-			if entry["reason"] != test.reason {
-				t.Errorf("got %v, want the reason %q", entry, test.reason)
-			}
 			if mend != nil {
 				mend()
 				eventually(t, "the standby in use again", func() bool { return len(s.logged(t, "a standby is in use")) == 2 })
@@ -150,12 +147,19 @@ func TestStandbyOfAnotherHistory(t *testing.T) {
 	must(t, primary.Kill())
 	must(t, next.Start())
 	must(t, next.Promote())
-	eventually(t, "the standby is out", func() bool { // at the start, it may have been out for another reason
-		lines := s.logged(t, "a standby is not used")
-		return len(lines) > 0 && lines[len(lines)-1]["reason"] == "it had more than the primary: build it again"
-	})
+	s.awaitStandbyOut(t, "it had more than the primary: build it again")
 	checkStatus(t, s.get(t, fmt.Sprintf("/plants/%d", lost), as(token)...), 404)
 	checkStatus(t, s.get(t, "/plants/1", as(token)...), 200)
+}
+
+// awaitStandbyOut waits until the last standby that is not used is out for reason. At the start,
+// one may lag behind the migrations.
+func (s *service) awaitStandbyOut(t *testing.T, reason string) {
+	t.Helper()
+	eventually(t, "a standby that is out: "+reason, func() bool {
+		lines := s.logged(t, "a standby is not used")
+		return len(lines) > 0 && lines[len(lines)-1]["reason"] == reason
+	})
 }
 
 // TestStandbyAsPrimary starts the service with the servers in wrong places.
