@@ -142,12 +142,12 @@ func (w *webhook) sign(id, timestamp string, body []byte) string {
 // retryAfter parses Retry-After (RFC 9110, section 10.2.3). It returns 1 s to webhookPauses, or
 // 0 if there is none.
 func retryAfter(text string) time.Duration {
-	at, err := http.ParseTime(text)
-	if seconds, notNumber := strconv.Atoi(text); notNumber == nil {
-		at, err = time.Now().Add(time.Duration(max(0, min(seconds, int(webhookPauses.Seconds()))))*time.Second), nil
+	seconds, err := strconv.ParseInt(text, 10, 64)
+	if at, notDate := http.ParseTime(text); notDate == nil {
+		seconds, err = int64(time.Until(at).Seconds()), nil
 	}
 	if err != nil {
 		return 0
 	}
-	return min(max(time.Until(at), time.Second), webhookPauses)
+	return time.Duration(min(max(seconds, 1), int64(webhookPauses.Seconds()))) * time.Second
 }

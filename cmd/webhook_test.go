@@ -126,8 +126,8 @@ func TestBackoff(t *testing.T) {
 
 func TestRetryAfter(t *testing.T) {
 	for text, want := range map[string][2]time.Duration{
-		"": {0, 0}, "x": {0, 0}, "0": {time.Second, time.Second}, "-1": {time.Second, time.Second}, "-10000000000": {time.Second, time.Second}, "120": {119 * time.Second, 2 * time.Minute},
-		"10000000000": {3 * time.Hour, webhookPauses},
+		"": {0, 0}, "x": {0, 0}, "0": {time.Second, time.Second}, "-1": {time.Second, time.Second}, "-10000000000": {time.Second, time.Second}, "120": {2 * time.Minute, 2 * time.Minute},
+		"10000000000": {webhookPauses, webhookPauses},
 		time.Now().Add(time.Hour).UTC().Format(http.TimeFormat):  {59 * time.Minute, time.Hour},
 		time.Now().Add(-time.Hour).UTC().Format(http.TimeFormat): {time.Second, time.Second},
 	} {

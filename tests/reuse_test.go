@@ -68,19 +68,17 @@ func TestTokenEndsOverHTTP2(t *testing.T) {
 func TestExpectContinue(t *testing.T) {
 	t.Parallel()
 	s := start(t)
-	for _, test := range []struct {
-		line   string
-		status int
-	}{
-		{"POST /plants/import", 401},
-		{"GET /openapi.json", 200}, // which is longer than what net/http buffers
+	for line, check := range map[string]func(*testing.T, response){
+		"POST /plants/import": func(t *testing.T, r response) { checkError(t, r, 40102) },
+		// It is longer than what net/http buffers.
+		"GET /openapi.json": func(t *testing.T, r response) { checkStatus(t, r, 200) },
 	} {
-		t.Run(test.line, func(t *testing.T) {
+		t.Run(line, func(t *testing.T) {
 			conn := s.dial(t)
 			begin := time.Now()
-			_, err := io.WriteString(conn, test.line+" HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer x\r\nExpect: 100-continue\r\nContent-Length: 1000000\r\n\r\n")
+			_, err := io.WriteString(conn, line+" HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer x\r\nExpect: 100-continue\r\nContent-Length: 1000000\r\n\r\n")
 			must(t, err)
-			checkStatus(t, readConn(t, conn), test.status)
+			check(t, readConn(t, conn))
 			if took := time.Since(begin); took > 5*time.Second {
 				t.Errorf("the response took %v", took)
 			}
