@@ -203,16 +203,23 @@ func (v *IssuedTokens) run(ctx context.Context) {
 // runUses stores the last uses every usePeriod, until ctx ends. It is apart from run
 // because a write may wait, and a refresh must not.
 func (v *IssuedTokens) runUses(ctx context.Context) {
-	ticker := time.NewTicker(usePeriod)
+	every(ctx, usePeriod, func() {
+		if err := v.storeUses(ctx); err != nil && ctx.Err() == nil { // retried in a minute
+			v.log.Warn("cannot store the last use of tokens", zap.Error(err))
+		}
+	})
+}
+
+// every calls do after each period, until ctx ends.
+func every(ctx context.Context, period time.Duration, do func()) {
+	ticker := time.NewTicker(period)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			if err := v.storeUses(ctx); err != nil && ctx.Err() == nil { // retried in a minute
-				v.log.Warn("cannot store the last use of tokens", zap.Error(err))
-			}
+			do()
 		}
 	}
 }

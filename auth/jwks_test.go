@@ -144,17 +144,24 @@ func TestNewKeyDuringAFlood(t *testing.T) {
 	p.mu.Lock()
 	p.keys["k2"] = &k2.PublicKey
 	p.mu.Unlock()
-	begin, token := time.Now(), sign(t, jwt.SigningMethodES256, k2, map[string]any{"kid": "k2"}, claims(nil))
-	for ; ; <-tick.C {
+	awaitKey(t, verify, sign(t, jwt.SigningMethodES256, k2, map[string]any{"kid": "k2"}, claims(nil)))
+}
+
+// awaitKey verifies token until its key is known.
+func awaitKey(t *testing.T, verify auth.Verifier, token string) {
+	t.Helper()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for begin := time.Now(); ; <-tick.C {
 		_, err := verify(t.Context(), token)
 		if err == nil {
-			break
+			t.Logf("the key is known after %s", time.Since(begin))
+			return
 		}
 		if time.Since(begin) > 30*time.Second {
-			t.Fatalf("a new key is still unknown after 30 s: %v", err)
+			t.Fatalf("the key is still unknown after 30 s: %v", err)
 		}
 	}
-	t.Logf("a new key is known after %s", time.Since(begin))
 }
 
 // TestJWKSThatCannotBeFetched: a token that cannot be verified is not invalid.
@@ -195,17 +202,7 @@ func TestKeysOfAProviderThatStartsLate(t *testing.T) {
 	p.mu.Lock()
 	p.respond = nil
 	p.mu.Unlock()
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for begin := time.Now(); ; <-tick.C {
-		_, err := verify(t.Context(), token)
-		if err == nil {
-			break
-		}
-		if time.Since(begin) > 30*time.Second {
-			t.Fatalf("the keys are still unknown after 30 s: %v", err)
-		}
-	}
+	awaitKey(t, verify, token)
 }
 
 // TestPurposesOfKeys: only keys for signatures verify (RFC 7517, sections 4.2 and 4.3),

@@ -210,7 +210,13 @@ func jwtKeys(ctx context.Context, o JWTOptions, log *zap.Logger) (jwt.Keyfunc, e
 	if err != nil {
 		return nil, err
 	}
-	go fetchWhileNone(ctx, fetched)
+	// Without this, only a token that names its key would cause a fetch before the next
+	// scheduled one.
+	go every(ctx, jwksFloor, func() {
+		if hasNoKeys(ctx, fetched) {
+			_, _ = fetched.Storage().KeyRead(ctx, "") // fetches them, as this key is unknown; failures are logged
+		}
+	})
 	// Not the request's context: a client that leaves must not end a fetch that others
 	// wait for and that is not repeated at once.
 	find := fetched.KeyfuncCtx(ctx)
@@ -232,28 +238,17 @@ func jwtKeys(ctx context.Context, o JWTOptions, log *zap.Logger) (jwt.Keyfunc, e
 			})
 			return all, nil
 		}
-		if known, failed := fetched.Storage().KeyReadAll(ctx); failed == nil && len(known) == 0 || transport.failed.Load() {
+		if hasNoKeys(ctx, fetched) || transport.failed.Load() {
 			return nil, errNoKeys
 		}
 		return nil, errors.Join(err, errUnknownKey)
 	}, nil
 }
 
-// fetchWhileNone fetches the keys until ctx ends, for as long as there are none. Without it,
-// only a token that names its key would cause a fetch before the next scheduled one.
-func fetchWhileNone(ctx context.Context, fetched keyfunc.Keyfunc) {
-	ticker := time.NewTicker(jwksFloor)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
-		if known, _ := fetched.Storage().KeyReadAll(ctx); len(known) == 0 {
-			_, _ = fetched.Storage().KeyRead(ctx, "") // fetches them, as this key is unknown; failures are logged
-		}
-	}
+// hasNoKeys reports whether no key has been fetched.
+func hasNoKeys(ctx context.Context, fetched keyfunc.Keyfunc) bool {
+	known, _ := fetched.Storage().KeyReadAll(ctx) // does not fail: they are in memory
+	return len(known) == 0
 }
 
 // hasKey reports whether the key kid is one of fetched, without fetching it.

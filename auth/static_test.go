@@ -68,6 +68,7 @@ func sameTime(t *testing.T, tries int, try func(n int, prefix bool)) {
 	t.Error("the duration tells whether the prefix is right")
 }
 
+// takeSameTime reports whether both kinds take the same time: see sameTime.
 func takeSameTime(t *testing.T, tries int, try func(n int, prefix bool)) bool {
 	t.Helper()
 	median := func(times []time.Duration) time.Duration { slices.Sort(times); return times[len(times)/2] }
