@@ -120,7 +120,9 @@ func pinnedTLS(path string) (*tls.Config, error) {
 		}
 		return block.Bytes, nil
 	}
-	_, err := pinned()
+	if _, err := pinned(); err != nil {
+		return nil, err
+	}
 	return &tls.Config{
 		MinVersion:         tls.VersionTLS12,
 		InsecureSkipVerify: true, // VerifyConnection is stricter
@@ -131,7 +133,7 @@ func pinnedTLS(path string) (*tls.Config, error) {
 			}
 			return err
 		},
-	}, err
+	}, nil
 }
 
 // devTokenFor returns the development token for a service on host, which must be this

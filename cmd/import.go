@@ -24,9 +24,9 @@ func newImport(s *settings) *cobra.Command {
 		Short: "Send the plants in a file or in standard input to a running service",
 		Long: "Send the plants in a file or in standard input to a running service. It stores all of them,\n" +
 			"or none if it rejects a row. CSV has a header row with the names of fields; NDJSON has one\n" +
-			"object per line. Large files are compressed on the way; a file whose name ends in .gz is sent as it\n" +
-			"is. Without --url, the service is the one on this machine, at the address and port of its\n" +
-			"configuration.\n\n" +
+			"object per line. Large files are compressed on the way; a file whose name ends in .gz is\n" +
+			"sent as it is. Without --url, the service is the one on this machine, at the address and\n" +
+			"port of its configuration.\n\n" +
 			"A row whose id exists with different content is rejected, unless --replace is set. The\n" +
 			"summary is printed on standard output, and each rejected row, with its line and the\n" +
 			"reason, on standard error. It is safe to run an import again: stored rows count as unchanged.\n\n" +

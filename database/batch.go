@@ -145,9 +145,9 @@ func (b *Batcher[T]) Do(ctx context.Context, item T) error {
 	return err
 }
 
-// runAlone runs p at once, unless there are others to share a batch with. After
-// an item that ran without company, it does not look for others: yielding the processor can
-// take as long as a read.
+// runAlone runs p at once, unless there are others to share a batch with. After an item that
+// ran without company, it does not look for others: yielding the processor can take as long as
+// a read.
 func (b *Batcher[T]) runAlone(p *pending[T]) bool {
 	b.mu.RLock() // for as long as close must wait
 	defer b.mu.RUnlock()

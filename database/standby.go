@@ -53,11 +53,11 @@ type need struct {
 	lost     time.Time // when a write ended without a known position; zero if none has since
 }
 
-// from returns n when the primary was at a position at a time: what was lost before is known to
-// be no further.
+// from returns n when the primary was at a position at a time: what was lost before is no
+// further.
 func (n need) from(when time.Time, at Position) need {
 	if !n.lost.IsZero() && n.lost.Before(when) {
-		n = need{position: max(n.position, at)}
+		return need{position: max(n.position, at)}
 	}
 	return n
 }
@@ -152,13 +152,14 @@ func (s *standbys) sample(ctx context.Context) {
 	for len(s.history) > 1 && time.Since(s.history[1].at) > s.kept() {
 		s.history = s.history[1:]
 	}
+	had := s.history
 	for client, w := range s.written {
-		if err == nil {
-			w = w.from(begin, at)
-			s.written[client] = w
-		}
-		had := s.history
-		if w.lost.IsZero() && len(had) > 0 && w.position <= had[0].position && time.Since(had[0].at) > s.kept() {
+		switch {
+		case !w.lost.IsZero():
+			if err == nil {
+				s.written[client] = w.from(begin, at)
+			}
+		case len(had) > 0 && w.position <= had[0].position && time.Since(had[0].at) > s.kept():
 			delete(s.written, client)
 		}
 	}

@@ -24,9 +24,9 @@ func Quiet(c *gin.Context) { c.Set(quietKey{}, true) }
 func IsQuiet(c *gin.Context) bool { return c.GetBool(quietKey{}) }
 
 // AccessLog logs a line for each request, once its response has been sent. The line has
-// nothing that a client chooses, which may be a token: no header, query or
-// body, and only the words of paths, which are those of routes, and ids. It has the sender's
-// name instead of the token.
+// nothing that a client chooses, which may be a token: no header, query or body, and only the
+// words of paths, which are those of routes, and ids. It has the sender's name instead of the
+// token.
 func AccessLog(log *zap.Logger, paths ...string) gin.HandlerFunc {
 	words := make(map[string]bool)
 	for _, path := range paths {
