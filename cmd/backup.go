@@ -36,7 +36,7 @@ func newRestore(s *settings) *cobra.Command {
 	return s.addTo(addYes(withFile(&cobra.Command{
 		Use:   "restore FILE",
 		Short: "Replace the SQLite database by a copy of a backup; the service must not run",
-		Long: "Check the backup in FILE and replace the SQLite database by a copy of it. All that was stored\n" +
+		Long: "Check the backup in FILE and replace the SQLite database with a copy of it. All that was stored\n" +
 			"since the backup is lost: the command asks first. It fails if a service has the database open.\n\n" +
 			"For PostgreSQL, use pg_restore.",
 		Example: "  plantstore restore plantstore-2026-11-22.db",
@@ -47,7 +47,7 @@ func newRestore(s *settings) *cobra.Command {
 				return err
 			}
 			name, err := database.Restore(cmd.Context(), database.Options(cfg.Database), args[0], func(name string) error {
-				return confirm(cmd, fmt.Sprintf("Replace the database %s by %s? This deletes all plants and tokens in it.", name, args[0]))
+				return confirm(cmd, fmt.Sprintf("Replace the database %s with %s? This deletes all plants and tokens in it.", name, args[0]))
 			})
 			if err != nil {
 				return err

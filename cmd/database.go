@@ -139,9 +139,8 @@ func (s *settings) withDatabase(ctx context.Context, needs access, action func(*
 }
 
 func openDatabase(ctx context.Context, cfg *config.Config, log *zap.Logger) (*database.DB, error) {
-	if least := database.MinConnections(cfg.Writes.Flushers); cfg.Database.MaxConnections < least {
-		return nil, usageError(fmt.Errorf("%s must be at least %d with writes.flushers at %d",
-			config.SettingOf("database.max_connections"), least, cfg.Writes.Flushers))
+	if err := checkConnections(cfg); err != nil {
+		return nil, err
 	}
 	db, err := database.Open(ctx, database.Options(cfg.Database), database.BatchOptions(cfg.Writes), log)
 	if err != nil {
@@ -152,6 +151,15 @@ func openDatabase(ctx context.Context, cfg *config.Config, log *zap.Logger) (*da
 		return nil, err
 	}
 	return db, nil
+}
+
+// checkConnections fails if batches would leave too few connections for other operations.
+func checkConnections(cfg *config.Config) error {
+	if least := database.MinConnections(cfg.Writes.Flushers); cfg.Database.MaxConnections < least {
+		return usageError(fmt.Errorf("%s must be at least %d with writes.flushers at %d",
+			config.SettingOf("database.max_connections"), least, cfg.Writes.Flushers))
+	}
+	return nil
 }
 
 // databaseError names the setting that names the database.

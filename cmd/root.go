@@ -28,7 +28,7 @@ var (
 const exitStatuses = `Exit status:
   0  success
   1  failure
-  2  wrong usage or configuration: nothing was attempted`
+  2  wrong usage or configuration`
 
 // exitError is an error with its own exit status.
 type exitError struct {

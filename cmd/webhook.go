@@ -46,7 +46,7 @@ type webhookMessage struct {
 }
 
 // errWebhookGone means that the receiver wants no more changes.
-var errWebhookGone = errors.New("the webhook responded 410 Gone: it wants no more changes")
+var errWebhookGone = &exitError{errors.New("the webhook responded 410 Gone: it wants no more changes"), 3}
 
 // newWebhook returns the webhook at target, with the secret in the file secretFile.
 func newWebhook(target, secretFile string) (*webhook, error) {

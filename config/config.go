@@ -13,8 +13,8 @@ import "time"
 type Config struct {
 	Env    string `key:"env" default:"development" validate:"oneof=development production" desc:"production rejects weak tokens, requires database.url, creates no token and logs JSON"`
 	Server struct {
-		Host              string        `key:"host" desc:"address to listen on; if empty, all addresses"`
-		Port              int           `key:"port" env:"PORT" default:"8080" validate:"min=0,max=65535" desc:"port to listen on; 0 picks a free one"`
+		Host              string        `key:"host" desc:"address that the service listens on; if empty, all addresses"`
+		Port              int           `key:"port" env:"PORT" default:"8080" validate:"min=0,max=65535" desc:"port that the service listens on; 0 picks a free one"`
 		TLSCertificate    string        `key:"tls_certificate" desc:"path of a PEM file with the certificate and its chain; may be replaced at any time; if empty, the service uses plain HTTP"`
 		TLSKey            string        `key:"tls_key" desc:"path of a PEM file with the private key of the certificate"`
 		ReadHeaderTimeout time.Duration `key:"read_header_timeout" default:"5s" validate:"min=1ms" desc:"time limit for receiving the headers of a request"`
@@ -28,14 +28,14 @@ type Config struct {
 		MaxConnections    int           `key:"max_connections" default:"10000" validate:"min=1" desc:"maximum number of open connections; further ones replace idle ones or wait. An idle connection takes a file descriptor and about 20 KiB of memory"`
 		MaxPerAddress     int           `key:"max_connections_per_address" default:"0" validate:"min=0" desc:"maximum number of open connections from an address that is not a trusted proxy; further ones replace its idle ones or are closed; 0 stands for half of max_connections"`
 		TrustedProxies    []string      `key:"trusted_proxies" desc:"IP addresses or CIDR ranges, such as 10.0.0.0/8, of proxies trusted to set X-Forwarded-For"`
-		BasePath          string        `key:"base_path" desc:"path that a proxy removes from requests, such as /store, with which addresses in responses must start"`
+		BasePath          string        `key:"base_path" desc:"path, such as /store, that a proxy removes from requests; URLs in responses start with it"`
 		CORSOrigins       []string      `key:"cors_origins" desc:"origins of web pages that may call the API, such as https://plants.example.org; if empty, only its own pages"`
 		AdminAddress      string        `key:"admin_address" desc:"address that serves /healthz, /readyz, Prometheus metrics at /metrics and Go profiles under /debug/pprof/ over plain HTTP, without authentication and apart from the API, such as 127.0.0.1:9090; if empty, disabled. The profiles show the memory of the process: only operators may reach it"`
 	} `key:"server"`
 	Database struct {
 		URL            string        `key:"url" env:"DATABASE_URL" secret:"true" default:"sqlite:data/plantstore.db" desc:"sqlite:PATH or postgres://user:password@host:5432/name?sslmode=verify-full; the PG* variables of libpq complete the latter"`
 		Migrate        bool          `key:"migrate" default:"true" desc:"apply pending migrations at startup; replicas take turns"`
-		MaxConnections int           `key:"max_connections" default:"16" validate:"min=1" desc:"maximum number of PostgreSQL connections"`
+		MaxConnections int           `key:"max_connections" default:"16" desc:"maximum number of PostgreSQL connections, at least 10 more than writes.flushers"`
 		Timeout        time.Duration `key:"timeout" default:"3s" validate:"min=1ms" desc:"time limit for one operation, including the wait for a connection"`
 		StartTimeout   time.Duration `key:"start_timeout" default:"30s" validate:"min=1ms" desc:"how long startup waits for an unreachable database"`
 		SlowQuery      time.Duration `key:"slow_query" default:"200ms" validate:"min=0s" desc:"queries that take at least this long are logged, without their values; 0s disables this"`
@@ -74,14 +74,14 @@ type Config struct {
 	Limits struct {
 		RequestsPerSecond int `key:"requests_per_second" default:"0" validate:"min=0" desc:"sustained rate for each token and each address; requests above it are rejected with error 42901; 0 disables the limit"`
 		Burst             int `key:"burst" default:"0" validate:"min=0" desc:"number of requests that may arrive at once; 0 stands for requests_per_second"`
-		FailuresPerMinute int `key:"failures_per_minute" default:"600" validate:"min=0" desc:"number of invalid tokens accepted from an address; 0 disables the limit"`
+		FailuresPerMinute int `key:"failures_per_minute" default:"600" validate:"min=0" desc:"number of requests with invalid tokens from an address; further ones get error 42901 instead of 40102; 0 disables the limit"`
 	} `key:"limits"`
 	Docs struct {
 		Enabled bool `key:"enabled" default:"true" desc:"serve the OpenAPI document and Swagger UI; otherwise /, /openapi.json and /swagger/ do not exist"`
 	} `key:"docs"`
 	Client struct { // the commands that call a running service
 		URL   string `key:"url" desc:"URL of the service that import, export and follow call, such as https://plants.example.org; if empty, the service on this machine"`
-		Token string `key:"token" secret:"true" desc:"bearer token that import, export and follow send; if empty, the one in data/dev-token, to this machine only"`
+		Token string `key:"token" secret:"true" desc:"bearer token that import, export and follow send; without one, they send the one in data/dev-token, to this machine only"`
 	} `key:"client"`
 	Log struct {
 		Level  string `key:"level" default:"info" validate:"oneof=debug info warn error" desc:"lowest level that is logged"`

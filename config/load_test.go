@@ -214,7 +214,6 @@ func TestInvalid(t *testing.T) {
 		{name: "all IPv4 addresses, in IPv6, as proxies", env: "PLANTSTORE_SERVER_TRUSTED_PROXIES=::ffff:0:0/96", want: "server.trusted_proxies"},
 		{name: "all IPv6 addresses as proxies", file: "server:\n  trusted_proxies: [\"::/0\"]\n", want: "server.trusted_proxies"},
 
-		{name: "no connections", env: "PLANTSTORE_DATABASE_MAX_CONNECTIONS=0", want: "database.max_connections"},
 		{name: "database in memory", env: "DATABASE_URL=sqlite::memory:", want: "database.url (DATABASE_URL) must be sqlite:PATH, such as sqlite:data/plantstore.db, or postgres://"},
 		{name: "invalid port of a database", env: "DATABASE_URL=postgres://u:" + secret + "@h:port/d", want: "database.url"},
 		{name: "database without a name", env: "DATABASE_URL=sqlite:", want: "database.url"},

@@ -37,7 +37,7 @@ type Plant struct {
 
 // StoredPlant is a plant as it is stored.
 type StoredPlant struct {
-	// The id. JSON.parse of JavaScript rounds it beyond 2^53 to that of another plant, unless it is read as `JSON.parse(text, (key, value, context) => key === 'id' ? BigInt(context.source) : value)`.
+	// The id. JSON.parse of JavaScript rounds it beyond 2^53 to that of another plant, unless it is read as `JSON.parse(text, (key, value, context) => key === 'id' && typeof value === 'number' ? BigInt(context.source) : value)`.
 	ID int64 `json:"id" binding:"required" format:"int64" example:"1"`
 	PlantContent
 	Timestamps

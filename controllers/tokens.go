@@ -35,7 +35,7 @@ type Token struct {
 	ExpiresAt *Timestamp `json:"expires_at,omitzero" swaggertype:"string" format:"date-time" example:"2099-12-31T00:00:00Z"`
 	// When the token was revoked. Absent if it was not.
 	RevokedAt *Timestamp `json:"revoked_at,omitzero" swaggertype:"string" format:"date-time" example:"2026-11-21T11:00:00.123456Z"`
-	// When the token was last used, to the minute. Absent if it was not.
+	// When the token was last used, recorded once a minute: up to a minute later than the use. Absent if it was not.
 	LastUsedAt *Timestamp `json:"last_used_at,omitzero" swaggertype:"string" format:"date-time" example:"2026-11-21T10:30:00.123456Z"`
 } // @name Token
 

@@ -46,7 +46,7 @@ type Token struct {
 	CreatedAt  time.Time
 	ExpiresAt  *time.Time // nil if the token does not expire
 	RevokedAt  *time.Time
-	LastUsedAt *time.Time // up to a minute late
+	LastUsedAt *time.Time // recorded once a minute
 }
 
 // Rules returns the rules of the texts, and of the token itself.

@@ -196,8 +196,8 @@ func TestFollowPosts(t *testing.T) {
 	}
 	requireOK(t, s.post(t, bodyOf(2)))
 	<-f.ended
-	if f.err == nil || f.err.Error() != "exit status 1" || !strings.Contains(f.stderr.String(), "410 Gone") {
-		t.Errorf("got %v and %s, want 1 and the reason", f.err, f.stderr)
+	if f.err == nil || f.err.Error() != "exit status 3" || !strings.Contains(f.stderr.String(), "410 Gone") {
+		t.Errorf("got %v and %s, want 3 and the reason", f.err, f.stderr)
 	}
 	if after := awaitCursor(t, cursor); after != saved {
 		t.Errorf("the cursor moved to %s without a 2xx", after)

@@ -146,7 +146,7 @@ func TestBackupAndRestore(t *testing.T) {
 	if info, err := os.Stat(path + "-wal"); err != nil || info.Size() == 0 {
 		t.Fatalf("got no WAL of the killed service: %v", err)
 	}
-	checkCLI(t, settings, []string{"restore", backup}, 2, "", "Replace the database "+path)
+	checkCLI(t, settings, []string{"restore", backup}, 2, "", "Replace the database "+path+" with "+backup)
 	checkCLI(t, settings, []string{"restore", filepath.Join(t.TempDir(), "nothing.db"), "--yes"}, 1, "", "nothing.db")
 	text := filepath.Join(t.TempDir(), "text.db")
 	must(t, os.WriteFile(text, []byte("no database"), 0o600))
