@@ -63,13 +63,20 @@ func watchWarnings(config *pgx.ConnConfig) {
 	}
 }
 
+// opening returns a batch that begins a transaction. Citus sends the nodes each SET with the
+// whole text that it is in, so each is alone: a BEGIN in that text would be a warning in their logs.
+func opening() *pgx.Batch {
+	batch := &pgx.Batch{}
+	for _, text := range []string{"BEGIN", "SET LOCAL lock_timeout = " + milliseconds(lockWait), durably} {
+		batch.Queue(text)
+	}
+	return batch
+}
+
 // sendFramed is [postgresDialect.send] on Citus.
 func sendFramed(ctx context.Context, conn *pgx.Conn, batch *pgx.Batch, read func(pgx.BatchResults)) error {
-	before := []string{"BEGIN", "SET LOCAL lock_timeout = " + milliseconds(lockWait), durably}
-	framed := &pgx.Batch{}
-	for _, text := range before {
-		framed.Queue(text)
-	}
+	framed := opening()
+	before := framed.Len()
 	framed.QueuedQueries = append(framed.QueuedQueries, batch.QueuedQueries...)
 	framed.Queue("COMMIT")
 	delete(conn.PgConn().CustomData(), warning)
@@ -91,13 +98,13 @@ func sendFramed(ctx context.Context, conn *pgx.Conn, batch *pgx.Batch, read func
 
 // copyNew copies rows, if no key is taken and none is locked: Citus takes a third of the
 // time of an INSERT for that.
-func (d *postgresDialect) copyNew(ctx context.Context, pool *sql.DB, table *Table, rows []reflect.Value) (copied bool, err error) {
+func (*postgresDialect) copyNew(ctx context.Context, pool *sql.DB, table *Table, rows []reflect.Value) (copied bool, err error) {
 	if len(rows) == 1 { // goes to one node as it is
 		return false, nil
 	}
 	err = withConn(ctx, pool, func(ctx context.Context, conn *pgx.Conn) error {
 		delete(conn.PgConn().CustomData(), warning)
-		if _, err := conn.Exec(ctx, "BEGIN; "+d.patience(lockWait)); err != nil {
+		if err := conn.SendBatch(ctx, opening()).Close(); err != nil {
 			return err
 		}
 		_, err := conn.CopyFrom(ctx, pgx.Identifier{table.Name}, names(table.Columns),

@@ -183,8 +183,11 @@ func (b *pacedBody) Read(p []byte) (int, error) {
 		return 0, io.EOF
 	}
 	n, err := b.pace.do(func() (int, error) { return b.ReadCloser.Read(p) })
-	if b.ended = errors.Is(err, io.EOF); b.ended {
-		_ = b.pace.setDeadline(time.Time{}) // fails if the connection is closed
+	switch b.ended = errors.Is(err, io.EOF); { // setDeadline fails if the connection is closed
+	case b.ended:
+		_ = b.pace.setDeadline(time.Time{})
+	case err != nil: // net/http waits for the rest before it closes the connection
+		_ = b.pace.setDeadline(time.Now().Add(discardTime))
 	}
 	return n, err
 }

@@ -50,6 +50,14 @@ func TestStalledClients(t *testing.T) {
 			checkError(t, receive(t, i.responses), 40001)
 			checkStatus(t, s.get(t, "/plants/10001", as(issued)...), 404)
 		})
+		t.Run("the connection of an import that stalls", func(t *testing.T) {
+			conn := s.dial(t)
+			fmt.Fprintf(conn, "POST /plants/import HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Type: %s\r\nContent-Length: 2000\r\n\r\n{", token, inNDJSON)
+			response, err := io.ReadAll(conn) // it is closed long before bulk.timeout
+			if err != nil || !strings.Contains(string(response), `"error":40001`) {
+				t.Errorf("got %s and %v, want 40001 and the end", response, err)
+			}
+		})
 		t.Run("an import at one byte per second", func(t *testing.T) {
 			out, in := io.Pipe()
 			go func() {
