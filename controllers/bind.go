@@ -97,6 +97,9 @@ func jsonFields(t reflect.Type) []jsonField {
 // readBody returns the whole body, which has one of types; the middleware limits its
 // size.
 func readBody(c *gin.Context, types ...string) (body []byte, err error) {
+	if _, err := contentType(c.Request.Header, types...); err != nil {
+		return nil, err // before a client that expects 100 Continue sends it
+	}
 	if c.Request.ContentLength < 0 {
 		body, err = io.ReadAll(c.Request.Body)
 	} else {
@@ -106,8 +109,7 @@ func readBody(c *gin.Context, types ...string) (body []byte, err error) {
 	if err != nil {
 		return nil, bodyError(err)
 	}
-	_, err = contentType(c.Request.Header, types...)
-	return body, err
+	return body, nil
 }
 
 // SkipBody reads the body of a request that needs none, within the time limit for requests,

@@ -36,7 +36,8 @@ func (r *readiness) note(err error) {
 	}
 	if fault := notWritable(err); fault != nil {
 		r.fault.Store(fault)
-	} else if pgconn.Timeout(err) { // such as a commit that waits for a synchronous standby, which a query would not show
+	} else if pgconn.Timeout(err) || sqliteCode(err) == sqlite3.SQLITE_BUSY {
+		// A query would not show a commit that waits for a synchronous standby, nor another process that has locked the file.
 		r.fault.CompareAndSwap(nil, &NotWritableError{"writes do not end"})
 	}
 }

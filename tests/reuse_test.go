@@ -2,7 +2,7 @@ package tests
 
 import (
 	"context"
-	"io"
+	"fmt"
 	"net"
 	"net/http"
 	"sync/atomic"
@@ -63,22 +63,26 @@ func TestTokenEndsOverHTTP2(t *testing.T) {
 	checkError(t, s.over(t, own.over(t, true), "GET", "/plants/changes?wait=30s", "", as(issue(t, url, "--expires", "3s"))...), 40102)
 }
 
-// TestExpectContinue sends the head of an import that is rejected: its client waits for that
-// before it sends a row.
+// TestExpectContinue sends the heads of requests that are rejected: their clients wait for that
+// before they send a body.
 func TestExpectContinue(t *testing.T) {
 	t.Parallel()
 	s := start(t)
-	for line, check := range map[string]func(*testing.T, response){
-		"POST /plants/import": func(t *testing.T, r response) { checkError(t, r, 40102) },
+	for _, test := range []struct {
+		line, token string
+		check       func(*testing.T, response)
+	}{
+		{"POST /plants/import", "x", func(t *testing.T, r response) { checkError(t, r, 40102) }},
+		{"POST /plants", token, func(t *testing.T, r response) { checkError(t, r, 41501) }},
 		// It is longer than what net/http buffers.
-		"GET /openapi.json": func(t *testing.T, r response) { checkStatus(t, r, 200) },
+		{"GET /openapi.json", "x", func(t *testing.T, r response) { checkStatus(t, r, 200) }},
 	} {
-		t.Run(line, func(t *testing.T) {
+		t.Run(test.line, func(t *testing.T) {
 			conn := s.dial(t)
 			begin := time.Now()
-			_, err := io.WriteString(conn, line+" HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer x\r\nExpect: 100-continue\r\nContent-Length: 1000000\r\n\r\n")
+			_, err := fmt.Fprintf(conn, "%s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Type: text/plain\r\nExpect: 100-continue\r\nContent-Length: 1000\r\n\r\n", test.line, test.token)
 			must(t, err)
-			check(t, readConn(t, conn))
+			test.check(t, readConn(t, conn))
 			if took := time.Since(begin); took > 5*time.Second {
 				t.Errorf("the response took %v", took)
 			}

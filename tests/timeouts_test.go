@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"plantstore/database/dbtest"
 )
 
 // awaitReset sends ping, which the service does not respond to as long as responses wait
@@ -272,6 +274,20 @@ func TestReadyzOfAStalledDatabase(t *testing.T) {
 		t.Errorf("it took %v, want at most %v", took, limit)
 	}
 	_ = s.process.Kill() // its connections would hold up the shutdown
+}
+
+// TestReadyzOfALockedFile locks a SQLite database from another process.
+func TestReadyzOfALockedFile(t *testing.T) {
+	t.Parallel()
+	url := dbtest.SQLite(t)
+	s := start(t, "DATABASE_URL="+url, "PLANTSTORE_DATABASE_TIMEOUT=1s")
+	unlock := lockTable(t, url)
+	checkStatus(t, s.get(t, "/readyz"), 200) // no write has met the lock
+	checkError(t, s.post(t, bodyOf(1)), 50301)
+	eventually(t, "the service to notice", func() bool { return s.get(t, "/readyz").status == 503 })
+	unlock()
+	eventually(t, "the service to be ready", func() bool { return s.get(t, "/readyz").status == 200 })
+	requireOK(t, s.post(t, bodyOf(1)))
 }
 
 // TestHealthcheckGivesUp checks the health of a service that does not respond.
