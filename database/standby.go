@@ -183,7 +183,7 @@ func (s *standbys) check(ctx context.Context, standby *standby) {
 		}
 		return
 	case !isCopy:
-		s.takeOut(standby, "it is not one of this database")
+		s.takeOut(standby, "it is not one of this database, or does not have its migrations yet")
 		return
 	case !isStandby:
 		s.takeOut(standby, "it was promoted")
