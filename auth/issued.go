@@ -76,7 +76,13 @@ func NewIssuedTokens(ctx context.Context, store *models.TokenStore, log *zap.Log
 	ctx, v.stop = context.WithCancel(context.WithoutCancel(ctx))
 	v.stopped = ctx.Done()
 	v.running.Go(func() { v.run(ctx) })
-	v.running.Go(func() { v.runUses(ctx) })
+	v.running.Go(func() { // apart from run: a write may wait, and a refresh must not
+		every(ctx, usePeriod, func() {
+			if err := v.storeUses(ctx); err != nil && ctx.Err() == nil { // retried in a minute
+				v.log.Warn("cannot store the last use of tokens", zap.Error(err))
+			}
+		})
+	})
 	return v, nil
 }
 
@@ -198,16 +204,6 @@ func (v *IssuedTokens) run(ctx context.Context) {
 		failing = err != nil
 		close(waiting)
 	}
-}
-
-// runUses stores the last uses every usePeriod, until ctx ends. It is apart from run
-// because a write may wait, and a refresh must not.
-func (v *IssuedTokens) runUses(ctx context.Context) {
-	every(ctx, usePeriod, func() {
-		if err := v.storeUses(ctx); err != nil && ctx.Err() == nil { // retried in a minute
-			v.log.Warn("cannot store the last use of tokens", zap.Error(err))
-		}
-	})
 }
 
 // every calls do after each period, until ctx ends.

@@ -45,14 +45,13 @@ func library(kind, name, version string) component {
 }
 
 func newSBOM() *cobra.Command {
-	return &cobra.Command{
+	return withFile(&cobra.Command{
 		Use:   "sbom [FILE]",
 		Short: "Print the software bill of materials: the linked modules, as CycloneDX in JSON",
 		Long: "Print the software bill of materials, as CycloneDX in JSON: the modules that are linked into the\n" +
 			"program, or into FILE, which is the same version of it for another platform.",
-		Example:           "  plantstore sbom > plantstore.cdx.json",
-		Args:              takes(0),
-		ValidArgsFunction: cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault),
+		Example: "  plantstore sbom > plantstore.cdx.json",
+		Args:    takes(0),
 		RunE: func(_ *cobra.Command, args []string) error {
 			info, err := buildInfo(args)
 			if err != nil {
@@ -81,7 +80,7 @@ func newSBOM() *cobra.Command {
 				"components": components,
 			})
 		},
-	}
+	})
 }
 
 // buildInfo returns what the linker knows of the program, or of that in the file path[0].

@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"context"
 	"net/url"
 	"slices"
 	"strconv"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"plantstore/database"
 	"plantstore/middleware"
 	"plantstore/models"
 )
@@ -120,4 +122,10 @@ func parseSwitch(query url.Values, name, off, on string, set *bool) error {
 	}
 	*set = value == on
 	return nil
+}
+
+// contextOf returns the context for an operation of c's client, which then has no more than
+// its share of what others need, too.
+func contextOf(c *gin.Context) context.Context {
+	return database.WithClient(c.Request.Context(), middleware.IdentityOf(c).Name)
 }

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
-	"strings"
 
 	"github.com/gin-gonic/gin"
 
@@ -104,17 +103,12 @@ func (h *Plants) Create(c *gin.Context) error {
 		return err
 	}
 	plant := in.toPlant(*in.ID)
-	middleware.SetID(c, strconv.FormatInt(plant.ID, 10))
+	middleware.SetCreatedID(c, strconv.FormatInt(plant.ID, 10))
 	if err := h.wrote(c, h.store.Create(contextOf(c), plant)); err != nil {
 		return err
 	}
 	c.Header("Location", location(c, plant.ID))
 	return respondVersion(c, http.StatusOK, plant.UpdatedAt, Plant{toPlantContent(plant)})
-}
-
-// location returns the path of the row with id, for a request that creates it.
-func location(c *gin.Context, id int64) string {
-	return middleware.ClientPath(c, strings.TrimSuffix(c.FullPath(), "/:id")+"/"+strconv.FormatInt(id, 10))
 }
 
 // Get responds with a plant.

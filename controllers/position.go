@@ -30,9 +30,3 @@ func readContext(c *gin.Context) (context.Context, error) {
 	}
 	return database.WithPosition(ctx, at), nil
 }
-
-// contextOf returns the context for an operation of c's client, which then has no more than
-// its share of what others need, too.
-func contextOf(c *gin.Context) context.Context {
-	return database.WithClient(c.Request.Context(), middleware.IdentityOf(c).Name)
-}

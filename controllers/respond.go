@@ -3,6 +3,8 @@ package controllers
 import (
 	"fmt"
 	"net/http"
+	"strconv"
+	"strings"
 
 	"github.com/gin-gonic/gin"
 	"github.com/go-json-experiment/json"
@@ -65,4 +67,9 @@ func mapAll[A, B any](items []A, convert func(*A) B) []B {
 		converted[i] = convert(&items[i])
 	}
 	return converted
+}
+
+// location returns the path of the row with id, for a request that creates it.
+func location(c *gin.Context, id int64) string {
+	return middleware.ClientPath(c, strings.TrimSuffix(c.FullPath(), "/:id")+"/"+strconv.FormatInt(id, 10))
 }

@@ -66,7 +66,7 @@ func NewTokens(store *models.TokenStore, log *zap.Logger) *Tokens { return &Toke
 
 // audit logs what c's request has done to the token with id.
 func (h *Tokens) audit(c *gin.Context, change, id string) {
-	auth.Audit(h.log, change, id, middleware.IdentityOf(c).Name, middleware.LoggedID(c))
+	auth.Audit(h.log, change, id, middleware.IdentityOf(c).Name, middleware.RequestIDField(c))
 }
 
 // Create issues a token.
@@ -94,7 +94,7 @@ func (h *Tokens) Create(c *gin.Context) error {
 	if err != nil {
 		return err
 	}
-	middleware.SetID(c, token.ID)
+	middleware.SetCreatedID(c, token.ID)
 	h.audit(c, auth.Created, token.ID)
 	return respond(c, http.StatusOK, IssuedToken{Secret: secret, Token: TokenOf(&token)})
 }

@@ -19,9 +19,6 @@ const (
 	challengeScope   = `Bearer error="insufficient_scope", scope="%s"`
 )
 
-// identityKey is the key of the Identity in a request's context.
-type identityKey struct{}
-
 // Bearer rejects requests without a bearer token (RFC 6750) that verify accepts. An
 // address that sends more than failuresPerMinute invalid tokens gets a [LimitError]
 // instead, but its valid tokens are still accepted: one client cannot lock out others
@@ -45,7 +42,7 @@ func Bearer(verify auth.Verifier, failuresPerMinute int) Handler {
 			}
 		}
 		if err == nil {
-			c.Set(identityKey{}, identity)
+			c.Set(identityKey, identity)
 		}
 		challenge(c, err)
 		return err
@@ -65,7 +62,7 @@ func challenge(c *gin.Context, err error) {
 
 // IdentityOf returns the sender of c's request, or nil if Bearer has not accepted it.
 func IdentityOf(c *gin.Context) *auth.Identity {
-	value, _ := c.Get(identityKey{})
+	value, _ := c.Get(identityKey)
 	identity, _ := value.(*auth.Identity)
 	return identity
 }

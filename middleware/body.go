@@ -40,7 +40,7 @@ func DiscardBody() gin.HandlerFunc {
 		request, body := *c.Request, &observedBody{ReadCloser: c.Request.Body}
 		request.Body = body
 		c.Request = &request
-		defer func() { c.Set(bodyLeftKey{}, !body.ended) }()
+		defer func() { c.Set(bodyLeftKey, !body.ended) }()
 		c.Next()
 		// A client that expects 100 Continue sends nothing before the first read.
 		waits := !body.begun && c.GetHeader("Expect") != ""
@@ -49,23 +49,6 @@ func DiscardBody() gin.HandlerFunc {
 		}
 		_ = http.NewResponseController(c.Writer).SetReadDeadline(time.Now().Add(discardTime))
 		_, _ = io.CopyN(io.Discard, body.ReadCloser, discardLimit)
-	}
-}
-
-// bodyLeftKey is the key of whether a request's body was not read up to its end.
-type bodyLeftKey struct{}
-
-// SendNow sends responses of a known length at once, so that their clients wait for nothing
-// that comes after them, such as the line in the log. It does nothing if net/http would first
-// wait for the rest of the body, or over HTTP/2, where it would cost another frame.
-func SendNow() gin.HandlerFunc {
-	return func(c *gin.Context) {
-		c.Next()
-		status := c.Writer.Status()
-		known := c.Writer.Header().Get("Content-Length") != "" || status == http.StatusNoContent || status == http.StatusNotModified
-		if known && c.Request.ProtoMajor == 1 && !c.GetBool(bodyLeftKey{}) {
-			c.Writer.Flush()
-		}
 	}
 }
 

@@ -14,14 +14,11 @@ import (
 	"plantstore/models"
 )
 
-// quietKey is the key of whether a request is not worth a line at the usual level.
-type quietKey struct{}
-
 // Quiet logs c's request at the level debug only, whatever its outcome.
-func Quiet(c *gin.Context) { c.Set(quietKey{}, true) }
+func Quiet(c *gin.Context) { c.Set(quietKey, true) }
 
 // IsQuiet reports whether [Quiet] was called for c's request.
-func IsQuiet(c *gin.Context) bool { return c.GetBool(quietKey{}) }
+func IsQuiet(c *gin.Context) bool { return c.GetBool(quietKey) }
 
 // AccessLog logs a line for each request, once its response has been sent. The line has
 // nothing that a client chooses, which may be a token: no header, query or body, and only the
@@ -46,7 +43,7 @@ func AccessLog(log *zap.Logger, paths ...string) gin.HandlerFunc {
 				level = zapcore.ErrorLevel
 			}
 			log.Log(level, "request",
-				LoggedID(c),
+				RequestIDField(c),
 				TraceID(c),
 				zap.String("method", loggedMethod(c.Request.Method)),
 				zap.String("path", loggedPath(c.Request.URL.Path, words)),
@@ -62,15 +59,12 @@ func AccessLog(log *zap.Logger, paths ...string) gin.HandlerFunc {
 	}
 }
 
-// idKey is the key of the id of what a request creates.
-type idKey struct{}
-
-// SetID records the id of what c's request creates, for the log: its path lacks it.
-func SetID(c *gin.Context, id string) { c.Set(idKey{}, id) }
+// SetCreatedID records the id of what c's request creates, for the log: its path lacks it.
+func SetCreatedID(c *gin.Context, id string) { c.Set(createdIDKey, id) }
 
 // createdID is the field for the id of what c's request creates.
 func createdID(c *gin.Context) zap.Field {
-	if id := c.GetString(idKey{}); id != "" {
+	if id := c.GetString(createdIDKey); id != "" {
 		return zap.String("id", id)
 	}
 	return zap.Skip()

@@ -53,14 +53,11 @@ type outcome struct {
 	status        int
 }
 
-// errorCodeKey is the key of the code of a response's Error in a request's context.
-type errorCodeKey struct{}
-
 // SetErrorCode records the code of the Error that c's request gets.
-func SetErrorCode(c *gin.Context, code int32) { c.Set(errorCodeKey{}, code) }
+func SetErrorCode(c *gin.Context, code int32) { c.Set(errorCodeKey, code) }
 
 // errorCodeOf returns the code of the Error that c's request got, or 0.
-func errorCodeOf(c *gin.Context) int32 { return c.GetInt32(errorCodeKey{}) }
+func errorCodeOf(c *gin.Context) int32 { return c.GetInt32(errorCodeKey) }
 
 // otherMethod is OpenTelemetry's name for a method that is none of HTTP's.
 const otherMethod = "_OTHER"

@@ -28,7 +28,7 @@ func Recovery(log *zap.Logger) gin.HandlerFunc {
 				panic(cause)
 			}
 			log.Error("panic",
-				LoggedID(c),
+				RequestIDField(c),
 				TraceID(c),
 				zap.String("route", c.FullPath()),
 				zap.String("cause", causeOf(cause)),

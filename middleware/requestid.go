@@ -18,9 +18,6 @@ const RequestIDHeader = "X-Request-ID"
 // requestID matches the ids that clients may choose.
 var requestID = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
 
-// loggedIDKey is the key of what the log has instead of the id of a request.
-type loggedIDKey struct{}
-
 // RequestID returns the client's request id in the response if it is 1 to 64 of
 // [A-Za-z0-9._-], and a random one otherwise. The log has … instead of an id with a part of a
 // token: of the request's own, or of tokens. The response must not depend on that, or it
@@ -32,7 +29,7 @@ func RequestID(tokens ...string) gin.HandlerFunc {
 		case !requestID.MatchString(id):
 			id = rand.Text()
 		case auth.HasToken(id, slices.Concat(c.Request.Header["Authorization"], tokens)...):
-			c.Set(loggedIDKey{}, other)
+			c.Set(requestIDKey, other)
 		}
 		SetHeader(c, RequestIDHeader, id)
 	}
@@ -41,7 +38,7 @@ func RequestID(tokens ...string) gin.HandlerFunc {
 // RequestIDOf returns the id of c's request.
 func RequestIDOf(c *gin.Context) string { return HeaderOf(c, RequestIDHeader) }
 
-// LoggedID is the field for the id of c's request.
-func LoggedID(c *gin.Context) zap.Field {
-	return zap.String("request_id", cmp.Or(c.GetString(loggedIDKey{}), RequestIDOf(c)))
+// RequestIDField is the field for the id of c's request.
+func RequestIDField(c *gin.Context) zap.Field {
+	return zap.String("request_id", cmp.Or(c.GetString(requestIDKey), RequestIDOf(c)))
 }

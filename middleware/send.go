@@ -55,3 +55,17 @@ func Unlimited(c *gin.Context) gin.ResponseWriter {
 	}
 	return c.Writer
 }
+
+// SendNow sends responses of a known length at once, so that their clients wait for nothing
+// that comes after them, such as the line in the log. It does nothing if net/http would first
+// wait for the rest of the body, or over HTTP/2, where it would cost another frame.
+func SendNow() gin.HandlerFunc {
+	return func(c *gin.Context) {
+		c.Next()
+		status := c.Writer.Status()
+		known := c.Writer.Header().Get("Content-Length") != "" || status == http.StatusNoContent || status == http.StatusNotModified
+		if known && c.Request.ProtoMajor == 1 && !c.GetBool(bodyLeftKey) {
+			c.Writer.Flush()
+		}
+	}
+}

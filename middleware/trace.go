@@ -31,7 +31,7 @@ func Trace(o TraceOptions) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		client := o.clientSpan(c.Request.Header)
 		if client.IsValid() {
-			c.Set(traceIDKey{}, client.TraceID().String())
+			c.Set(traceIDKey, client.TraceID().String())
 		}
 		if o.Tracer == nil || slices.Contains(o.Silent, c.FullPath()) {
 			return
@@ -45,7 +45,7 @@ func Trace(o TraceOptions) gin.HandlerFunc {
 		if !span.IsRecording() { // the sampler has decided so: the request costs no more
 			return
 		}
-		c.Set(traceIDKey{}, span.SpanContext().TraceID().String())
+		c.Set(traceIDKey, span.SpanContext().TraceID().String())
 		c.Request = c.Request.WithContext(ctx)
 		// Deferred, so that an aborted response is traced, too.
 		defer func() {
@@ -99,13 +99,10 @@ func (o TraceOptions) clientSpan(headers http.Header) trace.SpanContext {
 // Context, section 3.3.1.5, asks for. To search one for tokens takes time.
 const maxTracestate = 512
 
-// traceIDKey is the key of the trace id of a request.
-type traceIDKey struct{}
-
 // TraceID is the field for the trace id of c's request, if the client sent one or the
 // request has a span.
 func TraceID(c *gin.Context) zap.Field {
-	if id := c.GetString(traceIDKey{}); id != "" {
+	if id := c.GetString(traceIDKey); id != "" {
 		return zap.String("trace_id", id)
 	}
 	return zap.Skip()

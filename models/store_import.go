@@ -3,14 +3,11 @@ package models
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"iter"
 	"reflect"
 	"slices"
-	"sync"
-	"time"
 
 	"plantstore/database"
 )
@@ -236,125 +233,4 @@ func (s *Store[T, K]) insertSpool(ctx context.Context, tx *database.DB, spool im
 		}
 	}
 	return nil
-}
-
-// An export passes on rows as the database returns them for snapshotTime. Then, as soon as
-// its client is slower than the database, it reads the rest into a temporary file: on
-// SQLite, the WAL grows for as long as a snapshot lasts.
-const (
-	snapshotTime = 5 * time.Second
-	exportChunk  = 100
-	exportAhead  = 10 // chunks that are read before the client wants them
-)
-
-// Export calls yield for each row that f selects, by ascending key, from one snapshot:
-// later writes are not seen. There is no limit, and the timestamps of the rows are not
-// set. It ends with the first error of yield, with database.ErrOverloaded if too many
-// imports and exports are running, in all or of ctx's client, and with the errors that all
-// methods share.
-func (s *Store[T, K]) Export(ctx context.Context, f Filter[K], yield func(*T) error) error {
-	return s.db.Transfer(ctx, func() (err error) {
-		ctx, cancel := context.WithCancel(ctx)
-		chunks, rest, read := make(chan []T, exportAhead), (*spool)(nil), error(nil)
-		var reader sync.WaitGroup
-		reader.Go(func() {
-			defer close(chunks)
-			read = s.db.Bulk(ctx, "export "+s.table.Name, func() (err error) {
-				rest, err = s.readAll(ctx, f, chunks)
-				return err
-			})
-		})
-		defer func() {
-			cancel()
-			reader.Wait()
-			if rest != nil {
-				err = errors.Join(err, rest.close())
-			}
-		}()
-		for chunk := range chunks {
-			for i := range chunk {
-				if err := yield(&chunk[i]); err != nil {
-					return err
-				}
-			}
-		}
-		if read != nil || rest == nil {
-			return read
-		}
-		if err := rest.rewind(); err != nil {
-			return err
-		}
-		for {
-			row := new(T)
-			_, ok, err := rest.read(valueOf(row))
-			if err == nil && ok {
-				err = yield(row)
-			}
-			if err != nil || !ok {
-				return err
-			}
-		}
-	})
-}
-
-// readAll sends the rows that f selects to out, a chunk at a time. Once the receiver has to
-// be waited for after snapshotTime, it returns the rest.
-func (s *Store[T, K]) readAll(ctx context.Context, f Filter[K], out chan<- []T) (rest *spool, err error) {
-	var rows *sql.Rows
-	err = s.db.Retry(ctx, func() error {
-		tx, err := s.filter(s.db.Reads(ctx), f)
-		if err == nil {
-			rows, err = tx.Model(new(T)).Select(database.Names(s.table.Data)).Rows() //nolint:sqlclosecheck // below
-		}
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, rows.Close()) }()
-	late := time.After(snapshotTime)
-	send := func(chunk []T) (err error) {
-		if rest == nil {
-			select {
-			case out <- chunk:
-				return nil
-			default:
-			}
-			select {
-			case out <- chunk:
-				return nil
-			case <-ctx.Done():
-				return context.Cause(ctx)
-			case <-late:
-				if rest, err = newSpool(ctx, s.db, s.table.Data); err != nil {
-					return err
-				}
-			}
-		}
-		for i := range chunk {
-			if err := rest.write(0, valueOf(&chunk[i])); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	targets, chunk := []any(nil), make([]T, 0, exportChunk)
-	for rows.Next() {
-		if len(chunk) == exportChunk {
-			if err := send(chunk); err != nil {
-				return rest, err
-			}
-			chunk = make([]T, 0, exportChunk) // the receiver has the other
-		}
-		chunk = chunk[:len(chunk)+1]
-		targets = database.AppendPointers(targets[:0], s.table.Data, valueOf(&chunk[len(chunk)-1]))
-		if err := rows.Scan(targets...); err != nil {
-			return rest, err
-		}
-	}
-	if err := rows.Err(); err != nil {
-		return rest, err
-	}
-	err = send(chunk) // which may set rest
-	return rest, err
 }

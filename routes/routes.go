@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/pprof"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -117,8 +118,14 @@ func probes(o Options) []Route {
 	}
 }
 
-// New returns the handler of the API. It panics if a route has no known scope.
+// New returns the handler of the API. It panics if a part is missing, or a route has no known
+// scope.
 func New(o Options) http.Handler {
+	for field, value := range reflect.ValueOf(o).Fields() {
+		if value.Kind() == reflect.Pointer && value.IsNil() {
+			panic("routes.Options has no " + field.Name)
+		}
+	}
 	var codes []int32
 	for _, row := range controllers.ErrorTable() {
 		codes = append(codes, row.Code)

@@ -139,7 +139,7 @@ func TestUpgradeUnderLoad(t *testing.T) {
 	folder, overlay := t.TempDir(), make(map[string]string)
 	for i, statements := range []string{
 		"ALTER TABLE plants ADD COLUMN height bigint",
-		"CREATE TABLE suppliers (id bigint PRIMARY KEY)",
+		"CREATE TABLE newer (id bigint PRIMARY KEY)",
 	} {
 		version := 9001 + i
 		name := fmt.Sprintf("0%d_newer.sql", version)

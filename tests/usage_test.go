@@ -200,6 +200,8 @@ COMP_WORDS=("$PROGRAM" "$@") COMP_CWORD=$# COMP_LINE="$PROGRAM $*" COMP_TYPE=9
 COMP_POINT=${#COMP_LINE}
 __start_plantstore
 printf '%s\n' "${COMPREPLY[@]%% *(*}"`
+	scopes := slices.Sorted(slices.Values(models.AllScopes().Names()))
+	others := slices.DeleteFunc(slices.Clone(scopes), func(scope string) bool { return scope == string(models.ScopePlantsRead) })
 	for _, test := range []struct{ line, want string }{
 		{"imp", "import"},
 		{"token ", "create list revoke"},
@@ -209,8 +211,8 @@ printf '%s\n' "${COMPREPLY[@]%% *(*}"`
 		{"import --format=", "csv ndjson"},
 		{"--env ", "development production"},
 		{"serve --log-level ", "debug error info warn"},
-		{"token create --scope ", strings.Join(slices.Sorted(slices.Values(models.AllScopes().Names())), " ")},
-		{"token create --scope plants:read,", "read,admin read,plants:write"}, // a : separates words in bash
+		{"token create --scope ", strings.Join(scopes, " ")},
+		{"token create --scope plants:read,", "read," + strings.Join(others, " read,")}, // a : separates words in bash
 		{"token create ", "--name"},
 		{"completion ", "bash fish powershell zsh"},
 		{"import ", "files: csv|jsonl|ndjson|"},
