@@ -139,7 +139,7 @@ func respondChanges(c *gin.Context, changes *models.PlantChanges) error {
 	if err != nil {
 		return err
 	}
-	sendZipped(c, body, changes.Shared())
+	sendZipped(c, body, changes.Kept())
 	return nil
 }
 
@@ -177,8 +177,8 @@ func (h *Changes) stream(c *gin.Context, next models.NextChanges, from database.
 		}
 		from = changes.Next
 		out := c.Writer
-		if !first && changes.Shared() {
-			out = middleware.Unlimited(c)
+		if kept := changes.Kept(); !first && kept != nil {
+			out = middleware.Shared(c, kept)
 		}
 		for _, part := range event {
 			if _, err := out.Write(part); err != nil {

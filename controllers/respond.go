@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -44,18 +45,18 @@ func respondPage[T any](c *gin.Context, q pageQuery, items []T, id func(T) any) 
 	if err != nil {
 		return err
 	}
-	sendZipped(c, body, false)
+	sendZipped(c, body, nil)
 	return nil
 }
 
-// sendZipped writes a body in JSON, compressed for clients that accept it. shared reports
-// whether other responses have the same body, which then takes no memory of its own.
-func sendZipped(c *gin.Context, body []byte, shared bool) {
+// sendZipped writes a body in JSON, compressed for clients that accept it. kept is nil, or lasts
+// for as long as the body is kept for other responses, too.
+func sendZipped(c *gin.Context, body []byte, kept context.Context) {
 	if acceptsGzip(c) && len(body) >= gzipFrom {
 		c.Header("Content-Encoding", "gzip")
 		body = compress(body)
-	} else if shared {
-		c.Writer = middleware.Unlimited(c)
+	} else if kept != nil {
+		c.Writer = middleware.Shared(c, kept)
 	}
 	c.Data(http.StatusOK, TypeJSON, body)
 }

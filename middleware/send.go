@@ -1,6 +1,7 @@
 package middleware
 
 import (
+	"context"
 	"net/http"
 
 	"github.com/gin-gonic/gin"
@@ -47,8 +48,41 @@ func (w *limitedWriter) Write(p []byte) (int, error) {
 // Unwrap is for [http.ResponseController].
 func (w *limitedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// Unlimited returns c's writer without the limit of SendLimit, for a body that many responses
-// share.
+// sharedWriter is the writer of a response with a body that others have, too. It counts only
+// when it is no longer kept for them: then this client is slow.
+type sharedWriter struct {
+	*limitedWriter
+	stream *streamWriter
+	kept   context.Context //nolint:containedctx // the body's
+}
+
+// Shared returns c's writer for a body that many responses share, and that is kept for them until
+// kept ends. From then on, it counts toward SendLimit; if there is no room, the stream ends. The
+// route has [Stream] and then SendLimit.
+func Shared(c *gin.Context, kept context.Context) gin.ResponseWriter {
+	limited := c.Writer.(*limitedWriter)
+	return &sharedWriter{limited, limited.ResponseWriter.(*streamWriter), kept}
+}
+
+func (w *sharedWriter) Write(p []byte) (int, error) {
+	var full error
+	counted, n := make(chan struct{}), int64(len(p))
+	stop := context.AfterFunc(w.kept, func() {
+		defer close(counted)
+		if full = w.sending.Take(w.client, n); full != nil {
+			w.stream.end(full)
+		}
+	})
+	written, err := w.stream.Write(p)
+	if !stop() {
+		if <-counted; full == nil {
+			w.sending.Give(w.client, n)
+		}
+	}
+	return written, err
+}
+
+// Unlimited returns c's writer without the limit of SendLimit.
 func Unlimited(c *gin.Context) gin.ResponseWriter {
 	if limited, ok := c.Writer.(*limitedWriter); ok {
 		return limited.ResponseWriter

@@ -109,6 +109,60 @@ func TestSendLimit(t *testing.T) {
 	}
 }
 
+// endedWriter is a heldWriter that tells when its deadline is set to a time that has passed.
+type endedWriter struct {
+	*heldWriter
+	ended chan struct{}
+}
+
+func (w *endedWriter) SetWriteDeadline(deadline time.Time) error {
+	if !deadline.IsZero() && time.Until(deadline) <= 0 {
+		close(w.ended)
+	}
+	return nil
+}
+
+// TestShared: a body that many responses share counts when it is no longer kept for them.
+func TestShared(t *testing.T) {
+	const limit = 64 << 10 // of a client
+	for _, test := range []struct {
+		name       string
+		size       int
+		kept, ends bool
+	}{
+		{"a kept body", 2 * limit, true, false},
+		{"no longer kept", limit, false, false},
+		{"no longer kept, and no room", 2 * limit, false, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			kept, forget := context.WithCancel(t.Context())
+			outcome := make(chan error, 1)
+			e := gin.New()
+			for _, h := range []middleware.Handler{middleware.Bearer(asTold, 0), middleware.Stream(asTold), middleware.SendLimit(2 * limit)} {
+				e.Use(middleware.Handle(h))
+			}
+			e.GET("/", func(c *gin.Context) {
+				_, err := middleware.Shared(c, kept).Write(make([]byte, test.size))
+				outcome <- err
+			})
+			w := &endedWriter{&heldWriter{httptest.NewRecorder(), make(chan struct{}, 100), make(chan struct{}), 0, time.Time{}}, make(chan struct{})}
+			go e.ServeHTTP(w, requestOf(t, "a"))
+			<-w.writing
+			if !test.kept {
+				forget()
+			}
+			if test.ends {
+				<-w.ended
+			}
+			close(w.read)
+			if err := <-outcome; errors.Is(err, database.ErrShare) != test.ends || err != nil && !test.ends {
+				t.Errorf("got %v", err)
+			}
+			forget()
+		})
+	}
+}
+
 // TestStreamParts: a client has some time for each part of a stream, however long that is.
 func TestStreamParts(t *testing.T) {
 	handler, outcome := sendAll(100<<10, middleware.Stream(asTold))

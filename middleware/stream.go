@@ -36,7 +36,7 @@ func Stream(verify auth.Verifier) Handler {
 		defer endWith(nil)
 		out := &transfer{ctx: ctx, setDeadline: control.SetWriteDeadline}
 		c.Request = c.Request.WithContext(ctx)
-		c.Writer = &streamWriter{plain, out}
+		c.Writer = &streamWriter{plain, out, endWith}
 		defer func() { c.Writer = plain }()
 		return whileValid(c, endWith, verify, streamCheckPeriod, nil, out)
 	}
@@ -46,6 +46,13 @@ func Stream(verify auth.Verifier) Handler {
 type streamWriter struct {
 	gin.ResponseWriter
 	transfer *transfer
+	endWith  context.CancelCauseFunc
+}
+
+// end ends the stream with cause.
+func (w *streamWriter) end(cause error) {
+	w.endWith(cause)
+	w.transfer.interrupt()
 }
 
 // Write limits how long the client may take to read each part of p.

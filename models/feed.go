@@ -42,11 +42,19 @@ type PlantChanges struct {
 	shared *encoded // if other readers have the same changes
 }
 
-// encoded is what all readers of a page send.
+// encoded is what all readers of a page send. It is kept for them until kept ends.
 type encoded struct {
-	once sync.Once
-	body []byte
-	err  error
+	kept   context.Context //nolint:containedctx // the page's
+	forget context.CancelFunc
+	once   sync.Once
+	body   []byte
+	err    error
+}
+
+func newEncoded() *encoded {
+	e := new(encoded)
+	e.kept, e.forget = context.WithCancel(context.Background())
+	return e
 }
 
 // Encode returns the result of encode, which is called once for all readers of the same
@@ -59,8 +67,14 @@ func (c *PlantChanges) Encode(encode func(*PlantChanges) ([]byte, error)) ([]byt
 	return c.shared.body, c.shared.err
 }
 
-// Shared reports whether other readers may get the same result of Encode.
-func (c *PlantChanges) Shared() bool { return c.shared != nil }
+// Kept returns a context that lasts for as long as the result of Encode is kept for other
+// readers, too: then it takes no memory of its own. It is nil if it never is.
+func (c *PlantChanges) Kept() context.Context {
+	if c.shared == nil {
+		return nil
+	}
+	return c.shared.kept
+}
 
 // page is a part of the feed that readers share.
 type page struct {
@@ -134,8 +148,7 @@ func (f *PlantFeed) Follow(ctx context.Context, do func(NextChanges) error) erro
 			f.mu.Lock()
 			defer f.mu.Unlock()
 			if f.followers--; f.followers == 0 && f.stop != nil {
-				f.stop()
-				f.pages, f.stop = nil, nil
+				f.end()
 			}
 		}()
 		return do(func(until context.Context, from database.Cursor, limit int) (PlantChanges, error) {
@@ -265,20 +278,31 @@ func (f *PlantFeed) publish(ctx context.Context, p *page, changes PlantChanges, 
 		p.read = changes.Next // from stays: readers may have the cursor at the end of the page before
 		return p
 	}
-	changes.shared = new(encoded)
+	changes.shared = newEncoded()
 	p.changes, p.err = changes, err
 	close(p.ready)
 	if err != nil {
-		f.stop()
-		f.pages, f.stop = nil, nil
+		f.end()
 		return nil
 	}
 	next := newPage(changes.Next)
 	f.pages = append(f.pages, next)
 	if len(f.pages) > sharedPages {
+		f.pages[0].changes.shared.forget()
 		f.pages = slices.Clone(f.pages[1:])
 	}
 	return next
+}
+
+// end ends the goroutine, and forgets its pages. The caller holds the mutex.
+func (f *PlantFeed) end() {
+	f.stop()
+	for _, p := range f.pages {
+		if p.changes.shared != nil {
+			p.changes.shared.forget()
+		}
+	}
+	f.pages, f.stop = nil, nil
 }
 
 // pause leaves time for the readers to send a page.
