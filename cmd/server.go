@@ -20,6 +20,10 @@ import (
 	"plantstore/controllers"
 )
 
+// receiveBuffer is how many bytes of bodies wait in memory on a connection of HTTP/2. It limits
+// an import to that much in a round trip.
+const receiveBuffer = 128 << 10
+
 func newServer(cfg *config.Config, log *zap.Logger) (*http.Server, error) {
 	if least := min(cfg.Server.ReadTimeout, cfg.Server.WriteTimeout); cfg.Database.Timeout >= least {
 		log.Warn("database.timeout should be shorter than server.read_timeout and server.write_timeout: they end a request without a response",
@@ -38,6 +42,11 @@ func newServer(cfg *config.Config, log *zap.Logger) (*http.Server, error) {
 			// The timeouts above are per request. This one closes connections that the
 			// client no longer reads.
 			WriteByteTimeout: cfg.Server.WriteTimeout,
+			// A connection that does nothing, or whose body nobody reads, takes no more. Go's
+			// defaults are 1 MiB.
+			MaxReadFrameSize:              16 << 10,
+			MaxReceiveBufferPerConnection: receiveBuffer,
+			MaxReceiveBufferPerStream:     receiveBuffer,
 		},
 	}
 	if cfg.TLS() {

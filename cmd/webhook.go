@@ -127,7 +127,7 @@ func (w *webhook) send(ctx context.Context, id string, body []byte) (after time.
 	case response.StatusCode == http.StatusGone:
 		return 0, errWebhookGone
 	case response.StatusCode/100 != 2:
-		return retryAfter(response.Header.Get("Retry-After")), fmt.Errorf("it responded %s", response.Status)
+		return retryAfter(response.Header.Get("Retry-After")), fmt.Errorf("it responded %d %s", response.StatusCode, http.StatusText(response.StatusCode))
 	}
 	return 0, nil
 }

@@ -31,11 +31,15 @@ func (m match) compare(other match) int {
 	return cmp.Or(cmp.Compare(m.quality, other.quality), cmp.Compare(m.exact, other.exact), cmp.Compare(m.position, other.position))
 }
 
-// matchOf returns the match of the range that names mediaType most exactly.
+// maxRanges is how many ranges count: HTTP/2 repeats a list of thousands for a few bytes.
+const maxRanges = 64
+
+// matchOf returns the match of the range that names mediaType most exactly, among the first
+// ones.
 func matchOf(accept []string, mediaType string) (best match) {
 	kind, _, _ := strings.Cut(mediaType, "/")
 	exactness := map[string]int{mediaType: 3, kind + "/*": 2, "*/*": 1}
-	for i, part := range strings.Split(strings.Join(accept, ","), ",") {
+	for i, part := range strings.SplitN(strings.Join(accept, ","), ",", maxRanges) {
 		name, parameters, err := mime.ParseMediaType(part)
 		quality := 1.0
 		if q, ok := parameters["q"]; ok && err == nil {

@@ -14,6 +14,14 @@ import (
 	"plantstore/database/dbtest"
 )
 
+// differentETags returns a list of n ETags of old versions, and a comma.
+func differentETags(n int) (list string) {
+	for i := range n {
+		list += fmt.Sprintf("%q,", strconv.FormatInt(int64(i+1), 36))
+	}
+	return list
+}
+
 // TestPlantsConditions writes under each kind of condition, to a plant that exists and to
 // one that does not. In a header, NOW is the ETag of the plant and OLD its previous one.
 func TestPlantsConditions(t *testing.T) {
@@ -50,6 +58,8 @@ func TestPlantsConditions(t *testing.T) {
 			{"a year before Christ", []string{"If-Match", `"-zzzzzzzzzzz"`}, failed, failed},
 			{"a thousand ETags", []string{"If-Match", strings.Repeat(`"1",`, 1000) + "NOW"}, 0, failed},
 			{"a thousand ETags without NOW", []string{"If-Match", strings.Repeat(`"1",`, 1000) + "OLD"}, failed, failed},
+			{"64 different ETags", []string{"If-Match", differentETags(63) + "NOW"}, 0, failed},
+			{"65 different ETags", []string{"If-Match", differentETags(64) + "NOW"}, malformed, malformed},
 			{"no quotes", []string{"If-Match", "x"}, malformed, malformed},
 			{"no second quote", []string{"If-Match", `"x`}, malformed, malformed},
 			{"single quotes", []string{"If-Match", "'x'"}, malformed, malformed},
