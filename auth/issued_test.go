@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -125,6 +126,35 @@ func TestUnknownTokensCostNoQueries(t *testing.T) {
 	}
 	if time.Since(begin) > 5*time.Second {
 		t.Errorf("10,000 mistyped tokens took %s", time.Since(begin))
+	}
+}
+
+// TestRevocationDuringARefresh revokes a token right after a refresh has read it.
+func TestRevocationDuringARefresh(t *testing.T) {
+	t.Parallel()
+	db := dbtest.Migrated(t, dbtest.SQLite(t))
+	store := models.NewTokenStore(db)
+	verifier := issuedTokens(t, store)
+	token := models.Token{Name: "x", Scopes: models.AllScopes()}
+	secret := issue(t, store, &token)
+	revoked := make(chan error, 1)
+	var once sync.Once
+	err := db.Reads(t.Context()).Callback().Query().After("gorm:query").Register("revoke", func(tx *gorm.DB) {
+		if _, ok := tx.Statement.Dest.(*[]models.Token); ok {
+			once.Do(func() { revoked <- store.Revoke(context.WithoutCancel(t.Context()), token.ID) })
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = verifier.Verify(t.Context(), secret) // it is unknown, so it causes a refresh
+	if err := <-revoked; err != nil {
+		t.Fatal(err)
+	}
+	for begin, err := time.Now(), error(nil); !errors.Is(err, auth.ErrInvalidToken); _, err = verifier.Verify(t.Context(), secret) {
+		if time.Since(begin) > 5*time.Second {
+			t.Fatal("a token is valid 5 s after it was revoked")
+		}
 	}
 }
 

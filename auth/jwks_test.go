@@ -5,6 +5,8 @@ import (
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -13,6 +15,7 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -245,6 +248,28 @@ func TestAnEncryptionKeyHidesNoOther(t *testing.T) {
 	p.before = []any{map[string]any{"kty": "EC", "kid": "k1", "use": "enc"}}
 	if _, err := verifierOf(t, p.options())(t.Context(), sign(t, jwt.SigningMethodES256, p.key, k1, claims(nil))); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestWeakKeysOfJWKS: a short RSA key verifies nothing, whether or not a token names it.
+func TestWeakKeysOfJWKS(t *testing.T) {
+	for bits, valid := range map[int]bool{2048: true, 1024: false} {
+		t.Run(strconv.Itoa(bits), func(t *testing.T) {
+			p := newProvider(t)
+			key, err := rsa.GenerateKey(rand.Reader, bits)
+			if err != nil {
+				t.Fatal(err)
+			}
+			encode := base64.RawURLEncoding.EncodeToString
+			p.before = []any{map[string]any{"kty": "RSA", "kid": "r", "alg": "RS256", "use": "sig", "n": encode(key.N.Bytes()), "e": "AQAB"}}
+			verify := verifierOf(t, p.options())
+			for _, header := range []map[string]any{{"kid": "r"}, nil} {
+				_, err := verify(t.Context(), sign(t, jwt.SigningMethodRS256, key, header, claims(nil)))
+				if valid != (err == nil) || !valid && !errors.Is(err, auth.ErrInvalidToken) {
+					t.Errorf("a token with the key %v: got %v, want it valid: %t", header["kid"], err, valid)
+				}
+			}
+		})
 	}
 }
 

@@ -98,6 +98,27 @@ func TestWebhookRetries(t *testing.T) {
 	}
 }
 
+// TestWebhookIDOutlivesARestart: a receiver recognizes a message that a restart repeats.
+func TestWebhookIDOutlivesARestart(t *testing.T) {
+	ids := make(map[string]int)
+	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { ids[r.Header.Get("webhook-id")]++ }))
+	defer receiver.Close()
+	changes := feedChanges{[]json.RawMessage{[]byte(`{"id":1,"plant":null}`)}, "abc.1"}
+	for range 2 {
+		hook := testWebhook(t, receiver.URL)
+		if hook.http.Timeout <= 0 {
+			t.Error("a receiver that hangs would hold up all messages")
+		}
+		if err := hook.deliver(t.Context(), changes); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Millisecond) // messages have the time in milliseconds
+	}
+	if len(ids) != 1 {
+		t.Errorf("got the ids %v, want one", ids)
+	}
+}
+
 func TestWebhookGone(t *testing.T) {
 	attempts := 0
 	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

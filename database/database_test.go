@@ -236,6 +236,12 @@ func TestOverload(t *testing.T) {
 			ended <- db.Read(ctx, "get plant", func(*gorm.DB) error { started <- struct{}{}; <-end; return nil })
 		}
 		for i := range slots {
+			if i == slots/2 {
+				third := database.WithClient(t.Context(), "0")
+				if err := db.Read(third, "get plant", nothing); !errors.Is(err, database.ErrOverloaded) {
+					t.Errorf("more than half, by one client: got %v, want ErrOverloaded", err)
+				}
+			}
 			go read(strconv.Itoa(i / 2))
 			<-started
 		}

@@ -175,7 +175,7 @@ func inParallel(ctx context.Context, db *database.DB, statement string) error {
 	var group sync.WaitGroup
 	for i := range errs {
 		group.Go(func() {
-			errs[i] = db.Write(ctx, "write", func(tx *gorm.DB) error { return tx.Exec(statement).Error })
+			errs[i] = db.Background(ctx, "write", func(tx *gorm.DB) error { return tx.Exec(statement).Error })
 		})
 	}
 	group.Wait()

@@ -53,8 +53,8 @@ type need struct {
 	lost     time.Time // when a write ended without a known position; zero if none has since
 }
 
-// from returns n when the primary was at a position at a time: what was lost before is no
-// further.
+// from returns n when the primary is at a position: what was lost before a time, long ago, is no
+// further. A write may be stored some time after its client, and the service, gave it up.
 func (n need) from(when time.Time, at Position) need {
 	if !n.lost.IsZero() && n.lost.Before(when) {
 		return need{position: max(n.position, at)}
@@ -157,7 +157,7 @@ func (s *standbys) sample(ctx context.Context) {
 		switch {
 		case !w.lost.IsZero():
 			if err == nil {
-				s.written[client] = w.from(begin, at)
+				s.written[client] = w.from(begin.Add(-s.kept()), at)
 			}
 		case len(had) > 0 && w.position <= had[0].position && time.Since(had[0].at) > s.kept():
 			delete(s.written, client)

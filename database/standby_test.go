@@ -1,7 +1,9 @@
 package database
 
 import (
+	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -42,4 +44,78 @@ func TestStandbyIsAhead(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestReadsAfterALostWrite: a client whose write has an unknown outcome reads from the primary,
+// and others from the standby.
+func TestReadsAfterALostWrite(t *testing.T) {
+	for name, test := range map[string]struct {
+		outcome error
+		writer  int // what the writer's reads use
+	}{
+		"an unknown outcome":    {fmt.Errorf("x: %w", ErrUnavailable), -1},
+		"nothing was stored":    {ErrShare, 0},
+		"no room in the queues": {ErrOverloaded, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			only := new(standby)
+			only.inUse.Store(true)
+			only.replayed.Store(100)
+			db := &DB{standbys: &standbys{all: []*standby{only}, first: 1, written: make(map[string]need)}}
+			writer, other := WithClient(t.Context(), "writer"), WithClient(t.Context(), "other")
+			if got := db.Wrote(writer, test.outcome); got != 0 {
+				t.Errorf("got the position %v, want none", got)
+			}
+			if got := db.standbys.pick(writer); got != test.writer {
+				t.Errorf("the writer reads from %d, want %d", got, test.writer)
+			}
+			if got := db.standbys.pick(other); got != 0 {
+				t.Errorf("another client reads from %d, want 0", got)
+			}
+		})
+	}
+}
+
+// TestHistoryOutlastsTheLag: a standby may be in use that lacks what was written for as long as
+// max_replica_lag.
+func TestHistoryOutlastsTheLag(t *testing.T) {
+	s := &standbys{primary: &DB{options: Options{MaxReplicaLag: time.Hour}}}
+	if s.kept() <= time.Hour {
+		t.Errorf("kept for %s", s.kept())
+	}
+}
+
+// TestCatchUp: pages of followers are read one after the other, and those of one client do not
+// queue before those of others.
+func TestCatchUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := &DB{budget: commonBudget(1)}
+		running, end, order := 0, make(chan struct{}), make(chan string, 4)
+		read := func(client string) {
+			err := db.CatchUp(WithClient(t.Context(), client), func() error {
+				if running++; running > 1 {
+					t.Error("two pages at the same time")
+				}
+				order <- client
+				<-end
+				running--
+				return nil
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		}
+		for _, client := range []string{"greedy", "greedy", "greedy", "other"} {
+			go read(client)
+			synctest.Wait()
+		}
+		for range 4 {
+			end <- struct{}{}
+			synctest.Wait()
+		}
+		<-order
+		if second := <-order; second != "other" {
+			t.Errorf("got the turn of %s, want other", second)
+		}
+	})
 }

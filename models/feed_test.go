@@ -225,6 +225,14 @@ func TestFeedIsForgotten(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.follow(t, feed, db, 10)
+		for range 2 { // nothing is that old
+			if err := db.PurgeFeed(ctx, time.Hour); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := feed.Read(ctx, old, 10); err != nil {
+			t.Errorf("within the retention: got %v", err)
+		}
 		for range 2 { // the second one knows what is old
 			if err := db.PurgeFeed(ctx, 0); err != nil {
 				t.Fatal(err)
@@ -253,6 +261,13 @@ func TestFeedIsForgotten(t *testing.T) {
 			}
 		})
 		t.Run("from the beginning", func(t *testing.T) { newReplica().follow(t, feed, db, 1) })
+		t.Run("what came right after what is forgotten", func(t *testing.T) {
+			err := errors.Join(db.PurgeFeed(ctx, 0), store.Delete(ctx, 2, models.Condition{}), store.Delete(ctx, 3, models.Condition{}), db.PurgeFeed(ctx, 0))
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.follow(t, feed, db, 10)
+		})
 	})
 }
 
@@ -362,27 +377,31 @@ func TestFeedAfterACrash(t *testing.T) {
 }
 
 func TestFeedOfACopy(t *testing.T) {
-	t.Run("SQLite", func(t *testing.T) {
-		t.Parallel()
-		url := dbtest.SQLite(t)
-		backup := filepath.Join(t.TempDir(), "backup.db")
-		r := newReplica()
-		func() {
-			db := openMigrated(t, url)
-			defer db.Close()
-			store := models.NewPlantStore(db)
-			importAll(t, store, models.ImportOptions{}, models.Plant{ID: 1, Name: "one"})
-			if err := database.Backup(t.Context(), dbtest.Options(url), backup, zap.NewNop()); err != nil {
+	for name, migrates := range map[string]bool{"SQLite": true, "SQLite, without database.migrate": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			url := dbtest.SQLite(t)
+			backup := filepath.Join(t.TempDir(), "backup.db")
+			r := newReplica()
+			func() {
+				db := openMigrated(t, url)
+				defer db.Close()
+				store := models.NewPlantStore(db)
+				importAll(t, store, models.ImportOptions{}, models.Plant{ID: 1, Name: "one"})
+				if err := database.Backup(t.Context(), dbtest.Options(url), backup, zap.NewNop()); err != nil {
+					t.Fatal(err)
+				}
+				importAll(t, store, models.ImportOptions{}, models.Plant{ID: 2, Name: "lost"})
+				r.follow(t, models.NewPlantFeed(store), db, 10)
+			}()
+			if _, err := database.Restore(t.Context(), dbtest.Options(url), backup, func(string) error { return nil }); err != nil {
 				t.Fatal(err)
 			}
-			importAll(t, store, models.ImportOptions{}, models.Plant{ID: 2, Name: "lost"})
-			r.follow(t, models.NewPlantFeed(store), db, 10)
-		}()
-		if _, err := database.Restore(t.Context(), dbtest.Options(url), backup, func(string) error { return nil }); err != nil {
-			t.Fatal(err)
-		}
-		checkCopy(t, url, r)
-	})
+			o := dbtest.Options(url)
+			o.Migrate = migrates
+			checkCopy(t, o, r)
+		})
+	}
 	for name, test := range map[string]struct {
 		use    int // transactions of the other cluster
 		forget bool
@@ -427,7 +446,7 @@ func TestFeedOfACopy(t *testing.T) {
 			if output, err := restore.CombinedOutput(); err != nil {
 				t.Fatalf("%v: %s", err, output)
 			}
-			checkCopy(t, urls[1], r)
+			checkCopy(t, dbtest.Options(urls[1]), r)
 		})
 	}
 }
@@ -466,9 +485,12 @@ func tool(t *testing.T, name string) string {
 
 // checkCopy checks that the copy at url rejects the cursor of a follower of the original, and
 // that it can be followed.
-func checkCopy(t *testing.T, url string, r *replica) {
+func checkCopy(t *testing.T, o database.Options, r *replica) {
 	t.Helper()
-	db := dbtest.Migrated(t, url)
+	db := dbtest.Open(t, o)
+	if err := db.Prepare(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	store := models.NewPlantStore(db)
 	feed := models.NewPlantFeed(store)
 	cursor := r.cursor
@@ -486,7 +508,7 @@ func checkCopy(t *testing.T, url string, r *replica) {
 		t.Fatal(err)
 	}
 	r.follow(t, feed, db, 10)
-	again := openMigrated(t, url) // a restart is no copy
+	again := openMigrated(t, o.URL) // a restart is no copy
 	defer again.Close()
 	if _, err := feed.Read(t.Context(), r.cursor, 10); err != nil {
 		t.Errorf("after a restart: %v", err)

@@ -371,3 +371,34 @@ func issueOver(t *testing.T, s *service) string {
 	must(t, json.Unmarshal([]byte(r.body), &issued))
 	return issued.Token
 }
+
+// TestFeedRetention: the service itself forgets deletions that are older than feed.retention, and
+// no others.
+func TestFeedRetention(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, url string) {
+		t.Parallel()
+		table := openTable(t, url)
+		marks := func() (n int) {
+			must(t, table.QueryRowContext(t.Context(), "SELECT count(*) FROM feed_marks").Scan(&n))
+			return n
+		}
+		s := start(t, "DATABASE_URL="+url)
+		requireOK(t, s.post(t, bodyOf(1)))
+		cursor := s.changesSince(t, "").Cursor
+		checkEmpty(t, s.send(t, "DELETE", "/plants/1", nil, as(token)...), 204)
+		requireOK(t, s.post(t, bodyOf(2)))
+		s.stop(t)
+		before := marks()
+		s = start(t, "DATABASE_URL="+url)
+		eventually(t, "a mark", func() bool { return marks() > before })
+		s.stop(t)
+		_, err := table.ExecContext(t.Context(), "UPDATE feed_marks SET at = '2020-01-01 00:00:00+00:00'")
+		must(t, err)
+		s = start(t, "DATABASE_URL="+url, "PLANTSTORE_FEED_RETENTION=876000h")
+		s.await(t, cursor, "-1 2")
+		s.stop(t)
+		s = start(t, "DATABASE_URL="+url)
+		eventually(t, "the end of what is old", func() bool { return s.get(t, "/plants/changes?after="+cursor, as(token)...).code() == 41001 })
+	})
+}

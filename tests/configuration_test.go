@@ -119,14 +119,15 @@ func TestConfig(t *testing.T) {
 	t.Parallel()
 	file := write(t, "config.yaml", "log:\n  level: warn\n")
 	secret := write(t, "url", "postgres://user:password-4711@127.0.0.1/x")
-	settings := []string{"PLANTSTORE_CONFIG=" + file, "DATABASE_URL=", "DATABASE_URL_FILE=" + secret, "PLANTSTORE_AUTH_TOKENS=" + token, "PORT=7"}
+	settings := []string{"PLANTSTORE_CONFIG=" + file, "DATABASE_URL=", "DATABASE_URL_FILE=" + secret, "PLANTSTORE_AUTH_TOKENS=" + token, "PORT=7",
+		"DATABASE_REPLICA_URLS=postgres://user:password-4711@127.0.0.1/y"}
 	stdout, stderr, status := runToEnd(t, settings, "config", "--host", "127.0.0.1")
 	if status != 0 || stderr != "" || strings.Contains(stdout, "4711") || strings.Contains(stdout, token) {
 		t.Fatalf("got exit status %d, %q, %q", status, stdout, stderr)
 	}
 	for _, want := range []string{
 		`server\.host +127\.0\.0\.1 +--host`, `server\.port +7 +PORT`, `database\.url +\*\*\* +DATABASE_URL_FILE`, `log\.level +warn +\S*config\.yaml`,
-		`auth\.tokens +\*\*\* +PLANTSTORE_AUTH_TOKENS`, `client\.token + default`, `database\.slow_query +200ms +default`,
+		`auth\.tokens +\*\*\* +PLANTSTORE_AUTH_TOKENS`, `database\.replica_urls +\*\*\* +DATABASE_REPLICA_URLS`, `client\.token + default`, `database\.slow_query +200ms +default`,
 	} {
 		t.Run(want, func(t *testing.T) {
 			if !regexp.MustCompile("(?m)^" + want + "$").MatchString(stdout) {

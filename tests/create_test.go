@@ -1,6 +1,9 @@
 package tests
 
 import (
+	"fmt"
+	"io"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -92,6 +95,13 @@ func TestContractBodies(t *testing.T) {
 			{"a large body", `{"id":100,"name":"` + strings.Repeat("x", 65536) + `"}`, 41301, "65536"},
 		} {
 			t.Run(test.name, func(t *testing.T) { checkError(t, s.post(t, test.body), test.code, test.mentions) })
+		}
+		for size, code := range map[int]int{65536: 0, 65537: 41301} {
+			text := fmt.Sprintf(`{"id":%d,"name":"x"}`, size)
+			text += strings.Repeat(" ", size-len(text))
+			t.Run(strconv.Itoa(size), func(t *testing.T) {
+				checkCode(t, s.send(t, "POST", "/plants", io.MultiReader(strings.NewReader(text)), as(token)...), code) // chunked
+			})
 		}
 		// If one of them were stored, its id would be taken.
 		for _, id := range []string{"100", "1", "1000"} {

@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -73,6 +74,25 @@ func TestFollowElsewhere(t *testing.T) {
 		t.Errorf("got %q, want %q", f.stderr, want)
 	}
 	f.stop(t)
+}
+
+// TestFollowRetries: follow goes on after a response that may be another one later.
+func TestFollowRetries(t *testing.T) {
+	t.Parallel()
+	for status, retries := range map[int]bool{500: true, 502: true, 503: true, 429: true, 501: false, 404: false, 401: false, 410: false} {
+		t.Run(strconv.Itoa(status), func(t *testing.T) {
+			t.Parallel()
+			other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }))
+			t.Cleanup(other.Close)
+			f := startFollow(t, other.URL)
+			if got := f.stderr.await(f.ended, func(line string) bool { return strings.Contains(line, "trying again in ") }); got != retries {
+				t.Errorf("got %q, want another attempt: %t", f.stderr, retries)
+			}
+			if retries {
+				f.stop(t)
+			}
+		})
+	}
 }
 
 // awaitOutput waits until the process has printed a line with part in it.

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -222,6 +223,12 @@ func TestRestoreRejects(t *testing.T) {
 		{"a damaged one", "damaged", func(t *testing.T, path string) {
 			t.Helper()
 			must(t, os.WriteFile(path, text[:len(text)-4096], 0o600))
+		}},
+		{"one with a damaged page", "damaged", func(t *testing.T, path string) {
+			t.Helper()
+			broken := slices.Clone(text)
+			clear(broken[len(text)-4096:])
+			must(t, os.WriteFile(path, broken, 0o600))
 		}},
 		{"an empty one", "not a database", func(t *testing.T, path string) { t.Helper(); must(t, os.WriteFile(path, nil, 0o600)) }},
 		{"one of another program", "not a database of a Plant Store", func(t *testing.T, path string) {

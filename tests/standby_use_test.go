@@ -2,6 +2,7 @@ package tests
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"strings"
@@ -176,5 +177,26 @@ func TestStandbyAsPrimary(t *testing.T) {
 				t.Errorf("got %v and %s, want an error that names the setting", err, out)
 			}
 		})
+	}
+}
+
+// TestStandbyFailsDuringAnExport: the rest of an export does not come from the primary, which would
+// begin again.
+func TestStandbyFailsDuringAnExport(t *testing.T) {
+	t.Parallel()
+	s, standby := startWithStandby(t)
+	long := strings.Repeat("🌵", 255)
+	var rows strings.Builder
+	for id := range int64(20_000) {
+		fmt.Fprintf(&rows, `{"id":%d,"name":"%s","tag":"%s"}`+"\n", id, long, long)
+	}
+	requireOK(t, s.importRows(t, "", inNDJSON, rows.String()))
+	followed(t, standby, 19_999)
+	rest, first := s.beginExportAs(t, otherToken)
+	defer rest.Close()
+	must(t, standby.Kill())
+	text, err := io.ReadAll(rest)
+	if err == nil || !strings.HasPrefix(rows.String(), first+string(text)) {
+		t.Errorf("got %d bytes, %v, want a part of the plants and an error", len(first)+len(text), err)
 	}
 }

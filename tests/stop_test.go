@@ -1,7 +1,9 @@
 package tests
 
 import (
+	"bufio"
 	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -37,7 +39,11 @@ func TestStopFinishesRequests(t *testing.T) {
 	must(t, s.process.Signal(syscall.SIGTERM))
 	s.awaitLog(t, "stopping")
 	checkError(t, s.get(t, "/readyz"), 50302)
-	checkStatus(t, s.get(t, "/healthz"), 200)
+	conn := s.dial(t)
+	askHealth(t, conn)
+	if response, err := http.ReadResponse(bufio.NewReader(conn), nil); err != nil || response.StatusCode != 200 || !response.Close {
+		t.Errorf("got %v, %v, want 200 and the end of the connection", response, err)
+	}
 	if _, err := io.WriteString(send, `"name":"x"}`); err != nil {
 		t.Fatal(err)
 	}

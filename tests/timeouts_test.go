@@ -144,6 +144,27 @@ func TestRequestsOfAnAddress(t *testing.T) {
 	s.awaitLog(t, "aborting requests of HTTP/2")
 }
 
+// TestRequestsOfAProxy: a trusted proxy may send the requests of many clients over HTTP/2.
+func TestRequestsOfAProxy(t *testing.T) {
+	t.Parallel()
+	own, folder := newPair(t), t.TempDir()
+	own.in(t, folder)
+	s := startTLS(t, folder, "PLANTSTORE_SERVER_MAX_CONNECTIONS_PER_ADDRESS=2", "PLANTSTORE_SERVER_TRUSTED_PROXIES=127.0.0.1")
+	ended := make(chan response, 6)
+	for range 3 { // connections
+		transport := own.over(t, true)
+		for range 2 {
+			go func() {
+				r, _ := s.tryOn(transport, "GET", "/plants/changes?wait=2s", nil, as(token)...)
+				ended <- r
+			}()
+		}
+	}
+	for range cap(ended) {
+		checkStatus(t, receive(t, ended), 200)
+	}
+}
+
 // TestIdleConnectionsAreClosed sends a request and then nothing.
 func TestIdleConnectionsAreClosed(t *testing.T) {
 	t.Parallel()
