@@ -6,7 +6,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"iter"
 	"net/http"
+	"runtime"
 
 	"github.com/gin-gonic/gin"
 
@@ -102,8 +105,8 @@ func (h *Plants) Import(c *gin.Context) error {
 	if mediaType == TypeCSV {
 		read = readCSV[ImportedPlant, models.Plant]
 	}
-	rows := read(c.Request.Body, func(in *ImportedPlant) *models.Plant { return in.toPlant(*in.ID) })
-	result, err := h.store.Import(contextOf(c), rows, options)
+	rows := read(received{c.Request.Body}, func(in *ImportedPlant) *models.Plant { return in.toPlant(*in.ID) })
+	result, err := h.store.Import(contextOf(c), inTurn(rows), options)
 	err = h.wrote(c, err)
 	p, isProblem := errors.AsType[*problem](err)
 	if err != nil && errors.Is(context.Cause(c.Request.Context()), middleware.ErrTooLong) {
@@ -125,6 +128,28 @@ func (h *Plants) Import(c *gin.Context) error {
 		return &importRejected{report}
 	}
 	return respond(c, http.StatusOK, report)
+}
+
+// parsers limits how many imports parse rows at a time, so that other requests have a processor:
+// a compressed file of a megabyte may have millions of rows.
+var parsers = make(chan struct{}, max(runtime.GOMAXPROCS(0)/2, 1))
+
+// inTurn returns rows, which are parsed by one of parsers.
+func inTurn[T any](rows iter.Seq2[models.ImportRow[T], error]) iter.Seq2[models.ImportRow[T], error] {
+	return func(yield func(models.ImportRow[T], error) bool) {
+		parsers <- struct{}{}
+		defer func() { <-parsers }()
+		rows(yield)
+	}
+}
+
+// received is the body of an import, which is received without one of parsers.
+type received struct{ io.Reader }
+
+func (r received) Read(p []byte) (int, error) {
+	<-parsers
+	defer func() { parsers <- struct{}{} }()
+	return r.Reader.Read(p)
 }
 
 func toImportReport(c *gin.Context, r *models.ImportReport) *ImportReport {

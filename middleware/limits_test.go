@@ -1,6 +1,7 @@
 package middleware_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -55,6 +56,16 @@ func TestLimitOfInvalidTokens(t *testing.T) {
 				t.Errorf("got RateLimit %q, want %q", header, want)
 			}
 		})
+	}
+}
+
+// TestOutageIsNoInvalidToken: tokens that cannot be verified do not count.
+func TestOutageIsNoInvalidToken(t *testing.T) {
+	bearer := middleware.Bearer(func(context.Context, string) (*auth.Identity, error) { return nil, auth.ErrCannotVerify }, 1)
+	for range 3 {
+		if c := send("x", "192.0.2.1:1", bearer); !errors.Is(rejection(c), auth.ErrCannotVerify) {
+			t.Errorf("got %v, want ErrCannotVerify", rejection(c))
+		}
 	}
 }
 

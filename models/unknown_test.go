@@ -57,6 +57,22 @@ func TestUnknownCommit(t *testing.T) {
 	})
 }
 
+// TestUnknownCommitOfACreate: the row was stored by the attempt whose outcome is unknown.
+func TestUnknownCommitOfACreate(t *testing.T) {
+	t.Parallel()
+	url := dbtest.Postgres(t)
+	store := NewPlantStore(dbtest.Migrated(t, url))
+	create := func() error { return store.Create(t.Context(), &Plant{ID: 1, Name: "x"}) }
+	if err := create(); err != nil {
+		t.Fatal(err)
+	}
+	dbtest.Exec(t, url, "CREATE FUNCTION unknown() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'unknown' USING ERRCODE = '40003'; END $$")
+	dbtest.Exec(t, url, "CREATE TRIGGER unknown BEFORE INSERT ON plants FOR EACH ROW EXECUTE FUNCTION unknown()")
+	if err := create(); !exists(true)(err) {
+		t.Errorf("got %v, want that it exists with the same content", err)
+	}
+}
+
 func exists(same bool) func(error) bool {
 	return func(err error) bool {
 		e, ok := errors.AsType[*ExistsError](err)

@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"io"
 	"net"
 	"strings"
 	"syscall"
@@ -78,6 +79,10 @@ func TestAdminAddressHasRoom(t *testing.T) {
 		readHealth(t, open[i])
 	}
 	checkClosed(t, open[0])
+	stalled := admin.dial(t)
+	_, err := io.WriteString(stalled, "GET /healthz HTTP/1.1\r\n") // half of a request
+	must(t, err)
+	checkClosed(t, stalled)
 }
 
 // TestProfilesAreApart checks that the API has no profiles, and names the port of the API

@@ -144,6 +144,20 @@ func TestRequestsOfAnAddress(t *testing.T) {
 	s.awaitLog(t, "aborting requests of HTTP/2")
 }
 
+// TestBodyOfARead: a body that nobody needs must arrive within the time limit, too, before an
+// export or a stream lifts it.
+func TestBodyOfARead(t *testing.T) {
+	t.Parallel()
+	s := start(t, "PLANTSTORE_SERVER_READ_TIMEOUT=4s")
+	for _, path := range []string{"/plants/export", "/plants/changes?wait=60s"} {
+		t.Run(path, func(t *testing.T) {
+			conn := s.dial(t)
+			fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: 10\r\n\r\nx", path, token)
+			checkError(t, readConn(t, conn), 40001)
+		})
+	}
+}
+
 // TestRequestsOfAProxy: a trusted proxy may send the requests of many clients over HTTP/2.
 func TestRequestsOfAProxy(t *testing.T) {
 	t.Parallel()
