@@ -139,7 +139,11 @@ func respondChanges(c *gin.Context, changes *models.PlantChanges) error {
 	if err != nil {
 		return err
 	}
-	sendZipped(c, body, changes.Kept())
+	plain := c.Writer
+	if kept := changes.Kept(); kept != nil {
+		plain = middleware.Shared(kept, c)
+	}
+	sendZipped(c, body, plain)
 	return nil
 }
 
@@ -178,7 +182,7 @@ func (h *Changes) stream(c *gin.Context, next models.NextChanges, from database.
 		from = changes.Next
 		out := c.Writer
 		if kept := changes.Kept(); !first && kept != nil {
-			out = middleware.Shared(c, kept)
+			out = middleware.Shared(kept, c)
 		}
 		for _, part := range event {
 			if _, err := out.Write(part); err != nil {

@@ -1,7 +1,6 @@
 package controllers
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -45,18 +44,18 @@ func respondPage[T any](c *gin.Context, q pageQuery, items []T, id func(T) any) 
 	if err != nil {
 		return err
 	}
-	sendZipped(c, body, nil)
+	sendZipped(c, body, c.Writer)
 	return nil
 }
 
-// sendZipped writes a body in JSON, compressed for clients that accept it. kept is nil, or lasts
-// for as long as the body is kept for other responses, too.
-func sendZipped(c *gin.Context, body []byte, kept context.Context) {
+// sendZipped writes a body in JSON, compressed for clients that accept it, and to plain for
+// others.
+func sendZipped(c *gin.Context, body []byte, plain gin.ResponseWriter) {
 	if acceptsGzip(c) && len(body) >= gzipFrom {
 		c.Header("Content-Encoding", "gzip")
 		body = compress(body)
-	} else if kept != nil {
-		c.Writer = middleware.Shared(c, kept)
+	} else {
+		c.Writer = plain
 	}
 	c.Data(http.StatusOK, TypeJSON, body)
 }

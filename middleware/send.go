@@ -59,7 +59,7 @@ type sharedWriter struct {
 // Shared returns c's writer for a body that many responses share, and that is kept for them until
 // kept ends. From then on, it counts toward SendLimit; if there is no room, the stream ends. The
 // route has [Stream] and then SendLimit.
-func Shared(c *gin.Context, kept context.Context) gin.ResponseWriter {
+func Shared(kept context.Context, c *gin.Context) gin.ResponseWriter {
 	limited := c.Writer.(*limitedWriter)
 	return &sharedWriter{limited, limited.ResponseWriter.(*streamWriter), kept}
 }

@@ -142,7 +142,7 @@ func TestShared(t *testing.T) {
 				e.Use(middleware.Handle(h))
 			}
 			e.GET("/", func(c *gin.Context) {
-				_, err := middleware.Shared(c, kept).Write(make([]byte, test.size))
+				_, err := middleware.Shared(kept, c).Write(make([]byte, test.size))
 				outcome <- err
 			})
 			w := &endedWriter{&heldWriter{httptest.NewRecorder(), make(chan struct{}, 100), make(chan struct{}), 0, time.Time{}}, make(chan struct{})}

@@ -27,7 +27,7 @@ func TestEndOfAToken(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c, e := gin.CreateTestContext(httptest.NewRecorder())
 			c.Request = httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
-			verify := func(context.Context, string) (*auth.Identity, error) { return nil, fmt.Errorf("x: %w", test.verify) }
+			verify := auth.AnyOf(func(context.Context, string) (*auth.Identity, error) { return nil, fmt.Errorf("x: %w", test.verify) })
 			e.GET("/", Handle(func(c *gin.Context) error {
 				ctx, end := context.WithCancelCause(c.Request.Context())
 				defer end(nil)

@@ -15,11 +15,12 @@ import (
 )
 
 // differentETags returns a list of n ETags of old versions, and a comma.
-func differentETags(n int) (list string) {
+func differentETags(n int) string {
+	var list strings.Builder
 	for i := range n {
-		list += fmt.Sprintf("%q,", strconv.FormatInt(int64(i+1), 36))
+		fmt.Fprintf(&list, "%q,", strconv.FormatInt(int64(i+1), 36))
 	}
-	return list
+	return list.String()
 }
 
 // TestPlantsConditions writes under each kind of condition, to a plant that exists and to

@@ -119,8 +119,10 @@ func TestConfig(t *testing.T) {
 	t.Parallel()
 	file := write(t, "config.yaml", "log:\n  level: warn\n")
 	secret := write(t, "url", "postgres://user:password-4711@127.0.0.1/x")
-	settings := []string{"PLANTSTORE_CONFIG=" + file, "DATABASE_URL=", "DATABASE_URL_FILE=" + secret, "PLANTSTORE_AUTH_TOKENS=" + token, "PORT=7",
-		"DATABASE_REPLICA_URLS=postgres://user:password-4711@127.0.0.1/y"}
+	settings := []string{
+		"PLANTSTORE_CONFIG=" + file, "DATABASE_URL=", "DATABASE_URL_FILE=" + secret, "PLANTSTORE_AUTH_TOKENS=" + token, "PORT=7",
+		"DATABASE_REPLICA_URLS=postgres://user:password-4711@127.0.0.1/y",
+	}
 	stdout, stderr, status := runToEnd(t, settings, "config", "--host", "127.0.0.1")
 	if status != 0 || stderr != "" || strings.Contains(stdout, "4711") || strings.Contains(stdout, token) {
 		t.Fatalf("got exit status %d, %q, %q", status, stdout, stderr)

@@ -41,8 +41,11 @@ func TestStopFinishesRequests(t *testing.T) {
 	checkError(t, s.get(t, "/readyz"), 50302)
 	conn := s.dial(t)
 	askHealth(t, conn)
-	if response, err := http.ReadResponse(bufio.NewReader(conn), nil); err != nil || response.StatusCode != 200 || !response.Close {
-		t.Errorf("got %v, %v, want 200 and the end of the connection", response, err)
+	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	must(t, err)
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK || !response.Close {
+		t.Errorf("got %v, want 200 and the end of the connection", response)
 	}
 	if _, err := io.WriteString(send, `"name":"x"}`); err != nil {
 		t.Fatal(err)
