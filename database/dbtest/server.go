@@ -1,7 +1,6 @@
 package dbtest
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -16,8 +15,6 @@ import (
 	"strings"
 	"syscall"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 )
 
 // patience limits waits for a server.
@@ -123,8 +120,6 @@ func (s *Server) Kill() error {
 	if err != nil {
 		return err
 	}
-	// A child that the postmaster has started since then ends when it notices that the
-	// postmaster is gone.
 	if err := signal(processes, syscall.SIGKILL); err != nil {
 		return err
 	}
@@ -158,8 +153,8 @@ func signal(processes []int, sig syscall.Signal) error {
 	return nil
 }
 
-// processes returns the processes of the server: first the postmaster, which would replace
-// each child that dies.
+// processes stops the postmaster and returns all processes of the server: while it is stopped,
+// there are no others.
 func (s *Server) processes() ([]int, error) {
 	text, err := os.ReadFile(s.pidFile())
 	if err != nil {
@@ -170,28 +165,27 @@ func (s *Server) processes() ([]int, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", s.pidFile(), err)
 	}
-	children, err := s.children()
-	return append([]int{postmaster}, children...), err
+	if err := signal([]int{postmaster}, syscall.SIGSTOP); err != nil {
+		return nil, err
+	}
+	stats, err := filepath.Glob("/proc/[0-9]*/stat")
+	processes := []int{postmaster}
+	for _, name := range stats {
+		stat, _ := os.ReadFile(name) // it may have ended
+		// The fields are the pid, the name in parentheses, the state, and the parent's pid.
+		_, after, _ := strings.Cut(string(stat), ") ")
+		if fields := strings.Fields(after); len(fields) > 1 && fields[1] == first {
+			pid, err := strconv.Atoi(filepath.Base(filepath.Dir(name)))
+			if err != nil {
+				return nil, err
+			}
+			processes = append(processes, pid)
+		}
+	}
+	return processes, err
 }
 
 func (s *Server) pidFile() string { return filepath.Join(s.data(), "postmaster.pid") }
-
-// children returns the processes of the server without the postmaster and the backend of
-// the query itself.
-func (s *Server) children() ([]int, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	conn, err := pgx.Connect(ctx, s.URL)
-	if err != nil {
-		return nil, err
-	}
-	defer conn.Close(ctx)
-	rows, err := conn.Query(ctx, "SELECT pid FROM pg_stat_activity WHERE pid <> pg_backend_pid()")
-	if err != nil {
-		return nil, err
-	}
-	return pgx.CollectRows(rows, pgx.RowTo[int])
-}
 
 // Close stops the server, if it is running, and removes its folder.
 func (s *Server) Close() error {
