@@ -35,7 +35,7 @@ func newBackup(s *settings) *cobra.Command {
 func newRestore(s *settings) *cobra.Command {
 	return s.addTo(addYes(withFile(&cobra.Command{
 		Use:   "restore FILE",
-		Short: "Replace the SQLite database by a copy of a backup; the service must not run",
+		Short: "Replace the SQLite database with a copy of a backup; the service must not run",
 		Long: "Check the backup in FILE and replace the SQLite database with a copy of it. All that was stored\n" +
 			"since the backup is lost: the command asks first. It fails if a service has the database open.\n\n" +
 			"For PostgreSQL, use pg_restore.",

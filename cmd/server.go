@@ -42,8 +42,8 @@ func newServer(cfg *config.Config, log *zap.Logger) (*http.Server, error) {
 			// The timeouts above are per request. This one closes connections that the
 			// client no longer reads.
 			WriteByteTimeout: cfg.Server.WriteTimeout,
-			// A connection that does nothing, or whose body nobody reads, takes no more. Go's
-			// defaults are 1 MiB.
+			// What a connection may hold in memory without a request that reads it. Go's defaults
+			// are 1 MiB each.
 			MaxReadFrameSize:              16 << 10,
 			MaxReceiveBufferPerConnection: receiveBuffer,
 			MaxReceiveBufferPerStream:     receiveBuffer,

@@ -139,12 +139,16 @@ func respondChanges(c *gin.Context, changes *models.PlantChanges) error {
 	if err != nil {
 		return err
 	}
-	plain := c.Writer
-	if kept := changes.Kept(); kept != nil {
-		plain = middleware.Shared(kept, c)
-	}
-	sendZipped(c, body, plain)
+	sendZipped(c, body, writerOf(c, changes))
 	return nil
+}
+
+// writerOf returns c's writer for changes, which other responses may have, too.
+func writerOf(c *gin.Context, changes *models.PlantChanges) gin.ResponseWriter {
+	if kept := changes.Kept(); kept != nil {
+		return middleware.Shared(kept, c)
+	}
+	return c.Writer
 }
 
 // stream sends changes as server-sent events, at first where the stream begins. It ends when
@@ -181,8 +185,8 @@ func (h *Changes) stream(c *gin.Context, next models.NextChanges, from database.
 		}
 		from = changes.Next
 		out := c.Writer
-		if kept := changes.Kept(); !first && kept != nil {
-			out = middleware.Shared(kept, c)
+		if !first {
+			out = writerOf(c, &changes)
 		}
 		for _, part := range event {
 			if _, err := out.Write(part); err != nil {

@@ -168,10 +168,10 @@ func readOnly(err error) bool {
 	return ok && strings.Contains(fault.Reason, "read-only")
 }
 
-// inParallel runs do as often as the pool may have connections for it, at the same time,
-// and returns the errors.
+// inParallel runs statement three times at once, each on a connection of its own as it takes no
+// slot, and returns the errors.
 func inParallel(ctx context.Context, db *database.DB, statement string) error {
-	errs := make([]error, 3) // of 8, 2 are for batches, 2 for bulk operations and 1 for Background
+	errs := make([]error, 3)
 	var group sync.WaitGroup
 	for i := range errs {
 		group.Go(func() {

@@ -71,13 +71,13 @@ func (db *DB) check(ctx context.Context) error {
 		return Failed("check the database", err)
 	}
 	if fault := db.readiness.fault.Load(); fault != nil {
-		// A query would not show whether it lasts. SQLite has one connection that writes, which
-		// this must not keep from the writes that wait for it.
-		if db.budget.writer != nil {
-			var cancel context.CancelFunc
-			ctx, cancel = context.WithTimeout(ctx, readyTimeout/10)
-			defer cancel()
+		// A query would not show whether it lasts.
+		limit := readyTimeout
+		if db.budget.writer != nil { // writes wait for the only connection, which this takes
+			limit /= 10
 		}
+		ctx, cancel := context.WithTimeout(ctx, limit)
+		defer cancel()
 		_, err := db.pool.ExecContext(ctx, db.dialect.writeTest())
 		if err != nil && sqlState(err) != "42501" { // insufficient_privilege: only a write can tell
 			return Failed("test a write", err)

@@ -147,8 +147,6 @@ func TestShares(t *testing.T) {
 	})
 }
 
-// TestBudgetSpendsEveryConnection: an operation with a slot never waits for a connection,
-// and no connection is idle for want of a slot.
 func TestTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := newTurns(1)
@@ -188,6 +186,8 @@ func TestTurns(t *testing.T) {
 	})
 }
 
+// TestBudgetSpendsEveryConnection: an operation with a slot never waits for a connection,
+// and no connection is idle for want of a slot.
 func TestBudgetSpendsEveryConnection(t *testing.T) {
 	for flushers := 1; flushers < 20; flushers++ {
 		for connections := MinConnections(flushers); connections < 100; connections++ {

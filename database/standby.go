@@ -53,8 +53,8 @@ type need struct {
 	lost     time.Time // when a write ended without a known position; zero if none has since
 }
 
-// from returns n when the primary is at a position: what was lost before a time, long ago, is no
-// further. A write may be stored some time after its client, and the service, gave it up.
+// from returns n when the primary is at a position: what was lost before a time is no further.
+// That time is some time ago, since a write may be stored after the service gave it up.
 func (n need) from(when time.Time, at Position) need {
 	if !n.lost.IsZero() && n.lost.Before(when) {
 		return need{position: max(n.position, at)}

@@ -136,6 +136,7 @@ func TestShared(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			kept, forget := context.WithCancel(t.Context())
+			defer forget()
 			outcome := make(chan error, 1)
 			e := gin.New()
 			for _, h := range []middleware.Handler{middleware.Bearer(asTold, 0), middleware.Stream(asTold), middleware.SendLimit(2 * limit)} {
@@ -158,7 +159,6 @@ func TestShared(t *testing.T) {
 			if err := <-outcome; errors.Is(err, database.ErrShare) != test.ends || err != nil && !test.ends {
 				t.Errorf("got %v", err)
 			}
-			forget()
 		})
 	}
 }

@@ -483,14 +483,11 @@ func tool(t *testing.T, name string) string {
 	return slices.Max(paths)
 }
 
-// checkCopy checks that the copy at url rejects the cursor of a follower of the original, and
+// checkCopy checks that a copy rejects the cursor of a follower of the original, and
 // that it can be followed.
 func checkCopy(t *testing.T, o database.Options, r *replica) {
 	t.Helper()
-	db := dbtest.Open(t, o)
-	if err := db.Prepare(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	db := dbtest.Prepared(t, o)
 	store := models.NewPlantStore(db)
 	feed := models.NewPlantFeed(store)
 	cursor := r.cursor

@@ -17,11 +17,7 @@ func TestRoomForTemporaryFiles(t *testing.T) {
 		t.Parallel()
 		o := dbtest.Options(url)
 		o.TemporaryBytes = 4 << 20
-		db := dbtest.Open(t, o)
-		if err := db.Prepare(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		store := models.NewPlantStore(db)
+		store := models.NewPlantStore(dbtest.Prepared(t, o))
 		long := strings.Repeat("x", 250)
 		load := func(n int64, o models.ImportOptions) error {
 			_, err := store.Import(database.WithClient(t.Context(), "a"), func(yield func(models.ImportRow[models.Plant], error) bool) {

@@ -141,6 +141,7 @@ func TestConfig(t *testing.T) {
 	checkCLI(t, append(settings, "PORT=x"), []string{"config", "check"}, 2, "", "server.port (PORT) must be a decimal integer")
 	jwt := []string{"PLANTSTORE_AUTH_JWT_ISSUER=a", "PLANTSTORE_AUTH_JWT_AUDIENCE=b", "PLANTSTORE_AUTH_JWT_PUBLIC_KEY=c"}
 	checkCLI(t, append(settings, "PLANTSTORE_WRITES_FLUSHERS=7"), []string{"config", "check"}, 2, "", "database.max_connections (PLANTSTORE_DATABASE_MAX_CONNECTIONS) must be at least 17 with writes.flushers at 7")
+	checkCLI(t, append(settings, "PLANTSTORE_DATABASE_MAX_CONNECTIONS=0"), []string{"config", "check"}, 2, "", "database.max_connections (PLANTSTORE_DATABASE_MAX_CONNECTIONS) must be at least 11")
 	checkCLI(t, append(settings, jwt...), []string{"config", "check"}, 2, "", "auth.jwt.public_key (PLANTSTORE_AUTH_JWT_PUBLIC_KEY): not PEM")
 }
 

@@ -42,7 +42,13 @@ func OpenWith(t testing.TB, o database.Options, batches database.BatchOptions, l
 // Migrated opens the database at url until the test ends, and migrates it.
 func Migrated(t testing.TB, url string) *database.DB {
 	t.Helper()
-	db := Open(t, Options(url))
+	return Prepared(t, Options(url))
+}
+
+// Prepared is Open, and prepares the database.
+func Prepared(t testing.TB, o database.Options) *database.DB {
+	t.Helper()
+	db := Open(t, o)
 	if err := db.Prepare(t.Context()); err != nil {
 		t.Fatal(err)
 	}
