@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -98,13 +99,14 @@ var errorTable = []ErrorRow{
 		is(errStopping, "the service is stopping: retry"),
 		is(auth.ErrCannotVerify, "tokens cannot be verified at the moment, and nothing was done: retry"),
 		as(func(e *database.NotWritableError) string {
-			return e.Error() + ". Retry later, with the same id: the last write may have been stored"
+			return e.Error() + unknownOutcome
 		}),
 		is(database.ErrTimeout, database.ErrTimeout.Error()+unknownOutcome),
 		is(database.ErrUnavailable, "the database cannot be reached"+unknownOutcome)),
 }
 
-// unknownOutcome says what to do after a write that may have succeeded.
+// unknownOutcome says what to do after a write that may have succeeded. [Errors] leaves it out of
+// the responses to reads.
 const unknownOutcome = ". The outcome of a write is unknown: retry with the same id; " +
 	"error 40902, or a row that an import counts as unchanged, means that the first attempt succeeded"
 
@@ -239,6 +241,9 @@ func Errors(failures *Failures) gin.HandlerFunc {
 			c.Header("Connection", "close")
 		}
 		body := describe(c, last.Err)
+		if isRead(c) {
+			body.Message = strings.Replace(body.Message, unknownOutcome, ": retry later", 1)
+		}
 		middleware.SetErrorCode(c, body.Code)
 		failures.logFault(c, body.Code, last.Err)
 		status := statusOf(body.Code)

@@ -170,8 +170,9 @@ func toImportReport(c *gin.Context, r *models.ImportReport) *ImportReport {
 //	@Produce		application/x-ndjson,text/csv
 //	@Param			after	query		int		false	"Only plants with a greater id"								format(int64)
 //	@Param			tag		query		string	false	"Only plants with exactly this tag"							extensions(x-rule=plant.tag)
-//	@Param			q		query		string	false	"Only plants with this text in their name, ignoring case"	extensions(x-rule=plant.name.part)
+//	@Param			q		query		string	false	"Only plants with this text in their name, ignoring case (on SQLite, only that of ASCII letters)"	extensions(x-rule=plant.name.part)
 //	@Success		200		{string}	string	"The plants. A response that ends early is incomplete."
+//	@Header			200		{string}	Content-Disposition	"The name of a file"
 //	@Router			/plants/export [get]
 func (h *Plants) Export(c *gin.Context) error {
 	filter, err := parsePlantFilter(queryOf(c))

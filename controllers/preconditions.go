@@ -87,7 +87,7 @@ var revalidated = []string{"private, no-cache"}
 // setVersion sets the ETag of a response. If the request is a read of a client that has this
 // version, it responds with 304.
 func setVersion(c *gin.Context, version string) (unchanged bool, err error) {
-	if c.Request.Method == http.MethodGet || c.Request.Method == http.MethodHead {
+	if isRead(c) {
 		tags, wildcard, err := parseETags(c, "If-None-Match")
 		if err != nil {
 			return false, err
@@ -101,6 +101,11 @@ func setVersion(c *gin.Context, version string) (unchanged bool, err error) {
 		c.Status(http.StatusNotModified)
 	}
 	return unchanged, nil
+}
+
+// isRead reports whether the request stores nothing.
+func isRead(c *gin.Context) bool {
+	return c.Request.Method == http.MethodGet || c.Request.Method == http.MethodHead
 }
 
 // tagAt returns the entity tag (RFC 9110, section 8.8.3) at the start of a text, or nothing. Its
