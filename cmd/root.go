@@ -44,12 +44,15 @@ func usageError(err error) error { return &exitError{err, 2} }
 
 // Main runs the program with args, which exclude its name, and returns its exit
 // status. If that is not 0, it has written one line about the error to standard error.
-// The first SIGINT or SIGTERM starts a graceful shutdown; the second exits at once.
+// The first SIGINT, SIGTERM or SIGHUP ends it gracefully; the second exits at once.
 func Main(args []string) int {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	if !signal.Ignored(syscall.SIGHUP) { // as by nohup
+		signal.Notify(signals, syscall.SIGHUP) // a lost terminal: leave no half-written file
+	}
 	go func() {
 		if <-signals == syscall.SIGINT {
 			cancel(errInterrupted)

@@ -39,7 +39,8 @@ func (s *settings) serve(cmd *cobra.Command, _ []string) (err error) {
 	}
 	log := newLogger(cfg)
 	rare := seldom(log)
-	signal.Ignore(syscall.SIGHUP) // a closed terminal, or a request to reload, must not end the service
+	// A closed terminal, a request to reload, or the end of who reads the log must not end the service.
+	signal.Ignore(syscall.SIGHUP, syscall.SIGPIPE)
 	static, devToken, err := staticTokens(cfg)
 	if err != nil {
 		return err

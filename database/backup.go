@@ -112,6 +112,8 @@ func (d *sqliteDialect) restore(ctx context.Context, path string, confirm func(n
 	d.file = d.path
 	if target, err := filepath.EvalSymlinks(d.path); err == nil {
 		d.file = target // replace the target of a link, not the link
+	} else if err := d.checkLink(); err != nil {
+		return err
 	}
 	inUse := useLock(d.file)
 	if alone, err := inUse.TryLock(); err != nil {
@@ -137,14 +139,32 @@ func (d *sqliteDialect) restore(ctx context.Context, path string, confirm func(n
 			return err
 		}
 	}
-	// Removed first: a crash in between leaves the old file without its WAL, but never the
-	// new one with it.
-	for _, suffix := range []string{"-wal", "-shm"} {
-		if err := os.Remove(d.file + suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
+	return d.replaceBy(part)
+}
+
+// replaceBy renames part to the database, which loses its WAL. That goes first: a crash in between
+// leaves the old file without it, but never the new one with it. If part cannot take the place
+// of the old file, as of one that is a mount by itself, the WAL is put back.
+func (d *sqliteDialect) replaceBy(part string) error {
+	wal, aside := d.file+"-wal", d.file+"-wal.old"
+	if err := unlessAbsent(os.Remove(d.file + "-shm")); err != nil {
+		return err
 	}
-	return renameDurably(part, d.file)
+	if err := unlessAbsent(os.Rename(wal, aside)); err != nil {
+		return err
+	}
+	if err := os.Rename(part, d.file); err != nil {
+		return errors.Join(err, unlessAbsent(os.Rename(aside, wal)))
+	}
+	return errors.Join(unlessAbsent(os.Remove(aside)), syncFolder(d.file))
+}
+
+// unlessAbsent returns err, or nil if it means that a file does not exist.
+func unlessAbsent(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
 }
 
 // requireNew fails if the file path exists.
@@ -184,7 +204,7 @@ func copyInto(path string, source io.Reader) error {
 // which checkContent recognizes a WAL of the original, and makes it durable.
 func sealCopy(ctx context.Context, file string) error {
 	if err := quickCheck(ctx, file); err != nil {
-		return fmt.Errorf("it is damaged or not a database: %w", err)
+		return err
 	}
 	pool, err := sql.Open(sqlite.DriverName, "file:"+escapePath(file)+"?mode=rw&_pragma=synchronous(FULL)")
 	if err != nil {

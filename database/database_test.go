@@ -83,7 +83,7 @@ func TestSQLiteFiles(t *testing.T) {
 	}
 	for _, test := range []struct{ name, path, want string }{
 		{"an empty file is rejected", write("empty.db", ""), "is empty"},
-		{"a text file is rejected", write("text.db", strings.Repeat("text ", 999)), "is damaged"},
+		{"a text file is rejected", write("text.db", strings.Repeat("text ", 999)), "it is damaged"},
 		{"a folder is rejected", folder, "is a folder"},
 		{"a file as the folder is rejected", folder + "/text.db/x.db", "create the folder"},
 		{"a database in memory is rejected", ":memory:", "names no file"},

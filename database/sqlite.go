@@ -152,6 +152,9 @@ func (d *sqliteDialect) ensureFile() error {
 	info, err := os.Stat(d.path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
+		if err := d.checkLink(); err != nil {
+			return err
+		}
 		if wal, err := os.Stat(d.path + "-wal"); err == nil && wal.Size() > 0 {
 			return fmt.Errorf("%[1]s does not exist, but %[1]s-wal does, with the latest writes: "+
 				"put the file back where it was, or remove %[1]s-wal to start with an empty store", d.path)
@@ -166,6 +169,16 @@ func (d *sqliteDialect) ensureFile() error {
 	case info.Size() == 0:
 		return fmt.Errorf("%s is empty, so it was damaged or is not a database: "+
 			"restore it from a backup with `plantstore restore`, or remove it to start with an empty store", d.path)
+	}
+	return nil
+}
+
+// checkLink fails if the path is a symbolic link to nothing: perhaps to a file on a volume that
+// is not mounted, which an empty database in place of the link would hide.
+func (d *sqliteDialect) checkLink() error {
+	if target, err := os.Readlink(d.path); err == nil {
+		return fmt.Errorf("%s is a symbolic link to %s, which does not exist: "+
+			"put that file back, or mount its volume; remove the link to start with an empty store", d.path, target)
 	}
 	return nil
 }
@@ -191,13 +204,20 @@ func (d *sqliteDialect) createFile() error {
 	return renameDurably(unfinished, d.path)
 }
 
-// renameDurably renames a file, which is on disk, within a folder. Windows has no way to write
-// a folder to disk.
+// renameDurably renames a file, which is on disk, within a folder.
 func renameDurably(from, to string) error {
-	if err := os.Rename(from, to); err != nil || runtime.GOOS == "windows" {
+	if err := os.Rename(from, to); err != nil {
 		return err
 	}
-	folder, err := os.Open(filepath.Dir(to))
+	return syncFolder(to)
+}
+
+// syncFolder writes the folder of the file path to disk, for which Windows has no way.
+func syncFolder(path string) error {
+	if runtime.GOOS == "windows" {
+		return nil
+	}
+	folder, err := os.Open(filepath.Dir(path))
 	if err != nil {
 		return err
 	}

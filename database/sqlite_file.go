@@ -17,6 +17,7 @@ import (
 	"github.com/gofrs/flock"
 	"github.com/libtnb/sqlite"
 	"go.uber.org/zap"
+	sqlite3 "modernc.org/sqlite/lib"
 )
 
 // watchPeriod is how often a SQLite file is checked: the longest time for which reads of a
@@ -108,15 +109,21 @@ func (d *sqliteDialect) folderFault(err error) error {
 	return err
 }
 
+// errDamaged means that a file was read, and is not a whole database.
+var errDamaged = errors.New("it is damaged or not a database")
+
 // checkContent fails if the file is damaged, or if the WAL beside it belongs to another
 // file. It changes neither.
 func (d *sqliteDialect) checkContent(ctx context.Context) error {
-	damaged := func(err error) error {
-		return fmt.Errorf("%s is damaged (%w): restore it from a backup with `plantstore restore`", d.path, err)
+	failed := func(err error) error {
+		if errors.Is(err, errDamaged) {
+			err = fmt.Errorf("%w: restore it from a backup with `plantstore restore`", err)
+		}
+		return fmt.Errorf("check %s: %w", d.path, err)
 	}
 	if wal, err := os.Stat(d.file + "-wal"); err != nil || wal.Size() == 0 {
 		if err := checkSize(d.file); err != nil {
-			return damaged(err)
+			return failed(err)
 		}
 	} else {
 		const withoutWAL = "&immutable=1"
@@ -132,7 +139,7 @@ func (d *sqliteDialect) checkContent(ctx context.Context) error {
 		}
 	}
 	if err := quickCheck(ctx, d.file); err != nil {
-		return damaged(err)
+		return failed(err)
 	}
 	return nil
 }
@@ -155,7 +162,7 @@ func checkSize(path string) error {
 	}
 	size := max(int64(binary.BigEndian.Uint16(pageSize[:])), 512)
 	if info.Size() == 0 || info.Size()%size != 0 {
-		return fmt.Errorf("its size of %d bytes is not a number of pages", info.Size())
+		return fmt.Errorf("%w: its size of %d bytes is not a number of pages", errDamaged, info.Size())
 	}
 	return nil
 }
@@ -171,12 +178,16 @@ func readPragma(ctx context.Context, file, more, pragma string, value any) error
 	return errors.Join(err, pool.Close())
 }
 
-// quickCheck reads all of the database in file, and fails with the first fault.
+// quickCheck reads all of the database in file. It fails with errDamaged and the first fault, or
+// if the file cannot be read.
 func quickCheck(ctx context.Context, file string) error {
 	var result string
 	err := readPragma(ctx, file, "", "quick_check(1)", &result)
-	if err == nil && result != "ok" {
-		return errors.New(result)
+	switch code := sqliteCode(err); {
+	case code == sqlite3.SQLITE_CORRUPT, code == sqlite3.SQLITE_NOTADB:
+		return fmt.Errorf("%w: %w", errDamaged, err)
+	case err == nil && result != "ok":
+		return fmt.Errorf("%w: %s", errDamaged, result)
 	}
 	return err
 }

@@ -226,6 +226,46 @@ func TestLinkedFile(t *testing.T) {
 	}
 }
 
+// TestLinkToNothing: the file may be on a volume that is not mounted, so no other takes its place.
+func TestLinkToNothing(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	link, target := filepath.Join(folder, "link.db"), filepath.Join(folder, "volume", "plantstore.db")
+	if err := os.Symlink(target, link); err != nil {
+		t.Fatal(err)
+	}
+	o := dbtest.Options("sqlite:" + link)
+	_, restored := database.Restore(t.Context(), o, closedDatabase(t, 1), func(string) error { return nil })
+	for action, err := range map[string]error{"open": openOptionsError(t, o), "restore": restored} {
+		if err == nil || !strings.Contains(err.Error(), link+" is a symbolic link to "+target) {
+			t.Errorf("%s: got %v, want the link and its target", action, err)
+		}
+	}
+	if _, err := os.Readlink(link); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestRestoreThatFails: the old database keeps its WAL, which has the latest writes.
+func TestRestoreThatFails(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "plantstore.db")
+	if err := os.Mkdir(path, 0o700); err != nil { // no file can take its place
+		t.Fatal(err)
+	}
+	const latest = "the latest writes"
+	if err := os.WriteFile(path+"-wal", []byte(latest), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := database.Restore(t.Context(), dbtest.Options("sqlite:"+path), closedDatabase(t, 1), func(string) error { return nil })
+	if err == nil || !strings.Contains(err.Error(), "rename") {
+		t.Errorf("got %v, want a rename that failed", err)
+	}
+	if wal, err := os.ReadFile(path + "-wal"); err != nil || string(wal) != latest {
+		t.Errorf("got the WAL %q, %v", wal, err)
+	}
+}
+
 // closedDatabase returns the path of a database with plants 1 to n that no one has open.
 func closedDatabase(t *testing.T, n int) string {
 	t.Helper()
@@ -300,6 +340,18 @@ func TestDamagedFile(t *testing.T) {
 			}
 		})
 	}
+	t.Run("a check that is interrupted says nothing about the file", func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "plantstore.db")
+		if err := os.WriteFile(path, good, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, err := database.Open(ctx, dbtest.Options("sqlite:"+path), dbtest.Batches, zap.NewNop())
+		if !errors.Is(err, context.Canceled) || strings.Contains(err.Error(), "damaged") || strings.Contains(err.Error(), "restore") {
+			t.Errorf("got %v, want only the interruption", err)
+		}
+	})
 	t.Run("the check can be turned off", func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "plantstore.db")
 		half := bytes.Clone(good)

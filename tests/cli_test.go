@@ -329,3 +329,34 @@ func TestCLIDevices(t *testing.T) {
 		t.Errorf("got %q, %v, want a header", text, err)
 	}
 }
+
+// TestCLISignals ends an export that has written a part of its file.
+func TestCLISignals(t *testing.T) {
+	t.Parallel()
+	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
+		t.Run(signal.String(), func(t *testing.T) {
+			t.Parallel()
+			done := make(chan struct{})
+			settings := fake(t, func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Content-Type", r.Header.Get("Accept"))
+				_, _ = io.WriteString(w, `{"id":1,"name":"x"}`+"\n")
+				_ = http.NewResponseController(w).Flush()
+				<-done
+			})
+			defer close(done)
+			folder := t.TempDir()
+			p := launch(t, command(t, settings, "export", "-o", filepath.Join(folder, "plants.ndjson")))
+			files := func() int {
+				entries, err := os.ReadDir(folder)
+				must(t, err)
+				return len(entries)
+			}
+			eventually(t, "a part of the file", func() bool { return files() == 1 })
+			must(t, p.process.Signal(signal))
+			err := p.wait(t)
+			if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != 1 || files() != 0 {
+				t.Errorf("got %v and %d files, want exit status 1 and none", err, files())
+			}
+		})
+	}
+}

@@ -1,8 +1,12 @@
 package tests
 
 import (
+	"bufio"
 	"encoding/json"
+	"errors"
+	"net"
 	"net/http"
+	"os"
 	"os/user"
 	"regexp"
 	"strings"
@@ -45,6 +49,32 @@ func TestEventsInTheLog(t *testing.T) {
 		if strings.Contains(s.stderr.String(), path) {
 			t.Errorf("got a line for %s, want none at the level info", path)
 		}
+	}
+}
+
+// TestLogWithoutReader ends what reads the log, and not the service.
+func TestLogWithoutReader(t *testing.T) {
+	t.Parallel()
+	log, w, err := os.Pipe()
+	must(t, err)
+	cmd := command(t, []string{"PORT=0", "PLANTSTORE_LOG_FORMAT=json", "PLANTSTORE_AUTH_TOKENS=" + token})
+	cmd.Stderr = w
+	must(t, errors.Join(cmd.Start(), w.Close()))
+	lines := bufio.NewScanner(log)
+	var started struct{ Msg, Address string }
+	for started.Msg != "serving" && lines.Scan() {
+		must(t, json.Unmarshal(lines.Bytes(), &started))
+	}
+	must(t, errors.Join(lines.Err(), log.Close()))
+	_, port, err := net.SplitHostPort(started.Address)
+	must(t, err)
+	s := &service{t: t, url: "http://127.0.0.1:" + port}
+	for range 2 {
+		requireOK(t, s.get(t, "/plants", as(token)...))
+	}
+	must(t, cmd.Process.Signal(syscall.SIGTERM))
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("got %v, want exit status 0", err)
 	}
 }
 

@@ -371,7 +371,7 @@ func TestStartOnDamagedFile(t *testing.T) {
 	must(t, os.WriteFile(path, text, 0o600))
 	begin := time.Now()
 	_, stderr, status := runToEnd(t, settings)
-	if status != 1 || !strings.Contains(lastLine(stderr), path+" is damaged") || !strings.Contains(stderr, "plantstore restore") {
+	if status != 1 || !strings.Contains(lastLine(stderr), path+": it is damaged") || !strings.Contains(stderr, "plantstore restore") {
 		t.Errorf("got exit status %d and %q, want 1 and a damaged file", status, stderr)
 	}
 	t.Logf("rejected after %s", time.Since(begin))
