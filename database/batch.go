@@ -2,6 +2,7 @@ package database
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"slices"
@@ -79,12 +80,21 @@ func NewWriter[T any](db *DB, flush func(context.Context, []T) []error) *Writer[
 	return w
 }
 
+// errLeftOut is the outcome of an item that was not tried, because too many others in its
+// batch are locked: it joins another one.
+var errLeftOut = errors.New("left out of the batch")
+
 // Do is [Batcher.Do] for ctx's client.
 func (w *Writer[T]) Do(ctx context.Context, item T) error {
-	if w.waiters.has(clientOf(ctx)) {
-		return w.suspect.Do(ctx, item)
+	for due := time.Now().Add(w.calm.timeout); ; {
+		b := w.calm
+		if w.waiters.has(clientOf(ctx)) {
+			b = w.suspect
+		}
+		if err := b.do(ctx, item, due); !errors.Is(err, errLeftOut) {
+			return err
+		}
 	}
-	return w.calm.Do(ctx, item)
 }
 
 // NewReader returns a batcher of reads, with the limits of NewWriter.
@@ -125,13 +135,18 @@ func newBatcher[T any](o BatchOptions, timeout time.Duration, slots slots, flush
 // it fails with ctx's cause. The queue is in order of arrival and a batch is due with its
 // first item, so Do needs no timer of its own.
 func (b *Batcher[T]) Do(ctx context.Context, item T) error {
+	return b.do(ctx, item, time.Now().Add(b.timeout))
+}
+
+// do is Do with the time at which the outcome is due.
+func (b *Batcher[T]) do(ctx context.Context, item T, due time.Time) error {
 	alone := b.calls.Add(1) == 1
 	defer b.calls.Add(-1)
 	p, ok := b.free.Get().(*pending[T])
 	if !ok {
 		p = &pending[T]{outcome: make(chan error, 1)}
 	}
-	p.ctx, p.item, p.due, p.span = ctx, item, time.Now().Add(b.timeout), recorded(ctx)
+	p.ctx, p.item, p.due, p.span = ctx, item, due, recorded(ctx)
 	var err error
 	if !alone || ctx.Err() != nil || !b.runAlone(p) {
 		err = b.enqueue(p)
@@ -255,17 +270,20 @@ func (b *Batcher[T]) gather(batch []*pending[T], p *pending[T], now time.Time) [
 
 // runBatch runs the items of batch, and tells each its outcome.
 func (b *Batcher[T]) runBatch(batch []*pending[T]) {
-	begin, items := time.Now(), make([]T, len(batch))
+	begin, items, due := time.Now(), make([]T, len(batch)), batch[0].due
 	b.metrics.batch(len(batch))
 	var requests []trace.Span
 	for i, p := range batch {
 		items[i] = p.item
+		if p.due.Before(due) { // it was left out of an earlier batch
+			due = p.due
+		}
 		b.metrics.waited(begin.Sub(p.due.Add(-b.timeout)))
 		if p.span != nil {
 			requests = append(requests, p.span)
 		}
 	}
-	ctx, cancel := context.WithDeadline(context.Background(), batch[0].due)
+	ctx, cancel := context.WithDeadline(context.Background(), due)
 	defer cancel()
 	ctx, span := startBatch(ctx, len(batch), requests...)
 	outcomes := b.flushSafely(batchContext{ctx}, items)

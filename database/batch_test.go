@@ -389,3 +389,40 @@ func TestSuspectsHaveBatchesOfTheirOwn(t *testing.T) {
 		}
 	})
 }
+
+// TestLeftOut: an item that a batch leaves out joins another one, in the time that it has left.
+func TestLeftOut(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		times  int // that it is left out
+		wantIn time.Duration
+		want   error
+	}{
+		{"twice", 2, 300 * time.Millisecond, nil},
+		{"always", 100, time.Second, context.DeadlineExceeded},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				left := test.times
+				b := newBatcher(BatchOptions{MaxBatch: 10, Queue: 10}, time.Second, make(slots, 1), func(ctx context.Context, _ []int) []error {
+					select {
+					case <-ctx.Done():
+						return []error{ctx.Err()}
+					case <-time.After(100 * time.Millisecond):
+					}
+					if left--; left >= 0 {
+						return []error{errLeftOut}
+					}
+					return []error{nil}
+				})
+				defer b.close()
+				w := &Writer[int]{calm: b, suspect: b, waiters: NewShares(2, 2)}
+				begin := time.Now()
+				err := w.Do(t.Context(), 1)
+				if took := time.Since(begin); !errors.Is(err, test.want) || took != test.wantIn {
+					t.Errorf("got %v after %s, want %v after %s", err, took, test.want, test.wantIn)
+				}
+			})
+		})
+	}
+}

@@ -286,8 +286,9 @@ func (*postgresDialect) isFree(ctx context.Context, conn *pgx.Conn, table *Table
 // runEach runs n statements on table in one transaction: queue adds the i-th one to a batch,
 // and read reads its result. A statement whose row is locked or rejected costs another
 // attempt without it. Rows that are locked are often neighbors, as those of an import are:
-// after each one, runEach takes twice as many of those that follow for locked, and after
-// maxAttempts all of them. It returns the outcome of each statement, or fails as a whole.
+// after each one, runEach leaves out twice as many of those that follow, and after maxAttempts
+// all of them; their outcome is errLeftOut. It returns the outcome of each statement, or fails
+// as a whole.
 func (d *postgresDialect) runEach(
 	ctx context.Context, pool *sql.DB, table *Table, n int, queue func(batch *pgx.Batch, i int), read func(results pgx.BatchResults, i int) error,
 ) (outcomes []error, err error) {
@@ -325,8 +326,9 @@ func (d *postgresDialect) runEach(
 				skip = 1
 			}
 			last = done
-			for _, i := range queued[done:min(done+skip, len(queued))] {
-				outcomes[i] = err
+			outcomes[queued[done]] = err
+			for _, i := range queued[done+1 : min(done+skip, len(queued))] {
+				outcomes[i] = errLeftOut
 			}
 		}
 	})

@@ -106,6 +106,48 @@ func TestLockedRows(t *testing.T) {
 	}
 }
 
+// TestManyLockedRows: a client writes rows that its own import holds, beside another client.
+// They are too many, and too scattered, to find each of them in one batch.
+func TestManyLockedRows(t *testing.T) {
+	t.Parallel()
+	const rows = 200
+	isLocked := func(id int64) bool { return id%4 == 0 }
+	url := dbtest.Postgres(t)
+	dbtest.Migrated(t, url)
+	o := dbtest.Options(url)
+	o.Timeout = 30 * time.Second
+	db := dbtest.OpenWith(t, o, database.BatchOptions{Flushers: 1, MaxBatch: rows, Queue: 10 * rows}, zaptest.NewLogger(t))
+	store := models.NewPlantStore(db)
+	if err := db.Exec("INSERT INTO plants (id, name, tag, created_at, updated_at) SELECT n, 'old', NULL, now(), now() FROM generate_series(0, ?) n", rows-1).Error; err != nil {
+		t.Fatal(err)
+	}
+	holder := db.WithContext(t.Context()).Begin()
+	if err := holder.Exec("UPDATE plants SET name = 'held' WHERE id % 4 = 0").Error; err != nil {
+		t.Fatal(err)
+	}
+	put := func(client string, id int64) error {
+		_, err := store.Put(database.WithClient(t.Context(), client), &models.Plant{ID: id, Name: "new"}, models.Condition{})
+		return err
+	}
+	var importer, other sync.WaitGroup
+	for id := range int64(rows) {
+		if isLocked(id) {
+			importer.Go(func() { _ = put("importer", id) }) // most fail: it may have few that wait
+			continue
+		}
+		other.Go(func() {
+			if err := put("other", id); err != nil {
+				t.Errorf("the free row %d: got %v", id, err)
+			}
+		})
+	}
+	other.Wait()
+	if err := holder.Rollback().Error; err != nil {
+		t.Fatal(err)
+	}
+	importer.Wait()
+}
+
 // TestWaitersOfAClient: a client has a share of the writes that wait for locks. Others have
 // theirs.
 func TestWaitersOfAClient(t *testing.T) {
