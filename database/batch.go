@@ -67,7 +67,7 @@ type Writer[T any] struct {
 // closed with db.
 func NewWriter[T any](db *DB, flush func(context.Context, []T) []error) *Writer[T] {
 	add := func(slots slots) *Batcher[T] {
-		b := addBatcher(db, slots, db.checked, flush)
+		b := addBatcher(db, slots, db.checkedInTime, flush)
 		b.metrics = db.metrics
 		db.queues = append(db.queues, func() int { return len(b.queue) })
 		return b

@@ -280,6 +280,13 @@ func (db *DB) checked(write func() error) error {
 	return err
 }
 
+// checkedInTime is checked for a write that the database should end in time. One that hangs with
+// the disk of a SQLite file cannot be interrupted, so a timer notes that writes do not end.
+func (db *DB) checkedInTime(write func() error) error {
+	defer time.AfterFunc(db.options.Timeout, db.readiness.hang).Stop()
+	return db.checked(write)
+}
+
 // Transaction calls do in a transaction, which is committed if do returns nil and
 // rolled back otherwise. It waits for locks until ctx ends. do may be called again, in
 // another transaction: see [DB.Retry].

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"gorm.io/gorm"
 
 	"plantstore/database"
@@ -280,5 +281,41 @@ func TestIdleConnectionsToALostHost(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// TestDurableAfterReload: the server's default, changed while connections are open, does not
+// become theirs.
+func TestDurableAfterReload(t *testing.T) {
+	t.Parallel()
+	server, err := dbtest.StartServer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	plain, err := pgx.Connect(t.Context(), server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer plain.Close(t.Context())
+	err = dbtest.Open(t, dbtest.Options(server.URL)).Connection(func(tx *gorm.DB) error {
+		show := func() (value string) {
+			if err := tx.Raw("SHOW synchronous_commit").Scan(&value).Error; err != nil {
+				t.Fatal(err)
+			}
+			return value
+		}
+		before := show()
+		dbtest.Exec(t, server.URL, "ALTER SYSTEM SET synchronous_commit = off")
+		dbtest.Exec(t, server.URL, "SELECT pg_reload_conf()")
+		now := ""
+		err := eventually(t, func() error { return plain.QueryRow(t.Context(), "SHOW synchronous_commit").Scan(&now) }, func(error) bool { return now == "off" })
+		if after := show(); before != "on" || after != "on" {
+			t.Errorf("got %s, and %s after the reload", before, after)
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
 	}
 }

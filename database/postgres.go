@@ -23,13 +23,14 @@ import (
 )
 
 type postgresDialect struct {
-	conflictsUntil atomic.Int64  // nanoseconds since 1970; see insertNew
-	staleBefore    atomic.Int64  // nanoseconds since 1970; connections opened before are discarded
-	share          time.Duration // of an operation's time limit that it may spend waiting
-	target         string        // hosts and database
+	conflictsUntil atomic.Int64              // nanoseconds since 1970; see insertNew
+	staleBefore    atomic.Pointer[time.Time] // connections opened before are discarded; see staleSince
+	share          time.Duration             // of an operation's time limit that it may spend waiting
+	target         string                    // hosts and database
 	forms          forms
-	network        *network    // knows the connections, if it is not nil
-	citus          atomic.Bool // the database is a node of a Citus cluster: see citus.go
+	network        *network                               // knows the connections, if it is not nil
+	accept         func(context.Context, *pgx.Conn) error // fails if a new connection must not be used; or nil
+	citus          atomic.Bool                            // the database is a node of a Citus cluster: see citus.go
 }
 
 // connectionLifetime bounds how long a connection stays on a server that a load balancer

@@ -43,7 +43,8 @@ const opened = "plantstore.opened"
 // despite any defaults of the server, the database or the role: a committed
 // row is on disk, text is returned as it was sent, and a locked row delays no other.
 func (d *postgresDialect) prepareConnection(timeout time.Duration) func(context.Context, *pgx.Conn) error {
-	settings := []string{"CASE current_setting('synchronous_commit') WHEN 'off' THEN set_config('synchronous_commit', 'on', false) END"}
+	// Set in any case: what the session does not set would change when the server reads its configuration again.
+	settings := []string{"set_config('synchronous_commit', CASE current_setting('synchronous_commit') WHEN 'off' THEN 'on' ELSE current_setting('synchronous_commit') END, false)"}
 	for _, s := range sessionSettings() {
 		settings = append(settings, fmt.Sprintf("set_config('%s', '%s', false)", s[0], s[1]))
 	}
@@ -58,6 +59,9 @@ func (d *postgresDialect) prepareConnection(timeout time.Duration) func(context.
 		}
 		if err == nil {
 			err = d.detectCitus(ctx, conn)
+		}
+		if err == nil && d.accept != nil {
+			err = d.accept(ctx, conn)
 		}
 		if err != nil {
 			return errors.Join(err, conn.Close(ctx))
@@ -81,7 +85,7 @@ func (d *postgresDialect) watch(config *pgx.ConnConfig) {
 		switch err.Code {
 		case "25006": // read_only_sql_transaction
 			// While a database stays read-only, not every write may cost all connections.
-			if time.Since(time.Unix(0, d.staleBefore.Load())) > time.Second {
+			if time.Since(d.staleSince()) > time.Second {
 				d.discardAll()
 			}
 			return false
@@ -95,7 +99,16 @@ func (d *postgresDialect) watch(config *pgx.ConnConfig) {
 	}
 }
 
-func (d *postgresDialect) discardAll() { d.staleBefore.Store(time.Now().UnixNano()) }
+func (d *postgresDialect) discardAll() { d.staleBefore.Store(new(time.Now())) }
+
+// staleSince returns the time of the last discardAll, or zero. It does not depend on the
+// system's clock, which may be set back.
+func (d *postgresDialect) staleSince() (at time.Time) {
+	if last := d.staleBefore.Load(); last != nil {
+		at = *last
+	}
+	return at
+}
 
 // pingIdle pings a connection that was idle, in a part of the time that the
 // operation has, and closes it if there is no response. It leaves nothing to the driver.
@@ -118,7 +131,7 @@ func (d *postgresDialect) pingIdle(ctx context.Context, p stdlib.ShouldPingParam
 // has closed: nothing has been sent yet, so the operation gets another one.
 func (d *postgresDialect) checkConnection(_ context.Context, conn *pgx.Conn) error {
 	begin, _ := conn.PgConn().CustomData()[opened].(time.Time)
-	if conn.IsClosed() || begin.UnixNano() < d.staleBefore.Load() || hasInput(conn.PgConn().Conn()) {
+	if conn.IsClosed() || begin.Before(d.staleSince()) || hasInput(conn.PgConn().Conn()) {
 		return driver.ErrBadConn
 	}
 	return nil

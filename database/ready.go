@@ -27,6 +27,7 @@ type readiness struct {
 	mu      sync.Mutex // held during a check, so that callers share it
 	checked time.Time
 	err     error
+	test    chan error // has the outcome of the test of a write that runs, or is nil
 }
 
 // note remembers that a write failed for a reason that may last.
@@ -38,9 +39,12 @@ func (r *readiness) note(err error) {
 		r.fault.Store(fault)
 	} else if pgconn.Timeout(err) || sqliteCode(err) == sqlite3.SQLITE_BUSY {
 		// A query would not show a commit that waits for a synchronous standby, nor another process that has locked the file.
-		r.fault.CompareAndSwap(nil, &NotWritableError{"writes do not end"})
+		r.hang()
 	}
 }
+
+// hang remembers that a write does not end.
+func (r *readiness) hang() { r.fault.CompareAndSwap(nil, &NotWritableError{"writes do not end"}) }
 
 // Require makes [DB.Ready] check that table exists with all its columns.
 func (db *DB) Require(table *Table) { db.tables = append(db.tables, table) }
@@ -72,13 +76,7 @@ func (db *DB) check(ctx context.Context) error {
 	}
 	if fault := db.readiness.fault.Load(); fault != nil {
 		// A query would not show whether it lasts.
-		limit := readyTimeout
-		if db.budget.writer != nil { // writes wait for the only connection, which this takes
-			limit /= 10
-		}
-		ctx, cancel := context.WithTimeout(ctx, limit)
-		defer cancel()
-		_, err := db.pool.ExecContext(ctx, db.dialect.writeTest())
+		err := db.testWrite(ctx)
 		if err != nil && sqlState(err) != "42501" { // insufficient_privilege: only a write can tell
 			return Failed("test a write", err)
 		}
@@ -99,6 +97,36 @@ func (db *DB) check(ctx context.Context) error {
 		return nil
 	}
 	return errors.Join(fmt.Errorf("check the database: %w: %w", ErrUnavailable, fault), err)
+}
+
+// hangingTest is how long a test of a write may take beyond the check that began it.
+const hangingTest = time.Minute
+
+// testWrite tests a write. A test that does not end in time goes on, and the next checks wait
+// for it: a server whose disk hangs keeps the connection of each statement that is given up.
+func (db *DB) testWrite(ctx context.Context) error {
+	r := db.readiness
+	if r.test == nil {
+		limit := hangingTest
+		if db.budget.writer != nil { // writes wait for the only connection, which this takes
+			limit = readyTimeout / 10
+		}
+		test := make(chan error, 1)
+		r.test = test
+		go func() {
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
+			defer cancel()
+			_, err := db.pool.ExecContext(ctx, db.dialect.writeTest())
+			test <- err
+		}()
+	}
+	select {
+	case err := <-r.test:
+		r.test = nil
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // readyQuery returns the query for whether the database is read-only, and whether its

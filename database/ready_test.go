@@ -154,3 +154,30 @@ func TestReadyCost(t *testing.T) {
 		t.Errorf("%d calls in %v cost %d transactions", calls, time.Since(begin), after-before)
 	}
 }
+
+// TestReadyWhileAWriteHangs: a disk that hangs lets a write of SQLite neither end nor fail.
+func TestReadyWhileAWriteHangs(t *testing.T) {
+	t.Parallel()
+	o := dbtest.Options(dbtest.SQLite(t))
+	o.Timeout = 100 * time.Millisecond
+	db := dbtest.OpenWith(t, o, dbtest.Batches, zap.NewNop())
+	if err := db.Prepare(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	thaw := make(chan struct{})
+	w := database.NewWriter(db, func(_ context.Context, batch []int) []error {
+		_ = db.Connection(func(tx *gorm.DB) error { // the only one that writes
+			<-thaw
+			return nil
+		})
+		return make([]error, len(batch))
+	})
+	done := make(chan error, 1)
+	go func() { done <- w.Do(t.Context(), 1) }()
+	checkReady(t, db, "test a write")
+	close(thaw)
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	checkReady(t, db, "")
+}

@@ -268,7 +268,11 @@ func (db *DB) Transfer(ctx context.Context, do func() error) error {
 // Bulk calls do, which reads or stores many rows, without a time limit. It fails with
 // ErrShare at once if there are too many such operations, or too many of ctx's client.
 func (db *DB) Bulk(ctx context.Context, operation string, do func() error) error {
-	return Failed(operation, db.budget.bulk.run(clientOf(ctx), func() error { return db.checked(do) }))
+	err := db.budget.bulk.run(clientOf(ctx), func() error { return db.checked(do) })
+	if err != nil && ctx.Err() != nil { // drivers report it in many ways
+		err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
+	}
+	return Failed(operation, err)
 }
 
 // TakeDisk takes a number of bytes for temporary files of ctx's client, which GiveDisk gives

@@ -2,6 +2,7 @@ package database
 
 import (
 	"context"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"math"
@@ -10,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"go.uber.org/zap"
@@ -115,12 +117,26 @@ func (db *DB) openStandby(ctx context.Context, url string) (*standby, error) {
 		return nil, err
 	}
 	s := &standby{network: dialect.network, DB: newDB(dialect, pool, pool, o, db.batches, db.metrics, db.log)}
+	dialect.accept = s.accept
 	s.budget.transfers, s.budget.disk = db.budget.transfers, db.budget.disk // of the process
 	if s.DB.DB, err = s.handle(pool); err != nil {
 		return nil, errors.Join(err, pool.Close())
 	}
 	s.reads = s.DB.DB
 	return s, nil
+}
+
+// accept fails if the server of a new connection has less than the last check found: it has
+// crashed since, is replaying again, and reads would go back in time. The primary serves them.
+func (s *standby) accept(ctx context.Context, conn *pgx.Conn) error {
+	had := Position(s.replayed.Load())
+	var at Position
+	var isStandby bool
+	err := conn.QueryRow(ctx, positionQuery).Scan(&at, &isStandby)
+	if err == nil && at < had {
+		err = fmt.Errorf("the standby was restarted, and does not have all again: %w", driver.ErrBadConn)
+	}
+	return err
 }
 
 // Standbys returns the standbys of db, whether or not they can serve reads.
@@ -170,9 +186,9 @@ func (s *standbys) check(ctx context.Context, standby *standby) {
 	ctx, cancel := context.WithTimeout(ctx, standbyTimeout)
 	defer cancel()
 	at, isStandby, err := standby.position(ctx)
-	isCopy := true
+	isCopy, known := true, true
 	if err == nil && !standby.inUse.Load() {
-		isCopy, err = s.isCopy(ctx, standby)
+		isCopy, known, err = s.isCopy(ctx, standby)
 	}
 	switch {
 	case err != nil:
@@ -180,6 +196,7 @@ func (s *standbys) check(ctx context.Context, standby *standby) {
 			standby.checked, standby.strayed = time.Time{}, false // perhaps it is being built again
 			s.takeOut(standby, "it does not respond", zap.Error(err))
 			standby.network.cut() // for those that have begun to wait since
+			standby.replayed.Store(0)
 		}
 		return
 	case !isCopy:
@@ -189,14 +206,14 @@ func (s *standbys) check(ctx context.Context, standby *standby) {
 		s.takeOut(standby, "it was promoted")
 		return
 	}
-	ahead, known := s.isAhead(moment{standby.checked, Position(standby.replayed.Load())})
+	ahead, asked := s.isAhead(moment{standby.checked, Position(standby.replayed.Load())})
 	standby.checked, standby.strayed = time.Now(), standby.strayed || ahead
 	standby.replayed.Store(uint64(at))
 	switch {
 	case standby.strayed:
 		s.takeOut(standby, "it had more than the primary: build it again")
 		return
-	case !known && !standby.inUse.Load():
+	case !(known && asked) && !standby.inUse.Load():
 		return // the next check decides
 	}
 	lag := s.lagAt(at)
@@ -211,12 +228,14 @@ func (s *standbys) check(ctx context.Context, standby *standby) {
 	}
 }
 
-// isCopy reports whether a standby is one of the primary, and has the same database.
-func (s *standbys) isCopy(ctx context.Context, standby *standby) (bool, error) {
+// isCopy reports whether a standby is one of the primary, and has the same database. known
+// reports whether the primary has told which that is.
+func (s *standbys) isCopy(ctx context.Context, standby *standby) (isCopy, known bool, err error) {
 	origin, err := standby.origin(ctx)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.origin == "" || origin == s.origin, err
+	known = s.origin != ""
+	return !known || origin == s.origin, known, err
 }
 
 // isAhead reports whether a standby had more, at a time, than the primary had later: then it
