@@ -166,7 +166,7 @@ func TestReadyWhileAWriteHangs(t *testing.T) {
 	}
 	thaw := make(chan struct{})
 	w := database.NewWriter(db, func(_ context.Context, batch []int) []error {
-		_ = db.Connection(func(tx *gorm.DB) error { // the only one that writes
+		_ = db.Connection(func(*gorm.DB) error { // the only one that writes
 			<-thaw
 			return nil
 		})

@@ -213,7 +213,7 @@ func (s *standbys) check(ctx context.Context, standby *standby) {
 	case standby.strayed:
 		s.takeOut(standby, "it had more than the primary: build it again")
 		return
-	case !(known && asked) && !standby.inUse.Load():
+	case (!known || !asked) && !standby.inUse.Load():
 		return // the next check decides
 	}
 	lag := s.lagAt(at)
