@@ -3,7 +3,6 @@ package database
 import (
 	"context"
 	"fmt"
-	"math"
 	"sync"
 	"time"
 )
@@ -62,9 +61,8 @@ func (s slots) run(ctx context.Context, timeout time.Duration, do func(context.C
 	return do(ctx)
 }
 
-// Shares limits how much of something may be taken: all by all clients together, and each by a
-// client alone. A client beside others may take the same fraction of what they leave, so that
-// a few cannot take all.
+// Shares limits how much of something may be taken: all by all clients together, and each by
+// each client.
 type Shares struct {
 	all, each int64
 
@@ -75,21 +73,18 @@ type Shares struct {
 
 // NewShares returns Shares of which nothing is taken.
 func NewShares(all, each int64) *Shares {
-	return &Shares{all: all, each: min(each, all), of: make(map[string]int64)}
+	return &Shares{all: all, each: each, of: make(map[string]int64)}
 }
 
 // Take takes n for client, or fails with ErrShare at once: the wait could take minutes.
 func (s *Shares) Take(client string, n int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	own := s.of[client]
-	left := s.all - (s.taken - own) // by the others
-	most := int64(math.Ceil(float64(left) * float64(s.each) / float64(s.all)))
-	if own+n > most {
-		return fmt.Errorf("%w: %d of %d are taken, %d of at most %d by this client", ErrShare, s.taken, s.all, own, most)
+	if s.taken+n > s.all || s.of[client]+n > s.each {
+		return fmt.Errorf("%w: %d of %d are taken, %d of at most %d by this client", ErrShare, s.taken, s.all, s.of[client], s.each)
 	}
 	s.taken += n
-	s.of[client] = own + n
+	s.of[client] += n
 	return nil
 }
 

@@ -132,30 +132,6 @@ func TestShares(t *testing.T) {
 			}
 		})
 	}
-	t.Run("each client may take half of what the others leave", func(t *testing.T) {
-		s := NewShares(8, 4)
-		for _, client := range []struct {
-			name string
-			most int
-		}{{"a", 4}, {"b", 2}, {"c", 1}, {"d", 1}, {"e", 0}} {
-			got := 0
-			for s.Take(client.name, 1) == nil {
-				got++
-			}
-			if got != client.most {
-				t.Errorf("%s took %d, want %d", client.name, got, client.most)
-			}
-		}
-	})
-	t.Run("without a limit for each, a client may take all that others leave", func(t *testing.T) {
-		s := NewShares(3, 5)
-		if err := s.Take("a", 1); err != nil {
-			t.Error(err)
-		}
-		if err := s.Take("b", 2); err != nil {
-			t.Error(err)
-		}
-	})
 	t.Run("a share is free again after an error or a panic", func(t *testing.T) {
 		s, failed := NewShares(1, 1), errors.New("failed")
 		if err := s.run("a", func() error { return failed }); !errors.Is(err, failed) {

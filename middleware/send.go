@@ -14,7 +14,7 @@ import (
 const largePart = 64 << 10
 
 // SendLimit limits how many bytes of responses wait in memory for clients to read them:
-// limit in all, and for each client half of what others leave. Further writes fail with database.ErrShare.
+// limit in all, and half of it for each client. Further writes fail with database.ErrShare.
 func SendLimit(limit int64) Handler {
 	sending := database.NewShares(limit, limit/2)
 	return func(c *gin.Context) error {
