@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -333,8 +334,9 @@ func TestCLIDevices(t *testing.T) {
 // TestCLISignals ends an export that has written a part of its file.
 func TestCLISignals(t *testing.T) {
 	t.Parallel()
-	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
-		t.Run(signal.String(), func(t *testing.T) {
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP) // or the programs would ignore it under nohup, too
+	for _, end := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
+		t.Run(end.String(), func(t *testing.T) {
 			t.Parallel()
 			done := make(chan struct{})
 			settings := fake(t, func(w http.ResponseWriter, r *http.Request) {
@@ -352,7 +354,7 @@ func TestCLISignals(t *testing.T) {
 				return len(entries)
 			}
 			eventually(t, "a part of the file", func() bool { return files() == 1 })
-			must(t, p.process.Signal(signal))
+			must(t, p.process.Signal(end))
 			err := p.wait(t)
 			if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != 1 || files() != 0 {
 				t.Errorf("got %v and %d files, want exit status 1 and none", err, files())
