@@ -23,7 +23,7 @@ func TestHeadersAreWrittenAsDocumented(t *testing.T) {
 	document, err := openapi3.NewLoader().LoadFromData(text)
 	must(t, err)
 	unseen := maps.Clone(document.Components.Headers)
-	s, _ := startWithStandby(t, "PLANTSTORE_LIMITS_REQUESTS_PER_SECOND=1", "PLANTSTORE_LIMITS_BURST=4")
+	s, _ := startWithStandby(t, "PLANTSTORE_LIMITS_REQUESTS_PER_SECOND=1", "PLANTSTORE_LIMITS_BURST=5")
 	const body = `{"id":1,"name":"Monstera deliciosa"}`
 	for _, test := range []struct {
 		request, token, body, status string
@@ -33,6 +33,7 @@ func TestHeadersAreWrittenAsDocumented(t *testing.T) {
 		{"PUT /plants/2", token, `{"name":"Aloe vera"}`, "201", []string{"ETag", "Location", "Write-Position", "X-Request-ID"}},
 		{"GET /plants/1", token, "", "200", []string{"ETag", "X-Request-ID"}},
 		{"GET /plants?limit=1", token, "", "200", []string{"Link", "X-Request-ID"}},
+		{"GET /plants/export", token, "", "200", []string{"Content-Disposition", "X-Request-ID"}},
 		{"GET /plants/1", "", "", "401", []string{"WWW-Authenticate", "X-Request-ID"}},
 		{"GET /plants", token, "", "429", []string{"Retry-After", "RateLimit", "RateLimit-Policy", "X-Request-ID"}},
 	} {
