@@ -115,7 +115,8 @@ func TestStandbyOfAnotherDatabase(t *testing.T) {
 	database, err := url.Parse(standby.URL)
 	must(t, err)
 	database.Path = "/other"
-	eventually(t, "the database on the standby", func() bool { return openTable(t, database.String()).Ping() == nil })
+	copied := openTable(t, database.String())
+	eventually(t, "the database on the standby", func() bool { return copied.Ping() == nil })
 	for name, at := range map[string]string{"of another server": foreign.URL, "of another database of the server": database.String()} {
 		t.Run(name, func(t *testing.T) {
 			s := start(t, "DATABASE_URL="+primary.URL, "DATABASE_REPLICA_URLS="+at)
