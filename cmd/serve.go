@@ -39,7 +39,7 @@ func (s *settings) serve(cmd *cobra.Command, _ []string) (err error) {
 	}
 	log := newLogger(cfg)
 	rare := seldom(log)
-	// A closed terminal, a request to reload, or the end of who reads the log must not end the service.
+	// A closed terminal, a request to reload, or a log that nobody reads any more must not end the service.
 	signal.Ignore(syscall.SIGHUP, syscall.SIGPIPE)
 	static, devToken, err := staticTokens(cfg)
 	if err != nil {

@@ -24,7 +24,7 @@ type Change struct {
 	Row      any    // a pointer to the model of the table
 	Versions string // see [DB.Times]
 	Stored   any    // the row that it has written, with these columns, as a pointer to the model; or nil
-	Err      error  // why it was not made: its row is locked (see IsLocked), or the database rejects it
+	Err      error  // why it was not made: its row is locked (see IsLocked), the database rejects it, or it is errLeftOut
 }
 
 // kind is what changes with one text have in common.

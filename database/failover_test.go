@@ -107,34 +107,19 @@ func TestFirstHostHangs(t *testing.T) {
 	}
 }
 
-// ownServer returns a PostgreSQL server for one test.
-func ownServer(t *testing.T) *dbtest.Server {
-	t.Helper()
-	server, err := dbtest.StartServer()
-	if err != nil {
-		t.Fatal(err)
-	}
-	closeAtEnd(t, server)
-	return server
-}
-
-func closeAtEnd(t *testing.T, server *dbtest.Server) {
-	t.Cleanup(func() {
-		if err := server.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-}
-
 // TestStandbyFirst: of several hosts, the primary is the one to write to.
 func TestStandbyFirst(t *testing.T) {
 	t.Parallel()
-	primary := ownServer(t)
+	primary := dbtest.OwnServer(t)
 	standby, err := primary.StartStandby()
 	if err != nil {
 		t.Fatal(err)
 	}
-	closeAtEnd(t, standby)
+	t.Cleanup(func() {
+		if err := standby.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 	u, _ := url.Parse(standby.URL)
 	db := dbtest.Migrated(t, withHosts(t, primary.URL, "", u.Host))
 	if err := db.Ready(t.Context()); err != nil {
@@ -288,11 +273,7 @@ func TestIdleConnectionsToALostHost(t *testing.T) {
 // become theirs.
 func TestDurableAfterReload(t *testing.T) {
 	t.Parallel()
-	server, err := dbtest.StartServer()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer server.Close()
+	server := dbtest.OwnServer(t)
 	plain, err := pgx.Connect(t.Context(), server.URL)
 	if err != nil {
 		t.Fatal(err)

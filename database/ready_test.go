@@ -93,7 +93,7 @@ func TestReadyDependsOnTheDisk(t *testing.T) {
 // TestReadyIsReadOnly turns a server with open connections read-only.
 func TestReadyIsReadOnly(t *testing.T) {
 	t.Parallel()
-	server := ownServer(t)
+	server := dbtest.OwnServer(t)
 	db := dbtest.Migrated(t, server.URL)
 	checkReady(t, db, "")
 	dbtest.Exec(t, server.URL, "ALTER SYSTEM SET default_transaction_read_only = on")

@@ -212,7 +212,7 @@ func renameDurably(from, to string) error {
 	return syncFolder(to)
 }
 
-// syncFolder writes the folder of the file path to disk, for which Windows has no way.
+// syncFolder syncs the folder of the file path. Windows cannot.
 func syncFolder(path string) error {
 	if runtime.GOOS == "windows" {
 		return nil

@@ -333,11 +333,7 @@ func (n *naive) read(t *testing.T, db *database.DB) {
 // crash, PostgreSQL uses them again, for changes that a follower must not have passed.
 func TestFeedAfterACrash(t *testing.T) {
 	t.Parallel()
-	server, err := dbtest.StartServer()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer server.Close()
+	server := dbtest.OwnServer(t)
 	db := dbtest.Migrated(t, server.URL)
 	store := models.NewPlantStore(db)
 	feed, r := models.NewPlantFeed(store), newReplica()
@@ -414,12 +410,7 @@ func TestFeedOfACopy(t *testing.T) {
 			t.Parallel()
 			var urls [2]string
 			for i := range urls {
-				server, err := dbtest.StartServer()
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer server.Close()
-				urls[i] = server.URL
+				urls[i] = dbtest.OwnServer(t).URL
 			}
 			db, r := openMigrated(t, urls[0]), newReplica()
 			defer db.Close()

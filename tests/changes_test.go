@@ -255,9 +255,7 @@ func TestChangesComments(t *testing.T) {
 // TestFeedLag: the metric tells for how long a transaction has held up the feed.
 func TestFeedLag(t *testing.T) {
 	t.Parallel()
-	server, err := dbtest.StartServer()
-	must(t, err)
-	t.Cleanup(func() { _ = server.Close() })
+	server := dbtest.OwnServer(t)
 	s, admin := startAdmin(t, "DATABASE_URL="+server.URL)
 	lag := func() float64 { return valueOf(t, admin.get(t, "/metrics").body, "plantstore_feed_lag_seconds") }
 	if got := lag(); got != 0 {

@@ -12,7 +12,7 @@ import (
 // ownServers returns a PostgreSQL server and a standby of it, for one test.
 func ownServers(t *testing.T) (primary, standby *dbtest.Server) {
 	t.Helper()
-	primary = ownServer(t)
+	primary = dbtest.OwnServer(t)
 	return primary, startStandby(t, primary)
 }
 
@@ -82,7 +82,7 @@ func TestPromotion(t *testing.T) {
 // TestReadyzSaysWhy makes PostgreSQL read-only while the service runs.
 func TestReadyzSaysWhy(t *testing.T) {
 	t.Parallel()
-	server := ownServer(t)
+	server := dbtest.OwnServer(t)
 	s, admin := startAdmin(t, "DATABASE_URL="+server.URL)
 	checkStatus(t, s.get(t, "/readyz"), 200)
 	dbtest.Exec(t, server.URL, "ALTER SYSTEM SET default_transaction_read_only = on")
@@ -116,7 +116,7 @@ func TestReadyzSaysWhy(t *testing.T) {
 // succeeds, although queries do.
 func TestReadyWithoutSynchronousStandby(t *testing.T) {
 	t.Parallel()
-	server := ownServer(t)
+	server := dbtest.OwnServer(t)
 	s := start(t, "DATABASE_URL="+server.URL, "PLANTSTORE_DATABASE_TIMEOUT=1s")
 	requireOK(t, s.post(t, bodyOf(1)))
 	dbtest.Exec(t, server.URL, "ALTER SYSTEM SET synchronous_standby_names = 'missing'")

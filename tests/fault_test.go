@@ -249,7 +249,7 @@ func TestKillService(t *testing.T) {
 // keeps acknowledged plants, and works again when PostgreSQL does.
 func TestKillPostgres(t *testing.T) {
 	t.Parallel()
-	server := ownServer(t)
+	server := dbtest.OwnServer(t)
 	s := start(t, "DATABASE_URL="+server.URL)
 	known := ledger{}
 	l := s.startLoad(t, known)

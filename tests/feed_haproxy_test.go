@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"plantstore/database/dbtest"
 )
 
 // TestFeedRollingRestart follows replicas behind HAProxy, by long requests and by a stream,
@@ -18,7 +20,7 @@ import (
 func TestFeedRollingRestart(t *testing.T) {
 	t.Parallel()
 	duration := scale(10*time.Second, 10*time.Minute)
-	settings := []string{"DATABASE_URL=" + ownServer(t).URL, defaultDelay}
+	settings := []string{"DATABASE_URL=" + dbtest.OwnServer(t).URL, defaultDelay}
 	ports := freePorts(t, 2)
 	var running []*service
 	for _, port := range ports {

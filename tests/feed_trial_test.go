@@ -192,7 +192,7 @@ func TestFeedMissesNothing(t *testing.T) {
 	runs := scale(2, 20)
 	t.Run("SQLite", func(t *testing.T) { missesNothing(t, runs, dbtest.SQLite(t), nil) })
 	t.Run("PostgreSQL", func(t *testing.T) {
-		server := ownServer(t)
+		server := dbtest.OwnServer(t)
 		missesNothing(t, runs, server.URL, server)
 	})
 }

@@ -60,7 +60,7 @@ func sharedDatabases() []sharedDatabase {
 	all := []sharedDatabase{
 		{"SQLite", func(t *testing.T) (string, *fault) { return dbtest.SQLite(t), nil }},
 		{"PostgreSQL", func(t *testing.T) (string, *fault) {
-			server := ownServer(t)
+			server := dbtest.OwnServer(t)
 			return server.URL, &fault{"kill of PostgreSQL", func() {
 				if err := server.Kill(); err != nil {
 					t.Error(err)

@@ -10,23 +10,10 @@ import (
 	"plantstore/database/dbtest"
 )
 
-// ownServer returns a PostgreSQL server for one test, which may stop it.
-func ownServer(t *testing.T) *dbtest.Server {
-	t.Helper()
-	server, err := dbtest.StartServer()
-	must(t, err)
-	t.Cleanup(func() {
-		if err := server.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return server
-}
-
 // TestPostgresOutage stops and starts PostgreSQL while the service runs.
 func TestPostgresOutage(t *testing.T) {
 	t.Parallel()
-	server := ownServer(t)
+	server := dbtest.OwnServer(t)
 	s := start(t, "DATABASE_URL="+server.URL)
 	create := func(id int) response { return s.post(t, fmt.Sprintf(`{"id":%d,"name":"x"}`, id)) }
 	requireOK(t, create(1))
@@ -56,7 +43,7 @@ func TestPostgresOutage(t *testing.T) {
 // TestPlantsWithoutDatabase sends all requests while PostgreSQL is down.
 func TestPlantsWithoutDatabase(t *testing.T) {
 	t.Parallel()
-	server := ownServer(t)
+	server := dbtest.OwnServer(t)
 	s := start(t, "DATABASE_URL="+server.URL, "PLANTSTORE_DATABASE_TIMEOUT=1s")
 	requireOK(t, s.call(t, "PUT", "/plants/1", `{"name":"x"}`))
 	must(t, server.Stop())
@@ -86,7 +73,7 @@ func TestPlantsWithoutDatabase(t *testing.T) {
 // accepted for a while, and valid tokens never get a 401.
 func TestTokensWithoutPostgres(t *testing.T) {
 	t.Parallel()
-	server := ownServer(t)
+	server := dbtest.OwnServer(t)
 	s := start(t, "DATABASE_URL="+server.URL)
 	known, unknown := issue(t, server.URL), issueElsewhere(t)
 	// The status of a bad body shows whether the token was accepted, without a database.
@@ -146,7 +133,7 @@ func TestTokensWithoutPostgres(t *testing.T) {
 // TestDatabaseComesLate starts the service before its database.
 func TestDatabaseComesLate(t *testing.T) {
 	t.Parallel()
-	server := ownServer(t)
+	server := dbtest.OwnServer(t)
 	must(t, server.Stop())
 	_, stderr, status := runToEnd(t, []string{"DATABASE_URL=" + server.URL, "PLANTSTORE_DATABASE_START_TIMEOUT=300ms", "PORT=0"})
 	if status != 1 || !strings.HasPrefix(lastLine(stderr), "plantstore: database.url (DATABASE_URL): ") {

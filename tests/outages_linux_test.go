@@ -29,14 +29,14 @@ type outage struct {
 func outages() []outage {
 	return []outage{
 		{"PostgreSQL killed", "the database is unavailable", func(t *testing.T) (string, func(*service) func() error) {
-			server := ownServer(t)
+			server := dbtest.OwnServer(t)
 			return server.URL, func(*service) func() error {
 				must(t, server.Kill())
 				return server.Start
 			}
 		}},
 		{"PostgreSQL read-only", "the database is not writable: it is read-only", func(t *testing.T) (string, func(*service) func() error) {
-			server := ownServer(t)
+			server := dbtest.OwnServer(t)
 			set := func(url, statement string) {
 				dbtest.Exec(t, url, statement)
 				dbtest.Exec(t, url, "SELECT pg_reload_conf()")
@@ -76,7 +76,7 @@ func outages() []outage {
 			}
 		}},
 		{"PostgreSQL frozen", "the database did not respond in time", func(t *testing.T) (string, func(*service) func() error) {
-			server := ownServer(t)
+			server := dbtest.OwnServer(t)
 			return server.URL, func(*service) func() error {
 				thaw, err := server.Freeze()
 				must(t, err)

@@ -80,7 +80,7 @@ type hunt struct {
 
 // ownPostgres starts a PostgreSQL server with a password.
 func (h *hunt) ownPostgres() {
-	h.server = ownServer(h.t)
+	h.server = dbtest.OwnServer(h.t)
 	var data string
 	must(h.t, openTable(h.t, h.server.URL).QueryRowContext(h.t.Context(), "SHOW data_directory").Scan(&data))
 	h.folder = filepath.Dir(data) // with the log of PostgreSQL

@@ -299,7 +299,7 @@ func stallingProxy(t *testing.T, address string) *stalling {
 func TestReadyzOfAStalledDatabase(t *testing.T) {
 	t.Parallel()
 	const limit = 15 * time.Second // readyTimeout is 1s
-	server := ownServer(t)
+	server := dbtest.OwnServer(t)
 	address, err := url.Parse(server.URL)
 	must(t, err)
 	proxy := stallingProxy(t, address.Host)

@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"testing"
 	"time"
 )
 
@@ -43,6 +44,21 @@ type Server struct {
 // process, but not of the machine.
 func StartServer() (*Server, error) {
 	return StartServerIn("", "max_connections=200", "fsync=off")
+}
+
+// OwnServer is StartServer for one test.
+func OwnServer(t testing.TB) *Server {
+	t.Helper()
+	s, err := StartServer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
 }
 
 // StartServerIn creates a cluster in a new folder under folder, or under the system's
