@@ -219,6 +219,7 @@ func TestPurposesOfKeys(t *testing.T) {
 		{"no purpose", nil, true},
 		{"use sig", map[string]any{"use": "sig"}, true},
 		{"key_ops verify", map[string]any{"key_ops": []string{"sign", "verify"}}, true},
+		{"key_ops verify and an unknown one", map[string]any{"key_ops": []string{"x", "verify"}}, true},
 		{"use enc", map[string]any{"use": "enc"}, false},
 		{"use of another kind", map[string]any{"use": "tls"}, false},
 		{"key_ops without verify", map[string]any{"key_ops": []string{"deriveKey"}}, false},
@@ -251,6 +252,68 @@ func TestAnEncryptionKeyHidesNoOther(t *testing.T) {
 	}
 }
 
+// TestMalformedKeys: keys that are malformed, or of an unknown kind, are left out, and others of the
+// set are used (RFC 7517, section 5), at the start and later.
+func TestMalformedKeys(t *testing.T) {
+	for name, key := range map[string]any{
+		"no key":                "x",
+		"null":                  nil,
+		"an unknown kty":        map[string]any{"kty": "X", "kid": "x"},
+		"no kty":                map[string]any{"kid": "x"},
+		"RSA without e":         map[string]any{"kty": "RSA", "kid": "x", "n": "AQAB"},
+		"n in padded base64":    map[string]any{"kty": "RSA", "kid": "x", "n": "+/+/+A==", "e": "AQAB"},
+		"a point off its curve": map[string]any{"kty": "EC", "crv": "P-256", "kid": "x", "x": "AQAB", "y": "AQAB"},
+		"an unknown curve":      map[string]any{"kty": "EC", "crv": "secp256k1", "kid": "x", "x": "AQAB", "y": "AQAB"},
+		"alg is a number":       map[string]any{"kty": "EC", "kid": "x", "alg": 1},
+		"kid is a number":       map[string]any{"kty": "EC", "kid": 1},
+		"x5c is no certificate": map[string]any{"kty": "RSA", "kid": "x", "n": "AQAB", "e": "AQAB", "x5c": []string{"AQAB"}},
+		"a symmetric key":       map[string]any{"kty": "oct", "kid": "k2", "k": "AQAB"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newProvider(t)
+			p.before = []any{key}
+			verify := verifierOf(t, p.options())
+			if _, err := verify(t.Context(), sign(t, jwt.SigningMethodES256, p.key, k1, claims(nil))); err != nil {
+				t.Errorf("a key of the first fetch: got %v", err)
+			}
+			k2 := ecKey(t, elliptic.P256())
+			p.mu.Lock()
+			p.keys["k2"] = &k2.PublicKey
+			p.mu.Unlock()
+			if _, err := verify(t.Context(), sign(t, jwt.SigningMethodES256, k2, map[string]any{"kid": "k2"}, claims(nil))); err != nil {
+				t.Errorf("a new key: got %v", err)
+			}
+		})
+	}
+}
+
+// TestKeysWithOneKid: keys of several types may share a kid (RFC 7517, section 4.5).
+func TestKeysWithOneKid(t *testing.T) {
+	p := newProvider(t)
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.before = []any{rsaJWK("k1", key)}
+	verify := verifierOf(t, p.options())
+	for method, key := range map[jwt.SigningMethod]any{jwt.SigningMethodES256: p.key, jwt.SigningMethodRS256: key} {
+		t.Run(method.Alg(), func(t *testing.T) {
+			for _, header := range []map[string]any{k1, nil} {
+				if _, err := verify(t.Context(), sign(t, method, key, header, claims(nil))); err != nil {
+					t.Errorf("a token with the key %v: got %v", header["kid"], err)
+				}
+			}
+		})
+	}
+}
+
+// rsaJWK returns key as a JWK.
+func rsaJWK(kid string, key *rsa.PrivateKey) map[string]any {
+	n := base64.RawURLEncoding.EncodeToString(key.N.Bytes())
+	return map[string]any{"kty": "RSA", "kid": kid, "alg": "RS256", "use": "sig", "n": n, "e": "AQAB"}
+}
+
 // TestWeakKeysOfJWKS: a short RSA key verifies nothing, whether or not a token names it.
 func TestWeakKeysOfJWKS(t *testing.T) {
 	for bits, valid := range map[int]bool{2048: true, 1024: false} {
@@ -260,8 +323,7 @@ func TestWeakKeysOfJWKS(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			encode := base64.RawURLEncoding.EncodeToString
-			p.before = []any{map[string]any{"kty": "RSA", "kid": "r", "alg": "RS256", "use": "sig", "n": encode(key.N.Bytes()), "e": "AQAB"}}
+			p.before = []any{rsaJWK("r", key)}
 			verify := verifierOf(t, p.options())
 			for _, header := range []map[string]any{{"kid": "r"}, nil} {
 				_, err := verify(t.Context(), sign(t, jwt.SigningMethodRS256, key, header, claims(nil)))

@@ -1,7 +1,6 @@
 package auth
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/ecdsa"
@@ -12,22 +11,15 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
-	"github.com/MicahParks/keyfunc/v3"
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/golang-jwt/jwt/v5"
 	"go.uber.org/zap"
-	"golang.org/x/time/rate"
 
 	"plantstore/models"
 )
@@ -41,19 +33,8 @@ type JWTOptions struct {
 	Leeway           time.Duration // between the issuer's clock and ours
 }
 
-const (
-	// jwksPeriod is the time between two scheduled fetches of the keys at a JWKS URL.
-	jwksPeriod = 15 * time.Minute
-	// jwksFloor is the least time between two fetches that tokens with unknown keys, or
-	// the lack of any key, cause.
-	jwksFloor = 10 * time.Second
-	// jwksTimeout limits such a fetch, and the wait for it.
-	jwksTimeout = 5 * time.Second
-	jwksSize    = 1 << 20 // bytes of a response
-	// maxSubject limits the subject of a token, in bytes (OpenID Connect Core 1.0,
-	// section 2).
-	maxSubject = 255
-)
+// maxSubject limits the subject of a token, in bytes (OpenID Connect Core 1.0, section 2).
+const maxSubject = 255
 
 var (
 	errNoKeys     = fmt.Errorf("%w: the keys of JWTs could not be fetched", ErrCannotVerify)
@@ -181,138 +162,13 @@ func (s *scopeClaim) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// jwtKeys returns the function that finds the key of a token's signature.
+// jwtKeys returns the function that finds the keys that may have signed a token.
 func jwtKeys(ctx context.Context, o JWTOptions, log *zap.Logger) (jwt.Keyfunc, error) {
-	if o.PublicKey != "" {
-		key, err := parsePublicKey(o.PublicKey, o.Algorithms)
-		return func(*jwt.Token) (any, error) { return key, nil }, err
+	if o.PublicKey == "" {
+		return newJWKS(ctx, o, log).find, nil
 	}
-	transport := &jwksTransport{ctx: ctx}
-	fetched, err := keyfunc.NewDefaultOverrideCtx(ctx, []string{o.JWKSURL}, keyfunc.Override{
-		Client: &http.Client{
-			Transport: transport,
-			// Keys come from the configured URL only.
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		},
-		HTTPTimeout:       jwksTimeout,
-		RateLimitWaitMax:  jwksTimeout,
-		RefreshInterval:   jwksPeriod,
-		RefreshUnknownKID: rate.NewLimiter(rate.Every(jwksFloor), 1),
-		RefreshErrorHandlerFunc: func(string) func(context.Context, error) {
-			return func(_ context.Context, err error) {
-				if failed, ok := errors.AsType[*url.Error](err); ok {
-					err = failed.Err // without the URL, which may contain a secret
-				}
-				log.Error("fetch the keys of JWTs", zap.Error(err))
-			}
-		},
-	})
-	if err != nil {
-		return nil, err
-	}
-	// Without this, only a token that names its key would cause a fetch before the next
-	// scheduled one.
-	go every(ctx, jwksFloor, func() {
-		if hasNoKeys(ctx, fetched) {
-			_, _ = fetched.Storage().KeyRead(ctx, "") // fetches them, as this key is unknown; failures are logged
-		}
-	})
-	// Not the request's context: a client that leaves must not end a fetch that others
-	// wait for and that is not repeated at once.
-	find := fetched.KeyfuncCtx(ctx)
-	var fetching sync.Mutex // of a new key: the tokens that it has signed wait for one fetch
-	return func(token *jwt.Token) (any, error) {
-		if kid, _ := token.Header["kid"].(string); kid != "" && !hasKey(ctx, fetched, kid) {
-			fetching.Lock()
-			defer fetching.Unlock()
-		}
-		key, err := find(token)
-		all, isSet := key.(jwt.VerificationKeySet) // for a token without a kid
-		switch {
-		case err == nil && !isSet:
-			return usableKey(key, o.Algorithms)
-		case err == nil && len(all.Keys) > 0:
-			all.Keys = slices.DeleteFunc(all.Keys, func(key jwt.VerificationKey) bool {
-				_, err := usableKey(key, o.Algorithms)
-				return err != nil
-			})
-			return all, nil
-		}
-		if hasNoKeys(ctx, fetched) || transport.failed.Load() {
-			return nil, errNoKeys
-		}
-		return nil, errors.Join(err, errUnknownKey)
-	}, nil
-}
-
-// hasNoKeys reports whether no key has been fetched.
-func hasNoKeys(ctx context.Context, fetched keyfunc.Keyfunc) bool {
-	known, _ := fetched.Storage().KeyReadAll(ctx) // does not fail: they are in memory
-	return len(known) == 0
-}
-
-// hasKey reports whether the key kid is one of fetched, without fetching it.
-func hasKey(ctx context.Context, fetched keyfunc.Keyfunc, kid string) bool {
-	known, _ := fetched.Storage().KeyReadAll(ctx) // does not fail: they are in memory
-	for _, key := range known {
-		if key.Marshal().KID == kid {
-			return true
-		}
-	}
-	return false
-}
-
-// jwksTransport limits a fetch of keys: to jwksSize, to jwksTimeout without the wait
-// for it, which the library counts, too, and to the life of ctx. It drops the keys that
-// are not for signatures.
-type jwksTransport struct {
-	ctx    context.Context //nolint:containedctx // the service's, not a request's
-	failed atomic.Bool     // the last fetch
-}
-
-func (t *jwksTransport) RoundTrip(r *http.Request) (*http.Response, error) {
-	response, err := t.fetch(r)
-	t.failed.Store(err != nil || response.StatusCode != http.StatusOK)
-	return response, err
-}
-
-func (t *jwksTransport) fetch(r *http.Request) (*http.Response, error) {
-	ctx, cancel := context.WithTimeout(t.ctx, jwksTimeout)
-	defer cancel()
-	response, err := http.DefaultTransport.RoundTrip(r.WithContext(ctx))
-	if err != nil {
-		return nil, err
-	}
-	defer response.Body.Close()
-	keys, err := io.ReadAll(http.MaxBytesReader(nil, response.Body, jwksSize))
-	if err == nil && response.StatusCode == http.StatusOK {
-		keys, err = verificationKeys(keys)
-	}
-	if err != nil {
-		return nil, err
-	}
-	response.Body = io.NopCloser(bytes.NewReader(keys))
-	return response, nil
-}
-
-// verificationKeys returns a JWK set without the keys that are for something other than
-// verifying signatures (RFC 7517, sections 4.2 and 4.3).
-func verificationKeys(text []byte) ([]byte, error) {
-	var set struct {
-		Keys []jsontext.Value `json:"keys"`
-	}
-	if err := json.Unmarshal(text, &set); err != nil {
-		return nil, err
-	}
-	set.Keys = slices.DeleteFunc(set.Keys, func(key jsontext.Value) bool {
-		var purpose struct {
-			Use string   `json:"use"`
-			Ops []string `json:"key_ops"`
-		}
-		err := json.Unmarshal(key, &purpose)
-		return err != nil || purpose.Use != "" && purpose.Use != "sig" || purpose.Ops != nil && !slices.Contains(purpose.Ops, "verify")
-	})
-	return json.Marshal(set)
+	key, err := parsePublicKey(o.PublicKey, o.Algorithms)
+	return func(*jwt.Token) (any, error) { return key, nil }, err
 }
 
 // minRSABits is the smallest RSA key that RFC 7518, section 3.3, allows.
@@ -340,16 +196,16 @@ func parsePublicKey(text string, algorithms []string) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return usableKey(key, algorithms)
+	return key, checkKey(key, algorithms)
 }
 
-// usableKey returns key if one of algorithms can verify with it.
-func usableKey(key any, algorithms []string) (any, error) {
+// checkKey rejects a key that none of algorithms can verify with.
+func checkKey(key any, algorithms []string) error {
 	var fitting []string
 	switch key := key.(type) {
 	case *rsa.PublicKey:
 		if key.N.BitLen() < minRSABits {
-			return nil, fmt.Errorf("an RSA key of %d bits, less than %d", key.N.BitLen(), minRSABits)
+			return fmt.Errorf("an RSA key of %d bits, less than %d", key.N.BitLen(), minRSABits)
 		}
 		fitting = []string{"RS256", "RS384", "RS512", "PS256", "PS384", "PS512"}
 	case *ecdsa.PublicKey:
@@ -358,7 +214,7 @@ func usableKey(key any, algorithms []string) (any, error) {
 		fitting = []string{"EdDSA"}
 	}
 	if !slices.ContainsFunc(fitting, func(algorithm string) bool { return slices.Contains(algorithms, algorithm) }) {
-		return nil, fmt.Errorf("none of auth.jwt.algorithms can verify with this key, a %T", key)
+		return fmt.Errorf("none of auth.jwt.algorithms can verify with this key, a %T", key)
 	}
-	return key, nil
+	return nil
 }

@@ -73,7 +73,9 @@ func (s *settings) serve(cmd *cobra.Command, _ []string) (err error) {
 			log.Warn("cannot store when some tokens were last used", zap.Error(err))
 		}
 	}()
-	verify, err := newVerifier(ctx, cfg, static, issued, log)
+	serving, stop := context.WithCancel(context.WithoutCancel(ctx)) // until the last response, which is after ctx ends
+	defer stop()
+	verify, err := newVerifier(serving, cfg, static, issued, log)
 	if err != nil {
 		return err
 	}

@@ -2,12 +2,20 @@ package tests
 
 import (
 	"bufio"
+	"crypto/ed25519"
+	"encoding/base64"
+	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
 )
 
 // stop ends the service by SIGTERM.
@@ -62,6 +70,25 @@ func TestStopFinishesRequests(t *testing.T) {
 	}
 }
 
+// TestStopFetchesKeys: the first token of a new key may come while the service stops.
+func TestStopFetchesKeys(t *testing.T) {
+	t.Parallel()
+	public, private, err := ed25519.GenerateKey(nil)
+	must(t, err)
+	var kid atomic.Value
+	kid.Store("old")
+	keys := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintf(w, `{"keys":[{"kty":"OKP","crv":"Ed25519","kid":%q,"x":%q}]}`, kid.Load(), base64.RawURLEncoding.EncodeToString(public))
+	}))
+	t.Cleanup(keys.Close)
+	s := start(t, "PLANTSTORE_SERVER_SHUTDOWN_DELAY=1h", "PLANTSTORE_AUTH_JWT_ISSUER=i", "PLANTSTORE_AUTH_JWT_AUDIENCE=a",
+		"PLANTSTORE_AUTH_JWT_JWKS_URL="+keys.URL)
+	must(t, s.process.Signal(syscall.SIGTERM))
+	s.awaitLog(t, "stopping")
+	kid.Store("new")
+	checkStatus(t, s.get(t, "/plants", as(signJWT(t, private, "x", "kid", "new"))...), 200)
+}
+
 func TestSecondSignalEndsAtOnce(t *testing.T) {
 	t.Parallel()
 	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
@@ -85,4 +112,18 @@ func TestInterruptSkipsTheDelay(t *testing.T) {
 	if err := s.wait(t); err != nil {
 		t.Errorf("got %v, want exit status 0", err)
 	}
+}
+
+// signJWT returns a JWT of the issuer i for the audience a, with names and values for its header.
+func signJWT(t *testing.T, key ed25519.PrivateKey, subject string, header ...string) string {
+	t.Helper()
+	token := jwt.NewWithClaims(jwt.SigningMethodEdDSA, jwt.MapClaims{
+		"iss": "i", "aud": "a", "sub": subject, "scope": "plants:read", "exp": time.Now().Add(time.Hour).Unix(),
+	})
+	for i := 0; i < len(header); i += 2 {
+		token.Header[header[i]] = header[i+1]
+	}
+	text, err := token.SignedString(key)
+	must(t, err)
+	return text
 }

@@ -1,0 +1,179 @@
+package auth
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/MicahParks/jwkset"
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/golang-jwt/jwt/v5"
+	"go.uber.org/zap"
+	"golang.org/x/time/rate"
+)
+
+const (
+	// jwksPeriod is the time between two scheduled fetches of the keys at a JWKS URL.
+	jwksPeriod = 15 * time.Minute
+	// jwksFloor is the least time between two fetches that tokens with unknown keys cause,
+	// and between two while there is no key.
+	jwksFloor = 10 * time.Second
+	// jwksTimeout limits a fetch, and the wait of a token for one to begin.
+	jwksTimeout = 5 * time.Second
+	jwksSize    = 1 << 20 // bytes of a response
+)
+
+// jwks is an issuer's set of keys (RFC 7517), fetched from a URL.
+type jwks struct {
+	ctx        context.Context //nolint:containedctx // the service's, not a request's
+	url        string
+	algorithms []string
+	log        *zap.Logger
+	client     http.Client
+	fetching   sync.Mutex
+	limiter    *rate.Limiter // of the fetches that tokens cause
+	keys       atomic.Pointer[[]publicKey]
+	failed     atomic.Bool // the last fetch
+}
+
+// publicKey is a key that verifies signatures.
+type publicKey struct {
+	id, algorithm string // "" if the issuer does not say
+	key           any
+}
+
+// newJWKS fetches the keys at o.JWKSURL, and again until ctx ends.
+func newJWKS(ctx context.Context, o JWTOptions, log *zap.Logger) *jwks {
+	s := &jwks{ctx: ctx, url: o.JWKSURL, algorithms: o.Algorithms, log: log, limiter: rate.NewLimiter(rate.Every(jwksFloor), 1)}
+	// Keys come from the configured URL only.
+	s.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	s.keys.Store(new([]publicKey))
+	s.refresh()
+	go every(ctx, jwksPeriod, s.refresh)
+	// A token that does not name its key causes no fetch.
+	go every(ctx, jwksFloor, func() {
+		if len(*s.keys.Load()) == 0 {
+			s.refresh()
+		}
+	})
+	return s
+}
+
+// find returns the keys that may have signed token: those with its kid and algorithm, as keys of
+// several types may share a kid (RFC 7517, section 4.5), or all of its algorithm if it has no kid.
+// It fetches the keys if token names one that is unknown.
+func (s *jwks) find(token *jwt.Token) (any, error) {
+	found := s.known(token)
+	if _, ok := token.Header["kid"]; ok && len(found) == 0 {
+		found = s.fetchFor(token)
+	}
+	switch {
+	case len(found) > 0:
+		return jwt.VerificationKeySet{Keys: found}, nil
+	case s.failed.Load() || len(*s.keys.Load()) == 0:
+		return nil, errNoKeys
+	}
+	return nil, errUnknownKey
+}
+
+func (s *jwks) known(token *jwt.Token) (found []jwt.VerificationKey) {
+	id, named := token.Header["kid"]
+	for _, k := range *s.keys.Load() {
+		if (!named || id == k.id) && (k.algorithm == "" || k.algorithm == token.Method.Alg()) {
+			found = append(found, k.key)
+		}
+	}
+	return found
+}
+
+// fetchFor returns the keys that may have signed token after a fetch, if there may be one within
+// jwksTimeout. Tokens wait for each other's fetch. A client that leaves does not end it, as others
+// wait for it and it is not repeated at once.
+func (s *jwks) fetchFor(token *jwt.Token) []jwt.VerificationKey {
+	s.fetching.Lock()
+	defer s.fetching.Unlock()
+	if found := s.known(token); len(found) > 0 {
+		return found
+	}
+	ctx, cancel := context.WithTimeout(s.ctx, jwksTimeout)
+	defer cancel()
+	if s.limiter.Wait(ctx) == nil {
+		s.refresh()
+	}
+	return s.known(token)
+}
+
+// refresh fetches the keys. If it cannot, those of the last time stay.
+func (s *jwks) refresh() {
+	keys, err := s.fetch()
+	s.failed.Store(err != nil)
+	if err != nil {
+		if failed, ok := errors.AsType[*url.Error](err); ok {
+			err = failed.Err // without the URL, which may contain a secret
+		}
+		s.log.Error("fetch the keys of JWTs", zap.Error(err))
+		return
+	}
+	s.keys.Store(&keys)
+}
+
+func (s *jwks) fetch() ([]publicKey, error) {
+	ctx, cancel := context.WithTimeout(s.ctx, jwksTimeout)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url, nil)
+	if err != nil {
+		return nil, err
+	}
+	response, err := s.client.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("the response is %s", response.Status)
+	}
+	var set struct {
+		Keys []jsontext.Value `json:"keys"`
+	}
+	if err := json.UnmarshalRead(http.MaxBytesReader(nil, response.Body, jwksSize), &set); err != nil {
+		return nil, err
+	}
+	return s.parse(set.Keys), nil
+}
+
+// parse returns the keys that verify signatures. It leaves out the others, as RFC 7517, section 5,
+// asks, and logs how many of them are not just for another purpose.
+func (s *jwks) parse(set []jsontext.Value) []publicKey {
+	keys := make([]publicKey, 0, len(set))
+	var faults []error
+	for _, text := range set {
+		var k jwkset.JWKMarshal
+		err := json.Unmarshal(text, &k)
+		if err == nil && (k.USE != "" && k.USE != jwkset.UseSig || k.KEYOPS != nil && !slices.Contains(k.KEYOPS, jwkset.KeyOpsVerify)) {
+			continue // RFC 7517, sections 4.2 and 4.3; other values may stand beside verify
+		}
+		var parsed jwkset.JWK
+		if err == nil {
+			parsed, err = jwkset.NewJWKFromMarshal(k, jwkset.JWKMarshalOptions{}, jwkset.JWKValidateOptions{SkipKeyOps: true})
+		}
+		if err == nil {
+			err = checkKey(parsed.Key(), s.algorithms)
+		}
+		if err != nil {
+			faults = append(faults, fmt.Errorf("key %q: %w", k.KID, err))
+			continue
+		}
+		keys = append(keys, publicKey{k.KID, k.ALG.String(), parsed.Key()})
+	}
+	if len(faults) > 0 {
+		s.log.Warn("left out keys of JWTs", zap.Int("keys", len(faults)), zap.NamedError("first", faults[0]))
+	}
+	return keys
+}
