@@ -75,20 +75,22 @@ func (s *settings) client() (*client, error) {
 
 // localURL returns the URL of the configured service on its own machine.
 func localURL(cfg *config.Config) string {
-	return serviceURL(cfg, localHost(cfg.Server.Host), cfg.Server.Port)
+	return serviceURL(cfg, localHost(cfg.Server.Host, loopback), cfg.Server.Port)
 }
 
 // adminURL returns the URL of the admin address on its own machine.
 func adminURL(address string) string {
 	host, port, _ := net.SplitHostPort(address) // config has validated it
-	return "http://" + net.JoinHostPort(localHost(host), port)
+	return "http://" + net.JoinHostPort(localHost(host, loopback), port)
 }
 
+const loopback = "127.0.0.1" // localhost may not resolve in an image from scratch
+
 // localHost returns a host by which a process on the same machine reaches one that
-// listens on host.
-func localHost(host string) string {
+// listens on host: local, if that is every address.
+func localHost(host, local string) string {
 	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
-		return "127.0.0.1" // localhost may not resolve in an image from scratch
+		return local
 	}
 	return host
 }

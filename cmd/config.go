@@ -3,6 +3,7 @@ package cmd
 import (
 	"fmt"
 	"os"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -27,7 +28,7 @@ func newConfig(s *settings) *cobra.Command {
 			table := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 			_, _ = fmt.Fprintln(table, "SETTING\tVALUE\tSOURCE")
 			for _, e := range all {
-				_, _ = fmt.Fprintf(table, "%s\t%s\t%s\n", e.Key, e.Value, e.Source)
+				_, _ = fmt.Fprintf(table, "%s\t%s\t%s\n", e.Key, strings.ReplaceAll(e.Value, "\n", `\n`), e.Source)
 			}
 			return table.Flush()
 		},

@@ -52,15 +52,16 @@ func createDevToken() error {
 	if err := os.WriteFile(temporary, []byte(token+"\n"), 0o600); err != nil {
 		return err
 	}
-	if err := os.Link(temporary, devTokenFile); !errors.Is(err, fs.ErrExist) {
-		return err
+	err := os.Link(temporary, devTokenFile)
+	if err == nil || errors.Is(err, fs.ErrExist) {
+		return nil
 	}
-	return nil
+	return os.Rename(temporary, devTokenFile) // a file system without hard links: the last process wins
 }
 
 // welcome prints the URL of a development service, its token and a request to try.
 func welcome(cfg *config.Config, port int, token string) {
-	base, curl := serviceURL(cfg, "localhost", port), "curl -i"
+	base, curl := serviceURL(cfg, localHost(cfg.Server.Host, "localhost"), port), "curl -i"
 	if cfg.TLS() { // the certificate may be self-signed
 		curl = fmt.Sprintf("curl -i --cacert '%s'", cfg.Server.TLSCertificate)
 	}

@@ -182,6 +182,7 @@ func TestInvalid(t *testing.T) {
 		{name: "zero timeout", env: "PLANTSTORE_DATABASE_TIMEOUT=0s", want: "database.timeout (PLANTSTORE_DATABASE_TIMEOUT)"},
 		{name: "negative delay", env: "PLANTSTORE_SERVER_SHUTDOWN_DELAY=-1s", want: "server.shutdown_delay (PLANTSTORE_SERVER_SHUTDOWN_DELAY) must be a duration such as 500ms, 5s or 2m, at least 0s"},
 		{name: "negative rate", env: "PLANTSTORE_LIMITS_REQUESTS_PER_SECOND=-1", want: "limits.requests_per_second"},
+		{name: "huge rate", env: "PLANTSTORE_LIMITS_REQUESTS_PER_SECOND=9223372036854775807", want: "limits.requests_per_second (PLANTSTORE_LIMITS_REQUESTS_PER_SECOND) must be a decimal integer, from 0 to 1000000000"},
 		{name: "unknown level", env: "PLANTSTORE_LOG_LEVEL=" + secret, want: "log.level (PLANTSTORE_LOG_LEVEL) must be debug, info, warn or error"},
 		{name: "unknown variable", env: "PLANTSTORE_SERVER_PORT=" + secret, want: "unknown environment variable PLANTSTORE_SERVER_PORT"},
 		{name: "variable like that of a Kubernetes service", env: "PLANTSTORE_PORT=8080", want: "unknown environment variable PLANTSTORE_PORT"},

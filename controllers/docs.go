@@ -16,6 +16,7 @@ import (
 	"golang.org/x/net/webdav"
 
 	"plantstore/docs"
+	"plantstore/middleware"
 )
 
 // UIPath is the first page of Swagger UI.
@@ -51,9 +52,14 @@ func NewDocs(basePath string) *Docs {
 	}, &webdav.Handler{})}
 }
 
-// Home redirects to Swagger UI. Its path has at most one segment.
+// Home redirects to Swagger UI. Its path has at most one segment, but a client may have sent the
+// base path alone, without a / after it.
 func (*Docs) Home(c *gin.Context) error {
-	c.Header("Location", strings.TrimPrefix(UIPath, "/"))
+	location := middleware.ClientPath(c, UIPath)
+	if location == UIPath { // no base path is set, but a proxy may have removed one
+		location = strings.TrimPrefix(UIPath, "/")
+	}
+	c.Header("Location", location)
 	c.Status(http.StatusFound)
 	return nil
 }

@@ -305,13 +305,13 @@ func TestCLIInterrupt(t *testing.T) {
 	}
 }
 
-// TestCLIDevices exports to a pipe and a link, which must not be replaced.
+// TestCLIDevices exports to a pipe and to links, which must not be replaced.
 func TestCLIDevices(t *testing.T) {
 	t.Parallel()
 	settings := clientOf(start(t).url)
 	folder := t.TempDir()
-	pipe, link := filepath.Join(folder, "pipe"), filepath.Join(folder, "link")
-	must(t, errors.Join(syscall.Mkfifo(pipe, 0o600), os.Symlink(write(t, "plants.csv", "before"), link)))
+	pipe := filepath.Join(folder, "pipe")
+	must(t, syscall.Mkfifo(pipe, 0o600))
 	read := make(chan string)
 	go func() {
 		text, _ := os.ReadFile(pipe)
@@ -321,14 +321,24 @@ func TestCLIDevices(t *testing.T) {
 	if got := <-read; got != csvHeader {
 		t.Errorf("got %q from the pipe, want a header", got)
 	}
-	checkCLI(t, settings, []string{"export", "--format", "csv", "-o", link}, 0, "0 plants written to "+link+"\n")
-	target, err := os.Readlink(link)
-	if err != nil {
-		t.Fatal("got a file instead of the link")
+	for name, target := range map[string]string{
+		"a link to a file": write(t, "plants.csv", "before"), "a link to nothing": filepath.Join(folder, "none"), "a relative link to nothing": "other",
+	} {
+		t.Run(name, func(t *testing.T) {
+			link := filepath.Join(folder, name)
+			must(t, os.Symlink(target, link))
+			checkCLI(t, settings, []string{"export", "--format", "csv", "-o", link}, 0, "0 plants written to "+link+"\n")
+			if now, err := os.Readlink(link); err != nil || now != target {
+				t.Errorf("got %q, %v, want a link to %s", now, err, target)
+			}
+			if text, err := os.ReadFile(link); err != nil || string(text) != csvHeader {
+				t.Errorf("got %q, %v, want a header", text, err)
+			}
+		})
 	}
-	if text, err := os.ReadFile(target); err != nil || string(text) != csvHeader {
-		t.Errorf("got %q, %v, want a header", text, err)
-	}
+	loop := filepath.Join(folder, "loop")
+	must(t, os.Symlink("loop", loop))
+	checkCLI(t, settings, []string{"export", "--format", "csv", "-o", loop}, 1, "", loop)
 }
 
 // TestCLISignals ends an export that has written a part of its file.

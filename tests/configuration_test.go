@@ -123,13 +123,15 @@ func TestConfig(t *testing.T) {
 		"PLANTSTORE_CONFIG=" + file, "DATABASE_URL=", "DATABASE_URL_FILE=" + secret, "PLANTSTORE_AUTH_TOKENS=" + token, "PORT=7",
 		"DATABASE_REPLICA_URLS=postgres://user:password-4711@127.0.0.1/y",
 	}
-	stdout, stderr, status := runToEnd(t, settings, "config", "--host", "127.0.0.1")
+	jwt := []string{"PLANTSTORE_AUTH_JWT_ISSUER=a", "PLANTSTORE_AUTH_JWT_AUDIENCE=b", "PLANTSTORE_AUTH_JWT_PUBLIC_KEY=c\nd"}
+	stdout, stderr, status := runToEnd(t, append(settings, jwt...), "config", "--host", "127.0.0.1")
 	if status != 0 || stderr != "" || strings.Contains(stdout, "4711") || strings.Contains(stdout, token) {
 		t.Fatalf("got exit status %d, %q, %q", status, stdout, stderr)
 	}
 	for _, want := range []string{
 		`server\.host +127\.0\.0\.1 +--host`, `server\.port +7 +PORT`, `database\.url +\*\*\* +DATABASE_URL_FILE`, `log\.level +warn +\S*config\.yaml`,
 		`auth\.tokens +\*\*\* +PLANTSTORE_AUTH_TOKENS`, `database\.replica_urls +\*\*\* +DATABASE_REPLICA_URLS`, `client\.token + default`, `database\.slow_query +200ms +default`,
+		`auth\.jwt\.public_key +c\\nd +PLANTSTORE_AUTH_JWT_PUBLIC_KEY`,
 	} {
 		t.Run(want, func(t *testing.T) {
 			if !regexp.MustCompile("(?m)^" + want + "$").MatchString(stdout) {
@@ -139,7 +141,6 @@ func TestConfig(t *testing.T) {
 	}
 	checkCLI(t, settings, []string{"config", "check"}, 0, "", "the configuration is valid")
 	checkCLI(t, append(settings, "PORT=x"), []string{"config", "check"}, 2, "", "server.port (PORT) must be a decimal integer")
-	jwt := []string{"PLANTSTORE_AUTH_JWT_ISSUER=a", "PLANTSTORE_AUTH_JWT_AUDIENCE=b", "PLANTSTORE_AUTH_JWT_PUBLIC_KEY=c"}
 	checkCLI(t, append(settings, "PLANTSTORE_WRITES_FLUSHERS=7"), []string{"config", "check"}, 2, "", "database.max_connections (PLANTSTORE_DATABASE_MAX_CONNECTIONS) must be at least 17 with writes.flushers at 7")
 	checkCLI(t, append(settings, "PLANTSTORE_DATABASE_MAX_CONNECTIONS=0"), []string{"config", "check"}, 2, "", "database.max_connections (PLANTSTORE_DATABASE_MAX_CONNECTIONS) must be at least 11")
 	checkCLI(t, append(settings, jwt...), []string{"config", "check"}, 2, "", "auth.jwt.public_key (PLANTSTORE_AUTH_JWT_PUBLIC_KEY): not PEM")

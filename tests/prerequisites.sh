@@ -38,6 +38,8 @@ fi
 
 echo "prerequisites: installing$missing" >&2
 log=$(mktemp)
+trap 'exit 130' INT # or dash would end without what follows
+trap 'exit 143' TERM HUP
 trap 'rm -f "$log"' EXIT
 # The tests start servers themselves; those of the packages must not run (invoke-rc.d(8)).
 policy=/usr/sbin/policy-rc.d

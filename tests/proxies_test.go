@@ -73,11 +73,14 @@ func TestBasePath(t *testing.T) {
 		t.Error("the document does not name the server /our/store")
 	}
 	checkError(t, proxy.call(t, "GET", "/our/store/nothing", ""), 40402, "/our/store/swagger/index.html")
-	for path, want := range map[string]string{"/": "swagger/index.html", "/swagger": "swagger/index.html", "/swagger/": "index.html"} {
+	for path, want := range map[string]string{
+		"": "/our/store/swagger/index.html", "/": "/our/store/swagger/index.html", "/swagger": "/our/store/swagger/index.html",
+		"/swagger/": "index.html", // relative to the path
+	} {
 		t.Run(path, func(t *testing.T) {
 			r := proxy.call(t, "GET", "/our/store"+path, "")
 			checkStatus(t, r, 302)
-			checkHeader(t, r, "Location", want) // relative to the path
+			checkHeader(t, r, "Location", want)
 		})
 	}
 }
