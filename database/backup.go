@@ -71,7 +71,7 @@ func Backup(ctx context.Context, o Options, path string, log *zap.Logger) (err e
 	// In an empty file, which only its owner can read: the backup contains the hashes of
 	// tokens.
 	if _, err := db.pool.ExecContext(ctx, "VACUUM INTO ?", part); err != nil {
-		return fmt.Errorf("write the backup: %w", err)
+		return fmt.Errorf("write the backup in %s: %w", filepath.Dir(path), err)
 	}
 	if err := sealCopy(ctx, part); err != nil {
 		return fmt.Errorf("check the backup: %w", err)

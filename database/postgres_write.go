@@ -344,7 +344,7 @@ func (d *postgresDialect) load(
 		if err != nil {
 			return err
 		}
-		defer tx.Rollback(context.WithoutCancel(ctx)) //nolint:errcheck // does nothing after the commit
+		defer tx.Rollback(ctx) //nolint:errcheck // does nothing after the commit
 		if _, err := tx.Exec(ctx, d.patience(0)); err != nil {
 			return err
 		}
