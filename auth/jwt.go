@@ -199,7 +199,7 @@ func parsePublicKey(text string, algorithms []string) (any, error) {
 	return key, checkKey(key, algorithms)
 }
 
-// checkKey rejects a key that none of algorithms can verify with.
+// checkKey fails if none of algorithms can verify with key.
 func checkKey(key any, algorithms []string) error {
 	var fitting []string
 	switch key := key.(type) {

@@ -127,7 +127,7 @@ func followLinks(path string) (string, error) {
 	}
 	next, err := os.Readlink(path)
 	if err != nil { // no link
-		return path, nil //nolint:nilerr // opening it tells what is wrong
+		return path, nil //nolint:nilerr // opening path gives a better error
 	}
 	if !filepath.IsAbs(next) {
 		next = filepath.Join(filepath.Dir(path), next)

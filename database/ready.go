@@ -99,9 +99,9 @@ func (db *DB) check(ctx context.Context) error {
 	return errors.Join(fmt.Errorf("check the database: %w: %w", ErrUnavailable, fault), err)
 }
 
-// hangingTest is how long a test of a write may take, beyond the check that began it. A server
-// whose disk hangs keeps the connection of each test that is given up. But after a failover from
-// a lost host, the service is not ready until the test ends.
+// hangingTest limits a test of a write, which may outlast the check that began it: a server whose
+// disk hangs keeps the connection of each test that is given up. It is not longer, since after a
+// failover from a lost host the service is not ready until the test ends.
 const hangingTest = 5 * time.Second
 
 // testWrite tests a write. A test that does not end in time goes on, and the next checks wait
