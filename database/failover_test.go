@@ -111,15 +111,7 @@ func TestFirstHostHangs(t *testing.T) {
 func TestStandbyFirst(t *testing.T) {
 	t.Parallel()
 	primary := dbtest.OwnServer(t)
-	standby, err := primary.StartStandby()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := standby.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	standby := primary.OwnStandby(t)
 	u, _ := url.Parse(standby.URL)
 	db := dbtest.Migrated(t, withHosts(t, primary.URL, "", u.Host))
 	if err := db.Ready(t.Context()); err != nil {

@@ -13,20 +13,7 @@ import (
 func ownServers(t *testing.T) (primary, standby *dbtest.Server) {
 	t.Helper()
 	primary = dbtest.OwnServer(t)
-	return primary, startStandby(t, primary)
-}
-
-// startStandby starts a standby of primary, until the test ends.
-func startStandby(t *testing.T, primary *dbtest.Server) *dbtest.Server {
-	t.Helper()
-	standby, err := primary.StartStandby()
-	must(t, err)
-	t.Cleanup(func() {
-		if err := standby.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return standby
+	return primary, primary.OwnStandby(t)
 }
 
 // TestPromotion replaces the primary of two servers under load. Writes resume within

@@ -132,7 +132,7 @@ func TestStandbyOfAnotherDatabase(t *testing.T) {
 func TestStandbyOfAnotherHistory(t *testing.T) {
 	t.Parallel()
 	primary, next := ownServers(t)
-	other := startStandby(t, primary)
+	other := primary.OwnStandby(t)
 	servers, err := url.Parse(primary.URL)
 	must(t, err)
 	second, err := url.Parse(next.URL)

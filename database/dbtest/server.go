@@ -50,6 +50,21 @@ func StartServer() (*Server, error) {
 func OwnServer(t testing.TB) *Server {
 	t.Helper()
 	s, err := StartServer()
+	return s.closedBy(t, err)
+}
+
+// OwnStandby starts a server that replicates s, for one test.
+func (s *Server) OwnStandby(t testing.TB) *Server {
+	t.Helper()
+	standby, err := startServer("", s.settings, func(standby *Server) error {
+		return standby.run("pg_basebackup", "--no-sync", "--checkpoint=fast", "--write-recovery-conf", "-d", s.URL, "-D", standby.data())
+	})
+	return standby.closedBy(t, err)
+}
+
+// closedBy returns s, which the end of t closes, unless err tells that it did not start.
+func (s *Server) closedBy(t testing.TB, err error) *Server {
+	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,13 +82,6 @@ func OwnServer(t testing.TB) *Server {
 func StartServerIn(folder string, settings ...string) (*Server, error) {
 	return startServer(folder, settings, func(s *Server) error {
 		return s.run("initdb", "--auth=trust", "--username=postgres", "--encoding=UTF8", "--locale=C", "--no-sync", "-D", s.data())
-	})
-}
-
-// StartStandby starts a server that replicates s.
-func (s *Server) StartStandby() (*Server, error) {
-	return startServer("", s.settings, func(standby *Server) error {
-		return standby.run("pg_basebackup", "--no-sync", "--checkpoint=fast", "--write-recovery-conf", "-d", s.URL, "-D", standby.data())
 	})
 }
 
