@@ -5,29 +5,30 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"unicode/utf8"
 )
 
 // canaries are secrets that each belong to one place: one found elsewhere tells how it got
 // there.
 type canaries struct {
-	mu    sync.Mutex
-	known []canary
+	mu      sync.Mutex
+	known   []canary
+	letters [utf8.RuneSelf]bool // that known consist of, in either case
 }
 
 type canary struct {
-	where, text string
+	where, text string // in lower case
 	// data may be stored and returned to clients; other canaries may not.
 	data bool
 }
 
-// add makes text a canary that belongs to where.
+// add makes text, which is ASCII, a canary that belongs to where.
 func (c *canaries) add(where, text string) string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.known = append(c.known, canary{where: where, text: text})
+	c.addCanary(canary{where: where, text: text})
 	return text
 }
 
@@ -39,10 +40,18 @@ func newCanary() string { return "canary-" + strings.ToLower(rand.Text()) }
 // data returns a new canary that may be in the database and in responses.
 func (c *canaries) data(where string) string {
 	text := newCanary()
+	c.addCanary(canary{where, text, true})
+	return text
+}
+
+func (c *canaries) addCanary(one canary) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.known = append(c.known, canary{where, text, true})
-	return text
+	for _, r := range strings.ToLower(one.text) + strings.ToUpper(one.text) {
+		c.letters[r] = true
+	}
+	one.text = strings.ToLower(one.text)
+	c.known = append(c.known, one)
 }
 
 // piece is the length of a part of a canary that counts as a leak.
@@ -52,9 +61,12 @@ const piece = 16
 func (c *canaries) in(text string, dataToo bool) (found []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	text = strings.ToLower(text)
+	text = strings.ToLower(c.words(text))
+	if text == "" {
+		return nil
+	}
 	for _, one := range c.known {
-		secret := strings.ToLower(one.text)
+		secret := one.text
 		// The prefix is public: canary-, or pst_ and the id.
 		begin, end := secret[min(len("pst_abcdefgh"), len(secret)-piece):], secret[len(secret)-piece:]
 		if (dataToo || !one.data) && (strings.Contains(text, begin[:piece]) || strings.Contains(text, end)) {
@@ -62,6 +74,14 @@ func (c *canaries) in(text string, dataToo bool) (found []string) {
 		}
 	}
 	return found
+}
+
+// words returns those words of text that are long enough for a piece, and have only letters of
+// canaries. They are few in the many files of PostgreSQL.
+func (c *canaries) words(text string) string {
+	words := strings.FieldsFunc(text, func(r rune) bool { return r >= utf8.RuneSelf || !c.letters[r] })
+	words = slices.DeleteFunc(words, func(word string) bool { return len(word) < piece })
+	return strings.Join(words, " ")
 }
 
 // check reports the canaries in text.
