@@ -62,7 +62,7 @@ func (r *replica) apply(changes models.PlantChanges) {
 func contentOf(t *testing.T, db *database.DB) map[int64]string {
 	t.Helper()
 	var all []models.Plant
-	if err := db.WithContext(t.Context()).Find(&all).Error; err != nil {
+	if err := db.WithContext(t.Context()).Select("id", "name").Find(&all).Error; err != nil {
 		t.Fatal(err)
 	}
 	names := make(map[int64]string)
