@@ -194,7 +194,7 @@ func parsePlantFilter(query url.Values) (models.Filter[int64], error) {
 //	@Summary		Create or replace a plant
 //	@Description	With If-None-Match: * it only creates; with If-Match it only replaces a version that the client has seen. A plant can be sent back as it was read: its created_at and updated_at are ignored.
 //	@Param			id				path		int				true	"The id of the plant"	format(int64)	example(1)
-//	@Param			If-Match		header		string			false	"The plant must have one of these ETags, at most 64; * means any"
+//	@Param			If-Match		header		string			false	"The plant must have one of these ETags; * means any"
 //	@Param			If-None-Match	header		string			false	"Only *: the plant must not exist"	Enums(*)
 //	@Param			plant			body		PlantReplacement	true	"The content of the plant"
 //	@Success		200				{object}	StoredPlant			"The plant was replaced"
@@ -234,7 +234,7 @@ func (h *Plants) Put(c *gin.Context) error {
 //	@Description	Applies a JSON Merge Patch (RFC 7396): absent fields stay unchanged, and null removes an optional field. With If-Match it only changes a version that the client has seen.
 //	@Accept			application/merge-patch+json,json
 //	@Param			id				path		int			true	"The id of the plant"	format(int64)	example(1)
-//	@Param			If-Match		header		string		false	"The plant must have one of these ETags, at most 64; * means any"
+//	@Param			If-Match		header		string		false	"The plant must have one of these ETags; * means any"
 //	@Param			If-None-Match	header		string		false	"Only *: the plant must not exist, so the change fails"	Enums(*)
 //	@Param			patch			body		PlantPatch	true	"The fields to change"
 //	@Success		200				{object}	StoredPlant	"The changed plant"
@@ -263,7 +263,7 @@ func (h *Plants) Patch(c *gin.Context) error {
 //	@Summary		Delete a plant
 //	@Description	With If-Match it only deletes a version that the client has seen.
 //	@Param			id				path	int		true	"The id of the plant"	format(int64)	example(1)
-//	@Param			If-Match		header	string	false	"The plant must have one of these ETags, at most 64; * means any"
+//	@Param			If-Match		header	string	false	"The plant must have one of these ETags; * means any"
 //	@Param			If-None-Match	header	string	false	"Only *: the plant must not exist, so the deletion fails"	Enums(*)
 //	@Success		204				"The plant is deleted"
 //	@Router			/plants/{id} [delete]

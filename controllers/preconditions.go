@@ -40,14 +40,14 @@ func parseCondition(c *gin.Context) (models.Condition, error) {
 	}
 	condition.Exists = wildcard
 	if tags != nil {
-		condition.Versions = make([]time.Time, 0, min(len(tags), maxVersions))
+		condition.Versions = make([]time.Time, 0, min(len(tags), MaxVersions))
 	}
 	for _, tag := range tags {
 		if version, ok := versionOf(tag); ok && !slices.Contains(condition.Versions, version) {
 			condition.Versions = append(condition.Versions, version)
 		}
-		if len(condition.Versions) > maxVersions {
-			return condition, problemf(codeParameter, "If-Match must have at most %d different entity tags", maxVersions)
+		if len(condition.Versions) > MaxVersions {
+			return condition, problemf(codeParameter, "If-Match must have at most %d different entity tags", MaxVersions)
 		}
 	}
 	tags, condition.Absent, err = parseETags(c, "If-None-Match")
@@ -57,9 +57,9 @@ func parseCondition(c *gin.Context) (models.Condition, error) {
 	return condition, err
 }
 
-// maxVersions is how many versions a condition may have: each is a part of the statement that
+// MaxVersions is how many versions a condition may have: each is a part of the statement that
 // writes the batch.
-const maxVersions = 64
+const MaxVersions = 64
 
 // versionOf returns the time in an entity tag that etag has made. Other tags, and weak
 // ones, match no row; neither do years that PostgreSQL could not even compare.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"log"
 	"maps"
 	"path"
@@ -114,6 +115,10 @@ func completeParameters(operation object) {
 		switch {
 		case strings.HasSuffix(name, "-Match") && schema["enum"] == nil:
 			schema["pattern"] = entityTags
+			if name == "If-Match" {
+				p := at(all, name)
+				p["description"] = fmt.Sprintf("%s. At most %d different ETags", p["description"], controllers.MaxVersions)
+			}
 		case isFeed(operation) && (name == "after" || name == "Last-Event-ID"):
 			schema["pattern"] = database.CursorPattern.String()
 		case name == "wait":
