@@ -7,6 +7,8 @@ TAGS    := nomsgpack
 # SQLite, which is translated from C, has locks of its own: the race detector would only make
 # it five times slower. Its callers, and Go's locks in it, are still watched.
 RACE    := -race -gcflags=modernc.org/...=-race=false
+TESTS   := go test -vet=off $(RACE) -tags browser,haproxy,pgbouncer,$(TAGS) -parallel 4 -timeout 20m
+NEEDS   := postgresql pgbouncer chromium haproxy
 LINT    := go tool -modfile=.ci/lint.mod golangci-lint
 VULN    := go tool -modfile=.ci/lint.mod govulncheck
 REDOCLY := @redocly/cli@1.34.5
@@ -37,9 +39,14 @@ build: ## Build the static binary ./plantstore
 # make lint runs vet, with more checks.
 .PHONY: test
 test: ## Run all tests; installs PostgreSQL, pgbouncer, Chromium and HAProxy if they are missing
-	@tests/prerequisites.sh postgresql pgbouncer chromium haproxy
+	@tests/prerequisites.sh $(NEEDS)
+	$(TESTS) ./...
+
+.PHONY: coverage
+coverage: ## Run all tests, more slowly, and print the coverage of all code, that of the program under test included
+	@tests/prerequisites.sh $(NEEDS)
 	@rm -rf coverage && mkdir coverage
-	go test -vet=off $(RACE) -tags browser,haproxy,pgbouncer,$(TAGS) -parallel 4 -timeout 20m -cover ./... -args -test.gocoverdir='$(CURDIR)/coverage'
+	$(TESTS) -cover ./... -args -test.gocoverdir='$(CURDIR)/coverage'
 	@go tool covdata textfmt -i=coverage -o coverage/all.txt
 	@grep -v '^plantstore/bench/' coverage/all.txt > coverage/profile.txt
 	@go tool cover -func=coverage/profile.txt | awk '/^total:/ { print "coverage of all code, including the program under test: " $$3 }'
