@@ -21,7 +21,8 @@ type canaries struct {
 }
 
 type canary struct {
-	where, text string // in lower case
+	where string
+	text  string // in lower case
 	// data may be stored and returned to clients; other canaries may not.
 	data bool
 }
@@ -40,17 +41,17 @@ func newCanary() string { return "canary-" + strings.ToLower(rand.Text()) }
 // data returns a new canary that may be in the database and in responses.
 func (c *canaries) data(where string) string {
 	text := newCanary()
-	c.addCanary(canary{where, text, true})
+	c.addCanary(canary{where: where, text: text, data: true})
 	return text
 }
 
 func (c *canaries) addCanary(one canary) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, r := range strings.ToLower(one.text) + strings.ToUpper(one.text) {
+	one.text = strings.ToLower(one.text)
+	for _, r := range one.text + strings.ToUpper(one.text) {
 		c.letters[r] = true
 	}
-	one.text = strings.ToLower(one.text)
 	c.known = append(c.known, one)
 }
 
@@ -66,9 +67,8 @@ func (c *canaries) in(text string, dataToo bool) (found []string) {
 		return nil
 	}
 	for _, one := range c.known {
-		secret := one.text
 		// The prefix is public: canary-, or pst_ and the id.
-		begin, end := secret[min(len("pst_abcdefgh"), len(secret)-piece):], secret[len(secret)-piece:]
+		begin, end := one.text[min(len("pst_abcdefgh"), len(one.text)-piece):], one.text[len(one.text)-piece:]
 		if (dataToo || !one.data) && (strings.Contains(text, begin[:piece]) || strings.Contains(text, end)) {
 			found = append(found, one.where)
 		}

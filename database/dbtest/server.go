@@ -62,7 +62,7 @@ func (s *Server) OwnStandby(t testing.TB) *Server {
 	return standby.closedBy(t, err)
 }
 
-// closedBy returns s, which the end of t closes, unless err tells that it did not start.
+// closedBy returns s, which is closed when t ends. If err is not nil, s has not started, and t fails.
 func (s *Server) closedBy(t testing.TB, err error) *Server {
 	t.Helper()
 	if err != nil {
