@@ -47,7 +47,9 @@ func DiscardBody() gin.HandlerFunc {
 		if len(c.Errors) == 0 || body.ended || waits {
 			return
 		}
-		_ = http.NewResponseController(c.Writer).SetReadDeadline(time.Now().Add(discardTime))
+		control := http.NewResponseController(c.Writer)
+		_ = control.SetReadDeadline(time.Now().Add(discardTime))
+		_ = control.SetWriteDeadline(time.Now().Add(timeToRespond)) // the server's may end before discardTime
 		_, _ = io.CopyN(io.Discard, body.ReadCloser, discardLimit)
 	}
 }

@@ -48,23 +48,26 @@ func TestTLSBulk(t *testing.T) {
 	own.in(t, folder)
 	url := dbtest.Postgres(t)
 	timeouts := []string{"PLANTSTORE_SERVER_READ_TIMEOUT=300ms", "PLANTSTORE_SERVER_WRITE_TIMEOUT=300ms"}
-	s := startTLS(t, folder, append(timeouts, "DATABASE_URL="+url)...)
+	s := startTLS(t, folder, append(timeouts, "DATABASE_URL="+url, "PLANTSTORE_BULK_MAX_BODY_BYTES=4000000")...)
 	transport := own.over(t, true)
 	rows := numbered(1, 50_000)
 	checkReport(t, s.on(t, transport, "POST", "/plants/import", inNDJSON, strings.NewReader(rows)), 0, "50000: 50000 new, 0 unchanged, 0 rejected, stored")
 	if r := s.on(t, transport, "GET", "/plants/export", "", nil); r.status != 200 || r.body != rows {
 		t.Errorf("got %d with %d bytes, want 200 with %d", r.status, len(r.body), len(rows))
 	}
-
-	// The service reads a body that it has rejected for up to a second.
-	small := startTLS(t, folder, "PLANTSTORE_BULK_MAX_BODY_BYTES=4000000")
-	checkError(t, small.on(t, transport, "POST", "/plants/import", inNDJSON, strings.NewReader(strings.Repeat(rows, 3))), 41301)
-	checkError(t, small.on(t, transport, "POST", "/plants/import", inNDJSON, io.MultiReader(strings.NewReader(strings.Repeat(rows, 3)))), 41301)
+	checkError(t, s.on(t, transport, "POST", "/plants/import", inNDJSON, strings.NewReader(strings.Repeat(rows, 3))), 41301)
+	checkError(t, s.on(t, transport, "POST", "/plants/import", inNDJSON, io.MultiReader(strings.NewReader(strings.Repeat(rows, 3)))), 41301)
 
 	// Imports may take longer than other requests, up to their own timeout.
 	impatient := startTLS(t, folder, append(timeouts, "PLANTSTORE_BULK_TIMEOUT=2s")...)
 	for name, transport := range map[string]*http.Transport{"HTTP/1.1": own.over(t, false), "HTTP/2.0": transport} {
 		t.Run(name, func(t *testing.T) {
+			// The service waits for the rest of a body that it rejects, for a second.
+			stalled, rest := io.Pipe()
+			// If there is no response, the client waits for the end of the body, too.
+			defer time.AfterFunc(patience, func() { _ = rest.Close() }).Stop()
+			checkError(t, impatient.on(t, transport, "POST", "/plants", "text/plain", stalled), 41501)
+
 			slow, in := io.Pipe()
 			defer in.Close()
 			begin := time.Now()
