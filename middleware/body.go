@@ -42,15 +42,16 @@ func DiscardBody() gin.HandlerFunc {
 		c.Request = &request
 		defer func() { c.Set(bodyLeftKey, !body.ended) }()
 		c.Next()
-		// A client that expects 100 Continue sends nothing before the first read.
-		waits := !body.begun && c.GetHeader("Expect") != ""
-		if len(c.Errors) == 0 || body.ended || waits {
+		if len(c.Errors) == 0 || body.ended {
 			return
 		}
 		control := http.NewResponseController(c.Writer)
-		_ = control.SetReadDeadline(time.Now().Add(discardTime))
+		_ = control.SetReadDeadline(time.Now().Add(discardTime))    // for net/http, too, which reads what is left
 		_ = control.SetWriteDeadline(time.Now().Add(timeToRespond)) // the server's may end before discardTime
-		_, _ = io.CopyN(io.Discard, body.ReadCloser, discardLimit)
+		// A client that expects 100 Continue sends nothing before the first read.
+		if body.begun || c.GetHeader("Expect") == "" {
+			_, _ = io.CopyN(io.Discard, body.ReadCloser, discardLimit)
+		}
 	}
 }
 

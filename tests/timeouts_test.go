@@ -197,16 +197,31 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 // closes the connection.
 func TestRejectedUploadsEnd(t *testing.T) {
 	t.Parallel()
-	const limit = 15 * time.Second // discardTime is 1s
+	const (
+		limit  = 15 * time.Second // discardTime is 1s
+		asText = "Authorization: Bearer " + token + "\r\nContent-Type: text/plain\r\n"
+	)
 	s := start(t, withoutTimeouts()...)
-	conn := s.dial(t)
-	begin := time.Now()
-	_, err := io.WriteString(conn, "POST /plants HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
-	must(t, err)
-	must(t, conn.SetReadDeadline(begin.Add(limit)))
-	checkError(t, readConn(t, conn), 40101)
-	if _, err := io.Copy(io.Discard, conn); err != nil && !errors.Is(err, syscall.ECONNRESET) {
-		t.Errorf("got %v, want a closed connection within %v", err, limit)
+	for _, test := range []struct {
+		name, path, headers, begun string
+		code                       int
+	}{
+		{"after its beginning", "/plants", "", "{", 40101},
+		{"not waiting for 100 Continue any more", "/plants", "Expect: 100-continue\r\n", "", 40101},
+		{"an import", "/plants/import", asText, "{", 41501},
+		{"an import not waiting for 100 Continue any more", "/plants/import", asText + "Expect: 100-continue\r\n", "", 41501},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			conn := s.dial(t)
+			begin := time.Now()
+			_, err := fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\n%sContent-Length: 100\r\n\r\n%s", test.path, test.headers, test.begun)
+			must(t, err)
+			must(t, conn.SetReadDeadline(begin.Add(limit)))
+			checkError(t, readConn(t, conn), test.code)
+			if _, err := io.Copy(io.Discard, conn); err != nil && !errors.Is(err, syscall.ECONNRESET) {
+				t.Errorf("got %v, want a closed connection within %v", err, limit)
+			}
+		})
 	}
 }
 
