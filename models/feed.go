@@ -68,7 +68,8 @@ func (c *PlantChanges) Encode(encode func(*PlantChanges) ([]byte, error)) ([]byt
 }
 
 // Kept returns a context that lasts for as long as the result of Encode is kept for other
-// readers, too: then it takes no memory of its own. It is nil if it never is.
+// readers, too: until that ends, a response with it takes no memory of its own. It returns nil
+// if the result is not shared.
 func (c *PlantChanges) Kept() context.Context {
 	if c.shared == nil {
 		return nil
@@ -168,7 +169,7 @@ func (f *PlantFeed) next(ctx, until context.Context, from database.Cursor, limit
 				return changes, err
 			}
 			from = changes.Next
-			f.start(ctx, from)
+			f.start(from)
 			continue
 		}
 		select {
@@ -225,15 +226,15 @@ func (f *PlantFeed) pageAt(from database.Cursor) (at *page, sure bool) {
 }
 
 // start starts the goroutine at from, unless it is running.
-func (f *PlantFeed) start(ctx context.Context, from database.Cursor) {
+func (f *PlantFeed) start(from database.Cursor) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.pages != nil || f.followers == 0 {
 		return
 	}
 	f.pages = []*page{newPage(from)}
-	// It reads for all clients.
-	ctx, f.stop = context.WithCancel(database.WithClient(context.WithoutCancel(ctx), ""))
+	var ctx context.Context // of no request, as it reads for all clients
+	ctx, f.stop = context.WithCancel(context.Background())
 	go f.run(ctx, f.pages[0])
 }
 

@@ -194,6 +194,29 @@ func TestSpans(t *testing.T) {
 	})
 }
 
+// TestSpansOfFollowers: what the service reads for all followers is in the trace of none.
+func TestSpansOfFollowers(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, url string) {
+		t.Parallel()
+		r := newReceiver(t)
+		s := startTraced(t, r, "DATABASE_URL="+url)
+		header, id := traceparentOf(1)
+		events := s.stream(t, "", "traceparent", header)
+		events.next()
+		for id := range int64(4) { // the follower itself may read the first one
+			requireOK(t, s.post(t, bodyOf(id)))
+			events.await(strconv.FormatInt(id, 10))
+		}
+		events.close()
+		s.stop(t)
+		spans := slices.DeleteFunc(r.all("SELECT plants"), func(s *otlp.Span) bool { return hex.EncodeToString(s.GetTraceId()) != id })
+		if len(spans) > 1 {
+			t.Errorf("got %d spans of reads in the trace of a follower, want at most its own", len(spans))
+		}
+	})
+}
+
 // checkTrace checks the spans of a request, whose client sent the trace id.
 func checkTrace(t *testing.T, r *receiver, id, name, statement string) {
 	t.Helper()
