@@ -36,8 +36,8 @@ func newMetrics(system string) *metrics {
 	}
 }
 
-// statementKind matches a statement's operation and table.
-var statementKind = regexp.MustCompile("^(?:(UPDATE) |(INSERT) INTO |(DELETE) FROM |(SELECT) .*? FROM )[`\"]?([a-z_]+)")
+// statementKind matches the operation and the table of a statement, or of its first subquery.
+var statementKind = regexp.MustCompile(`(?s)^(?:WITH [a-z_]+ AS \(\s*)?(?:(UPDATE) |(INSERT) INTO |(DELETE) FROM |(SELECT) .*?\sFROM )["` + "`]?([a-z_]+)")
 
 // telling is how much of a statement tells its operation and table. The rest of some is a
 // list of any length.
