@@ -228,6 +228,13 @@ func seal(ctx context.Context, pool *sql.DB) error {
 		return err
 	}
 	if applied > known {
+		err := pool.QueryRowContext(ctx, "SELECT COALESCE(max(version_id), 0) FROM goose_db_version"+
+			" WHERE version_id > ? AND version_id NOT IN (SELECT version FROM compatible_migrations)", known).Scan(&applied)
+		if err != nil {
+			return err
+		}
+	}
+	if applied > known {
 		return fmt.Errorf("it is of a newer plantstore, with migration %d: this one knows %s", applied, newest)
 	}
 	// Followers of the original must notice that this is a copy. A backup of an older program
