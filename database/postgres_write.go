@@ -357,9 +357,14 @@ func (d *postgresDialect) load(
 		if err != nil || !keep {
 			return err
 		}
-		return tx.Commit(ctx)
+		delete(conn.PgConn().CustomData(), warning)
+		err = tx.Commit(ctx)
+		if err == nil && d.citus.Load() {
+			err = lostNode(conn)
+		}
+		return err
 	})
-	if d.citus.Load() && sqlState(err) == internalError {
+	if d.citus.Load() && sqlState(err) == internalError && !isCommitted(err) {
 		// Perhaps a key is taken: COPY does not tell. InsertNew does.
 		err = fmt.Errorf("%w: %w", errors.ErrUnsupported, err)
 	}
