@@ -52,7 +52,7 @@ const (
 // errorTable has every error code in ascending order: when it is used, for the documents, and
 // the errors that it stands for with their messages. A [problem] brings its code and message.
 var errorTable = []ErrorRow{
-	row(codeMalformed, "the body is not one well-formed JSON object in UTF-8; the message gives the byte offset"),
+	row(codeMalformed, "the body is not well-formed, is incomplete or took too long; JSON must be one object in UTF-8, and the message gives the byte offset"),
 	row(codeUnknownField, "unknown field; names are case-sensitive"),
 	row(codeDuplicateField, "duplicate field"),
 	row(codeMissingOrType, "a required field is missing, or a field has the wrong JSON type (including null)"),
@@ -97,12 +97,13 @@ var errorTable = []ErrorRow{
 		is(database.ErrOverloaded, "too many operations are waiting, and nothing was stored: retry later")),
 	row(codeUnavailable, "the database cannot be reached, does not respond in time or is not writable (read-only, disk full, file replaced), the keys of JWTs are unavailable, or the service is stopping; the message says which, and whether the outcome of a write is unknown: retry with the same id",
 		is(errStopping, "the service is stopping: retry"),
-		is(auth.ErrCannotVerify, "tokens cannot be verified at the moment, and nothing was done: retry"),
 		as(func(e *database.NotWritableError) string {
 			return e.Error() + unknownOutcome
 		}),
 		is(database.ErrTimeout, database.ErrTimeout.Error()+unknownOutcome),
-		is(database.ErrUnavailable, "the database cannot be reached"+unknownOutcome)),
+		is(database.ErrUnavailable, "the database cannot be reached"+unknownOutcome),
+		// After those above: a write may have begun when its token was verified again.
+		is(auth.ErrCannotVerify, "tokens cannot be verified at the moment, and nothing was done: retry")),
 }
 
 // unknownOutcome says what to do after a write that may have succeeded. [Errors] leaves it out of

@@ -80,6 +80,7 @@ func TestErrorsUnavailable(t *testing.T) {
 		{"canceled by the server", &pgconn.PgError{Code: "57014", Message: "secret"}, "did not respond in time"},
 		{"no connection in time", connectError(t), "cannot be reached"},
 		{"read-only", &pgconn.PgError{Code: "25006", Message: "secret"}, "is not writable: it is read-only"},
+		{"unreachable, for tokens as well", errors.Join(auth.ErrCannotVerify, &net.OpError{Op: "dial", Err: errors.New("secret")}), "cannot be reached"},
 		{"a full disk", &pgconn.PgError{Code: "53100", Message: "secret"}, "is not writable: its disk is full"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
