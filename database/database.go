@@ -256,9 +256,9 @@ func (db *DB) Background(ctx context.Context, operation string, do func(tx *gorm
 }
 
 // Write is Read with the handle for writes, in one of the slots for single writes. It
-// calls do, which is one transaction, again while others hold a lock that it needs, and
-// when [DB.Retry] does. When it returns nil, the changes of do are on disk. After
-// ErrUnavailable, the outcome is unknown.
+// calls do, which is one transaction or statements that may be repeated, again while others
+// hold a lock that it needs, and when [DB.Retry] does. When it returns nil, the changes of do
+// are on disk. After ErrUnavailable, the outcome is unknown.
 func (db *DB) Write(ctx context.Context, operation string, do func(tx *gorm.DB) error) error {
 	begin := time.Now()
 	return Failed(operation, db.checked(func() error {
@@ -283,7 +283,7 @@ func (db *DB) checked(write func() error) error {
 // checkedInTime is checked for a write that the database should end in time. One that hangs with
 // the disk of a SQLite file cannot be interrupted, so a timer notes that writes do not end.
 func (db *DB) checkedInTime(write func() error) error {
-	defer time.AfterFunc(db.options.Timeout, db.readiness.hang).Stop()
+	defer time.AfterFunc(db.options.Timeout, func() { db.readiness.faults.Add(1) }).Stop()
 	return db.checked(write)
 }
 

@@ -22,7 +22,7 @@ const (
 
 // readiness remembers the last check of [DB.Ready].
 type readiness struct {
-	fault atomic.Pointer[NotWritableError] // of a write, until a test succeeds
+	faults atomic.Int64 // of writes, since a test has succeeded
 
 	mu      sync.Mutex // held during a check, so that callers share it
 	checked time.Time
@@ -35,16 +35,11 @@ func (r *readiness) note(err error) {
 	if err == nil {
 		return
 	}
-	if fault := notWritable(err); fault != nil {
-		r.fault.Store(fault)
-	} else if pgconn.Timeout(err) || sqliteCode(err) == sqlite3.SQLITE_BUSY {
-		// A query would not show a commit that waits for a synchronous standby, nor another process that has locked the file.
-		r.hang()
+	// A query would not show a commit that waits for a synchronous standby, nor another process that has locked the file.
+	if notWritable(err) != nil || pgconn.Timeout(err) || sqliteCode(err) == sqlite3.SQLITE_BUSY {
+		r.faults.Add(1)
 	}
 }
-
-// hang remembers that a write does not end.
-func (r *readiness) hang() { r.fault.CompareAndSwap(nil, &NotWritableError{"writes do not end"}) }
 
 // Require makes [DB.Ready] check that table exists with all its columns.
 func (db *DB) Require(table *Table) { db.tables = append(db.tables, table) }
@@ -74,13 +69,13 @@ func (db *DB) check(ctx context.Context) error {
 	if err := db.dialect.check(); err != nil {
 		return Failed("check the database", err)
 	}
-	if fault := db.readiness.fault.Load(); fault != nil {
+	if faults := db.readiness.faults.Load(); faults > 0 {
 		// A query would not show whether it lasts.
 		err := db.testWrite(ctx)
 		if err != nil && sqlState(err) != "42501" { // insufficient_privilege: only a write can tell
 			return Failed("test a write", err)
 		}
-		db.readiness.fault.CompareAndSwap(fault, nil)
+		db.readiness.faults.CompareAndSwap(faults, 0)
 		return nil
 	}
 	var isReadOnly, isExpected bool
