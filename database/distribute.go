@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"regexp"
-	"slices"
 
 	"go.uber.org/zap"
 )
@@ -55,7 +54,7 @@ func (*postgresDialect) undistributed(ctx context.Context, pool *sql.DB) (statem
 			statements = append(statements, fmt.Sprintf("SELECT create_reference_table('%s')", table))
 		}
 	}
-	return slices.Compact(statements), nil
+	return statements, nil
 }
 
 // distribute distributes the tables of the migrations.

@@ -144,10 +144,13 @@ func (db *DB) Migrate(ctx context.Context) (applied []Migration, err error) {
 	if err == nil {
 		err = db.prepareFeed(ctx)
 	}
-	if err != nil {
-		return applied, fmt.Errorf("migrate the database: %w", err)
+	switch n := len(applied); {
+	case err == nil:
+		return applied, nil
+	case n > 0:
+		return applied, fmt.Errorf("migrate the database, after %s: %w", applied[n-1], err)
 	}
-	return applied, nil
+	return nil, fmt.Errorf("migrate the database: %w", err)
 }
 
 const (

@@ -3,7 +3,7 @@ package database
 import (
 	"context"
 	"database/sql"
-	"fmt"
+	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -51,17 +51,14 @@ func (l *postgresLocker) SessionLock(ctx context.Context, conn *sql.Conn) error 
 		return err
 	}
 	if err := setLockTimeout(ctx, conn, l.wait); err != nil {
-		return fmt.Errorf("%w; %w", err, l.lock.Unlock(ctx, l.pool))
+		return errors.Join(err, l.lock.Unlock(ctx, l.pool))
 	}
 	return nil
 }
 
 // SessionUnlock is the end of SessionLock.
 func (l *postgresLocker) SessionUnlock(ctx context.Context, conn *sql.Conn) error {
-	if err := setLockTimeout(ctx, conn, lockWait); err != nil {
-		return fmt.Errorf("%w; %w", err, l.lock.Unlock(ctx, l.pool))
-	}
-	return l.lock.Unlock(ctx, l.pool)
+	return errors.Join(setLockTimeout(ctx, conn, lockWait), l.lock.Unlock(ctx, l.pool))
 }
 
 func setLockTimeout(ctx context.Context, conn *sql.Conn, wait time.Duration) error {
