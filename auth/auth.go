@@ -39,6 +39,11 @@ type Identity struct {
 // ErrInvalidToken, or with an error that wraps ErrCannotVerify.
 type Verifier func(ctx context.Context, token string) (*Identity, error)
 
+// IsRejection reports whether err is one with which a [Verifier] fails.
+func IsRejection(err error) bool {
+	return errors.Is(err, ErrInvalidToken) || errors.Is(err, ErrCannotVerify)
+}
+
 // AnyOf returns the verifier of the tokens that any of verifiers accepts.
 func AnyOf(verifiers ...Verifier) Verifier {
 	return func(ctx context.Context, token string) (*Identity, error) {

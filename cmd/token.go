@@ -217,7 +217,7 @@ func newTokenRevoke(s *settings) *cobra.Command {
 		RunE: func(cmd *cobra.Command, ids []string) error {
 			for _, id := range ids {
 				if !models.TokenID.MatchString(id) {
-					return usageError(errors.New("revoke takes prefixes of tokens as shown by plantstore token list: pst_ and 8 characters"))
+					return usageError(fmt.Errorf("revoke takes the first %d characters of each token, as shown by plantstore token list", models.TokenIDLength))
 				}
 			}
 			return s.withTokens(cmd.Context(), writes, func(ctx context.Context, tokens *tokenStore) error {

@@ -49,7 +49,7 @@ func NewFailures(ready func(context.Context) error, log *zap.Logger) *Failures {
 func (f *Failures) logAborted(c *gin.Context, err error, isGone bool) {
 	late := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded)
 	level := zap.ErrorLevel
-	ended := errors.Is(err, auth.ErrInvalidToken) || errors.Is(err, auth.ErrCannotVerify) // as it must
+	ended := auth.IsRejection(err) // as it must
 	if ended {
 		level = zap.InfoLevel
 	}

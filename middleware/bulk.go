@@ -75,7 +75,7 @@ func whileValid(c *gin.Context, endWith context.CancelCauseFunc, verify auth.Ver
 				return
 			case <-ticker.C:
 			}
-			if _, err := verify(ctx, token); isRejected(err) {
+			if _, err := verify(ctx, token); auth.IsRejection(err) {
 				endWith(err)
 				in.interrupt()
 				out.interrupt()
@@ -88,7 +88,7 @@ func whileValid(c *gin.Context, endWith context.CancelCauseFunc, verify auth.Ver
 		_ = out.setDeadline(time.Now().Add(timeToRespond)) // fails if the connection is closed
 	}()
 	c.Next()
-	if cause := context.Cause(ctx); len(c.Errors) > 0 && isRejected(cause) {
+	if cause := context.Cause(ctx); len(c.Errors) > 0 && auth.IsRejection(cause) {
 		if errors.Is(cause, auth.ErrCannotVerify) && errors.Is(c.Errors.Last(), database.ErrUnavailable) {
 			return nil // that error says that the outcome of a write is unknown
 		}
@@ -96,11 +96,6 @@ func whileValid(c *gin.Context, endWith context.CancelCauseFunc, verify auth.Ver
 		return cause
 	}
 	return nil
-}
-
-// isRejected reports whether a request must end, as it would be rejected now.
-func isRejected(err error) bool {
-	return errors.Is(err, auth.ErrInvalidToken) || errors.Is(err, auth.ErrCannotVerify)
 }
 
 // transfer is what a request reads or writes, a part at a time.
@@ -145,7 +140,7 @@ func (t *transfer) interrupt() {
 }
 
 // pace limits how long the transfers of a request, in one direction, may wait for the
-// client: for grace at once, and on average for as long as rate bytes per second allow.
+// client: for grace at a time, and on average for as long as rate bytes per second allow.
 type pace struct {
 	transfer
 	end         time.Time
