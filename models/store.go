@@ -229,7 +229,7 @@ func (s *Store[T, K]) List(ctx context.Context, f Filter[K]) ([]T, error) {
 
 // Create validates and stores a new row and sets its timestamps. It fails with an
 // *InvalidError if the row breaks a rule, and with an *ExistsError if its key is
-// taken. After an error, row must not be used again: it may still be being written.
+// taken.
 func (s *Store[T, K]) Create(ctx context.Context, row *T) error {
 	if err := s.validate(row, s.table.Data); err != nil {
 		return err
@@ -291,7 +291,8 @@ func (s *Store[T, K]) exists(row, holder *T) error {
 // insertOne writes a row and returns its outcome.
 func (s *Store[T, K]) insertOne(ctx context.Context, db *database.DB, row *T) error {
 	outcome := make([]error, 1)
-	return cmp.Or(s.insertAll(ctx, db, []*T{row}, outcome), outcome[0])
+	err := s.insertAll(ctx, db, []*T{row}, outcome)
+	return cmp.Or(err, outcome[0])
 }
 
 // insertAll writes the rows of a batch that have no outcome yet with one statement and sets

@@ -122,7 +122,7 @@ func probes(o Options) []Route {
 // scope.
 func New(o Options) http.Handler {
 	for field, value := range reflect.ValueOf(o).Fields() {
-		if value.Kind() == reflect.Pointer && value.IsNil() {
+		if kind := value.Kind(); (kind == reflect.Pointer || kind == reflect.Func) && value.IsNil() {
 			panic("routes.Options has no " + field.Name)
 		}
 	}
