@@ -72,7 +72,8 @@ func limitConnections(listener net.Listener, limit, perAddress int, proxies []st
 	return l
 }
 
-// Accept returns the next connection for which there is room, or is made.
+// Accept returns the next connection, once there is room for it. It may close another one to
+// make room.
 func (l *connections) Accept() (net.Conn, error) {
 	for {
 		conn, err := l.Listener.Accept()

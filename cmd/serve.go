@@ -186,7 +186,7 @@ func staticTokens(cfg *config.Config) (tokens []string, dev string, err error) {
 func checkTemporaryFolder(log *zap.Logger) {
 	file, err := os.CreateTemp("", "plantstore-*")
 	if err != nil {
-		log.Warn("imports will fail: TMPDIR must name a writable directory", zap.Error(err))
+		log.Warn("imports and long exports will fail: TMPDIR must name a writable directory", zap.Error(err))
 		return
 	}
 	_ = errors.Join(file.Close(), os.Remove(file.Name()))

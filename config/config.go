@@ -1,7 +1,8 @@
 // Package config reads the configuration once, into one typed and validated value.
 // Nothing else in the program reads the environment, except the PG* variables of
 // libpq, which complete a PostgreSQL URL, those that name a proxy, such as
-// HTTPS_PROXY, and the OTEL_* variables of OpenTelemetry.
+// HTTPS_PROXY, the OTEL_* variables of OpenTelemetry, those of Go, such as GOGC,
+// and TMPDIR.
 package config
 
 import "time"

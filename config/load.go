@@ -138,8 +138,8 @@ func strictly(c *mapstructure.DecoderConfig) {
 // values.
 var yamlLine = regexp.MustCompile(`line \d+`)
 
-// readFile reads the configuration file path, or DefaultFile, if it exists, if path is
-// empty.
+// readFile reads the configuration file path. If path is empty, it reads DefaultFile, if
+// there is one.
 func readFile(v *viper.Viper, settings []Setting, path string) error {
 	optional := path == ""
 	path = cmp.Or(path, DefaultFile)

@@ -24,9 +24,9 @@ const gzipFrom = 1 << 10
 // for a moment.
 var gzipWriters = sync.Pool{New: func() any { return gzip.NewWriter(nil) }}
 
-// acceptsGzip reports whether the client accepts a compressed response, and likes it no less
-// than a plain one (RFC 9110, section 12.5.3). It tells caches that the response depends on
-// that.
+// acceptsGzip reports whether the client accepts a compressed response, and prefers it at
+// least as much as a plain one (RFC 9110, section 12.5.3). It tells caches that the response
+// depends on that.
 func acceptsGzip(c *gin.Context) bool {
 	c.Writer.Header().Add("Vary", "Accept-Encoding") // CORS adds Origin
 	accept := c.Request.Header["Accept-Encoding"]

@@ -47,7 +47,7 @@ func newFile(r *recorder) *file {
 	hash := sha256.Sum256(r.body.Bytes())
 	// Weak, since it stands for both forms (RFC 9110, section 8.8.1).
 	f := &file{header: r.header, version: fmt.Sprintf(`W/"%x"`, hash[:8]), plain: r.body.Bytes()}
-	for _, name := range []string{"Accept-Ranges", "Cache-Control", "Content-Length", "Vary"} { // respond sets them
+	for _, name := range []string{"Accept-Ranges", "Cache-Control", "Content-Length", "Vary"} { // there are no ranges; respond sets the others
 		f.header.Del(name)
 	}
 	if zipped := compress(f.plain); len(f.plain) >= gzipFrom && len(zipped) < len(f.plain) {

@@ -65,8 +65,8 @@ func (d *sqliteDialect) open(ctx context.Context, o Options, log *zap.Logger) (p
 	if err := d.keepOpen(ctx, writes); err != nil {
 		return nil, nil, fmt.Errorf("open %s: %w", d.path, err)
 	}
-	// SQLite has one writer at a time. Writers wait in the pool's queue, as waiting for
-	// SQLite's own lock is polling.
+	// SQLite has one writer at a time. The service's writers wait for budget.writer, as waiting
+	// for SQLite's own lock is polling.
 	pool = sql.OpenDB(writes)
 	pool.SetMaxOpenConns(1)
 	readPool = sql.OpenDB(reads)

@@ -49,7 +49,7 @@ func (b *buckets) of(key string) *rate.Limiter {
 // bucket was empty, how long it takes to have one again.
 func (b *buckets) take(key string) (left float64, wait time.Duration) {
 	bucket, now := b.of(key), time.Now()
-	allowed := bucket.AllowN(now, 1) // a reservation that is canceled would take some, beside others
+	allowed := bucket.AllowN(now, 1) // a reservation, even if it is canceled, can make other requests fail
 	left = max(bucket.TokensAt(now), 0)
 	if !allowed {
 		wait = max(time.Duration((1-left)/float64(b.rate)*float64(time.Second)), 1)

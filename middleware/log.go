@@ -20,10 +20,10 @@ func Quiet(c *gin.Context) { c.Set(quietKey, true) }
 // IsQuiet reports whether [Quiet] was called for c's request.
 func IsQuiet(c *gin.Context) bool { return c.GetBool(quietKey) }
 
-// AccessLog logs a line for each request, once its response has been sent. The line has
-// nothing that a client chooses, which may be a token: no header, query or body, and only the
-// words of paths, which are those of routes, and ids. It has the sender's name instead of the
-// token.
+// AccessLog logs a line for each request, once its response has been sent. A client may have
+// put a token anywhere, so the line has no query and no body, of the path only ids and the words
+// of paths, which are those of routes, and of the headers only ids without parts of tokens and
+// the client's address. It has the sender's name instead of the token.
 func AccessLog(log *zap.Logger, paths ...string) gin.HandlerFunc {
 	words := make(map[string]bool)
 	for _, path := range paths {
