@@ -194,8 +194,8 @@ func TestSpans(t *testing.T) {
 	})
 }
 
-// TestSpansOfFollowers: what the service reads for all followers is in the trace of none.
-func TestSpansOfFollowers(t *testing.T) {
+// TestFollowersShareNoSpans: what the service reads for all followers is in the trace of none.
+func TestFollowersShareNoSpans(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, url string) {
 		t.Parallel()
