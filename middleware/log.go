@@ -21,9 +21,9 @@ func Quiet(c *gin.Context) { c.Set(quietKey, true) }
 func IsQuiet(c *gin.Context) bool { return c.GetBool(quietKey) }
 
 // AccessLog logs a line for each request, once its response has been sent. A client may have
-// put a token anywhere, so the line has no query and no body, of the path only ids and the words
-// of paths, which are those of routes, and of the headers only ids without parts of tokens and
-// the client's address. It has the sender's name instead of the token.
+// put a token anywhere, so the line has no query and no body. Of the path it has only ids and
+// words of paths, which are those of routes; of the headers, only ids without parts of tokens,
+// and the client's address. It has the sender's name instead of the token.
 func AccessLog(log *zap.Logger, paths ...string) gin.HandlerFunc {
 	words := make(map[string]bool)
 	for _, path := range paths {
