@@ -78,7 +78,8 @@ func (n *nodes) check(ctx context.Context) error {
 	if !maps.Equal(before, found) {
 		n.db.log.Warn("the nodes of the database that are down have changed", zap.Ints("down", slices.Sorted(maps.Keys(found))))
 	}
-	if !maps.Equal(before, found) || len(found) == 0 {
+	returned := slices.ContainsFunc(slices.Collect(maps.Keys(before)), func(node int) bool { return !found[node] })
+	if returned || len(found) == 0 {
 		// What a returning node had agreed to commit becomes visible before it is used.
 		if err := n.citus.recoverTransactions(ctx, n.db.pool); err != nil {
 			n.db.log.Warn("cannot finish the transactions of a node that was down; citus.recover_2pc_interval tells when Citus does", zap.Error(err))
