@@ -227,15 +227,14 @@ func seal(ctx context.Context, pool *sql.DB) error {
 	if _, err := fmt.Sscanf(newest, "%d", &known); err != nil {
 		return err
 	}
-	if applied > known {
-		err := pool.QueryRowContext(ctx, "SELECT COALESCE(max(version_id), 0) FROM goose_db_version"+
-			" WHERE version_id > ? AND version_id NOT IN (SELECT version FROM compatible_migrations)", known).Scan(&applied)
-		if err != nil {
+	if applied > known { // then it has the table of compatible migrations, too
+		var tooNew int64
+		if err := pool.QueryRowContext(ctx, fmt.Sprintf("SELECT COALESCE(max(version_id), 0) "+fromTooNew, known)).Scan(&tooNew); err != nil {
 			return err
 		}
-	}
-	if applied > known {
-		return fmt.Errorf("it is of a newer plantstore, with migration %d: this one knows %s", applied, newest)
+		if tooNew > 0 {
+			return fmt.Errorf("it is of a newer plantstore, with migration %d: this one knows %s", tooNew, newest)
+		}
 	}
 	// Followers of the original must notice that this is a copy. A backup of an older program
 	// has no feed.

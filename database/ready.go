@@ -126,14 +126,17 @@ func (db *DB) testWrite(ctx context.Context) error {
 	}
 }
 
+// fromTooNew is the end of a query for the migrations beyond a version that a program which
+// knows no newer one cannot serve.
+const fromTooNew = "FROM goose_db_version WHERE version_id > %d AND version_id NOT IN (SELECT version FROM compatible_migrations)"
+
 // readyQuery returns the query for whether the database is read-only, and whether its
 // schema is the expected one. It fails if a table or a column does not exist.
 func (db *DB) readyQuery() string {
 	conditions := []string{
 		fmt.Sprintf("(SELECT count(DISTINCT version_id) FROM goose_db_version WHERE version_id BETWEEN 1 AND %d) = %d",
 			slices.Max(db.versions), len(db.versions)),
-		fmt.Sprintf("NOT EXISTS (SELECT 1 FROM goose_db_version WHERE version_id > %d "+
-			"AND version_id NOT IN (SELECT version FROM compatible_migrations))", slices.Max(db.versions)),
+		fmt.Sprintf("NOT EXISTS (SELECT 1 "+fromTooNew+")", slices.Max(db.versions)),
 	}
 	for _, table := range db.tables {
 		conditions = append(conditions, fmt.Sprintf("NOT EXISTS (SELECT %s FROM %s WHERE 1 = 0)", Names(table.Columns), table.Name))

@@ -62,7 +62,7 @@ func TestTLSBulk(t *testing.T) {
 	impatient := startTLS(t, folder, append(timeouts, "PLANTSTORE_BULK_TIMEOUT=2s")...)
 	for name, transport := range map[string]*http.Transport{"HTTP/1.1": own.over(t, false), "HTTP/2.0": transport} {
 		t.Run(name, func(t *testing.T) {
-			// The service waits for the rest of a body that it rejects, for a second.
+			// The service waits a second for the rest of a body that it rejects.
 			stalled, rest := io.Pipe()
 			// If there is no response, the client waits for the end of the body, too.
 			defer time.AfterFunc(patience, func() { _ = rest.Close() }).Stop()

@@ -69,6 +69,11 @@ func (r *receiver) all(name string) (spans []*otlp.Span) {
 	return spans
 }
 
+// inTrace returns the spans of a trace with a name that starts so.
+func (r *receiver) inTrace(id, name string) []*otlp.Span {
+	return slices.DeleteFunc(r.all(name), func(s *otlp.Span) bool { return hex.EncodeToString(s.GetTraceId()) != id })
+}
+
 // below returns the spans below parent with a name that starts so.
 func (r *receiver) below(parent *otlp.Span, name string) []*otlp.Span {
 	return slices.DeleteFunc(r.all(name), func(s *otlp.Span) bool {
@@ -204,14 +209,13 @@ func TestFollowersShareNoSpans(t *testing.T) {
 		header, id := traceparentOf(1)
 		events := s.stream(t, "", "traceparent", header)
 		events.next()
-		for id := range int64(4) { // the follower itself may read the first one
-			requireOK(t, s.post(t, bodyOf(id)))
-			events.await(strconv.FormatInt(id, 10))
+		for n := range int64(4) { // the follower itself may read the first one
+			requireOK(t, s.post(t, bodyOf(n)))
+			events.await(strconv.FormatInt(n, 10))
 		}
 		events.close()
 		s.stop(t)
-		spans := slices.DeleteFunc(r.all("SELECT plants"), func(s *otlp.Span) bool { return hex.EncodeToString(s.GetTraceId()) != id })
-		if len(spans) > 1 {
+		if spans := r.inTrace(id, "SELECT plants"); len(spans) > 1 {
 			t.Errorf("got %d spans of reads in the trace of a follower, want at most its own", len(spans))
 		}
 	})
@@ -220,7 +224,7 @@ func TestFollowersShareNoSpans(t *testing.T) {
 // checkTrace checks the spans of a request, whose client sent the trace id.
 func checkTrace(t *testing.T, r *receiver, id, name, statement string) {
 	t.Helper()
-	requests := slices.DeleteFunc(r.all(name), func(s *otlp.Span) bool { return hex.EncodeToString(s.GetTraceId()) != id })
+	requests := r.inTrace(id, name)
 	if len(requests) != 1 || requests[0].GetName() != name || requests[0].GetKind() != otlp.Span_SPAN_KIND_SERVER ||
 		hex.EncodeToString(requests[0].GetParentSpanId()) != "00f067aa0ba902b7" {
 		t.Errorf("trace %s: got the requests %v, want one %s below the client's span", id, requests, name)
