@@ -46,7 +46,7 @@ func DiscardBody() gin.HandlerFunc {
 			return
 		}
 		control := http.NewResponseController(c.Writer)
-		_ = control.SetReadDeadline(time.Now().Add(discardTime))    // for net/http, too, which reads what is left
+		_ = control.SetReadDeadline(time.Now().Add(discardTime))    // net/http reads what is left then
 		_ = control.SetWriteDeadline(time.Now().Add(timeToRespond)) // the server's may end before discardTime
 		// A client that expects 100 Continue sends nothing before the first read.
 		if body.begun || c.GetHeader("Expect") == "" {
