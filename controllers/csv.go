@@ -21,9 +21,9 @@ import (
 
 // readCSV reads a D from each row of body (RFC 4180) after the header, and converts it
 // with toRow. The columns are the JSON fields of D, in any order.
-func readCSV[D, T any](body io.Reader, toRow func(*D) *T) iter.Seq2[models.ImportRow[T], error] {
+func readCSV[D, T any](body io.Reader, toRow func(*D) T) iter.Seq2[models.ImportRow[T], error] {
 	return func(yield func(models.ImportRow[T], error) bool) {
-		buffered := bufio.NewReader(body)
+		buffered := bufio.NewReaderSize(body, readSize)
 		if start, err := buffered.Peek(3); err == nil && string(start) == "\ufeff" { // as spreadsheets write it
 			_, _ = buffered.Discard(3)
 		}
@@ -64,7 +64,7 @@ func readCSV[D, T any](body io.Reader, toRow func(*D) *T) iter.Seq2[models.Impor
 					row.Err = checkFields(in)
 				}
 				if row.Err == nil {
-					row.Row = *toRow(in)
+					row.Row = toRow(in)
 				}
 			}
 			if !yield(row, nil) {

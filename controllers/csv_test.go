@@ -73,7 +73,7 @@ type potContent struct {
 	Depth *int64  `json:"depth_mm,omitzero"`
 }
 
-func samePot(p *potRow) *potRow { return p }
+func samePot(p *potRow) potRow { return *p }
 
 func TestCSVOfAnotherResource(t *testing.T) {
 	const semicolons = "line 1: the columns are separated by semicolons: separate them by commas, as in code,width_mm,label,depth_mm"

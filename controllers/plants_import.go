@@ -105,7 +105,7 @@ func (h *Plants) Import(c *gin.Context) error {
 	if mediaType == TypeCSV {
 		read = readCSV[ImportedPlant, models.Plant]
 	}
-	rows := read(received{c.Request.Body}, func(in *ImportedPlant) *models.Plant { return in.toPlant(*in.ID) })
+	rows := read(received{c.Request.Body}, func(in *ImportedPlant) models.Plant { return *in.toPlant(*in.ID) })
 	result, err := h.store.Import(contextOf(c), inTurn(rows), options)
 	err = h.wrote(c, err)
 	p, isProblem := errors.AsType[*problem](err)

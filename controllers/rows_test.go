@@ -22,7 +22,7 @@ import (
 // plantRows are the plants of an import.
 type plantRows = iter.Seq2[models.ImportRow[models.Plant], error]
 
-func plantOf(in *ImportedPlant) *models.Plant { return in.toPlant(*in.ID) }
+func plantOf(in *ImportedPlant) models.Plant { return *in.toPlant(*in.ID) }
 
 func readPlantsNDJSON(body io.Reader) plantRows { return readNDJSON(body, plantOf) }
 func readPlantsCSV(body io.Reader) plantRows    { return readCSV(body, plantOf) }
@@ -248,7 +248,7 @@ func FuzzReadNDJSON(f *testing.F) {
 		for _, row := range plants {
 			// The line alone is the same plant.
 			var want ImportedPlant
-			if err := bind([]byte(lines[row.Line-1]), &want); err != nil || !reflect.DeepEqual(&row.Row, plantOf(&want)) {
+			if err := bind([]byte(lines[row.Line-1]), &want); err != nil || !reflect.DeepEqual(row.Row, plantOf(&want)) {
 				t.Fatalf("%q: line %d: got %+v, and %+v from the line alone, %v", body, row.Line, row.Row, want, err)
 			}
 		}
