@@ -81,10 +81,13 @@ func toStoredPlant(p *models.Plant) StoredPlant {
 }
 
 // Plants handles the requests for plants.
-type Plants struct{ store *models.PlantStore }
+type Plants struct {
+	store   *models.PlantStore
+	parsers parsers // of imports
+}
 
 // NewPlants returns the handlers for the plants in store.
-func NewPlants(store *models.PlantStore) *Plants { return &Plants{store} }
+func NewPlants(store *models.PlantStore) *Plants { return &Plants{store, newParsers()} }
 
 // Create stores a new plant.
 //

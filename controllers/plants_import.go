@@ -105,8 +105,8 @@ func (h *Plants) Import(c *gin.Context) error {
 	if mediaType == TypeCSV {
 		read = readCSV[ImportedPlant, models.Plant]
 	}
-	rows := read(received{c.Request.Body}, func(in *ImportedPlant) models.Plant { return *in.toPlant(*in.ID) })
-	result, err := h.store.Import(contextOf(c), inTurn(rows), options)
+	rows := read(received{c.Request.Body, h.parsers}, func(in *ImportedPlant) models.Plant { return *in.toPlant(*in.ID) })
+	result, err := h.store.Import(contextOf(c), inTurn(rows, h.parsers), options)
 	err = h.wrote(c, err)
 	p, isProblem := errors.AsType[*problem](err)
 	if err != nil && errors.Is(context.Cause(c.Request.Context()), middleware.ErrTooLong) {
@@ -132,10 +132,12 @@ func (h *Plants) Import(c *gin.Context) error {
 
 // parsers limits how many imports parse rows at a time, so that other requests have a processor:
 // a compressed file of a megabyte may have millions of rows.
-var parsers = make(chan struct{}, max(runtime.GOMAXPROCS(0)/2, 1))
+type parsers chan struct{}
+
+func newParsers() parsers { return make(parsers, max(runtime.GOMAXPROCS(0)/2, 1)) }
 
 // inTurn returns rows, which are parsed by one of parsers.
-func inTurn[T any](rows iter.Seq2[models.ImportRow[T], error]) iter.Seq2[models.ImportRow[T], error] {
+func inTurn[T any](rows iter.Seq2[models.ImportRow[T], error], parsers parsers) iter.Seq2[models.ImportRow[T], error] {
 	return func(yield func(models.ImportRow[T], error) bool) {
 		parsers <- struct{}{}
 		defer func() { <-parsers }()
@@ -144,11 +146,14 @@ func inTurn[T any](rows iter.Seq2[models.ImportRow[T], error]) iter.Seq2[models.
 }
 
 // received is the body of an import, which is received without one of parsers.
-type received struct{ io.Reader }
+type received struct {
+	io.Reader
+	parsers parsers
+}
 
 func (r received) Read(p []byte) (int, error) {
-	<-parsers
-	defer func() { parsers <- struct{}{} }()
+	<-r.parsers
+	defer func() { r.parsers <- struct{}{} }()
 	return r.Reader.Read(p)
 }
 
