@@ -18,16 +18,16 @@ func newMigrate(s *settings) *cobra.Command {
 	return newGroup("migrate", "Migrate the database schema", "migrate status",
 		newDatabaseCommand(s, "migrate up", "Apply every pending migration", creates, migrateUp),
 		newMigrateDown(s),
-		newDatabaseCommand(s, "migrate status", "List all migrations and when they were applied", reads, migrateStatus))
+		newDatabaseCommand(s, "migrate status", "List all migrations and when they were applied", uses, migrateStatus))
 }
 
 func newSearchIndex(s *settings) *cobra.Command {
 	return newGroup("search-index", "Create or drop indexes that make searches of many plants fast and inserts slower", "search-index create",
-		newDatabaseCommand(s, "search-index create", "Create the indexes for the parameters tag and q, while the service runs", writes,
+		newDatabaseCommand(s, "search-index create", "Create the indexes for the parameters tag and q, while the service runs", uses,
 			func(ctx context.Context, db *database.DB) (string, error) {
 				return "created in " + db.Name(), db.CreateSearchIndexes(ctx)
 			}),
-		newDatabaseCommand(s, "search-index drop", "Drop these indexes", writes,
+		newDatabaseCommand(s, "search-index drop", "Drop these indexes", uses,
 			func(ctx context.Context, db *database.DB) (string, error) {
 				return "dropped in " + db.Name(), db.DropSearchIndexes(ctx)
 			}))
@@ -78,7 +78,7 @@ func newMigrateDown(s *settings) *cobra.Command {
 		Use: "down", Short: "Roll back the last migration, with the data it added", Args: takes(0),
 		Example: "  plantstore migrate down",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return s.withDatabase(cmd.Context(), writes, func(db *database.DB, _ *zap.Logger) error {
+			return s.withDatabase(cmd.Context(), uses, func(db *database.DB, _ *zap.Logger) error {
 				last, loss, err := db.Last(cmd.Context())
 				if err != nil {
 					return err
@@ -109,13 +109,12 @@ func migrateStatus(ctx context.Context, db *database.DB) (string, error) {
 	return strings.Join(lines, "\n"), err
 }
 
-// access is what a command does to the database.
+// access is what a command does to the file of a SQLite database that does not exist.
 type access int
 
 const (
-	reads   access = iota // it creates nothing, and does not migrate
-	writes                // it needs a database
-	creates               // it creates the file of a SQLite database
+	uses    access = iota // it fails
+	creates               // it creates the file
 )
 
 // withDatabase calls action with the configured database and its log.

@@ -45,15 +45,10 @@ func (s *tokenStore) audit(change, id string) {
 	auth.Audit(s.log, change, id, "cli:"+by)
 }
 
-// withTokens calls action with the tokens. If action writes, the database is prepared first,
-// as the service does at startup.
-func (s *settings) withTokens(ctx context.Context, needs access, action func(context.Context, *tokenStore) error) error {
-	return s.withDatabase(ctx, needs, func(db *database.DB, log *zap.Logger) error {
-		prepare := db.Prepare
-		if needs == reads {
-			prepare = db.RequireSchema
-		}
-		if err := prepare(ctx); err != nil {
+// withTokens calls action with the tokens. It does not migrate: that may end an older service.
+func (s *settings) withTokens(ctx context.Context, action func(context.Context, *tokenStore) error) error {
+	return s.withDatabase(ctx, uses, func(db *database.DB, log *zap.Logger) error {
+		if err := db.RequireSchema(ctx); err != nil {
 			return err
 		}
 		return action(ctx, &tokenStore{models.NewTokenStore(db), db.Name(), log})
@@ -84,7 +79,7 @@ func newTokenCreate(s *settings) *cobra.Command {
 			if err := token.Validate(time.Now()); err != nil {
 				return usageError(err)
 			}
-			return s.withTokens(cmd.Context(), writes, func(ctx context.Context, tokens *tokenStore) error {
+			return s.withTokens(cmd.Context(), func(ctx context.Context, tokens *tokenStore) error {
 				secret, err := tokens.Create(ctx, &token)
 				if err != nil {
 					return err
@@ -142,7 +137,7 @@ func newTokenList(s *settings) *cobra.Command {
 		Example: "  plantstore token list\n" +
 			"  plantstore token list --json | jq -r '.[] | select(.last_used_at == null) | .id'",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return s.withTokens(cmd.Context(), reads, func(ctx context.Context, tokens *tokenStore) error {
+			return s.withTokens(cmd.Context(), func(ctx context.Context, tokens *tokenStore) error {
 				all, err := tokens.all(ctx)
 				if err != nil {
 					return err
@@ -220,7 +215,7 @@ func newTokenRevoke(s *settings) *cobra.Command {
 					return usageError(fmt.Errorf("revoke takes prefixes of tokens as shown by plantstore token list: %d characters, such as pst_abcdefgh", models.TokenIDLength))
 				}
 			}
-			return s.withTokens(cmd.Context(), writes, func(ctx context.Context, tokens *tokenStore) error {
+			return s.withTokens(cmd.Context(), func(ctx context.Context, tokens *tokenStore) error {
 				var failed []string
 				for _, id := range ids { // continue after failures
 					err := tokens.Revoke(ctx, id)
