@@ -42,7 +42,7 @@ func newFollow(s *settings) *cobra.Command {
 			"5 seconds and later after hours; a 410 ends the command. With --cursor-file, a restart\n" +
 			"misses nothing: the file has the cursor after the last batch that was printed or\n" +
 			"delivered. The batch after it may be repeated.\n\n" +
-			exitStatuses + "\n  3  the webhook responded 410",
+			exitStatuses + "\n  3  the webhook responded 410, or the cursor is no longer valid (41001)",
 		Example: "  plantstore follow --after 0\n" +
 			"  plantstore follow --post https://example.org/hook --secret-file secret --cursor-file cursor",
 		Args: takes(0),
@@ -128,7 +128,7 @@ func (c *client) follow(ctx context.Context, after, path string, deliver func(co
 		}
 		if err != nil {
 			if !mayRecover(err) {
-				return err
+				return cursorError(err, path)
 			}
 			pause := retry.next()
 			fmt.Fprintf(os.Stderr, "plantstore: %v; trying again in %s\n", err, pause.Round(time.Second))
@@ -191,6 +191,19 @@ func (c *client) changesAfter(ctx context.Context, after string) (changes feedCh
 func mayRecover(err error) bool {
 	response, ok := errors.AsType[*responseError](err)
 	return !ok || response.status >= 500 && response.status != http.StatusNotImplemented || response.status == http.StatusTooManyRequests
+}
+
+// cursorError returns err with an exit status of its own if the cursor is no longer valid, as a
+// restart would not help. path is the file of the cursor, or empty.
+func cursorError(err error, path string) error {
+	response, ok := errors.AsType[*responseError](err)
+	if !ok || response.status != http.StatusGone {
+		return err
+	}
+	if path != "" {
+		err = fmt.Errorf("%w; the cursor is in %s: remove that file to get a new one", err, path)
+	}
+	return &exitError{err, 3}
 }
 
 // backoff is the pauses between attempts: each twice as long as the last one, up to a limit.

@@ -49,7 +49,7 @@ func TestFollow(t *testing.T) {
 		status     int
 		args       []string
 	}{
-		{"a cursor of another database", "41001", 1, []string{"--after", "abc.1"}},
+		{"a cursor of another database", "41001", 3, []string{"--after", "abc.1"}},
 		{"a malformed cursor", "--after must be", 2, []string{"--after", "x"}},
 		{"no room for the cursor, before the first change", "no such file", 1, []string{"--after", "0", "--cursor-file", "missing/cursor"}},
 		{"no secret", "need each other", 2, []string{"--post", "http://127.0.0.1:1"}},
