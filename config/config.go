@@ -41,14 +41,14 @@ type Config struct {
 		StartTimeout   time.Duration `key:"start_timeout" default:"30s" validate:"min=1ms" desc:"how long startup waits for an unreachable database"`
 		SlowQuery      time.Duration `key:"slow_query" default:"200ms" validate:"min=0s" desc:"queries that take at least this long are logged, without their values; 0s disables this"`
 		Check          bool          `key:"check" default:"true" desc:"check a SQLite file for damage at startup, which reads all of it and takes about half a second per million plants; set it to false for very large files"`
-		TemporaryBytes int64         `key:"temporary_bytes" default:"8589934592" validate:"min=1048576" desc:"maximum size of the temporary files of imports and exports, in bytes; those of one token may take half of it"`
+		TemporaryBytes int64         `key:"temporary_bytes" default:"8589934592" validate:"min=2097152" desc:"maximum size of the temporary files of imports and exports, in bytes; those of one token may take half of it, which limits the size of an import"`
 		ReplicaURLs    []string      `key:"replica_urls" env:"DATABASE_REPLICA_URLS" secret:"true" desc:"URLs of PostgreSQL standbys that serve reads; a client that has written something reads it from a standby that has it, or from database.url"`
 		MaxReplicaLag  time.Duration `key:"max_replica_lag" default:"10s" validate:"min=1ms" desc:"a standby that lags behind by more than this serves no reads"`
 	} `key:"database"`
 	Writes struct { // concurrent writes share transactions
 		Flushers int `key:"flushers" default:"1" validate:"min=1,max=1000" desc:"maximum number of batches written at once; increase it for a distant database; SQLite always has one"`
 		MaxBatch int `key:"max_batch" default:"512" validate:"min=1,max=10000" desc:"maximum number of rows in one transaction"`
-		Queue    int `key:"queue" default:"4096" validate:"min=1,max=1000000" desc:"maximum number of waiting rows, of which those of one token may be half; further ones are rejected with error 50301"`
+		Queue    int `key:"queue" default:"4096" validate:"min=1,max=1000000" desc:"maximum number of rows of each kind that wait: new ones, changes, and reads by id. Those of one token may be half; further ones are rejected with error 50301"`
 	} `key:"writes"`
 	Bulk struct { // imports and exports
 		MaxBodyBytes      int64         `key:"max_body_bytes" default:"1073741824" validate:"min=1" desc:"maximum size of an import, decompressed, in bytes"`

@@ -42,7 +42,7 @@ func (c *Config) validate(databaseSet bool) error {
 		{"server.cors_origins", all(server.CORSOrigins, isOrigin), "must contain only origins as browsers send them, such as https://plants.example.org: in lower case, without a path, a trailing / or the default port of the scheme"},
 		{"database.url", isDatabaseURL(c.Database.URL), "must be sqlite:PATH, such as sqlite:data/plantstore.db, or postgres://user:password@host:5432/name?sslmode=verify-full, with special characters percent-encoded"},
 		{"database.url", !production || databaseSet || c.Database.URL != SettingOf("database.url").Default, "is required in production"},
-		{"database.replica_urls", all(c.Database.ReplicaURLs, isPostgresURL), "must contain only postgres:// URLs, each of one host"},
+		{"database.replica_urls", all(c.Database.ReplicaURLs, isStandbyURL), "must contain only postgres:// URLs, each of one host"},
 		{"database.replica_urls", len(c.Database.ReplicaURLs) == 0 || isPostgresURL(c.Database.URL), "requires a PostgreSQL database in database.url"},
 		{"auth.tokens", all(c.Auth.Tokens, bearerToken.MatchString), "must contain only tokens of letters, digits and -._~+/, with = at the end"},
 		{"auth.tokens", !production || all(c.Auth.Tokens, isStrong), fmt.Sprintf(
@@ -116,6 +116,13 @@ func isDatabaseURL(text string) bool {
 func isPostgresURL(text string) bool {
 	u, err := url.Parse(text)
 	return err == nil && (u.Scheme == "postgres" || u.Scheme == "postgresql") && strings.HasPrefix(text, u.Scheme+"://")
+}
+
+// isStandbyURL reports whether text names one server: a connection to several would go to the
+// primary.
+func isStandbyURL(text string) bool {
+	u, _ := url.Parse(text)
+	return isPostgresURL(text) && !strings.Contains(u.Host, ",")
 }
 
 // isKeyURL reports whether keys from the URL text can be trusted.

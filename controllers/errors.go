@@ -81,7 +81,7 @@ var errorTable = []ErrorRow{
 		is(database.ErrCursor, "the cursor is too old, or from another database, such as before a restore: get a new cursor, export, then follow")),
 	row(codePrecondition, "`If-Match` or `If-None-Match` does not hold; nothing was written",
 		is(models.ErrCondition, "If-Match or If-None-Match does not hold, and nothing was written: get the current version and retry")),
-	row(codeBodyTooLarge, "the body is too large: by default more than 64 KiB, or for an import more than 1 GiB or 64 KiB in a line; or an import is not received within `bulk.timeout`",
+	row(codeBodyTooLarge, "the body, or a line of an import, is too large; or an import is not received within `bulk.timeout`",
 		as(func(e *http.MaxBytesError) string { return fmt.Sprintf("the body is larger than %d bytes", e.Limit) })),
 	row(codeContentType, "unsupported Content-Type or Content-Encoding"),
 	row(codeRateLimit, "too many requests with this token or from this address, or too many invalid tokens; `Retry-After` says when to retry",

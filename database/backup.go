@@ -19,7 +19,7 @@ import (
 
 // errUseTools is the error of [Backup] and [Restore] on PostgreSQL.
 var errUseTools = errors.New("backup and restore are for SQLite; for PostgreSQL, use its own tools: " +
-	`pg_dump -Fc "$DATABASE_URL" -f FILE, and pg_restore -d "$DATABASE_URL" FILE`)
+	`pg_dump -Fc "$DATABASE_URL" -f FILE, and pg_restore --no-owner -d URL FILE with the URL of an empty database`)
 
 // RequireFile fails if url names a SQLite file that does not exist, which [Open] would
 // create.
