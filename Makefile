@@ -112,7 +112,7 @@ format: ## Format the code
 	$(LINT) fmt
 
 .PHONY: docs
-docs: ## Generate docs/openapi.json, the errors in docs/api.md, docs/configuration.md and configs/config.yaml from the code
+docs: ## Generate the files, and parts of pages, that come from the code
 	go run -tags $(TAGS) ./docs/gen
 
 .PHONY: check-docs
