@@ -121,19 +121,24 @@ func (d *sqliteDialect) checkContent(ctx context.Context) error {
 		}
 		return fmt.Errorf("check %s: %w", d.path, err)
 	}
-	if wal, err := os.Stat(d.file + "-wal"); err != nil || wal.Size() == 0 {
+	if !hasContent(d.file + "-wal") {
 		if err := checkSize(d.file); err != nil {
 			return failed(err)
 		}
 	} else {
+		hasWAL, err := usesWAL(d.file)
+		if err != nil {
+			return failed(err)
+		}
 		const withoutWAL = "&immutable=1"
 		var schemaAlone, schema, versionAlone, version int32
-		err := errors.Join(
+		err = errors.Join(
 			readPragma(ctx, d.file, withoutWAL, "schema_version", &schemaAlone), readPragma(ctx, d.file, "", "schema_version", &schema),
 			readPragma(ctx, d.file, withoutWAL, "user_version", &versionAlone), readPragma(ctx, d.file, "", "user_version", &version))
-		// A backup has a user version of its own. Changes to the schema count up, and SQLite adds
-		// one in a copy of its own, which may thus be ahead of the WAL.
-		if err == nil && (versionAlone != version || schemaAlone > schema) {
+		// A backup does not use a WAL until it is opened as a database, and has a user version of
+		// its own. Changes to the schema count up, and SQLite adds one in a copy of its own, which
+		// may thus be ahead of the WAL. The WAL has these versions only if it has the first page.
+		if !hasWAL || err == nil && (versionAlone != version || schemaAlone > schema) {
 			return fmt.Errorf("%[1]s-wal belongs to another file than %[1]s, which is probably a backup that was copied here: "+
 				"remove %[1]s-wal and %[1]s-shm to start with the backup, and next time use `plantstore restore`", d.path)
 		}
@@ -144,27 +149,43 @@ func (d *sqliteDialect) checkContent(ctx context.Context) error {
 	return nil
 }
 
-// checkSize fails if the file does not consist of whole pages. SQLite reads what is missing
-// as zeros. Like probe, it must be called before the database is open.
-func checkSize(path string) error {
+// readHeader returns the first bytes of a database, and its size. SQLite's documentation has
+// their meaning (https://www.sqlite.org/fileformat.html#the_database_header). Like probe, it must
+// be called before the database is open.
+func readHeader(path string) (header [20]byte, size int64, err error) {
 	file, err := os.Open(path)
 	if err != nil {
-		return err
+		return header, 0, err
 	}
 	defer file.Close()
 	info, err := file.Stat()
 	if err != nil {
+		return header, 0, err
+	}
+	if _, err := file.ReadAt(header[:], 0); err != nil && !errors.Is(err, io.EOF) {
+		return header, 0, err
+	}
+	return header, info.Size(), nil
+}
+
+// checkSize fails if the file does not consist of whole pages. SQLite reads what is missing
+// as zeros.
+func checkSize(path string) error {
+	header, size, err := readHeader(path)
+	if err != nil {
 		return err
 	}
-	var pageSize [2]byte // 1 stands for 65536
-	if _, err := file.ReadAt(pageSize[:], 16); err != nil && !errors.Is(err, io.EOF) {
-		return err
-	}
-	size := max(int64(binary.BigEndian.Uint16(pageSize[:])), 512)
-	if info.Size() == 0 || info.Size()%size != 0 {
-		return fmt.Errorf("%w: its size of %d bytes is not a number of pages", errDamaged, info.Size())
+	page := max(int64(binary.BigEndian.Uint16(header[16:])), 512) // 1 stands for 65536
+	if size == 0 || size%page != 0 {
+		return fmt.Errorf("%w: its size of %d bytes is not a number of pages", errDamaged, size)
 	}
 	return nil
+}
+
+// usesWAL reports whether the file has been in WAL mode since it was written as a whole.
+func usesWAL(path string) (bool, error) {
+	header, _, err := readHeader(path)
+	return header[18] != 1, err // the version of the format for writing
 }
 
 // readPragma reads a pragma of the database in file into value. It leaves the file and its

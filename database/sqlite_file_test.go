@@ -415,6 +415,13 @@ func TestWALOfAnotherFile(t *testing.T) {
 		}
 	}
 	copyFile(t, pathOf(url)+"-wal", path+".later-wal")
+	// The WAL begins again, and has no first page.
+	for _, statement := range []string{"PRAGMA wal_checkpoint(TRUNCATE)", "UPDATE plants SET name = 'changed' WHERE id = 1"} {
+		if err := db.WithContext(t.Context()).Exec(statement).Error; err != nil {
+			t.Fatal(err)
+		}
+	}
+	copyFile(t, pathOf(url)+"-wal", path+".rows-wal")
 
 	for _, test := range []struct {
 		name, file, wal string
@@ -423,6 +430,8 @@ func TestWALOfAnotherFile(t *testing.T) {
 		{"the WAL of a killed service is applied", path + ".killed", path + "-wal", "2000"},
 		{"beside a backup it is rejected", backup, path + "-wal", ""},
 		{"and after many imports", backup, path + ".later-wal", ""},
+		{"and if it has only rows", backup, path + ".rows-wal", ""},
+		{"also beside a copy by VACUUM INTO", vacuumed, path + ".rows-wal", ""},
 		{"beside a copy by VACUUM INTO it is rejected", vacuumed, path + "-wal", ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
