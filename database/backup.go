@@ -96,12 +96,16 @@ func Restore(ctx context.Context, o Options, path string, confirm func(name stri
 }
 
 func (d *sqliteDialect) restore(ctx context.Context, path string, confirm func(name string) error) (err error) {
+	path, err = filepath.EvalSymlinks(path) // as SQLite does, which names the WAL after the target
+	if err != nil {
+		return err
+	}
 	source, err := os.Open(path)
 	if err != nil {
 		return err
 	}
 	defer source.Close()
-	if info, err := os.Stat(path + "-wal"); err == nil && info.Size() > 0 {
+	if hasContent(path + "-wal") {
 		return fmt.Errorf("%[1]s-wal exists, so %[1]s is a database in use and not a backup: write one with `plantstore backup`", path)
 	}
 	unlock, err := d.lockFile(ctx, zap.NewNop())
@@ -119,7 +123,7 @@ func (d *sqliteDialect) restore(ctx context.Context, path string, confirm func(n
 	if alone, err := inUse.TryLock(); err != nil {
 		return d.folderFault(fmt.Errorf("lock the database: %w", err))
 	} else if !alone {
-		return fmt.Errorf("a service has %s open: stop it first", d.path)
+		return fmt.Errorf("a service or another command has %s open: stop it first", d.path)
 	}
 	defer func() { err = errors.Join(err, inUse.Unlock()) }()
 
@@ -134,7 +138,7 @@ func (d *sqliteDialect) restore(ctx context.Context, path string, confirm func(n
 	if err := sealCopy(ctx, part); err != nil {
 		return fmt.Errorf("check %s: %w", path, err)
 	}
-	if _, err := os.Lstat(d.file); err == nil {
+	if _, err := os.Lstat(d.file); err == nil || hasContent(d.file+"-wal") { // which may have the latest writes of a file that was moved
 		if err := confirm(d.path); err != nil {
 			return err
 		}
@@ -157,6 +161,12 @@ func (d *sqliteDialect) replaceBy(part string) error {
 		return errors.Join(err, unlessAbsent(os.Rename(aside, wal)))
 	}
 	return errors.Join(unlessAbsent(os.Remove(aside)), syncFolder(d.file))
+}
+
+// hasContent reports whether the file path exists and is not empty.
+func hasContent(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Size() > 0
 }
 
 // unlessAbsent returns err, or nil if it means that a file does not exist.

@@ -155,7 +155,7 @@ func (d *sqliteDialect) ensureFile() error {
 		if err := d.checkLink(); err != nil {
 			return err
 		}
-		if wal, err := os.Stat(d.path + "-wal"); err == nil && wal.Size() > 0 {
+		if hasContent(d.path + "-wal") {
 			return fmt.Errorf("%[1]s does not exist, but %[1]s-wal does, with the latest writes: "+
 				"put the file back where it was, or remove %[1]s-wal to start with an empty store", d.path)
 		}

@@ -166,8 +166,13 @@ func TestBackupAndRestore(t *testing.T) {
 	s.stop(t)
 	before.check(t, url)
 
-	// A database that does not exist needs no confirmation.
+	// A WAL may have the latest writes of a file that is elsewhere.
 	elsewhere := dbtest.SQLite(t)
+	must(t, os.WriteFile(nameOfDatabase(elsewhere)+"-wal", []byte("x"), 0o600))
+	checkCLI(t, []string{"DATABASE_URL=" + elsewhere}, []string{"restore", backup}, 2, "", "Replace the database")
+
+	// A database that does not exist needs no confirmation.
+	elsewhere = dbtest.SQLite(t)
 	checkCLI(t, []string{"DATABASE_URL=" + elsewhere}, []string{"restore", backup}, 0, "restored "+nameOfDatabase(elsewhere)+" from "+backup+"\n")
 	before.check(t, elsewhere)
 	if left, err := filepath.Glob(filepath.Dir(path) + "/*.part*"); err != nil || left != nil {
@@ -242,6 +247,12 @@ func TestRestoreRejects(t *testing.T) {
 		{"one with a WAL", "-wal", func(t *testing.T, path string) {
 			t.Helper()
 			must(t, os.WriteFile(path+"-wal", []byte("x"), 0o600))
+		}},
+		{"a link to one with a WAL", "-wal", func(t *testing.T, path string) {
+			t.Helper()
+			must(t, os.Rename(path, path+".target"))
+			must(t, os.WriteFile(path+".target-wal", []byte("x"), 0o600))
+			must(t, os.Symlink(path+".target", path))
 		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
