@@ -86,10 +86,10 @@ func newMigrateDown(s *settings) *cobra.Command {
 				if err := confirm(cmd, fmt.Sprintf("Roll back %s of the database %s? This deletes %s.", last, db.Name(), loss)); err != nil {
 					return err
 				}
-				rolledBack, err := db.Rollback(cmd.Context())
-				if err == nil {
-					_, err = fmt.Printf("rolled back %s of the database %s\n", rolledBack, db.Name())
+				if err := db.Rollback(cmd.Context(), last); err != nil {
+					return err
 				}
+				_, err = fmt.Printf("rolled back %s of the database %s\n", last, db.Name())
 				return err
 			})
 		},
@@ -152,9 +152,11 @@ func openDatabase(ctx context.Context, cfg *config.Config, log *zap.Logger) (*da
 	return db, nil
 }
 
-// checkConnections fails if batches would leave too few connections for other operations.
+// checkConnections fails if batches would leave too few connections to PostgreSQL for other
+// operations.
 func checkConnections(cfg *config.Config) error {
-	if least := database.MinConnections(cfg.Writes.Flushers); cfg.Database.MaxConnections < least {
+	least := database.MinConnections(cfg.Writes.Flushers)
+	if cfg.Database.MaxConnections < least && !strings.HasPrefix(cfg.Database.URL, "sqlite:") {
 		return usageError(fmt.Errorf("%s must be at least %d with writes.flushers at %d",
 			config.SettingOf("database.max_connections"), least, cfg.Writes.Flushers))
 	}

@@ -99,7 +99,7 @@ func (db *DB) expected(ctx context.Context) ([]Migration, error) {
 	return all, err
 }
 
-// Migrate applies every pending migration, each in a transaction, and returns them. Then it
+// Migrate applies every pending migration and returns them. Then it
 // prepares the feed, for replicas that are running. Processes that call it at the same time
 // take turns, but none waits if no migration is pending. Like Prepare, it fails if the schema
 // is too new.
@@ -187,20 +187,9 @@ func (db *DB) whileLocked(ctx context.Context, migrate func() error) error {
 // Last returns the migration that was applied last, which Rollback undoes, and describes
 // the data that would be lost, or returns ErrNothingApplied.
 func (db *DB) Last(ctx context.Context) (last Migration, loss string, err error) {
-	all, err := db.Migrations(ctx)
+	last, err = db.last(ctx)
 	if err != nil {
-		return Migration{}, "", err
-	}
-	for _, m := range all {
-		if !m.AppliedAt.IsZero() {
-			last = m
-		}
-	}
-	switch {
-	case last.Version == 0:
-		return last, "", ErrNothingApplied
-	case last.Name == "":
-		return last, "", fmt.Errorf("a newer version of the program has applied migration %d: roll it back with that version", last.Version)
+		return last, "", err
 	}
 	settings, err := db.dialect.migrations(db.pool, db.log)
 	if err != nil {
@@ -226,30 +215,53 @@ func (db *DB) Last(ctx context.Context) (last Migration, loss string, err error)
 	return last, cmp.Or(strings.Join(losses, ", "), "no data"), nil
 }
 
+// last is Last without the loss.
+func (db *DB) last(ctx context.Context) (last Migration, err error) {
+	all, err := db.Migrations(ctx)
+	if err != nil {
+		return Migration{}, err
+	}
+	for _, m := range all {
+		if !m.AppliedAt.IsZero() {
+			last = m
+		}
+	}
+	switch {
+	case last.Version == 0:
+		return last, ErrNothingApplied
+	case last.Name == "":
+		return last, fmt.Errorf("a newer version of the program has applied migration %d: roll it back with that version", last.Version)
+	}
+	return last, nil
+}
+
 // ErrNothingApplied means that there is no migration to roll back.
 var ErrNothingApplied = errors.New("no migration is applied")
 
 // dropsData matches the statements of migrations that lose data.
 var dropsData = regexp.MustCompile(`(?mi)^(?:DROP TABLE|ALTER TABLE)(?: IF EXISTS)? (\w+)(?: DROP COLUMN(?: IF EXISTS)? (\w+))?;`)
 
-// Rollback undoes the migration that was applied last and returns it. It fails if no
-// migration is applied.
-func (db *DB) Rollback(ctx context.Context) (undone Migration, err error) {
+// Rollback undoes the migration last. It fails if that is no longer the one that was applied
+// last.
+func (db *DB) Rollback(ctx context.Context, last Migration) error {
 	provider, err := db.provider()
 	if err != nil {
-		return Migration{}, err
+		return err
 	}
 	err = db.whileLocked(ctx, func() error {
-		r, err := provider.Down(ctx)
+		now, err := db.last(ctx)
+		if err == nil && now.Version != last.Version {
+			err = fmt.Errorf("meanwhile, the last one is %s: try again", now)
+		}
 		if err == nil {
-			undone = Migration{Version: r.Source.Version, Name: r.Source.Path}
+			_, err = provider.Down(ctx)
 		}
 		return err
 	})
 	if err != nil {
-		return Migration{}, fmt.Errorf("undo the last migration: %w", err)
+		return fmt.Errorf("undo the migration %s: %w", last, err)
 	}
-	return undone, nil
+	return nil
 }
 
 // Migrations returns every migration that this program knows, in order, and then those that

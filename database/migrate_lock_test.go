@@ -33,7 +33,7 @@ func TestMigrationLock(t *testing.T) {
 	})
 	t.Run("a migration is pending", func(t *testing.T) {
 		dbtest.Exec(t, url, "UPDATE goose_lock SET locked = FALSE")
-		if _, err := db.Rollback(t.Context()); err != nil {
+		if err := rollback(t, db); err != nil {
 			t.Fatal(err)
 		}
 		dbtest.Exec(t, url, lock)

@@ -33,15 +33,25 @@ func TestMigrateAndRollback(t *testing.T) {
 				t.Fatalf("got %v, %v, want every migration as applied", all, err)
 			}
 			for range applied {
-				if _, err := db.Rollback(t.Context()); err != nil {
+				if err := rollback(t, db); err != nil {
 					t.Fatal(err)
 				}
 			}
-			if _, err := db.Rollback(t.Context()); err == nil {
+			if err := rollback(t, db); err == nil {
 				t.Error("undid a migration when no migration was applied")
 			}
 		}
 	})
+}
+
+// rollback undoes the last migration of db.
+func rollback(t *testing.T, db *database.DB) error {
+	t.Helper()
+	last, _, err := db.Last(t.Context())
+	if err != nil {
+		return err
+	}
+	return db.Rollback(t.Context(), last)
 }
 
 func TestMigrateConcurrently(t *testing.T) {
@@ -108,7 +118,7 @@ func TestMigrationsWaitForLocks(t *testing.T) {
 	}{
 		{"a migration that drops a table that is being read", "SELECT count(*) FROM plants WHERE name = 'canary'", func(db *database.DB) error {
 			for {
-				if _, err := db.Rollback(t.Context()); err != nil {
+				if err := rollback(t, db); err != nil {
 					return err
 				}
 				if _, _, err := db.Last(t.Context()); errors.Is(err, database.ErrNothingApplied) {
@@ -131,7 +141,7 @@ func TestMigrationsWaitForLocks(t *testing.T) {
 				t.Fatal(err)
 			}
 			for range db.Schema() - 4 { // leaves migrations to apply, and the next one changes plants
-				if _, err := db.Rollback(t.Context()); err != nil {
+				if err := rollback(t, db); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -235,7 +245,7 @@ func TestLast(t *testing.T) {
 			feed = "the table plant_changes with 2 rows, the table feed_marks with 0 rows, the table feed with 1 rows"
 		}
 		for range db.Schema() - 5 { // to what this test knows
-			if _, err := db.Rollback(t.Context()); err != nil {
+			if err := rollback(t, db); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -244,7 +254,7 @@ func TestLast(t *testing.T) {
 			if err != nil || loss != want {
 				t.Errorf("%v: got %q, %v, want %s", last, loss, err, want)
 			}
-			if _, err := db.Rollback(t.Context()); err != nil {
+			if err := rollback(t, db); err != nil {
 				t.Fatal(err)
 			}
 		}
