@@ -9,7 +9,7 @@ SELECT set_config('lock_timeout', current_setting('plantstore.lock_timeout'), fa
 INSERT INTO compatible_migrations VALUES (5) ON CONFLICT DO NOTHING;
 
 -- +goose Down
-DELETE FROM compatible_migrations WHERE version = 5;
 SELECT set_config('plantstore.lock_timeout', current_setting('lock_timeout'), false), set_config('lock_timeout', '0', false);
 DROP INDEX CONCURRENTLY IF EXISTS plants_changed;
 SELECT set_config('lock_timeout', current_setting('plantstore.lock_timeout'), false);
+DELETE FROM compatible_migrations WHERE version = 5;
