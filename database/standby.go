@@ -34,7 +34,7 @@ type standbys struct {
 	positions *Batcher[*Position]
 
 	mu      sync.Mutex
-	history []moment        // of the primary, in order; of those older than kept only the last
+	history []moment        // of the primary, further and further; of those older than kept only the last
 	first   Position        // of the primary; until it is known, unknownPosition
 	origin  string          // of the primary: see feedOrigin; empty until it is known
 	written map[string]need // by client, without what every standby in use has
@@ -162,6 +162,9 @@ func (s *standbys) sample(ctx context.Context) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err == nil {
+		if n := len(s.history); n > 0 && at < s.history[n-1].position {
+			s.history = nil // another server, which never was as far, is the primary now
+		}
 		s.history = append(s.history, moment{begin, at})
 		s.first, s.origin = min(s.first, at), origin
 	}
