@@ -43,9 +43,10 @@ func newSpool(ctx context.Context, db *database.DB, columns []*database.Column) 
 	return &spool{ctx: ctx, db: db, columns: columns, file: file, in: bufio.NewReader(file), out: bufio.NewWriterSize(file, 64<<10)}, nil
 }
 
-func (s *spool) close() error {
+// close ends the file. That it fails means nothing: the rows have been read, and perhaps stored.
+func (s *spool) close() {
 	s.db.GiveDisk(s.ctx, s.taken)
-	return s.file.Close()
+	_ = s.file.Close()
 }
 
 // write appends a row.

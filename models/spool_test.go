@@ -29,11 +29,7 @@ func writeSpool[T any](t *testing.T, rows ...spooled[T]) *spool {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := s.close(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(s.close)
 	for _, row := range rows {
 		if err := s.write(row.line, valueOf(&row.row)); err != nil {
 			t.Fatal(err)

@@ -25,7 +25,7 @@ const (
 // imports and exports are running, in all or of ctx's client, and with the errors that all
 // methods share.
 func (s *Store[T, K]) Export(ctx context.Context, f Filter[K], yield func(*T) error) error {
-	return s.db.Transfer(ctx, func() (err error) {
+	return s.db.Transfer(ctx, func() error {
 		ctx, cancel := context.WithCancel(ctx)
 		chunks, rest, read := make(chan []T, exportAhead), (*spool)(nil), error(nil)
 		var reader sync.WaitGroup
@@ -40,7 +40,7 @@ func (s *Store[T, K]) Export(ctx context.Context, f Filter[K], yield func(*T) er
 			cancel()
 			reader.Wait()
 			if rest != nil {
-				err = errors.Join(err, rest.close())
+				rest.close()
 			}
 		}()
 		for chunk := range chunks {

@@ -86,12 +86,12 @@ const importBatch = 1000
 // methods share. After database.ErrUnavailable, the outcome is unknown; after any other error,
 // no row is stored.
 func (s *Store[T, K]) Import(ctx context.Context, rows iter.Seq2[ImportRow[T], error], o ImportOptions) (report ImportReport, err error) {
-	err = s.db.Transfer(ctx, func() (err error) {
+	err = s.db.Transfer(ctx, func() error {
 		spool, err := s.newImportFile(ctx, o)
 		if err != nil {
 			return err
 		}
-		defer func() { err = errors.Join(err, spool.close()) }()
+		defer spool.close()
 		for row, err := range rows {
 			if err != nil {
 				return err
@@ -117,7 +117,7 @@ type importFile interface {
 	write(line int, row reflect.Value) error
 	rewind() error
 	read(row reflect.Value) (line int, ok bool, err error)
-	close() error
+	close()
 }
 
 // newImportFile returns a spool, which is sorted if rows are replaced: then imports of the
