@@ -212,7 +212,7 @@ func newTokenRevoke(s *settings) *cobra.Command {
 		RunE: func(cmd *cobra.Command, ids []string) error {
 			for _, id := range ids {
 				if !models.TokenID.MatchString(id) {
-					return usageError(fmt.Errorf("revoke takes prefixes of tokens as shown by plantstore token list: %d characters, such as pst_abcdefgh", models.TokenIDLength))
+					return usageError(fmt.Errorf("revoke takes prefixes of tokens as shown by `plantstore token list`: %d characters, such as pst_abcdefgh", models.TokenIDLength))
 				}
 			}
 			return s.withTokens(cmd.Context(), func(ctx context.Context, tokens *tokenStore) error {

@@ -84,7 +84,8 @@ func NewWriter[T any](db *DB, flush func(context.Context, []T) []error) *Writer[
 // batch are locked: it joins another one.
 var errLeftOut = errors.New("left out of the batch")
 
-// Do is [Batcher.Do] for ctx's client.
+// Do is [Batcher.Do], with a batcher for those clients that have writes which wait for a lock. An
+// item that was left out of its batch joins another one, until it is due.
 func (w *Writer[T]) Do(ctx context.Context, item T) error {
 	for due := time.Now().Add(w.calm.timeout); ; {
 		b := w.calm

@@ -22,7 +22,7 @@ type Options struct {
 	URL            string        // sqlite:PATH, postgres://… or postgresql://…
 	Migrate        bool          // lets [DB.Prepare] bring the schema up to date
 	MaxConnections int           // to PostgreSQL, see [MinConnections]; SQLite has one that writes
-	Timeout        time.Duration // of an operation, of an attempt to connect, and of a wait for a lock of SQLite
+	Timeout        time.Duration // of an operation, and of an attempt to connect
 	StartTimeout   time.Duration // how long Open retries while the database is unreachable
 	SlowQuery      time.Duration // queries that take this long are logged; 0 disables the log
 	Check          bool          // lets [Open] check a SQLite file for damage
@@ -237,12 +237,12 @@ func (db *DB) Read(ctx context.Context, operation string, do func(tx *gorm.DB) e
 	}))
 }
 
-// unlessFault calls read unless the database has a fault.
-func (db *DB) unlessFault(read func() error) error {
+// unlessFault calls do unless the database has a fault.
+func (db *DB) unlessFault(do func() error) error {
 	if err := db.dialect.fault(); err != nil {
 		return err
 	}
-	return read()
+	return do()
 }
 
 // Background is Read without a slot, for the one reader that must work under any load:

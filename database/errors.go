@@ -150,7 +150,7 @@ func IsUnavailable(err error) bool {
 	if _, ok := errors.AsType[*NotWritableError](err); ok {
 		return true
 	}
-	if connect, ok := errors.AsType[*pgconn.ConnectError](err); ok && connect != nil || isNodeError(err) {
+	if _, ok := errors.AsType[*pgconn.ConnectError](err); ok || isNodeError(err) {
 		return true
 	}
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
