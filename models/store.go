@@ -112,12 +112,11 @@ func (s *Store[T, K]) keyOf(row *T) K { return *s.table.Key.Of(valueOf(row)).Add
 // *InvalidError.
 func (s *Store[T, K]) validate(row *T, columns []*database.Column) error {
 	for _, c := range columns {
-		rule, ok := s.rules[c.DBName]
 		text := reflect.Indirect(c.Of(valueOf(row)))
-		if !ok || !text.IsValid() { // no rule, or a nil pointer
+		if text.Kind() != reflect.String { // of another type, or a nil pointer
 			continue
 		}
-		if err := rule.Check(c.DBName, text.String()); err != nil {
+		if err := s.rules[c.DBName].Check(c.DBName, text.String()); err != nil {
 			return err
 		}
 	}

@@ -92,10 +92,12 @@ func (s *Store[T, K]) Import(ctx context.Context, rows iter.Seq2[ImportRow[T], e
 			return err
 		}
 		defer spool.close()
-		for row, err := range rows {
+		var row ImportRow[T] // one for all, as each would be allocated
+		for next, err := range rows {
 			if err != nil {
 				return err
 			}
+			row = next
 			report.Rows++
 			if row.Err == nil {
 				row.Err = s.validate(&row.Row, s.table.Data)
