@@ -90,8 +90,10 @@ func (d *sqliteDialect) run(ctx context.Context, pool *sql.DB, groups []*group) 
 	})
 }
 
-// runIn runs changes of one kind in the transaction tx.
+// runIn runs changes of one kind in the transaction tx. They are at most as many as an import
+// stores at a time, so the end of ctx need not interrupt them: see uninterrupted.
 func (d *sqliteDialect) runIn(ctx context.Context, tx connection, g *group) (err error) {
+	ctx = context.WithoutCancel(ctx)
 	text, _ := d.change(g.changes[0])
 	statement, err := tx.PrepareContext(ctx, text)
 	if err != nil {
