@@ -17,6 +17,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"plantstore/auth"
+	"plantstore/database"
+	"plantstore/middleware"
 )
 
 // bindJSON reads the body of the request, of type application/json, into the struct to
@@ -100,11 +102,11 @@ func readBody(c *gin.Context, types ...string) (body []byte, err error) {
 	if _, err := contentType(c.Request.Header, types...); err != nil {
 		return nil, err // before a client that expects 100 Continue sends it
 	}
-	if c.Request.ContentLength < 0 {
-		body, err = io.ReadAll(c.Request.Body)
-	} else {
-		body = make([]byte, c.Request.ContentLength)
+	if length := c.Request.ContentLength; length >= 0 && length <= middleware.SmallBody {
+		body = make([]byte, length)
 		_, err = io.ReadFull(c.Request.Body, body)
+	} else { // memory only for what is sent
+		body, err = io.ReadAll(c.Request.Body)
 	}
 	if err != nil {
 		return nil, bodyError(err)
@@ -125,7 +127,7 @@ func SkipBody(c *gin.Context) error {
 // bodyError explains why a body could not be read: a fault of the client.
 func bodyError(err error) error {
 	_, isLong := errors.AsType[*http.MaxBytesError](err)
-	if _, isProblem := errors.AsType[*problem](err); isLong || isProblem {
+	if _, isProblem := errors.AsType[*problem](err); isLong || isProblem || errors.Is(err, database.ErrShare) {
 		return err
 	}
 	return problemf(codeMalformed, "the body ended early, took too long or was badly framed: send as many bytes as announced")
@@ -226,10 +228,12 @@ func decodeJSON(body []byte, v any, allowNull bool) error {
 	return problemf(codeMissingOrType, "%s must be %s, not %s", field, goKinds[kind], jsonKinds[semantic.JSONKind])
 }
 
+// spaces are what JSON allows between values (RFC 8259, section 2).
+const spaces = " \t\r\n"
+
 // checkSyntax reports the first byte at which body is not one well-formed JSON value. It
 // ignores duplicate names.
 func checkSyntax(body []byte) error {
-	const spaces = " \t\r\n"
 	dec := jsontext.NewDecoder(bytes.NewBuffer(body), jsontext.AllowDuplicateNames(true))
 	err := dec.SkipValue()
 	if err == nil {

@@ -74,9 +74,11 @@ func (s *gzipStream) close() error {
 	return s.zip.Close()
 }
 
-// Gunzip decompresses bodies with Content-Encoding: gzip, up to limit bytes of content.
-func Gunzip(limit int64) middleware.Handler {
+// Receive prepares the body of an import. It is received without one of the parsers, but
+// decompressed with one: with Content-Encoding: gzip, up to limit bytes of content.
+func (h *Plants) Receive(limit int64) middleware.Handler {
 	return func(c *gin.Context) error {
+		c.Request.Body = received{c.Request.Body, h.parsers}
 		codings := c.Request.Header["Content-Encoding"]
 		if codings == nil {
 			return nil

@@ -105,7 +105,7 @@ func (h *Plants) Import(c *gin.Context) error {
 	if mediaType == TypeCSV {
 		read = readCSV[ImportedPlant, models.Plant]
 	}
-	rows := read(received{c.Request.Body, h.parsers}, func(in *ImportedPlant) models.Plant { return *in.toPlant(*in.ID) })
+	rows := read(c.Request.Body, func(in *ImportedPlant) models.Plant { return *in.toPlant(*in.ID) })
 	result, err := h.store.Import(contextOf(c), inTurn(rows, h.parsers), options)
 	err = h.wrote(c, err)
 	p, isProblem := errors.AsType[*problem](err)
@@ -145,16 +145,16 @@ func inTurn[T any](rows iter.Seq2[models.ImportRow[T], error], parsers parsers) 
 	}
 }
 
-// received is the body of an import, which is received without one of parsers.
+// received is the body of an import, which is read with one of parsers, but received without it.
 type received struct {
-	io.Reader
+	io.ReadCloser
 	parsers parsers
 }
 
 func (r received) Read(p []byte) (int, error) {
 	<-r.parsers
 	defer func() { r.parsers <- struct{}{} }()
-	return r.Reader.Read(p)
+	return r.ReadCloser.Read(p)
 }
 
 func toImportReport(c *gin.Context, r *models.ImportReport) *ImportReport {

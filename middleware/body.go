@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/gin-gonic/gin"
+
+	"plantstore/database"
 )
 
 // BodyLimit rejects bodies of more than limit bytes with an *http.MaxBytesError, at
@@ -20,6 +22,43 @@ func BodyLimit(limit int64) Handler {
 		}
 		return nil
 	}
+}
+
+// SmallBody is the size, in bytes, up to which a body does not count toward ReceiveLimit: there
+// is room for one on each connection.
+const SmallBody = 4 << 10
+
+// ReceiveLimit limits how many bytes of bodies are kept in memory while their clients send the
+// rest: limit in all, and half of it for each client. Further reads fail with database.ErrShare.
+func ReceiveLimit(limit int64) Handler {
+	receiving := database.NewShares(limit, limit/2)
+	return func(c *gin.Context) error {
+		if length := c.Request.ContentLength; length >= 0 && length <= SmallBody {
+			return nil
+		}
+		body := &limitedBody{ReadCloser: c.Request.Body, receiving: receiving, client: IdentityOf(c).Name}
+		c.Request.Body = body
+		defer func() { receiving.Give(body.client, body.taken) }()
+		c.Next()
+		return nil
+	}
+}
+
+// limitedBody is the body of a request of client.
+type limitedBody struct {
+	io.ReadCloser
+	receiving *database.Shares
+	client    string
+	taken     int64
+}
+
+func (b *limitedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if full := b.receiving.Take(b.client, int64(n)); full != nil {
+		return 0, full
+	}
+	b.taken += int64(n)
+	return n, err
 }
 
 // A client that still sends when its connection is closed may lose the response, so the

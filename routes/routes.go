@@ -71,18 +71,21 @@ func (r Route) methods() []string {
 // Public is the scope of routes that need no token.
 const Public models.Scope = "public"
 
-// sendLimit is how many bytes of pages may wait for their clients to read them.
-const sendLimit = 64 << 20
+// How many bytes may wait in memory for their clients: bodies for their rest, and pages to be read.
+const (
+	receiveLimit = 64 << 20
+	sendLimit    = 64 << 20
+)
 
 // Table returns every route.
 func Table(o Options) []Route {
 	body, send := middleware.BodyLimit(o.MaxBodyBytes), middleware.SendLimit(sendLimit)
-	small := []middleware.Handler{body}
+	small := []middleware.Handler{body, middleware.ReceiveLimit(receiveLimit)}
 	page := []middleware.Handler{body, send}
 	stream := []middleware.Handler{body, controllers.SkipBody, middleware.Stream(o.Verify), send}
 	download := []middleware.Handler{body, controllers.SkipBody, middleware.Bulk(o.Bulk, o.Verify)}
 	upload := []middleware.Handler{
-		middleware.BodyLimit(o.Bulk.MaxBodyBytes), middleware.Bulk(o.Bulk, o.Verify), controllers.Gunzip(o.Bulk.MaxBodyBytes),
+		middleware.BodyLimit(o.Bulk.MaxBodyBytes), middleware.Bulk(o.Bulk, o.Verify), o.Plants.Receive(o.Bulk.MaxBodyBytes),
 	}
 	routes := slices.Concat(probes(o), []Route{
 		{"POST", "/plants", models.ScopePlantsWrite, nil, small, o.Plants.Create},

@@ -1,0 +1,91 @@
+package middleware_test
+
+import (
+	"errors"
+	"io"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/gin-gonic/gin"
+
+	"plantstore/database"
+	"plantstore/middleware"
+)
+
+// stalledBody is a body of which a client has sent size bytes, and sends the end later.
+type stalledBody struct {
+	size       int
+	sent, rest chan struct{}
+}
+
+func (b *stalledBody) Read(p []byte) (int, error) {
+	if b.size == 0 {
+		b.sent <- struct{}{}
+		<-b.rest
+		return 0, io.EOF
+	}
+	n := min(len(p), b.size)
+	b.size -= n
+	return n, nil
+}
+
+// TestReceiveLimit has clients that do not send the rest of their bodies: each may keep two parts
+// in memory, all of them four.
+func TestReceiveLimit(t *testing.T) {
+	const part = 64 << 10
+	outcome := make(chan error, 10)
+	e := gin.New()
+	e.Use(middleware.Handle(middleware.Bearer(asTold, 0)), middleware.Handle(middleware.ReceiveLimit(4*part)))
+	e.GET("/", func(c *gin.Context) {
+		_, err := io.ReadAll(c.Request.Body)
+		outcome <- err
+	})
+	sent, rest := make(chan struct{}), make(chan struct{})
+	serve := func(client string, size int, length int64) {
+		r := requestOf(t, client)
+		r.Body, r.ContentLength = io.NopCloser(&stalledBody{size, sent, rest}), length
+		e.ServeHTTP(httptest.NewRecorder(), r)
+	}
+	for _, test := range []struct {
+		name, client string
+		size         int
+		length       int64
+		rejected     bool
+	}{
+		{"the first part", "a", part, part + 1, false},
+		{"the second part, of unknown length", "a", part, -1, false},
+		{"more than a client's share", "a", part, part + 1, true},
+		{"more than it, of unknown length", "a", part, -1, true},
+		{"another client", "b", part, part + 1, false},
+		{"its second part", "b", part, 2 * part, false},
+		{"more than all", "c", part, part + 1, true},
+		{"a small body", "c", middleware.SmallBody - 1, middleware.SmallBody, false},
+		{"an announcement", "c", 0, part, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			go serve(test.client, test.size, test.length)
+			select {
+			case <-sent:
+				if test.rejected {
+					t.Error("the body was received")
+				}
+			case err := <-outcome:
+				if !test.rejected || !errors.Is(err, database.ErrShare) {
+					t.Errorf("got %v", err)
+				}
+			}
+		})
+	}
+	close(rest)
+	for range 6 {
+		if err := <-outcome; err != nil {
+			t.Error(err)
+		}
+	}
+	go serve("a", 2*part, -1)
+	select {
+	case <-sent:
+	case err := <-outcome:
+		t.Errorf("after the others have ended: %v", err)
+	}
+}
