@@ -69,19 +69,24 @@ func (w *streamWriter) Write(p []byte) (n int, err error) {
 // Unwrap is for [http.ResponseController].
 func (w *streamWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// Flush sends what was written to a stream. It fails if the client does not read.
+// Flush sends what was written to a stream: its route has [Stream]. It fails if the client does
+// not read.
 func Flush(c *gin.Context) error {
+	var out *transfer
 	plain := http.ResponseWriter(c.Writer)
 	for { // Gin's Flush has no error
+		if stream, ok := plain.(*streamWriter); ok {
+			out = stream.transfer
+		}
 		inner, ok := plain.(interface{ Unwrap() http.ResponseWriter })
 		if !ok {
 			break
 		}
 		plain = inner.Unwrap()
 	}
-	control := http.NewResponseController(plain)
-	if err := control.Flush(); err != nil {
+	flush := http.NewResponseController(plain).Flush
+	if _, err := out.run(time.Now().Add(streamPatience), func() (int, error) { return 0, flush() }); err != nil {
 		return err
 	}
-	return control.SetWriteDeadline(time.Time{}) // HTTP/2 enforces a deadline even between parts
+	return out.setDeadline(time.Time{}) // HTTP/2 enforces a deadline even between parts
 }

@@ -1,0 +1,55 @@
+package middleware_test
+
+import (
+	"context"
+	"errors"
+	"net/http/httptest"
+	"os"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"plantstore/auth"
+	"plantstore/middleware"
+)
+
+// fullWriter is the writer of a response whose client does not read: a flush ends at the
+// deadline.
+type fullWriter struct {
+	*httptest.ResponseRecorder
+	ended chan struct{}
+	once  sync.Once
+}
+
+func (w *fullWriter) FlushError() error {
+	<-w.ended
+	return os.ErrDeadlineExceeded
+}
+
+func (w *fullWriter) SetReadDeadline(time.Time) error { return nil }
+
+func (w *fullWriter) SetWriteDeadline(deadline time.Time) error {
+	if !deadline.IsZero() && time.Until(deadline) <= 0 {
+		w.once.Do(func() { close(w.ended) })
+	}
+	return nil
+}
+
+// TestFlushEndsWithItsToken: a stream whose client does not read ends soon after its token.
+func TestFlushEndsWithItsToken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		revoked := func(context.Context, string) (*auth.Identity, error) { return nil, auth.ErrInvalidToken }
+		var outcome error
+		e := gin.New()
+		e.Use(middleware.Handle(middleware.Bearer(asTold, 0)), middleware.Handle(middleware.Stream(revoked)))
+		e.GET("/", func(c *gin.Context) { outcome = middleware.Flush(c) })
+		begin := time.Now()
+		e.ServeHTTP(&fullWriter{ResponseRecorder: httptest.NewRecorder(), ended: make(chan struct{})}, requestOf(t, "a"))
+		if took := time.Since(begin); !errors.Is(outcome, os.ErrDeadlineExceeded) || took > 5*time.Second {
+			t.Errorf("got %v after %s", outcome, took)
+		}
+	})
+}
