@@ -92,11 +92,15 @@ func seldom(log *zap.Logger) *zap.Logger {
 	}))
 }
 
-// quoted matches a text in the syntax of Go.
-var quoted = regexp.MustCompile(`"(\\.|[^"\\])*"`)
+// quoted matches a text in the syntax of Go, and sender the address of a client.
+var (
+	quoted = regexp.MustCompile(`"(\\.|[^"\\])*"`)
+	sender = regexp.MustCompile(`\bfrom (\S+:\d+)`)
+)
 
 // httpErrors logs what net/http writes, without what that quotes: the start of a request
-// that it cannot read, which may be a token.
+// that it cannot read, which may be a token. The client has a field of its own, so that seldom
+// knows the message again.
 type httpErrors struct{ log *zap.Logger }
 
 func (h httpErrors) Write(line []byte) (int, error) {
@@ -104,7 +108,13 @@ func (h httpErrors) Write(line []byte) (int, error) {
 	if bytes.HasPrefix(line, []byte("http: TLS handshake error ")) { // such as of port scanners
 		level = zapcore.InfoLevel
 	}
-	h.log.Log(level, string(quoted.ReplaceAll(bytes.TrimSpace(line), []byte(`"…"`))))
+	message := quoted.ReplaceAll(bytes.TrimSpace(line), []byte(`"…"`))
+	var fields []zap.Field
+	if from := sender.FindSubmatch(message); from != nil {
+		fields = append(fields, zap.ByteString("client", from[1]))
+		message = sender.ReplaceAll(message, []byte("from …"))
+	}
+	h.log.Log(level, string(message), fields...)
 	return len(line), nil
 }
 
