@@ -47,7 +47,10 @@ func readCSV[D, T any](body io.Reader, toRow func(*D) T) iter.Seq2[models.Import
 			case errors.Is(err, io.EOF):
 				return
 			case errors.Is(err, errRecordTooLong):
-				yield(row, lineTooLong(last+1))
+				if err = lineTooLong(last + 1); !limit.tooLong {
+					err = problemf(codeBodyTooLarge, "the row that begins in line %d is larger than %d bytes: is a quote not closed?", last+1, maxRecord)
+				}
+				yield(row, err)
 				return
 			case bad:
 				row.Line, last = malformed.StartLine, malformed.Line

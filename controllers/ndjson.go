@@ -32,7 +32,7 @@ func readNDJSON[D, T any](body io.Reader, toRow func(*D) T) iter.Seq2[models.Imp
 				yield(models.ImportRow[T]{}, lineTooLong(n))
 				return
 			}
-			if len(bytes.TrimSpace(lines.Bytes())) == 0 {
+			if len(bytes.Trim(lines.Bytes(), spaces)) == 0 {
 				continue
 			}
 			row := models.ImportRow[T]{Line: n}

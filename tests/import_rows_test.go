@@ -145,7 +145,7 @@ func TestImportCSV(t *testing.T) {
 		{name: "a long row", body: "id,name\n1,a\n2," + strings.Repeat("x", 200_000) + "\n3,a\n", code: 41301, want: "line 3"},
 		{name: "a long row, with a quote out of place", body: "id,name\n1,a\n2,x\"" + strings.Repeat("x", 200_000) + "\n3,a\n", code: 41301, want: "line 3"},
 		{name: "a long row after a cell of two lines", body: "id,name\n1,\"a\nb\"\n2," + strings.Repeat("x", 200_000) + "\n", code: 41301, want: "line 4"},
-		{name: "an unclosed quote before a large rest", body: "id,name\n1,\"a\n" + strings.Repeat("2,b\n", 50_000), code: 41301, want: "line 2"},
+		{name: "an unclosed quote before a large rest", body: "id,name\n1,\"a\n" + strings.Repeat("2,b\n", 50_000), code: 41301, want: "the row that begins in line 2 is larger than 73728 bytes: is a quote not closed?"},
 		{name: "a long header", body: strings.Repeat("x", 200_000) + "\n", code: 41301, want: "line 1"},
 	})
 }
