@@ -210,12 +210,8 @@ func newVerifier(ctx context.Context, cfg *config.Config, static []string, issue
 // newJWTVerifier returns the verifier of JWTs, which are configured.
 func newJWTVerifier(ctx context.Context, cfg *config.Config, log *zap.Logger) (auth.Verifier, error) {
 	verify, err := auth.JWT(ctx, auth.JWTOptions(cfg.Auth.JWT), log)
-	if err != nil {
-		key := "auth.jwt.public_key"
-		if cfg.Auth.JWT.PublicKey == "" {
-			key = "auth.jwt.jwks_url"
-		}
-		err = usageError(fmt.Errorf("%s: %w", config.SettingOf(key), err))
+	if err != nil { // only a key that was given can be wrong: others are fetched later
+		err = usageError(fmt.Errorf("%s: %w", config.SettingOf("auth.jwt.public_key"), err))
 	}
 	return verify, err
 }

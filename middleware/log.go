@@ -20,7 +20,7 @@ func Quiet(c *gin.Context) { c.Set(quietKey, true) }
 // IsQuiet reports whether [Quiet] was called for c's request.
 func IsQuiet(c *gin.Context) bool { return c.GetBool(quietKey) }
 
-// AccessLog logs a line for each request, once its response has been sent. A client may have
+// AccessLog logs a line for each request, once its handler has ended. A client may have
 // put a token anywhere, so the line has no query and no body. Of the path it has only ids and
 // words of paths, which are those of routes; of the headers, only ids without parts of tokens,
 // and the client's address. It has the sender's name instead of the token.

@@ -12,7 +12,7 @@ import (
 // durationBuckets are the upper bounds that OpenTelemetry advises for durations, in seconds.
 var durationBuckets = []float64{0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10}
 
-// Metrics measures the time from the headers of each request to the end of its response, and
+// Metrics measures the time from the headers of each request to the end of its handler, and
 // counts the responses with an Error. The names are those of OpenTelemetry, where it has any
 // (semantic conventions 1.23, HTTP). A path that is not a route is an empty route. The
 // counters of codes start at 0, since Prometheus sees no increase in a counter's first value.
