@@ -44,12 +44,15 @@ func TestFollow(t *testing.T) {
 	requireOK(t, s.post(t, bodyOf(2)))
 	f.awaitOutput(t, `{"id":2,"plant":{"id":2,`)
 	f.stop(t)
+	stale := filepath.Join(t.TempDir(), "stale")
+	must(t, os.WriteFile(stale, []byte("abc.1\n"), 0o600))
 	for _, test := range []struct {
 		name, want string
 		status     int
 		args       []string
 	}{
 		{"a cursor of another database", "41001", 3, []string{"--after", "abc.1"}},
+		{"and in a file", "the cursor is in " + stale + ": remove that file", 3, []string{"--cursor-file", stale}},
 		{"a malformed cursor", "--after must be", 2, []string{"--after", "x"}},
 		{"no room for the cursor, before the first change", "no such file", 1, []string{"--after", "0", "--cursor-file", "missing/cursor"}},
 		{"no secret", "need each other", 2, []string{"--post", "http://127.0.0.1:1"}},
