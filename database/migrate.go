@@ -99,10 +99,9 @@ func (db *DB) expected(ctx context.Context) ([]Migration, error) {
 	return all, err
 }
 
-// Migrate applies every pending migration and returns them. Then it
-// prepares the feed, for replicas that are running. Processes that call it at the same time
-// take turns, but none waits if no migration is pending. Like Prepare, it fails if the schema
-// is too new.
+// Migrate applies every pending migration and returns them. Then it prepares the feed, for
+// replicas that are running. Processes that call it at the same time take turns, but none waits
+// if no migration is pending. Like Prepare, it fails if the schema is too new.
 func (db *DB) Migrate(ctx context.Context) (applied []Migration, err error) {
 	all, err := db.expected(ctx)
 	if err != nil {

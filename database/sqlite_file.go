@@ -125,23 +125,11 @@ func (d *sqliteDialect) checkContent(ctx context.Context) error {
 		if err := checkSize(d.file); err != nil {
 			return failed(err)
 		}
-	} else {
-		hasWAL, err := usesWAL(d.file)
-		if err != nil {
-			return failed(err)
-		}
-		const withoutWAL = "&immutable=1"
-		var schemaAlone, schema, versionAlone, version int32
-		err = errors.Join(
-			readPragma(ctx, d.file, withoutWAL, "schema_version", &schemaAlone), readPragma(ctx, d.file, "", "schema_version", &schema),
-			readPragma(ctx, d.file, withoutWAL, "user_version", &versionAlone), readPragma(ctx, d.file, "", "user_version", &version))
-		// A backup does not use a WAL until it is opened as a database, and has a user version of
-		// its own. Changes to the schema count up, and SQLite adds one in a copy of its own, which
-		// may thus be ahead of the WAL. The WAL has these versions only if it has the first page.
-		if !hasWAL || err == nil && (versionAlone != version || schemaAlone > schema) {
-			return fmt.Errorf("%[1]s-wal belongs to another file than %[1]s, which is probably a backup that was copied here: "+
-				"remove %[1]s-wal and %[1]s-shm to start with the backup, and next time use `plantstore restore`", d.path)
-		}
+	} else if isForeign, err := hasForeignWAL(ctx, d.file); err != nil {
+		return failed(err)
+	} else if isForeign {
+		return fmt.Errorf("%[1]s-wal belongs to another file than %[1]s, which is probably a backup that was copied here: "+
+			"remove %[1]s-wal and %[1]s-shm to start with the backup, and next time use `plantstore restore`", d.path)
 	}
 	if err := quickCheck(ctx, d.file); err != nil {
 		return failed(err)
@@ -182,10 +170,25 @@ func checkSize(path string) error {
 	return nil
 }
 
-// usesWAL reports whether the file has been in WAL mode since it was written as a whole.
-func usesWAL(path string) (bool, error) {
+// hasForeignWAL reports whether the WAL beside the file path is known to belong to another file.
+// path is then a backup, which does not use a WAL until it is opened as a database, and has a user
+// version of its own. Changes to the schema count up, and SQLite adds one in a copy of its own,
+// which may thus be ahead of the WAL. The WAL has these versions only if it has the first page.
+func hasForeignWAL(ctx context.Context, path string) (bool, error) {
 	header, _, err := readHeader(path)
-	return header[18] != 1, err // the version of the format for writing
+	if err != nil {
+		return false, err
+	}
+	if header[18] == 1 { // the version of the format for writing: not that of a WAL
+		return true, nil
+	}
+	const withoutWAL = "&immutable=1"
+	var schemaAlone, schema, versionAlone, version int32
+	err = errors.Join(
+		readPragma(ctx, path, withoutWAL, "schema_version", &schemaAlone), readPragma(ctx, path, "", "schema_version", &schema),
+		readPragma(ctx, path, withoutWAL, "user_version", &versionAlone), readPragma(ctx, path, "", "user_version", &version))
+	// An error tells nothing about the WAL: quickCheck finds damage.
+	return err == nil && (versionAlone != version || schemaAlone > schema), nil
 }
 
 // readPragma reads a pragma of the database in file into value. It leaves the file and its
