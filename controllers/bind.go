@@ -105,7 +105,7 @@ func readBody(c *gin.Context, types ...string) (body []byte, err error) {
 	if length := c.Request.ContentLength; length >= 0 && length <= middleware.SmallBody {
 		body = make([]byte, length)
 		_, err = io.ReadFull(c.Request.Body, body)
-	} else { // memory only for what is sent
+	} else { // takes memory only for what was sent
 		body, err = io.ReadAll(c.Request.Body)
 	}
 	if err != nil {

@@ -46,11 +46,11 @@ func readCSV[D, T any](body io.Reader, toRow func(*D) T) iter.Seq2[models.Import
 			switch {
 			case errors.Is(err, io.EOF):
 				return
+			case errors.Is(err, errRecordTooLong) && limit.tooLong:
+				yield(row, lineTooLong(last+1))
+				return
 			case errors.Is(err, errRecordTooLong):
-				if err = lineTooLong(last + 1); !limit.tooLong {
-					err = problemf(codeBodyTooLarge, "the row that begins in line %d is larger than %d bytes: is a quote not closed?", last+1, maxRecord)
-				}
-				yield(row, err)
+				yield(row, problemf(codeBodyTooLarge, "the row that begins in line %d is larger than %d bytes: is a quote not closed?", last+1, maxRecord))
 				return
 			case bad:
 				row.Line, last = malformed.StartLine, malformed.Line
