@@ -1,9 +1,11 @@
 package config
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"reflect"
@@ -15,6 +17,7 @@ import (
 	"github.com/go-viper/mapstructure/v2"
 	"github.com/spf13/pflag"
 	"github.com/spf13/viper"
+	"go.yaml.in/yaml/v3"
 )
 
 // DefaultFile is read if it exists and no other file is named.
@@ -143,23 +146,66 @@ var yamlLine = regexp.MustCompile(`line \d+`)
 func readFile(v *viper.Viper, settings []Setting, path string) error {
 	optional := path == ""
 	path = cmp.Or(path, DefaultFile)
-	v.SetConfigFile(path)
-	v.SetConfigType("yaml")
-	err := v.ReadInConfig()
-	if _, ok := errors.AsType[viper.ConfigParseError](err); ok {
-		return fmt.Errorf("%s is not valid YAML: see %s", path, cmp.Or(yamlLine.FindString(err.Error()), "its beginning"))
+	text, err := os.ReadFile(path)
+	if optional && errors.Is(err, fs.ErrNotExist) {
+		return nil
 	}
-	if err != nil && (!optional || !errors.Is(err, fs.ErrNotExist)) {
+	if err != nil {
 		return fmt.Errorf("read the configuration file: %w", err)
 	}
-	for _, key := range slices.Sorted(slices.Values(v.AllKeys())) {
-		isKnown := slices.ContainsFunc(settings, func(s Setting) bool { return s.Key == key })
+	v.SetConfigFile(path)
+	v.SetConfigType("yaml")
+	if err := v.ReadConfig(bytes.NewReader(text)); err != nil {
+		return fmt.Errorf("%s is not valid YAML: see %s", path, cmp.Or(yamlLine.FindString(err.Error()), "its beginning"))
+	}
+	var document, second yaml.Node
+	decoder := yaml.NewDecoder(bytes.NewReader(text))
+	if err := decoder.Decode(&document); err != nil {
+		return nil // there are only comments
+	}
+	if !errors.Is(decoder.Decode(&second), io.EOF) {
+		return fmt.Errorf("%s has a second document, after a line ---, which would be ignored: remove it", path)
+	}
+	if err := checkKeys(document.Content[0], "", settings); err != nil {
+		return fmt.Errorf("%s, %w", path, err)
+	}
+	return nil
+}
+
+// keyName matches what may be repeated of an unknown key: without the space after a colon, a
+// value is a part of its key.
+var keyName = regexp.MustCompile(`^[A-Za-z_.]+$`)
+
+// decimal matches a decimal integer in YAML, where 010 is 8.
+var decimal = regexp.MustCompile(`^[+-]?(0|[1-9][0-9]*)$`)
+
+// checkKeys rejects the keys of section that are those of no setting: Viper ignores them, and
+// reads Server as server.
+func checkKeys(section *yaml.Node, prefix string, settings []Setting) error {
+	for i := 0; i+1 < len(section.Content); i += 2 {
+		name, value := section.Content[i], section.Content[i+1]
+		key := prefix + name.Value
+		if value.Kind == yaml.AliasNode {
+			value = value.Alias
+		}
+		setting := slices.IndexFunc(settings, func(s Setting) bool { return s.Key == key })
 		isSection := slices.ContainsFunc(settings, func(s Setting) bool { return strings.HasPrefix(s.Key, key+".") })
 		switch {
-		case isSection && v.Get(key) != nil:
-			return fmt.Errorf("%s: %q is a section: its keys belong below it", path, key)
-		case !isKnown && !isSection: // a section without keys is one whose keys are comments
-			return fmt.Errorf("%s: unknown key %q", path, key)
+		case strings.Contains(name.Value, ".") && setting >= 0:
+			return fmt.Errorf("line %d: unknown key %q: write %s on a line of its own, below its section", name.Line, key, key[strings.LastIndex(key, ".")+1:])
+		case setting >= 0 && value.ShortTag() == "!!int" && !decimal.MatchString(value.Value):
+			return fmt.Errorf("line %d: %s must be %s", name.Line, settings[setting], settings[setting].allowed())
+		case setting >= 0:
+		case !isSection && keyName.MatchString(name.Value):
+			return fmt.Errorf("line %d: unknown key %q", name.Line, key)
+		case !isSection:
+			return fmt.Errorf("line %d: unknown key: write a name, a colon, a space and the value", name.Line)
+		case value.Kind == yaml.MappingNode:
+			if err := checkKeys(value, key+".", settings); err != nil {
+				return err
+			}
+		case value.ShortTag() != "!!null": // a section without keys is one whose keys are comments
+			return fmt.Errorf("line %d: %q is a section: its keys belong below it", name.Line, key)
 		}
 	}
 	return nil

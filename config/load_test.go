@@ -161,7 +161,15 @@ func TestInvalid(t *testing.T) {
 		want string
 	}{
 		{name: "unknown key", file: "server:\n  prot: 1\n", want: `unknown key "server.prot"`},
-		{name: "unknown section", file: "sever:\n  port: 1\n", want: `unknown key "sever.port"`},
+		{name: "unknown section", file: "env: production\nsever:\n  port: 1\n", want: `line 2: unknown key "sever"`},
+		{name: "unknown section without keys", file: "sever: {}\n", want: `unknown key "sever"`},
+		{name: "unknown section in a section", file: "server:\n  tls: {}\n", want: `unknown key "server.tls"`},
+		{name: "key in capitals", file: "server:\n  port: 1\nServer:\n  port: 2\n", want: `line 3: unknown key "Server"`},
+		{name: "key with the name of its section", file: "server.port: 1\n", want: `line 1: unknown key "server.port": write port on a line of its own, below its section`},
+		{name: "value that is part of its key", file: "database: {url:postgres://u:" + secret + "@h/db}\n", want: "line 1: unknown key: write a name, a colon, a space and the value"},
+		{name: "second document", file: "env: production\n---\nserver:\n  port: 1\n", want: "has a second document"},
+		{name: "malformed second document", file: "env: production\n---\nserver: [" + secret, want: "has a second document"},
+		{name: "octal integer", file: "server:\n  port: 010\n", want: "line 2: server.port (PORT) must be a decimal integer, from 0 to 65535"},
 		{name: "value for a section", file: "server: 5\n", want: `"server" is a section`},
 		{name: "section for a value", file: "server:\n  port:\n    number: 5\n", want: "server.port (PORT) must be a decimal integer"},
 		{name: "text for an integer", file: "server:\n  port: " + secret + "\n", want: "server.port (PORT) must be a decimal integer, from 0 to 65535"},
