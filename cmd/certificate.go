@@ -42,7 +42,7 @@ func (c *certificate) warn(now time.Time) {
 	const day = 24 * time.Hour
 	if expires := c.pair.Leaf.NotAfter; expires.Sub(now) < 14*day && now.Sub(c.warned) >= day {
 		c.warned = now
-		c.log.Warn("the certificate expires soon or has expired: replace its files", zap.Time("expires", expires))
+		c.log.Warn("the certificate expires soon or has expired: replace its files", zap.String("expires", expires.Format(time.RFC3339)))
 	}
 }
 
@@ -57,7 +57,7 @@ func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 		case err != nil:
 			c.log.Error("cannot load the new certificate, keeping the current one", zap.Error(err))
 		case changed:
-			c.log.Info("loaded the new certificate", zap.Time("expires", c.pair.Leaf.NotAfter))
+			c.log.Info("loaded the new certificate", zap.String("expires", c.pair.Leaf.NotAfter.Format(time.RFC3339)))
 			c.warned = time.Time{}
 		}
 		c.warn(now)

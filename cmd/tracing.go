@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,10 +32,8 @@ func newTracer(ctx context.Context, log *zap.Logger) (tracer trace.Tracer, flush
 		return nil, func() {}, err
 	}
 	log = log.Named("tracing")
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { log.Warn("cannot trace", zap.Error(err)) }))
-	// Without the values, which may be headers with a password.
-	withoutValues := funcr.Options{RenderArgsHook: func([]any) []any { return nil }}
-	otel.SetLogger(funcr.New(func(_, message string) { log.Warn(message) }, withoutValues))
+	var fault error // of a variable, which the SDK only reports before it uses its default
+	reportTo(func(err error) { fault = cmp.Or(fault, err) })
 	about, err := resource.New(ctx, resource.WithTelemetrySDK(),
 		resource.WithAttributes(semconv.ServiceName("plantstore"), semconv.ServiceVersion(version)), resource.WithFromEnv())
 	if err != nil {
@@ -45,6 +44,10 @@ func newTracer(ctx context.Context, log *zap.Logger) (tracer trace.Tracer, flush
 		return nil, nil, usageError(fmt.Errorf("OTEL_EXPORTER_OTLP_*: %w", err))
 	}
 	provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(about))
+	if fault != nil {
+		return nil, nil, usageError(fmt.Errorf("a variable OTEL_* is not valid: %w", fault))
+	}
+	reportTo(func(err error) { log.Warn("cannot trace", zap.Error(err)) })
 	flush = func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTimeout)
 		defer cancel()
@@ -53,6 +56,14 @@ func newTracer(ctx context.Context, log *zap.Logger) (tracer trace.Tracer, flush
 		}
 	}
 	return provider.Tracer("plantstore"), flush, nil
+}
+
+// reportTo makes the SDK call handle with its errors.
+func reportTo(handle func(error)) {
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(handle))
+	// Without the values, which may be headers with a password.
+	withoutValues := funcr.Options{RenderArgsHook: func([]any) []any { return nil }}
+	otel.SetLogger(funcr.New(func(_, message string) { handle(errors.New(message)) }, withoutValues))
 }
 
 // tracingOn reports whether the environment names an endpoint for spans.

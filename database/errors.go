@@ -18,9 +18,8 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 )
 
-// ErrURL means that the database URL is malformed. Nothing was attempted.
-var ErrURL = errors.New("the database URL is not a valid PostgreSQL URL: " +
-	"postgres://user:password@host:5432/name?sslmode=…, with special characters percent-encoded")
+// ErrURL means that a parameter of the database URL is not valid. Nothing was attempted.
+var ErrURL = errors.New("a parameter of the database URL, or a variable such as PGSSLMODE, is not valid, or names a file that is not")
 
 // ErrStandby means that the database is a standby.
 var ErrStandby = errors.New("it is a standby, which only copies its primary: name the primary, or all of its servers")

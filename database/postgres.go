@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"reflect"
 	"slices"
@@ -39,6 +41,9 @@ const connectionLifetime = 30 * time.Minute
 
 func (d *postgresDialect) open(_ context.Context, o Options, _ *zap.Logger) (pool, readPool *sql.DB, err error) {
 	config, err := pgx.ParseConfig(o.URL)
+	if file, ok := errors.AsType[*fs.PathError](err); ok { // of sslrootcert, sslcert or sslkey
+		return nil, nil, fmt.Errorf("%w: %w", ErrURL, file)
+	}
 	if err != nil {
 		return nil, nil, ErrURL // without the parser's message, which repeats parts of the URL
 	}

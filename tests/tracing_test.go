@@ -338,18 +338,22 @@ func TestCollectorIsDown(t *testing.T) {
 	}
 }
 
-// TestInvalidVariablesOfOpenTelemetry checks that the one line names the variable, not the value.
+// TestInvalidVariablesOfOpenTelemetry checks the one line about each. The SDK would use its default instead: trace all
+// requests, or none.
 func TestInvalidVariablesOfOpenTelemetry(t *testing.T) {
 	t.Parallel()
-	for variable, value := range map[string]string{
-		"OTEL_EXPORTER_OTLP_ENDPOINT":        "collector:4317",
-		"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://user:secret@ x/",
-		"OTEL_RESOURCE_ATTRIBUTES":           "secret",
+	for _, test := range []struct{ variable, value, want string }{
+		{"OTEL_EXPORTER_OTLP_ENDPOINT", "collector:4317", "OTEL_EXPORTER_OTLP_ENDPOINT must be "},
+		{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://user:secret@ x/", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT must be "},
+		{"OTEL_RESOURCE_ATTRIBUTES", "secret", "OTEL_RESOURCE_ATTRIBUTES must be "},
+		{"OTEL_EXPORTER_OTLP_HEADERS", "a secret", "a variable OTEL_* is not valid: "},
+		{"OTEL_EXPORTER_OTLP_CERTIFICATE", "/does/not", "a variable OTEL_* is not valid: "},
+		{"OTEL_TRACES_SAMPLER", "most", "a variable OTEL_* is not valid: unsupported sampler"},
 	} {
-		t.Run(variable, func(t *testing.T) {
-			settings := []string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1", "PLANTSTORE_AUTH_TOKENS=" + token, variable + "=" + value}
+		t.Run(test.variable, func(t *testing.T) {
+			settings := []string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1", "PLANTSTORE_AUTH_TOKENS=" + token, test.variable + "=" + test.value}
 			out, errors, status := runToEnd(t, settings, "serve")
-			if status != 2 || out != "" || !strings.HasPrefix(errors, "plantstore: "+variable+" must be ") || strings.Contains(errors, value) {
+			if status != 2 || out != "" || !strings.HasPrefix(errors, "plantstore: "+test.want) || strings.Contains(errors, "secret") {
 				t.Errorf("got %d, %q, %q", status, out, errors)
 			}
 		})
