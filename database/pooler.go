@@ -2,7 +2,9 @@ package database
 
 import (
 	"context"
+	"crypto/rand"
 	"database/sql"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -53,10 +55,35 @@ func (*postgresDialect) inspect(ctx context.Context, pool *sql.DB, log *zap.Logg
 				zap.String("setting", name), zap.String("value", value), zap.String("run", remedy))
 			return nil
 		})
+		if err != nil || conn.Config().DefaultQueryExecMode != pgx.QueryExecModeCacheStatement {
+			return err
+		}
+		passedOn, err := passesOn(ctx, conn)
+		if passedOn {
+			log.Warn("a pooler such as pgbouncer passes on prepared statements as they are, so requests fail unless each client has a session of its own: " +
+				"set max_prepared_statements there, or append default_query_exec_mode=exec to the database URL")
+		}
 		return err
 	})
 	if err != nil {
 		return fmt.Errorf("read the settings of the database: %w", err)
 	}
 	return lossy
+}
+
+// passesOn reports whether there is a pooler that passes on prepared statements with the names that
+// clients give them: sessions then lack those of their next client, or have them already.
+func passesOn(ctx context.Context, conn *pgx.Conn) (bool, error) {
+	tx, err := conn.Begin(ctx) // one session
+	if err != nil {
+		return false, err
+	}
+	defer tx.Rollback(ctx) //nolint:errcheck // it wrote nothing
+	name, found := "plantstore_"+rand.Text(), false
+	if _, err := tx.Prepare(ctx, name, "SELECT 1"); err != nil {
+		return false, err
+	}
+	err = tx.QueryRow(ctx, "SELECT pg_backend_pid() <> $1::bigint AND EXISTS (SELECT FROM pg_prepared_statements WHERE name = $2)",
+		pgx.QueryExecModeExec, int64(conn.PgConn().PID()), name).Scan(&found)
+	return found, errors.Join(err, conn.Deallocate(ctx, name))
 }
