@@ -118,7 +118,7 @@ func (s *jwks) refresh() {
 		if failed, ok := errors.AsType[*url.Error](err); ok {
 			err = failed.Err // without the URL, which may contain a secret
 		}
-		s.log.Error("fetch the keys of JWTs", zap.Error(err))
+		s.log.Error("fetch the keys of JWTs (auth.jwt.jwks_url)", zap.Error(err))
 		return
 	}
 	s.keys.Store(&keys)

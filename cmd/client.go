@@ -244,7 +244,7 @@ func newHealthcheck(s *settings) *cobra.Command {
 			if ready {
 				path = "/readyz"
 			}
-			client := http.Client{
+			probe := http.Client{
 				Timeout: 3 * time.Second, // shorter than the timeouts of container engines
 				Transport: &http.Transport{ // without a proxy
 					// The certificate does not name this machine, and an expired one is no reason to
@@ -256,13 +256,17 @@ func newHealthcheck(s *settings) *cobra.Command {
 			if cfg.Server.AdminAddress != "" && !s.flags["server.port"].Changed {
 				base = adminURL(cfg.Server.AdminAddress)
 			}
-			response, err := client.Get(base + path)
+			target, err := url.Parse(base)
+			if err != nil {
+				return err // config has validated it
+			}
+			response, err := probe.Get(target.JoinPath(path).String())
 			if err != nil {
 				return fmt.Errorf("no response from the service: %w", err)
 			}
 			defer response.Body.Close()
 			if response.StatusCode != http.StatusOK {
-				return fmt.Errorf("%s: %s", path, response.Status)
+				return fmt.Errorf("%s: %w", path, (&client{base: target}).readError(response))
 			}
 			return nil
 		},

@@ -39,6 +39,9 @@ func newExport(s *settings) *cobra.Command {
 			"  plantstore export -o plants.ndjson.gz",
 		Args: takes(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if path == "" {
+				return usageError(errors.New("--output must be a path, or - for standard output"))
+			}
 			plain, _ := cutZip(path)
 			mediaType, err := mediaTypeOf(format, plain, controllers.TypeNDJSON)
 			if err != nil {

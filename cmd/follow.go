@@ -29,6 +29,9 @@ const (
 	followGrace = 30 * time.Second
 )
 
+// exitFinal is the exit status if a restart of follow would not help.
+const exitFinal = 3
+
 func newFollow(s *settings) *cobra.Command {
 	var after, target, secretFile, cursorFile string
 	cmd := &cobra.Command{
@@ -48,10 +51,14 @@ func newFollow(s *settings) *cobra.Command {
 		Args: takes(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			deliver := printChanges
-			if (target == "") != (secretFile == "") {
+			given := cmd.Flags().Changed // also with an empty value, as of a variable that is not set
+			if given("post") != given("secret-file") {
 				return usageError(errors.New("--post and --secret-file need each other"))
 			}
-			if target != "" {
+			if given("cursor-file") && cursorFile == "" {
+				return usageError(errors.New("--cursor-file must be a path"))
+			}
+			if given("post") {
 				hook, err := newWebhook(target, secretFile)
 				if err != nil {
 					return usageError(err)
@@ -103,8 +110,9 @@ func (c *client) follow(ctx context.Context, after, path string, deliver func(co
 		text, err := os.ReadFile(path)
 		switch {
 		case err == nil:
-			if after = strings.TrimSpace(string(text)); after == "" {
-				return fmt.Errorf("%s is empty: remove it to start now", path)
+			after = strings.TrimSpace(string(text))
+			if _, ok := database.ParseCursor(after); !ok {
+				return &exitError{fmt.Errorf("%s has no cursor: remove it, and start with --after 0 or now", path), exitFinal}
 			}
 		case !errors.Is(err, fs.ErrNotExist):
 			return err
@@ -121,7 +129,8 @@ func (c *client) follow(ctx context.Context, after, path string, deliver func(co
 			return err
 		})
 	}
-	for retry := (backoff{time.Second, time.Minute}); ; {
+	first := backoff{time.Second, time.Minute}
+	for retry := first; ; {
 		changes, err := c.changesAfter(ctx, after)
 		if ctx.Err() != nil {
 			return nil
@@ -137,7 +146,10 @@ func (c *client) follow(ctx context.Context, after, path string, deliver func(co
 			}
 			continue
 		}
-		retry = backoff{time.Second, time.Minute}
+		if retry != first {
+			fmt.Fprintln(os.Stderr, "plantstore: the service responds again")
+			retry = first
+		}
 		if err := store(after); err != nil { // now, not after a delivery that a restart would repeat
 			return err
 		}
@@ -203,7 +215,7 @@ func cursorError(err error, path string) error {
 	if path != "" {
 		err = fmt.Errorf("%w; the cursor is in %s: remove that file to get a new one", err, path)
 	}
-	return &exitError{err, 3}
+	return &exitError{err, exitFinal}
 }
 
 // backoff is the pauses between attempts: each twice as long as the last one, up to a limit.

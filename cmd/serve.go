@@ -56,11 +56,11 @@ func (s *settings) serve(cmd *cobra.Command, _ []string) (err error) {
 	}
 	db, err := openDatabase(ctx, cfg, log)
 	if err != nil {
-		return err
+		return unlessStopped(ctx, err, log)
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 	if err := prepare(ctx, cfg, db, log); err != nil {
-		return err
+		return unlessStopped(ctx, err, log)
 	}
 
 	tokens := models.NewTokenStore(db)
@@ -148,6 +148,16 @@ func (s *settings) serve(cmd *cobra.Command, _ []string) (err error) {
 		delay = 0 // there is no load balancer
 	}
 	return shutDown(server, limited, health, delay, cfg.Server.ShutdownTimeout, log)
+}
+
+// unlessStopped returns err, which ended the start, unless that was because a signal ended the wait
+// for the database.
+func unlessStopped(ctx context.Context, err error, log *zap.Logger) error {
+	if ctx.Err() == nil {
+		return err
+	}
+	log.Info("stopped before the service was ready", zap.Error(err))
+	return nil
 }
 
 // prepare migrates the database, and checks its standbys and its nodes.

@@ -21,6 +21,8 @@ func takes(n int) cobra.PositionalArgs {
 		switch {
 		case cmd.HasSubCommands() && len(args) > 0:
 			return unknownCommand(cmd, args[0])
+		case slices.Contains(args, ""):
+			return fmt.Errorf("`%s` got an empty argument: %s", cmd.CommandPath(), seeHelp(cmd))
 		case len(args) < n:
 			return fmt.Errorf("`%s` needs %s: %s", cmd.CommandPath(), names, seeHelp(cmd))
 		case len(args) == n || strings.HasSuffix(names, "...") || optional && len(args) == n+1:

@@ -46,7 +46,7 @@ type webhookMessage struct {
 }
 
 // errWebhookGone means that the receiver wants no more changes.
-var errWebhookGone = &exitError{errors.New("the webhook responded 410 Gone: it wants no more changes"), 3}
+var errWebhookGone = &exitError{errors.New("the webhook responded 410 Gone: it wants no more changes"), exitFinal}
 
 // newWebhook returns the webhook at target, with the secret in the file secretFile.
 func newWebhook(target, secretFile string) (*webhook, error) {
@@ -85,8 +85,12 @@ func (w *webhook) deliver(ctx context.Context, changes feedChanges) error {
 	}
 	hash := sha256.Sum256(data) // the same changes at the same place are the same message, also after a restart
 	id := "msg_" + hex.EncodeToString(hash[:16])
-	for pauses := w.pauses; ; {
+	pauses := w.pauses
+	for attempt := 1; ; attempt++ {
 		after, err := w.send(ctx, id, body)
+		if err == nil && attempt > 1 {
+			fmt.Fprintf(os.Stderr, "plantstore: the webhook has accepted %s at the attempt %d\n", id, attempt)
+		}
 		if err == nil || errors.Is(err, errWebhookGone) {
 			return err
 		}

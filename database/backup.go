@@ -116,8 +116,6 @@ func (d *sqliteDialect) restore(ctx context.Context, path string, confirm func(n
 	d.file = d.path
 	if target, err := filepath.EvalSymlinks(d.path); err == nil {
 		d.file = target // replace the target of a link, not the link
-	} else if err := d.checkLink(); err != nil {
-		return err
 	}
 	inUse := useLock(d.file)
 	if alone, err := inUse.TryLock(); err != nil {

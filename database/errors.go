@@ -74,7 +74,7 @@ func Failed(operation string, err error) error {
 	case err == nil:
 		return nil
 	case IsLocked(err), isRolledBack(err):
-		return fmt.Errorf("%s: %w: %w", operation, ErrOverloaded, err)
+		return fmt.Errorf("%s: %w", operation, &lockedError{err})
 	case IsUnavailable(err):
 		if fault := notWritable(err); fault != nil {
 			err = fmt.Errorf("%w: %w", fault, err)
@@ -85,6 +85,13 @@ func Failed(operation string, err error) error {
 	}
 	return fmt.Errorf("%s: %w", operation, err)
 }
+
+// lockedError means that another transaction or process holds a lock. It wraps ErrOverloaded.
+type lockedError struct{ error }
+
+func (e *lockedError) Error() string { return "another transaction or process holds a lock: " + e.error.Error() }
+
+func (e *lockedError) Unwrap() []error { return []error{ErrOverloaded, e.error} }
 
 // isRolledBack reports whether PostgreSQL has rolled a transaction back in favor of
 // another.

@@ -130,6 +130,9 @@ func escapePath(path string) string { return (&url.URL{Path: path}).EscapedPath(
 // lockFile takes the lock under which a process creates, opens, migrates or replaces the
 // database. The system frees it when the process dies.
 func (d *sqliteDialect) lockFile(ctx context.Context, log *zap.Logger) (unlock func() error, err error) {
+	if err := checkLinks(d.path); err != nil {
+		return nil, err
+	}
 	if err := os.MkdirAll(filepath.Dir(d.path), 0o750); err != nil {
 		return nil, d.folderFault(fmt.Errorf("create the folder of the database: %w", err))
 	}
@@ -152,9 +155,6 @@ func (d *sqliteDialect) ensureFile() error {
 	info, err := os.Stat(d.path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		if err := d.checkLink(); err != nil {
-			return err
-		}
 		if hasContent(d.path + "-wal") {
 			return fmt.Errorf("%[1]s does not exist, but %[1]s-wal does, with the latest writes: "+
 				"put the file back where it was, or remove %[1]s-wal to start with an empty store", d.path)
@@ -173,12 +173,15 @@ func (d *sqliteDialect) ensureFile() error {
 	return nil
 }
 
-// checkLink fails if the path is a symbolic link to nothing: perhaps to a file on a volume that
-// is not mounted, which an empty database in place of the link would hide.
-func (d *sqliteDialect) checkLink() error {
-	if target, err := os.Readlink(d.path); err == nil {
-		return fmt.Errorf("%s is a symbolic link to %s, which does not exist: "+
-			"put that file back, or mount its volume; remove the link to start with an empty store", d.path, target)
+// checkLinks fails if path or one of its folders is a symbolic link to nothing: perhaps to a volume
+// that is not mounted, which an empty database in place of the link would hide.
+func checkLinks(path string) error {
+	for ; path != filepath.Dir(path); path = filepath.Dir(path) {
+		target, err := os.Readlink(path)
+		if _, missing := os.Stat(path); err == nil && errors.Is(missing, fs.ErrNotExist) {
+			return fmt.Errorf("%s is a symbolic link to %s, which does not exist: "+
+				"put that back, or mount its volume; remove the link to start with an empty store", path, target)
+		}
 	}
 	return nil
 }

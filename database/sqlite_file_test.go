@@ -230,19 +230,27 @@ func TestLinkedFile(t *testing.T) {
 func TestLinkToNothing(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
-	link, target := filepath.Join(folder, "link.db"), filepath.Join(folder, "volume", "plantstore.db")
-	if err := os.Symlink(target, link); err != nil {
-		t.Fatal(err)
-	}
-	o := dbtest.Options("sqlite:" + link)
-	_, restored := database.Restore(t.Context(), o, closedDatabase(t, 1), func(string) error { return nil })
-	for action, err := range map[string]error{"open": openOptionsError(t, o), "restore": restored} {
-		if err == nil || !strings.Contains(err.Error(), link+" is a symbolic link to "+target) {
-			t.Errorf("%s: got %v, want the link and its target", action, err)
-		}
-	}
-	if _, err := os.Readlink(link); err != nil {
-		t.Error(err)
+	target := filepath.Join(folder, "volume", "plantstore.db")
+	for _, link := range []string{"link.db", "link"} {
+		t.Run(link, func(t *testing.T) {
+			path, link := filepath.Join(folder, link), filepath.Join(folder, link)
+			if filepath.Ext(link) == "" {
+				path = filepath.Join(link, "plantstore.db")
+			}
+			if err := os.Symlink(target, link); err != nil {
+				t.Fatal(err)
+			}
+			o := dbtest.Options("sqlite:" + path)
+			_, restored := database.Restore(t.Context(), o, closedDatabase(t, 1), func(string) error { return nil })
+			for action, err := range map[string]error{"open": openOptionsError(t, o), "restore": restored} {
+				if err == nil || !strings.Contains(err.Error(), link+" is a symbolic link to "+target) {
+					t.Errorf("%s: got %v, want the link and its target", action, err)
+				}
+			}
+			if _, err := os.Readlink(link); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
 

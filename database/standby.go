@@ -206,7 +206,7 @@ func (s *standbys) check(ctx context.Context, standby *standby) {
 		s.takeOut(standby, "it is not one of this database, or does not have its migrations yet")
 		return
 	case !isStandby:
-		s.takeOut(standby, "it was promoted")
+		s.takeOut(standby, "it was promoted, or is the primary")
 		return
 	}
 	ahead, asked := s.isAhead(moment{standby.checked, Position(standby.replayed.Load())})

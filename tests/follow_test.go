@@ -44,8 +44,13 @@ func TestFollow(t *testing.T) {
 	requireOK(t, s.post(t, bodyOf(2)))
 	f.awaitOutput(t, `{"id":2,"plant":{"id":2,`)
 	f.stop(t)
+	if !strings.Contains(f.stderr.String(), "the service responds again") {
+		t.Errorf("got %s, want the end of the outage", f.stderr)
+	}
 	stale := filepath.Join(t.TempDir(), "stale")
 	must(t, os.WriteFile(stale, []byte("abc.1\n"), 0o600))
+	wrong := filepath.Join(t.TempDir(), "wrong")
+	must(t, os.WriteFile(wrong, []byte("no cursor\n"), 0o600))
 	for _, test := range []struct {
 		name, want string
 		status     int
@@ -53,9 +58,12 @@ func TestFollow(t *testing.T) {
 	}{
 		{"a cursor of another database", "41001", 3, []string{"--after", "abc.1"}},
 		{"and in a file", "the cursor is in " + stale + ": remove that file", 3, []string{"--cursor-file", stale}},
+		{"a file without a cursor", wrong + " has no cursor: remove it", 3, []string{"--cursor-file", wrong}},
 		{"a malformed cursor", "--after must be", 2, []string{"--after", "x"}},
 		{"no room for the cursor, before the first change", "no such file", 1, []string{"--after", "0", "--cursor-file", "missing/cursor"}},
 		{"no secret", "need each other", 2, []string{"--post", "http://127.0.0.1:1"}},
+		{"the variable of the webhook is not set", "--post must be an http or https URL", 2, []string{"--post", "", "--secret-file", ""}},
+		{"the variable of the cursor is not set", "--cursor-file must be a path", 2, []string{"--cursor-file", ""}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			checkCLI(t, []string{"PLANTSTORE_CLIENT_TOKEN=" + token}, append([]string{"follow", "--url", s.url}, test.args...), test.status, "", test.want)
@@ -207,6 +215,9 @@ func TestFollowPosts(t *testing.T) {
 	deliveries := r.all()
 	if len(deliveries) < 3 {
 		t.Fatalf("the cursor was saved after %d attempts, want 3", len(deliveries))
+	}
+	if !strings.Contains(f.stderr.String(), "at the attempt 3") {
+		t.Errorf("got %s, want the end of the outage", f.stderr)
 	}
 	last := deliveries[2]
 	if last.plants.String() != "1" || last.plants.Cursor != saved {

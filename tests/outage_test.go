@@ -34,6 +34,7 @@ func TestPostgresOutage(t *testing.T) {
 	group.Wait()
 	checkError(t, s.get(t, "/readyz"), 50302)
 	checkStatus(t, s.get(t, "/healthz"), 200)
+	checkCLI(t, []string{"PORT=" + s.port()}, []string{"healthcheck", "--ready"}, 1, "", "/readyz: 50302 the database cannot be reached")
 
 	must(t, server.Start())
 	checkStatus(t, create(2), 200)
@@ -140,7 +141,11 @@ func TestDatabaseComesLate(t *testing.T) {
 		t.Errorf("got exit status %d and %q, want 1 and an error of database.url", status, stderr)
 	}
 
-	s := launch(t, command(t, []string{"DATABASE_URL=" + server.URL, "PLANTSTORE_LOG_FORMAT=json", "PORT=0"}))
+	settings := []string{"DATABASE_URL=" + server.URL, "PLANTSTORE_LOG_FORMAT=json", "PORT=0"}
+	s := launch(t, command(t, settings))
+	s.awaitLog(t, "waiting for the database")
+	s.stop(t) // with exit status 0
+	s = launch(t, command(t, settings))
 	s.awaitLog(t, "waiting for the database")
 	must(t, server.Start())
 	s.awaitLog(t, "serving")

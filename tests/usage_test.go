@@ -43,6 +43,7 @@ func TestUsageErrors(t *testing.T) {
 		{"backup", "`plantstore backup` needs FILE: see `plantstore backup --help`"},
 		{"token revoke", "`plantstore token revoke` needs PREFIX...: see `plantstore token revoke --help`"},
 		{"token create", "`plantstore token create` needs --name: see `plantstore token create --help`"},
+		{"backup ", "`plantstore backup` got an empty argument: see `plantstore backup --help`"},
 		{"version x", "`plantstore version` takes no arguments: see `plantstore version --help`"},
 		{"sbom a b", "`plantstore sbom` takes only [FILE], but got 2 arguments: see `plantstore sbom --help`"},
 		{"completion", "`plantstore completion` needs bash|zsh|fish|powershell: see `plantstore completion --help`"},
@@ -52,10 +53,11 @@ func TestUsageErrors(t *testing.T) {
 		{"export -o plants.TXT", "plants.TXT has the unknown extension .txt: use .csv, .jsonl, .ndjson, or add --format csv or --format ndjson"},
 		{"import plants", "plants has no extension: add --format csv or --format ndjson"},
 		{"import -", "standard input has no extension: add --format csv or --format ndjson"},
+		{"export -o ", "--output must be a path, or - for standard output"},
 		{"export --format json", "--format must be csv or ndjson"},
 	} {
 		t.Run(test.args, func(t *testing.T) {
-			stdout, stderr, status := runToEnd(t, nil, strings.Fields(test.args)...)
+			stdout, stderr, status := runToEnd(t, nil, strings.Split(test.args, " ")...)
 			if want := "plantstore: " + test.want + "\n"; status != 2 || stdout != "" || stderr != want {
 				t.Errorf("got exit status %d, %q and %q, want 2 and %q", status, stdout, stderr, want)
 			}
