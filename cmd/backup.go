@@ -47,7 +47,7 @@ func newRestore(s *settings) *cobra.Command {
 				return err
 			}
 			name, err := database.Restore(cmd.Context(), database.Options(cfg.Database), args[0], func(name string) error {
-				return confirm(cmd, fmt.Sprintf("Replace the database %s with %s? This deletes all plants and tokens in it.", name, args[0]))
+				return confirm(cmd, fmt.Sprintf("Replace the database %s with %s? This deletes all that is stored in it.", name, args[0]))
 			})
 			if err != nil {
 				return err

@@ -253,7 +253,7 @@ func checkSyntax(body []byte) error {
 }
 
 // checkFields reports the first required field that the struct to which v points does not
-// have, or the error of its method checkFields. The model checks all other rules.
+// have, or the error of its method checkTimestamps. The model checks all other rules.
 func checkFields(v any) error {
 	value := reflect.ValueOf(v).Elem()
 	for _, f := range jsonFields(value.Type()) {
@@ -261,8 +261,8 @@ func checkFields(v any) error {
 			return problemf(codeMissingOrType, "%s is required", f.name)
 		}
 	}
-	if v, ok := v.(interface{ checkFields() error }); ok {
-		return v.checkFields()
+	if v, ok := v.(interface{ checkTimestamps() error }); ok {
+		return v.checkTimestamps()
 	}
 	return nil
 }

@@ -290,6 +290,7 @@ func TestErrorOfEachDomain(t *testing.T) {
 		message string // a part
 	}{
 		{"an invalid value", &models.InvalidError{Field: "name", Reason: "must not be empty"}, codeInvalidValue, "name must not be empty"},
+		{"a broken CHECK", &database.CheckError{Constraint: "suppliers_rating"}, codeInvalidValue, "the row breaks the rule suppliers_rating"},
 		{"a large body", &http.MaxBytesError{Limit: 7}, codeBodyTooLarge, "larger than 7 bytes"},
 		{"no token", auth.ErrNoToken, codeNoToken, "Authorization: Bearer"},
 		{"an invalid token", auth.ErrInvalidToken, codeInvalidToken, "not valid"},

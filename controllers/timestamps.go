@@ -44,8 +44,8 @@ type EchoedTimestamps struct {
 	UpdatedAt *string `json:"updated_at,omitzero" format:"date-time" extensions:"x-echo"`
 } // @name EchoedTimestamps
 
-// checkFields rejects timestamps that are not RFC 3339.
-func (t *EchoedTimestamps) checkFields() error {
+// checkTimestamps rejects timestamps that are not RFC 3339.
+func (t *EchoedTimestamps) checkTimestamps() error {
 	return cmp.Or(checkTime("created_at", t.CreatedAt), checkTime("updated_at", t.UpdatedAt))
 }
 

@@ -83,7 +83,30 @@ func Failed(operation string, err error) error {
 		}
 		return fmt.Errorf("%s: %w: %w", operation, ErrUnavailable, err)
 	}
+	if name := brokenCheck(err); name != "" {
+		err = &CheckError{name, err}
+	}
 	return fmt.Errorf("%s: %w", operation, err)
+}
+
+// CheckError means that a row breaks a CHECK of its table.
+type CheckError struct {
+	Constraint string // its name, or its text if it has none
+	error
+}
+
+func (e *CheckError) Unwrap() error { return e.error }
+
+// brokenCheck returns the name of the CHECK that a row breaks, or nothing.
+func brokenCheck(err error) string {
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.Code == "23514" { // check_violation
+		return pg.ConstraintName
+	}
+	if lite, ok := errors.AsType[*sqlite.Error](err); ok && lite.Code() == sqlite3.SQLITE_CONSTRAINT_CHECK {
+		_, name, _ := strings.Cut(lite.Error(), "CHECK constraint failed: ")
+		return strings.TrimSuffix(name, fmt.Sprintf(" (%d)", lite.Code()))
+	}
+	return ""
 }
 
 // lockedError means that another transaction or process holds a lock. It wraps ErrOverloaded.

@@ -238,7 +238,7 @@ func (db *DB) last(ctx context.Context) (last Migration, err error) {
 var ErrNothingApplied = errors.New("no migration is applied")
 
 // dropsData matches the statements of migrations that lose data.
-var dropsData = regexp.MustCompile(`(?mi)^(?:DROP TABLE|ALTER TABLE)(?: IF EXISTS)? (\w+)(?: DROP COLUMN(?: IF EXISTS)? (\w+))?;`)
+var dropsData = regexp.MustCompile(`(?mi)^(?:DROP TABLE|ALTER TABLE)(?: IF EXISTS)? (\w+)(?:\s+DROP COLUMN(?: IF EXISTS)? (\w+))?;`)
 
 // Rollback undoes the migration last. It fails if that is no longer the one that was applied
 // last.

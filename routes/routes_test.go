@@ -78,6 +78,10 @@ func TestEveryRouteRequiresItsScope(t *testing.T) {
 	<-time.After(time.Until(soon)) // the token expires
 
 	for _, r := range Table(o) {
+		resource, _, _ := strings.Cut(r.Path[1:], "/")
+		if r.Scope != Public && r.Scope != models.ScopeAdmin && !strings.HasPrefix(string(r.Scope), resource+":") {
+			t.Errorf("%s %s has the scope %s of another resource", r.Method, r.Path, r.Scope)
+		}
 		path := strings.NewReplacer(":id", "7", "*file", "index.html").Replace(r.Path)
 		for _, method := range r.methods() {
 			for _, bearer := range []struct {

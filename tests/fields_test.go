@@ -197,6 +197,14 @@ func TestEveryFieldSurvives(t *testing.T) {
 			compare(t, "export as CSV", csvObjects(t, s.export(t, inCSV)), columns, want)
 		}
 
+		longest := next(columns...)
+		for _, column := range content { // as long as the document allows, in the bytes of UTF-8, too
+			if most := d.resolve(d["NewPlant"].Properties[column]).MaxLength; most > 0 {
+				longest[column] = strings.Repeat("🌵", most)
+			}
+		}
+		requireOK(t, s.post(t, encode(t, inNDJSON, longest)))
+
 		plant := next(columns...)
 		id := fmt.Sprint(plant["id"])
 		store := func(t *testing.T) { // whichever subtests ran before

@@ -81,9 +81,12 @@ func completeSchema(schema object) {
 	}
 }
 
-// limitInt64 adds the limits of an int64, which its format alone does not imply.
+// limitInt64 adds the limits of an int64, which its format alone does not imply, unless it has its
+// own.
 func limitInt64(schema object) {
-	if schema["format"] == "int64" {
-		schema["minimum"], schema["maximum"] = math.MinInt64, math.MaxInt64
+	for limit, value := range map[string]int64{"minimum": math.MinInt64, "maximum": math.MaxInt64} {
+		if schema["format"] == "int64" && schema[limit] == nil {
+			schema[limit] = value
+		}
 	}
 }
