@@ -14,14 +14,17 @@ import (
 
 // sortedSpool is a spool that returns its rows by ascending key, and those with the same
 // key in the order in which they were written. It sorts them in runs that fit into memory,
-// and merges the runs while they are read.
+// and merges the runs while they are read. Rows that are written in order, as those of an export,
+// are a single run, which costs no more than a spool.
 type sortedSpool[K Key] struct {
 	*spool
 	model  reflect.Type
 	data   []byte         // of the rows that are not in a run yet
 	rows   []sortedRow[K] // in data
 	ends   []int64        // of the runs, in the file
+	last   K              // the key at the end of the last run
 	unread mergedRuns[K]
+	only   *spool // the only run, instead of unread, or nil
 }
 
 // sortedRow is a row of sortedSpool.data.
@@ -49,9 +52,18 @@ func (s *sortedSpool[K]) keyOf(row reflect.Value) K {
 }
 
 func (s *sortedSpool[K]) write(line int, row reflect.Value) error {
+	key, encoded := s.keyOf(row), s.encode(line, row)
+	if n := len(s.ends); n > 0 && len(s.rows) == 0 && key >= s.last {
+		err := s.append(encoded)
+		s.ends[n-1], s.last = s.size, key
+		return err
+	}
 	start := len(s.data)
-	s.data = append(s.data, s.encode(line, row)...)
-	s.rows = append(s.rows, sortedRow[K]{s.keyOf(row), start, len(s.data)})
+	s.data = append(s.data, encoded...)
+	s.rows = append(s.rows, sortedRow[K]{key, start, len(s.data)})
+	if len(s.ends) == 0 {
+		return s.endRun() // which the next rows may extend
+	}
 	if len(s.data)+len(s.rows)*sortedRowSize < runMemory {
 		return nil
 	}
@@ -66,7 +78,7 @@ func (s *sortedSpool[K]) endRun() error {
 			return err
 		}
 	}
-	s.ends = append(s.ends, s.size)
+	s.ends, s.last = append(s.ends, s.size), s.rows[len(s.rows)-1].key
 	s.data, s.rows = s.data[:0], s.rows[:0]
 	return nil
 }
@@ -81,11 +93,15 @@ func (s *sortedSpool[K]) rewind() error {
 	if err := s.out.Flush(); err != nil {
 		return err
 	}
-	s.unread = nil
+	s.unread, s.only = nil, nil
 	start := int64(0)
 	for i, end := range s.ends {
 		r := &run[K]{index: i, row: reflect.New(s.model).Elem()}
 		r.rows = spool{columns: s.columns, in: bufio.NewReader(io.NewSectionReader(s.file, start, end-start))}
+		if len(s.ends) == 1 {
+			s.only = &r.rows
+			return nil
+		}
 		if _, err := s.advance(r); err != nil {
 			return err
 		}
@@ -104,7 +120,10 @@ func (s *sortedSpool[K]) advance(r *run[K]) (ok bool, err error) {
 }
 
 func (s *sortedSpool[K]) read(row reflect.Value) (line int, ok bool, err error) {
-	if len(s.unread) == 0 {
+	switch {
+	case s.only != nil:
+		return s.only.read(row)
+	case len(s.unread) == 0:
 		return 0, false, nil
 	}
 	r := s.unread[0]

@@ -46,8 +46,8 @@ type RejectedRow struct {
 	Err  error
 }
 
-// RepeatedError means that an import that replaces rows has a key again, with different
-// content. The key belongs to the first row that has it.
+// RepeatedError means that an import has a key again, with different content. The key belongs to
+// the first row that has it.
 type RepeatedError struct {
 	Noun string // for the row, such as "plant"
 	Key  any
@@ -87,7 +87,9 @@ const importBatch = 1000
 // no row is stored.
 func (s *Store[T, K]) Import(ctx context.Context, rows iter.Seq2[ImportRow[T], error], o ImportOptions) (report ImportReport, err error) {
 	err = s.db.Transfer(ctx, func() error {
-		spool, err := s.newImportFile(ctx, o)
+		// Sorted, so that imports of the same rows wait for each other, rather than deadlock, and
+		// rows with the same key meet.
+		spool, err := newSortedSpool[K](ctx, s.db, s.table.Data, reflect.TypeFor[T]())
 		if err != nil {
 			return err
 		}
@@ -114,24 +116,7 @@ func (s *Store[T, K]) Import(ctx context.Context, rows iter.Seq2[ImportRow[T], e
 	return report, err
 }
 
-// importFile keeps the rows of an import.
-type importFile interface {
-	write(line int, row reflect.Value) error
-	rewind() error
-	read(row reflect.Value) (line int, ok bool, err error)
-	close()
-}
-
-// newImportFile returns a spool, which is sorted if rows are replaced: then imports of the
-// same rows wait for each other, rather than deadlock, and rows with the same key meet.
-func (s *Store[T, K]) newImportFile(ctx context.Context, o ImportOptions) (importFile, error) {
-	if o.Replace {
-		return newSortedSpool[K](ctx, s.db, s.table.Data, reflect.TypeFor[T]())
-	}
-	return newSpool(ctx, s.db, s.table.Data)
-}
-
-func (s *Store[T, K]) importSpool(ctx context.Context, spool importFile, o ImportOptions, report *ImportReport) error {
+func (s *Store[T, K]) importSpool(ctx context.Context, spool *sortedSpool[K], o ImportOptions, report *ImportReport) error {
 	storable := func() bool { return report.Rejected == 0 || o.Partial }
 	if storable() { // most imports are of new rows only
 		var created int64
@@ -167,7 +152,7 @@ func (s *Store[T, K]) importSpool(ctx context.Context, spool importFile, o Impor
 }
 
 // loadSpool stores all rows, or fails, and returns their number.
-func (s *Store[T, K]) loadSpool(ctx context.Context, spool importFile, keep bool) (int64, error) {
+func (s *Store[T, K]) loadSpool(ctx context.Context, spool *sortedSpool[K], keep bool) (int64, error) {
 	if err := spool.rewind(); err != nil {
 		return 0, err
 	}
@@ -179,61 +164,80 @@ func (s *Store[T, K]) loadSpool(ctx context.Context, spool importFile, keep bool
 	})
 }
 
+// importedRow is a row of an import, with the lines that have it.
+type importedRow[T any] struct {
+	lines []int
+	row   *T
+}
+
 // insertSpool stores the rows with free keys and compares the others with the stored ones.
-// If it replaces these, the spool is sorted.
-func (s *Store[T, K]) insertSpool(ctx context.Context, tx *database.DB, spool importFile, replace bool, report *ImportReport) error {
+func (s *Store[T, K]) insertSpool(ctx context.Context, tx *database.DB, spool *sortedSpool[K], replace bool, report *ImportReport) error {
 	if err := spool.rewind(); err != nil {
 		return err
 	}
-	var first *T // of the rows with its key
-	for more := true; more; {
-		var lines []int
-		var batch []*T
-		for more && len(batch) < importBatch {
-			row := new(T)
-			line, ok, err := spool.read(valueOf(row))
-			switch more = ok; {
-			case err != nil:
-				return err
-			case !ok:
-			case !replace || first == nil || s.keyOf(first) != s.keyOf(row):
-				lines, batch, first = append(lines, line), append(batch, row), row
-			case s.sameContent(first, row):
-				report.Unchanged++
-			default:
+	var batch []importedRow[T]
+	for {
+		row := new(T)
+		line, ok, err := spool.read(valueOf(row))
+		if err != nil {
+			return err
+		}
+		if last := len(batch) - 1; ok && last >= 0 && s.keyOf(batch[last].row) == s.keyOf(row) {
+			if s.sameContent(batch[last].row, row) {
+				batch[last].lines = append(batch[last].lines, line)
+			} else {
 				report.reject(line, &RepeatedError{s.table.Noun, s.keyOf(row)})
 			}
+			continue
 		}
-		if len(batch) == 0 {
-			return nil
-		}
-		outcomes, db := make([]error, len(batch)), tx
-		if replace {
-			db = tx.Locking() // so that what is unchanged stays so until the others are replaced
-		}
-		if err := s.insertAll(ctx, db, batch, outcomes); err != nil {
-			return err
-		}
-		var replacements []*database.Change
-		for i, err := range outcomes {
-			exists, taken := errors.AsType[*ExistsError](err)
-			switch {
-			case err == nil:
-				report.Created++
-			case taken && exists.Same:
-				report.Unchanged++
-			case taken && replace:
-				report.Replaced++
-				replacements = append(replacements, &database.Change{Table: s.table, Write: s.table.Insert, Conflict: s.replace, Row: batch[i]})
-			case taken:
-				report.reject(lines[i], err)
-			default:
+		if !ok || len(batch) == importBatch {
+			if err := s.insertBatch(ctx, tx, batch, replace, report); err != nil {
 				return err
 			}
+			batch = batch[:0]
 		}
-		if err := tx.RunIn(ctx, replacements); err != nil {
+		if !ok {
+			return nil
+		}
+		batch = append(batch, importedRow[T]{[]int{line}, row})
+	}
+}
+
+// insertBatch is insertSpool for rows with different keys, in ascending order.
+func (s *Store[T, K]) insertBatch(ctx context.Context, tx *database.DB, batch []importedRow[T], replace bool, report *ImportReport) error {
+	if len(batch) == 0 {
+		return nil
+	}
+	rows, outcomes, db := make([]*T, len(batch)), make([]error, len(batch)), tx
+	for i := range batch {
+		rows[i] = batch[i].row
+	}
+	if replace {
+		db = tx.Locking() // so that what is unchanged stays so until the others are replaced
+	}
+	if err := s.insertAll(ctx, db, rows, outcomes); err != nil {
+		return err
+	}
+	var replacements []*database.Change
+	for i, err := range outcomes {
+		exists, taken := errors.AsType[*ExistsError](err)
+		switch {
+		case err == nil:
+			report.Created++
+		case taken && exists.Same:
+			report.Unchanged++
+		case taken && replace:
+			report.Replaced++
+			replacements = append(replacements, &database.Change{Table: s.table, Write: s.table.Insert, Conflict: s.replace, Row: rows[i]})
+		case taken:
+			for _, line := range batch[i].lines {
+				report.reject(line, err)
+			}
+			continue
+		default:
 			return err
 		}
+		report.Unchanged += len(batch[i].lines) - 1 // the others are as it is now
 	}
-	return nil
+	return tx.RunIn(ctx, replacements)
 }

@@ -208,6 +208,35 @@ func TestImportManyRows(t *testing.T) {
 	})
 }
 
+// TestImportRepeatsAnID: the id belongs to its first row, even if that is rejected.
+func TestImportRepeatsAnID(t *testing.T) {
+	t.Parallel()
+	const a, b = `{"id":1,"name":"a"}` + "\n", `{"id":1,"name":"b"}` + "\n"
+	dbtest.Each(t, func(t *testing.T, url string) {
+		t.Parallel()
+		s := start(t, "DATABASE_URL="+url)
+		for _, test := range []struct{ name, stored, body, want, replaced string }{
+			{"the same", "", a + a, "2: 1 new, 1 unchanged, 0 rejected", "2: 1 new, 1 unchanged, 0 rejected"},
+			{"another", "", a + b + a, "3: 1 new, 1 unchanged, 1 rejected; 2 40901", "3: 1 new, 1 unchanged, 1 rejected; 2 40901"},
+			{"many rows apart", "", a + numbered(2, 1500) + a + b, "1502: 1500 new, 1 unchanged, 1 rejected; 1502 40901", "1502: 1500 new, 1 unchanged, 1 rejected; 1502 40901"},
+			{"as stored", "a", a + b + a, "3: 0 new, 2 unchanged, 1 rejected; 2 40901", "3: 0 new, 2 unchanged, 1 rejected; 2 40901"},
+			{"other than stored", "b", a + b + a, "3: 0 new, 0 unchanged, 3 rejected; 1 40901; 2 40901; 3 40901", "3: 0 new, 1 replaced, 1 unchanged, 1 rejected; 2 40901"},
+		} {
+			t.Run(test.name, func(t *testing.T) {
+				if test.stored != "" {
+					requireOK(t, s.call(t, "PUT", "/plants/1", fmt.Sprintf(`{"name":%q}`, test.stored)))
+				}
+				checkReport(t, s.importRows(t, "?mode=partial&dry_run=true", inNDJSON, test.body), 0, test.want)
+				r := s.importRows(t, "?mode=partial&dry_run=true&on_conflict=replace", inNDJSON, test.body)
+				checkReport(t, r, 0, test.replaced)
+				if strings.Contains(test.replaced, "rejected; ") && !strings.Contains(r.body, "plant 1 occurs twice with different content") {
+					t.Errorf("got %s, want the reason", r.body)
+				}
+			})
+		}
+	})
+}
+
 // TestImportReportsTheFirstRows imports more rejected rows than a report lists. Whether an id is
 // taken turns out after the other faults.
 func TestImportReportsTheFirstRows(t *testing.T) {
