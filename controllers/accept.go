@@ -23,7 +23,7 @@ func preferred(accept []string, offers ...string) string {
 // match is how a media range matches a media type.
 type match struct {
 	quality  float64 // 0 if the type is not acceptable
-	exact    int     // 3 for the type itself, 2 for text/*, 1 for */*
+	exact    int     // 3 for the type itself, 2 for text/*, 1 for */*, or for * of Accept-Encoding
 	position int     // less for a later range
 }
 
@@ -38,7 +38,7 @@ const maxRanges = 64
 // ones.
 func matchOf(accept []string, mediaType string) (best match) {
 	kind, _, _ := strings.Cut(mediaType, "/")
-	exactness := map[string]int{mediaType: 3, kind + "/*": 2, "*/*": 1}
+	exactness := map[string]int{mediaType: 3, kind + "/*": 2, "*/*": 1, "*": 1}
 	for i, part := range strings.SplitN(strings.Join(accept, ","), ",", maxRanges) {
 		name, parameters, err := mime.ParseMediaType(part)
 		quality := 1.0

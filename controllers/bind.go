@@ -33,10 +33,19 @@ func bindJSON(c *gin.Context, v any) error {
 	if err != nil {
 		return err
 	}
-	if err := decodeJSON(body, v, false); err != nil {
+	if err := decodeJSON("body", body, v, false); err != nil {
 		return err
 	}
 	return checkFields(v)
+}
+
+// bindWhole is bindJSON for a PUT, which must not have only a part of the content (RFC 9110,
+// section 14.5).
+func bindWhole(c *gin.Context, v any) error {
+	if c.Request.Header["Content-Range"] != nil {
+		return problemf(codeParameter, "Content-Range is not supported: send the whole content")
+	}
+	return bindJSON(c, v)
 }
 
 // bindPatch reads a JSON Merge Patch (RFC 7396) of the struct to which v points, and
@@ -47,13 +56,13 @@ func bindPatch(c *gin.Context, v any) (fields []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := decodeJSON(body, v, true); err != nil {
+	if err := decodeJSON("body", body, v, true); err != nil {
 		return nil, err
 	}
 	var raw map[string]jsontext.Value
 	if bytes.Contains(body, []byte("null")) { // the decoded struct does not tell null from absent
 		if err := json.Unmarshal(body, &raw); err != nil || raw == nil {
-			return nil, errNotObject
+			return nil, notObject("body", body)
 		}
 	}
 	value := reflect.ValueOf(v).Elem()
@@ -163,8 +172,7 @@ func contentType(header http.Header, accepted ...string) (string, error) {
 }
 
 var (
-	errNull      = errors.New("null")
-	errNotObject = problemf(codeMalformed, "the body must be a JSON object")
+	errNull = errors.New("null")
 
 	strict = json.RejectUnknownMembers(true)
 	// rejectNull rejects null, which the decoder would treat as an absent value.
@@ -183,24 +191,25 @@ var (
 	})
 )
 
-func decodeJSON(body []byte, v any, allowNull bool) error {
+// decodeJSON reads text, which is all of what, such as body, into the struct to which v points.
+func decodeJSON(what string, text []byte, v any, allowNull bool) error {
 	options := strict
 	var checks []*json.Unmarshalers // of every value, which most bodies do not need
-	if !allowNull && bytes.Contains(body, []byte("null")) {
+	if !allowNull && bytes.Contains(text, []byte("null")) {
 		checks = append(checks, rejectNull)
 	}
-	if bytes.Contains(body, []byte("-0")) {
+	if bytes.Contains(text, []byte("-0")) {
 		checks = append(checks, rejectMinusZero)
 	}
 	if checks != nil {
 		options = json.JoinOptions(strict, json.WithUnmarshalers(json.JoinUnmarshalers(checks...)))
 	}
-	err := json.Unmarshal(body, v, options)
+	err := json.Unmarshal(text, v, options)
 	if err == nil {
 		return nil
 	}
 	// Malformed JSON is reported before faults in the part that precedes it.
-	if syntax := checkSyntax(body); syntax != nil {
+	if syntax := checkSyntax(what, text); syntax != nil {
 		return syntax
 	}
 	if syntactic, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
@@ -209,7 +218,7 @@ func decodeJSON(body []byte, v any, allowNull bool) error {
 	}
 	semantic, ok := errors.AsType[*json.SemanticError](err)
 	if !ok {
-		return fmt.Errorf("decode the body: %w", err)
+		return fmt.Errorf("decode the %s: %w", what, err)
 	}
 	field, kind := fieldName(semantic.JSONPointer), reflect.Invalid
 	if semantic.GoType != nil {
@@ -217,7 +226,7 @@ func decodeJSON(body []byte, v any, allowNull bool) error {
 	}
 	switch {
 	case semantic.JSONPointer == "":
-		return errNotObject
+		return notObject(what, text)
 	case errors.Is(err, errNull):
 		return problemf(codeMissingOrType, "%s must not be null", field)
 	case errors.Is(err, json.ErrUnknownName):
@@ -231,25 +240,36 @@ func decodeJSON(body []byte, v any, allowNull bool) error {
 // spaces are what JSON allows between values (RFC 8259, section 2).
 const spaces = " \t\r\n"
 
-// checkSyntax reports the first byte at which body is not one well-formed JSON value. It
+// byteOrderMark is what some programs write at the start of a file in UTF-8.
+const byteOrderMark = "\ufeff"
+
+// notObject returns the error of a text that is one JSON value, but no object.
+func notObject(what string, text []byte) error {
+	return problemf(codeMalformed, "the %s must be a JSON object, but at byte %d begins another value", what, len(text)-len(bytes.TrimLeft(text, spaces)))
+}
+
+// checkSyntax reports the first byte at which text is not one well-formed JSON value. It
 // ignores duplicate names.
-func checkSyntax(body []byte) error {
-	dec := jsontext.NewDecoder(bytes.NewBuffer(body), jsontext.AllowDuplicateNames(true))
+func checkSyntax(what string, text []byte) error {
+	dec := jsontext.NewDecoder(bytes.NewBuffer(text), jsontext.AllowDuplicateNames(true))
 	err := dec.SkipValue()
 	if err == nil {
-		rest := bytes.TrimLeft(body[dec.InputOffset():], spaces)
+		rest := bytes.TrimLeft(text[dec.InputOffset():], spaces)
 		if len(rest) == 0 {
 			return nil
 		}
-		return problemf(codeMalformed, "unexpected data after the JSON object at byte %d", len(body)-len(rest))
+		return problemf(codeMalformed, "unexpected data after the JSON value at byte %d", len(text)-len(rest))
 	}
-	if len(bytes.Trim(body, spaces)) == 0 {
-		return problemf(codeMalformed, "the body is empty: send a JSON object")
+	if len(bytes.Trim(text, spaces)) == 0 {
+		return problemf(codeMalformed, "the %s is empty: send a JSON object", what)
+	}
+	if bytes.HasPrefix(text, []byte(byteOrderMark)) {
+		return problemf(codeMalformed, "the %s begins with a byte order mark, at byte 0: save it as UTF-8 without one", what)
 	}
 	if syntactic, ok := errors.AsType[*jsontext.SyntacticError](err); ok && !errors.Is(err, io.ErrUnexpectedEOF) {
-		return problemf(codeMalformed, "the body is not well-formed JSON at byte %d: %v", syntactic.ByteOffset, syntactic.Err)
+		return problemf(codeMalformed, "the %s is not well-formed JSON at byte %d: %v", what, syntactic.ByteOffset, syntactic.Err)
 	}
-	return problemf(codeMalformed, "the body is not well-formed JSON: it ends early, at byte %d", len(body))
+	return problemf(codeMalformed, "the %s is not well-formed JSON: it ends early, at byte %d", what, len(text))
 }
 
 // checkFields reports the first required field that the struct to which v points does not

@@ -84,6 +84,25 @@ func TestBindJSONOfAnotherResource(t *testing.T) {
 	}
 }
 
+// TestMalformedJSON: the message gives the byte, and what to do.
+func TestMalformedJSON(t *testing.T) {
+	for _, test := range []struct{ text, want string }{
+		{"", "the line is empty: send a JSON object"},
+		{` [1]`, "the line must be a JSON object, but at byte 1 begins another value"},
+		{`null`, "the line must be a JSON object, but at byte 0 begins another value"},
+		{`1 2`, "unexpected data after the JSON value at byte 2"},
+		{"\ufeff{}", "the line begins with a byte order mark, at byte 0: save it as UTF-8 without one"},
+		{`{"id":1,}`, "the line is not well-formed JSON at byte 7: "},
+		{`{"id":1`, "the line is not well-formed JSON: it ends early, at byte 7"},
+	} {
+		t.Run(test.text, func(t *testing.T) {
+			if err := decodeJSON("line", []byte(test.text), &NewPlant{}, false); err == nil || !strings.HasPrefix(err.Error(), test.want) {
+				t.Errorf("got %v, want %s", err, test.want)
+			}
+		})
+	}
+}
+
 func TestBindJSONCutsLongNames(t *testing.T) {
 	err := bind([]byte(`{"`+strings.Repeat("ü", 30000)+`":1}`), &NewPlant{})
 	if err == nil || len(err.Error()) > 300 {

@@ -24,8 +24,8 @@ import (
 func readCSV[D, T any](body io.Reader, toRow func(*D) T) iter.Seq2[models.ImportRow[T], error] {
 	return func(yield func(models.ImportRow[T], error) bool) {
 		buffered := bufio.NewReaderSize(body, readSize)
-		if start, err := buffered.Peek(3); err == nil && string(start) == "\ufeff" { // as spreadsheets write it
-			_, _ = buffered.Discard(3)
+		if start, err := buffered.Peek(len(byteOrderMark)); err == nil && string(start) == byteOrderMark { // as spreadsheets write it
+			_, _ = buffered.Discard(len(byteOrderMark))
 		}
 		var head bytes.Buffer // what the header was read from, and maybe more
 		limit := &lineLimit{Reader: io.TeeReader(buffered, &head)}
@@ -55,6 +55,9 @@ func readCSV[D, T any](body io.Reader, toRow func(*D) T) iter.Seq2[models.Import
 			case bad:
 				row.Line, last = malformed.StartLine, malformed.Line
 				row.Err = malformedCSV(malformed)
+				if errors.Is(err, csv.ErrFieldCount) {
+					row.Err = problemf(codeMalformed, "the row has %d cells, and the header has %d", len(record), len(columns))
+				}
 			case err != nil:
 				yield(row, bodyError(err))
 				return
@@ -100,6 +103,10 @@ func readHeader(records *recordReader, fields []jsonField) ([]jsonField, error) 
 	for i, name := range record {
 		field := slices.IndexFunc(fields, func(f jsonField) bool { return f.name == name })
 		switch {
+		case !utf8.ValidString(name):
+			return nil, atLine1(problemf(codeMalformed, "the header is not valid UTF-8: save the file as UTF-8, or send Content-Encoding: gzip if it is compressed"))
+		case strings.Contains(name, "\r"):
+			return nil, atLine1(problemf(codeMalformed, "the lines must end with LF or CRLF, not with CR"))
 		case field < 0:
 			return nil, atLine1(problemf(codeUnknownField, "unknown column %s; valid columns: %s", quoteName(name), names))
 		case slices.Contains(record[:i], name):

@@ -15,6 +15,15 @@ import (
 // formula matches a part of a cell that a spreadsheet could run.
 var formula = regexp.MustCompile(`^[=+\-@＝＋－＠]|[;\t\r\n]"*[=+\-@＝＋－＠]`)
 
+// TestCSVCells: the message about a row says how many cells are expected.
+func TestCSVCells(t *testing.T) {
+	for row, err := range readCSV(strings.NewReader("id,name,tag\n1,a\n"), func(in *NewPlant) models.Plant { return *in.toPlant(*in.ID) }) {
+		if err != nil || row.Err == nil || row.Err.Error() != "the row has 2 cells, and the header has 3" {
+			t.Errorf("got %+v, %v", row, err)
+		}
+	}
+}
+
 // TestCells: every text has a cell of its own that is read as the same text, and is
 // neither empty nor has a formula.
 func TestCells(t *testing.T) {

@@ -107,6 +107,7 @@ type gunzipBody struct {
 	from    *bufio.Reader // the compressed body; nil before the first read
 	content *gzip.Reader  // a member
 	in, out int64         // bytes that were read
+	ended   bool          // the compressed body, where it should
 }
 
 // compressedBody is the compressed form of a gunzipBody, which counts it.
@@ -115,6 +116,7 @@ type compressedBody struct{ *gunzipBody }
 func (b compressedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	b.in += int64(n)
+	b.ended = err == io.EOF //nolint:errorlint // as an io.Reader returns it
 	return n, err
 }
 
@@ -137,6 +139,9 @@ func (b *gunzipBody) Read(p []byte) (n int, err error) {
 	if _, corrupt := errors.AsType[flate.CorruptInputError](err); corrupt || errors.Is(err, gzip.ErrHeader) || errors.Is(err, gzip.ErrChecksum) {
 		err = errNotGzip
 	}
+	if b.ended && errors.Is(err, io.ErrUnexpectedEOF) {
+		err = errPartOfGzip
+	}
 	return n, err
 }
 
@@ -152,5 +157,7 @@ func (b *gunzipBody) nextMember() error {
 }
 
 var errNotGzip = problemf(codeMalformed, "the body is damaged, or is not gzip as its Content-Encoding says")
+
+var errPartOfGzip = problemf(codeMalformed, "the gzip data of the body ends early, or has bytes after its end: compress the file again, and send all of it")
 
 var errRatio = problemf(codeBodyTooLarge, "the body is more than %d times as large as its compressed form: send it uncompressed", maxRatio)

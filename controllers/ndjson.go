@@ -37,7 +37,7 @@ func readNDJSON[D, T any](body io.Reader, toRow func(*D) T) iter.Seq2[models.Imp
 			}
 			row := models.ImportRow[T]{Line: n}
 			*in = *new(D)
-			if row.Err = decodeJSON(lines.Bytes(), in, false); row.Err == nil {
+			if row.Err = decodeJSON("line", lines.Bytes(), in, false); row.Err == nil {
 				row.Err = checkFields(in)
 			}
 			if row.Err == nil {

@@ -211,7 +211,7 @@ func (h *Plants) Put(c *gin.Context) error {
 		return err
 	}
 	var in PlantReplacement
-	if err := bindJSON(c, &in); err != nil {
+	if err := bindWhole(c, &in); err != nil {
 		return err
 	}
 	if in.ID != nil && *in.ID != id {

@@ -39,15 +39,18 @@ func parseCondition(c *gin.Context) (models.Condition, error) {
 		return condition, err
 	}
 	condition.Exists = wildcard
+	if len(tags) > MaxVersions {
+		slices.Sort(tags)
+		if tags = slices.Compact(tags); len(tags) > MaxVersions {
+			return condition, problemf(codeParameter, "If-Match must have at most %d different entity tags", MaxVersions)
+		}
+	}
 	if tags != nil {
-		condition.Versions = make([]time.Time, 0, min(len(tags), MaxVersions))
+		condition.Versions = make([]time.Time, 0, len(tags))
 	}
 	for _, tag := range tags {
-		if version, ok := versionOf(tag); ok && !slices.Contains(condition.Versions, version) {
+		if version, ok := versionOf(tag); ok {
 			condition.Versions = append(condition.Versions, version)
-		}
-		if len(condition.Versions) > MaxVersions {
-			return condition, problemf(codeParameter, "If-Match must have at most %d different entity tags", MaxVersions)
 		}
 	}
 	tags, condition.Absent, err = parseETags(c, "If-None-Match")

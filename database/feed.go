@@ -78,7 +78,11 @@ func ParseCursor(text string) (c Cursor, ok bool) {
 	parts := strings.Split(text, ".")
 	numbers := [3]int64{0, math.MinInt64, 0}
 	for i, part := range parts[1:] {
-		numbers[i], _ = strconv.ParseInt(part, 10, 64) // clamps what is too large, which no cursor of a service has
+		n, err := strconv.ParseInt(part, 10, 64)
+		if err != nil { // it is too large
+			return c, false
+		}
+		numbers[i] = n
 	}
 	return Cursor{parts[0], numbers[0], numbers[1], numbers[2]}, true
 }

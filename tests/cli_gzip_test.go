@@ -41,7 +41,7 @@ func TestCLIGzipFiles(t *testing.T) {
 		})
 	}
 	cut := write(t, "cut.ndjson.gz", zipped(t, rows)[:3000])
-	checkCLI(t, clientOf(second.url), []string{"import", cut, "--dry-run"}, 1, "", "40001 the body ended early")
+	checkCLI(t, clientOf(second.url), []string{"import", cut, "--dry-run"}, 1, "", "40001 the gzip data of the body ends early")
 	checkCLI(t, clientOf(second.url), []string{"import", write(t, "plain.csv.gz", "id,name\n1,plant 1\n"), "--dry-run"}, 1, "", "40001 the body is damaged, or is not gzip")
 	checkCLI(t, clientOf(second.url), []string{"import", write(t, "plants.gz", "")}, 2, "", "--format")
 }

@@ -116,6 +116,7 @@ func TestPlantsContentTypes(t *testing.T) {
 		{"PUT", "Content-Type", "application/merge-patch+json", 41501},
 		{"PUT", "Content-Type", "text/plain", 41501},
 		{"PUT", "Content-Encoding", "gzip", 41501},
+		{"PUT", "Content-Range", "bytes 0-1/9", 40007},
 		{"PATCH", "Content-Type", "", 0},
 		{"PATCH", "Content-Type", "application/json", 0},
 		{"PATCH", "Content-Type", "application/merge-patch+json", 0},
