@@ -81,7 +81,7 @@ func (db *DB) RequireSchema(ctx context.Context) error {
 	all, err := db.expected(ctx)
 	for _, m := range all {
 		if m.AppliedAt.IsZero() {
-			return fmt.Errorf("migration %s is pending: run `plantstore migrate up`, or set database.migrate to true", m.Name)
+			return fmt.Errorf("migration %s is pending: run `plantstore migrate up`, or start a service with database.migrate", m.Name)
 		}
 	}
 	return err
