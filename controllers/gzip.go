@@ -116,7 +116,7 @@ type compressedBody struct{ *gunzipBody }
 func (b compressedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	b.in += int64(n)
-	b.ended = err == io.EOF //nolint:errorlint // as an io.Reader returns it
+	b.ended = err == io.EOF
 	return n, err
 }
 

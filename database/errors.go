@@ -112,7 +112,9 @@ func brokenCheck(err error) string {
 // lockedError means that another transaction or process holds a lock. It wraps ErrOverloaded.
 type lockedError struct{ error }
 
-func (e *lockedError) Error() string { return "another transaction or process holds a lock: " + e.error.Error() }
+func (e *lockedError) Error() string {
+	return "another transaction or process holds a lock: " + e.error.Error()
+}
 
 func (e *lockedError) Unwrap() []error { return []error{ErrOverloaded, e.error} }
 

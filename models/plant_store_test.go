@@ -305,7 +305,7 @@ func TestRejectedRowHarmsNoOther(t *testing.T) {
 
 // TestBrokenCheck: the database names the CHECK that a row breaks.
 func TestBrokenCheck(t *testing.T) {
-	eachStore(t, func(t *testing.T, store *models.PlantStore, db *database.DB) {
+	eachStore(t, func(t *testing.T, _ *models.PlantStore, db *database.DB) {
 		err := db.Exec("INSERT INTO plants VALUES (1, ' ', NULL, ?, ?)", time.Now(), time.Now()).Error
 		broken, ok := errors.AsType[*database.CheckError](database.Failed("insert", err))
 		if !ok || broken.Constraint != "plants_name_not_blank" {
