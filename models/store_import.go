@@ -166,8 +166,9 @@ func (s *Store[T, K]) loadSpool(ctx context.Context, spool *sortedSpool[K], keep
 
 // importedRow is a row of an import, with the lines that have it.
 type importedRow[T any] struct {
-	lines []int
 	row   *T
+	lines []int // the first maxRejected of them
+	more  int   // how many others there are
 }
 
 // insertSpool stores the rows with free keys and compares the others with the stored ones.
@@ -183,10 +184,13 @@ func (s *Store[T, K]) insertSpool(ctx context.Context, tx *database.DB, spool *s
 			return err
 		}
 		if last := len(batch) - 1; ok && last >= 0 && s.keyOf(batch[last].row) == s.keyOf(row) {
-			if s.sameContent(batch[last].row, row) {
-				batch[last].lines = append(batch[last].lines, line)
-			} else {
+			switch {
+			case !s.sameContent(batch[last].row, row):
 				report.reject(line, &RepeatedError{s.table.Noun, s.keyOf(row)})
+			case len(batch[last].lines) < maxRejected:
+				batch[last].lines = append(batch[last].lines, line)
+			default:
+				batch[last].more++
 			}
 			continue
 		}
@@ -199,7 +203,7 @@ func (s *Store[T, K]) insertSpool(ctx context.Context, tx *database.DB, spool *s
 		if !ok {
 			return nil
 		}
-		batch = append(batch, importedRow[T]{[]int{line}, row})
+		batch = append(batch, importedRow[T]{row: row, lines: []int{line}})
 	}
 }
 
@@ -233,11 +237,12 @@ func (s *Store[T, K]) insertBatch(ctx context.Context, tx *database.DB, batch []
 			for _, line := range batch[i].lines {
 				report.reject(line, err)
 			}
+			report.Rejected += batch[i].more
 			continue
 		default:
 			return err
 		}
-		report.Unchanged += len(batch[i].lines) - 1 // the others are as it is now
+		report.Unchanged += len(batch[i].lines) - 1 + batch[i].more // the first one made them so
 	}
 	return tx.RunIn(ctx, replacements)
 }

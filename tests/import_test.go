@@ -219,6 +219,7 @@ func TestImportRepeatsAnID(t *testing.T) {
 			{"the same", "", a + a, "2: 1 new, 1 unchanged, 0 rejected", "2: 1 new, 1 unchanged, 0 rejected"},
 			{"another", "", a + b + a, "3: 1 new, 1 unchanged, 1 rejected; 2 40901", "3: 1 new, 1 unchanged, 1 rejected; 2 40901"},
 			{"many rows apart", "", a + numbered(2, 1500) + a + b, "1502: 1500 new, 1 unchanged, 1 rejected; 1502 40901", "1502: 1500 new, 1 unchanged, 1 rejected; 1502 40901"},
+			{"many times", "", strings.Repeat(a, 2500), "2500: 1 new, 2499 unchanged, 0 rejected", "2500: 1 new, 2499 unchanged, 0 rejected"},
 			{"as stored", "a", a + b + a, "3: 0 new, 2 unchanged, 1 rejected; 2 40901", "3: 0 new, 2 unchanged, 1 rejected; 2 40901"},
 			{"other than stored", "b", a + b + a, "3: 0 new, 0 unchanged, 3 rejected; 1 40901; 2 40901; 3 40901", "3: 0 new, 1 replaced, 1 unchanged, 1 rejected; 2 40901"},
 		} {
@@ -234,6 +235,18 @@ func TestImportRepeatsAnID(t *testing.T) {
 				}
 			})
 		}
+		t.Run("many times, other than stored", func(t *testing.T) {
+			requireOK(t, s.call(t, "PUT", "/plants/1", `{"name":"b"}`))
+			r := s.importRows(t, "?mode=partial", inNDJSON, strings.Repeat(a, 2500))
+			var report struct {
+				Refused int
+				Errors  []struct{ Line int }
+			}
+			must(t, json.Unmarshal([]byte(r.body), &report))
+			if n := len(report.Errors); report.Refused != 2500 || n != 1000 || report.Errors[n-1].Line != n {
+				t.Errorf("got %d refused rows and %d errors", report.Refused, n)
+			}
+		})
 	})
 }
 
