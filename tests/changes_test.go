@@ -162,8 +162,6 @@ func TestChanges(t *testing.T) {
 		if all := page.String() + " " + rest.String(); all != "1 3 -2" {
 			t.Errorf("in pages: got %s", all)
 		}
-		beyond, _, _ := strings.Cut(now.Cursor, ".")
-		checkError(t, s.get(t, "/plants/changes?after="+beyond+".1.9999999999999999999", as(token)...), 40007)
 		t.Run("wait", func(t *testing.T) {
 			begin := time.Now()
 			if c := s.changesSince(t, "wait=1s&after="+rest.Cursor); c.String() != "" || c.Cursor != rest.Cursor || time.Since(begin) < time.Second {
