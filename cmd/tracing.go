@@ -1,12 +1,12 @@
 package cmd
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -32,8 +32,12 @@ func newTracer(ctx context.Context, log *zap.Logger) (tracer trace.Tracer, flush
 		return nil, func() {}, err
 	}
 	log = log.Named("tracing")
-	var fault error // of a variable, which the SDK only reports before it uses its default
-	reportTo(func(err error) { fault = cmp.Or(fault, err) })
+	names, err := tracingVariables()
+	if err != nil {
+		return nil, nil, err
+	}
+	isValid := true // else the SDK reports a variable, and goes on without it
+	reportTo(func(error) { isValid = false })
 	about, err := resource.New(ctx, resource.WithTelemetrySDK(),
 		resource.WithAttributes(semconv.ServiceName("plantstore"), semconv.ServiceVersion(version)), resource.WithFromEnv())
 	if err != nil {
@@ -44,8 +48,8 @@ func newTracer(ctx context.Context, log *zap.Logger) (tracer trace.Tracer, flush
 		return nil, nil, usageError(fmt.Errorf("OTEL_EXPORTER_OTLP_*: %w", err))
 	}
 	provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(about))
-	if fault != nil {
-		return nil, nil, usageError(fmt.Errorf("a variable OTEL_* is not valid: %w", fault))
+	if !isValid {
+		return nil, nil, usageError(fmt.Errorf("one of these variables is not valid: %s", strings.Join(names, ", ")))
 	}
 	reportTo(func(err error) { log.Warn("cannot trace", zap.Error(err)) })
 	flush = func() {
@@ -64,6 +68,23 @@ func reportTo(handle func(error)) {
 	// Without the values, which may be headers with a password.
 	withoutValues := funcr.Options{RenderArgsHook: func([]any) []any { return nil }}
 	otel.SetLogger(funcr.New(func(_, message string) { handle(errors.New(message)) }, withoutValues))
+}
+
+// tracingVariables returns the names of OpenTelemetry's variables that are set. It removes empty
+// ones, which count as unset, but not for all parts of the SDK.
+func tracingVariables() (names []string, err error) {
+	for _, entry := range os.Environ() {
+		name, value, _ := strings.Cut(entry, "=")
+		switch {
+		case !strings.HasPrefix(name, "OTEL_"):
+		case strings.TrimSpace(value) == "":
+			err = errors.Join(err, os.Unsetenv(name))
+		default:
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names, err
 }
 
 // tracingOn reports whether the environment names an endpoint for spans.
