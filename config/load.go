@@ -174,7 +174,7 @@ func readFile(v *viper.Viper, settings []Setting, path string) error {
 
 // keyName matches what may be repeated of an unknown key: without the space after a colon, a
 // value is a part of its key.
-var keyName = regexp.MustCompile(`^[A-Za-z_.]+$`)
+var keyName = regexp.MustCompile(`^[A-Za-z_.-]+$`)
 
 // decimal matches a decimal integer in YAML, where 010 is 8.
 var decimal = regexp.MustCompile(`^[+-]?(0|[1-9][0-9]*)$`)
@@ -191,7 +191,9 @@ func checkKeys(section *yaml.Node, prefix string, settings []Setting) error {
 		setting := slices.IndexFunc(settings, func(s Setting) bool { return s.Key == key })
 		isSection := slices.ContainsFunc(settings, func(s Setting) bool { return strings.HasPrefix(s.Key, key+".") })
 		switch {
-		case strings.Contains(name.Value, ".") && setting >= 0:
+		case name.Value == "<<":
+			return fmt.Errorf("line %d: merge keys (<<) are not supported: repeat the keys", name.Line)
+		case strings.Contains(name.Value, ".") && (setting >= 0 || isSection):
 			return fmt.Errorf("line %d: unknown key %q: write %s on a line of its own, below its section", name.Line, key, key[strings.LastIndex(key, ".")+1:])
 		case setting >= 0 && value.ShortTag() == "!!int" && !decimal.MatchString(value.Value):
 			return fmt.Errorf("line %d: %s must be %s", name.Line, settings[setting], settings[setting].allowed())
