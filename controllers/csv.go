@@ -34,7 +34,7 @@ func readCSV[D, T any](body io.Reader, toRow func(*D) T) iter.Seq2[models.Import
 		fields := jsonFields(reflect.TypeFor[D]())
 		columns, err := readHeader(records, fields)
 		if err != nil {
-			yield(models.ImportRow[T]{}, withoutCommas(head.String(), fields, err))
+			yield(models.ImportRow[T]{}, explained(head.String(), fields, err))
 			return
 		}
 		limit.Reader = buffered
@@ -103,10 +103,6 @@ func readHeader(records *recordReader, fields []jsonField) ([]jsonField, error) 
 	for i, name := range record {
 		field := slices.IndexFunc(fields, func(f jsonField) bool { return f.name == name })
 		switch {
-		case !utf8.ValidString(name):
-			return nil, atLine1(problemf(codeMalformed, "the header is not valid UTF-8: save the file as UTF-8, or send Content-Encoding: gzip if it is compressed"))
-		case strings.Contains(name, "\r"):
-			return nil, atLine1(problemf(codeMalformed, "the lines must end with LF or CRLF, not with CR"))
 		case field < 0:
 			return nil, atLine1(problemf(codeUnknownField, "unknown column %s; valid columns: %s", quoteName(name), names))
 		case slices.Contains(record[:i], name):
@@ -122,13 +118,22 @@ func readHeader(records *recordReader, fields []jsonField) ([]jsonField, error) 
 	return columns, nil
 }
 
-// withoutCommas returns the error of a header with the right advice if its columns are
-// separated by something other than commas, as spreadsheets write CSV in many countries.
-func withoutCommas(head string, fields []jsonField, err error) error {
+// explained returns the error of the header, with which head begins, with the right advice if the
+// file is of another kind, such as those with semicolons that spreadsheets write in many countries.
+func explained(head string, fields []jsonField, err error) error {
 	header, _, _ := strings.Cut(strings.TrimLeft(head, "\r\n"), "\n")
 	separator := strings.IndexAny(header, ";\t")
-	p, _ := errors.AsType[*problem](err)
-	if separator < 0 || strings.Contains(header, ",") || p == nil || p.Code != codeMalformed && p.Code != codeUnknownField {
+	p, isProblem := errors.AsType[*problem](err)
+	switch {
+	case !isProblem:
+		return err
+	case strings.HasPrefix(header, "\x1f\x8b"):
+		return atLine1(problemf(codeMalformed, "the body is compressed: send Content-Encoding: gzip"))
+	case !utf8.ValidString(header) && p.Code != codeBodyTooLarge: // which may be cut within a character
+		return atLine1(problemf(codeMalformed, "the header is not valid UTF-8: save the file as UTF-8"))
+	case strings.Contains(strings.TrimSuffix(header, "\r"), "\r"):
+		return atLine1(problemf(codeMalformed, "the lines must end with LF or CRLF, not with CR"))
+	case separator < 0 || strings.Contains(header, ",") || p.Code != codeMalformed && p.Code != codeUnknownField:
 		return err
 	}
 	names := map[byte]string{';': "semicolons", '\t': "tabs"}

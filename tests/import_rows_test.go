@@ -139,6 +139,8 @@ func TestImportCSV(t *testing.T) {
 		{name: "too few cells", body: "id,name,tag\n1,a\n", code: 40001, want: "1: 0 new, 0 unchanged, 1 rejected; 2 40001"},
 		{name: "a header in UTF-16", body: "\xff\xfei\x00d\x00,\x00", code: 40001, want: "line 1: the header is not valid UTF-8"},
 		{name: "lines that end with CR", body: "id,name\r1,a\r", code: 40001, want: "the lines must end with LF or CRLF"},
+		{name: "many lines that end with CR", body: "id,name\r" + strings.Repeat("1,a\r", 20000), code: 40001, want: "the lines must end with LF or CRLF"},
+		{name: "a compressed file", body: "\x1f\x8b\x08;\"", code: 40001, want: "the body is compressed: send Content-Encoding: gzip"},
 		{name: "a column twice", body: "id,name,id\n1,a,1\n", code: 40003, want: "id"},
 		{name: "no column for names", body: "id,tag\n1,a\n", code: 40004, want: "name"},
 		{name: "no column for ids", body: "name\na\n", code: 40004, want: "id"},
