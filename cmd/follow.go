@@ -45,7 +45,7 @@ func newFollow(s *settings) *cobra.Command {
 			"5 seconds and later after hours; a 410 ends the command. With --cursor-file, a restart\n" +
 			"misses nothing: the file has the cursor after the last batch that was printed or\n" +
 			"delivered. The batch after it may be repeated.\n\n" +
-			exitStatuses + "\n  3  the webhook responded 410, or the cursor is no longer valid (41001)",
+			exitStatuses + "\n  3  the webhook responded 410, the cursor is no longer valid (41001), or the cursor file has none",
 		Example: "  plantstore follow --after 0\n" +
 			"  plantstore follow --post https://example.org/hook --secret-file secret --cursor-file cursor",
 		Args: takes(0),
@@ -65,7 +65,7 @@ func newFollow(s *settings) *cobra.Command {
 				}
 				deliver = hook.deliver
 			}
-			if _, ok := database.ParseCursor(after); after != "" && !ok {
+			if _, ok := database.ParseCursor(after); given("after") && !ok {
 				return usageError(errors.New("--after must be a cursor, or 0 for the beginning"))
 			}
 			c, err := s.client()
@@ -112,7 +112,7 @@ func (c *client) follow(ctx context.Context, after, path string, deliver func(co
 		case err == nil:
 			after = strings.TrimSpace(string(text))
 			if _, ok := database.ParseCursor(after); !ok {
-				return &exitError{fmt.Errorf("%s has no cursor: remove it, and start with --after 0 or now", path), exitFinal}
+				return &exitError{fmt.Errorf("%s has no cursor: remove it, and start with --after 0, or without --after to skip earlier changes", path), exitFinal}
 			}
 		case !errors.Is(err, fs.ErrNotExist):
 			return err

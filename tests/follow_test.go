@@ -60,6 +60,7 @@ func TestFollow(t *testing.T) {
 		{"and in a file", "the cursor is in " + stale + ": remove that file", 3, []string{"--cursor-file", stale}},
 		{"a file without a cursor", wrong + " has no cursor: remove it", 3, []string{"--cursor-file", wrong}},
 		{"a malformed cursor", "--after must be", 2, []string{"--after", "x"}},
+		{"the variable of the first cursor is not set", "--after must be", 2, []string{"--after", ""}},
 		{"no room for the cursor, before the first change", "no such file", 1, []string{"--after", "0", "--cursor-file", "missing/cursor"}},
 		{"no secret", "need each other", 2, []string{"--post", "http://127.0.0.1:1"}},
 		{"the variable of the webhook is not set", "--post must be an http or https URL", 2, []string{"--post", "", "--secret-file", ""}},
