@@ -41,10 +41,6 @@ func (s *settings) serve(cmd *cobra.Command, _ []string) (err error) {
 	rare := seldom(log)
 	// A closed terminal, a request to reload, or a log that nobody reads any more must not end the service.
 	signal.Ignore(syscall.SIGHUP, syscall.SIGPIPE)
-	static, devToken, err := staticTokens(cfg)
-	if err != nil {
-		return err
-	}
 	tracer, flushSpans, err := newTracer(ctx, rare)
 	if err != nil {
 		return err
@@ -63,10 +59,14 @@ func (s *settings) serve(cmd *cobra.Command, _ []string) (err error) {
 		return unlessStopped(ctx, err, log)
 	}
 
+	static, devToken, err := staticTokens(cfg)
+	if err != nil {
+		return err
+	}
 	tokens := models.NewTokenStore(db)
 	issued, err := auth.NewIssuedTokens(ctx, tokens, log)
 	if err != nil {
-		return err
+		return unlessStopped(ctx, err, log)
 	}
 	defer func() {
 		if err := issued.Close(); err != nil {
@@ -150,13 +150,13 @@ func (s *settings) serve(cmd *cobra.Command, _ []string) (err error) {
 	return shutDown(server, limited, health, delay, cfg.Server.ShutdownTimeout, log)
 }
 
-// unlessStopped returns err, which ended the start, unless that was because a signal ended the wait
-// for the database.
+// unlessStopped returns err, which ended the start, unless a signal came first: it ends what the
+// start does with the database.
 func unlessStopped(ctx context.Context, err error, log *zap.Logger) error {
 	if ctx.Err() == nil {
 		return err
 	}
-	log.Info("stopped before the service was ready", zap.Error(err))
+	log.Warn("stopped before the service was ready", zap.Error(err))
 	return nil
 }
 

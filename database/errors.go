@@ -18,8 +18,8 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 )
 
-// ErrURL means that a parameter of the database URL is not valid. Nothing was attempted.
-var ErrURL = errors.New("a parameter of the database URL, or a variable such as PGSSLMODE, is not valid, or names a file that is not")
+// ErrURL means that a part of the database URL is not valid. Nothing was attempted.
+var ErrURL = errors.New("a port or a parameter of the database URL, or a variable such as PGSSLMODE, is not valid, or names a file that cannot be used")
 
 // ErrStandby means that the database is a standby.
 var ErrStandby = errors.New("it is a standby, which only copies its primary: name the primary, or all of its servers")
@@ -73,8 +73,10 @@ func Failed(operation string, err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case IsLocked(err), isRolledBack(err):
-		return fmt.Errorf("%s: %w", operation, &lockedError{err})
+	case IsLocked(err):
+		return fmt.Errorf("%s: %w", operation, &concurrencyError{"another transaction or process holds a lock", err})
+	case isRolledBack(err):
+		return fmt.Errorf("%s: %w", operation, &concurrencyError{"it was rolled back in favor of another transaction", err})
 	case IsUnavailable(err):
 		if fault := notWritable(err); fault != nil {
 			err = fmt.Errorf("%w: %w", fault, err)
@@ -109,14 +111,16 @@ func brokenCheck(err error) string {
 	return ""
 }
 
-// lockedError means that another transaction or process holds a lock. It wraps ErrOverloaded.
-type lockedError struct{ error }
-
-func (e *lockedError) Error() string {
-	return "another transaction or process holds a lock: " + e.error.Error()
+// concurrencyError means that another transaction or process had precedence. It wraps
+// ErrOverloaded without its text, as few operations may be waiting.
+type concurrencyError struct {
+	reason string
+	error
 }
 
-func (e *lockedError) Unwrap() []error { return []error{ErrOverloaded, e.error} }
+func (e *concurrencyError) Error() string { return e.reason + ": " + e.error.Error() }
+
+func (e *concurrencyError) Unwrap() []error { return []error{ErrOverloaded, e.error} }
 
 // isRolledBack reports whether PostgreSQL has rolled a transaction back in favor of
 // another.

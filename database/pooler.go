@@ -58,12 +58,13 @@ func (*postgresDialect) inspect(ctx context.Context, pool *sql.DB, log *zap.Logg
 		if err != nil || conn.Config().DefaultQueryExecMode != pgx.QueryExecModeCacheStatement {
 			return err
 		}
-		passedOn, err := passesOn(ctx, conn)
-		if passedOn {
+		if passedOn, err := passesOn(ctx, conn); err != nil {
+			log.Warn("cannot tell whether a pooler passes on prepared statements", zap.Error(err))
+		} else if passedOn {
 			log.Warn("a pooler such as pgbouncer passes on prepared statements as they are, so requests fail unless each client has a session of its own: " +
 				"set max_prepared_statements there, or append default_query_exec_mode=exec to the database URL")
 		}
-		return err
+		return nil
 	})
 	if err != nil {
 		return fmt.Errorf("read the settings of the database: %w", err)
