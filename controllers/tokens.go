@@ -32,7 +32,7 @@ type Token struct {
 	// When the token was issued.
 	CreatedAt Timestamp `json:"created_at" binding:"required" swaggertype:"string" format:"date-time" example:"2026-11-21T10:00:00.123456Z"`
 	// When the token expires. Absent if it does not.
-	ExpiresAt *Timestamp `json:"expires_at,omitzero" swaggertype:"string" format:"date-time" example:"2099-12-31T00:00:00Z"`
+	ExpiresAt *Timestamp `json:"expires_at,omitzero" swaggertype:"string" format:"date-time" example:"2099-12-31T00:00:00.000000Z"`
 	// When the token was revoked. Absent if it was not.
 	RevokedAt *Timestamp `json:"revoked_at,omitzero" swaggertype:"string" format:"date-time" example:"2026-11-21T11:00:00.123456Z"`
 	// When the token was last used, recorded once a minute: up to a minute later than the use. Absent if it was not.

@@ -83,8 +83,8 @@ const importBatch = 1000
 //
 // It fails with the error that rows ends with, with database.ErrOverloaded if too many
 // imports and exports are running, in all or of ctx's client, and with the errors that all
-// methods share. After database.ErrUnavailable, the outcome is unknown; after any other error,
-// no row is stored.
+// methods share, such as a *database.CheckError if a row breaks a CHECK. After
+// database.ErrUnavailable, the outcome is unknown; after any other error, no row is stored.
 func (s *Store[T, K]) Import(ctx context.Context, rows iter.Seq2[ImportRow[T], error], o ImportOptions) (report ImportReport, err error) {
 	err = s.db.Transfer(ctx, func() error {
 		// Sorted, so that imports of the same rows wait for each other, rather than deadlock, and

@@ -208,7 +208,7 @@ func TestImportManyRows(t *testing.T) {
 	})
 }
 
-// TestImportRepeatsAnID: the id belongs to its first row, even if that is rejected.
+// TestImportRepeatsAnID: the id belongs to its first valid row, even if that is rejected.
 func TestImportRepeatsAnID(t *testing.T) {
 	t.Parallel()
 	const a, b = `{"id":1,"name":"a"}` + "\n", `{"id":1,"name":"b"}` + "\n"
@@ -220,6 +220,7 @@ func TestImportRepeatsAnID(t *testing.T) {
 			{"another", "", a + b + a, "3: 1 new, 1 unchanged, 1 rejected; 2 40901", "3: 1 new, 1 unchanged, 1 rejected; 2 40901"},
 			{"many rows apart", "", a + numbered(2, 1500) + a + b, "1502: 1500 new, 1 unchanged, 1 rejected; 1502 40901", "1502: 1500 new, 1 unchanged, 1 rejected; 1502 40901"},
 			{"many times", "", strings.Repeat(a, 2500), "2500: 1 new, 2499 unchanged, 0 rejected", "2500: 1 new, 2499 unchanged, 0 rejected"},
+			{"an invalid one first", "", `{"id":1,"name":""}` + "\n" + b, "2: 1 new, 0 unchanged, 1 rejected; 1 40006", "2: 1 new, 0 unchanged, 1 rejected; 1 40006"},
 			{"as stored", "a", a + b + a, "3: 0 new, 2 unchanged, 1 rejected; 2 40901", "3: 0 new, 2 unchanged, 1 rejected; 2 40901"},
 			{"other than stored", "b", a + b + a, "3: 0 new, 0 unchanged, 3 rejected; 1 40901; 2 40901; 3 40901", "3: 0 new, 1 replaced, 1 unchanged, 1 rejected; 2 40901"},
 		} {
@@ -230,7 +231,7 @@ func TestImportRepeatsAnID(t *testing.T) {
 				checkReport(t, s.importRows(t, "?mode=partial&dry_run=true", inNDJSON, test.body), 0, test.want)
 				r := s.importRows(t, "?mode=partial&dry_run=true&on_conflict=replace", inNDJSON, test.body)
 				checkReport(t, r, 0, test.replaced)
-				if strings.Contains(test.replaced, "rejected; ") && !strings.Contains(r.body, "plant 1 occurs twice with different content") {
+				if strings.Contains(test.replaced, "40901") && !strings.Contains(r.body, "plant 1 occurs twice with different content") {
 					t.Errorf("got %s, want the reason", r.body)
 				}
 			})
