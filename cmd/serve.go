@@ -35,7 +35,7 @@ func (s *settings) serve(cmd *cobra.Command, _ []string) (err error) {
 	// Collect garbage less often: the heap is small compared to the rest of the process, which
 	// stays below 64 MB at 256 connections.
 	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(150)
+		debug.SetGCPercent(130)
 	}
 	log := newLogger(cfg)
 	rare := seldom(log)

@@ -19,7 +19,7 @@ import (
 // noStorage is the service without a database: its middleware, in the order of
 // routes.New, its JSON decoder and its rules. It bounds the rate of any storage.
 func noStorage(_, token string) (http.Handler, error) {
-	debug.SetGCPercent(150) // as the service does
+	debug.SetGCPercent(130) // as the service does
 	log := newLog()
 	gin.SetMode(gin.ReleaseMode)
 	e := gin.New()
