@@ -55,8 +55,8 @@ func TestImportReplaces(t *testing.T) {
 				}
 				r := s.importRows(t, test.query, inNDJSON, body.String())
 				checkReport(t, r, test.code, test.want)
-				if strings.HasSuffix(test.name, "again") && test.code != 0 && !strings.Contains(r.body, "first row") {
-					t.Errorf("got %v, want a message about the first row", r)
+				if strings.HasSuffix(test.name, "again") && test.code != 0 && !strings.Contains(r.body, "first valid row") {
+					t.Errorf("got %v, want a message about the first valid row", r)
 				}
 				var stored, versions strings.Builder
 				for i, p := range s.call(t, "GET", "/plants", "").plants(t) {
