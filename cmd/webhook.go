@@ -89,7 +89,7 @@ func (w *webhook) deliver(ctx context.Context, changes feedChanges) error {
 	for attempt := 1; ; attempt++ {
 		after, err := w.send(ctx, id, body)
 		if err == nil && attempt > 1 {
-			fmt.Fprintf(os.Stderr, "plantstore: the webhook has accepted %s at the attempt %d\n", id, attempt)
+			fmt.Fprintf(os.Stderr, "plantstore: the webhook has accepted %s at attempt %d\n", id, attempt)
 		}
 		if err == nil || errors.Is(err, errWebhookGone) {
 			return err

@@ -217,9 +217,6 @@ func TestFollowPosts(t *testing.T) {
 	if len(deliveries) < 3 {
 		t.Fatalf("the cursor was saved after %d attempts, want 3", len(deliveries))
 	}
-	if !strings.Contains(f.stderr.String(), "at the attempt 3") {
-		t.Errorf("got %s, want the end of the outage", f.stderr)
-	}
 	last := deliveries[2]
 	if last.plants.String() != "1" || last.plants.Cursor != saved {
 		t.Errorf("got %+v, and the cursor %s", last, saved)
@@ -233,6 +230,9 @@ func TestFollowPosts(t *testing.T) {
 	<-f.ended
 	if f.err == nil || f.err.Error() != "exit status 3" || !strings.Contains(f.stderr.String(), "410 Gone") {
 		t.Errorf("got %v and %s, want 3 and the reason", f.err, f.stderr)
+	}
+	if !strings.Contains(f.stderr.String(), "at attempt 3") {
+		t.Errorf("got %s, want the end of the outage", f.stderr)
 	}
 	if after := awaitCursor(t, cursor); after != saved {
 		t.Errorf("the cursor moved to %s without a 2xx", after)
