@@ -234,17 +234,23 @@ func fromCell(cell string) string {
 // than commas takes the parts for cells; it ignores a " before them that belongs to the
 // quotes of the whole cell.
 func replaceMarked(cell string, replace func(part string) string) string {
-	if rest := strings.TrimLeft(cell, "'"); rest == "" || isFormula(rest) {
-		cell = replace(cell)
-	}
-	for start := 0; ; {
-		separator := strings.IndexAny(cell[start:], ";\t\r\n")
-		if separator < 0 {
-			return cell
+	var replaced strings.Builder
+	for ignored := "'"; ; ignored = `'"` {
+		part, separator := cell, strings.IndexAny(cell, ";\t\r\n")
+		if separator >= 0 {
+			part = cell[:separator+1]
 		}
-		start += separator + 1
-		if isFormula(strings.TrimLeft(cell[start:], `'"`)) {
-			cell = cell[:start] + replace(cell[start:])
+		cell = cell[len(part):]
+		isFirst := replaced.Len() == 0
+		if rest := strings.TrimLeft(part, ignored); isFormula(rest) || isFirst && rest == "" {
+			part = replace(part)
+		}
+		if separator < 0 && isFirst {
+			return part
+		}
+		replaced.WriteString(part)
+		if separator < 0 {
+			return replaced.String()
 		}
 	}
 }

@@ -70,6 +70,17 @@ func TestCells(t *testing.T) {
 	}
 }
 
+// TestCellOfManyParts: the time that a cell takes is proportional to its length.
+func TestCellOfManyParts(t *testing.T) {
+	cell := strings.Repeat(";'=", 10_000)
+	if n := testing.AllocsPerRun(1, func() { fromCell(cell) }); n > 100 {
+		t.Errorf("got %.0f allocations, want them to be independent of the parts", n)
+	}
+	if got, want := fromCell(cell), strings.Repeat(";=", 10_000); got != want {
+		t.Errorf("got %.20q, want %.20q", got, want)
+	}
+}
+
 // potRow is a resource with other fields than a plant. It is its own model.
 type potRow struct {
 	Code *string `json:"code" binding:"required"`
