@@ -53,6 +53,16 @@ type connection struct {
 	closed           bool
 }
 
+// CloseWrite lets net/http end a response before it has read the whole request: closing the
+// connection at once would reset it, and the client could lose the response.
+func (c *connection) CloseWrite() error {
+	half, ok := c.Conn.(interface{ CloseWrite() error })
+	if !ok {
+		return errors.ErrUnsupported
+	}
+	return half.CloseWrite()
+}
+
 // limitConnections returns listener with a limit of open connections in total, and one of
 // those from each address except trusted proxies: half of the former if it is 0.
 func limitConnections(listener net.Listener, limit, perAddress int, proxies []string, log *zap.Logger) *connections {

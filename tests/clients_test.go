@@ -192,9 +192,10 @@ func TestLargeHeaders(t *testing.T) {
 				t.Error(err)
 				return
 			}
+			_, err = io.Copy(io.Discard, resp.Body) // to the end of a connection that is not reset
 			_ = resp.Body.Close()
-			if resp.StatusCode != test.status {
-				t.Errorf("got %s, want %d", resp.Status, test.status)
+			if resp.StatusCode != test.status || err != nil {
+				t.Errorf("got %s, %v, want %d", resp.Status, err, test.status)
 			}
 		})
 	}
