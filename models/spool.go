@@ -36,10 +36,7 @@ func newSpool(ctx context.Context, db *database.DB, columns []*database.Column) 
 	if err != nil {
 		return nil, fmt.Errorf("create a temporary file: %w", err)
 	}
-	// Without a name, it does not outlive the process.
-	if err := os.Remove(file.Name()); err != nil {
-		return nil, errors.Join(err, file.Close())
-	}
+	_ = os.Remove(file.Name()) // without a name, it does not outlive the process; see close
 	return &spool{ctx: ctx, db: db, columns: columns, file: file, in: bufio.NewReader(file), out: bufio.NewWriterSize(file, 64<<10)}, nil
 }
 
@@ -47,6 +44,7 @@ func newSpool(ctx context.Context, db *database.DB, columns []*database.Column) 
 func (s *spool) close() {
 	s.db.GiveDisk(s.ctx, s.taken)
 	_ = s.file.Close()
+	_ = os.Remove(s.file.Name()) // on Windows, which removes no open file
 }
 
 // write appends a row.
