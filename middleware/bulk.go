@@ -27,7 +27,7 @@ type BulkOptions struct {
 const timeToRespond = 5 * time.Second
 
 // checkPeriod is how often the token of a request is verified again while it runs. A verifier
-// may be 2 s late, so a request ends well within 5 s of the end of its token.
+// may be 4.5 s late, so a request ends within 5 s of the end of its token.
 const checkPeriod = time.Second / 2
 
 // ErrTooLong is the cause of the end of a request that has lasted for BulkOptions.Timeout.

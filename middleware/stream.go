@@ -13,9 +13,6 @@ import (
 	"plantstore/auth"
 )
 
-// streamCheckPeriod is checkPeriod for requests of which there are many.
-const streamCheckPeriod = 2 * time.Second
-
 // streamPatience is how long a client of a stream may take to read streamPart bytes.
 const (
 	streamPatience = 10 * time.Second
@@ -38,7 +35,7 @@ func Stream(verify auth.Verifier) Handler {
 		c.Request = c.Request.WithContext(ctx)
 		c.Writer = &streamWriter{plain, out, endWith}
 		defer func() { c.Writer = plain }()
-		return whileValid(c, endWith, verify, streamCheckPeriod, nil, out)
+		return whileValid(c, endWith, verify, checkPeriod, nil, out)
 	}
 }
 
