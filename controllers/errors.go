@@ -96,7 +96,7 @@ var errorTable = []ErrorRow{
 		when(database.IsLocked, "another operation has locked the row or the table, and nothing was stored: retry later"),
 		is(database.ErrShare, "too many such operations are running, or too many with this token, and nothing was stored: retry when one has ended"),
 		is(database.ErrOverloaded, "too many operations are waiting, and nothing was stored: retry later")),
-	row(codeUnavailable, "the database cannot be reached, does not respond in time or is not writable (read-only, disk full, file replaced), the keys of JWTs are unavailable, or the service is stopping; the message says which, and whether the outcome of a write is unknown: retry with the same id",
+	row(codeUnavailable, "the database cannot be reached, does not respond in time or is not writable (read-only, disk full, file replaced), the keys of JWTs are unavailable, or the service is stopping; the message says which, whether the outcome of a write is unknown, and what to do",
 		is(errStopping, "the service is stopping: retry"),
 		as(func(e *database.NotWritableError) string {
 			return e.Error() + unknownOutcome
@@ -107,10 +107,24 @@ var errorTable = []ErrorRow{
 		is(auth.ErrCannotVerify, "tokens cannot be verified at the moment, and nothing was done: retry")),
 }
 
-// unknownOutcome says what to do after a write that may have succeeded. [Errors] leaves it out of
-// the responses to reads.
-const unknownOutcome = ". The outcome of a write is unknown: retry with the same id; " +
-	"error 40902, or a row that an import counts as unchanged, means that the first attempt succeeded"
+// unknownOutcome ends the message of an error after which a write may have succeeded. [Errors]
+// replaces it by what to do.
+const unknownOutcome = ": the outcome is unknown"
+
+// adviceOf says what to do after c's request failed with an error that ends in unknownOutcome.
+func adviceOf(c *gin.Context) string {
+	const unknown = ". The outcome of the write is unknown: "
+	switch {
+	case isRead(c):
+		return ": retry later"
+	case c.Request.Method == http.MethodPost && c.FullPath() == "/tokens":
+		return unknown + "look for the new token in the list, revoke it, and create another one"
+	case c.Request.Method == http.MethodPost:
+		return unknown + "retry with the same id; " +
+			"error 40902, or a row that an import counts as unchanged, means that the first attempt succeeded"
+	}
+	return unknown + "retry; error 404 after DELETE, or 412 after If-Match or If-None-Match, may mean that the first attempt succeeded"
+}
 
 // errStopping means that the service is about to stop.
 var errStopping = errors.New("the service is stopping")
@@ -243,8 +257,8 @@ func Errors(failures *Failures) gin.HandlerFunc {
 			c.Header("Connection", "close")
 		}
 		body := describe(c, last.Err)
-		if isRead(c) {
-			body.Message = strings.Replace(body.Message, unknownOutcome, ": retry later", 1)
+		if fault, isUnknown := strings.CutSuffix(body.Message, unknownOutcome); isUnknown {
+			body.Message = fault + adviceOf(c)
 		}
 		middleware.SetErrorCode(c, body.Code)
 		failures.logFault(c, body.Code, last.Err)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
@@ -70,6 +71,11 @@ func TestErrorsHidesFaults(t *testing.T) {
 }
 
 func TestErrorsUnavailable(t *testing.T) {
+	const (
+		unknown = ". The outcome of the write is unknown: "
+		again   = unknown + "retry; error 404 after DELETE, or 412 after If-Match or If-None-Match, may mean that the first attempt succeeded"
+		sameID  = unknown + "retry with the same id; error 40902, or a row that an import counts as unchanged, means that the first attempt succeeded"
+	)
 	for _, test := range []struct {
 		name  string
 		cause error
@@ -86,7 +92,7 @@ func TestErrorsUnavailable(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			for method, then := range map[string]string{
 				"GET": ": retry later", "HEAD": ": retry later",
-				"POST": unknownOutcome, "PUT": unknownOutcome, "PATCH": unknownOutcome, "DELETE": unknownOutcome,
+				"POST": sameID, "PUT": again, "PATCH": again, "DELETE": again,
 			} {
 				w, _ := serveErrorOf(t.Context(), t, method, failWith(database.Failed("insert", test.cause)))
 				if want := fmt.Sprintf(`{"error":50302,"message":"the database %s%s"}`, test.want, then); w.Code != 503 || w.Body.String() != want {
@@ -97,6 +103,18 @@ func TestErrorsUnavailable(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestUnknownToken: a token may exist of which nobody has the secret.
+func TestUnknownToken(t *testing.T) {
+	e := gin.New()
+	e.Use(Errors(NewFailures(isReady, zap.NewNop())))
+	e.POST("/tokens", middleware.Handle(failWith(database.ErrUnavailable)))
+	w := httptest.NewRecorder()
+	e.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/tokens", nil))
+	if want := "revoke it, and create another"; !strings.Contains(w.Body.String(), want) || strings.Contains(w.Body.String(), "same id") {
+		t.Errorf("got %s, want %q", w.Body, want)
 	}
 }
 
@@ -231,11 +249,13 @@ func TestErrorDuringTheResponse(t *testing.T) {
 	for name, test := range map[string]struct {
 		ctx    context.Context //nolint:containedctx // of the client
 		logged int
-	}{"the error is logged if the client waits": {t.Context(), 1}, "the error is not logged if the client has gone": {gone, 0}} {
+		code   string // that is counted
+	}{"the error is logged if the client waits": {t.Context(), 1, "50302"}, "the error is not logged if the client has gone": {gone, 0, ""}} {
 		t.Run(name, func(t *testing.T) {
 			core, logs := observer.New(zap.DebugLevel)
+			registry := prometheus.NewRegistry()
 			e := gin.New()
-			e.Use(Errors(NewFailures(isReady, zap.New(core))), middleware.Recovery(zap.New(core)), func(c *gin.Context) {
+			e.Use(middleware.Metrics(registry, nil), Errors(NewFailures(isReady, zap.New(core))), middleware.Recovery(zap.New(core)), func(c *gin.Context) {
 				ctx, cancel := context.WithCancel(c.Request.Context())
 				defer cancel()
 				c.Request = c.Request.WithContext(ctx)
@@ -243,7 +263,7 @@ func TestErrorDuringTheResponse(t *testing.T) {
 			})
 			e.GET("/", middleware.Handle(func(c *gin.Context) error {
 				c.String(200, "a part")
-				return errors.New("the database ended")
+				return fmt.Errorf("the database ended: %w", database.ErrUnavailable)
 			}))
 			wantAbort(t, func() {
 				e.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(test.ctx, http.MethodGet, "/", nil))
@@ -251,8 +271,29 @@ func TestErrorDuringTheResponse(t *testing.T) {
 			if got := logs.FilterMessage("response aborted").Len(); got != test.logged {
 				t.Errorf("got %d lines, want %d: %v", got, test.logged, logs.All())
 			}
+			if code := refused(t, registry); code != test.code {
+				t.Errorf("got the error code %s, want %s", code, test.code)
+			}
 		})
 	}
+}
+
+// refused returns the error codes that registry has counted.
+func refused(t *testing.T, registry *prometheus.Registry) string {
+	t.Helper()
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var codes []string
+	for _, family := range families {
+		for _, metric := range family.GetMetric() {
+			if family.GetName() == "plantstore_refused_total" {
+				codes = append(codes, metric.GetLabel()[0].GetValue())
+			}
+		}
+	}
+	return strings.Join(codes, " ")
 }
 
 // TestErrorTable: each code is in the table once. Its status is its first three digits,
@@ -302,7 +343,7 @@ func TestErrorOfEachDomain(t *testing.T) {
 		{"a precondition", models.ErrCondition, codePrecondition, "If-Match"},
 		{"a rate limit", &middleware.LimitError{What: "requests", RetryAfter: time.Second}, codeRateLimit, "too many requests: retry in 1 s"},
 		{"an overload", database.ErrOverloaded, codeOverloaded, "nothing was stored"},
-		{"a database that is unavailable", database.ErrUnavailable, codeUnavailable, "outcome of a write is unknown"},
+		{"a database that is unavailable", database.ErrUnavailable, codeUnavailable, "outcome is unknown"},
 		{"tokens that cannot be verified", auth.ErrCannotVerify, codeUnavailable, "tokens cannot be verified"},
 		{"a service that is stopping", errStopping, codeUnavailable, "stopping"},
 	} {

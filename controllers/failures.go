@@ -53,6 +53,9 @@ func (f *Failures) logAborted(c *gin.Context, err error, isGone bool) {
 	if ended {
 		level = zap.InfoLevel
 	}
+	if !late && !isGone {
+		middleware.SetErrorCode(c, describe(c, err).Code) // the status may say 200
+	}
 	if late || ended || !isGone {
 		f.log.Log(level, "response aborted", middleware.RequestIDField(c), middleware.TraceID(c), zap.Error(err))
 	}

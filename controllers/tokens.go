@@ -1,12 +1,14 @@
 package controllers
 
 import (
+	"errors"
 	"net/http"
 
 	"github.com/gin-gonic/gin"
 	"go.uber.org/zap"
 
 	"plantstore/auth"
+	"plantstore/database"
 	"plantstore/middleware"
 	"plantstore/models"
 )
@@ -64,9 +66,17 @@ type Tokens struct {
 // is created or revoked, with who did it.
 func NewTokens(store *models.TokenStore, log *zap.Logger) *Tokens { return &Tokens{store, log} }
 
-// audit logs what c's request has done to the token with id.
-func (h *Tokens) audit(c *gin.Context, change, id string) {
-	auth.Audit(h.log, change, id, middleware.IdentityOf(c).Name, middleware.RequestIDField(c))
+// audit logs what c's request has done to the token with id, or may have done if err says that
+// the outcome is unknown. It returns err.
+func (h *Tokens) audit(c *gin.Context, change, id string, err error) error {
+	outcome := zap.Skip()
+	if errors.Is(err, database.ErrUnavailable) {
+		outcome = zap.String("outcome", "unknown")
+	} else if err != nil {
+		return err
+	}
+	auth.Audit(h.log, change, id, middleware.IdentityOf(c).Name, middleware.RequestIDField(c), outcome)
+	return err
 }
 
 // Create issues a token.
@@ -91,11 +101,10 @@ func (h *Tokens) Create(c *gin.Context) error {
 		token.ExpiresAt = &expires
 	}
 	secret, err := h.store.Create(contextOf(c), &token)
-	if err != nil {
+	if err := h.audit(c, auth.Created, token.ID, err); err != nil {
 		return err
 	}
 	middleware.SetCreatedID(c, token.ID)
-	h.audit(c, auth.Created, token.ID)
 	return respond(c, http.StatusOK, IssuedToken{Secret: secret, Token: TokenOf(&token)})
 }
 
@@ -139,10 +148,9 @@ func (h *Tokens) Revoke(c *gin.Context) error {
 	if err := checkTokenID("id", id); err != nil {
 		return err
 	}
-	if err := h.store.Revoke(contextOf(c), id); err != nil {
+	if err := h.audit(c, auth.Revoked, id, h.store.Revoke(contextOf(c), id)); err != nil {
 		return err
 	}
-	h.audit(c, auth.Revoked, id)
 	c.Status(http.StatusNoContent)
 	return nil
 }

@@ -13,7 +13,7 @@ import (
 var durationBuckets = []float64{0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10}
 
 // Metrics measures the time from the headers of each request to the end of its handler, and
-// counts the responses with an Error. The names are those of OpenTelemetry, where it has any
+// counts the codes of errors. The names are those of OpenTelemetry, where it has any
 // (semantic conventions 1.23, HTTP). A path that is not a route is an empty route. The
 // counters of codes start at 0, since Prometheus sees no increase in a counter's first value.
 func Metrics(registry prometheus.Registerer, codes []int32) gin.HandlerFunc {
@@ -21,7 +21,7 @@ func Metrics(registry prometheus.Registerer, codes []int32) gin.HandlerFunc {
 		Name: "http_server_request_duration_seconds", Help: "Duration of HTTP requests.", Buckets: durationBuckets,
 	}, []string{"http_request_method", "http_route", "http_response_status_code"})
 	refused := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "plantstore_refused_total", Help: "Requests that got an Error, by its code.",
+		Name: "plantstore_refused_total", Help: "Requests that got an Error, or whose response broke off, by the code.",
 	}, []string{"error"})
 	for _, code := range codes {
 		refused.WithLabelValues(strconv.Itoa(int(code)))
