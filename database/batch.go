@@ -130,9 +130,9 @@ func newBatcher[T any](o BatchOptions, timeout time.Duration, slots slots, flush
 	return b
 }
 
-// Do runs item and returns its outcome. It fails at once with ErrOverloaded if the queue is
-// full, and with ErrShare if items of ctx's client take half of it; later with ErrOverloaded
-// if it was not the item's turn in time. An item still in the queue when ctx ends is dropped;
+// Do runs item and returns its outcome. It fails at once with ErrShare if the queue is full,
+// or if items of ctx's client take half of it; later with ErrOverloaded if it was not the
+// item's turn in time. An item still in the queue when ctx ends is dropped;
 // it fails with ctx's cause. The queue is in order of arrival and a batch is due with its
 // first item, so Do needs no timer of its own.
 func (b *Batcher[T]) Do(ctx context.Context, item T) error {
@@ -191,13 +191,8 @@ func (b *Batcher[T]) enqueue(p *pending[T]) error {
 	if err := b.waiting.Take(clientOf(p.ctx), 1); err != nil {
 		return err
 	}
-	select {
-	case b.queue <- p:
-		return nil
-	default:
-		b.waiting.Give(clientOf(p.ctx), 1)
-		return ErrOverloaded
-	}
+	b.queue <- p // has room: waiting counts at least those in it
+	return nil
 }
 
 // close runs the queued items and stops the flushers. Later items fail.

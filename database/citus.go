@@ -99,9 +99,6 @@ func sendFramed(ctx context.Context, conn *pgx.Conn, batch *pgx.Batch, read func
 // copyNew copies rows, if no key is taken and none is locked: Citus takes a third of the
 // time of an INSERT for that.
 func (*postgresDialect) copyNew(ctx context.Context, pool *sql.DB, table *Table, rows []reflect.Value) (copied bool, err error) {
-	if len(rows) == 1 { // goes to one node as it is
-		return false, nil
-	}
 	err = withConn(ctx, pool, func(ctx context.Context, conn *pgx.Conn) error {
 		delete(conn.PgConn().CustomData(), warning)
 		if err := conn.SendBatch(ctx, opening()).Close(); err != nil {

@@ -172,7 +172,6 @@ func Open(ctx context.Context, o Options, batches BatchOptions, log *zap.Logger)
 	}
 	if p, ok := d.(*postgresDialect); ok && p.citus.Load() {
 		db.nodes = &nodes{citus: p, db: db, done: make(chan struct{})}
-		db.closers = append(db.closers, db.nodes.close)
 	}
 	if db.DB, err = db.handle(pool); err == nil {
 		db.reads, err = db.handle(readPool)
@@ -366,6 +365,9 @@ func (db *DB) Schema() int64 { return slices.Max(db.versions) }
 func (db *DB) Close() error {
 	for _, end := range db.closers {
 		end()
+	}
+	if db.nodes != nil { // after the last batches, which may find that a node is lost
+		db.nodes.close()
 	}
 	err := db.pool.Close()
 	if db.readPool != db.pool {

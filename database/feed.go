@@ -262,10 +262,10 @@ func (db *DB) prepareFeed(ctx context.Context) error {
 		err = tx.WithContext(ctx).Raw("SELECT " + db.dialect.feedIsCopy() + " FROM feed").Scan(&is).Error
 		return is, err
 	}
-	if is, err := isCopy(db); err != nil || !is {
-		return err
-	}
 	return db.whileLocked(ctx, func() error {
+		if is, err := isCopy(db); err != nil || !is {
+			return err
+		}
 		return db.transaction(ctx, db.options.Timeout/waitShare/2, func(tx *DB) error {
 			if lock := db.dialect.lockWrites(); lock != "" {
 				if err := tx.WithContext(ctx).Exec(lock).Error; err != nil {
@@ -340,7 +340,9 @@ func (db *DB) feedLag() prometheus.Collector {
 		// A database that hangs must not delay the other metrics.
 		ctx, cancel := context.WithTimeout(context.Background(), feedLagTimeout)
 		defer cancel()
-		_, _, _ = db.Changes(ctx, Now(), 0)
+		if _, _, err := db.Changes(ctx, Now(), 0); err != nil && !errors.Is(err, ErrNoFeed) {
+			return math.NaN() // unknown: the transaction may have ended
+		}
 		return db.feed.lag().Seconds()
 	})
 }

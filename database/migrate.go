@@ -155,7 +155,7 @@ func (db *DB) Migrate(ctx context.Context) (applied []Migration, err error) {
 const (
 	lockPause    = time.Second      // between two attempts of a migration to lock a table
 	lockPatience = 10 * time.Minute // until it gives up
-	lockLog      = 5 * time.Second  // between two log lines about it
+	lockLog      = time.Minute      // between two log lines about it, at most
 )
 
 // whileLocked calls migrate until it gets the locks that it needs. A migration that waited
@@ -163,22 +163,35 @@ const (
 // operations that start after it. So it waits less long than they do, and then lets
 // them pass.
 func (db *DB) whileLocked(ctx context.Context, migrate func() error) error {
-	var logged time.Time
+	logging, stop := context.WithCancel(ctx)
+	defer stop()
+	go db.logHolders(logging)
 	for begin := time.Now(); ; {
 		err := migrate()
 		if !IsLocked(err) && !isRolledBack(err) || time.Since(begin) > lockPatience {
 			return err
 		}
-		if time.Since(logged) > lockLog {
-			logged = time.Now()
-			var holders []string
-			held := db.WithContext(ctx).Raw(db.dialect.lockHolders()).Scan(&holders).Error
-			db.log.Warn("the migration waits for the locks of other transactions", zap.Strings("oldest", holders), zap.Error(held))
-		}
 		select {
 		case <-ctx.Done():
 			return err
 		case <-time.After(lockPause):
+		}
+	}
+}
+
+// logHolders logs, until ctx ends, which transactions a migration may wait for: between its
+// attempts, or in a statement that waits for all that are running.
+func (db *DB) logHolders(ctx context.Context) {
+	for pause := lockPause; ; pause = min(2*pause, lockLog) {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pause):
+		}
+		var holders []string
+		err := db.Reads(ctx).Raw(db.dialect.lockHolders()).Scan(&holders).Error
+		if ctx.Err() == nil {
+			db.log.Warn("the migration waits, perhaps for the locks of other transactions", zap.Strings("oldest", holders), zap.Error(err))
 		}
 	}
 }
@@ -294,7 +307,10 @@ func (db *DB) Migrations(ctx context.Context) ([]Migration, error) {
 			continue
 		}
 		m := Migration{Version: a.VersionID, AppliedAt: a.Tstamp}
-		if err := db.WithContext(ctx).Raw("SELECT count(*) > 0 FROM compatible_migrations WHERE version = ?", m.Version).Scan(&m.compatible).Error; err != nil {
+		err := db.Retry(ctx, func() error {
+			return db.WithContext(ctx).Raw("SELECT count(*) > 0 FROM compatible_migrations WHERE version = ?", m.Version).Scan(&m.compatible).Error
+		})
+		if err != nil {
 			return nil, fmt.Errorf("read the compatible migrations: %w", err)
 		}
 		all = append(all, m)

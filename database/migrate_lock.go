@@ -33,7 +33,7 @@ func (d *postgresDialect) newLocker(pool *sql.DB, log *zap.Logger) (*postgresLoc
 	table, err := lock.NewPostgresTableLocker(
 		lock.WithTableLeaseDuration(lockLease),
 		lock.WithTableHeartbeatInterval(lockHeartbeat),
-		lock.WithTableLockTimeout(time.Second, uint64(lockPatience/time.Second)),
+		lock.WithTableLockTimeout(lockPause, uint64(lockPatience/lockPause)),
 		lock.WithTableLogger(slog.New(slog.DiscardHandler)),
 		lock.WithTableRetryPolicy(func(err error) bool {
 			if IsUnavailable(err) {

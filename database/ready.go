@@ -84,6 +84,8 @@ func (db *DB) check(ctx context.Context) error {
 	switch {
 	case isSchemaError(err), err == nil && !isExpected:
 		fault = &NotWritableError{"its schema is not the one that this version of the service needs"}
+	case isTableLocked(err): // a migration, perhaps: operations wait for it, and other replicas are no better
+		return nil
 	case err != nil:
 		return Failed("check the database", err)
 	case isReadOnly:

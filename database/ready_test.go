@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 	"gorm.io/gorm"
 
 	"plantstore/database"
@@ -87,6 +88,42 @@ func TestReadyDependsOnTheDisk(t *testing.T) {
 	checkReady(t, db, "")
 	if err := write(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestLockedTable: a table that is locked, such as by a migration, makes no replica unready, and a
+// start waits for it.
+func TestLockedTable(t *testing.T) {
+	t.Parallel()
+	url := dbtest.Postgres(t)
+	core, logs := observer.New(zap.WarnLevel)
+	db := dbtest.OpenWith(t, dbtest.Options(url), dbtest.Batches, zap.New(core))
+	if err := db.Prepare(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	db.Require(database.TableOf[plant]())
+	tx, err := mustOpenSQL(t, url).Begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback() }()
+	if _, err := tx.Exec("LOCK TABLE plants"); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Ready(t.Context()); err != nil {
+		t.Errorf("Ready: got %v", err)
+	}
+	prepared := make(chan error, 1)
+	go func() { prepared <- db.Prepare(t.Context()) }()
+	for logs.FilterMessageSnippet("perhaps for the locks").Len() == 0 {
+		select {
+		case err := <-prepared:
+			t.Fatalf("Prepare: got %v before the lock was released", err)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	if err := errors.Join(tx.Rollback(), <-prepared); err != nil {
+		t.Errorf("Prepare: got %v", err)
 	}
 }
 

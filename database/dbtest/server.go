@@ -108,7 +108,7 @@ func startServer(folder string, settings []string, create func(*Server) error) (
 		}
 	}
 	if err := create(s); err != nil {
-		return nil, err
+		return nil, errors.Join(err, os.RemoveAll(s.folder))
 	}
 	if err := s.watch(); err != nil {
 		return nil, err
