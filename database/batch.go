@@ -132,9 +132,9 @@ func newBatcher[T any](o BatchOptions, timeout time.Duration, slots slots, flush
 
 // Do runs item and returns its outcome. It fails at once with ErrShare if the queue is full,
 // or if items of ctx's client take half of it; later with ErrOverloaded if it was not the
-// item's turn in time. An item still in the queue when ctx ends is dropped;
-// it fails with ctx's cause. The queue is in order of arrival and a batch is due with its
-// first item, so Do needs no timer of its own.
+// item's turn in time. An item still in the queue when ctx ends is dropped; it fails with
+// ctx's cause. The queue is in order of arrival and a batch is due with its first item, so Do
+// has no timer of its own. Only while the disk of a SQLite file hangs does it wait for longer.
 func (b *Batcher[T]) Do(ctx context.Context, item T) error {
 	return b.do(ctx, item, time.Now().Add(b.timeout))
 }

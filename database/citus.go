@@ -1,6 +1,7 @@
 package database
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -74,7 +75,7 @@ func opening() *pgx.Batch {
 }
 
 // sendFramed is [postgresDialect.send] on Citus.
-func sendFramed(ctx context.Context, conn *pgx.Conn, batch *pgx.Batch, read func(pgx.BatchResults)) error {
+func sendFramed(ctx context.Context, conn *pgx.Conn, batch *pgx.Batch, read func(pgx.BatchResults) error) error {
 	framed := opening()
 	before := framed.Len()
 	framed.QueuedQueries = append(framed.QueuedQueries, batch.QueuedQueries...)
@@ -84,13 +85,13 @@ func sendFramed(ctx context.Context, conn *pgx.Conn, batch *pgx.Batch, read func
 	for range before {
 		_, _ = results.Exec() // Close returns its error
 	}
-	read(results)
+	unread := read(results)
 	err := results.Close()
 	if err != nil && !conn.IsClosed() && conn.PgConn().TxStatus() != 'I' {
 		_, rollback := conn.Exec(ctx, "ROLLBACK")
 		return errors.Join(err, rollback)
 	}
-	if err != nil {
+	if err = cmp.Or(err, unread); err != nil {
 		return err
 	}
 	return lostNode(conn)

@@ -145,7 +145,10 @@ func (*postgresDialect) fault() error { return nil }
 func (*postgresDialect) close() error { return nil }
 
 func (d *postgresDialect) patience(wait time.Duration) string {
-	set := fmt.Sprintf("SET LOCAL lock_timeout = %d", wait.Milliseconds())
+	set := "SET LOCAL lock_timeout = 0" // no limit
+	if wait > 0 {
+		set = "SET LOCAL lock_timeout = " + milliseconds(wait)
+	}
 	if d.citus.Load() {
 		set += "; " + durably
 	}

@@ -92,8 +92,8 @@ func (d *postgresDialect) watch(config *pgx.ConnConfig) {
 		case "0A000": // feature_not_supported
 			if err.Routine == "RevalidateCachedQuery" { // "cached plan must not change result type"
 				d.discardAll()
+				return false
 			}
-			return false
 		}
 		return closeIfFatal(conn, err)
 	}

@@ -1,6 +1,7 @@
 package database
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -98,7 +99,7 @@ func (d *postgresDialect) write(ctx context.Context, conn connection, text strin
 	return withConn(ctx, pool, func(ctx context.Context, conn *pgx.Conn) error {
 		batch := &pgx.Batch{}
 		batch.Queue(text, args...)
-		return d.send(ctx, conn, batch, func(results pgx.BatchResults) { _ = readResult(results, read) })
+		return d.send(ctx, conn, batch, func(results pgx.BatchResults) error { return readResult(results, read) })
 	})
 }
 
@@ -140,12 +141,13 @@ func (d *postgresDialect) run(ctx context.Context, pool *sql.DB, groups []*group
 		batch.Queue(text, args...)
 	}
 	err := withConn(ctx, pool, func(ctx context.Context, conn *pgx.Conn) error {
-		return d.send(ctx, conn, batch, func(results pgx.BatchResults) {
+		return d.send(ctx, conn, batch, func(results pgx.BatchResults) error {
 			for _, g := range groups {
-				if readResult(results, g.scan) != nil {
-					break
+				if err := readResult(results, g.scan); err != nil {
+					return err
 				}
 			}
+			return nil
 		})
 	})
 	if !isRowFault(err) && !isTableLocked(err) {
@@ -176,14 +178,15 @@ func (d *postgresDialect) changeGroup(g *group) (text string, args []any) {
 }
 
 // send runs batch in one transaction and calls read with its results. It returns the first
-// error, also of a Scan, or that of the commit.
-func (d *postgresDialect) send(ctx context.Context, conn *pgx.Conn, batch *pgx.Batch, read func(pgx.BatchResults)) error {
+// error of a statement, or that of the commit, or else of read: depending on pgx's mode, the
+// transaction is then committed.
+func (d *postgresDialect) send(ctx context.Context, conn *pgx.Conn, batch *pgx.Batch, read func(pgx.BatchResults) error) error {
 	if d.citus.Load() {
 		return sendFramed(ctx, conn, batch, read)
 	}
 	results := conn.SendBatch(ctx, batch)
-	read(results)
-	return results.Close()
+	err := read(results)
+	return cmp.Or(results.Close(), err)
 }
 
 // readResult calls read with the next result of a batch.
@@ -304,10 +307,13 @@ func (d *postgresDialect) runEach(
 				}
 			}
 			done := 0
-			err := d.send(ctx, conn, batch, func(results pgx.BatchResults) {
-				for done < len(queued) && read(results, queued[done]) == nil {
-					done++
+			err := d.send(ctx, conn, batch, func(results pgx.BatchResults) error {
+				for ; done < len(queued); done++ {
+					if err := read(results, queued[done]); err != nil {
+						return err
+					}
 				}
+				return nil
 			})
 			if isTableLocked(err) && d.isFree(ctx, conn, table) {
 				err = &rowLockedError{err}
