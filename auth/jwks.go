@@ -145,7 +145,11 @@ func (s *jwks) fetch() ([]publicKey, error) {
 	if err := json.UnmarshalRead(http.MaxBytesReader(nil, response.Body, jwksSize), &set); err != nil {
 		return nil, err
 	}
-	return s.parse(set.Keys), nil
+	keys := s.parse(set.Keys)
+	if len(keys) == 0 { // such as from the URL of another document
+		return nil, errors.New("the response has no usable key")
+	}
+	return keys, nil
 }
 
 // parse returns the keys that verify signatures. It leaves out the others, as RFC 7517, section 5,

@@ -22,6 +22,8 @@ import (
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"plantstore/auth"
 )
@@ -167,23 +169,48 @@ func awaitKey(t *testing.T, verify auth.Verifier, token string) {
 	}
 }
 
-// TestJWKSThatCannotBeFetched: a token that cannot be verified is not invalid.
+// TestJWKSThatCannotBeFetched: a token that cannot be verified is not invalid, the log says so,
+// and keys of an earlier fetch still verify.
 func TestJWKSThatCannotBeFetched(t *testing.T) {
 	other := newProvider(t)
+	text := func(body string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(body)) }
+	}
 	for name, respond := range map[string]http.HandlerFunc{
-		"an error":         func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) },
-		"no JSON":          func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) },
-		"a redirect":       func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, other.url, http.StatusFound) },
-		"two sets of keys": func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{"keys":[],"keys":[]}`)) },
+		"an error":                   func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) },
+		"no JSON":                    text("<html>"),
+		"a redirect":                 func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, other.url, http.StatusFound) },
+		"two sets of keys":           text(`{"keys":[],"keys":[]}`),
+		"a document of another kind": text(`{"issuer":"https://id.example.org/","jwks_uri":"https://id.example.org/keys"}`),
+		"no key":                     text(`{"keys":[]}`),
+		"no key for signatures":      text(`{"keys":[{"kty":"EC","kid":"k1","use":"enc"}]}`),
+		"only a malformed key":       text(`{"keys":[{"kty":"EC","kid":"k1"}]}`),
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newProvider(t)
+			earlier := verifierOf(t, p.options())
+			p.mu.Lock()
 			p.respond = respond
-			verify := verifierOf(t, p.options())
+			p.mu.Unlock()
+			core, lines := observer.New(zap.ErrorLevel)
+			verify, err := auth.JWT(t.Context(), p.options(), zap.New(core))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if lines.FilterMessageSnippet("fetch the keys of JWTs").Len() == 0 {
+				t.Error("the log has no line about it")
+			}
 			for _, header := range []map[string]any{k1, nil} {
 				if _, err := verify(t.Context(), sign(t, jwt.SigningMethodES256, p.key, header, claims(nil))); !errors.Is(err, auth.ErrCannotVerify) {
 					t.Errorf("a token with the key %v: got %v, want ErrCannotVerify", header["kid"], err)
 				}
+			}
+			unknown := sign(t, jwt.SigningMethodES256, p.key, map[string]any{"kid": "k2"}, claims(nil))
+			if _, err := earlier(t.Context(), unknown); !errors.Is(err, auth.ErrCannotVerify) { // after another fetch
+				t.Errorf("a token with an unknown key: got %v, want ErrCannotVerify", err)
+			}
+			if _, err := earlier(t.Context(), sign(t, jwt.SigningMethodES256, p.key, k1, claims(nil))); err != nil {
+				t.Errorf("a token with a key of an earlier fetch: got %v", err)
 			}
 		})
 	}
