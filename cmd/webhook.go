@@ -95,8 +95,8 @@ func (w *webhook) deliver(ctx context.Context, changes feedChanges) error {
 			return err
 		}
 		pause := after
-		if pause == 0 { // only then, as each one doubles the next
-			pause = pauses.next()
+		if pause < pauses.pause { // only then, as each one doubles the next
+			pause = max(after, pauses.next())
 		}
 		if ctx.Err() == nil {
 			fmt.Fprintf(os.Stderr, "plantstore: the webhook has not accepted %s: %v; trying again in %s\n", id, err, pause.Round(time.Second))
@@ -107,7 +107,7 @@ func (w *webhook) deliver(ctx context.Context, changes feedChanges) error {
 	}
 }
 
-// send sends a message once. If the receiver does not accept it, it may say when to try again.
+// send sends a message once. If the receiver does not accept it, it may ask for a pause.
 func (w *webhook) send(ctx context.Context, id string, body []byte) (after time.Duration, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, w.url, bytes.NewReader(body))
 	if err != nil {
@@ -143,7 +143,7 @@ func (w *webhook) sign(id, timestamp string, body []byte) string {
 	return "v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil))
 }
 
-// retryAfter parses Retry-After (RFC 9110, section 10.2.3). It returns 1 s to webhookPauses, or
+// retryAfter parses Retry-After (RFC 9110, section 10.2.3). It returns at most webhookPauses, and
 // 0 if there is none.
 func retryAfter(text string) time.Duration {
 	seconds, err := strconv.ParseInt(text, 10, 64)
@@ -153,5 +153,5 @@ func retryAfter(text string) time.Duration {
 	if err != nil {
 		return 0
 	}
-	return time.Duration(min(max(seconds, 1), int64(webhookPauses.Seconds()))) * time.Second
+	return time.Duration(min(max(seconds, 0), int64(webhookPauses.Seconds()))) * time.Second
 }

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -145,12 +146,52 @@ func TestBackoff(t *testing.T) {
 	}
 }
 
+// TestPausesBetweenAttempts: they grow, whatever Retry-After says, unless it asks for longer ones.
+func TestPausesBetweenAttempts(t *testing.T) {
+	for retryAfter, want := range map[string][]time.Duration{ // without jitter
+		"":                              {5 * time.Second, 10 * time.Second, 20 * time.Second},
+		"0":                             {5 * time.Second, 10 * time.Second, 20 * time.Second},
+		"1":                             {5 * time.Second, 10 * time.Second, 20 * time.Second},
+		"Thu, 01 Jan 1970 00:00:00 GMT": {5 * time.Second, 10 * time.Second, 20 * time.Second},
+		"60":                            {time.Minute, time.Minute, time.Minute},
+	} {
+		t.Run(retryAfter, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				hook := testWebhook(t, "http://127.0.0.1")
+				hook.pauses = backoff{webhookPause, webhookPauses}
+				var times []time.Time
+				hook.http.Transport = roundTripper(func(*http.Request) (*http.Response, error) {
+					times = append(times, time.Now())
+					response := &http.Response{StatusCode: http.StatusServiceUnavailable, Header: http.Header{"Retry-After": {retryAfter}}, Body: http.NoBody}
+					if len(times) > len(want) {
+						response.StatusCode = http.StatusNoContent
+					}
+					return response, nil
+				})
+				if err := hook.deliver(t.Context(), feedChanges{Cursor: "abc.1"}); err != nil {
+					t.Fatal(err)
+				}
+				for i, pause := range want {
+					if got := times[i+1].Sub(times[i]); got < pause*4/5 || got > pause*6/5 {
+						t.Errorf("got the pause %v after attempt %d, want %v", got, i+1, pause)
+					}
+				}
+			})
+		})
+	}
+}
+
+// roundTripper is a transport without a network.
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (r roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return r(request) }
+
 func TestRetryAfter(t *testing.T) {
 	for text, want := range map[string][2]time.Duration{
-		"": {0, 0}, "x": {0, 0}, "0": {time.Second, time.Second}, "-1": {time.Second, time.Second}, "-10000000000": {time.Second, time.Second}, "120": {2 * time.Minute, 2 * time.Minute},
+		"": {0, 0}, "x": {0, 0}, "0": {0, 0}, "-1": {0, 0}, "-10000000000": {0, 0}, "120": {2 * time.Minute, 2 * time.Minute},
 		"10000000000": {webhookPauses, webhookPauses},
 		time.Now().Add(time.Hour).UTC().Format(http.TimeFormat):  {59 * time.Minute, time.Hour},
-		time.Now().Add(-time.Hour).UTC().Format(http.TimeFormat): {time.Second, time.Second},
+		time.Now().Add(-time.Hour).UTC().Format(http.TimeFormat): {0, 0},
 	} {
 		t.Run(text, func(t *testing.T) {
 			if got := retryAfter(text); got < want[0] || got > want[1] {
