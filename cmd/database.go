@@ -62,15 +62,13 @@ func newDatabaseCommand(s *settings, path, short string, needs access, action fu
 
 func migrateUp(ctx context.Context, db *database.DB) (string, error) {
 	applied, err := db.Migrate(ctx)
+	for _, m := range applied { // also those before one that failed
+		_, _ = fmt.Println("applied", m.Name)
+	}
 	if len(applied) == 0 {
 		return "no pending migrations", err
 	}
-	var lines []string
-	for _, m := range applied {
-		lines = append(lines, "applied "+m.Name)
-	}
-	lines = append(lines, "migrated "+db.Name())
-	return strings.Join(lines, "\n"), err
+	return "migrated " + db.Name(), err
 }
 
 func newMigrateDown(s *settings) *cobra.Command {

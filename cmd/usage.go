@@ -12,8 +12,8 @@ import (
 )
 
 // takes returns a check that a command has n arguments: at least n if its usage ends in an
-// ellipsis, n or n+1 if it ends in a bracket. Its errors do not repeat arguments,
-// which may be secrets.
+// ellipsis, n or n+1 if it ends in a bracket. Its errors do not repeat arguments, which may
+// be secrets, except the short name of an unknown command.
 func takes(n int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		_, names, _ := strings.Cut(cmd.Use, " ")
@@ -55,7 +55,11 @@ func unknownCommand(group *cobra.Command, name string) error {
 	if similar := similarTo(name, names); len(similar) > 0 {
 		advice = "; did you mean `" + group.CommandPath() + " " + strings.Join(similar, "` or `"+group.CommandPath()+" ") + "`?"
 	}
-	return fmt.Errorf("`%s` has no command %q%s", group.CommandPath(), name, advice)
+	what := "such command" // name may be a secret
+	if len(name) <= 20 {
+		what = fmt.Sprintf("command %q", name)
+	}
+	return fmt.Errorf("`%s` has no %s%s", group.CommandPath(), what, advice)
 }
 
 // flagError replaces an error of pflag. It leaves out values, which may be tokens instead

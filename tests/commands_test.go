@@ -79,6 +79,14 @@ func TestMigrateCommand(t *testing.T) {
 	})
 }
 
+// TestMigrateUpFails: the command prints which migrations it has applied before one that fails.
+func TestMigrateUpFails(t *testing.T) {
+	t.Parallel()
+	url := dbtest.Postgres(t)
+	dbtest.Exec(t, url, "CREATE TABLE tokens ()")
+	checkCLI(t, []string{"DATABASE_URL=" + url}, []string{"migrate", "up"}, 1, "applied 00001_plants.sql\n", `"tokens" already exists`)
+}
+
 func TestHealthcheckAndVersionCommands(t *testing.T) {
 	t.Parallel()
 	s := start(t)

@@ -24,6 +24,7 @@ func TestUsageErrors(t *testing.T) {
 		{"token crate", "`plantstore token` has no command \"crate\"; did you mean `plantstore token create`?"},
 		{"re", "`plantstore` has no command \"re\"; did you mean `plantstore restore`?"},
 		{"frobnicate", "`plantstore` has no command \"frobnicate\": see `plantstore --help`"},
+		{"token perhaps-a-secret-not-a-command", "`plantstore token` has no such command: see `plantstore token --help`"},
 		{"help imprt", "`plantstore` has no command \"imprt\"; did you mean `plantstore import`?"},
 		{"help token frobnicate", "`plantstore token` has no command \"frobnicate\": see `plantstore token --help`"},
 		{"--prot 9000", "`plantstore` has no flag --prot; did you mean --port?"},
