@@ -9,7 +9,8 @@ import (
 	"strings"
 )
 
-// MinTokenLength is the minimum length of a static token in production, in characters.
+// MinTokenLength is the minimum length of a static token in production, and of the
+// development token, in characters.
 const MinTokenLength = 32
 
 // DevTokenPrefix starts each token that a development server creates for itself.

@@ -2,6 +2,7 @@ package models
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 
 	"gorm.io/gorm"
@@ -79,8 +80,19 @@ func (s *TokenStore) Counts(ctx context.Context) (counts TokenCounts, err error)
 
 // Touch stores that the tokens ids were used now.
 func (s *TokenStore) Touch(ctx context.Context, ids []string) error {
+	// The keys of a JSON object are one argument, and so one statement, for any number of ids;
+	// json_each returns them on PostgreSQL and on SQLite.
+	object := make(map[string]bool, len(ids))
+	for _, id := range ids {
+		object[id] = true
+	}
+	keys, err := json.Marshal(object)
+	if err != nil {
+		return err
+	}
 	return s.db.Write(ctx, "store the last use of tokens", func(tx *gorm.DB) error {
 		now := tx.NowFunc()
-		return tx.Model(&Token{}).Where("id IN ? AND (last_used_at IS NULL OR last_used_at < ?)", ids, now).Update("last_used_at", now).Error
+		return tx.Model(&Token{}).Where("id IN (SELECT key FROM json_each(?)) AND (last_used_at IS NULL OR last_used_at < ?)", string(keys), now).
+			Update("last_used_at", now).Error
 	})
 }

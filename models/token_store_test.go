@@ -5,9 +5,12 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"gorm.io/gorm"
 
 	"plantstore/database"
 	"plantstore/database/dbtest"
@@ -131,6 +134,40 @@ func TestListTokens(t *testing.T) {
 		}
 		if len(ids) != 5 {
 			t.Errorf("got %v, want 5 ids", ids)
+		}
+	})
+}
+
+// TestTouch: it stores the use of the given tokens only, with one statement for any number.
+func TestTouch(t *testing.T) {
+	eachTokenStore(t, func(t *testing.T, store *models.TokenStore, db *database.DB) {
+		var ids []string
+		for range 4 {
+			token := models.Token{Name: "x", Scopes: models.AllScopes()}
+			issue(t, store, &token)
+			ids = append(ids, token.ID)
+		}
+		texts := make(map[string]bool)
+		err := db.Callback().Update().After("gorm:update").Register("note", func(tx *gorm.DB) { texts[tx.Statement.SQL.String()] = true })
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, some := range [][]string{{}, ids[:1], ids[1:3]} {
+			if err := store.Touch(t.Context(), some); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if len(texts) != 1 {
+			t.Errorf("got %d statements, want one", len(texts))
+		}
+		tokens, err := store.List(t.Context(), "", 10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, token := range tokens {
+			if used := token.LastUsedAt != nil; used != slices.Contains(ids[:3], token.ID) {
+				t.Errorf("the token %d: got the last use %v", slices.Index(ids, token.ID)+1, token.LastUsedAt)
+			}
 		}
 	})
 }
