@@ -230,7 +230,7 @@ func (db *DB) Read(ctx context.Context, operation string, do func(tx *gorm.DB) e
 	return Failed(operation, db.unlessFault(func() error {
 		return db.budget.readsOf.run(ctx, clientOf(ctx), db.options.Timeout/waitShare, func() error {
 			return db.budget.reads.run(ctx, db.options.Timeout, func(ctx context.Context) error {
-				return db.Retry(ctx, func() error { return do(db.Reads(ctx)) })
+				return db.retry(ctx, func() error { return do(db.Reads(ctx)) }, func(error) {}) // it may just be slow
 			})
 		})
 	}))

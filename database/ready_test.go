@@ -64,6 +64,14 @@ func TestReadyDependsOnTheSchema(t *testing.T) {
 	})
 }
 
+// forbidTableAs makes PostgreSQL report a full disk for CREATE TABLE AS.
+func forbidTableAs(t *testing.T, url string) {
+	t.Helper()
+	dbtest.Exec(t, url, "CREATE FUNCTION full_disk() RETURNS event_trigger LANGUAGE plpgsql AS "+
+		"$$ BEGIN RAISE 'no space left on device' USING ERRCODE = 'disk_full'; END $$")
+	dbtest.Exec(t, url, "CREATE EVENT TRIGGER full_disk ON ddl_command_start WHEN TAG IN ('CREATE TABLE AS') EXECUTE FUNCTION full_disk()")
+}
+
 // TestReadyDependsOnTheDisk makes PostgreSQL report a full disk.
 func TestReadyDependsOnTheDisk(t *testing.T) {
 	t.Parallel()
@@ -75,9 +83,7 @@ func TestReadyDependsOnTheDisk(t *testing.T) {
 		})
 	}
 	checkReady(t, db, "")
-	dbtest.Exec(t, url, "CREATE FUNCTION full_disk() RETURNS event_trigger LANGUAGE plpgsql AS "+
-		"$$ BEGIN RAISE 'no space left on device' USING ERRCODE = 'disk_full'; END $$")
-	dbtest.Exec(t, url, "CREATE EVENT TRIGGER full_disk ON ddl_command_start WHEN TAG IN ('CREATE TABLE AS') EXECUTE FUNCTION full_disk()")
+	forbidTableAs(t, url)
 	if err := write(); !strings.Contains(err.Error(), "its disk is full") {
 		t.Fatalf("got %v", err)
 	}
@@ -124,6 +130,25 @@ func TestLockedTable(t *testing.T) {
 	}
 	if err := errors.Join(tx.Rollback(), <-prepared); err != nil {
 		t.Errorf("Prepare: got %v", err)
+	}
+}
+
+// TestReadyAfterASlowRead: a read that takes too long, such as a search, is no reason to test a write.
+func TestReadyAfterASlowRead(t *testing.T) {
+	t.Parallel()
+	o := dbtest.Options(dbtest.Postgres(t))
+	o.Timeout = 100 * time.Millisecond
+	db := dbtest.OpenWith(t, o, dbtest.Batches, zap.NewNop())
+	if err := db.Prepare(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	forbidTableAs(t, o.URL)
+	err := db.Read(t.Context(), "search", func(tx *gorm.DB) error { return tx.Exec("SELECT pg_sleep(10)").Error })
+	if !errors.Is(err, database.ErrTimeout) {
+		t.Errorf("Read: got %v, want ErrTimeout", err)
+	}
+	if err := db.Ready(t.Context()); err != nil {
+		t.Errorf("Ready: got %v", err)
 	}
 }
 

@@ -15,6 +15,11 @@ const tableLockPause = 10 * time.Millisecond
 // table, such as a migration, it does so for most of the time that ctx, or else the time
 // limit of an operation, leaves. In a transaction it does not: the whole transaction is retried.
 func (db *DB) Retry(ctx context.Context, do func() error) error {
+	return db.retry(ctx, do, db.readiness.note)
+}
+
+// retry is Retry, with what notes the error of each attempt.
+func (db *DB) retry(ctx context.Context, do func() error, note func(error)) error {
 	due, limited := ctx.Deadline()
 	if !limited {
 		due = time.Now().Add(db.options.Timeout)
@@ -30,7 +35,7 @@ func (db *DB) Retry(ctx context.Context, do func() error) error {
 		if db.nodes != nil {
 			err = asNodeError(err)
 		}
-		db.readiness.note(err)
+		note(err)
 		// The transaction that won has probably no more left to do than this one had done.
 		pause := time.Since(begin) + time.Millisecond
 		if isTableLocked(err) {
