@@ -236,20 +236,19 @@ func fromCell(cell string) string {
 func replaceMarked(cell string, replace func(part string) string) string {
 	var replaced strings.Builder
 	for ignored := "'"; ; ignored = `'"` {
-		part, separator := cell, strings.IndexAny(cell, ";\t\r\n")
-		if separator >= 0 {
-			part = cell[:separator+1]
+		end := strings.IndexAny(cell, ";\t\r\n") + 1
+		if end == 0 {
+			end = len(cell)
 		}
-		cell = cell[len(part):]
-		isFirst := replaced.Len() == 0
+		part, isFirst := cell[:end], replaced.Len() == 0
+		cell = cell[end:]
 		if rest := strings.TrimLeft(part, ignored); isFormula(rest) || isFirst && rest == "" {
 			part = replace(part)
 		}
-		if separator < 0 && isFirst {
+		if isFirst && cell == "" {
 			return part
 		}
-		replaced.WriteString(part)
-		if separator < 0 {
+		if replaced.WriteString(part); cell == "" {
 			return replaced.String()
 		}
 	}
