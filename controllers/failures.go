@@ -53,8 +53,9 @@ func (f *Failures) logAborted(c *gin.Context, err error, isGone bool) {
 	if ended {
 		level = zap.InfoLevel
 	}
-	if !late && !isGone {
-		middleware.SetErrorCode(c, describe(c, err).Code) // the status may say 200
+	// The status may say 200. An unknown error may be that of a client which has just left.
+	if code := describe(c, err).Code; !late && !isGone && code != codeInternal {
+		middleware.SetErrorCode(c, code)
 	}
 	if late || ended || !isGone {
 		f.log.Log(level, "response aborted", middleware.RequestIDField(c), middleware.TraceID(c), zap.Error(err))
