@@ -169,8 +169,8 @@ func awaitKey(t *testing.T, verify auth.Verifier, token string) {
 	}
 }
 
-// TestJWKSThatCannotBeFetched: a token that cannot be verified is not invalid, the log says so,
-// and keys of an earlier fetch still verify.
+// TestJWKSThatCannotBeFetched: a token that cannot be verified is not invalid. The log has the
+// reason, and the keys of an earlier fetch still verify.
 func TestJWKSThatCannotBeFetched(t *testing.T) {
 	other := newProvider(t)
 	text := func(body string) http.HandlerFunc {

@@ -111,7 +111,7 @@ var errorTable = []ErrorRow{
 // replaces it by what to do.
 const unknownOutcome = ": the outcome is unknown"
 
-// adviceOf says what to do after c's request failed with an error that ends in unknownOutcome.
+// adviceOf returns what replaces unknownOutcome in the response to c's request.
 func adviceOf(c *gin.Context) string {
 	const unknown = ". The outcome of the write is unknown: "
 	switch {

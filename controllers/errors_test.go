@@ -106,7 +106,7 @@ func TestErrorsUnavailable(t *testing.T) {
 	}
 }
 
-// TestUnknownToken: a token may exist of which nobody has the secret.
+// TestUnknownToken: after an unknown outcome, there may be a token whose secret nobody has.
 func TestUnknownToken(t *testing.T) {
 	e := gin.New()
 	e.Use(Errors(NewFailures(isReady, zap.NewNop())))
@@ -271,15 +271,15 @@ func TestErrorDuringTheResponse(t *testing.T) {
 			if got := logs.FilterMessage("response aborted").Len(); got != test.logged {
 				t.Errorf("got %d lines, want %d: %v", got, test.logged, logs.All())
 			}
-			if code := refused(t, registry); code != test.code {
+			if code := countedErrors(t, registry); code != test.code {
 				t.Errorf("got the error code %s, want %s", code, test.code)
 			}
 		})
 	}
 }
 
-// refused returns the error codes that registry has counted.
-func refused(t *testing.T, registry *prometheus.Registry) string {
+// countedErrors returns the error codes that registry has counted.
+func countedErrors(t *testing.T, registry *prometheus.Registry) string {
 	t.Helper()
 	families, err := registry.Gather()
 	if err != nil {

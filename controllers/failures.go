@@ -44,8 +44,8 @@ func NewFailures(ready func(context.Context) error, log *zap.Logger) *Failures {
 	return &Failures{ready: ready, log: log, series: make(map[int32]*series)}
 }
 
-// logAborted logs that the response to c's request broke off with err, unless that is the
-// client's doing: it has gone, and not because it was too slow.
+// logAborted logs that the response to c's request broke off with err, and records its code,
+// unless that is the client's doing: it has gone, and not because it was too slow.
 func (f *Failures) logAborted(c *gin.Context, err error, isGone bool) {
 	late := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded)
 	level := zap.ErrorLevel

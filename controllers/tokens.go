@@ -66,8 +66,8 @@ type Tokens struct {
 // is created or revoked, with who did it.
 func NewTokens(store *models.TokenStore, log *zap.Logger) *Tokens { return &Tokens{store, log} }
 
-// audit logs what c's request has done to the token with id, or may have done if err says that
-// the outcome is unknown. It returns err.
+// audit logs that c's request has changed the token with id. If err leaves that open, the line
+// says so; after any other error, there is no line. It returns err.
 func (h *Tokens) audit(c *gin.Context, change, id string, err error) error {
 	outcome := zap.Skip()
 	if errors.Is(err, database.ErrUnavailable) {

@@ -145,10 +145,11 @@ func (*postgresDialect) fault() error { return nil }
 func (*postgresDialect) close() error { return nil }
 
 func (d *postgresDialect) patience(wait time.Duration) string {
-	set := "SET LOCAL lock_timeout = 0" // no limit
+	limit := "0" // none
 	if wait > 0 {
-		set = "SET LOCAL lock_timeout = " + milliseconds(wait)
+		limit = milliseconds(wait)
 	}
+	set := "SET LOCAL lock_timeout = " + limit
 	if d.citus.Load() {
 		set += "; " + durably
 	}

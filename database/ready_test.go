@@ -138,10 +138,7 @@ func TestReadyAfterASlowRead(t *testing.T) {
 	t.Parallel()
 	o := dbtest.Options(dbtest.Postgres(t))
 	o.Timeout = 100 * time.Millisecond
-	db := dbtest.OpenWith(t, o, dbtest.Batches, zap.NewNop())
-	if err := db.Prepare(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	db := dbtest.Prepared(t, o)
 	forbidTableAs(t, o.URL)
 	err := db.Read(t.Context(), "search", func(tx *gorm.DB) error { return tx.Exec("SELECT pg_sleep(10)").Error })
 	if !errors.Is(err, database.ErrTimeout) {
@@ -222,10 +219,7 @@ func TestReadyWhileAWriteHangs(t *testing.T) {
 	t.Parallel()
 	o := dbtest.Options(dbtest.SQLite(t))
 	o.Timeout = 100 * time.Millisecond
-	db := dbtest.OpenWith(t, o, dbtest.Batches, zap.NewNop())
-	if err := db.Prepare(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	db := dbtest.Prepared(t, o)
 	thaw := make(chan struct{})
 	w := database.NewWriter(db, func(_ context.Context, batch []int) []error {
 		_ = db.Connection(func(*gorm.DB) error { // the only one that writes

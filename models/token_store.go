@@ -80,8 +80,8 @@ func (s *TokenStore) Counts(ctx context.Context) (counts TokenCounts, err error)
 
 // Touch stores that the tokens ids were used now.
 func (s *TokenStore) Touch(ctx context.Context, ids []string) error {
-	// The keys of a JSON object are one argument, and so one statement, for any number of ids;
-	// json_each returns them on PostgreSQL and on SQLite.
+	// One argument, so that the statement is the same for any number of ids. json_each returns
+	// the keys of a JSON object on PostgreSQL and on SQLite.
 	object := make(map[string]bool, len(ids))
 	for _, id := range ids {
 		object[id] = true
