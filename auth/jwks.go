@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -16,6 +15,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/golang-jwt/jwt/v5"
 	"go.uber.org/zap"
+	"golang.org/x/sync/singleflight"
 	"golang.org/x/time/rate"
 )
 
@@ -25,7 +25,7 @@ const (
 	// jwksFloor is the least time between two fetches that tokens with unknown keys cause,
 	// and between two while there is no key.
 	jwksFloor = 10 * time.Second
-	// jwksTimeout limits a fetch, and the wait of a token for one to begin.
+	// jwksTimeout limits a fetch, and before it the wait for jwksFloor.
 	jwksTimeout = 5 * time.Second
 	jwksSize    = 1 << 20 // bytes of a response
 )
@@ -37,8 +37,8 @@ type jwks struct {
 	algorithms []string
 	log        *zap.Logger
 	client     http.Client
-	fetching   sync.Mutex
-	limiter    *rate.Limiter // of the fetches that tokens cause
+	fetches    singleflight.Group // those that tokens cause
+	limiter    *rate.Limiter      // of these
 	keys       atomic.Pointer[[]publicKey]
 	failed     atomic.Bool // the last fetch
 }
@@ -94,19 +94,17 @@ func (s *jwks) known(token *jwt.Token) (found []jwt.VerificationKey) {
 }
 
 // fetchFor returns the keys that may have signed token after a fetch, if there may be one within
-// jwksTimeout. Tokens wait for each other's fetch. A client that leaves does not end it, as others
-// wait for it and it is not repeated at once.
+// jwksTimeout. Tokens share it, so that none waits for longer than one fetch, even if the issuer
+// hangs. A client that leaves does not end it.
 func (s *jwks) fetchFor(token *jwt.Token) []jwt.VerificationKey {
-	s.fetching.Lock()
-	defer s.fetching.Unlock()
-	if found := s.known(token); len(found) > 0 {
-		return found
-	}
-	ctx, cancel := context.WithTimeout(s.ctx, jwksTimeout)
-	defer cancel()
-	if s.limiter.Wait(ctx) == nil {
-		s.refresh()
-	}
+	_, _, _ = s.fetches.Do("", func() (any, error) {
+		ctx, cancel := context.WithTimeout(s.ctx, jwksTimeout)
+		defer cancel()
+		if s.limiter.Wait(ctx) == nil {
+			s.refresh()
+		}
+		return nil, nil
+	})
 	return s.known(token)
 }
 
@@ -152,8 +150,8 @@ func (s *jwks) fetch() ([]publicKey, error) {
 	return keys, nil
 }
 
-// parse returns the keys that verify signatures. It leaves out the others, as RFC 7517, section 5,
-// asks, and logs how many of them are not just for another purpose.
+// parse returns the keys that verify signatures. It skips the others, as RFC 7517, section 5,
+// asks, and logs how many of these are for signatures, too.
 func (s *jwks) parse(set []jsontext.Value) []publicKey {
 	keys := make([]publicKey, 0, len(set))
 	var faults []error

@@ -53,13 +53,14 @@ func (s *settings) client() (*client, error) {
 			return nil, usageError(fmt.Errorf("--url or %s is required when server.port is 0", config.SettingOf("client.url")))
 		}
 		base = localURL(cfg)
+		transport := http.DefaultTransport.(*http.Transport).Clone()
+		transport.Proxy = nil // it would see the token
 		if cfg.TLS() {
-			transport := http.DefaultTransport.(*http.Transport).Clone()
 			if transport.TLSClientConfig, err = pinnedTLS(cfg.Server.TLSCertificate); err != nil {
 				return nil, usageError(err)
 			}
-			c.http.Transport = transport
 		}
+		c.http.Transport = transport
 	}
 	if c.base, err = url.Parse(base); err != nil {
 		return nil, err // config has validated it

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"plantstore/controllers"
+	"plantstore/database"
 )
 
 func newExport(s *settings) *cobra.Command {
@@ -166,10 +167,10 @@ func writeFile(path string, write func(io.Writer) error) error {
 		err = file.Sync()
 	}
 	if err = errors.Join(err, file.Close()); err == nil {
-		err = os.Rename(file.Name(), path)
+		err = database.RenameDurably(file.Name(), path)
 	}
 	if err != nil {
-		return errors.Join(err, os.Remove(file.Name()))
+		_ = os.Remove(file.Name()) // unless it was renamed
 	}
-	return nil
+	return err
 }

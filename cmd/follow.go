@@ -29,9 +29,6 @@ const (
 	followGrace = 30 * time.Second
 )
 
-// exitFinal is the exit status if a restart of follow would not help.
-const exitFinal = 3
-
 func newFollow(s *settings) *cobra.Command {
 	var after, target, secretFile, cursorFile string
 	cmd := &cobra.Command{
@@ -140,7 +137,7 @@ func (c *client) follow(ctx context.Context, after, path string, deliver func(co
 				return cursorError(err, path)
 			}
 			pause := retry.next()
-			fmt.Fprintf(os.Stderr, "plantstore: %v; trying again in %s\n", err, pause.Round(time.Second))
+			fmt.Fprintf(os.Stderr, "plantstore: %s; trying again in %s\n", oneLine(err.Error()), pause.Round(time.Second))
 			if !sleep(ctx, pause) {
 				return nil
 			}

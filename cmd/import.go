@@ -173,7 +173,7 @@ func (c *client) printReport(report *controllers.ImportReport, path string, dryR
 		path = "stdin"
 	}
 	for _, row := range report.Errors {
-		fmt.Fprintf(os.Stderr, "%s:%d: %d %s\n", path, row.Line, row.Code, row.Message)
+		fmt.Fprintf(os.Stderr, "%s:%d: %d %s\n", path, row.Line, row.Code, oneLine(row.Message))
 	}
 	if more := report.Rejected - len(report.Errors); more > 0 {
 		fmt.Fprintf(os.Stderr, "%s: and %d more, which the service does not list\n", path, more)
@@ -190,7 +190,7 @@ func (c *client) printReport(report *controllers.ImportReport, path string, dryR
 			report.Rows, report.Created, report.Replaced, report.Unchanged, report.Rejected, outcome)
 	}
 	if report.Rejected > 0 {
-		return &exitError{fmt.Errorf("%d of %d rows rejected: %s", report.Rejected, report.Rows, others), 3}
+		return &exitError{fmt.Errorf("%d of %d rows rejected: %s", report.Rejected, report.Rows, others), exitRejected}
 	}
 	return nil
 }

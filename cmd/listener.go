@@ -25,7 +25,7 @@ import (
 type connections struct {
 	net.Listener
 	limit, perAddress int
-	unlimited         []*net.IPNet // addresses that have no limit of their own
+	proxies           []*net.IPNet // trusted: their addresses have no limit of their own
 	log               *zap.Logger
 
 	mu     sync.Mutex
@@ -77,7 +77,7 @@ func limitConnections(listener net.Listener, limit, perAddress int, proxies []st
 			ip := net.ParseIP(text)
 			network = &net.IPNet{IP: ip, Mask: net.CIDRMask(8*len(ip), 8*len(ip))}
 		}
-		l.unlimited = append(l.unlimited, network)
+		l.proxies = append(l.proxies, network)
 	}
 	return l
 }
@@ -134,16 +134,16 @@ func (l *connections) inUse() int {
 	return l.open
 }
 
-// limits reports whether an address has a limit of its own.
-func (l *connections) limits(address netip.Addr) bool {
-	return !slices.ContainsFunc(l.unlimited, func(n *net.IPNet) bool { return n.Contains(address.AsSlice()) })
+// isProxy reports whether address is that of a trusted proxy.
+func (l *connections) isProxy(address netip.Addr) bool {
+	return slices.ContainsFunc(l.proxies, func(n *net.IPNet) bool { return n.Contains(address.AsSlice()) })
 }
 
 // admit counts conn as open, or returns nil if there is no room for it. It returns the
 // connection that it replaces, if any, for the caller to close.
 func (l *connections) admit(conn net.Conn) (admitted, replaced *connection) {
 	address := conn.RemoteAddr().(*net.TCPAddr).AddrPort().Addr()
-	network, limited := middleware.NetworkOf(address), l.limits(address)
+	network, limited := middleware.NetworkOf(address), !l.isProxy(address)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if p := l.peers[network]; limited && p != nil && p.open >= l.perAddress {

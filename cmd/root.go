@@ -9,12 +9,10 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
-	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
 
-	"plantstore/auth"
 	"plantstore/config"
 )
 
@@ -29,6 +27,12 @@ const exitStatuses = `Exit status:
   0  success
   1  failure
   2  wrong usage or configuration`
+
+// Exit statuses of single commands.
+const (
+	exitRejected = 3 // of import: rows were rejected
+	exitFinal    = 3 // of follow: to start it again would not help
+)
 
 // exitError is an error with its own exit status.
 type exitError struct {
@@ -64,17 +68,13 @@ func Main(args []string) int {
 
 	root := newRoot()
 	parsed := false
-	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
-		err := requiredFlags(cmd) // Cobra would do this later
-		parsed = err == nil
-		return err
-	}
+	root.PersistentPreRun = func(*cobra.Command, []string) { parsed = true }
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return 0
 	}
-	_, _ = fmt.Fprintln(os.Stderr, "plantstore:", auth.Redact(strings.Join(strings.Fields(err.Error()), " ")))
+	_, _ = fmt.Fprintln(os.Stderr, "plantstore:", oneLine(err.Error()))
 	if exit, ok := errors.AsType[*exitError](err); ok {
 		return exit.status
 	}

@@ -38,10 +38,10 @@ func (s *settings) serve(cmd *cobra.Command, _ []string) (err error) {
 		debug.SetGCPercent(130)
 	}
 	log := newLogger(cfg)
-	rare := seldom(log)
+	sampled := sample(log)
 	// A closed terminal, a request to reload, or a log that nobody reads any more must not end the service.
 	signal.Ignore(syscall.SIGHUP, syscall.SIGPIPE)
-	tracer, flushSpans, err := newTracer(ctx, rare)
+	tracer, flushSpans, err := newTracer(ctx, sampled)
 	if err != nil {
 		return err
 	}
@@ -103,17 +103,17 @@ func (s *settings) serve(cmd *cobra.Command, _ []string) (err error) {
 		Metrics:      metrics,
 		Tracer:       tracer,
 	}
-	server.Handler, server.ErrorLog = routes.New(options), errorLog(rare)
+	server.Handler, server.ErrorLog = routes.New(options), errorLog(sampled)
 	checkTemporaryFolder(log)
 	listener, err := listen("server.port", net.JoinHostPort(cfg.Server.Host, strconv.Itoa(cfg.Server.Port)))
 	if err != nil {
 		return err
 	}
-	limited := limitConnections(listener, connectionLimit(cfg, maxFiles(), log), cfg.Server.MaxPerAddress, cfg.Server.TrustedProxies, rare)
+	limited := limitConnections(listener, connectionLimit(cfg, maxFiles(), log), cfg.Server.MaxPerAddress, cfg.Server.TrustedProxies, sampled)
 	server.ConnState, server.Handler = limited.observe, limited.limitStreams(server.Handler)
 	metrics.MustRegister(limited.collectors()...)
 	if cfg.Server.AdminAddress != "" {
-		admin, err := serveAdmin(cfg.Server.AdminAddress, routes.Admin(options), rare)
+		admin, err := serveAdmin(cfg.Server.AdminAddress, routes.Admin(options), sampled)
 		if err != nil {
 			return err
 		}

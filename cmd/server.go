@@ -84,9 +84,9 @@ func errorLog(log *zap.Logger) *stdlog.Logger {
 	return stdlog.New(httpErrors{log.Named("http")}, "", 0)
 }
 
-// seldom returns log for what may happen a thousand times per second: it logs each message
+// sample returns log for what may happen a thousand times per second: it logs each message
 // at most once per minute. Its counts take half a megabyte, so one serves all.
-func seldom(log *zap.Logger) *zap.Logger {
+func sample(log *zap.Logger) *zap.Logger {
 	return log.WithOptions(zap.WrapCore(func(core zapcore.Core) zapcore.Core {
 		return zapcore.NewSamplerWithOptions(core, time.Minute, 1, 0)
 	}))
@@ -99,13 +99,13 @@ var (
 )
 
 // httpErrors logs what net/http writes, without what that quotes: the start of a request
-// that it cannot read, which may be a token. The client has a field of its own, so that seldom
-// knows the message again.
+// that it cannot read, which may be a token. The client's address is in a field of its own, so
+// that messages are equal for the sampler.
 type httpErrors struct{ log *zap.Logger }
 
 func (h httpErrors) Write(line []byte) (int, error) {
 	level := zapcore.WarnLevel
-	if bytes.HasPrefix(line, []byte("http: TLS handshake error ")) { // such as of port scanners
+	if bytes.HasPrefix(line, []byte("http: TLS handshake error ")) { // such as from port scanners
 		level = zapcore.InfoLevel
 	}
 	message := quoted.ReplaceAll(bytes.TrimSpace(line), []byte(`"…"`))

@@ -29,7 +29,7 @@ func TestErrorLog(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			core, logged := observer.New(zap.DebugLevel)
-			log := errorLog(seldom(zap.New(core)))
+			log := errorLog(sample(zap.New(core)))
 			for _, line := range test.lines {
 				log.Print(line)
 			}

@@ -22,7 +22,7 @@ func (l *connections) limitStreams(next http.Handler) http.Handler {
 			return
 		}
 		sender := r.RemoteAddr
-		if address := netip.MustParseAddrPort(sender).Addr(); l.limits(address) {
+		if address := netip.MustParseAddrPort(sender).Addr(); !l.isProxy(address) {
 			sender = middleware.NetworkOf(address).String()
 		}
 		if err := inProgress.Take(sender, 1); err != nil {

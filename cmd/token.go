@@ -65,6 +65,9 @@ func newTokenCreate(s *settings) *cobra.Command {
 		Example: "  plantstore token create --name greenhouse --scope plants:read,plants:write --expires 90d",
 		Args:    takes(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if name == "" {
+				return usageError(fmt.Errorf("`%s` needs --name: %s", cmd.CommandPath(), seeHelp(cmd)))
+			}
 			token, until := models.Token{Name: name}, "revoked"
 			for scope := range strings.SplitSeq(scopes, ",") {
 				token.Scopes = append(token.Scopes, models.Scope(strings.TrimSpace(scope)))
@@ -99,7 +102,6 @@ func newTokenCreate(s *settings) *cobra.Command {
 	create.Flags().StringVar(&scopes, "scope", string(models.ScopePlantsRead)+","+string(models.ScopePlantsWrite),
 		"comma-separated scopes: "+strings.Join(models.AllScopes().Names(), ", ")+", which implies the others")
 	create.Flags().StringVar(&expires, "expires", "", "lifetime, such as 90d or 12h (default: unlimited)")
-	_ = create.MarkFlagRequired("name") // the flag exists
 	_ = create.RegisterFlagCompletionFunc("scope", completeScopes)
 	return s.addTo(create, databaseFlags)
 }

@@ -92,25 +92,10 @@ func unknownFlag(cmd *cobra.Command, unknown *pflag.NotExistError) error {
 	name, advice := strings.TrimLeft(flag, "-"), ": "+seeHelp(cmd)
 	var own []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) { own = append(own, f.Name) })
-	if other := commandWith(cmd.Root(), name); other != nil && other != cmd {
-		advice = "; it is a flag of `" + other.CommandPath() + "`"
-	} else if similar := similarTo(name, own); len(similar) > 0 {
+	if similar := similarTo(name, own); len(similar) > 0 {
 		advice = "; did you mean --" + strings.Join(similar, " or --") + "?"
 	}
 	return fmt.Errorf("`%s` has no flag %s%s", cmd.CommandPath(), flag, advice)
-}
-
-// commandWith returns the first command, of cmd and those below it, with a flag name.
-func commandWith(cmd *cobra.Command, name string) *cobra.Command {
-	if cmd.Flags().Lookup(name) != nil {
-		return cmd
-	}
-	for _, c := range cmd.Commands() {
-		if found := commandWith(c, name); found != nil {
-			return found
-		}
-	}
-	return nil
 }
 
 // similarTo returns the names that may be meant by a misspelled one, according to Cobra,
@@ -124,20 +109,6 @@ func similarTo(misspelled string, names []string) []string {
 		group.AddCommand(&cobra.Command{Use: name, Run: func(*cobra.Command, []string) {}})
 	}
 	return slices.Sorted(slices.Values(group.SuggestionsFor(misspelled)))
-}
-
-// requiredFlags checks that cmd has the flags that are marked as required.
-func requiredFlags(cmd *cobra.Command) error {
-	var missing []string
-	cmd.Flags().VisitAll(func(f *pflag.Flag) {
-		if f.Annotations[cobra.BashCompOneRequiredFlag] != nil && !f.Changed {
-			missing = append(missing, "--"+f.Name)
-		}
-	})
-	if len(missing) == 0 {
-		return nil
-	}
-	return fmt.Errorf("`%s` needs %s: %s", cmd.CommandPath(), strings.Join(missing, " and "), seeHelp(cmd))
 }
 
 func newCompletion() *cobra.Command {

@@ -139,7 +139,12 @@ func respondChanges(c *gin.Context, changes *models.PlantChanges) error {
 	if err != nil {
 		return err
 	}
-	sendZipped(c, body, writerOf(c, changes))
+	if changes.Kept() == nil {
+		sendZipped(c, body)
+		return nil
+	}
+	c.Writer = writerOf(c, changes) // many clients may get this body, and each would compress it
+	c.Data(http.StatusOK, TypeJSON, body)
 	return nil
 }
 

@@ -269,7 +269,7 @@ func Errors(failures *Failures) gin.HandlerFunc {
 		if limit, ok := errors.AsType[*middleware.LimitError](last.Err); ok {
 			c.Header("Retry-After", strconv.Itoa(seconds(limit.RetryAfter)))
 		}
-		// Those of the response that the Error replaces.
+		// Headers that the handler set for its own response.
 		for _, name := range []string{"Content-Type", "Content-Disposition", "Content-Encoding", "Link", "X-Accel-Buffering"} {
 			c.Writer.Header().Del(name)
 		}
@@ -277,8 +277,7 @@ func Errors(failures *Failures) gin.HandlerFunc {
 		if rejected, ok := errors.AsType[*importRejected](last.Err); ok {
 			response = ImportError{Code: body.Code, Message: body.Message, Report: rejected.report}
 		}
-		c.Writer = middleware.Unlimited(c) // the limit may be the error
-		_ = respond(c, status, response)   // these types can be encoded
+		_ = respond(c, status, response) // these types can be encoded
 	}
 }
 

@@ -32,8 +32,8 @@ type Failures struct {
 type series struct {
 	code      int32
 	began     time.Time
-	requests  int   // that failed
-	unlogged  int   // of them
+	requests  int   // failed ones
+	unlogged  int   // failed ones since the last line in the log
 	lastCause error // of the last request or probe
 	// Of the last request.
 	lastRoute, lastToken string

@@ -44,18 +44,15 @@ func respondPage[T any](c *gin.Context, q pageQuery, items []T, id func(T) any) 
 	if err != nil {
 		return err
 	}
-	sendZipped(c, body, c.Writer)
+	sendZipped(c, body)
 	return nil
 }
 
-// sendZipped writes a body in JSON, compressed for clients that accept it, and to plain for
-// others.
-func sendZipped(c *gin.Context, body []byte, plain gin.ResponseWriter) {
+// sendZipped writes a body in JSON, compressed for clients that accept it.
+func sendZipped(c *gin.Context, body []byte) {
 	if acceptsGzip(c) && len(body) >= gzipFrom {
 		c.Header("Content-Encoding", "gzip")
 		body = compress(body)
-	} else {
-		c.Writer = plain
 	}
 	c.Data(http.StatusOK, TypeJSON, body)
 }

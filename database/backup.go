@@ -79,7 +79,7 @@ func Backup(ctx context.Context, o Options, path string, log *zap.Logger) (err e
 	if err := requireNew(path); err != nil {
 		return err
 	}
-	return renameDurably(part, path)
+	return RenameDurably(part, path)
 }
 
 // Restore replaces the SQLite database that o.URL names by a copy of the file path, which

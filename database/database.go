@@ -69,7 +69,7 @@ type dialect interface {
 	// open returns the pools for writes and for reads. It need not connect.
 	open(context.Context, Options, *zap.Logger) (pool, readPool *sql.DB, err error)
 	// check reports why the database that is open is not the one that a restart would
-	// open, and fault what the last check, of a moment ago, reported.
+	// open; fault returns the outcome of the last check, a moment ago, without another one.
 	check() error
 	fault() error
 	// inspect reports why the server would break a promise of the service, and logs what
@@ -227,11 +227,11 @@ func (db *DB) ForReads() *DB {
 // slot becomes free, and with an error that wraps ErrUnavailable if the database cannot be
 // reached in time.
 func (db *DB) Read(ctx context.Context, operation string, do func(tx *gorm.DB) error) error {
+	ctx, cancel := context.WithTimeout(ctx, db.options.Timeout)
+	defer cancel()
 	return Failed(operation, db.unlessFault(func() error {
-		return db.budget.readsOf.run(ctx, clientOf(ctx), db.options.Timeout/waitShare, func() error {
-			return db.budget.reads.run(ctx, db.options.Timeout, func(ctx context.Context) error {
-				return db.retry(ctx, func() error { return do(db.Reads(ctx)) }, func(error) {}) // it may just be slow
-			})
+		return db.budget.reads.run(ctx, clientOf(ctx), db.options.Timeout/waitShare, func() error {
+			return db.retry(ctx, func() error { return do(db.Reads(ctx)) }, func(error) {}) // it may just be slow
 		})
 	}))
 }
@@ -260,12 +260,13 @@ func (db *DB) Background(ctx context.Context, operation string, do func(tx *gorm
 // are on disk. After ErrUnavailable, the outcome is unknown.
 func (db *DB) Write(ctx context.Context, operation string, do func(tx *gorm.DB) error) error {
 	begin := time.Now()
-	return Failed(operation, db.checked(func() error {
-		err := db.budget.writes.run(ctx, db.options.Timeout, func(ctx context.Context) error {
+	err := db.checked(func() error {
+		return db.budget.writes.run(ctx, db.options.Timeout, func(ctx context.Context) error {
 			return db.Retry(ctx, func() error { return do(db.WithContext(ctx)) })
 		})
-		return db.WaitForLock(ctx, begin, err, func(ctx context.Context, tx *DB) error { return do(tx.WithContext(ctx)) })
-	}))
+	})
+	err = db.WaitForLock(ctx, begin, err, func(ctx context.Context, tx *DB) error { return do(tx.WithContext(ctx)) })
+	return Failed(operation, err)
 }
 
 // checked calls write unless the database has a fault, and fails if it has one after it:

@@ -51,7 +51,7 @@ func (e *NotWritableError) Error() string { return "the database is not writable
 // was stored.
 var ErrOverloaded = errors.New("too many operations are waiting")
 
-// ErrShare means that too many such operations are running, or too many of one client. It
+// ErrShare means that too many operations of a kind are running, in all or for one client. It
 // wraps ErrOverloaded.
 var ErrShare = fmt.Errorf("%w: no share is left", ErrOverloaded)
 
@@ -265,7 +265,7 @@ func isTimeoutState(state string) bool {
 func isTransientState(state string) bool {
 	switch state {
 	case "25006", // read_only_sql_transaction: a standby, as after a fail-over
-		"40003", // statement_completion_unknown: see [Store.insertAll] in models
+		"40003", // statement_completion_unknown: whoever wrote must read whether it was stored
 		"57P01", // admin_shutdown
 		"57P02", // crash_shutdown
 		"57P03", // cannot_connect_now: starting up or recovering

@@ -233,13 +233,7 @@ func (db *DB) FollowerSlot(ctx context.Context, do func() error) error {
 // start at the same time take no slots from other reads, and those of one client do not queue
 // before those of others.
 func (db *DB) CatchUp(ctx context.Context, do func() error) error {
-	return db.budget.pagesOf.run(ctx, clientOf(ctx), catchUpWait, func() error {
-		if err := db.budget.pages.take(ctx, catchUpWait); err != nil {
-			return err
-		}
-		defer db.budget.pages.free()
-		return do()
-	})
+	return db.budget.pages.run(ctx, clientOf(ctx), catchUpWait, do)
 }
 
 // catchUpWait is how long a follower waits for its turn, among those of its client and among

@@ -40,7 +40,7 @@ func (db *DB) waitTurn(ctx context.Context, wait time.Duration, do func(ctx cont
 		return db.transaction(ctx, lockTurn, func(tx *DB) error {
 			err := do(ctx, tx)
 			if isTableLocked(err) {
-				err = &rowLockedError{err} // whichever it is, the next one's turn comes first
+				err = &rowLockedError{err} // so that it is not tried again before the turn of the next one
 			}
 			return err
 		})

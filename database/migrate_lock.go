@@ -51,7 +51,7 @@ func (l *postgresLocker) SessionLock(ctx context.Context, conn *sql.Conn) error 
 		return err
 	}
 	if err := setLockTimeout(ctx, conn, l.wait); err != nil {
-		return errors.Join(err, l.lock.Unlock(ctx, l.pool))
+		return errors.Join(err, l.lock.Unlock(context.WithoutCancel(ctx), l.pool))
 	}
 	return nil
 }

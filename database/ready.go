@@ -22,7 +22,7 @@ const (
 
 // readiness remembers the last check of [DB.Ready].
 type readiness struct {
-	faults atomic.Int64 // of writes, since a test has succeeded
+	faults atomic.Int64 // of operations, since a test of a write has succeeded
 
 	mu      sync.Mutex // held during a check, so that callers share it
 	checked time.Time
@@ -30,9 +30,9 @@ type readiness struct {
 	test    chan error // has the outcome of the test of a write that runs, or is nil
 }
 
-// note remembers that a write failed for a reason that may last.
+// note remembers that an operation failed for a reason for which writes may fail for some time.
 func (r *readiness) note(err error) {
-	if err == nil {
+	if err == nil || errors.Is(err, context.Canceled) { // which pgx also calls a timeout
 		return
 	}
 	// A query would not show a commit that waits for a synchronous standby, nor another process that has locked the file.

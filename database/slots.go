@@ -3,6 +3,7 @@ package database
 import (
 	"context"
 	"fmt"
+	"math"
 	"sync"
 	"time"
 )
@@ -121,9 +122,10 @@ func (s *Shares) has(client string) bool {
 	return s.of[client] > 0
 }
 
-// turns limits how many operations of each client run at a time, in order of arrival: those
-// of one do not queue before those of others.
+// turns limits how many operations run at a time, in all and of each client, in order of
+// arrival: those of one client do not queue before those of others.
 type turns struct {
+	all  slots
 	each int
 
 	mu sync.Mutex
@@ -136,9 +138,12 @@ type turn struct {
 	users int // operations that run or wait
 }
 
-func newTurns(each int) *turns { return &turns{each: each, of: make(map[string]*turn)} }
+func newTurns(all, each int) *turns {
+	return &turns{all: make(slots, all), each: each, of: make(map[string]*turn)}
+}
 
-// run calls do when it is its turn. It fails like take.
+// run calls do when it is its turn. It waits at most wait for its turn among those of client,
+// and as long again for its turn among all. It fails like take.
 func (t *turns) run(ctx context.Context, client string, wait time.Duration, do func() error) error {
 	t.mu.Lock()
 	own := t.of[client]
@@ -159,6 +164,10 @@ func (t *turns) run(ctx context.Context, client string, wait time.Duration, do f
 		return err
 	}
 	defer own.free()
+	if err := t.all.take(ctx, wait); err != nil {
+		return err
+	}
+	defer t.all.free()
 	return do()
 }
 
@@ -202,13 +211,12 @@ func MinConnections(flushers int) int { return flushers + fixedConnections + 2 }
 
 // budget shares out the connections, so that no kind of operation can starve another.
 type budget struct {
-	lookups, reads                    slots  // reads by key in batches, and others
-	readsOf                           *turns // those others of each client
+	lookups                           slots  // reads by key, in batches
+	reads, bulk                       *turns // other reads, and imports and exports that store or read rows
 	batches, suspects, writes, locked slots  // writes in batches, single ones, and those that wait for a lock
 	writer                            slots  // the only one of SQLite, shared by all writes; or nil
-	pages                             slots  // pages of the feed for followers that are behind; each takes a slot for reads, too
-	pagesOf                           *turns // those of each client
-	transfers, bulk, waiters, disk    *Shares
+	pages                             *turns // pages of the feed for followers that are behind; each takes a turn for reads, too
+	transfers, waiters, disk          *Shares
 	followers                         *Shares
 }
 
@@ -217,7 +225,7 @@ func newBudget(flushers, connections int, temporaryBytes int64) budget {
 	rest := max(connections-flushers-fixedConnections, 2)
 	locked := max(rest/4, 1)
 	b := commonBudget(temporaryBytes)
-	b.setReads(rest - locked)
+	b.reads = newReads(rest - locked)
 	b.locked = make(slots, locked)
 	b.batches, b.suspects, b.writes = make(slots, flushers), make(slots, suspectBatches), make(slots, singleWrites)
 	return b
@@ -227,7 +235,7 @@ func newBudget(flushers, connections int, temporaryBytes int64) budget {
 // reading, and one that writes.
 func newFileBudget(readers int, temporaryBytes int64) budget {
 	b := commonBudget(temporaryBytes)
-	b.setReads(readers - lookupBatches - maxBulk - background)
+	b.reads = newReads(readers - lookupBatches - maxBulk - background)
 	b.writer = make(slots, 1)
 	b.writes, b.batches, b.locked = b.writer, b.writer, b.writer
 	return b
@@ -237,17 +245,16 @@ func commonBudget(temporaryBytes int64) budget {
 	return budget{
 		lookups:   make(slots, lookupBatches),
 		transfers: NewShares(maxTransfers, maxTransfersEach),
-		bulk:      NewShares(maxBulk, maxBulkEach),
+		bulk:      newTurns(maxBulk, maxBulkEach),
 		waiters:   NewShares(maxWaiters, maxWaitersEach),
 		disk:      NewShares(temporaryBytes, temporaryBytes/2),
 		followers: NewShares(maxFollowers, maxFollowersEach),
-		pages:     make(slots, 1),
-		pagesOf:   newTurns(1),
+		pages:     newTurns(1, 1),
 	}
 }
 
-// setReads shares out n connections for reads, of which a client may use half.
-func (b *budget) setReads(n int) { b.reads, b.readsOf = make(slots, n), newTurns(max(n/2, 1)) }
+// newReads returns the turns of reads with n connections, of which a client may use half.
+func newReads(n int) *turns { return newTurns(n, max(n/2, 1)) }
 
 // Transfer calls do, which is a whole import or export. It fails with ErrShare at once if
 // there are too many of them, or too many of ctx's client, and later if the disk of temporary
@@ -260,10 +267,20 @@ func (db *DB) Transfer(ctx context.Context, do func() error) error {
 	return err
 }
 
-// Bulk calls do, which reads or stores many rows, without a time limit. It fails with
-// ErrShare at once if there are too many such operations, or too many of ctx's client.
-func (db *DB) Bulk(ctx context.Context, operation string, do func() error) error {
-	err := db.budget.bulk.run(clientOf(ctx), func() error { return db.checked(do) })
+// ReadBulk calls do, which reads many rows, without a time limit. Like [DB.Read], it fails with
+// ErrOverloaded if its turn does not come soon.
+func (db *DB) ReadBulk(ctx context.Context, operation string, do func() error) error {
+	return db.bulk(ctx, operation, db.options.Timeout/waitShare, func() error { return db.unlessFault(do) })
+}
+
+// WriteBulk calls do, which stores many rows, when it is its turn, without a time limit: its
+// client has sent them, and would have to send them again.
+func (db *DB) WriteBulk(ctx context.Context, operation string, do func() error) error {
+	return db.bulk(ctx, operation, math.MaxInt64, func() error { return db.checked(do) })
+}
+
+func (db *DB) bulk(ctx context.Context, operation string, wait time.Duration, do func() error) error {
+	err := db.budget.bulk.run(ctx, clientOf(ctx), wait, do)
 	if err != nil && ctx.Err() != nil { // drivers report it in many ways
 		err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
 	}
@@ -279,5 +296,5 @@ func (db *DB) TakeDisk(ctx context.Context, bytes int64) error {
 	return nil
 }
 
-// GiveDisk is the end of TakeDisk.
+// GiveDisk returns what TakeDisk took.
 func (db *DB) GiveDisk(ctx context.Context, bytes int64) { db.budget.disk.Give(clientOf(ctx), bytes) }

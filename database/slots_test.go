@@ -157,7 +157,7 @@ func TestShares(t *testing.T) {
 
 func TestTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		all := newTurns(1)
+		all := newTurns(2, 1)
 		end, running := make(chan struct{}), 0
 		for range 5 {
 			go func() {
@@ -177,6 +177,13 @@ func TestTurns(t *testing.T) {
 		if err := all.run(t.Context(), "b", time.Second, func() error { ran = true; return nil }); err != nil || !ran {
 			t.Errorf("another client: got %v, %v, want its turn at once", err, ran)
 		}
+		hold := make(chan struct{})
+		go func() { _ = all.run(t.Context(), "b", time.Hour, func() error { <-hold; return nil }) }()
+		synctest.Wait()
+		if err := all.run(t.Context(), "c", time.Second, func() error { t.Error("ran beside as many as may"); return nil }); !errors.Is(err, ErrOverloaded) {
+			t.Errorf("a third client: got %v, want ErrOverloaded", err)
+		}
+		close(hold)
 		begin := time.Now()
 		err := all.run(t.Context(), "a", time.Second, func() error { t.Error("ran beside another one"); return nil })
 		if waited := time.Since(begin); !errors.Is(err, ErrOverloaded) || waited != time.Second {
@@ -200,8 +207,8 @@ func TestBudgetSpendsEveryConnection(t *testing.T) {
 	for flushers := 1; flushers < 20; flushers++ {
 		for connections := MinConnections(flushers); connections < 100; connections++ {
 			b := newBudget(flushers, connections, 1)
-			got := int(b.bulk.all) + background
-			for _, s := range []slots{b.lookups, b.reads, b.batches, b.suspects, b.writes, b.locked} {
+			got := background
+			for _, s := range []slots{b.lookups, b.reads.all, b.bulk.all, b.batches, b.suspects, b.writes, b.locked} {
 				if got += cap(s); cap(s) == 0 {
 					t.Errorf("%d flushers and %d connections: got no slots for one of %+v", flushers, connections, b)
 				}
@@ -223,7 +230,7 @@ func TestBudgetOfSQLite(t *testing.T) {
 		})
 	}
 	t.Run("reads have the other connections", func(t *testing.T) {
-		if got := cap(b.lookups) + cap(b.reads) + int(b.bulk.all) + background; got != readers {
+		if got := cap(b.lookups) + cap(b.reads.all) + cap(b.bulk.all) + background; got != readers {
 			t.Errorf("got %d slots, want %d", got, readers)
 		}
 	})
@@ -232,11 +239,18 @@ func TestBudgetOfSQLite(t *testing.T) {
 func TestNoShareIsAll(t *testing.T) {
 	b := newBudget(1, 16, 1<<20)
 	for name, s := range map[string]*Shares{
-		"imports and exports": b.transfers, "those that store or read": b.bulk, "writes that wait for a lock": b.waiters, "temporary files": b.disk,
+		"imports and exports": b.transfers, "writes that wait for a lock": b.waiters, "temporary files": b.disk,
 	} {
 		t.Run(name, func(t *testing.T) {
 			if s.each >= s.all {
 				t.Errorf("one client may take %d of %d", s.each, s.all)
+			}
+		})
+	}
+	for name, turns := range map[string]*turns{"reads": b.reads, "imports and exports that store or read": b.bulk} {
+		t.Run(name, func(t *testing.T) {
+			if turns.each >= cap(turns.all) {
+				t.Errorf("one client may run %d of %d", turns.each, cap(turns.all))
 			}
 		})
 	}

@@ -16,6 +16,7 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/gofrs/flock"
@@ -204,18 +205,18 @@ func (d *sqliteDialect) createFile() error {
 	if err := errors.Join(err, pool.Close()); err != nil {
 		return err
 	}
-	return renameDurably(unfinished, d.path)
+	return RenameDurably(unfinished, d.path)
 }
 
-// renameDurably renames a file, which is on disk, within a folder.
-func renameDurably(from, to string) error {
+// RenameDurably renames a file, whose content is on disk, within a folder, and puts that on disk, too.
+func RenameDurably(from, to string) error {
 	if err := os.Rename(from, to); err != nil {
 		return err
 	}
 	return syncFolder(to)
 }
 
-// syncFolder syncs the folder of the file path. Windows cannot.
+// syncFolder syncs the folder of the file path, unless its file system cannot.
 func syncFolder(path string) error {
 	if runtime.GOOS == "windows" {
 		return nil
@@ -224,7 +225,10 @@ func syncFolder(path string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(folder.Sync(), folder.Close())
+	if err = folder.Sync(); errors.Is(err, syscall.EINVAL) {
+		err = nil
+	}
+	return errors.Join(err, folder.Close())
 }
 
 // fileLock returns the lock of lockFile.

@@ -103,7 +103,7 @@ func TestLostFile(t *testing.T) {
 				return db.Write(context.Background(), "put", func(*gorm.DB) error { return do() })
 			}},
 			{"in an import", func(db *database.DB, do func() error) error {
-				return db.Bulk(context.Background(), "import", do)
+				return db.WriteBulk(context.Background(), "import", do)
 			}},
 		} {
 			t.Run(loss.name+" "+write.name, func(t *testing.T) {

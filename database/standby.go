@@ -34,10 +34,10 @@ type standbys struct {
 	positions *Batcher[*Position]
 
 	mu      sync.Mutex
-	history []moment        // of the primary, further and further; of those older than kept only the last
+	history []moment        // of the primary, oldest first; of those older than kept, only the newest
 	first   Position        // of the primary; until it is known, unknownPosition
 	origin  string          // of the primary: see feedOrigin; empty until it is known
-	written map[string]need // by client, without what every standby in use has
+	written map[string]need // by client, what its reads must see; without what every standby in use has
 }
 
 // kept is how far back the history goes. A standby in use has all that the primary had then.
@@ -344,7 +344,7 @@ func (db *DB) Wrote(ctx context.Context, err error) Position {
 }
 
 // primaryAt returns how far the primary is. A server in recovery, to which a name may lead
-// for a while after a failover, is none.
+// for a while after a failover, is not the primary.
 func (s *standbys) primaryAt(ctx context.Context) (Position, error) {
 	at, isStandby, err := s.primary.position(ctx)
 	if err == nil && isStandby {

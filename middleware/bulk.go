@@ -85,7 +85,9 @@ func whileValid(c *gin.Context, endWith context.CancelCauseFunc, verify auth.Ver
 	defer func() {
 		endWith(nil)
 		checks.Wait()
-		_ = out.setDeadline(time.Now().Add(timeToRespond)) // fails if the connection is closed
+		if len(c.Errors) > 0 { // reported by what follows
+			_ = out.setDeadline(time.Now().Add(timeToRespond)) // fails if the connection is closed
+		}
 	}()
 	c.Next()
 	if cause := context.Cause(ctx); len(c.Errors) > 0 && auth.IsRejection(cause) {

@@ -27,6 +27,7 @@ const (
 	identityKey
 	quietKey     // whether the request is not worth a line at the usual level
 	requestIDKey // what the log has instead of the id
+	streamKey
 	traceIDKey
 )
 

@@ -22,7 +22,10 @@ func SendLimit(limit int64) Handler {
 		if c.Request.ProtoMajor > 1 {
 			from = 1
 		}
-		c.Writer = &limitedWriter{c.Writer, sending, from, IdentityOf(c).Name}
+		plain := c.Writer
+		c.Writer = &limitedWriter{plain, sending, from, IdentityOf(c).Name}
+		defer func() { c.Writer = plain }() // an error, such as that of the limit, is not limited
+		c.Next()
 		return nil
 	}
 }
@@ -45,9 +48,6 @@ func (w *limitedWriter) Write(p []byte) (int, error) {
 	return w.ResponseWriter.Write(p)
 }
 
-// Unwrap is for [http.ResponseController].
-func (w *limitedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
-
 // sharedWriter is the writer of a response with a body that others have, too. It counts only
 // when it is no longer kept for them: then this client is slow.
 type sharedWriter struct {
@@ -60,8 +60,7 @@ type sharedWriter struct {
 // kept ends. From then on, it counts toward SendLimit; if there is no room, the stream ends. The
 // route has [Stream] and then SendLimit.
 func Shared(kept context.Context, c *gin.Context) gin.ResponseWriter {
-	limited := c.Writer.(*limitedWriter)
-	return &sharedWriter{limited, limited.ResponseWriter.(*streamWriter), kept}
+	return &sharedWriter{c.Writer.(*limitedWriter), streamOf(c), kept}
 }
 
 func (w *sharedWriter) Write(p []byte) (int, error) {
@@ -80,14 +79,6 @@ func (w *sharedWriter) Write(p []byte) (int, error) {
 		}
 	}
 	return written, err
-}
-
-// Unlimited returns c's writer without the limit of SendLimit.
-func Unlimited(c *gin.Context) gin.ResponseWriter {
-	if limited, ok := c.Writer.(*limitedWriter); ok {
-		return limited.ResponseWriter
-	}
-	return c.Writer
 }
 
 // SendNow sends responses of a known length at once, so that their clients wait for nothing

@@ -33,11 +33,16 @@ func Stream(verify auth.Verifier) Handler {
 		defer endWith(nil)
 		out := &transfer{ctx: ctx, setDeadline: control.SetWriteDeadline}
 		c.Request = c.Request.WithContext(ctx)
-		c.Writer = &streamWriter{plain, out, endWith}
+		stream := &streamWriter{plain, out, endWith}
+		c.Set(streamKey, stream)
+		c.Writer = stream
 		defer func() { c.Writer = plain }()
 		return whileValid(c, endWith, verify, checkPeriod, nil, out)
 	}
 }
+
+// streamOf returns c's stream: its route has [Stream].
+func streamOf(c *gin.Context) *streamWriter { return c.MustGet(streamKey).(*streamWriter) }
 
 // streamWriter is the writer of a stream.
 type streamWriter struct {
@@ -63,27 +68,14 @@ func (w *streamWriter) Write(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// Unwrap is for [http.ResponseController].
-func (w *streamWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
-
 // Flush sends what was written to a stream: its route has [Stream]. It fails if the client does
 // not read.
 func Flush(c *gin.Context) error {
-	var out *transfer
-	plain := http.ResponseWriter(c.Writer)
-	for { // Gin's Flush has no error
-		if stream, ok := plain.(*streamWriter); ok {
-			out = stream.transfer
-		}
-		inner, ok := plain.(interface{ Unwrap() http.ResponseWriter })
-		if !ok {
-			break
-		}
-		plain = inner.Unwrap()
-	}
+	stream := streamOf(c)
+	plain := stream.ResponseWriter.(interface{ Unwrap() http.ResponseWriter }).Unwrap() // Gin's Flush has no error
 	flush := http.NewResponseController(plain).Flush
-	if _, err := out.run(time.Now().Add(streamPatience), func() (int, error) { return 0, flush() }); err != nil {
+	if _, err := stream.transfer.run(time.Now().Add(streamPatience), func() (int, error) { return 0, flush() }); err != nil {
 		return err
 	}
-	return out.setDeadline(time.Time{}) // HTTP/2 enforces a deadline even between parts
+	return stream.transfer.setDeadline(time.Time{}) // HTTP/2 enforces a deadline even between parts
 }

@@ -33,8 +33,8 @@ func (r *Replicated[T, K]) Wrote(ctx context.Context, err error) database.Positi
 	return r.db.Wrote(ctx, err)
 }
 
-// read calls do with the store of a standby, or else of the primary. do reports whether that
-// ends the read, whatever its outcome.
+// read calls do with the store of a standby, or else of the primary. If do returns false on a
+// standby, the primary repeats the read.
 func (r *Replicated[T, K]) read(ctx context.Context, do func(*Store[T, K]) (done bool, err error)) error {
 	return r.db.ReadStandby(ctx, func(standby int) (bool, error) {
 		if standby < 0 {

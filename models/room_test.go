@@ -1,8 +1,10 @@
 package models_test
 
 import (
+	"context"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 
 	"plantstore/database"
@@ -40,6 +42,55 @@ func TestRoomForTemporaryFiles(t *testing.T) {
 					}
 				}
 			})
+		}
+	})
+}
+
+// TestImportsWaitForTheirTurn: the client has sent the whole file by then, and others may need
+// minutes. Exports, which have sent nothing, do not wait for that.
+func TestImportsWaitForTheirTurn(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, url string) {
+		t.Parallel()
+		db := dbtest.Prepared(t, dbtest.Options(url))
+		store := models.NewPlantStore(db)
+		as := func(client string) context.Context { return database.WithClient(t.Context(), client) }
+		end := make(chan struct{})
+		var others sync.WaitGroup
+		running := make(chan struct{}, 3)
+		for _, client := range []string{"a", "a", "b"} {
+			others.Go(func() {
+				if err := db.WriteBulk(as(client), "import", func() error { running <- struct{}{}; <-end; return nil }); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		for range 3 {
+			<-running
+		}
+		sent, outcome := make(chan struct{}), make(chan error)
+		go func() {
+			_, err := store.Import(as("c"), func(yield func(models.ImportRow[models.Plant], error) bool) {
+				yield(models.ImportRow[models.Plant]{Line: 1, Row: models.Plant{ID: 1, Name: "Fern"}}, nil)
+				close(sent)
+			}, models.ImportOptions{})
+			outcome <- err
+		}()
+		<-sent
+		if err := store.Export(as("d"), models.Filter[int64]{}, func(*models.Plant) error { return nil }); !errors.Is(err, database.ErrOverloaded) {
+			t.Errorf("an export: got %v, want ErrOverloaded", err)
+		}
+		select {
+		case err := <-outcome:
+			t.Errorf("an import: got %v before its turn", err)
+		default:
+			close(end)
+			if err := <-outcome; err != nil {
+				t.Errorf("an import: got %v", err)
+			}
+		}
+		others.Wait()
+		if _, err := store.Get(t.Context(), 1); err != nil {
+			t.Error(err)
 		}
 	})
 }

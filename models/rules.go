@@ -67,8 +67,10 @@ func checkCharacters(field, text string) error {
 		if unicode.IsControl(r) {
 			return invalid(field, "contains the control character U+%04X at character %d", r, character)
 		}
-		if r == utf8.RuneError && !utf8.ValidString(text[i:]) {
-			return invalid(field, "is not valid UTF-8 at character %d", character)
+		if r == utf8.RuneError {
+			if _, size := utf8.DecodeRuneInString(text[i:]); size == 1 { // not a U+FFFD that the text has
+				return invalid(field, "is not valid UTF-8 at character %d", character)
+			}
 		}
 	}
 	return nil

@@ -31,7 +31,7 @@ func (s *Store[T, K]) Export(ctx context.Context, f Filter[K], yield func(*T) er
 		var reader sync.WaitGroup
 		reader.Go(func() {
 			defer close(chunks)
-			read = s.db.Bulk(ctx, "export "+s.table.Name, func() (err error) {
+			read = s.db.ReadBulk(ctx, "export "+s.table.Name, func() (err error) {
 				rest, err = s.readAll(ctx, f, chunks)
 				return err
 			})

@@ -110,7 +110,7 @@ func (s *Store[T, K]) Import(ctx context.Context, rows iter.Seq2[ImportRow[T], e
 				return err
 			}
 		}
-		return s.db.Bulk(ctx, "import "+s.table.Name, func() error { return s.importSpool(ctx, spool, o, &report) })
+		return s.db.WriteBulk(ctx, "import "+s.table.Name, func() error { return s.importSpool(ctx, spool, o, &report) })
 	})
 	report.trim()
 	return report, err

@@ -71,7 +71,8 @@ func (r Route) methods() []string {
 // Public is the scope of routes that need no token.
 const Public models.Scope = "public"
 
-// How many bytes may wait in memory for their clients: bodies for their rest, and pages to be read.
+// Limits, in bytes, of the memory for bodies that have not arrived as a whole, and for pages that
+// clients have not read yet.
 const (
 	receiveLimit = 64 << 20
 	sendLimit    = 64 << 20
@@ -151,8 +152,8 @@ func Admin(o Options) http.Handler {
 	return mux
 }
 
-// engine returns the handler of routes. Its middleware is the access log, then first, then what
-// all routes share.
+// engine returns the handler of routes. Its middleware runs in this order: the access log, first,
+// and the steps that all routes share.
 func engine(o Options, routes []Route, first ...gin.HandlerFunc) http.Handler {
 	gin.SetMode(gin.ReleaseMode)
 	e := gin.New()
