@@ -19,13 +19,13 @@ type Config struct {
 		TLSCertificate    string        `key:"tls_certificate" desc:"path of a PEM file with the certificate and its chain; may be replaced at any time; if empty, the service uses plain HTTP"`
 		TLSKey            string        `key:"tls_key" desc:"path of a PEM file with the private key of the certificate"`
 		ReadHeaderTimeout time.Duration `key:"read_header_timeout" default:"5s" validate:"min=1ms" desc:"time limit for receiving the headers of a request"`
-		ReadTimeout       time.Duration `key:"read_timeout" default:"15s" validate:"min=1ms" desc:"time limit for receiving a whole request"`
-		WriteTimeout      time.Duration `key:"write_timeout" default:"30s" validate:"min=1ms" desc:"time limit from the end of the request headers to the end of the response"`
+		ReadTimeout       time.Duration `key:"read_timeout" default:"15s" validate:"min=1ms" desc:"time limit for receiving a request, other than an import (see bulk.timeout)"`
+		WriteTimeout      time.Duration `key:"write_timeout" default:"30s" validate:"min=1ms" desc:"time limit from the end of the request headers to the end of the response, other than to imports, exports and requests for changes"`
 		IdleTimeout       time.Duration `key:"idle_timeout" default:"60s" validate:"min=1ms" desc:"how long an idle connection is kept open"`
 		ShutdownDelay     time.Duration `key:"shutdown_delay" default:"5s" validate:"min=0s" desc:"time between SIGTERM, when /readyz turns to 503, and closing the port, for load balancers to notice; SIGINT skips it"`
 		ShutdownTimeout   time.Duration `key:"shutdown_timeout" default:"20s" validate:"min=1ms" desc:"time limit for in-flight requests at shutdown"`
 		MaxHeaderBytes    int           `key:"max_header_bytes" default:"16384" validate:"min=1024,max=16777216" desc:"maximum size of the request line and headers, in bytes"`
-		MaxBodyBytes      int64         `key:"max_body_bytes" default:"65536" validate:"min=1,max=16777216" desc:"maximum size of a request body, in bytes"`
+		MaxBodyBytes      int64         `key:"max_body_bytes" default:"65536" validate:"min=1,max=16777216" desc:"maximum size of a request body, other than that of an import (see bulk.max_body_bytes), in bytes"`
 		MaxConnections    int           `key:"max_connections" default:"10000" validate:"min=1" desc:"maximum number of open connections; further ones replace idle ones or wait. An idle connection takes a file descriptor and about 20 KiB of memory"`
 		MaxPerAddress     int           `key:"max_connections_per_address" default:"0" validate:"min=0" desc:"maximum number of open connections from an address that is not a trusted proxy; further ones replace its idle ones or are closed; 0 stands for half of max_connections"`
 		TrustedProxies    []string      `key:"trusted_proxies" desc:"IP addresses or CIDR ranges, such as 10.0.0.0/8, of proxies trusted to set X-Forwarded-For"`
@@ -66,7 +66,7 @@ type Config struct {
 		JWT struct {
 			Issuer     string        `key:"issuer" desc:"required value of the iss claim of JWTs; if empty, JWTs are rejected"`
 			Audience   string        `key:"audience" desc:"required value of the aud claim"`
-			JWKSURL    string        `key:"jwks_url" secret:"true" desc:"https URL of the issuer's keys"`
+			JWKSURL    string        `key:"jwks_url" secret:"true" desc:"URL of the issuer's keys: https, or http on this machine"`
 			PublicKey  string        `key:"public_key" desc:"the issuer's only key in PEM, instead of jwks_url; best read from a file with PLANTSTORE_AUTH_JWT_PUBLIC_KEY_FILE"`
 			Algorithms []string      `key:"algorithms" default:"RS256,ES256,EdDSA" validate:"min=1,dive,oneof=RS256 RS384 RS512 PS256 PS384 PS512 ES256 ES384 ES512 EdDSA" desc:"accepted signature algorithms"`
 			Leeway     time.Duration `key:"leeway" default:"30s" validate:"min=0s,max=5m" desc:"tolerated difference between the clocks of the issuer and the service"`

@@ -20,6 +20,7 @@ const TypeEvents = "text/event-stream"
 
 // PlantChange is a plant that was written, as it is now.
 type PlantChange struct {
+	// The id of the plant, to be read like that of a StoredPlant.
 	ID int64 `json:"id" binding:"required" format:"int64" example:"1"`
 	// The plant, or null if it was deleted.
 	Plant *StoredPlant `json:"plant" binding:"required" extensions:"x-nullable"`

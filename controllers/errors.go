@@ -34,9 +34,8 @@ const (
 	codeNoToken        = 40101
 	codeInvalidToken   = 40102
 	codeScope          = 40301
-	codeNoPlant        = 40401
+	codeNoRow          = 40401
 	codeNoPath         = 40402
-	codeNoIssuedToken  = 40403
 	codeMethod         = 40501
 	codeExists         = 40901
 	codeExistsSame     = 40902
@@ -50,17 +49,24 @@ const (
 )
 
 // errorTable has every error code in ascending order: when it is used, for the documents, and
-// the errors that it stands for with their messages. A [problem] brings its code and message.
+// the errors that it stands for with their messages. A [problem] brings its code and message;
+// an example shows what it reads like.
 var errorTable = []ErrorRow{
-	row(codeMalformed, "the body is not well-formed, is incomplete or took too long; JSON must be one object in UTF-8, and the message gives the byte offset"),
-	row(codeUnknownField, "unknown field; names are case-sensitive"),
-	row(codeDuplicateField, "duplicate field"),
-	row(codeMissingOrType, "a required field is missing, or a field has the wrong JSON type (including null)"),
-	row(codeNotInt64, "an integer is not an int64 literal: `1.0`, `1e3`, `-0` and `\"1\"` are not"),
+	row(codeMalformed, "the body is not well-formed, is incomplete or took too long; JSON must be one object in UTF-8, and the message gives the byte offset",
+		example("the body is not well-formed JSON: it ends early, at byte 9")),
+	row(codeUnknownField, "unknown field; names are case-sensitive",
+		example("unknown field ID; names are case-sensitive")),
+	row(codeDuplicateField, "duplicate field",
+		example("duplicate field name")),
+	row(codeMissingOrType, "a required field is missing, or a field has the wrong JSON type (including null)",
+		example("name is required")),
+	row(codeNotInt64, "an integer is not an int64 literal: `1.0`, `1e3`, `-0` and `\"1\"` are not",
+		example("id must be an integer literal "+int64Range+", without fraction, exponent or quotes")),
 	row(codeInvalidValue, "a text is out of bounds, or a value is not one that its field allows",
-		as(func(e *models.InvalidError) string { return e.Error() }),
-		as(func(e *database.CheckError) string { return "the row breaks the rule " + e.Constraint })),
-	row(codeParameter, "invalid or unknown query parameter (on every operation), invalid path parameter or conditional header, or a Content-Range"),
+		as((*models.InvalidError).Error, &models.InvalidError{Field: "name", Reason: "must have 1 to 255 characters, not 0"}),
+		as(func(e *database.CheckError) string { return "the row breaks the rule " + e.Constraint }, nil)),
+	row(codeParameter, "invalid or unknown query parameter (on every operation), invalid path parameter or conditional header, or a Content-Range",
+		example(`unknown parameter "page"; this operation has no parameters`)),
 	row(codeNoToken, "no bearer token",
 		is(auth.ErrNoToken, "no bearer token: send the header Authorization: Bearer <token>")),
 	row(codeInvalidToken, "the bearer token is not valid",
@@ -68,14 +74,16 @@ var errorTable = []ErrorRow{
 	row(codeScope, "the bearer token lacks the scope that the operation needs",
 		as(func(e *auth.ScopeError) string {
 			return e.Error() + ": ask the operator of the service for a token that has it"
-		})),
-	noSuch[models.Plant](codeNoPlant, ""),
-	row(codeNoPath, "no such path; `/plants/` is not `/plants`"),
-	noSuch[models.Token](codeNoIssuedToken, ", or it is already revoked"),
-	row(codeMethod, "method not allowed on this path; `Allow` lists the methods that are"),
+		}, &auth.ScopeError{Scope: models.ScopePlantsWrite})),
+	row(codeNoRow, "nothing has the id in the path; the message says what does not exist",
+		as((*models.NotFoundError).Error, &models.NotFoundError{Noun: database.NounOf[models.Plant]()})),
+	row(codeNoPath, "no such path; `/plants/` is not `/plants`",
+		example("no such path")),
+	row(codeMethod, "method not allowed on this path; `Allow` lists the methods that are",
+		example("method not allowed on this path: use GET, POST")),
 	row(codeExists, "the id exists with different content; the stored row is unchanged",
 		exists(false, " and is unchanged: choose another id"),
-		as(func(e *models.RepeatedError) string { return e.Error() + ": an id belongs to its first valid row" })),
+		as(func(e *models.RepeatedError) string { return e.Error() + ": an id belongs to its first valid row" }, nil)),
 	row(codeExistsSame, "the id exists with the same content: an earlier attempt of this request succeeded",
 		exists(true, ": an earlier attempt of this request succeeded")),
 	row(codeCursor, "the cursor of the change feed is too old, or from another database, such as before a restore: get a new cursor, export, then follow",
@@ -83,29 +91,34 @@ var errorTable = []ErrorRow{
 	row(codePrecondition, "`If-Match` or `If-None-Match` does not hold; nothing was written",
 		is(models.ErrCondition, "If-Match or If-None-Match does not hold, and nothing was written: get the current version and retry (a weak ETag, W/…, matches no plant)")),
 	row(codeBodyTooLarge, "the body, or a line of an import, is too large; or an import is not received within `bulk.timeout`",
-		as(func(e *http.MaxBytesError) string { return fmt.Sprintf("the body is larger than %d bytes", e.Limit) })),
-	row(codeContentType, "unsupported Content-Type or Content-Encoding"),
+		as(func(e *http.MaxBytesError) string { return fmt.Sprintf("the body is larger than %d bytes", e.Limit) }, &http.MaxBytesError{Limit: 64 << 10})),
+	row(codeContentType, "unsupported Content-Type or Content-Encoding",
+		example("Content-Type must be application/json, with no charset other than utf-8")),
 	row(codeRateLimit, "too many requests with this token or from this address, or too many invalid tokens; `Retry-After` says when to retry",
 		as(func(e *middleware.LimitError) string {
 			return fmt.Sprintf("%s: retry in %d s", e, seconds(e.RetryAfter))
-		})),
-	row(codeInternal, "an internal error; the message has the request id, the log has the cause"),
+		}, &middleware.LimitError{What: "requests", RetryAfter: time.Second})),
+	row(codeInternal, "an internal error; the message has the request id, the log has the cause",
+		example(internalError+"C7MS644ZFHYUKQ4LX3OVBOGMBP")),
 	row(codeNoFeed, "the database has no change feed: it is distributed by Citus",
 		is(database.ErrNoFeed, "this service has no change feed, as its database is distributed by Citus: export instead")),
 	row(codeOverloaded, "too many operations are waiting, another one has locked the row, or too many imports and exports, or followers of the change feed, are running; nothing was stored: retry after `Retry-After`",
-		when(database.IsLocked, "another operation has locked the row or the table, and nothing was stored: retry later"),
 		is(database.ErrShare, "too many such operations are running, or too many with this token, and nothing was stored: retry when one has ended"),
+		when(database.IsLocked, "another operation has locked the row or the table, and nothing was stored: retry later"),
 		is(database.ErrOverloaded, "too many operations are waiting, and nothing was stored: retry later")),
 	row(codeUnavailable, "the database cannot be reached, does not respond in time or is not writable (read-only, disk full, file replaced), the keys of JWTs are unavailable, or the service is stopping; the message says which, whether the outcome of a write is unknown, and what to do",
 		is(errStopping, "the service is stopping: retry"),
 		as(func(e *database.NotWritableError) string {
 			return e.Error() + unknownOutcome
-		}),
+		}, nil),
 		is(database.ErrTimeout, database.ErrTimeout.Error()+unknownOutcome),
 		is(database.ErrUnavailable, "the database cannot be reached"+unknownOutcome),
 		// After those above: a write may have begun when its token was verified again.
 		is(auth.ErrCannotVerify, "tokens cannot be verified at the moment, and nothing was done: retry")),
 }
+
+// internalError is the message of an internal error, before the request id.
+const internalError = "internal error, request id "
 
 // unknownOutcome ends the message of an error after which a write may have succeeded. [Errors]
 // replaces it by what to do.
@@ -134,7 +147,14 @@ type ErrorRow struct {
 	Code     int32
 	Status   int    // of the response
 	When     string // in Markdown
-	messages []func(error) (message string, ok bool)
+	Example  string // of a message
+	messages []message
+}
+
+// message is what the errors for which of is ok read like.
+type message struct {
+	of      func(error) (text string, ok bool)
+	example string
 }
 
 // ErrorTable returns the table of error codes, in ascending order, for the documents.
@@ -142,9 +162,9 @@ func ErrorTable() []ErrorRow {
 	return slices.Clone(errorTable)
 }
 
-// row returns the row of code.
-func row(code int32, when string, messages ...func(error) (string, bool)) ErrorRow {
-	return ErrorRow{code, statusOf(code), when, messages}
+// row returns the row of code. The first of messages is the example.
+func row(code int32, when string, messages ...message) ErrorRow {
+	return ErrorRow{code, statusOf(code), when, messages[0].example, messages}
 }
 
 // statusOf returns the status of a response with code. Faults in the request's content have
@@ -158,45 +178,48 @@ func statusOf(code int32) int {
 }
 
 // is gives target, and the errors that wrap it, a message.
-func is(target error, message string) func(error) (string, bool) {
-	return when(func(err error) bool { return errors.Is(err, target) }, message)
+func is(target error, text string) message {
+	return when(func(err error) bool { return errors.Is(err, target) }, text)
 }
 
-// when returns message for the errors for which holds is true.
-func when(holds func(error) bool, message string) func(error) (string, bool) {
-	return func(err error) (string, bool) { return message, holds(err) }
+// when gives the errors for which holds is true a message.
+func when(holds func(error) bool, text string) message {
+	return message{func(err error) (string, bool) { return text, holds(err) }, text}
 }
 
-// as gives the errors of type E a message. An empty one means that the error does not match.
-func as[E error](message func(E) string) func(error) (string, bool) {
-	return func(err error) (text string, ok bool) {
-		if e, ok := errors.AsType[E](err); ok {
-			text = message(e)
+// as gives the errors of type E a message; an empty text means that the error does not match.
+// sample is the error of the example, and may be nil where another message precedes.
+func as[E interface {
+	error
+	comparable
+}](text func(E) string, sample E) message {
+	m := message{of: func(err error) (string, bool) {
+		e, ok := errors.AsType[E](err)
+		if !ok {
+			return "", false
 		}
-		return text, text != ""
+		described := text(e)
+		return described, described != ""
+	}}
+	if sample != *new(E) {
+		m.example = text(sample)
 	}
+	return m
 }
 
-// noSuch returns the row of the *models.NotFoundError of the model T.
-func noSuch[T any](code int32, more string) ErrorRow {
-	noun := database.NounOf[T]()
-	message := "no such " + noun + more
-	return row(code, message, as(func(e *models.NotFoundError) string {
-		if e.Noun != noun {
-			return ""
-		}
-		return message
-	}))
+// example is a message of no error here.
+func example(text string) message {
+	return message{func(error) (string, bool) { return "", false }, text}
 }
 
 // exists gives a *models.ExistsError its text and more as its message.
-func exists(same bool, more string) func(error) (string, bool) {
+func exists(same bool, more string) message {
 	return as(func(e *models.ExistsError) string {
 		if e.Same != same {
 			return ""
 		}
 		return e.Error() + more
-	})
+	}, &models.ExistsError{Noun: database.NounOf[models.Plant](), Key: 1, Same: same})
 }
 
 // Error is the body of every unsuccessful response.
@@ -223,12 +246,12 @@ func describe(c *gin.Context, err error) Error {
 	}
 	for _, row := range errorTable {
 		for _, message := range row.messages {
-			if text, ok := message(err); ok {
+			if text, ok := message.of(err); ok {
 				return Error{row.Code, text}
 			}
 		}
 	}
-	return Error{codeInternal, "internal error, request id " + middleware.RequestIDOf(c)}
+	return Error{codeInternal, internalError + middleware.RequestIDOf(c)}
 }
 
 // statusClientGone is logged for a client that left before the response, as

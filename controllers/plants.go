@@ -18,7 +18,7 @@ import (
 type PlantContent struct {
 	// The name: no control characters, and not only white space.
 	Name *string `json:"name" binding:"required" extensions:"x-rule=plant.name" example:"Monstera deliciosa"`
-	// Specifies the type of the plant: no control characters. An absent tag stays absent, an empty one stays empty.
+	// Specifies the type of the plant: no control characters. No tag and an empty tag are not the same.
 	Tag *string `json:"tag,omitzero" extensions:"x-rule=plant.tag" example:"houseplant"`
 } // @name PlantContent
 
@@ -93,7 +93,7 @@ func NewPlants(store *models.PlantStore) *Plants { return &Plants{store, newPars
 //
 //	@ID				createPlant
 //	@Summary		Create a plant
-//	@Description	Stores a plant under the id that the client has chosen. A 200 means that it is on disk. After error 50302 the outcome is unknown: send the same request again; error 40902 means that the first attempt succeeded.
+//	@Description	Stores a plant under the id that the client has chosen. A 200 means that it is on disk. After error 50302 or a lost response, send the same request again: a 200, or error 40902, means that the plant is stored.
 //	@Param			plant	body		NewPlant	true	"The plant to create"
 //	@Success		200		{object}	Plant		"The new plant"
 //	@Failure		409		{object}	Error
@@ -195,7 +195,7 @@ func parsePlantFilter(query url.Values) (models.Filter[int64], error) {
 //
 //	@ID				putPlant
 //	@Summary		Create or replace a plant
-//	@Description	With If-None-Match: * it only creates; with If-Match it only replaces a version that the client has seen. A plant can be sent back as it was read: its created_at and updated_at are ignored.
+//	@Description	With If-None-Match: * it only creates; with If-Match it only replaces a version that the client has seen. Without a tag, the plant has none afterwards. A plant can be sent back as it was read: its created_at and updated_at are ignored.
 //	@Param			id				path		int				true	"The id of the plant"	format(int64)	example(1)
 //	@Param			If-Match		header		string			false	"The plant must have one of these ETags; * means any"
 //	@Param			If-None-Match	header		string			false	"Only *: the plant must not exist"	Enums(*)

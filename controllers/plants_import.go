@@ -42,15 +42,15 @@ type RowError struct {
 	// The error code, as in an Error.
 	Code int32 `json:"error" binding:"required" format:"int32" example:"40005"`
 	// The message, as in an Error.
-	Message string `json:"message" binding:"required" example:"id must be an integer literal"`
+	Message string `json:"message" binding:"required" example:"id must be an integer literal from -9223372036854775808 to 9223372036854775807, without fraction, exponent or quotes"`
 } // @name RowError
 
-// ImportError is the Error of an import that stored nothing because rows were rejected.
+// ImportError is the Error of an import that stored nothing.
 type ImportError struct {
-	// The code of the first row in the report.
+	// The code of the first rejected row, or without a report that of the whole request.
 	Code int32 `json:"error" binding:"required" format:"int32" example:"40005"`
-	// The line and the message of that row.
-	Message string `json:"message" binding:"required" example:"line 3: id must be an integer literal; nothing was stored"`
+	// What is wrong, with the line if it is a row.
+	Message string `json:"message" binding:"required" example:"line 3: id must be an integer literal from -9223372036854775808 to 9223372036854775807, without fraction, exponent or quotes; nothing was stored"`
 	// The whole report. Absent if the import was not read to its end.
 	Report *ImportReport `json:"report,omitzero"`
 } // @name ImportError

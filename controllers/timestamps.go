@@ -38,9 +38,9 @@ func (t Timestamp) MarshalJSONTo(enc *jsontext.Encoder) error {
 
 // EchoedTimestamps are the times of a row that a client sends back as it was read.
 type EchoedTimestamps struct {
-	// Ignored: a row can be sent back as it was read.
+	// Ignored, but must be RFC 3339: a row can be sent back as it was read.
 	CreatedAt *string `json:"created_at,omitzero" format:"date-time" extensions:"x-echo"`
-	// Ignored: a row can be sent back as it was read.
+	// Ignored, but must be RFC 3339: a row can be sent back as it was read.
 	UpdatedAt *string `json:"updated_at,omitzero" format:"date-time" extensions:"x-echo"`
 } // @name EchoedTimestamps
 

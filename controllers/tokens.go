@@ -139,7 +139,7 @@ func (h *Tokens) List(c *gin.Context) error {
 //
 //	@ID				revokeToken
 //	@Summary		Revoke a token
-//	@Description	Revokes a token permanently, on every replica within 5 seconds.
+//	@Description	Revokes a token permanently, on every replica within 5 seconds. A second DELETE gets a 404.
 //	@Param			id	path	string	true	"The id of the token: its first characters"	extensions(x-rule=token.id)	example(pst_abcdefgh)
 //	@Success		204	"The token is revoked"
 //	@Router			/tokens/{id} [delete]

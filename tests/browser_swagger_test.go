@@ -288,7 +288,7 @@ func TestBrowserExecutesEveryOperation(t *testing.T) {
 				{"deletePlant", "", "", "204", "x-request-id"},
 				{"createToken", "", "", "200", "pst_"},
 				{"listTokens", "", "", "200", "greenhouse importer"},
-				{"revokeToken", "", "", "404", "40403"}, // the id of no token
+				{"revokeToken", "", "", "404", "40401"}, // the id of no token
 			}
 			for i, test := range tests {
 				if !executed[test.operation] {

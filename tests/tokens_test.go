@@ -107,7 +107,7 @@ func TestTokensAPI(t *testing.T) {
 
 		gone := seen[0]
 		checkEmpty(t, s.call(t, "DELETE", "/tokens/"+gone, ""), 204)
-		checkError(t, s.call(t, "DELETE", "/tokens/"+gone, ""), 40403)
+		checkError(t, s.call(t, "DELETE", "/tokens/"+gone, ""), 40401)
 		if row := issuedToken(t, s, created[gone].Token); row.RevokedAt == nil || time.Since(*row.RevokedAt).Abs() > time.Minute {
 			t.Errorf("got %+v, want revoked_at", row)
 		}
@@ -166,7 +166,7 @@ func TestTokensAPIErrors(t *testing.T) {
 			{name: "a token as after", method: "GET", path: "/tokens?after=" + whole, code: 40007, mentions: "after"},
 			{name: "an invalid id", method: "DELETE", path: "/tokens/1", code: 40007, mentions: "id"},
 			{name: "a token instead of its id", method: "DELETE", path: "/tokens/" + whole, code: 40007, mentions: "id"},
-			{name: "an unknown id", method: "DELETE", path: "/tokens/pst_abcdefgh", code: 40403, mentions: "token"},
+			{name: "an unknown id", method: "DELETE", path: "/tokens/pst_abcdefgh", code: 40401, mentions: "token"},
 			{name: "a large body", method: "POST", path: "/tokens", body: strings.Repeat(" ", 70000), code: 41301, mentions: "65536"},
 		} {
 			t.Run(test.name, func(t *testing.T) {
