@@ -12,7 +12,7 @@ import (
 
 func TestPlantRules(t *testing.T) {
 	table := database.TableOf[Plant]()
-	store := Store[Plant, int64]{table: table, rules: Plant{}.Rules()}
+	store := Store[Plant, int64]{reader: &reader[Plant, int64]{table: table}, rules: Plant{}.Rules()}
 	for _, test := range []struct {
 		name  string
 		plant Plant

@@ -12,7 +12,7 @@ import (
 // such as what a write reads, goes to the primary.
 type Replicated[T Model, K Key] struct {
 	*Store[T, K]
-	copies []*Store[T, K] // on the standbys
+	copies []*reader[T, K] // of the standbys
 }
 
 // NewReplicated returns the store of the rows of T in db and its standbys. It panics like
@@ -20,7 +20,7 @@ type Replicated[T Model, K Key] struct {
 func NewReplicated[T Model, K Key](db *database.DB) *Replicated[T, K] {
 	r := &Replicated[T, K]{Store: NewStore[T, K](db)}
 	for _, standby := range db.Standbys() {
-		r.copies = append(r.copies, NewStore[T, K](standby))
+		r.copies = append(r.copies, newReader[T, K](standby))
 	}
 	return r
 }
@@ -33,12 +33,12 @@ func (r *Replicated[T, K]) Wrote(ctx context.Context, err error) database.Positi
 	return r.db.Wrote(ctx, err)
 }
 
-// read calls do with the store of a standby, or else of the primary. If do returns false on a
+// read calls do with the reader of a standby, or else of the primary. If do returns false on a
 // standby, the primary repeats the read.
-func (r *Replicated[T, K]) read(ctx context.Context, do func(*Store[T, K]) (done bool, err error)) error {
+func (r *Replicated[T, K]) read(ctx context.Context, do func(*reader[T, K]) (done bool, err error)) error {
 	return r.db.ReadStandby(ctx, func(standby int) (bool, error) {
 		if standby < 0 {
-			return do(r.Store)
+			return do(r.reader)
 		}
 		return do(r.copies[standby])
 	})
@@ -46,7 +46,7 @@ func (r *Replicated[T, K]) read(ctx context.Context, do func(*Store[T, K]) (done
 
 // Get is [Store.Get].
 func (r *Replicated[T, K]) Get(ctx context.Context, key K) (row *T, err error) {
-	err = r.read(ctx, func(s *Store[T, K]) (bool, error) {
+	err = r.read(ctx, func(s *reader[T, K]) (bool, error) {
 		row, err = s.Get(ctx, key)
 		_, absent := errors.AsType[*NotFoundError](err)
 		return err == nil || absent, err
@@ -56,7 +56,7 @@ func (r *Replicated[T, K]) Get(ctx context.Context, key K) (row *T, err error) {
 
 // List is [Store.List].
 func (r *Replicated[T, K]) List(ctx context.Context, f Filter[K]) (rows []T, err error) {
-	err = r.read(ctx, func(s *Store[T, K]) (bool, error) {
+	err = r.read(ctx, func(s *reader[T, K]) (bool, error) {
 		rows, err = s.List(ctx, f)
 		return err == nil, err
 	})
@@ -65,7 +65,7 @@ func (r *Replicated[T, K]) List(ctx context.Context, f Filter[K]) (rows []T, err
 
 // Export is [Store.Export].
 func (r *Replicated[T, K]) Export(ctx context.Context, f Filter[K], yield func(*T) error) error {
-	return r.read(ctx, func(s *Store[T, K]) (begun bool, err error) {
+	return r.read(ctx, func(s *reader[T, K]) (begun bool, err error) {
 		err = s.Export(ctx, f, func(row *T) error {
 			begun = true
 			return yield(row)

@@ -11,8 +11,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"gorm.io/gorm"
-
 	"plantstore/database"
 )
 
@@ -33,10 +31,8 @@ type Key interface{ int64 | string }
 // reached in time; the outcome of a write is then unknown. When a write returns nil,
 // it is on disk.
 type Store[T Model, K Key] struct {
-	db      *database.DB
-	table   *database.Table
+	*reader[T, K]
 	rules   Rules
-	lookups *database.Batcher[*lookup[T, K]]
 	inserts *database.Writer[*T]
 	changes *database.Writer[*database.Change]
 	// mostTaken is whether most keys of the last batch of inserts were taken.
@@ -49,7 +45,7 @@ type Store[T Model, K Key] struct {
 // T is not a model with a key of type K, CreatedAt and UpdatedAt, if its other columns are not
 // texts, int64s or bools, or pointers to these, or if not just each text has a rule.
 func NewStore[T Model, K Key](db *database.DB) *Store[T, K] {
-	s := &Store[T, K]{db: db, table: database.TableOf[T](), rules: (*new(T)).Rules()}
+	s := &Store[T, K]{reader: newReader[T, K](db), rules: (*new(T)).Rules()}
 	if key := s.table.Key.FieldType; key != reflect.TypeFor[K]() {
 		panic(fmt.Sprintf("the key of %T is of type %s", *new(T), key))
 	}
@@ -70,21 +66,12 @@ func NewStore[T Model, K Key](db *database.DB) *Store[T, K] {
 	if s.table.Created == nil || s.table.Updated == nil {
 		panic(fmt.Sprintf("%T must have the fields CreatedAt and UpdatedAt", *new(T)))
 	}
-	db.Require(s.table)
-	s.lookups = database.NewReader(db, database.PerNode(db, s.table, func(l *lookup[T, K]) any { return l.key }, s.lookUp))
 	s.inserts = database.NewWriter(db, database.PerNode(db, s.table, func(row *T) any { return s.keyOf(row) }, s.create))
 	s.changes = database.NewWriter(db, database.PerNode(db, s.table, func(c *database.Change) any { return s.keyOf(c.Row.(*T)) }, s.change))
 	s.update = "UPDATE " + s.table.Name + s.set(s.table.Content, given)
 	s.replace = " ON CONFLICT (" + s.table.Key.DBName + ") DO UPDATE" + s.set(s.table.Content, excluded)
 	return s
 }
-
-// NotFoundError means that a row does not exist.
-type NotFoundError struct {
-	Noun string // for the row, such as "plant"
-}
-
-func (e *NotFoundError) Error() string { return "no such " + e.Noun }
 
 // ExistsError means that a key is taken. The stored row is unchanged.
 type ExistsError struct {
@@ -106,8 +93,6 @@ func (e *ExistsError) Error() string {
 // valueOf returns the struct behind row.
 func valueOf[T any](row *T) reflect.Value { return reflect.ValueOf(row).Elem() }
 
-func (s *Store[T, K]) keyOf(row *T) K { return *s.table.Key.Of(valueOf(row)).Addr().Interface().(*K) }
-
 // validate reports the first of columns in which row breaks a rule, as an
 // *InvalidError.
 func (s *Store[T, K]) validate(row *T, columns []*database.Column) error {
@@ -126,104 +111,6 @@ func (s *Store[T, K]) validate(row *T, columns []*database.Column) error {
 // sameContent reports whether two rows differ in nothing but key and timestamps.
 func (s *Store[T, K]) sameContent(a, b *T) bool {
 	return !slices.ContainsFunc(s.table.Content, func(c *database.Column) bool { return !c.Equal(valueOf(a), valueOf(b)) })
-}
-
-// lookup is a read of one row, which is nil if it does not exist.
-type lookup[T any, K Key] struct {
-	key K
-	row *T
-}
-
-// Get returns the row with key, which sees every write that ended before. It fails with a
-// *NotFoundError if it does not exist.
-func (s *Store[T, K]) Get(ctx context.Context, key K) (*T, error) {
-	l := &lookup[T, K]{key: key}
-	if err := s.lookups.Do(ctx, l); err != nil {
-		return nil, database.Failed("get "+s.table.Noun, err)
-	}
-	if l.row == nil {
-		return nil, &NotFoundError{s.table.Noun}
-	}
-	return l.row, nil
-}
-
-// lookUp reads the rows of a batch with one query, and returns the outcome of each.
-func (s *Store[T, K]) lookUp(ctx context.Context, batch []*lookup[T, K]) []error {
-	keys := make([]K, len(batch))
-	for i, l := range batch {
-		keys[i] = l.key
-	}
-	rows, err := s.lookUpKeys(ctx, s.db.ForReads(), keys)
-	outcomes := make([]error, len(batch))
-	for i, l := range batch {
-		if row := rows[l.key]; row != nil {
-			l.row = new(*row) // a key can occur twice
-		}
-		outcomes[i] = err
-	}
-	return outcomes
-}
-
-// lookUpKeys returns the rows that have one of keys, by key.
-func (s *Store[T, K]) lookUpKeys(ctx context.Context, db *database.DB, keys []K) (map[K]*T, error) {
-	if len(keys) == 0 {
-		return nil, nil
-	}
-	rows, err := database.Lookup[T](ctx, db, s.table, keys)
-	byKey := make(map[K]*T, len(rows))
-	for _, row := range rows {
-		byKey[s.keyOf(row)] = row
-	}
-	return byKey, err
-}
-
-// Filter selects the rows of a list or an export.
-type Filter[K Key] struct {
-	After    *K                // only those with a greater key
-	Equal    map[string]any    // only those with this value, by column
-	Contains map[string]string // only those with this part in a text, in any case, by column
-	Limit    int               // at most this many in a list
-}
-
-// filter returns tx with f and the order of keys, but without the limit.
-func (s *Store[T, K]) filter(tx *gorm.DB, f Filter[K]) (*gorm.DB, error) {
-	key := s.table.Key.DBName
-	tx = tx.Order(key)
-	if f.After != nil {
-		tx = tx.Where(key+" > ?", *f.After)
-	}
-	filters := 0
-	for _, c := range s.table.Content {
-		if value, ok := f.Equal[c.DBName]; ok {
-			tx, filters = tx.Where(c.DBName+" = ?", value), filters+1
-		}
-		if part, ok := f.Contains[c.DBName]; ok {
-			condition, argument := s.db.Contains(c.DBName, part)
-			tx, filters = tx.Where(condition, argument), filters+1
-		}
-	}
-	if filters != len(f.Equal)+len(f.Contains) {
-		return nil, fmt.Errorf("a filter of %s names an unknown column", s.table.Name)
-	}
-	return tx, nil
-}
-
-// List returns rows by ascending key. Its cost does not depend on how many precede
-// f.After.
-func (s *Store[T, K]) List(ctx context.Context, f Filter[K]) ([]T, error) {
-	rows := make([]T, 0, f.Limit)
-	err := s.db.Read(ctx, "list "+s.table.Name, func(tx *gorm.DB) error {
-		rows = rows[:0] // of an earlier attempt
-		tx, err := s.filter(tx, f)
-		if err != nil {
-			return err
-		}
-		return s.db.Find(tx.Limit(f.Limit), s.table, func() reflect.Value {
-			rows = append(rows, *new(T))
-			return valueOf(&rows[len(rows)-1])
-		})
-	})
-	return rows, err
 }
 
 // Create validates and stores a new row and sets its timestamps. It fails with an

@@ -24,15 +24,15 @@ const (
 // set. It ends with the first error of yield, with database.ErrOverloaded if too many
 // imports and exports are running, in all or of ctx's client, and with the errors that all
 // methods share.
-func (s *Store[T, K]) Export(ctx context.Context, f Filter[K], yield func(*T) error) error {
-	return s.db.Transfer(ctx, func() error {
+func (r *reader[T, K]) Export(ctx context.Context, f Filter[K], yield func(*T) error) error {
+	return r.db.Transfer(ctx, func() error {
 		ctx, cancel := context.WithCancel(ctx)
 		chunks, rest, read := make(chan []T, exportAhead), (*spool)(nil), error(nil)
 		var reader sync.WaitGroup
 		reader.Go(func() {
 			defer close(chunks)
-			read = s.db.ReadBulk(ctx, "export "+s.table.Name, func() (err error) {
-				rest, err = s.readAll(ctx, f, chunks)
+			read = r.db.ReadBulk(ctx, "export "+r.table.Name, func() (err error) {
+				rest, err = r.readAll(ctx, f, chunks)
 				return err
 			})
 		})
@@ -71,12 +71,12 @@ func (s *Store[T, K]) Export(ctx context.Context, f Filter[K], yield func(*T) er
 
 // readAll sends the rows that f selects to out, a chunk at a time. Once the receiver has to
 // be waited for after snapshotTime, it returns the rest.
-func (s *Store[T, K]) readAll(ctx context.Context, f Filter[K], out chan<- []T) (rest *spool, err error) {
+func (r *reader[T, K]) readAll(ctx context.Context, f Filter[K], out chan<- []T) (rest *spool, err error) {
 	var rows *sql.Rows
-	err = s.db.Retry(ctx, func() error {
-		tx, err := s.filter(s.db.Reads(ctx), f)
+	err = r.db.Retry(ctx, func() error {
+		tx, err := r.filter(r.db.Reads(ctx), f)
 		if err == nil {
-			rows, err = tx.Model(new(T)).Select(database.Names(s.table.Data)).Rows() //nolint:sqlclosecheck // below
+			rows, err = tx.Model(new(T)).Select(database.Names(r.table.Data)).Rows() //nolint:sqlclosecheck // below
 		}
 		return err
 	})
@@ -98,7 +98,7 @@ func (s *Store[T, K]) readAll(ctx context.Context, f Filter[K], out chan<- []T) 
 			case <-ctx.Done():
 				return context.Cause(ctx)
 			case <-late:
-				if rest, err = newSpool(ctx, s.db, s.table.Data); err != nil {
+				if rest, err = newSpool(ctx, r.db, r.table.Data); err != nil {
 					return err
 				}
 			}
@@ -119,7 +119,7 @@ func (s *Store[T, K]) readAll(ctx context.Context, f Filter[K], out chan<- []T) 
 			chunk = make([]T, 0, exportChunk) // the receiver has the other
 		}
 		chunk = chunk[:len(chunk)+1]
-		targets = database.AppendPointers(targets[:0], s.table.Data, valueOf(&chunk[len(chunk)-1]))
+		targets = database.AppendPointers(targets[:0], r.table.Data, valueOf(&chunk[len(chunk)-1]))
 		if err := rows.Scan(targets...); err != nil {
 			return rest, err
 		}
