@@ -60,7 +60,7 @@ func TestIssuedTokens(t *testing.T) {
 		if err != nil || got.Name != lasting.ID || got.Scopes.String() != "plants:write" {
 			t.Fatalf("a new token: got %+v, %v", got, err)
 		}
-		ends := time.Now().Add(300 * time.Millisecond)
+		ends := time.Now().Add(2 * time.Second)
 		short := issue(t, store, &models.Token{Name: "short", Scopes: models.AllScopes(), ExpiresAt: &ends})
 		if _, err := verifier.Verify(t.Context(), short); err != nil {
 			t.Errorf("before it expires: got %v", err)
@@ -118,14 +118,14 @@ func TestUnknownTokensCostNoQueries(t *testing.T) {
 		t.Errorf("2,000 attempts with 20 unknown tokens: got %d queries within %s, want 20 to %d", got, time.Since(begin), most)
 	}
 	// Mistyped tokens are rejected without a query.
-	begin = time.Now()
+	before = queries.Load()
 	for range 10_000 {
 		if _, err := verifier.Verify(t.Context(), "pst_"+strings.Repeat("a", 47)); !errors.Is(err, auth.ErrInvalidToken) {
 			t.Fatalf("a mistyped token: got %v, want ErrInvalidToken", err)
 		}
 	}
-	if time.Since(begin) > 5*time.Second {
-		t.Errorf("10,000 mistyped tokens took %s", time.Since(begin))
+	if got := queries.Load() - before; got > 5 { // refreshes go on
+		t.Errorf("10,000 mistyped tokens: got %d queries", got)
 	}
 }
 
@@ -186,8 +186,9 @@ func TestIssuedTokensWithoutDatabase(t *testing.T) {
 	if _, err := verifier.Verify(t.Context(), known); err != nil {
 		t.Errorf("a known token, at once: got %v", err)
 	}
-	for err = nil; err == nil; _, err = verifier.Verify(t.Context(), known) {
-		if time.Since(closed) > 5*time.Second {
+	for err = nil; err == nil; {
+		begin := time.Now()
+		if _, err = verifier.Verify(t.Context(), known); err == nil && begin.Sub(closed) > 5*time.Second {
 			t.Fatal("a token is valid 5 s after the database was closed")
 		}
 	}

@@ -436,3 +436,28 @@ func TestNewKeyCannotBeFetched(t *testing.T) {
 		}
 	}
 }
+
+// TestIssuerHangs: tokens wait for the one fetch that the first of them causes, not each for one
+// of its own.
+func TestIssuerHangs(t *testing.T) {
+	t.Parallel()
+	p := newProvider(t)
+	verify := verifierOf(t, p.options())
+	p.mu.Lock()
+	p.respond = func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
+	p.mu.Unlock()
+	begin := time.Now()
+	var group sync.WaitGroup
+	for i := range 20 {
+		group.Go(func() {
+			kid := map[string]any{"kid": fmt.Sprintf("unknown-%d", i)}
+			if _, err := verify(t.Context(), sign(t, jwt.SigningMethodES256, p.key, kid, claims(nil))); !errors.Is(err, auth.ErrCannotVerify) {
+				t.Errorf("got %v, want ErrCannotVerify", err)
+			}
+		})
+	}
+	group.Wait()
+	if took := time.Since(begin); took > 20*time.Second {
+		t.Errorf("20 tokens took %v", took)
+	}
+}

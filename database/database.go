@@ -171,7 +171,7 @@ func Open(ctx context.Context, o Options, batches BatchOptions, log *zap.Logger)
 		return nil, errors.Join(err, db.Close())
 	}
 	if p, ok := d.(*postgresDialect); ok && p.citus.Load() {
-		db.nodes = &nodes{citus: p, db: db, done: make(chan struct{})}
+		db.nodes = &nodes{citus: p, db: db, turn: make(slots, 1), done: make(chan struct{})}
 	}
 	if db.DB, err = db.handle(pool); err == nil {
 		db.reads, err = db.handle(readPool)

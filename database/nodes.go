@@ -51,7 +51,7 @@ func isCommitted(err error) bool {
 type nodes struct {
 	citus *postgresDialect
 	db    *DB
-	mu    sync.Mutex                   // held during a check
+	turn  slots                        // one, for a check
 	down  atomic.Pointer[map[int]bool] // nil: none
 	done  chan struct{}                // closed by [DB.Close]
 	work  sync.WaitGroup               // the checks in the background
@@ -68,8 +68,10 @@ const nodeTimeout = "500ms"
 // check finds out which nodes are down. As long as there are such, it repeats the check in
 // the background.
 func (n *nodes) check(ctx context.Context) error {
-	n.mu.Lock()
-	defer n.mu.Unlock()
+	if err := n.turn.take(ctx, untilDone); err != nil {
+		return err
+	}
+	defer n.turn.free()
 	found, err := n.citus.downNodes(ctx, n.db.pool)
 	if err != nil {
 		return err

@@ -171,15 +171,14 @@ func (*postgresDialect) timeList() (layout, start, end string) { return time.RFC
 func (*postgresDialect) contains(column string) string { return column + " ILIKE ?" }
 
 func (*postgresDialect) searchIndexes() (create, drop []string) {
-	create = []string{
-		"SET lock_timeout = 0", // waits for running transactions
+	create = []string{ // after drop
 		"CREATE INDEX CONCURRENTLY IF NOT EXISTS plants_tag ON plants (tag, id)",
 		"CREATE EXTENSION IF NOT EXISTS pg_trgm", // may fail, so not first
 		"CREATE INDEX CONCURRENTLY IF NOT EXISTS plants_name_trgm ON plants USING gin (name gin_trgm_ops)",
 		"ANALYZE plants", // lets the planner use them at once
 	}
 	drop = []string{
-		"SET lock_timeout = 0",
+		"SET lock_timeout = 0", // waits for running transactions
 		"DROP INDEX CONCURRENTLY IF EXISTS plants_name_trgm",
 		"DROP INDEX CONCURRENTLY IF EXISTS plants_tag",
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -137,8 +136,8 @@ const fromTooNew = "FROM goose_db_version WHERE version_id > %d AND version_id N
 func (db *DB) readyQuery() string {
 	conditions := []string{
 		fmt.Sprintf("(SELECT count(DISTINCT version_id) FROM goose_db_version WHERE version_id BETWEEN 1 AND %d) = %d",
-			slices.Max(db.versions), len(db.versions)),
-		fmt.Sprintf("NOT EXISTS (SELECT 1 "+fromTooNew+")", slices.Max(db.versions)),
+			db.Schema(), len(db.versions)),
+		fmt.Sprintf("NOT EXISTS (SELECT 1 "+fromTooNew+")", db.Schema()),
 	}
 	for _, table := range db.tables {
 		conditions = append(conditions, fmt.Sprintf("NOT EXISTS (SELECT %s FROM %s WHERE 1 = 0)", Names(table.Columns), table.Name))

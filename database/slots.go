@@ -29,6 +29,9 @@ func (s slots) try() bool {
 	}
 }
 
+// untilDone lets take wait until its context ends.
+const untilDone = time.Duration(math.MaxInt64)
+
 // take takes a slot, which the caller frees. It fails with ErrOverloaded if none is free
 // within wait, and with ctx's cause if ctx ends.
 func (s slots) take(ctx context.Context, wait time.Duration) error {
@@ -276,7 +279,7 @@ func (db *DB) ReadBulk(ctx context.Context, operation string, do func() error) e
 // WriteBulk calls do, which stores many rows, when it is its turn, without a time limit: its
 // client has sent them, and would have to send them again.
 func (db *DB) WriteBulk(ctx context.Context, operation string, do func() error) error {
-	return db.bulk(ctx, operation, math.MaxInt64, func() error { return db.checked(do) })
+	return db.bulk(ctx, operation, untilDone, func() error { return db.checked(do) })
 }
 
 func (db *DB) bulk(ctx context.Context, operation string, wait time.Duration, do func() error) error {

@@ -23,7 +23,7 @@ type BulkOptions struct {
 	Grace             time.Duration // how long it may stall
 }
 
-// timeToRespond is how long the response that reports the end of a request may take.
+// timeToRespond is how long a response may take that reports the end of a request.
 const timeToRespond = 5 * time.Second
 
 // checkPeriod is how often the token of a request is verified again while it runs. A verifier
@@ -55,14 +55,15 @@ func Bulk(o BulkOptions, verify auth.Verifier) Handler {
 		c.Request.Body = &pacedBody{ReadCloser: c.Request.Body, pace: in}
 		c.Writer = &pacedWriter{plain, out}
 		defer func() { c.Writer = plain }()
-		return whileValid(c, endWith, verify, checkPeriod, &in.transfer, &out.transfer)
+		return whileValid(c, endWith, verify, checkPeriod, &in.transfer, &out.transfer, o.Grace)
 	}
 }
 
 // whileValid serves the rest of c's request, and verifies its token again after each period.
 // If it is no longer accepted, endWith ends the request's context, with the cause, and the
-// running transfers end: in, unless it is nil, and out. It leaves time to respond.
-func whileValid(c *gin.Context, endWith context.CancelCauseFunc, verify auth.Verifier, period time.Duration, in, out *transfer) error {
+// running transfers end: in, unless it is nil, and out. It leaves time to respond with an error,
+// or else last for the end of the response.
+func whileValid(c *gin.Context, endWith context.CancelCauseFunc, verify auth.Verifier, period time.Duration, in, out *transfer, last time.Duration) error {
 	ctx := c.Request.Context()
 	token, _ := bearerToken(c.Request.Header["Authorization"])
 	var checks sync.WaitGroup
@@ -85,9 +86,10 @@ func whileValid(c *gin.Context, endWith context.CancelCauseFunc, verify auth.Ver
 	defer func() {
 		endWith(nil)
 		checks.Wait()
-		if len(c.Errors) > 0 { // reported by what follows
-			_ = out.setDeadline(time.Now().Add(timeToRespond)) // fails if the connection is closed
+		if len(c.Errors) > 0 {
+			last = timeToRespond
 		}
+		_ = out.setDeadline(time.Now().Add(last)) // fails if the connection is closed
 	}()
 	c.Next()
 	if cause := context.Cause(ctx); len(c.Errors) > 0 && auth.IsRejection(cause) {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -30,14 +31,6 @@ func limitOf(t *testing.T, c *gin.Context) string {
 
 func TestLimitOfInvalidTokens(t *testing.T) {
 	const failures = 60
-	bearer := middleware.Bearer(auth.StaticTokens([]string{"right"}), failures)
-	for range failures {
-		for _, address := range []string{"192.0.2.1:2", "[2001:db8::1]:1"} {
-			if got := limitOf(t, send("wrong", address, bearer)); got != "" {
-				t.Fatalf("%s is limited too early: got %s", address, got)
-			}
-		}
-	}
 	const limited = "invalid tokens from this address"
 	for _, test := range []struct{ name, token, address, want string }{
 		{"the same address is limited", "wrong", "192.0.2.1:3", limited},
@@ -47,14 +40,24 @@ func TestLimitOfInvalidTokens(t *testing.T) {
 		{"another IPv6 network is not limited", "wrong", "[2001:db8:0:1::1]:1", ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			c := send(test.token, test.address, bearer)
-			if got := limitOf(t, c); got != test.want || c.IsAborted() != (test.token == "wrong") {
-				t.Errorf("got %q, want %q", got, test.want)
-			}
-			header := middleware.HeaderOf(c, "RateLimit")
-			if want := map[bool]string{true: `"invalid-tokens";r=0;t=60`}[test.want != ""]; header != want {
-				t.Errorf("got RateLimit %q, want %q", header, want)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				bearer := middleware.Bearer(auth.StaticTokens([]string{"right"}), failures)
+				for range failures {
+					for _, address := range []string{"192.0.2.1:2", "[2001:db8::1]:1"} {
+						if got := limitOf(t, send("wrong", address, bearer)); got != "" {
+							t.Fatalf("%s is limited too early: got %s", address, got)
+						}
+					}
+				}
+				c := send(test.token, test.address, bearer)
+				if got := limitOf(t, c); got != test.want || c.IsAborted() != (test.token == "wrong") {
+					t.Errorf("got %q, want %q", got, test.want)
+				}
+				header := middleware.HeaderOf(c, "RateLimit")
+				if want := map[bool]string{true: `"invalid-tokens";r=0;t=60`}[test.want != ""]; header != want {
+					t.Errorf("got RateLimit %q, want %q", header, want)
+				}
+			})
 		})
 	}
 }
@@ -72,34 +75,26 @@ func TestOutageIsNoInvalidToken(t *testing.T) {
 // TestRejectedRequestsTakeNothing: a client that sends too much, at the same time, has as many
 // requests again as soon as one that waits.
 func TestRejectedRequestsTakeNothing(t *testing.T) {
-	limit := middleware.RateLimit(1, 1)
-	verify := middleware.Bearer(auth.StaticTokens([]string{"a"}), 0)
-	var group sync.WaitGroup
-	for range 8 {
-		group.Go(func() {
-			for range 5000 {
-				send("a", "192.0.2.1:1", verify, limit)
-			}
-		})
-	}
-	group.Wait()
-	rejected, ok := errors.AsType[*middleware.LimitError](rejection(send("a", "192.0.2.1:1", verify, limit)))
-	if ok && rejected.RetryAfter > time.Second {
-		t.Errorf("got a retry after %s, want at most 1s", rejected.RetryAfter)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		limit := middleware.RateLimit(1, 1)
+		verify := middleware.Bearer(auth.StaticTokens([]string{"a"}), 0)
+		var group sync.WaitGroup
+		for range 8 {
+			group.Go(func() {
+				for range 5000 {
+					send("a", "192.0.2.1:1", verify, limit)
+				}
+			})
+		}
+		group.Wait()
+		rejected, ok := errors.AsType[*middleware.LimitError](rejection(send("a", "192.0.2.1:1", verify, limit)))
+		if !ok || rejected.RetryAfter != time.Second { // the time stands still here
+			t.Errorf("got %v, want a retry after 1s", rejected)
+		}
+	})
 }
 
 func TestRateLimit(t *testing.T) {
-	bearer := middleware.Bearer(auth.StaticTokens([]string{"a", "b", "c"}), 0)
-	limit := middleware.RateLimit(1, 3)
-	for range 3 {
-		if c := send("a", "192.0.2.1:1", bearer, limit); c.IsAborted() {
-			t.Fatal(rejection(c))
-		}
-	}
-	for range 10 { // more than its address has
-		send("a", "192.0.2.9:1", bearer, limit)
-	}
 	const ofToken, ofAddress = "requests with this token", "requests from this address"
 	for _, test := range []struct{ name, token, address, want string }{
 		{"the token is limited from another address", "a", "192.0.2.9:1", ofToken},
@@ -108,19 +103,34 @@ func TestRateLimit(t *testing.T) {
 		{"another token and address are not limited", "c", "192.0.2.3:2", ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if got := limitOf(t, send(test.token, test.address, bearer, limit)); got != test.want {
-				t.Errorf("got %q, want %q", got, test.want)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				bearer := middleware.Bearer(auth.StaticTokens([]string{"a", "b", "c"}), 0)
+				limit := middleware.RateLimit(1, 3)
+				for range 3 {
+					if c := send("a", "192.0.2.1:1", bearer, limit); c.IsAborted() {
+						t.Fatal(rejection(c))
+					}
+				}
+				for range 10 { // more than its address has
+					send("a", "192.0.2.9:1", bearer, limit)
+				}
+				c := send(test.token, test.address, bearer, limit)
+				if got := limitOf(t, c); got != test.want {
+					t.Errorf("got %q, want %q", got, test.want)
+				}
+				if test.token != "c" {
+					return
+				}
+				for name, want := range map[string]string{
+					"RateLimit-Policy": `"token";q=3;w=3, "address";q=3;w=3`,
+					"RateLimit":        `"token";r=2;t=1, "address";r=2;t=1`,
+				} {
+					if got := c.Writer.Header()[name]; !slices.Equal(got, []string{want}) {
+						t.Errorf("%s: got %s, want %s", name, got, want)
+					}
+				}
+			})
 		})
-	}
-	header := send("c", "192.0.2.3:1", bearer, limit).Writer.Header()
-	for name, want := range map[string]string{
-		"RateLimit-Policy": `"token";q=3;w=3, "address";q=3;w=3`,
-		"RateLimit":        `"token";r=1;t=2, "address";r=1;t=2`,
-	} {
-		if got := header[name]; !slices.Equal(got, []string{want}) {
-			t.Errorf("%s: got %s, want %s", name, got, want)
-		}
 	}
 }
 

@@ -33,7 +33,7 @@ func TestEndOfAToken(t *testing.T) {
 				defer end(nil)
 				c.Request = c.Request.WithContext(ctx)
 				out := &transfer{ctx: ctx, setDeadline: func(time.Time) error { return nil }}
-				return whileValid(c, end, verify, time.Millisecond, nil, out)
+				return whileValid(c, end, verify, time.Millisecond, nil, out, time.Second)
 			}), Handle(func(c *gin.Context) error {
 				<-c.Request.Context().Done()
 				return test.handler

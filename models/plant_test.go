@@ -44,6 +44,14 @@ func TestPlantRules(t *testing.T) {
 	}
 }
 
+// TestInvalidUTF8: the message gives the place of the first invalid byte, which a U+FFFD is not.
+func TestInvalidUTF8(t *testing.T) {
+	err := Text{Max: 9}.Check("name", "\ufffda\xff")
+	if want := "name is not valid UTF-8 at character 3"; err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
 func TestTextCheck(t *testing.T) {
 	light := Text{Match: regexp.MustCompile("^(low|bright)$")}
 	for _, test := range []struct {

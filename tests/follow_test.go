@@ -102,6 +102,8 @@ func TestFollowRetries(t *testing.T) {
 			}
 			if retries {
 				f.stop(t)
+			} else if f.wait(t) == nil {
+				t.Error("it ended without an error")
 			}
 		})
 	}

@@ -25,7 +25,6 @@ func TestPostgresOutage(t *testing.T) {
 			begin := time.Now()
 			r := create(100 + id)
 			checkError(t, r, 50302)
-			checkHas(t, r, "Retry-After")
 			if took := time.Since(begin); took > 5*time.Second {
 				t.Errorf("response took %v, want at most 5s", took)
 			}
@@ -63,7 +62,6 @@ func TestPlantsWithoutDatabase(t *testing.T) {
 		t.Run(strings.Join(request, " "), func(t *testing.T) {
 			r := s.call(t, request[0], request[1], request[2], request[3:]...)
 			checkError(t, r, 50302)
-			checkHas(t, r, "Retry-After")
 		})
 	}
 	must(t, server.Start())
@@ -87,18 +85,19 @@ func TestTokensWithoutPostgres(t *testing.T) {
 	must(t, server.Stop())
 	stopped := time.Now()
 	checkError(t, try(t, known), 40001)
+	var took time.Duration // until the last one that was accepted
 	eventually(t, "a 503", func() bool {
+		begin := time.Now()
 		r := try(t, known)
 		if r.status != 503 {
 			checkError(t, r, 40001)
+			took = begin.Sub(stopped)
 			return false
 		}
 		checkError(t, r, 50302)
-		checkHas(t, r, "Retry-After")
 		checkHeader(t, r, "WWW-Authenticate", "")
 		return true
 	})
-	took := time.Since(stopped)
 	t.Logf("a known token was accepted for %v without a database", took.Round(10*time.Millisecond))
 	if took > revocationTime {
 		t.Errorf("accepted for %v, want at most %v", took, revocationTime)

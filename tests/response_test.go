@@ -195,7 +195,13 @@ func checkCode(t *testing.T, r response, code int) {
 	}
 }
 
-// checkError checks each field of an error, and that its message has each of mentions.
+// headersOf are the headers that a response with an error has, by its status.
+var headersOf = map[int][]string{
+	401: {"WWW-Authenticate"}, 403: {"WWW-Authenticate"}, 405: {"Allow"}, 429: {"Retry-After", "RateLimit"}, 503: {"Retry-After"},
+}
+
+// checkError checks each field of an error, that its message has each of mentions, and the headers
+// of its status.
 func checkError(t *testing.T, r response, code int, mentions ...string) {
 	t.Helper()
 	if r.status != statusOf(code) || r.code() != code {
@@ -209,6 +215,9 @@ func checkError(t *testing.T, r response, code int, mentions ...string) {
 		if !strings.Contains(r.body, strings.ReplaceAll(text, `"`, `\"`)) {
 			t.Errorf("got %v, want %s in the message", r, text)
 		}
+	}
+	for _, header := range headersOf[r.status] {
+		checkHas(t, r, header)
 	}
 	checkJSON(t, r)
 }

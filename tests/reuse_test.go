@@ -34,7 +34,7 @@ func TestReusedConnections(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			issued := issue(t, url, "--expires", "3s")
+			issued := issueShort(t, url)
 			transport := &http.Transport{MaxConnsPerHost: 1}
 			defer transport.CloseIdleConnections()
 			var dialed atomic.Int32
@@ -53,6 +53,17 @@ func TestReusedConnections(t *testing.T) {
 	}
 }
 
+// issueShort returns a token that ends soon, but not before the request that uses it next begins.
+func issueShort(t *testing.T, url string) string {
+	t.Helper()
+	begin := time.Now()
+	issued := issue(t, url, "--expires", "5s")
+	if took := time.Since(begin); took > 4*time.Second {
+		t.Fatalf("it took %v to issue a token", took)
+	}
+	return issued
+}
+
 // TestTokenEndsOverHTTP2 ends a request that waits: the stream has its response, as the
 // connection of HTTP/1.1 has.
 func TestTokenEndsOverHTTP2(t *testing.T) {
@@ -60,7 +71,7 @@ func TestTokenEndsOverHTTP2(t *testing.T) {
 	own, folder, url := newPair(t), t.TempDir(), dbtest.SQLite(t)
 	own.in(t, folder)
 	s := startTLS(t, folder, "DATABASE_URL="+url)
-	checkError(t, s.over(t, own.over(t, true), "GET", "/plants/changes?wait=30s", "", as(issue(t, url, "--expires", "3s"))...), 40102)
+	checkError(t, s.over(t, own.over(t, true), "GET", "/plants/changes?wait=30s", "", as(issueShort(t, url))...), 40102)
 }
 
 // TestExpectContinue sends the heads of requests that are rejected: their clients wait for that

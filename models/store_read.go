@@ -1,0 +1,132 @@
+package models
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+
+	"gorm.io/gorm"
+
+	"plantstore/database"
+)
+
+// reader reads the rows of the model T in a database, which may be a standby.
+type reader[T Model, K Key] struct {
+	db      *database.DB
+	table   *database.Table
+	lookups *database.Batcher[*lookup[T, K]]
+}
+
+func newReader[T Model, K Key](db *database.DB) *reader[T, K] {
+	r := &reader[T, K]{db: db, table: database.TableOf[T]()}
+	db.Require(r.table)
+	r.lookups = database.NewReader(db, database.PerNode(db, r.table, func(l *lookup[T, K]) any { return l.key }, r.lookUp))
+	return r
+}
+
+// NotFoundError means that a row does not exist.
+type NotFoundError struct {
+	Noun string // for the row, such as "plant"
+}
+
+func (e *NotFoundError) Error() string { return "no such " + e.Noun }
+
+// lookup is a read of one row, which is nil if it does not exist.
+type lookup[T any, K Key] struct {
+	key K
+	row *T
+}
+
+// Get returns the row with key, which sees every write that ended before. It fails with a
+// *NotFoundError if it does not exist.
+func (r *reader[T, K]) Get(ctx context.Context, key K) (*T, error) {
+	l := &lookup[T, K]{key: key}
+	if err := r.lookups.Do(ctx, l); err != nil {
+		return nil, database.Failed("get "+r.table.Noun, err)
+	}
+	if l.row == nil {
+		return nil, &NotFoundError{r.table.Noun}
+	}
+	return l.row, nil
+}
+
+// lookUp reads the rows of a batch with one query, and returns the outcome of each.
+func (r *reader[T, K]) lookUp(ctx context.Context, batch []*lookup[T, K]) []error {
+	keys := make([]K, len(batch))
+	for i, l := range batch {
+		keys[i] = l.key
+	}
+	rows, err := r.lookUpKeys(ctx, r.db.ForReads(), keys)
+	outcomes := make([]error, len(batch))
+	for i, l := range batch {
+		if row := rows[l.key]; row != nil {
+			l.row = new(*row) // a key can occur twice
+		}
+		outcomes[i] = err
+	}
+	return outcomes
+}
+
+// lookUpKeys returns the rows that have one of keys, by key.
+func (r *reader[T, K]) lookUpKeys(ctx context.Context, db *database.DB, keys []K) (map[K]*T, error) {
+	if len(keys) == 0 {
+		return nil, nil
+	}
+	rows, err := database.Lookup[T](ctx, db, r.table, keys)
+	byKey := make(map[K]*T, len(rows))
+	for _, row := range rows {
+		byKey[r.keyOf(row)] = row
+	}
+	return byKey, err
+}
+
+// Filter selects the rows of a list or an export.
+type Filter[K Key] struct {
+	After    *K                // only those with a greater key
+	Equal    map[string]any    // only those with this value, by column
+	Contains map[string]string // only those with this part in a text, in any case, by column
+	Limit    int               // at most this many in a list
+}
+
+// filter returns tx with f and the order of keys, but without the limit.
+func (r *reader[T, K]) filter(tx *gorm.DB, f Filter[K]) (*gorm.DB, error) {
+	key := r.table.Key.DBName
+	tx = tx.Order(key)
+	if f.After != nil {
+		tx = tx.Where(key+" > ?", *f.After)
+	}
+	filters := 0
+	for _, c := range r.table.Content {
+		if value, ok := f.Equal[c.DBName]; ok {
+			tx, filters = tx.Where(c.DBName+" = ?", value), filters+1
+		}
+		if part, ok := f.Contains[c.DBName]; ok {
+			condition, argument := r.db.Contains(c.DBName, part)
+			tx, filters = tx.Where(condition, argument), filters+1
+		}
+	}
+	if filters != len(f.Equal)+len(f.Contains) {
+		return nil, fmt.Errorf("a filter of %s names an unknown column", r.table.Name)
+	}
+	return tx, nil
+}
+
+// List returns rows by ascending key. Its cost does not depend on how many precede
+// f.After.
+func (r *reader[T, K]) List(ctx context.Context, f Filter[K]) ([]T, error) {
+	rows := make([]T, 0, f.Limit)
+	err := r.db.Read(ctx, "list "+r.table.Name, func(tx *gorm.DB) error {
+		rows = rows[:0] // of an earlier attempt
+		tx, err := r.filter(tx, f)
+		if err != nil {
+			return err
+		}
+		return r.db.Find(tx.Limit(f.Limit), r.table, func() reflect.Value {
+			rows = append(rows, *new(T))
+			return valueOf(&rows[len(rows)-1])
+		})
+	})
+	return rows, err
+}
+
+func (r *reader[T, K]) keyOf(row *T) K { return *r.table.Key.Of(valueOf(row)).Addr().Interface().(*K) }
