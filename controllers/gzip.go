@@ -5,15 +5,11 @@ import (
 	"bytes"
 	"errors"
 	"io"
-	"net/http"
-	"strings"
 	"sync"
 
 	"github.com/gin-gonic/gin"
 	"github.com/klauspost/compress/flate"
 	"github.com/klauspost/compress/gzip"
-
-	"plantstore/middleware"
 )
 
 // gzipFrom is the size from which a response is compressed, in bytes: a smaller one fits
@@ -72,25 +68,6 @@ func (s *gzipStream) close() error {
 		return nil
 	}
 	return s.zip.Close()
-}
-
-// Receive prepares the body of an import. It is received without one of the parsers, but
-// decompressed with one: with Content-Encoding: gzip, up to limit bytes of content.
-func (h *Plants) Receive(limit int64) middleware.Handler {
-	return func(c *gin.Context) error {
-		c.Request.Body = received{c.Request.Body, h.parsers}
-		codings := c.Request.Header["Content-Encoding"]
-		if codings == nil {
-			return nil
-		}
-		if len(codings) > 1 || !strings.EqualFold(codings[0], "gzip") {
-			return problemf(codeContentType, "Content-Encoding must be gzip, or absent")
-		}
-		c.Request.Header.Del("Content-Encoding")
-		body := &gunzipBody{ReadCloser: c.Request.Body}
-		c.Request.Body = http.MaxBytesReader(c.Writer, body, limit)
-		return nil
-	}
 }
 
 // A body may be larger than maxRatio times its compressed form only up to freeRatio bytes.

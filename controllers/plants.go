@@ -81,13 +81,10 @@ func toStoredPlant(p *models.Plant) StoredPlant {
 }
 
 // Plants handles the requests for plants.
-type Plants struct {
-	store   *models.PlantStore
-	parsers parsers // of imports
-}
+type Plants struct{ store *models.PlantStore }
 
 // NewPlants returns the handlers for the plants in store.
-func NewPlants(store *models.PlantStore) *Plants { return &Plants{store, newParsers()} }
+func NewPlants(store *models.PlantStore) *Plants { return &Plants{store} }
 
 // Create stores a new plant.
 //

@@ -6,10 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"iter"
 	"net/http"
-	"runtime"
 
 	"github.com/gin-gonic/gin"
 
@@ -106,7 +103,7 @@ func (h *Plants) Import(c *gin.Context) error {
 		read = readCSV[ImportedPlant, models.Plant]
 	}
 	rows := read(c.Request.Body, func(in *ImportedPlant) models.Plant { return *in.toPlant(*in.ID) })
-	result, err := h.store.Import(contextOf(c), inTurn(rows, h.parsers), options)
+	result, err := h.store.Import(contextOf(c), inTurn(c, rows), options)
 	err = h.wrote(c, err)
 	p, isProblem := errors.AsType[*problem](err)
 	if err != nil && errors.Is(context.Cause(c.Request.Context()), middleware.ErrTooLong) {
@@ -128,33 +125,6 @@ func (h *Plants) Import(c *gin.Context) error {
 		return &importRejected{report}
 	}
 	return respond(c, http.StatusOK, report)
-}
-
-// parsers limits how many imports parse rows at a time, so that other requests have a processor:
-// a compressed file of a megabyte may have millions of rows.
-type parsers chan struct{}
-
-func newParsers() parsers { return make(parsers, max(runtime.GOMAXPROCS(0)/2, 1)) }
-
-// inTurn returns rows, which are parsed by one of parsers.
-func inTurn[T any](rows iter.Seq2[models.ImportRow[T], error], parsers parsers) iter.Seq2[models.ImportRow[T], error] {
-	return func(yield func(models.ImportRow[T], error) bool) {
-		parsers <- struct{}{}
-		defer func() { <-parsers }()
-		rows(yield)
-	}
-}
-
-// received is the body of an import, which is read with one of parsers, but received without it.
-type received struct {
-	io.ReadCloser
-	parsers parsers
-}
-
-func (r received) Read(p []byte) (int, error) {
-	<-r.parsers
-	defer func() { r.parsers <- struct{}{} }()
-	return r.ReadCloser.Read(p)
 }
 
 func toImportReport(c *gin.Context, r *models.ImportReport) *ImportReport {

@@ -86,7 +86,7 @@ func Table(o Options) []Route {
 	stream := []middleware.Handler{body, controllers.SkipBody, middleware.Stream(o.Verify), send}
 	download := []middleware.Handler{body, controllers.SkipBody, middleware.Bulk(o.Bulk, o.Verify)}
 	upload := []middleware.Handler{
-		middleware.BodyLimit(o.Bulk.MaxBodyBytes), middleware.Bulk(o.Bulk, o.Verify), o.Plants.Receive(o.Bulk.MaxBodyBytes),
+		middleware.BodyLimit(o.Bulk.MaxBodyBytes), middleware.Bulk(o.Bulk, o.Verify), controllers.Receive(o.Bulk.MaxBodyBytes),
 	}
 	routes := slices.Concat(probes(o), []Route{
 		{"POST", "/plants", models.ScopePlantsWrite, nil, small, o.Plants.Create},
