@@ -94,8 +94,8 @@ func (s *jwks) known(token *jwt.Token) (found []jwt.VerificationKey) {
 }
 
 // fetchFor returns the keys that may have signed token after a fetch, if there may be one within
-// jwksTimeout. Tokens share it, so that none waits for longer than one fetch, even if the issuer
-// hangs. A client that leaves does not end it.
+// jwksTimeout. Tokens share it, so that none waits for longer than twice jwksTimeout, even if the
+// issuer hangs. A client that leaves does not end it.
 func (s *jwks) fetchFor(token *jwt.Token) []jwt.VerificationKey {
 	_, _, _ = s.fetches.Do("", func() (any, error) {
 		ctx, cancel := context.WithTimeout(s.ctx, jwksTimeout)

@@ -45,8 +45,8 @@ func escape(text string) string {
 	return escaped.String()
 }
 
-// oneLine returns text, such as a message of a server, as a line without tokens that a terminal
-// does not obey.
+// oneLine returns text, such as a message of a server, as one line, without tokens and without
+// characters that a terminal would obey.
 func oneLine(text string) string { return escape(auth.Redact(strings.Join(strings.Fields(text), " "))) }
 
 // isPlain reports whether text is ASCII that needs no escapes, as most lines are.

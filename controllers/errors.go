@@ -75,7 +75,7 @@ var errorTable = []ErrorRow{
 		as(func(e *auth.ScopeError) string {
 			return e.Error() + ": ask the operator of the service for a token that has it"
 		}, &auth.ScopeError{Scope: models.ScopePlantsWrite})),
-	row(codeNoRow, "nothing has the id in the path; the message says what does not exist",
+	row(codeNoRow, "nothing has the id in the path, or it is a token that is already revoked",
 		as((*models.NotFoundError).Error, &models.NotFoundError{Noun: database.NounOf[models.Plant]()})),
 	row(codeNoPath, "no such path; `/plants/` is not `/plants`",
 		example("no such path")),

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"plantstore/database"
 	"plantstore/middleware"
 	"plantstore/models"
 )
@@ -106,6 +107,9 @@ func (h *Plants) Import(c *gin.Context) error {
 	result, err := h.store.Import(contextOf(c), inTurn(c, rows), options)
 	err = h.wrote(c, err)
 	p, isProblem := errors.AsType[*problem](err)
+	if errors.Is(err, database.ErrOverloaded) { // perhaps since its turn did not come within bulk.timeout
+		return err
+	}
 	if err != nil && errors.Is(context.Cause(c.Request.Context()), middleware.ErrTooLong) {
 		code := int32(codeUnavailable)
 		if isProblem { // the body was not received in time

@@ -97,7 +97,7 @@ func (db *DB) Collectors() []prometheus.Collector {
 				}
 				return rows
 			}),
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "plantstore_bulk_running", Help: "Imports and exports that are running."},
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "plantstore_bulk_running", Help: "Imports and exports in progress, those that wait for their turn included."},
 			func() float64 { return float64(db.budget.transfers.inUse()) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "plantstore_followers", Help: "Requests that follow the feed of changes."},
 			func() float64 { return float64(db.budget.followers.inUse()) }),

@@ -2,6 +2,7 @@ package database
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"sync"
@@ -145,9 +146,9 @@ func newTurns(all, each int) *turns {
 	return &turns{all: make(slots, all), each: each, of: make(map[string]*turn)}
 }
 
-// run calls do when it is its turn. It waits at most wait for its turn among those of client,
-// and as long again for its turn among all. It fails like take.
+// run calls do when it is its turn, among those of client and among all. It fails like take.
 func (t *turns) run(ctx context.Context, client string, wait time.Duration, do func() error) error {
+	begin := time.Now()
 	t.mu.Lock()
 	own := t.of[client]
 	if own == nil {
@@ -167,7 +168,7 @@ func (t *turns) run(ctx context.Context, client string, wait time.Duration, do f
 		return err
 	}
 	defer own.free()
-	if err := t.all.take(ctx, wait); err != nil {
+	if err := t.all.take(ctx, wait-time.Since(begin)); err != nil {
 		return err
 	}
 	defer t.all.free()
@@ -270,21 +271,33 @@ func (db *DB) Transfer(ctx context.Context, do func() error) error {
 	return err
 }
 
-// ReadBulk calls do, which reads many rows, without a time limit. Like [DB.Read], it fails with
-// ErrOverloaded if its turn does not come soon.
+// readBulkWait is how long an export waits for its turn: clients and proxies give up after a
+// minute without a response.
+const readBulkWait = 30 * time.Second
+
+// ReadBulk calls do, which reads many rows, when it is its turn, without a time limit. It fails
+// with ErrShare if its turn does not come soon.
 func (db *DB) ReadBulk(ctx context.Context, operation string, do func() error) error {
-	return db.bulk(ctx, operation, db.options.Timeout/waitShare, func() error { return db.unlessFault(do) })
+	return db.bulk(ctx, operation, readBulkWait, func() error { return db.unlessFault(do) })
 }
 
-// WriteBulk calls do, which stores many rows, when it is its turn, without a time limit: its
-// client has sent them, and would have to send them again.
+// WriteBulk is ReadBulk for what stores many rows. It waits for its turn until ctx ends: the
+// client has sent the rows, and would have to send them again.
 func (db *DB) WriteBulk(ctx context.Context, operation string, do func() error) error {
 	return db.bulk(ctx, operation, untilDone, func() error { return db.checked(do) })
 }
 
 func (db *DB) bulk(ctx context.Context, operation string, wait time.Duration, do func() error) error {
-	err := db.budget.bulk.run(ctx, clientOf(ctx), wait, do)
-	if err != nil && ctx.Err() != nil { // drivers report it in many ways
+	begun := false
+	err := db.budget.bulk.run(ctx, clientOf(ctx), wait, func() error {
+		begun = true
+		return do()
+	})
+	switch {
+	case err == nil:
+	case !begun && (ctx.Err() == nil || errors.Is(ctx.Err(), context.DeadlineExceeded)):
+		err = fmt.Errorf("%w: its turn did not come", ErrShare)
+	case ctx.Err() != nil: // drivers report it in many ways
 		err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
 	}
 	return Failed(operation, err)

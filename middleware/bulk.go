@@ -61,9 +61,9 @@ func Bulk(o BulkOptions, verify auth.Verifier) Handler {
 
 // whileValid serves the rest of c's request, and verifies its token again after each period.
 // If it is no longer accepted, endWith ends the request's context, with the cause, and the
-// running transfers end: in, unless it is nil, and out. It leaves time to respond with an error,
-// or else last for the end of the response.
-func whileValid(c *gin.Context, endWith context.CancelCauseFunc, verify auth.Verifier, period time.Duration, in, out *transfer, last time.Duration) error {
+// running transfers end: in, unless it is nil, and out. It leaves timeToRespond for an Error, or
+// toEnd for the rest of a successful response.
+func whileValid(c *gin.Context, endWith context.CancelCauseFunc, verify auth.Verifier, period time.Duration, in, out *transfer, toEnd time.Duration) error {
 	ctx := c.Request.Context()
 	token, _ := bearerToken(c.Request.Header["Authorization"])
 	var checks sync.WaitGroup
@@ -87,9 +87,9 @@ func whileValid(c *gin.Context, endWith context.CancelCauseFunc, verify auth.Ver
 		endWith(nil)
 		checks.Wait()
 		if len(c.Errors) > 0 {
-			last = timeToRespond
+			toEnd = timeToRespond
 		}
-		_ = out.setDeadline(time.Now().Add(last)) // fails if the connection is closed
+		_ = out.setDeadline(time.Now().Add(toEnd)) // fails if the connection is closed
 	}()
 	c.Next()
 	if cause := context.Cause(ctx); len(c.Errors) > 0 && auth.IsRejection(cause) {

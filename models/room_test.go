@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"plantstore/database"
 	"plantstore/database/dbtest"
@@ -46,50 +47,51 @@ func TestRoomForTemporaryFiles(t *testing.T) {
 	})
 }
 
-// TestImportsWaitForTheirTurn: the client has sent the whole file by then, and others may need
-// minutes. Exports, which have sent nothing, do not wait for that.
+// TestImportsWaitForTheirTurn: the client has sent the whole file by then. Exports wait, too, and
+// an import whose time is over by then says that it was not its turn.
 func TestImportsWaitForTheirTurn(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, url string) {
 		t.Parallel()
 		db := dbtest.Prepared(t, dbtest.Options(url))
 		store := models.NewPlantStore(db)
-		as := func(client string) context.Context { return database.WithClient(t.Context(), client) }
-		end := make(chan struct{})
+		as := func(ctx context.Context, client string) context.Context { return database.WithClient(ctx, client) }
+		end, running := make(chan struct{}), make(chan struct{})
 		var others sync.WaitGroup
-		running := make(chan struct{}, 3)
 		for _, client := range []string{"a", "a", "b"} {
 			others.Go(func() {
-				if err := db.WriteBulk(as(client), "import", func() error { running <- struct{}{}; <-end; return nil }); err != nil {
+				if err := db.WriteBulk(as(t.Context(), client), "import", func() error { running <- struct{}{}; <-end; return nil }); err != nil {
 					t.Error(err)
 				}
 			})
-		}
-		for range 3 {
 			<-running
 		}
-		sent, outcome := make(chan struct{}), make(chan error)
-		go func() {
-			_, err := store.Import(as("c"), func(yield func(models.ImportRow[models.Plant], error) bool) {
-				yield(models.ImportRow[models.Plant]{Line: 1, Row: models.Plant{ID: 1, Name: "Fern"}}, nil)
-				close(sent)
+		load := func(ctx context.Context, id int64) error {
+			_, err := store.Import(as(ctx, "c"), func(yield func(models.ImportRow[models.Plant], error) bool) {
+				yield(models.ImportRow[models.Plant]{Line: 1, Row: models.Plant{ID: id, Name: "Fern"}}, nil)
 			}, models.ImportOptions{})
-			outcome <- err
-		}()
-		<-sent
-		if err := store.Export(as("d"), models.Filter[int64]{}, func(*models.Plant) error { return nil }); !errors.Is(err, database.ErrOverloaded) {
-			t.Errorf("an export: got %v, want ErrOverloaded", err)
+			return err
 		}
+		short, cancel := context.WithTimeoutCause(t.Context(), 100*time.Millisecond, errors.New("too long"))
+		defer cancel()
+		if err := load(short, 1); !errors.Is(err, database.ErrShare) || errors.Is(err, database.ErrUnavailable) {
+			t.Errorf("an import that does not get its turn: got %v, want ErrShare", err)
+		}
+		outcomes := make(chan error, 2)
+		go func() { outcomes <- load(t.Context(), 2) }()
+		go func() {
+			outcomes <- store.Export(as(t.Context(), "d"), models.Filter[int64]{}, func(*models.Plant) error { return nil })
+		}()
 		select {
-		case err := <-outcome:
-			t.Errorf("an import: got %v before its turn", err)
-		default:
-			close(end)
-			if err := <-outcome; err != nil {
-				t.Errorf("an import: got %v", err)
-			}
+		case err := <-outcomes:
+			t.Errorf("got %v before its turn", err)
+		case <-time.After(50 * time.Millisecond):
+		}
+		close(end)
+		if err := errors.Join(<-outcomes, <-outcomes); err != nil {
+			t.Error(err)
 		}
 		others.Wait()
-		if _, err := store.Get(t.Context(), 1); err != nil {
+		if _, err := store.Get(t.Context(), 2); err != nil {
 			t.Error(err)
 		}
 	})

@@ -28,8 +28,8 @@ func (r *reader[T, K]) Export(ctx context.Context, f Filter[K], yield func(*T) e
 	return r.db.Transfer(ctx, func() error {
 		ctx, cancel := context.WithCancel(ctx)
 		chunks, rest, read := make(chan []T, exportAhead), (*spool)(nil), error(nil)
-		var reader sync.WaitGroup
-		reader.Go(func() {
+		var reading sync.WaitGroup
+		reading.Go(func() {
 			defer close(chunks)
 			read = r.db.ReadBulk(ctx, "export "+r.table.Name, func() (err error) {
 				rest, err = r.readAll(ctx, f, chunks)
@@ -38,7 +38,7 @@ func (r *reader[T, K]) Export(ctx context.Context, f Filter[K], yield func(*T) e
 		})
 		defer func() {
 			cancel()
-			reader.Wait()
+			reading.Wait()
 			if rest != nil {
 				rest.close()
 			}

@@ -27,9 +27,16 @@ func newReader[T Model, K Key](db *database.DB) *reader[T, K] {
 // NotFoundError means that a row does not exist.
 type NotFoundError struct {
 	Noun string // for the row, such as "plant"
+	Or   string // what else the cause may be, such as "it is already revoked"; or empty
 }
 
-func (e *NotFoundError) Error() string { return "no such " + e.Noun }
+func (e *NotFoundError) Error() string {
+	text := "no such " + e.Noun
+	if e.Or != "" {
+		text += ", or " + e.Or
+	}
+	return text
+}
 
 // lookup is a read of one row, which is nil if it does not exist.
 type lookup[T any, K Key] struct {
@@ -45,7 +52,7 @@ func (r *reader[T, K]) Get(ctx context.Context, key K) (*T, error) {
 		return nil, database.Failed("get "+r.table.Noun, err)
 	}
 	if l.row == nil {
-		return nil, &NotFoundError{r.table.Noun}
+		return nil, &NotFoundError{Noun: r.table.Noun}
 	}
 	return l.row, nil
 }

@@ -122,7 +122,7 @@ func (s *Store[T, K]) writeExisting(ctx context.Context, change database.Change,
 	case err != nil || stored != nil:
 		return stored, err
 	case c.Versions == nil && !c.Absent:
-		return nil, &NotFoundError{s.table.Noun}
+		return nil, &NotFoundError{Noun: s.table.Noun}
 	}
 	if _, err := s.Get(ctx, s.keyOf(row)); err != nil {
 		return nil, err

@@ -152,8 +152,8 @@ func Admin(o Options) http.Handler {
 	return mux
 }
 
-// engine returns the handler of routes. Its middleware runs in this order: the access log, first,
-// and the steps that all routes share.
+// engine returns the handler of routes. Its middleware is the access log, the handlers in first, and
+// then what all routes share.
 func engine(o Options, routes []Route, first ...gin.HandlerFunc) http.Handler {
 	gin.SetMode(gin.ReleaseMode)
 	e := gin.New()

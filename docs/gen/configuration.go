@@ -27,7 +27,7 @@ with a unit, such as ` + "`500ms`, `5s` or `2m`" + `.
 An unknown key, an unknown ` + "`PLANTSTORE_`" + ` variable, a wrong type or an invalid value stops the program with exit status 2 and
 one line that names the key, but not the value.
 
-The program also obeys ` + "`HTTPS_PROXY` and `NO_PROXY`, `SSL_CERT_FILE`, `TMPDIR`, `GOMEMLIMIT` and `GOGC`, PostgreSQL's `PG*`," + `
+The program also obeys ` + "`HTTP_PROXY`, `HTTPS_PROXY` and `NO_PROXY`, `SSL_CERT_FILE`, `TMPDIR`, `GOMEMLIMIT` and `GOGC`, PostgreSQL's `PG*`," + `
 and OpenTelemetry's ` + "`OTEL_*`" + `.
 
 | key | variable | default | description |
