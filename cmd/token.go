@@ -99,7 +99,7 @@ func newTokenCreate(s *settings) *cobra.Command {
 		},
 	}
 	create.Flags().StringVar(&name, "name", "", "owner or purpose of the token")
-	create.Flags().StringVar(&scopes, "scope", string(models.ScopePlantsRead)+","+string(models.ScopePlantsWrite),
+	create.Flags().StringVar(&scopes, "scope", strings.Join(models.DefaultScopes().Names(), ","),
 		"comma-separated scopes: "+strings.Join(models.AllScopes().Names(), ", ")+", which implies the others")
 	create.Flags().StringVar(&expires, "expires", "", "lifetime, such as 90d or 12h (default: unlimited)")
 	_ = create.RegisterFlagCompletionFunc("scope", completeScopes)

@@ -72,7 +72,7 @@ func TestDocumentKeepsTheSpecification(t *testing.T) {
 			}
 		}
 		if len(schema.Properties) != len(strings.Fields(want.fields)) {
-			t.Errorf("%s has %d fields", name, len(schema.Properties))
+			t.Errorf("%s has %d fields, want %s: a field that the owner of the API has agreed to belongs in this table", name, len(schema.Properties), want.fields)
 		}
 	}
 	// The limits of an int64, which a float64 would round.

@@ -89,7 +89,7 @@ var errorTable = []ErrorRow{
 	row(codeCursor, "the cursor of the change feed is too old, or from another database, such as before a restore: get a new cursor, export, then follow",
 		is(database.ErrCursor, "the cursor is too old, or from another database, such as before a restore: get a new cursor, export, then follow")),
 	row(codePrecondition, "`If-Match` or `If-None-Match` does not hold; nothing was written",
-		is(models.ErrCondition, "If-Match or If-None-Match does not hold, and nothing was written: get the current version and retry (a weak ETag, W/…, matches no plant)")),
+		is(models.ErrCondition, "If-Match or If-None-Match does not hold, and nothing was written: get the current version and retry (a weak ETag, W/…, matches nothing)")),
 	row(codeBodyTooLarge, "the body, or a line of an import, is too large; or an import is not received within `bulk.timeout`",
 		as(func(e *http.MaxBytesError) string { return fmt.Sprintf("the body is larger than %d bytes", e.Limit) }, &http.MaxBytesError{Limit: 64 << 10})),
 	row(codeContentType, "unsupported Content-Type or Content-Encoding",

@@ -3,6 +3,10 @@ package database_test
 import (
 	"database/sql"
 	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -42,6 +46,30 @@ func TestMigrateAndRollback(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestMigrationsSayWhetherOlderVersionsWork: without that, older replicas stop during an update.
+func TestMigrationsSayWhetherOlderVersionsWork(t *testing.T) {
+	files, err := filepath.Glob("migrations/*/*.sql")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("got %v, %v, want the migrations", files, err)
+	}
+	for _, file := range files {
+		version, _ := strconv.Atoi(strings.TrimLeft(filepath.Base(file)[:5], "0"))
+		if version <= 3 { // which adds the table
+			continue
+		}
+		t.Run(file, func(t *testing.T) {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			compatible := fmt.Sprintf("INSERT INTO compatible_migrations VALUES (%d)", version)
+			if !strings.Contains(string(text), compatible) && !strings.Contains(string(text), "\n-- incompatible: ") {
+				t.Errorf("end Up with %s; or say in a comment -- incompatible: why older versions cannot run", compatible)
+			}
+		})
+	}
 }
 
 // rollback undoes the last migration of db.

@@ -24,6 +24,11 @@ type Scopes []Scope
 // AllScopes returns every scope.
 func AllScopes() Scopes { return Scopes{ScopePlantsRead, ScopePlantsWrite, ScopeAdmin} }
 
+// DefaultScopes returns the scopes of a token for which none are named: all but ScopeAdmin.
+func DefaultScopes() Scopes {
+	return slices.DeleteFunc(AllScopes(), func(s Scope) bool { return s == ScopeAdmin })
+}
+
 // Allow reports whether s includes scope.
 func (s Scopes) Allow(scope Scope) bool {
 	return slices.Contains(s, scope) || slices.Contains(s, ScopeAdmin)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"path"
 	"regexp"
 	"slices"
@@ -22,7 +23,7 @@ type schema struct {
 	Type                any // a string or, with null, a list
 	Enum                []any
 	Format, Pattern     string
-	Minimum             json.Number
+	Minimum, Maximum    json.Number
 	MaxLength           int
 	Ref                 string `json:"$ref"`
 	AllOf, OneOf, AnyOf []schema
@@ -61,7 +62,11 @@ func (d schemas) value(t *testing.T, name string, n int) any {
 		return s.Enum[n%len(s.Enum)]
 	case kind == "integer":
 		least, _ := s.Minimum.Int64()
-		return json.Number(strconv.FormatInt(least+int64(n), 10))
+		values := int64(math.MaxInt64)
+		if most, err := s.Maximum.Int64(); err == nil && most < math.MaxInt64 {
+			values = most - least + 1
+		}
+		return json.Number(strconv.FormatInt(least+int64(n)%values, 10))
 	case kind == "number":
 		return json.Number(strconv.Itoa(n) + ".5")
 	case kind == "boolean":
@@ -75,7 +80,7 @@ func (d schemas) value(t *testing.T, name string, n int) any {
 			}
 		}
 	}
-	t.Fatalf("property %s: this test cannot make values of %+v", name, s)
+	t.Fatalf("property %s: this test cannot make values of %+v: add a format to texts", name, s)
 	return nil
 }
 

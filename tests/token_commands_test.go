@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"plantstore/database/dbtest"
+	"plantstore/models"
 )
 
 // wellFormed is the format of issued tokens in the README, for secret scanners.
@@ -107,7 +108,7 @@ func TestTokenCommands(t *testing.T) {
 		const minute = `\d{4}-\d\d-\d\dT\d\d:\d\dZ`
 		short := issue(t, url, "--scope", "admin, plants:read", "--expires", "90d")
 		for _, test := range []struct{ name, token, want string }{
-			{"lists a lasting token", issued, `  TestTokenCommands\S*  plants:read,plants:write  ` + minute + `  never  +never  +active$`},
+			{"lists a lasting token", issued, `  TestTokenCommands\S*  ` + strings.Join(models.DefaultScopes().Names(), ",") + `  ` + minute + `  never  +never  +active$`},
 			{"lists an expiring token", short, `  TestTokenCommands\S*  plants:read,admin  +` + minute + `  ` + minute + `  never  +active$`},
 		} {
 			t.Run(test.name, func(t *testing.T) {
