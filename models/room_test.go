@@ -54,7 +54,7 @@ func TestImportsWaitForTheirTurn(t *testing.T) {
 		t.Parallel()
 		db := dbtest.Prepared(t, dbtest.Options(url))
 		store := models.NewPlantStore(db)
-		as := func(ctx context.Context, client string) context.Context { return database.WithClient(ctx, client) }
+		as := database.WithClient
 		end, running := make(chan struct{}), make(chan struct{})
 		var others sync.WaitGroup
 		for _, client := range []string{"a", "a", "b"} {
