@@ -193,6 +193,7 @@ func clientOf(ctx context.Context) string {
 const (
 	maxTransfers, maxTransfersEach = 16, 4  // imports and exports, most of the time without a connection
 	maxBulk, maxBulkEach           = 3, 2   // those that store or read rows
+	maxImports, maxImportsEach     = 2, 1   // those of them that store rows: one more can read
 	maxWaiters, maxWaitersEach     = 64, 16 // writes that wait for a lock
 	// Requests that follow the feed; a waiting one takes 20 to 40 KiB, and no connection.
 	maxFollowers, maxFollowersEach = 2000, 100
@@ -216,7 +217,8 @@ func MinConnections(flushers int) int { return flushers + fixedConnections + 2 }
 // budget shares out the connections, so that no kind of operation can starve another.
 type budget struct {
 	lookups                           slots  // reads by key, in batches
-	reads, bulk                       *turns // other reads, and imports and exports that store or read rows
+	reads                             *turns // other reads
+	bulk, imports                     *turns // imports and exports that store or read rows; each import takes one of both
 	batches, suspects, writes, locked slots  // writes in batches, single ones, and those that wait for a lock
 	writer                            slots  // the only one of SQLite, shared by all writes; or nil
 	pages                             *turns // pages of the feed for followers that are behind; each takes a turn for reads, too
@@ -250,6 +252,7 @@ func commonBudget(temporaryBytes int64) budget {
 		lookups:   make(slots, lookupBatches),
 		transfers: NewShares(maxTransfers, maxTransfersEach),
 		bulk:      newTurns(maxBulk, maxBulkEach),
+		imports:   newTurns(maxImports, maxImportsEach),
 		waiters:   NewShares(maxWaiters, maxWaitersEach),
 		disk:      NewShares(temporaryBytes, temporaryBytes/2),
 		followers: NewShares(maxFollowers, maxFollowersEach),
@@ -271,36 +274,46 @@ func (db *DB) Transfer(ctx context.Context, do func() error) error {
 	return err
 }
 
-// readBulkWait is how long an export waits for its turn: clients and proxies give up after a
-// minute without a response.
-const readBulkWait = 30 * time.Second
-
 // ReadBulk calls do, which reads many rows, when it is its turn, without a time limit. It fails
 // with ErrShare if its turn does not come soon.
 func (db *DB) ReadBulk(ctx context.Context, operation string, do func() error) error {
-	return db.bulk(ctx, operation, readBulkWait, func() error { return db.unlessFault(do) })
+	return db.bulk(ctx, operation, db.options.Timeout/waitShare, func() error { return db.unlessFault(do) })
 }
 
 // WriteBulk is ReadBulk for what stores many rows. It waits for its turn until ctx ends: the
 // client has sent the rows, and would have to send them again.
-func (db *DB) WriteBulk(ctx context.Context, operation string, do func() error) error {
-	return db.bulk(ctx, operation, untilDone, func() error { return db.checked(do) })
+func (db *DB) WriteBulk(ctx context.Context, operation string, do func() error) (err error) {
+	turn := db.budget.imports.run(ctx, clientOf(ctx), untilDone, func() error {
+		err = db.bulk(ctx, operation, untilDone, func() error { return db.checked(do) })
+		return nil
+	})
+	if turn != nil {
+		return noTurn(ctx, turn)
+	}
+	return err
 }
 
-func (db *DB) bulk(ctx context.Context, operation string, wait time.Duration, do func() error) error {
-	begun := false
-	err := db.budget.bulk.run(ctx, clientOf(ctx), wait, func() error {
-		begun = true
-		return do()
+func (db *DB) bulk(ctx context.Context, operation string, wait time.Duration, do func() error) (err error) {
+	turn := db.budget.bulk.run(ctx, clientOf(ctx), wait, func() error {
+		err = do()
+		return nil
 	})
-	switch {
-	case err == nil:
-	case !begun && (ctx.Err() == nil || errors.Is(ctx.Err(), context.DeadlineExceeded)):
-		err = fmt.Errorf("%w: its turn did not come", ErrShare)
-	case ctx.Err() != nil: // drivers report it in many ways
+	if turn != nil {
+		return noTurn(ctx, turn)
+	}
+	if err != nil && ctx.Err() != nil { // drivers report it in many ways
 		err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
 	}
 	return Failed(operation, err)
+}
+
+// noTurn returns the error of an operation whose turn did not come, as err says, before it was
+// canceled or its time was over.
+func noTurn(ctx context.Context, err error) error {
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return err
+	}
+	return fmt.Errorf("%w: its turn did not come", ErrShare)
 }
 
 // TakeDisk takes a number of bytes for temporary files of ctx's client, which GiveDisk gives

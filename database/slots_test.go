@@ -247,7 +247,7 @@ func TestNoShareIsAll(t *testing.T) {
 			}
 		})
 	}
-	for name, turns := range map[string]*turns{"reads": b.reads, "imports and exports that store or read": b.bulk} {
+	for name, turns := range map[string]*turns{"reads": b.reads, "imports and exports that store or read": b.bulk, "imports": b.imports} {
 		t.Run(name, func(t *testing.T) {
 			if turns.each >= cap(turns.all) {
 				t.Errorf("one client may run %d of %d", turns.each, cap(turns.all))
