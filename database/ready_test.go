@@ -205,8 +205,10 @@ func TestReadyCost(t *testing.T) {
 	if err := db.Close(); err != nil { // a connection reports its transactions when it ends
 		t.Fatal(err)
 	}
-	for value(t, watcher, backends) != others {
-		time.Sleep(10 * time.Millisecond)
+	for begin := time.Now(); value(t, watcher, backends) != others; time.Sleep(10 * time.Millisecond) {
+		if time.Since(begin) > 30*time.Second {
+			t.Fatal("some connections are left")
+		}
 	}
 	after := commits()
 	if most := calls / 10; after-before > most {
