@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -31,6 +32,11 @@ func (r *reader[T, K]) Export(ctx context.Context, f Filter[K], yield func(*T) e
 		var reading sync.WaitGroup
 		reading.Go(func() {
 			defer close(chunks)
+			defer func() {
+				if cause := recover(); cause != nil { // here, it would end the process
+					read = fmt.Errorf("panic in an export: %v", cause)
+				}
+			}()
 			read = r.db.ReadBulk(ctx, "export "+r.table.Name, func() (err error) {
 				rest, err = r.readAll(ctx, f, chunks)
 				return err

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"gorm.io/gorm"
+
 	"plantstore/database/dbtest"
 	"plantstore/models"
 )
@@ -87,4 +89,34 @@ func awaitShortWAL(t *testing.T, path string, write func() error, err error) {
 		}
 	}
 	t.Fatal(err)
+}
+
+// TestExportPanics: a panic ends the export, and not the process.
+func TestExportPanics(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, url string) {
+		t.Parallel()
+		db := dbtest.Migrated(t, url)
+		store := models.NewPlantStore(db)
+		panics := true
+		err := db.Reads(t.Context()).Callback().Row().Before("gorm:row").Register("panic", func(*gorm.DB) {
+			if panics {
+				panic("a fault")
+			}
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		export := func() error {
+			return store.Export(t.Context(), models.Filter[int64]{}, func(*models.Plant) error { return nil })
+		}
+		if err := export(); err == nil || !strings.Contains(err.Error(), "panic in an export: a fault") {
+			t.Errorf("got %v, want the panic", err)
+		}
+		panics = false
+		for range 5 { // more than one client may run: the panic left nothing behind
+			if err := export(); err != nil {
+				t.Errorf("afterwards: got %v", err)
+			}
+		}
+	})
 }

@@ -39,7 +39,6 @@ func TestOverload(t *testing.T) { // not in parallel: it measures rates
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			t.Parallel()
 			url := dbtest.Postgres(t)
 			dbtest.Migrated(t, url)
 			dbtest.Exec(t, url, test.slow)
