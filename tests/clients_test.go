@@ -125,6 +125,7 @@ func TestManySlowClients(t *testing.T) {
 func besideSlowClients(t *testing.T) time.Duration {
 	t.Helper()
 	const headers, body = 2 * time.Second, 5 * time.Second
+	const late = 2500 * time.Millisecond // tolerance, for so many connections
 	s := startPlain(t, "PLANTSTORE_SERVER_READ_HEADER_TIMEOUT="+headers.String(), "PLANTSTORE_SERVER_READ_TIMEOUT="+body.String())
 	stop, latencies := make(chan struct{}), make(chan []time.Duration)
 	go func() { latencies <- s.steadily(t, 50, stop) }()
@@ -141,7 +142,7 @@ func besideSlowClients(t *testing.T) time.Duration {
 		}
 		group.Go(func() {
 			took, said, err := s.drip(text)
-			if err != nil || took < timeout || !strings.HasPrefix(said, response) || (response == "") != (said == "") {
+			if err != nil || took < timeout || took > timeout+late || !strings.HasPrefix(said, response) || (response == "") != (said == "") {
 				t.Errorf("%s: got %q, %v after %v, want %v", what, said, err, took, timeout)
 			}
 		})

@@ -82,8 +82,8 @@ func TestTLSBulk(t *testing.T) {
 				}
 			}()
 			checkError(t, impatient.on(t, transport, "POST", "/plants/import", inNDJSON, slow), 41301)
-			if took := time.Since(begin); took < 2*time.Second || took > patience {
-				t.Errorf("a slow import took %v, want at least 2s", took)
+			if took := time.Since(begin); took < 2*time.Second || took > 9*time.Second {
+				t.Errorf("a slow import took %v, want 2s to 9s", took)
 			}
 		})
 	}
