@@ -31,6 +31,20 @@ func value(t *testing.T, db *database.DB, query string) string {
 	return v
 }
 
+// awaitValue waits until a query returns want.
+func awaitValue(t *testing.T, db *database.DB, query, want string) {
+	t.Helper()
+	for begin := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+		got := value(t, db, query)
+		if got == want {
+			return
+		}
+		if time.Since(begin) > 30*time.Second {
+			t.Fatalf("%s: still %s, want %s", query, got, want)
+		}
+	}
+}
+
 func TestSQLiteIsDurable(t *testing.T) {
 	t.Parallel()
 	db := dbtest.Open(t, dbtest.Options(dbtest.SQLite(t)))

@@ -205,11 +205,7 @@ func TestReadyCost(t *testing.T) {
 	if err := db.Close(); err != nil { // a connection reports its transactions when it ends
 		t.Fatal(err)
 	}
-	for begin := time.Now(); value(t, watcher, backends) != others; time.Sleep(10 * time.Millisecond) {
-		if time.Since(begin) > 30*time.Second {
-			t.Fatal("some connections are left")
-		}
-	}
+	awaitValue(t, watcher, backends, others)
 	after := commits()
 	if most := calls / 10; after-before > most {
 		t.Errorf("%d calls in %v cost %d transactions", calls, time.Since(begin), after-before)

@@ -48,7 +48,7 @@ func TestRoomForTemporaryFiles(t *testing.T) {
 }
 
 // TestImportsWaitForTheirTurn: the client has sent the whole file by then. They leave room for
-// exports, and one whose time is over by then says that it was not its turn.
+// exports, and an import whose time ends before its turn fails with ErrShare.
 func TestImportsWaitForTheirTurn(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, url string) {
 		t.Parallel()
