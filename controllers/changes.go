@@ -140,21 +140,13 @@ func respondChanges(c *gin.Context, changes *models.PlantChanges) error {
 	if err != nil {
 		return err
 	}
-	if changes.Kept() == nil {
-		sendZipped(c, body)
+	if kept := changes.Kept(); kept != nil { // many clients may get this body, and each would compress it
+		c.Writer = middleware.Shared(kept, c)
+		c.Data(http.StatusOK, TypeJSON, body)
 		return nil
 	}
-	c.Writer = writerOf(c, changes) // many clients may get this body, and each would compress it
-	c.Data(http.StatusOK, TypeJSON, body)
+	sendZipped(c, body)
 	return nil
-}
-
-// writerOf returns c's writer for changes, which other responses may have, too.
-func writerOf(c *gin.Context, changes *models.PlantChanges) gin.ResponseWriter {
-	if kept := changes.Kept(); kept != nil {
-		return middleware.Shared(kept, c)
-	}
-	return c.Writer
 }
 
 // stream sends changes as server-sent events, at first where the stream begins. It ends when
@@ -191,8 +183,8 @@ func (h *Changes) stream(c *gin.Context, next models.NextChanges, from database.
 		}
 		from = changes.Next
 		out := c.Writer
-		if !first {
-			out = writerOf(c, &changes)
+		if kept := changes.Kept(); kept != nil && !first {
+			out = middleware.Shared(kept, c)
 		}
 		for _, part := range event {
 			if _, err := out.Write(part); err != nil {

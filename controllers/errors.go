@@ -49,8 +49,8 @@ const (
 )
 
 // errorTable has every error code in ascending order: when it is used, for the documents, and
-// the errors that it stands for with their messages. A [problem] brings its code and message;
-// an example shows what it reads like.
+// the errors that it stands for with their messages. A [problem] brings its code and message,
+// of which there is an example.
 var errorTable = []ErrorRow{
 	row(codeMalformed, "the body is not well-formed, is incomplete or took too long; JSON must be one object in UTF-8, and the message gives the byte offset",
 		example("the body is not well-formed JSON: it ends early, at byte 9")),
@@ -63,8 +63,8 @@ var errorTable = []ErrorRow{
 	row(codeNotInt64, "an integer is not an int64 literal: `1.0`, `1e3`, `-0` and `\"1\"` are not",
 		example("id must be an integer literal "+int64Range+", without fraction, exponent or quotes")),
 	row(codeInvalidValue, "a text is out of bounds, or a value is not one that its field allows",
-		as((*models.InvalidError).Error, &models.InvalidError{Field: "name", Reason: "must have 1 to 255 characters, not 0"}),
-		as(func(e *database.CheckError) string { return "the row breaks the rule " + e.Constraint }, nil)),
+		as((*models.InvalidError).Error).like(&models.InvalidError{Field: "name", Reason: "must have 1 to 255 characters, not 0"}),
+		as(func(e *database.CheckError) string { return "the row breaks the rule " + e.Constraint })),
 	row(codeParameter, "invalid or unknown query parameter (on every operation), invalid path parameter or conditional header, or a Content-Range",
 		example(`unknown parameter "page"; this operation has no parameters`)),
 	row(codeNoToken, "no bearer token",
@@ -74,16 +74,16 @@ var errorTable = []ErrorRow{
 	row(codeScope, "the bearer token lacks the scope that the operation needs",
 		as(func(e *auth.ScopeError) string {
 			return e.Error() + ": ask the operator of the service for a token that has it"
-		}, &auth.ScopeError{Scope: models.ScopePlantsWrite})),
+		}).like(&auth.ScopeError{Scope: models.ScopePlantsWrite})),
 	row(codeNoRow, "nothing has the id in the path, or it is a token that is already revoked",
-		as((*models.NotFoundError).Error, &models.NotFoundError{Noun: database.NounOf[models.Plant]()})),
+		as((*models.NotFoundError).Error).like(&models.NotFoundError{Noun: database.NounOf[models.Plant]()})),
 	row(codeNoPath, "no such path; `/plants/` is not `/plants`",
 		example("no such path")),
 	row(codeMethod, "method not allowed on this path; `Allow` lists the methods that are",
 		example("method not allowed on this path: use GET, POST")),
 	row(codeExists, "the id exists with different content; the stored row is unchanged",
 		exists(false, " and is unchanged: choose another id"),
-		as(func(e *models.RepeatedError) string { return e.Error() + ": an id belongs to its first valid row" }, nil)),
+		as(func(e *models.RepeatedError) string { return e.Error() + ": an id belongs to its first valid row" })),
 	row(codeExistsSame, "the id exists with the same content: an earlier attempt of this request succeeded",
 		exists(true, ": an earlier attempt of this request succeeded")),
 	row(codeCursor, "the cursor of the change feed is too old, or from another database, such as before a restore: get a new cursor, export, then follow",
@@ -91,13 +91,13 @@ var errorTable = []ErrorRow{
 	row(codePrecondition, "`If-Match` or `If-None-Match` does not hold; nothing was written",
 		is(models.ErrCondition, "If-Match or If-None-Match does not hold, and nothing was written: get the current version and retry (a weak ETag, W/…, matches nothing)")),
 	row(codeBodyTooLarge, "the body, or a line of an import, is too large; or an import is not received within `bulk.timeout`",
-		as(func(e *http.MaxBytesError) string { return fmt.Sprintf("the body is larger than %d bytes", e.Limit) }, &http.MaxBytesError{Limit: 64 << 10})),
+		as(func(e *http.MaxBytesError) string { return fmt.Sprintf("the body is larger than %d bytes", e.Limit) }).like(&http.MaxBytesError{Limit: 64 << 10})),
 	row(codeContentType, "unsupported Content-Type or Content-Encoding",
 		example("Content-Type must be application/json, with no charset other than utf-8")),
 	row(codeRateLimit, "too many requests with this token or from this address, or too many invalid tokens; `Retry-After` says when to retry",
 		as(func(e *middleware.LimitError) string {
 			return fmt.Sprintf("%s: retry in %d s", e, seconds(e.RetryAfter))
-		}, &middleware.LimitError{What: "requests", RetryAfter: time.Second})),
+		}).like(&middleware.LimitError{What: "requests", RetryAfter: time.Second})),
 	row(codeInternal, "an internal error; the message has the request id, the log has the cause",
 		example(internalError+"C7MS644ZFHYUKQ4LX3OVBOGMBP")),
 	row(codeNoFeed, "the database has no change feed: it is distributed by Citus",
@@ -110,7 +110,7 @@ var errorTable = []ErrorRow{
 		is(errStopping, "the service is stopping: retry"),
 		as(func(e *database.NotWritableError) string {
 			return e.Error() + unknownOutcome
-		}, nil),
+		}),
 		is(database.ErrTimeout, database.ErrTimeout.Error()+unknownOutcome),
 		is(database.ErrUnavailable, "the database cannot be reached"+unknownOutcome),
 		// After those above: a write may have begun when its token was verified again.
@@ -151,9 +151,9 @@ type ErrorRow struct {
 	messages []message
 }
 
-// message is what the errors for which of is ok read like.
+// message is the text of some errors.
 type message struct {
-	of      func(error) (text string, ok bool)
+	of      func(error) (text string, ok bool) // not ok: of other errors
 	example string
 }
 
@@ -187,23 +187,19 @@ func when(holds func(error) bool, text string) message {
 	return message{func(err error) (string, bool) { return text, holds(err) }, text}
 }
 
-// as gives the errors of type E a message; an empty text means that the error does not match.
-// sample is the error of the example, and may be nil where another message precedes.
-func as[E interface {
-	error
-	comparable
-}](text func(E) string, sample E) message {
-	m := message{of: func(err error) (string, bool) {
-		e, ok := errors.AsType[E](err)
-		if !ok {
-			return "", false
+// as gives the errors of type E a message. An empty one means that the error does not match.
+func as[E error](describe func(E) string) message {
+	return message{of: func(err error) (text string, ok bool) {
+		if e, ok := errors.AsType[E](err); ok {
+			text = describe(e)
 		}
-		described := text(e)
-		return described, described != ""
+		return text, text != ""
 	}}
-	if sample != *new(E) {
-		m.example = text(sample)
-	}
+}
+
+// like returns m with its text for sample as the example.
+func (m message) like(sample error) message {
+	m.example, _ = m.of(sample)
 	return m
 }
 
@@ -219,7 +215,7 @@ func exists(same bool, more string) message {
 			return ""
 		}
 		return e.Error() + more
-	}, &models.ExistsError{Noun: database.NounOf[models.Plant](), Key: 1, Same: same})
+	}).like(&models.ExistsError{Noun: database.NounOf[models.Plant](), Key: 1, Same: same})
 }
 
 // Error is the body of every unsuccessful response.

@@ -38,17 +38,17 @@ type RowError struct {
 	// The line, from 1; the header of CSV is line 1.
 	Line int `json:"line" binding:"required" minimum:"1" example:"3"`
 	// The error code, as in an Error.
-	Code int32 `json:"error" binding:"required" format:"int32" example:"40005"`
+	Code int32 `json:"error" binding:"required" format:"int32" example:"40004"`
 	// The message, as in an Error.
-	Message string `json:"message" binding:"required" example:"id must be an integer literal from -9223372036854775808 to 9223372036854775807, without fraction, exponent or quotes"`
+	Message string `json:"message" binding:"required" example:"name is required"`
 } // @name RowError
 
 // ImportError is the Error of an import that stored nothing.
 type ImportError struct {
 	// The code of the first rejected row, or without a report that of the whole request.
-	Code int32 `json:"error" binding:"required" format:"int32" example:"40005"`
+	Code int32 `json:"error" binding:"required" format:"int32" example:"40004"`
 	// What is wrong, with the line if it is a row.
-	Message string `json:"message" binding:"required" example:"line 3: id must be an integer literal from -9223372036854775808 to 9223372036854775807, without fraction, exponent or quotes; nothing was stored"`
+	Message string `json:"message" binding:"required" example:"line 3: name is required; nothing was stored"`
 	// The whole report. Absent if the import was not read to its end.
 	Report *ImportReport `json:"report,omitzero"`
 } // @name ImportError

@@ -292,12 +292,10 @@ func (db *DB) checkedInTime(write func() error) error {
 // another transaction: see [DB.Retry].
 func (db *DB) Transaction(ctx context.Context, do func(tx *DB) error) error {
 	if db.budget.writer != nil {
-		select {
-		case db.budget.writer <- struct{}{}:
-			defer db.budget.writer.free()
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		if err := db.budget.writer.take(ctx, untilDone); err != nil {
+			return err
 		}
+		defer db.budget.writer.free()
 	}
 	return db.transaction(ctx, 0, do)
 }

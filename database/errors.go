@@ -265,7 +265,7 @@ func isTimeoutState(state string) bool {
 func isTransientState(state string) bool {
 	switch state {
 	case "25006", // read_only_sql_transaction: a standby, as after a fail-over
-		"40003", // statement_completion_unknown: whoever wrote must read whether it was stored
+		"40003", // statement_completion_unknown: the caller must read whether it was stored
 		"57P01", // admin_shutdown
 		"57P02", // crash_shutdown
 		"57P03", // cannot_connect_now: starting up or recovering

@@ -51,7 +51,7 @@ func isCommitted(err error) bool {
 type nodes struct {
 	citus *postgresDialect
 	db    *DB
-	turn  slots                        // one, for a check
+	turn  slots                        // the only one, which a check takes
 	down  atomic.Pointer[map[int]bool] // nil: none
 	done  chan struct{}                // closed by [DB.Close]
 	work  sync.WaitGroup               // the checks in the background

@@ -146,8 +146,9 @@ func newTurns(all, each int) *turns {
 	return &turns{all: make(slots, all), each: each, of: make(map[string]*turn)}
 }
 
-// run calls do when it is its turn, among those of client and among all. It fails like take.
-func (t *turns) run(ctx context.Context, client string, wait time.Duration, do func() error) error {
+// take waits for a turn, among those of client and among all, which the caller frees. It fails
+// like the take of slots.
+func (t *turns) take(ctx context.Context, client string, wait time.Duration) (free func(), err error) {
 	begin := time.Now()
 	t.mu.Lock()
 	own := t.of[client]
@@ -157,21 +158,36 @@ func (t *turns) run(ctx context.Context, client string, wait time.Duration, do f
 	}
 	own.users++
 	t.mu.Unlock()
-	defer func() {
+	leave := func() {
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		if own.users--; own.users == 0 {
 			delete(t.of, client)
 		}
-	}()
+	}
 	if err := own.take(ctx, wait); err != nil {
-		return err
+		leave()
+		return nil, err
 	}
-	defer own.free()
 	if err := t.all.take(ctx, wait-time.Since(begin)); err != nil {
+		own.free()
+		leave()
+		return nil, err
+	}
+	return func() {
+		t.all.free()
+		own.free()
+		leave()
+	}, nil
+}
+
+// run calls do in a turn. It fails like take.
+func (t *turns) run(ctx context.Context, client string, wait time.Duration, do func() error) error {
+	free, err := t.take(ctx, client, wait)
+	if err != nil {
 		return err
 	}
-	defer t.all.free()
+	defer free()
 	return do()
 }
 
@@ -218,7 +234,7 @@ func MinConnections(flushers int) int { return flushers + fixedConnections + 2 }
 type budget struct {
 	lookups                           slots  // reads by key, in batches
 	reads                             *turns // other reads
-	bulk, imports                     *turns // imports and exports that store or read rows; each import takes one of both
+	bulk, imports                     *turns // imports and exports that store or read rows, and those of them that are imports
 	batches, suspects, writes, locked slots  // writes in batches, single ones, and those that wait for a lock
 	writer                            slots  // the only one of SQLite, shared by all writes; or nil
 	pages                             *turns // pages of the feed for followers that are behind; each takes a turn for reads, too
@@ -282,33 +298,29 @@ func (db *DB) ReadBulk(ctx context.Context, operation string, do func() error) e
 
 // WriteBulk is ReadBulk for what stores many rows. It waits for its turn until ctx ends: the
 // client has sent the rows, and would have to send them again.
-func (db *DB) WriteBulk(ctx context.Context, operation string, do func() error) (err error) {
-	turn := db.budget.imports.run(ctx, clientOf(ctx), untilDone, func() error {
-		err = db.bulk(ctx, operation, untilDone, func() error { return db.checked(do) })
-		return nil
-	})
-	if turn != nil {
-		return noTurn(ctx, turn)
+func (db *DB) WriteBulk(ctx context.Context, operation string, do func() error) error {
+	free, err := db.budget.imports.take(ctx, clientOf(ctx), untilDone)
+	if err != nil {
+		return noTurn(ctx, err)
 	}
-	return err
+	defer free()
+	return db.bulk(ctx, operation, untilDone, func() error { return db.checked(do) })
 }
 
-func (db *DB) bulk(ctx context.Context, operation string, wait time.Duration, do func() error) (err error) {
-	turn := db.budget.bulk.run(ctx, clientOf(ctx), wait, func() error {
-		err = do()
-		return nil
-	})
-	if turn != nil {
-		return noTurn(ctx, turn)
+func (db *DB) bulk(ctx context.Context, operation string, wait time.Duration, do func() error) error {
+	free, err := db.budget.bulk.take(ctx, clientOf(ctx), wait)
+	if err != nil {
+		return noTurn(ctx, err)
 	}
-	if err != nil && ctx.Err() != nil { // drivers report it in many ways
+	defer free()
+	if err = do(); err != nil && ctx.Err() != nil { // drivers report it in many ways
 		err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
 	}
 	return Failed(operation, err)
 }
 
-// noTurn returns the error of an operation whose turn did not come, as err says, before it was
-// canceled or its time was over.
+// noTurn returns the error of an operation that got no turn: err if it was canceled, and ErrShare
+// if it took too long.
 func noTurn(ctx context.Context, err error) error {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return err

@@ -208,7 +208,8 @@ func (d *sqliteDialect) createFile() error {
 	return RenameDurably(unfinished, d.path)
 }
 
-// RenameDurably renames a file, whose content is on disk, within a folder, and puts that on disk, too.
+// RenameDurably renames a file within its folder, so that a power cut does not undo that. The content
+// of the file must be on disk.
 func RenameDurably(from, to string) error {
 	if err := os.Rename(from, to); err != nil {
 		return err
