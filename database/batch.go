@@ -313,14 +313,13 @@ type batchContext struct{ context.Context } //nolint:containedctx // it is one
 // forever and the flusher survives.
 func (b *Batcher[T]) flushSafely(ctx context.Context, items []T) (outcomes []error) {
 	begin := time.Now()
+	var panicked error
 	defer func() {
 		b.expect(time.Since(begin), ctx.Err() != nil)
-		if cause := recover(); cause != nil {
-			outcomes = make([]error, len(items))
-			for i := range outcomes {
-				outcomes[i] = fmt.Errorf("panic in a batch of %d: %v", len(items), cause)
-			}
+		if panicked != nil {
+			outcomes = slices.Repeat([]error{panicked}, len(items))
 		}
 	}()
+	defer Recover("a batch", &panicked)
 	return b.flush(ctx, items)
 }

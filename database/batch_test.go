@@ -260,8 +260,8 @@ func TestBatcherSurvivesAPanic(t *testing.T) {
 		return ok(ctx, batch)
 	}
 	testBatcher(t, BatchOptions{MaxBatch: 10, Queue: 10}, time.Minute, write, func(t *testing.T, b *Batcher[int]) {
-		if err := b.Do(t.Context(), 1); err == nil || !strings.Contains(err.Error(), "a fault") {
-			t.Errorf("got %v, want the panic", err)
+		if err := b.Do(t.Context(), 1); err == nil || !strings.Contains(err.Error(), "a fault") || !strings.Contains(err.Error(), "batch_test.go") {
+			t.Errorf("got %v, want the panic with its stack", err)
 		}
 		panics = false
 		if err := b.Do(t.Context(), 2); err != nil {

@@ -36,8 +36,8 @@ func (db *DB) retry(ctx context.Context, do func() error, note func(error)) erro
 			err = asNodeError(err)
 		}
 		note(err)
-		// The transaction that won has probably no more left to do than this one had done.
-		pause := time.Since(begin) + time.Millisecond
+		// The transaction that won has probably no more left to do than this one had done, unless that was an import.
+		pause := min(time.Since(begin), time.Second) + time.Millisecond
 		if isTableLocked(err) {
 			pause, wait = wait, min(2*wait, 10*tableLockPause)
 		} else if attempts++; attempts >= attemptsFor(err) {

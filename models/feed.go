@@ -63,7 +63,10 @@ func (c *PlantChanges) Encode(encode func(*PlantChanges) ([]byte, error)) ([]byt
 	if c.shared == nil {
 		return encode(c)
 	}
-	c.shared.once.Do(func() { c.shared.body, c.shared.err = encode(c) })
+	c.shared.once.Do(func() {
+		c.shared.err = errors.New("another reader's encoding of the changes panicked")
+		c.shared.body, c.shared.err = encode(c)
+	})
 	return c.shared.body, c.shared.err
 }
 
@@ -132,6 +135,12 @@ func (f *PlantFeed) read(ctx context.Context, from database.Cursor, limit int) (
 		}
 	}
 	return changes, err
+}
+
+// readShared is read for the goroutine of the feed.
+func (f *PlantFeed) readShared(ctx context.Context, from database.Cursor) (changes PlantChanges, err error) {
+	defer database.Recover("the feed", &err)
+	return f.read(ctx, from, database.MaxChanges)
 }
 
 // NextChanges is like [PlantFeed.Read], but waits for a change until the context of Follow or
@@ -250,7 +259,7 @@ func (f *PlantFeed) run(ctx context.Context, p *page) {
 		case <-f.store.db.Written():
 		}
 		for {
-			changes, err := f.read(ctx, p.read, database.MaxChanges)
+			changes, err := f.readShared(ctx, p.read)
 			if errors.Is(err, database.ErrUnavailable) || errors.Is(err, database.ErrOverloaded) {
 				break // readers go on waiting
 			}

@@ -1,6 +1,7 @@
 package models
 
 import (
+	"strings"
 	"testing"
 
 	"plantstore/database"
@@ -12,6 +13,30 @@ func TestReaderAheadOfAPage(t *testing.T) {
 	before, _ := database.ParseCursor("e.5.3")
 	if got := (PlantChanges{Rows: make([]PlantChange, 2), Next: before}).after(from, 1); len(got.Rows) > 0 || got.Next != from {
 		t.Errorf("got %d changes and the cursor %s, want none and %s", len(got.Rows), got.Next, from)
+	}
+}
+
+// TestFeedPanics: the goroutine of the feed gives a panic to its readers.
+func TestFeedPanics(t *testing.T) {
+	feed := &PlantFeed{store: new(Store[Plant, int64])} // without a database
+	if _, err := feed.readShared(t.Context(), database.Now()); err == nil || !strings.Contains(err.Error(), "panic in the feed") {
+		t.Errorf("got %v, want the panic", err)
+	}
+}
+
+// TestEncodingPanics: other readers do not take it for an empty page.
+func TestEncodingPanics(t *testing.T) {
+	changes := PlantChanges{shared: newEncoded()}
+	encode := func(encode func(*PlantChanges) ([]byte, error)) (err error) {
+		defer database.Recover("the test", &err)
+		_, err = changes.Encode(encode)
+		return err
+	}
+	if err := encode(func(*PlantChanges) ([]byte, error) { panic("a fault") }); err == nil {
+		t.Fatal("got nil, want the panic")
+	}
+	if err := encode(func(*PlantChanges) ([]byte, error) { return []byte("data"), nil }); err == nil {
+		t.Error("got no error for the next reader")
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
@@ -32,11 +31,6 @@ func (r *reader[T, K]) Export(ctx context.Context, f Filter[K], yield func(*T) e
 		var reading sync.WaitGroup
 		reading.Go(func() {
 			defer close(chunks)
-			defer func() {
-				if cause := recover(); cause != nil { // here, it would end the process
-					read = fmt.Errorf("panic in an export: %v", cause)
-				}
-			}()
 			read = r.db.ReadBulk(ctx, "export "+r.table.Name, func() (err error) {
 				rest, err = r.readAll(ctx, f, chunks)
 				return err
@@ -78,6 +72,7 @@ func (r *reader[T, K]) Export(ctx context.Context, f Filter[K], yield func(*T) e
 // readAll sends the rows that f selects to out, a chunk at a time. Once the receiver has to
 // be waited for after snapshotTime, it returns the rest.
 func (r *reader[T, K]) readAll(ctx context.Context, f Filter[K], out chan<- []T) (rest *spool, err error) {
+	defer database.Recover("an export", &err)
 	var rows *sql.Rows
 	err = r.db.Retry(ctx, func() error {
 		tx, err := r.filter(r.db.Reads(ctx), f)
