@@ -9,7 +9,6 @@ import (
 	"os/signal"
 	"runtime"
 	"runtime/debug"
-	"strconv"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -50,6 +49,17 @@ func (s *settings) serve(cmd *cobra.Command, _ []string) (err error) {
 	if err != nil {
 		return err
 	}
+	serving, stop := context.WithCancel(context.WithoutCancel(ctx)) // until the last response, which is after ctx ends
+	defer stop()
+	var verifyJWT auth.Verifier
+	if cfg.Auth.JWT.Issuer != "" {
+		if verifyJWT, err = newJWTVerifier(serving, cfg, log); err != nil {
+			return err
+		}
+	}
+	if err := checkAddresses(cfg); err != nil { // before the database is migrated
+		return err
+	}
 	db, err := openDatabase(ctx, cfg, log)
 	if err != nil {
 		return unlessStopped(ctx, err, log)
@@ -73,11 +83,11 @@ func (s *settings) serve(cmd *cobra.Command, _ []string) (err error) {
 			log.Warn("cannot store when some tokens were last used", zap.Error(err))
 		}
 	}()
-	serving, stop := context.WithCancel(context.WithoutCancel(ctx)) // until the last response, which is after ctx ends
-	defer stop()
-	verify, err := newVerifier(serving, cfg, static, issued, log)
-	if err != nil {
-		return err
+	verifiers := []auth.Verifier{auth.StaticTokens(static), issued.Verify}
+	if verifyJWT != nil {
+		verifiers = append(verifiers, verifyJWT)
+	} else if len(static) == 0 && issued.Len() == 0 {
+		log.Warn("no tokens exist yet; create one with `plantstore token create`")
 	}
 
 	plants, health := models.NewPlantStore(db), controllers.NewHealth(db.Ready)
@@ -87,11 +97,11 @@ func (s *settings) serve(cmd *cobra.Command, _ []string) (err error) {
 		Log:          log,
 		Plants:       controllers.NewPlants(plants),
 		Changes:      controllers.NewChanges(models.NewPlantFeed(plants), health),
-		Tokens:       controllers.NewTokens(tokens, log),
+		Tokens:       controllers.NewTokens(tokens, issued, log),
 		Health:       health,
 		Failures:     controllers.NewFailures(db.Ready, log),
 		Docs:         cfg.Docs.Enabled,
-		Verify:       verify,
+		Verify:       auth.AnyOf(verifiers...),
 		StaticTokens: static,
 		Limits:       routes.Limits(cfg.Limits),
 		MaxBodyBytes: cfg.Server.MaxBodyBytes,
@@ -105,7 +115,7 @@ func (s *settings) serve(cmd *cobra.Command, _ []string) (err error) {
 	}
 	server.Handler, server.ErrorLog = routes.New(options), errorLog(sampled)
 	checkTemporaryFolder(log)
-	listener, err := listen("server.port", net.JoinHostPort(cfg.Server.Host, strconv.Itoa(cfg.Server.Port)))
+	listener, err := listen("server.port", addressOf(cfg))
 	if err != nil {
 		return err
 	}
@@ -200,21 +210,6 @@ func checkTemporaryFolder(log *zap.Logger) {
 		return
 	}
 	_ = errors.Join(file.Close(), os.Remove(file.Name()))
-}
-
-// newVerifier returns the verifier of static tokens, issued ones and JWTs.
-func newVerifier(ctx context.Context, cfg *config.Config, static []string, issued *auth.IssuedTokens, log *zap.Logger) (auth.Verifier, error) {
-	verifiers := []auth.Verifier{auth.StaticTokens(static), issued.Verify}
-	if cfg.Auth.JWT.Issuer != "" {
-		verify, err := newJWTVerifier(ctx, cfg, log)
-		if err != nil {
-			return nil, err
-		}
-		verifiers = append(verifiers, verify)
-	} else if len(static) == 0 && issued.Len() == 0 {
-		log.Warn("no tokens exist yet; create one with `plantstore token create`")
-	}
-	return auth.AnyOf(verifiers...), nil
 }
 
 // newJWTVerifier returns the verifier of JWTs, which are configured.

@@ -50,6 +50,39 @@ func TestFirstStart(t *testing.T) {
 	checkError(t, again.post(t, `{"id":1,"name":"x"}`, as(printed[2])...), 40901)
 }
 
+// TestFailedStartLeavesTheDatabase: a start that cannot succeed migrates nothing.
+func TestFailedStartLeavesTheDatabase(t *testing.T) {
+	t.Parallel()
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	t.Cleanup(func() { _ = taken.Close() })
+	_, port, _ := net.SplitHostPort(taken.Addr().String())
+	for _, test := range []struct {
+		name     string
+		settings []string
+		status   int
+		want     string
+	}{
+		{"the port is in use", []string{"PORT=" + port}, 1, "plantstore: server.port (PORT):"},
+		{"the admin address is in use", []string{"PORT=0", "PLANTSTORE_SERVER_ADMIN_ADDRESS=127.0.0.1:" + port}, 1, "plantstore: server.admin_address (PLANTSTORE_SERVER_ADMIN_ADDRESS):"},
+		{"a wrong key of JWTs", []string{
+			"PORT=0", "PLANTSTORE_AUTH_JWT_ISSUER=https://issuer.example", "PLANTSTORE_AUTH_JWT_AUDIENCE=plants", "PLANTSTORE_AUTH_JWT_PUBLIC_KEY=x",
+		}, 2, "plantstore: auth.jwt.public_key (PLANTSTORE_AUTH_JWT_PUBLIC_KEY):"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			url := dbtest.SQLite(t)
+			_, stderr, status := runToEnd(t, append(test.settings, "DATABASE_URL="+url, "PLANTSTORE_SERVER_HOST=127.0.0.1"))
+			if status != test.status || !strings.HasPrefix(lastLine(stderr), test.want) {
+				t.Errorf("got exit status %d and %q, want %d and %q", status, stderr, test.status, test.want)
+			}
+			if _, err := os.Stat(nameOfDatabase(url)); !os.IsNotExist(err) {
+				t.Errorf("the database: got %v, want that it does not exist", err)
+			}
+		})
+	}
+}
+
 func checkMode(t *testing.T, path string) {
 	t.Helper()
 	info, err := os.Stat(path)
@@ -90,16 +123,4 @@ func TestManyStartAtOnce(t *testing.T) {
 			t.Error("got no migrations in the logs")
 		}
 	})
-}
-
-func TestPortInUse(t *testing.T) {
-	t.Parallel()
-	listener, err := net.Listen("tcp", ":0")
-	must(t, err)
-	defer listener.Close()
-	_, port, _ := net.SplitHostPort(listener.Addr().String())
-	_, stderr, status := runToEnd(t, []string{"PORT=" + port})
-	if status != 1 || !strings.HasPrefix(lastLine(stderr), "plantstore: server.port (PORT):") {
-		t.Errorf("got exit status %d and %q, want 1 and an error of server.port", status, stderr)
-	}
 }
