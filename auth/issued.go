@@ -41,6 +41,7 @@ type IssuedTokens struct {
 	refreshed chan struct{}       // closed after the next refresh that has not begun yet
 	unstored  map[string]struct{} // ids of used tokens, for the next storeUses
 	wanted    chan struct{}       // requests a refresh before its time
+	failure   error               // of the last refresh that failed
 
 	stop    context.CancelFunc
 	stopped <-chan struct{} // closed when no refresh will begin
@@ -125,23 +126,31 @@ func (v *IssuedTokens) Verify(ctx context.Context, secret string) (*Identity, er
 	token, asOf := v.lookup(hash)
 	if token == nil { // another process may just have created it
 		tried := time.Now()
-		if err := v.awaitRefresh(ctx); err != nil {
+		if err := v.Refresh(ctx); err != nil {
 			return nil, err
 		}
 		if token, asOf = v.lookup(hash); token == nil && asOf.Before(tried) {
-			return nil, fmt.Errorf("%w: tokens cannot be read", ErrCannotVerify)
+			return nil, v.cannotVerify("tokens cannot be read")
 		}
 	}
 	switch now := time.Now(); {
 	case token == nil, token.Expired(now):
 		return nil, ErrInvalidToken
 	case now.Sub(asOf) > trustPeriod:
-		return nil, fmt.Errorf("%w: tokens have not been read for %s", ErrCannotVerify, trustPeriod)
+		return nil, v.cannotVerify("tokens have not been read for " + now.Sub(asOf).Round(time.Second).String())
 	}
 	if !token.used.Load() { // a needless write would cost other processors their cache line
 		token.used.Store(true)
 	}
 	return &Identity{Name: token.ID, Scopes: token.Scopes}, nil
+}
+
+// cannotVerify returns an ErrCannotVerify with its reason and the error of the last read of the
+// tokens. It does not wrap that, which tells of no request's own operation.
+func (v *IssuedTokens) cannotVerify(reason string) error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return fmt.Errorf("%w: %s: %v", ErrCannotVerify, reason, v.failure) //nolint:errorlint // see above
 }
 
 // lookup returns the token with hash, or nil, and the time of the poll that read it. Its
@@ -152,8 +161,10 @@ func (v *IssuedTokens) lookup(hash [sha256.Size]byte) (*knownToken, time.Time) {
 	return known.byHash[hash], known.asOf
 }
 
-// awaitRefresh waits for the end of a refresh that began after the call.
-func (v *IssuedTokens) awaitRefresh(ctx context.Context) error {
+// Refresh waits for the end of a read of the tokens that began after the call: a change before it
+// is in force, unless the database cannot be reached. It fails with ErrCannotVerify if ctx ends
+// first, or the verifier is closed.
+func (v *IssuedTokens) Refresh(ctx context.Context) error {
 	v.mu.Lock()
 	refreshed := v.refreshed
 	v.mu.Unlock()
@@ -195,6 +206,11 @@ func (v *IssuedTokens) run(ctx context.Context) {
 		v.refreshed = make(chan struct{})
 		v.mu.Unlock()
 		err := v.refresh(ctx)
+		if err != nil {
+			v.mu.Lock()
+			v.failure = err
+			v.mu.Unlock()
+		}
 		switch {
 		case err != nil && !failing && ctx.Err() == nil:
 			v.log.Error("cannot read tokens; requests with issued tokens will soon get 503", zap.Error(err))

@@ -43,7 +43,7 @@ func optionsOf(t *testing.T) (Options, *models.TokenStore) {
 		Metrics:      prometheus.NewRegistry(),
 		Plants:       controllers.NewPlants(plants),
 		Changes:      controllers.NewChanges(models.NewPlantFeed(plants), health),
-		Tokens:       controllers.NewTokens(tokens, zap.NewNop()),
+		Tokens:       controllers.NewTokens(tokens, verifier, zap.NewNop()),
 		Health:       health,
 		Failures:     controllers.NewFailures(db.Ready, zap.NewNop()),
 		Verify:       verifier.Verify,

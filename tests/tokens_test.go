@@ -107,6 +107,7 @@ func TestTokensAPI(t *testing.T) {
 
 		gone := seen[0]
 		checkEmpty(t, s.call(t, "DELETE", "/tokens/"+gone, ""), 204)
+		checkError(t, s.get(t, "/plants", as(created[gone].Token)...), 40102) // at once, on this replica
 		checkError(t, s.call(t, "DELETE", "/tokens/"+gone, ""), 40401)
 		if row := issuedToken(t, s, created[gone].Token); row.RevokedAt == nil || time.Since(*row.RevokedAt).Abs() > time.Minute {
 			t.Errorf("got %+v, want revoked_at", row)
