@@ -84,7 +84,7 @@ func TestErrorsUnavailable(t *testing.T) {
 		{"unreachable", &net.OpError{Op: "dial", Err: errors.New("secret")}, "cannot be reached"},
 		{"too late", fmt.Errorf("secret: %w", context.DeadlineExceeded), "did not respond in time"},
 		{"canceled by the server", &pgconn.PgError{Code: "57014", Message: "secret"}, "did not respond in time"},
-		{"no connection in time", connectError(t), "cannot be reached"},
+		{"no connection in time", connectError(t), "did not respond in time"},
 		{"read-only", &pgconn.PgError{Code: "25006", Message: "secret"}, "is not writable: it is read-only"},
 		{"unreachable, for tokens as well", errors.Join(auth.ErrCannotVerify, &net.OpError{Op: "dial", Err: errors.New("secret")}), "cannot be reached"},
 		{"a full disk", &pgconn.PgError{Code: "53100", Message: "secret"}, "is not writable: its disk is full"},

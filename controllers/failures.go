@@ -17,7 +17,7 @@ import (
 
 // Failures logs requests that fail for a reason that many share, such as a database that is
 // down, in few lines: one when they begin to fail, with the cause, then one per second, with
-// the sender of the last one, and one when they succeed again. The requests' own lines, but
+// the sender of the last one and why the service is not ready, and one when they succeed again. The requests' own lines, but
 // for the first, are at the level debug.
 type Failures struct {
 	ready func(context.Context) error
@@ -116,7 +116,7 @@ func (f *Failures) follow(s *series) {
 			return
 		case failed > 0:
 			f.log.Error("requests fail", zap.Int32("code", s.code), zap.Error(cause), zap.Int("requests", failed),
-				zap.String("last_route", route), zap.String("last_token", token))
+				zap.String("last_route", route), zap.String("last_token", token), zap.NamedError("not_ready", err))
 		}
 	}
 }

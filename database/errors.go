@@ -42,8 +42,13 @@ type NotWritableError struct {
 	Reason string // such as "its disk is full"
 }
 
-// readOnly is the reason of a NotWritableError.
-const readOnly = "it is read-only"
+// Reasons of a NotWritableError.
+const (
+	readOnly     = "it is read-only"
+	damaged      = "its file is damaged"
+	missingRight = "its role lacks a right"
+	wrongSchema  = "its schema is not the one that this version of the service needs"
+)
 
 func (e *NotWritableError) Error() string { return "the database is not writable: " + e.Reason }
 
@@ -61,7 +66,7 @@ func Reason(err error) string {
 	if fault, ok := errors.AsType[*NotWritableError](err); ok {
 		return fault.Error()
 	}
-	if errors.Is(err, ErrTimeout) || pgconn.Timeout(err) { // or not even to an attempt to connect
+	if errors.Is(err, ErrTimeout) {
 		return ErrTimeout.Error()
 	}
 	return ErrUnavailable.Error()
@@ -132,9 +137,6 @@ func isRolledBack(err error) bool {
 // isTimeout reports whether err, for which IsUnavailable holds, means that a response did
 // not come in time.
 func isTimeout(err error) bool {
-	if _, ok := errors.AsType[*pgconn.ConnectError](err); ok {
-		return false // there is no connection yet
-	}
 	if code := sqliteCode(err); code != 0 {
 		return code == sqlite3.SQLITE_LOCKED || code == sqlite3.SQLITE_INTERRUPT
 	}
@@ -159,6 +161,9 @@ func sqlState(err error) string {
 
 // notWritable returns the lasting fault that err reports, or nil.
 func notWritable(err error) *NotWritableError {
+	if fault, ok := errors.AsType[*NotWritableError](err); ok {
+		return fault
+	}
 	switch state, code := sqlState(err), sqliteCode(err); {
 	case state == "25006", code == sqlite3.SQLITE_READONLY: // read_only_sql_transaction
 		return &NotWritableError{readOnly}
@@ -166,6 +171,12 @@ func notWritable(err error) *NotWritableError {
 		return &NotWritableError{"its disk is full"}
 	case code == sqlite3.SQLITE_IOERR:
 		return &NotWritableError{"its disk reports an error"}
+	case code == sqlite3.SQLITE_CORRUPT, code == sqlite3.SQLITE_NOTADB:
+		return &NotWritableError{damaged}
+	case state == "42501": // insufficient_privilege
+		return &NotWritableError{missingRight}
+	case state == "42P01", state == "42703": // undefined_table, undefined_column
+		return &NotWritableError{wrongSchema}
 	}
 	return nil
 }
@@ -182,20 +193,14 @@ func IsUnavailable(err error) bool {
 	if _, ok := errors.AsType[*fs.PathError](err); ok {
 		return false // a file of the service's own; its errors look like a network's
 	}
-	if _, ok := errors.AsType[*NotWritableError](err); ok {
-		return true
-	}
-	if _, ok := errors.AsType[*pgconn.ConnectError](err); ok || isNodeError(err) {
+	if _, ok := errors.AsType[*pgconn.ConnectError](err); ok || isNodeError(err) || notWritable(err) != nil {
 		return true
 	}
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return isTransientState(pg.Code)
 	}
 	if code := sqliteCode(err); code != 0 {
-		return slices.Contains([]int{
-			sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR,
-			sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_INTERRUPT,
-		}, code)
+		return slices.Contains([]int{sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_INTERRUPT}, code)
 	}
 	if _, ok := errors.AsType[net.Error](err); ok {
 		return true

@@ -2,8 +2,10 @@ package database
 
 import (
 	"context"
+	"errors"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"go.uber.org/zap"
 	"gorm.io/gorm/logger"
 )
@@ -38,7 +40,7 @@ func (l queryLogger) Trace(ctx context.Context, begin time.Time, statement func(
 	known := l.metrics.statement(text)
 	known.observe(duration)
 	l.metrics.traceStatement(ctx, known, begin, err)
-	if l.slow <= 0 || duration < l.slow {
+	if _, unsent := errors.AsType[*pgconn.ConnectError](err); unsent || l.slow <= 0 || duration < l.slow {
 		return
 	}
 	l.log.Warn("slow query", zap.String("sql", text), zap.Int64("rows", rows), zap.Duration("duration", duration), zap.Error(err))

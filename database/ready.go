@@ -21,7 +21,8 @@ const (
 
 // readiness remembers the last check of [DB.Ready].
 type readiness struct {
-	faults atomic.Int64 // of operations, since a test of a write has succeeded
+	faults  atomic.Int64 // of operations, since a test of a write has succeeded
+	damaged atomic.Bool  // whether SQLite has found its file damaged, which a restart must find, too
 
 	mu      sync.Mutex // held during a check, so that callers share it
 	checked time.Time
@@ -34,9 +35,20 @@ func (r *readiness) note(err error) {
 	if err == nil || errors.Is(err, context.Canceled) { // which pgx also calls a timeout
 		return
 	}
-	// A query would not show a commit that waits for a synchronous standby, nor another process that has locked the file.
-	if notWritable(err) != nil || pgconn.Timeout(err) || sqliteCode(err) == sqlite3.SQLITE_BUSY {
+	fault := notWritable(err)
+	if fault != nil && (fault.Reason == missingRight || fault.Reason == wrongSchema) {
+		return // which the query of a check shows
+	}
+	// It would not show a commit that waits for a synchronous standby, nor another process that has locked the file.
+	if fault != nil || pgconn.Timeout(err) || sqliteCode(err) == sqlite3.SQLITE_BUSY {
 		r.faults.Add(1)
+	}
+}
+
+// noteDamage remembers that SQLite has found its file damaged.
+func (r *readiness) noteDamage(err error) {
+	if fault := notWritable(err); fault != nil && fault.Reason == damaged {
+		r.damaged.Store(true)
 	}
 }
 
@@ -44,8 +56,8 @@ func (r *readiness) note(err error) {
 func (db *DB) Require(table *Table) { db.tables = append(db.tables, table) }
 
 // Ready reports whether a write would succeed. Otherwise it fails with an error that wraps
-// ErrUnavailable and says why. It costs at most one statement in a second, however often
-// it is called.
+// ErrUnavailable and says why. It costs at most one query in a second, and a write
+// while some failed, however often it is called.
 func (db *DB) Ready(ctx context.Context) error {
 	r := db.readiness
 	r.mu.Lock()
@@ -65,7 +77,11 @@ func (db *DB) Ready(ctx context.Context) error {
 }
 
 func (db *DB) check(ctx context.Context) error {
-	if err := db.dialect.check(); err != nil {
+	err := db.dialect.check()
+	if err == nil && db.readiness.damaged.Load() {
+		err = &NotWritableError{damaged}
+	}
+	if err != nil {
 		return Failed("check the database", err)
 	}
 	if faults := db.readiness.faults.Load(); faults > 0 {
@@ -75,14 +91,13 @@ func (db *DB) check(ctx context.Context) error {
 			return Failed("test a write", err)
 		}
 		db.readiness.faults.CompareAndSwap(faults, 0)
-		return nil
 	}
 	var isReadOnly, isExpected bool
-	err := db.readPool.QueryRowContext(ctx, db.readyQuery()).Scan(&isReadOnly, &isExpected)
+	err = db.readPool.QueryRowContext(ctx, db.readyQuery()).Scan(&isReadOnly, &isExpected)
 	var fault *NotWritableError
 	switch {
 	case isSchemaError(err), err == nil && !isExpected:
-		fault = &NotWritableError{"its schema is not the one that this version of the service needs"}
+		fault = &NotWritableError{wrongSchema}
 	case isTableLocked(err): // a migration, perhaps: operations wait for it, and other replicas are no better
 		return nil
 	case err != nil:

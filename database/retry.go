@@ -35,6 +35,7 @@ func (db *DB) retry(ctx context.Context, do func() error, note func(error)) erro
 		if db.nodes != nil {
 			err = asNodeError(err)
 		}
+		db.readiness.noteDamage(err)
 		note(err)
 		// The transaction that won has probably no more left to do than this one had done, unless that was an import.
 		pause := min(time.Since(begin), time.Second) + time.Millisecond

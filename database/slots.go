@@ -45,7 +45,7 @@ func (s slots) take(ctx context.Context, wait time.Duration) error {
 	case s <- struct{}{}:
 		return nil
 	case <-timer.C:
-		return fmt.Errorf("%w: no slot within %s", ErrOverloaded, max(wait, 0))
+		return fmt.Errorf("%w: no slot within %s", ErrOverloaded, max(wait, 0).Round(time.Millisecond))
 	case <-ctx.Done():
 		return fmt.Errorf("wait for a slot: %w", context.Cause(ctx))
 	}

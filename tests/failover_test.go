@@ -94,6 +94,14 @@ func TestReadyzSaysWhy(t *testing.T) {
 		}
 	}
 
+	dbtest.Exec(t, server.URL, "ALTER TABLE plants RENAME TO plants_old")
+	for _, path := range []string{"/plants/1", "/plants"} {
+		checkError(t, s.call(t, "GET", path, ""), 50302, "its schema is not the one")
+	}
+	eventually(t, "an unready service", func() bool { return s.get(t, "/readyz").status == 503 })
+	dbtest.Exec(t, server.URL, "ALTER TABLE plants_old RENAME TO plants")
+	eventually(t, "a ready service", func() bool { return s.get(t, "/readyz").status == 200 })
+
 	must(t, server.Stop())
 	eventually(t, "an unready service", func() bool { return s.get(t, "/readyz").status == 503 })
 	checkError(t, s.get(t, "/readyz"), 50302, "cannot be reached")

@@ -389,3 +389,18 @@ func TestStartOnDamagedFile(t *testing.T) {
 	s = start(t, append(settings, "PLANTSTORE_DATABASE_CHECK=false")...)
 	checkStatus(t, s.get(t, "/readyz"), 200)
 }
+
+// TestFileDamagedInUse: what SQLite finds damaged is no fault of the program, and lasts.
+func TestFileDamagedInUse(t *testing.T) {
+	t.Parallel()
+	url := dbtest.SQLite(t)
+	s := start(t, "DATABASE_URL="+url)
+	requireOK(t, s.post(t, bodyOf(1)))
+	s.stop(t) // which empties the WAL
+	s = start(t, "DATABASE_URL="+url)
+	must(t, os.Truncate(nameOfDatabase(url), 4096))
+	checkError(t, s.post(t, bodyOf(2)), 50302, "its file is damaged", "outcome of the write is unknown")
+	checkError(t, s.call(t, "GET", "/plants", ""), 50302, "its file is damaged: retry later")
+	eventually(t, "an unready service", func() bool { return s.get(t, "/readyz").status == 503 })
+	checkError(t, s.get(t, "/readyz"), 50302, "its file is damaged")
+}
