@@ -70,7 +70,8 @@ var errorTable = []ErrorRow{
 	row(codeNoToken, "no bearer token",
 		is(auth.ErrNoToken, "no bearer token: send the header Authorization: Bearer <token>")),
 	row(codeInvalidToken, "the bearer token is not valid",
-		is(auth.ErrInvalidToken, "the bearer token is not valid: it is unknown, revoked, expired or malformed")),
+		is(auth.ErrInvalidToken, "the bearer token is not valid: it is unknown, revoked, expired or malformed"),
+		is(auth.ErrEnded, "the bearer token is no longer valid"+unknownOutcome)),
 	row(codeScope, "the bearer token lacks the scope that the operation needs",
 		as(func(e *auth.ScopeError) string {
 			return e.Error() + ": ask the operator of the service for a token that has it"
@@ -104,6 +105,7 @@ var errorTable = []ErrorRow{
 		is(database.ErrNoFeed, "this service has no change feed, as its database is distributed by Citus: export instead")),
 	row(codeOverloaded, "too many operations are waiting, another one has locked the row, or too many imports and exports, or followers of the change feed, are running; nothing was stored: retry after `Retry-After`",
 		is(database.ErrShare, "too many such operations are running, or too many with this token, and nothing was stored: retry when one has ended"),
+		is(database.ErrTemporaryFull, "the service's disk of temporary files is full, and nothing was stored: retry later"),
 		when(database.IsLocked, "another operation has locked the row or the table, and nothing was stored: retry later"),
 		is(database.ErrOverloaded, "too many operations are waiting, and nothing was stored: retry later")),
 	row(codeUnavailable, "the database cannot be reached, does not respond in time or is not writable (read-only, disk full, file replaced), the keys of JWTs are unavailable, or the service is stopping; the message says which, whether the outcome of a write is unknown, and what to do",

@@ -10,8 +10,10 @@ import (
 
 	"github.com/gin-gonic/gin"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 
 	"plantstore/auth"
+	"plantstore/database"
 	"plantstore/middleware"
 )
 
@@ -81,7 +83,7 @@ func (f *Failures) note(c *gin.Context, code int32, cause error) {
 	if !known {
 		s = &series{code: code, began: time.Now()}
 		f.series[code] = s
-		f.log.Error("requests begin to fail", zap.Int32("code", code), zap.Error(cause),
+		f.log.Log(levelOf(cause), "requests begin to fail", zap.Int32("code", code), zap.Error(cause),
 			middleware.RequestIDField(c), middleware.TraceID(c))
 		go f.follow(s)
 	}
@@ -95,6 +97,15 @@ func (f *Failures) note(c *gin.Context, code int32, cause error) {
 		s.unlogged++
 		middleware.Quiet(c)
 	}
+}
+
+// levelOf returns the level of a line about a fault that many share. A share that is used up may
+// be one client's, which harms no other.
+func levelOf(cause error) zapcore.Level {
+	if errors.Is(cause, database.ErrShare) {
+		return zap.WarnLevel
+	}
+	return zap.ErrorLevel
 }
 
 // follow logs s until its end.
@@ -115,7 +126,7 @@ func (f *Failures) follow(s *series) {
 				zap.Duration("duration", time.Since(s.began)), zap.Int("requests", s.requests))
 			return
 		case failed > 0:
-			f.log.Error("requests fail", zap.Int32("code", s.code), zap.Error(cause), zap.Int("requests", failed),
+			f.log.Log(levelOf(cause), "requests fail", zap.Int32("code", s.code), zap.Error(cause), zap.Int("requests", failed),
 				zap.String("last_route", route), zap.String("last_token", token), zap.NamedError("not_ready", err))
 		}
 	}

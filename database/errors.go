@@ -60,6 +60,9 @@ var ErrOverloaded = errors.New("too many operations are waiting")
 // wraps ErrOverloaded.
 var ErrShare = fmt.Errorf("%w: no share is left", ErrOverloaded)
 
+// ErrTemporaryFull means that the disk of temporary files is full. It wraps ErrOverloaded.
+var ErrTemporaryFull = fmt.Errorf("%w: the disk of temporary files (TMPDIR) is full", ErrOverloaded)
+
 // Reason returns why the database is unavailable, as one of a few texts. err is an
 // ErrUnavailable that Failed or [DB.Ready] returned.
 func Reason(err error) string {

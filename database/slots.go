@@ -280,12 +280,12 @@ func commonBudget(temporaryBytes int64) budget {
 func newReads(n int) *turns { return newTurns(n, max(n/2, 1)) }
 
 // Transfer calls do, which is a whole import or export. It fails with ErrShare at once if
-// there are too many of them, or too many of ctx's client, and later if the disk of temporary
-// files is full.
+// there are too many of them, or too many of ctx's client, and later with
+// ErrTemporaryFull.
 func (db *DB) Transfer(ctx context.Context, do func() error) error {
 	err := db.budget.transfers.run(clientOf(ctx), do)
 	if isDiskFull(err) {
-		return fmt.Errorf("%w: no room for temporary files: %w", ErrShare, err)
+		return fmt.Errorf("%w: %w", ErrTemporaryFull, err)
 	}
 	return err
 }

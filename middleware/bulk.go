@@ -93,10 +93,14 @@ func whileValid(c *gin.Context, endWith context.CancelCauseFunc, verify auth.Ver
 	}()
 	c.Next()
 	if cause := context.Cause(ctx); len(c.Errors) > 0 && auth.IsRejection(cause) {
-		if errors.Is(cause, auth.ErrCannotVerify) && errors.Is(c.Errors.Last(), database.ErrUnavailable) {
+		isUnknown := c.Request.Method != http.MethodGet && errors.Is(c.Errors.Last(), database.ErrUnavailable)
+		if isUnknown && errors.Is(cause, auth.ErrCannotVerify) {
 			return nil // that error says that the outcome of a write is unknown
 		}
 		challenge(c, cause)
+		if isUnknown {
+			return auth.ErrEnded
+		}
 		return cause
 	}
 	return nil

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"net/http/httptest"
 	"testing"
 	"time"
@@ -18,17 +17,21 @@ import (
 // TestEndOfAToken: a request that ends as its token cannot be verified says so, unless the outcome
 // of its write is unknown.
 func TestEndOfAToken(t *testing.T) {
-	for name, test := range map[string]struct{ verify, handler, want error }{
-		"an invalid token":           {auth.ErrInvalidToken, context.Canceled, auth.ErrInvalidToken},
-		"and an unknown outcome":     {auth.ErrInvalidToken, database.ErrUnavailable, auth.ErrInvalidToken},
-		"it cannot be verified":      {auth.ErrCannotVerify, context.Canceled, auth.ErrCannotVerify},
-		"it cannot, unknown outcome": {auth.ErrCannotVerify, database.ErrUnavailable, database.ErrUnavailable},
+	for name, test := range map[string]struct {
+		method                string
+		verify, handler, want error
+	}{
+		"an invalid token":           {"POST", auth.ErrInvalidToken, context.Canceled, auth.ErrInvalidToken},
+		"and an unknown outcome":     {"POST", auth.ErrInvalidToken, database.ErrUnavailable, auth.ErrEnded},
+		"and a read":                 {"GET", auth.ErrInvalidToken, database.ErrUnavailable, auth.ErrInvalidToken},
+		"it cannot be verified":      {"POST", auth.ErrCannotVerify, context.Canceled, auth.ErrCannotVerify},
+		"it cannot, unknown outcome": {"POST", auth.ErrCannotVerify, database.ErrUnavailable, database.ErrUnavailable},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, e := gin.CreateTestContext(httptest.NewRecorder())
-			c.Request = httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
+			c.Request = httptest.NewRequestWithContext(t.Context(), test.method, "/", nil)
 			verify := auth.AnyOf(func(context.Context, string) (*auth.Identity, error) { return nil, fmt.Errorf("x: %w", test.verify) })
-			e.GET("/", Handle(func(c *gin.Context) error {
+			e.Handle(test.method, "/", Handle(func(c *gin.Context) error {
 				ctx, end := context.WithCancelCause(c.Request.Context())
 				defer end(nil)
 				c.Request = c.Request.WithContext(ctx)

@@ -111,3 +111,20 @@ func TestBulkEndsWithItsToken(t *testing.T) {
 		checkError(t, s.call(t, "GET", "/plants/10001", ""), 40401)
 	})
 }
+
+// TestImportMayOutliveItsToken: a response says so if rows may be stored, although the token has
+// ended meanwhile.
+func TestImportMayOutliveItsToken(t *testing.T) {
+	t.Parallel()
+	url := dbtest.Postgres(t)
+	s := start(t, "DATABASE_URL="+url)
+	issued := issue(t, url)
+	stored, release := awaitStoring(t, url, 1)
+	i := s.beginImportAs(t, issued, "")
+	i.write(bodyOf(1))
+	must(t, i.body.Close())
+	stored()
+	checkEmpty(t, s.call(t, "DELETE", "/tokens/"+prefixOf(issued), ""), 204)
+	checkError(t, receive(t, i.responses), 40102, "no longer valid", "outcome of the write is unknown: retry with the same id")
+	release()
+}

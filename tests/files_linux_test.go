@@ -98,11 +98,11 @@ func TestNoTemporaryFiles(t *testing.T) {
 			for id := range 20_000 {
 				rows.WriteString(bodyOf(int64(id)) + "\n")
 			}
-			checkError(t, s.importRows(t, query, "application/x-ndjson", rows.String()), 50301)
+			checkError(t, s.importRows(t, query, "application/x-ndjson", rows.String()), 50301, "disk of temporary files is full")
 			s.checkNoPlants(t)
 		})
 	}
-	if log := s.stderr.String(); !strings.Contains(log, "no room for temporary files") {
+	if log := s.stderr.String(); !strings.Contains(log, "the disk of temporary files (TMPDIR) is full") {
 		t.Errorf("got the log %s", log)
 	}
 }
