@@ -20,7 +20,7 @@ var errClosed = fmt.Errorf("%w: the database is closed", ErrUnavailable)
 type BatchOptions struct {
 	Flushers int // batches that are written at the same time; SQLite writes one
 	MaxBatch int // items in a batch
-	Queue    int // items that wait for the next batch
+	Queue    int // items of a kind that wait for the next batch
 }
 
 // Batcher runs operations, its items, in batches: items that arrive while a batch is in

@@ -38,7 +38,9 @@ func (l queryLogger) Trace(ctx context.Context, begin time.Time, statement func(
 	duration := time.Since(begin)
 	text, rows := statement()
 	known := l.metrics.statement(text)
-	known.observe(duration)
+	if known.durations != nil {
+		known.durations.Observe(duration.Seconds())
+	}
 	l.metrics.traceStatement(ctx, known, begin, err)
 	if _, unsent := errors.AsType[*pgconn.ConnectError](err); unsent || l.slow <= 0 || duration < l.slow {
 		return

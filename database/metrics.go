@@ -64,13 +64,6 @@ func (m *metrics) statement(text string) *statement {
 	return s
 }
 
-// observe measures a statement.
-func (s *statement) observe(duration time.Duration) {
-	if s.durations != nil {
-		s.durations.Observe(duration.Seconds())
-	}
-}
-
 // batch measures a batch of so many writes, if m is not nil.
 func (m *metrics) batch(rows int) {
 	if m != nil {

@@ -220,7 +220,7 @@ const (
 	lookupBatches  = 2 // lookups by key
 	suspectBatches = 1 // inserts and changes of clients that wait for locks
 	singleWrites   = 1 // those of tokens
-	background     = 1 // the refresh of tokens and the probe of readiness, which take no slot
+	background     = 1 // what takes no slot: the refresh of tokens, readiness, checks of standbys and of nodes
 )
 
 const fixedConnections = lookupBatches + suspectBatches + singleWrites + background + maxBulk

@@ -82,12 +82,18 @@ func (d *sqliteDialect) run(ctx context.Context, pool *sql.DB, groups []*group) 
 	if len(changes) == 1 {
 		return d.runEach(ctx, changes, prepared)
 	}
-	return inTransaction(ctx, pool, func(tx *sql.Tx) error {
-		for text, statement := range prepared {
-			prepared[text] = tx.StmtContext(ctx, statement)
-		}
-		return d.runEach(ctx, changes, prepared)
-	})
+	tx, err := pool.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback() //nolint:errcheck // does nothing after the commit
+	for text, statement := range prepared {
+		prepared[text] = tx.StmtContext(ctx, statement)
+	}
+	if err := d.runEach(ctx, changes, prepared); err != nil {
+		return err
+	}
+	return tx.Commit()
 }
 
 // runIn runs changes of one kind in the transaction tx. They are at most as many as an import
@@ -150,17 +156,4 @@ func (d *sqliteDialect) change(c *Change) (text string, args []any) {
 		return f
 	})
 	return f.text, c.values(f.names)
-}
-
-// inTransaction calls do in a transaction, which is committed if do returns nil.
-func inTransaction(ctx context.Context, pool *sql.DB, do func(*sql.Tx) error) error {
-	tx, err := pool.BeginTx(ctx, nil)
-	if err != nil {
-		return err
-	}
-	defer tx.Rollback() //nolint:errcheck // does nothing after the commit
-	if err := do(tx); err != nil {
-		return err
-	}
-	return tx.Commit()
 }

@@ -30,7 +30,7 @@ const (
 type standbys struct {
 	primary   *DB
 	all       []*standby
-	turn      atomic.Uint32 // of the next read
+	next      atomic.Uint32 // serves the next read
 	positions *Batcher[*Position]
 
 	mu      sync.Mutex
@@ -254,7 +254,8 @@ func (s *standbys) isAhead(had moment) (ahead, known bool) {
 	return known && newest.position < had.position, known
 }
 
-// lagAt returns how long the primary has been ahead of a standby at a position.
+// lagAt returns how long the primary has been ahead of a standby at a position, as far as is known:
+// while it cannot be reached, its newest writes are not.
 func (s *standbys) lagAt(at Position) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -294,7 +295,7 @@ func (s *standbys) pick(ctx context.Context) int {
 	if !w.lost.IsZero() {
 		return -1
 	}
-	turn := s.turn.Add(1)
+	turn := s.next.Add(1)
 	for n := range uint32(len(s.all)) { // each once, although others take turns meanwhile
 		i := int((turn + n) % uint32(len(s.all)))
 		if s.all[i].inUse.Load() && Position(s.all[i].replayed.Load()) >= least {

@@ -260,7 +260,8 @@ func (f *PlantFeed) run(ctx context.Context, p *page) {
 		}
 		for {
 			changes, err := f.readShared(ctx, p.read)
-			if errors.Is(err, database.ErrUnavailable) || errors.Is(err, database.ErrOverloaded) {
+			_, lasts := errors.AsType[*database.NotWritableError](err)
+			if !lasts && (errors.Is(err, database.ErrUnavailable) || errors.Is(err, database.ErrOverloaded)) {
 				break // readers go on waiting
 			}
 			found := len(changes.Rows) > 0
