@@ -12,8 +12,6 @@ import (
 	"time"
 )
 
-const bulkSection = "bulk"
-
 // transfer moves a million rows.
 type transfer struct {
 	name, by    string

@@ -9,8 +9,6 @@ import (
 	"time"
 )
 
-const feedSection = "feed"
-
 // on returns the operation with the name of a database.
 func (o operation) on(d database) operation {
 	o.name = d.name + ", " + o.name

@@ -20,8 +20,6 @@ import (
 	"time"
 )
 
-const isolationSection = "isolation"
-
 // The isolation drill measures a load of clients while an import is stored, with and
 // without rivals: clients that write rows of the import, which are locked.
 const (

@@ -71,15 +71,8 @@ func run(ctx context.Context) (err error) {
 		fmt.Fprintln(os.Stderr, "==", c.title)
 		fmt.Fprintf(&tables, "\n## %s\n\n", c.title)
 		measure := compare
-		switch c.section {
-		case bulkSection:
-			measure = bulk
-		case isolationSection:
-			measure = isolation
-		case observabilitySection:
-			measure = overhead
-		case feedSection:
-			measure = feedCost
+		if c.measure != nil {
+			measure = c.measure
 		}
 		results, err := measure(ctx, b, c, &tables)
 		if err := errors.Join(err, b.closeStores()); err != nil {

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"context"
 	"fmt"
+	"io"
 	"slices"
 	"time"
 )
@@ -166,6 +168,7 @@ type comparison struct {
 	connections    []int
 	duration       time.Duration // of the only turn; 0: as the flags say
 	claims         []claim
+	measure        func(context.Context, *bench, comparison, io.Writer) (results, error) // nil: compare
 }
 
 // limit is a claim for the figures of the service, next to those of a contender that
@@ -261,14 +264,14 @@ var comparisons = []comparison{
 		),
 	},
 	{
-		section: observabilitySection, database: postgresRAM,
+		section: "observability", measure: overhead, database: postgresRAM,
 		title:      fmt.Sprintf("The cost of metrics and tracing, PostgreSQL on a RAM disk, in %d turns of %v", starts*(rounds-1), shortTurn),
 		operations: slices.Concat(quiet, traced), contenders: []string{service, untraced, unmeasured}, connections: []int{256},
 		// Less than 2 % cannot be told from the noise.
 		claims: slices.Concat(all(quiet, limit{rate, 256, untraced, "≥", 0.98}), all(traced, limit{rate, 256, unmeasured, "≥", 0.97})),
 	},
 	{
-		section: feedSection, title: "The cost of the feed of changes, on a RAM disk",
+		section: "feed", measure: feedCost, title: "The cost of the feed of changes, on a RAM disk",
 		contenders: []string{service, unfed}, connections: []int{256},
 		claims: []claim{
 			{rate, create.on(postgresRAM).by(service, 256), create.on(postgresRAM).by(unfed, 256), "≥", 0.95},
@@ -299,7 +302,7 @@ var comparisons = []comparison{
 		claims: []claim{{rate, firstPage.by(service, 64), lastPage.by(service, 64), "≤", 1.5}},
 	},
 	{
-		section: bulkSection, title: "Import and export of a million rows",
+		section: "bulk", measure: bulk, title: "Import and export of a million rows",
 		claims: []claim{
 			{rows, importCSV.on(postgresRAM), copyCSV.on(postgresRAM), "≥", 0.5},
 			{rows, importNDJSON.on(postgresRAM), copyCSV.on(postgresRAM), "≥", 0.5},
@@ -307,7 +310,7 @@ var comparisons = []comparison{
 		},
 	},
 	{
-		section: isolationSection, title: "An import of 2 million rows and clients that write the same rows", database: postgresRAM,
+		section: "isolation", measure: isolation, title: "An import of 2 million rows and clients that write the same rows", database: postgresRAM,
 		operations: []operation{create, get},
 		claims: []claim{
 			{rate, rivalry.cell(create), imports.cell(create), "≥", 0.8},

@@ -10,8 +10,6 @@ import (
 	"strings"
 )
 
-const observabilitySection = "observability"
-
 // edit replaces a text, wherever it is in a file of the service, or removes the file, if there
 // is no text.
 type edit struct{ file, old, new string }
