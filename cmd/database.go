@@ -17,19 +17,19 @@ import (
 func newMigrate(s *settings) *cobra.Command {
 	return newGroup("migrate", "Migrate the database schema", "migrate status",
 		newDatabaseCommand(s, "migrate up", "Apply every pending migration", creates, migrateUp),
-		newMigrateDown(s),
+		addYes(newDatabaseCommand(s, "migrate down", "Roll back the last migration, with the data it added", uses, migrateDown)),
 		newDatabaseCommand(s, "migrate status", "List all migrations and when they were applied", uses, migrateStatus))
 }
 
 func newSearchIndex(s *settings) *cobra.Command {
 	return newGroup("search-index", "Create or drop indexes that make searches of many plants fast and inserts slower", "search-index create",
 		newDatabaseCommand(s, "search-index create", "Create the indexes for the parameters tag and q, while the service runs", uses,
-			func(ctx context.Context, db *database.DB) (string, error) {
-				return "created in " + db.Name(), db.CreateSearchIndexes(ctx)
+			func(cmd *cobra.Command, db *database.DB) (string, error) {
+				return "created in " + db.Name(), db.CreateSearchIndexes(cmd.Context())
 			}),
 		newDatabaseCommand(s, "search-index drop", "Drop these indexes", uses,
-			func(ctx context.Context, db *database.DB) (string, error) {
-				return "dropped in " + db.Name(), db.DropSearchIndexes(ctx)
+			func(cmd *cobra.Command, db *database.DB) (string, error) {
+				return "dropped in " + db.Name(), db.DropSearchIndexes(cmd.Context())
 			}))
 }
 
@@ -45,12 +45,12 @@ func newGroup(name, short, example string, commands ...*cobra.Command) *cobra.Co
 
 // newDatabaseCommand returns the command at path, which calls action with the configured
 // database and prints its report.
-func newDatabaseCommand(s *settings, path, short string, needs access, action func(context.Context, *database.DB) (report string, err error)) *cobra.Command {
+func newDatabaseCommand(s *settings, path, short string, needs access, action func(*cobra.Command, *database.DB) (report string, err error)) *cobra.Command {
 	return s.addTo(&cobra.Command{
 		Use: path[strings.Index(path, " ")+1:], Short: short, Example: "  plantstore " + path, Args: takes(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return s.withDatabase(cmd.Context(), needs, func(db *database.DB, _ *zap.Logger) error {
-				report, err := action(cmd.Context(), db)
+				report, err := action(cmd, db)
 				if err == nil {
 					_, err = fmt.Println(report)
 				}
@@ -60,8 +60,8 @@ func newDatabaseCommand(s *settings, path, short string, needs access, action fu
 	}, databaseFlags)
 }
 
-func migrateUp(ctx context.Context, db *database.DB) (string, error) {
-	applied, err := db.Migrate(ctx)
+func migrateUp(cmd *cobra.Command, db *database.DB) (string, error) {
+	applied, err := db.Migrate(cmd.Context())
 	for _, m := range applied { // also those before one that failed
 		_, _ = fmt.Println("applied", m.Name)
 	}
@@ -71,31 +71,19 @@ func migrateUp(ctx context.Context, db *database.DB) (string, error) {
 	return "migrated " + db.Name(), err
 }
 
-func newMigrateDown(s *settings) *cobra.Command {
-	return s.addTo(addYes(&cobra.Command{
-		Use: "down", Short: "Roll back the last migration, with the data it added", Args: takes(0),
-		Example: "  plantstore migrate down",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return s.withDatabase(cmd.Context(), uses, func(db *database.DB, _ *zap.Logger) error {
-				last, loss, err := db.Last(cmd.Context())
-				if err != nil {
-					return err
-				}
-				if err := confirm(cmd, fmt.Sprintf("Roll back %s of the database %s? This deletes %s.", last, db.Name(), loss)); err != nil {
-					return err
-				}
-				if err := db.Rollback(cmd.Context(), last); err != nil {
-					return err
-				}
-				_, err = fmt.Printf("rolled back %s of the database %s\n", last, db.Name())
-				return err
-			})
-		},
-	}), databaseFlags)
+func migrateDown(cmd *cobra.Command, db *database.DB) (string, error) {
+	last, loss, err := db.Last(cmd.Context())
+	if err != nil {
+		return "", err
+	}
+	if err := confirm(cmd, fmt.Sprintf("Roll back %s of the database %s? This deletes %s.", last, db.Name(), loss)); err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("rolled back %s of the database %s", last, db.Name()), db.Rollback(cmd.Context(), last)
 }
 
-func migrateStatus(ctx context.Context, db *database.DB) (string, error) {
-	all, err := db.Migrations(ctx)
+func migrateStatus(cmd *cobra.Command, db *database.DB) (string, error) {
+	all, err := db.Migrations(cmd.Context())
 	var lines []string
 	for _, m := range all {
 		applied := "pending"
