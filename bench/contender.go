@@ -69,7 +69,7 @@ func (b *bench) turn(ctx context.Context, name string, s *store, l load) (o outc
 	after, err := contender.usage()
 	// CPU time includes the warm-up; so does this estimate of the requests.
 	requests := o[rate] * (warmup + l.duration).Seconds()
-	o[cpu] = (after.cpuSeconds - before.cpuSeconds) * 1e6 / requests
+	o[cpu] = float64((after.cpu - before.cpu).Microseconds()) / requests
 	o[idle], o[peak] = before.memory/1e6, after.peak/1e6
 	return o, cmp.Or(err, ctx.Err())
 }
@@ -145,19 +145,20 @@ func (s *server) stop() error {
 }
 
 // usage is a contender's use of resources so far. Memory is the resident set in bytes.
-type usage struct{ memory, peak, cpuSeconds float64 }
+type usage struct {
+	memory, peak float64
+	cpu          time.Duration
+}
 
 func (s *server) usage() (usage, error) {
-	folder := fmt.Sprintf("/proc/%d/", s.cmd.Process.Pid)
-	status, err := os.ReadFile(folder + "status")
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.cmd.Process.Pid))
 	if err != nil {
 		return usage{}, err
 	}
-	stat, err := os.ReadFile(folder + "stat")
-	const cpuTimes = `\) (?:\S+ ){11}` // then user and system time in ticks of 10 ms
+	spent, err := s.cpuTime()
 	return usage{
-		memory:     number(status, `VmRSS:\s+(\d+) kB`) * 1024,
-		peak:       number(status, `VmHWM:\s+(\d+) kB`) * 1024,
-		cpuSeconds: (number(stat, cpuTimes+`(\d+)`) + number(stat, cpuTimes+`\d+ (\d+)`)) / 100,
+		memory: number(status, `VmRSS:\s+(\d+) kB`) * 1024,
+		peak:   number(status, `VmHWM:\s+(\d+) kB`) * 1024,
+		cpu:    spent,
 	}, err
 }

@@ -103,7 +103,7 @@ func (b *bench) shortTurn(ctx context.Context, s *server, l load) (o outcome, er
 	}
 	requests := o[rate] * time.Since(begin).Seconds()
 	after, err := s.cpuTime()
-	o[cpu] = float64((after - before).Nanoseconds()) / 1e3 / requests
+	o[cpu] = float64((after - before).Microseconds()) / requests
 	return o, errors.Join(err, ctx.Err())
 }
 
