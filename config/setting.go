@@ -16,14 +16,13 @@ import (
 // Setting is one setting, as the tags of its field define it.
 type Setting struct {
 	Key, Variable, Default, Description string
-	// Bounds says which values of the type are allowed, such as "at least 1", if not all.
-	Bounds string
 	// Values are the allowed values, if there are only a few.
 	Values []string
-	Secret bool // the value is or has a password or a token
 
-	field reflect.Value
-	rules string // for validator
+	bounds string // of values of the type, such as "at least 1", if there are any
+	secret bool   // the value is or has a password or a token
+	field  reflect.Value
+	rules  string // for validator
 }
 
 // settings are all settings, which each flag looks up. Their fields are those of an empty
@@ -49,10 +48,9 @@ func settingsOf(section reflect.Value, prefix string) (all []Setting) {
 		all = append(all, Setting{
 			Key:      key,
 			Variable: cmp.Or(field.Tag.Get("env"), "PLANTSTORE_"+strings.ToUpper(strings.ReplaceAll(key, ".", "_"))),
-			Default:  field.Tag.Get("default"), Description: field.Tag.Get("desc"), Bounds: boundsOf(rules),
-			Values: strings.Fields(parametersOf(rules)["oneof"]),
-			Secret: field.Tag.Get("secret") == "true",
-			field:  value, rules: rules,
+			Default:  field.Tag.Get("default"), Description: field.Tag.Get("desc"),
+			Values: strings.Fields(parametersOf(rules)["oneof"]), bounds: boundsOf(rules),
+			secret: field.Tag.Get("secret") == "true", field: value, rules: rules,
 		})
 	}
 	return all
@@ -92,7 +90,7 @@ func (s Setting) text() string {
 	if list, ok := s.field.Interface().([]string); ok {
 		text = strings.Join(list, ",")
 	}
-	if s.Secret && text != "" {
+	if s.secret && text != "" {
 		return "***"
 	}
 	return text
@@ -103,10 +101,10 @@ func (s Setting) String() string { return s.Key + " (" + s.Variable + ")" }
 
 // Usage returns the description and the bounds of s.
 func (s Setting) Usage() string {
-	if s.Bounds == "" {
+	if s.bounds == "" {
 		return s.Description
 	}
-	return s.Description + " (" + s.Bounds + ")"
+	return s.Description + " (" + s.bounds + ")"
 }
 
 // allowed describes the type and bounds of s.
@@ -123,14 +121,14 @@ func (s Setting) allowed() string {
 		kind = "a string"
 	}
 	switch {
-	case s.Bounds == "":
+	case s.bounds == "":
 		return kind
 	case s.field.Kind() == reflect.String:
-		return s.Bounds
+		return s.bounds
 	case s.field.Kind() == reflect.Slice:
-		return kind + ", of " + s.Bounds
+		return kind + ", of " + s.bounds
 	}
-	return kind + ", " + s.Bounds
+	return kind + ", " + s.bounds
 }
 
 var listSeparator = regexp.MustCompile(`\s*,\s*`)
