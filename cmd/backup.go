@@ -19,7 +19,7 @@ func newBackup(s *settings) *cobra.Command {
 		Example: "  plantstore backup plantstore-$(date +%F).db",
 		Args:    takes(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			cfg, err := s.load()
+			cfg, err := s.load(usesDatabase)
 			if err != nil {
 				return err
 			}
@@ -42,7 +42,7 @@ func newRestore(s *settings) *cobra.Command {
 		Example: "  plantstore restore plantstore-2026-11-22.db",
 		Args:    takes(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			cfg, err := s.load()
+			cfg, err := s.load(usesDatabase)
 			if err != nil {
 				return err
 			}

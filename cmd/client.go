@@ -38,7 +38,7 @@ type client struct {
 // client returns a client of the configured service. The default is the service on this
 // machine, with the token of a development service.
 func (s *settings) client() (*client, error) {
-	cfg, err := s.loadClient()
+	cfg, err := s.load(callsService)
 	if err != nil {
 		return nil, err
 	}
@@ -237,7 +237,7 @@ func newHealthcheck(s *settings) *cobra.Command {
 		Example: "  plantstore healthcheck --ready",
 		Args:    takes(0),
 		RunE: func(*cobra.Command, []string) error {
-			cfg, err := s.loadClient()
+			cfg, err := s.load(callsService)
 			if err != nil {
 				return err
 			}

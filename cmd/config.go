@@ -41,7 +41,7 @@ func newConfig(s *settings) *cobra.Command {
 		Example: "  plantstore config check --config production.yaml --env production",
 		Args:    takes(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := s.load()
+			cfg, err := s.load(usesDatabase)
 			if err != nil {
 				return err
 			}

@@ -105,7 +105,7 @@ const (
 
 // withDatabase calls action with the configured database and its log.
 func (s *settings) withDatabase(ctx context.Context, needs access, action func(*database.DB, *zap.Logger) error) (err error) {
-	cfg, err := s.load()
+	cfg, err := s.load(usesDatabase)
 	if err != nil {
 		return err
 	}

@@ -27,7 +27,7 @@ import (
 // gracefully.
 func (s *settings) serve(cmd *cobra.Command, _ []string) (err error) {
 	ctx := cmd.Context()
-	cfg, err := s.load()
+	cfg, err := s.load(usesDatabase)
 	if err != nil {
 		return err
 	}

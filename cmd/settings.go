@@ -87,15 +87,15 @@ func complete(cmd *cobra.Command, flag string, directive cobra.ShellCompDirectiv
 	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, directive))
 }
 
-func (s *settings) load() (*config.Config, error) { return asUsage(config.Load(s.file, s.flags)) }
+// What a command does, for load.
+const (
+	usesDatabase = true
+	callsService = false
+)
 
-// loadClient is load for a command that calls a service.
-func (s *settings) loadClient() (*config.Config, error) {
-	return asUsage(config.LoadClient(s.file, s.flags))
-}
-
-// asUsage makes an error in the configuration a usage error.
-func asUsage(cfg *config.Config, err error) (*config.Config, error) {
+// load loads the configuration. An error in it is one in the usage.
+func (s *settings) load(needsDatabase bool) (*config.Config, error) {
+	cfg, err := config.Load(s.file, s.flags, needsDatabase)
 	if err != nil {
 		return nil, usageError(err)
 	}

@@ -29,16 +29,10 @@ const FileVariable = "PLANTSTORE_CONFIG"
 // Load reads, merges and validates the configuration. Flags, by key, override the
 // environment, which overrides the file, which overrides the defaults. If file is empty,
 // PLANTSTORE_CONFIG names it, and otherwise it is DefaultFile. An error is one line that
-// names the key and the valid values, but not the value, which may be a secret.
-func Load(file string, flags map[string]*pflag.Flag) (*Config, error) {
-	c, _, err := load(file, flags, true)
-	return c, err
-}
-
-// LoadClient is Load for a command that calls a service: in production, it does not require
-// the settings of the database.
-func LoadClient(file string, flags map[string]*pflag.Flag) (*Config, error) {
-	c, _, err := load(file, flags, false)
+// names the key and the valid values, but not the value, which may be a secret. Production
+// requires the settings of the database only of a command that uses it.
+func Load(file string, flags map[string]*pflag.Flag, usesDatabase bool) (*Config, error) {
+	c, _, err := load(file, flags, usesDatabase)
 	return c, err
 }
 

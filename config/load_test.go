@@ -35,7 +35,7 @@ func setenv(t *testing.T, environ ...string) {
 func load(t *testing.T, file string, environ ...string) (*config.Config, error) {
 	t.Helper()
 	setenv(t, environ...)
-	return config.Load(file, nil)
+	return config.Load(file, nil, true)
 }
 
 func mustLoad(t *testing.T, file string, environ ...string) *config.Config {
@@ -97,7 +97,7 @@ func TestPrecedence(t *testing.T) {
 				}
 			}
 			setenv(t, test.environ...)
-			c, err := config.Load(test.file, map[string]*pflag.Flag{"server.port": flags.Lookup("port")})
+			c, err := config.Load(test.file, map[string]*pflag.Flag{"server.port": flags.Lookup("port")}, true)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -292,14 +292,14 @@ func TestProductionRequiresADatabase(t *testing.T) {
 	}
 }
 
-// TestLoadClient: only a command that uses the database needs its URL in production.
-func TestLoadClient(t *testing.T) {
+// TestLoadWithoutDatabase: only a command that uses the database needs its URL in production.
+func TestLoadWithoutDatabase(t *testing.T) {
 	t.Chdir(t.TempDir())
 	t.Setenv("PLANTSTORE_ENV", config.Production)
-	if _, err := config.Load("", nil); err == nil || !strings.Contains(err.Error(), "database.url") {
-		t.Errorf("Load: got %v, want an error that names database.url", err)
+	if _, err := config.Load("", nil, true); err == nil || !strings.Contains(err.Error(), "database.url") {
+		t.Errorf("with a database: got %v, want an error that names database.url", err)
 	}
-	if _, err := config.LoadClient("", nil); err != nil {
-		t.Errorf("LoadClient: got %v", err)
+	if _, err := config.Load("", nil, false); err != nil {
+		t.Errorf("without one: got %v", err)
 	}
 }
