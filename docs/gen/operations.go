@@ -219,25 +219,22 @@ func addExample(schema object) {
 
 // addLinks links a response that has the version of an item with the operations on it.
 func addLinks(operation object, path string, paths object) {
-	for _, status := range []string{"200", "201"} {
-		success, ok := at(operation, "responses")[status].(object)
-		if ok && at(success, "headers")["ETag"] != nil {
-			addLinksTo(success, path, paths)
-		}
-	}
-}
-
-func addLinksTo(success object, path string, paths object) {
 	id := "$request.path.id"
 	if !strings.HasSuffix(path, "/{id}") {
 		path, id = path+"/{id}", "$request.body#/id"
 	}
-	for method := range at(paths, path) {
-		next, arguments := at(paths, path, method), object{"path.id": id}
-		if parameters(next)["If-Match"] != nil {
-			arguments["header.If-Match"] = "$response.header.ETag"
+	for _, status := range []string{"200", "201"} {
+		success, ok := at(operation, "responses")[status].(object)
+		if !ok || at(success, "headers")["ETag"] == nil {
+			continue
 		}
-		name := next["operationId"].(string)
-		at(success, "links")[name] = object{"operationId": name, "parameters": arguments}
+		for method := range at(paths, path) {
+			next, arguments := at(paths, path, method), object{"path.id": id}
+			if parameters(next)["If-Match"] != nil {
+				arguments["header.If-Match"] = "$response.header.ETag"
+			}
+			name := next["operationId"].(string)
+			at(success, "links")[name] = object{"operationId": name, "parameters": arguments}
+		}
 	}
 }
