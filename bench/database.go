@@ -98,11 +98,12 @@ func (b *bench) open(ctx context.Context, d database) (s *store, err error) {
 		}
 		s.url, source = "sqlite:"+s.folder+"/plants.db", "file:"+s.folder+"/plants.db?_pragma=busy_timeout(5000)"
 	}
-	cmd := exec.CommandContext(ctx, filepath.Join(b.folder, cmp.Or(d.migratedBy, service)), "migrate", "up")
+	migrator := cmp.Or(d.migratedBy, service)
+	cmd := exec.CommandContext(ctx, filepath.Join(b.folder, migrator), "migrate", "up")
 	cmd.Dir = b.folder // has no configs/config.yaml
 	cmd.Env = []string{"DATABASE_URL=" + s.url}
 	if output, err := cmd.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("plantstore migrate up: %w\n%s", err, output)
+		return nil, fmt.Errorf("%s migrate up: %w\n%s", migrator, err, output)
 	}
 	if s.db, err = sql.Open(d.driver, source); err != nil {
 		return nil, err
