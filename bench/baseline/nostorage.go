@@ -9,6 +9,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 	"github.com/go-json-experiment/json"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"plantstore/auth"
 	"plantstore/controllers"
@@ -17,7 +18,8 @@ import (
 )
 
 // noStorage is the service without a database: its middleware, in the order of
-// routes.New, its JSON decoder and its rules. It bounds the rate of any storage.
+// routes.New, its JSON decoder and its rules. It bounds the rate of any storage. It lacks what
+// routes and cmd do not export: two looks at the path, and the count of connections.
 func noStorage(_, token string) (http.Handler, error) {
 	debug.SetGCPercent(130) // as the service does
 	log := newLog()
@@ -26,20 +28,28 @@ func noStorage(_, token string) (http.Handler, error) {
 	e.ForwardedByClientIP = false
 	e.Use(
 		middleware.AccessLog(log, "/plants"),
-		middleware.RequestID(),
+		middleware.Metrics(prometheus.NewRegistry(), nil),
+		middleware.Trace(middleware.TraceOptions{Tokens: []string{token}}), // no spans, as in the service by default
+		middleware.RequestID(token),
 		middleware.SendNow(),
 		middleware.Headers(false),
+		controllers.NewHealth(nil).CloseConnection, // never drains
+		middleware.BasePath(""),
 		middleware.CORS(nil),
 		controllers.Errors(controllers.NewFailures(nil, log)), // nothing can fail
 		middleware.Recovery(log),
 		middleware.DiscardBody(),
 	)
+	bearer := middleware.Bearer(auth.AnyOf(auth.StaticTokens([]string{token})), 600)
 	handle := func(method, path string, scope models.Scope, handler middleware.Handler) {
 		var chain gin.HandlersChain
 		for _, h := range []middleware.Handler{
-			middleware.Bearer(auth.AnyOf(auth.StaticTokens([]string{token})), 600),
+			bearer,
 			middleware.RequireScope(scope),
+			middleware.RateLimit(0, 0), // none, as in the service by default
+			controllers.Query(),
 			middleware.BodyLimit(64 << 10),
+			middleware.ReceiveLimit(64 << 20),
 			handler,
 		} {
 			chain = append(chain, middleware.Handle(h))
