@@ -28,8 +28,9 @@ func BodyLimit(limit int64) Handler {
 // is room for one on each connection.
 const SmallBody = 4 << 10
 
-// ReceiveLimit limits how many bytes of bodies are kept in memory while their clients send the
-// rest: limit in all, and half of it for each client. Further reads fail with database.ErrShare.
+// ReceiveLimit limits how many bytes of bodies are kept in memory, from when they are read until
+// the handler of the request has ended: limit in all, and half of it for each client. Further
+// reads fail with database.ErrShare.
 func ReceiveLimit(limit int64) Handler {
 	receiving := database.NewShares(limit, limit/2)
 	return func(c *gin.Context) error {
@@ -68,7 +69,8 @@ const (
 	discardTime  = time.Second
 )
 
-// DiscardBody reads the rest of the body of a request that is rejected.
+// DiscardBody reads the rest of the body of a request that is rejected. It also records, for
+// [SendNow], whether the body was read to its end.
 func DiscardBody() gin.HandlerFunc {
 	return func(c *gin.Context) {
 		if c.Request.ContentLength == 0 {

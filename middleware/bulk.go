@@ -43,8 +43,8 @@ func Bulk(o BulkOptions, verify auth.Verifier) Handler {
 		ctx, endWith := context.WithCancelCause(ctx)
 		defer endWith(nil)
 		control, plain := http.NewResponseController(c.Writer), c.Writer
-		// There is a deadline for reading only while the body is read: beyond it, net/http takes
-		// the client for gone, and would serve no other request on the connection.
+		// There is a deadline for reading only until the body has been read: beyond it, net/http
+		// takes the client for gone, and would serve no other request on the connection.
 		err := errors.Join(control.SetReadDeadline(time.Time{}), control.SetWriteDeadline(end.Add(timeToRespond)))
 		if err != nil {
 			return fmt.Errorf("set the deadline: %w", err)

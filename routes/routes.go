@@ -71,8 +71,8 @@ func (r Route) methods() []string {
 // Public is the scope of routes that need no token.
 const Public models.Scope = "public"
 
-// Limits, in bytes, of the memory for bodies that have not arrived as a whole, and for pages that
-// clients have not read yet.
+// Limits, in bytes, of the memory for the bodies of requests that have no response yet, and for
+// pages that clients have not read yet.
 const (
 	receiveLimit = 64 << 20
 	sendLimit    = 64 << 20
