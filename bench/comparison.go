@@ -162,7 +162,7 @@ func compare(ctx context.Context, b *bench, c comparison, w io.Writer) (results,
 					if !b.runs(name, op, store) {
 						continue
 					}
-					o, err := b.turn(ctx, name, store, load{operation: op, connections: connections, duration: duration})
+					o, err := b.turn(ctx, name, store, load{operation: op, connections: connections, warmup: warmup, duration: duration})
 					if err != nil {
 						return nil, fmt.Errorf("%s, %s: %w", name, op.name, err)
 					}

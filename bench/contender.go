@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // build compiles the service and the baselines into b.folder, with the flags of
@@ -63,15 +65,12 @@ func (b *bench) turn(ctx context.Context, name string, s *store, l load) (o outc
 	if err != nil {
 		return o, err
 	}
-	if o, err = l.run(ctx, contender.address); err != nil {
+	if o, err = contender.measure(ctx, l); err != nil {
 		return o, err
 	}
 	after, err := contender.usage()
-	// CPU time includes the warm-up; so does this estimate of the requests.
-	requests := o[rate] * (warmup + l.duration).Seconds()
-	o[cpu] = float64((after.cpu - before.cpu).Microseconds()) / requests
 	o[idle], o[peak] = before.memory/1e6, after.peak/1e6
-	return o, cmp.Or(err, ctx.Err())
+	return o, err
 }
 
 func (b *bench) pgbench(ctx context.Context, s *store, l load) (o outcome, err error) {
@@ -79,7 +78,7 @@ func (b *bench) pgbench(ctx context.Context, s *store, l load) (o outcome, err e
 	if err := os.WriteFile(script, []byte(l.pgbench), 0o644); err != nil { //nolint:gosec // PostgreSQL runs as another user and reads it
 		return o, err
 	}
-	seconds := max(2, int((l.duration + warmup).Seconds())) // including the time to connect
+	seconds := max(2, int((l.warmup + l.duration).Seconds())) // including the time to connect
 	cmd := s.server.Command("pgbench", "-n", "-M", "prepared", "-c", strconv.Itoa(l.connections), "-j", "2",
 		"-T", strconv.Itoa(seconds), "-D", "n=0", "-f", script, s.url)
 	output, err := cmd.CombinedOutput()
@@ -144,21 +143,39 @@ func (s *server) stop() error {
 	return errors.Join(err, s.log.Close(), os.Remove(s.log.Name()))
 }
 
-// usage is a contender's use of resources so far. Memory is the resident set in bytes.
-type usage struct {
-	memory, peak float64
-	cpu          time.Duration
-}
+// usage is a contender's use of memory so far: its resident set in bytes.
+type usage struct{ memory, peak float64 }
 
 func (s *server) usage() (usage, error) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.cmd.Process.Pid))
-	if err != nil {
-		return usage{}, err
-	}
-	spent, err := s.cpuTime()
 	return usage{
 		memory: number(status, `VmRSS:\s+(\d+) kB`) * 1024,
 		peak:   number(status, `VmHWM:\s+(\d+) kB`) * 1024,
-		cpu:    spent,
 	}, err
+}
+
+// measure sends l to s.
+func (s *server) measure(ctx context.Context, l load) (o outcome, err error) {
+	before, err := s.cpuTime()
+	if err != nil {
+		return o, err
+	}
+	start := time.Now()
+	turn, cancel := context.WithTimeout(ctx, l.warmup+l.duration)
+	defer cancel()
+	if o, err = l.until(turn, s.address, start.Add(l.warmup)); err != nil {
+		return o, err
+	}
+	requests := o[rate] * time.Since(start).Seconds() // an estimate, as CPU time includes the warm-up
+	after, err := s.cpuTime()
+	o[cpu] = float64((after - before).Microseconds()) / requests
+	return o, errors.Join(err, ctx.Err())
+}
+
+// cpuTime is the CPU time of s so far, which /proc rounds to 10 ms.
+func (s *server) cpuTime() (time.Duration, error) {
+	clock := int32(^s.cmd.Process.Pid)<<3 | 2 // as clock_getcpuclockid makes it on Linux
+	var spent unix.Timespec
+	err := unix.ClockGettime(clock, &spent)
+	return time.Duration(spent.Nano()), err
 }

@@ -30,19 +30,13 @@ const warmup = time.Second / 2
 type load struct {
 	operation
 	connections int
+	warmup      time.Duration
 	duration    time.Duration // after the warm-up
 	start       time.Time
 }
 
-// run sends the load to the server at address. It fails if any response after the
-// warm-up is not a success.
-func (l load) run(ctx context.Context, address string) (outcome, error) {
-	ctx, cancel := context.WithTimeout(ctx, warmup+l.duration)
-	defer cancel()
-	return l.until(ctx, address, time.Now().Add(warmup))
-}
-
-// until is run until ctx ends. It measures the requests that are sent after begin.
+// until sends the load to the server at address until ctx ends. It measures the requests that
+// are sent after begin, and fails if a response to one of them is not a success.
 func (l load) until(ctx context.Context, address string, begin time.Time) (o outcome, err error) {
 	l.start = time.Now()
 	var next atomic.Int64

@@ -8,8 +8,6 @@ import (
 	"os"
 	"slices"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // The turns of overhead are short and many, so that other load on the machine, and the state
@@ -65,7 +63,7 @@ func (b *bench) takeTurns(ctx context.Context, storeOf func(contender string) *s
 		for round := 0; round < rounds && err == nil; round++ {
 			for _, of := range turns {
 				var o outcome
-				if o, err = b.shortTurn(ctx, running[of], load{operation: op, connections: connections, duration: shortTurn}); err != nil {
+				if o, err = running[of].measure(ctx, load{operation: op, connections: connections, duration: shortTurn}); err != nil {
 					err = fmt.Errorf("%s: %w", of.contender, err)
 					break
 				}
@@ -87,30 +85,4 @@ func (b *bench) takeTurns(ctx context.Context, storeOf func(contender string) *s
 			r.median(of)[rate], r.median(of)[cpu], service, r.ratio(rate, of, cells[0]), r.ratio(cpu, of, cells[0]))
 	}
 	return cells, nil
-}
-
-// shortTurn measures a contender that runs already.
-func (b *bench) shortTurn(ctx context.Context, s *server, l load) (o outcome, err error) {
-	before, err := s.cpuTime()
-	if err != nil {
-		return o, err
-	}
-	begin := time.Now()
-	turn, cancel := context.WithTimeout(ctx, l.duration)
-	defer cancel()
-	if o, err = l.until(turn, s.address, begin); err != nil {
-		return o, err
-	}
-	requests := o[rate] * time.Since(begin).Seconds()
-	after, err := s.cpuTime()
-	o[cpu] = float64((after - before).Microseconds()) / requests
-	return o, errors.Join(err, ctx.Err())
-}
-
-// cpuTime is the CPU time of s so far, which /proc rounds to 10 ms.
-func (s *server) cpuTime() (time.Duration, error) {
-	clock := int32(^s.cmd.Process.Pid)<<3 | 2 // as clock_getcpuclockid makes it on Linux
-	var spent unix.Timespec
-	err := unix.ClockGettime(clock, &spent)
-	return time.Duration(spent.Nano()), err
 }
