@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -53,13 +54,6 @@ func edited(root string, edits []edit) (map[string]string, error) {
 	files := make(map[string]string)
 	for _, e := range edits {
 		path := filepath.Join(root, e.file)
-		if e.old == "" {
-			if _, err := os.Stat(path); err != nil {
-				return nil, err
-			}
-			files[path] = ""
-			continue
-		}
 		if files[path] == "" {
 			text, err := os.ReadFile(path)
 			if err != nil {
@@ -67,10 +61,14 @@ func edited(root string, edits []edit) (map[string]string, error) {
 			}
 			files[path] = string(text)
 		}
-		if !strings.Contains(files[path], e.old) {
+		switch {
+		case e.old == "":
+			files[path] = ""
+		case !strings.Contains(files[path], e.old):
 			return nil, fmt.Errorf("%s has no %q, which bench/variant.go replaces", e.file, e.old)
+		default:
+			files[path] = strings.ReplaceAll(files[path], e.old, e.new)
 		}
-		files[path] = strings.ReplaceAll(files[path], e.old, e.new)
 	}
 	return files, nil
 }
@@ -89,25 +87,16 @@ func (b *bench) buildVariant(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	overlay := struct{ Replace map[string]string }{make(map[string]string)}
 	for path, text := range files {
-		if text == "" {
-			overlay.Replace[path] = ""
-			continue
+		if text != "" { // in the overlay, a file that is removed has no copy
+			files[path] = filepath.Join(folder, strings.ReplaceAll(path, "/", "_"))
+			err = errors.Join(err, os.WriteFile(files[path], []byte(text), 0o600))
 		}
-		copied := filepath.Join(folder, strings.ReplaceAll(path, "/", "_"))
-		if err := os.WriteFile(copied, []byte(text), 0o600); err != nil {
-			return err
-		}
-		overlay.Replace[path] = copied
 	}
-	list, err := json.Marshal(overlay)
-	if err != nil {
+	list, failed := json.Marshal(map[string]any{"Replace": files})
+	overlay := filepath.Join(folder, "overlay.json")
+	if err := errors.Join(err, failed, os.WriteFile(overlay, list, 0o600)); err != nil {
 		return err
 	}
-	listFile := filepath.Join(folder, "overlay.json")
-	if err := os.WriteFile(listFile, list, 0o600); err != nil {
-		return err
-	}
-	return goBuild(ctx, "-overlay", listFile, "-o", filepath.Join(b.folder, name), "plantstore")
+	return goBuild(ctx, "-overlay", overlay, "-o", filepath.Join(b.folder, name), "plantstore")
 }
