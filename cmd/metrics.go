@@ -30,28 +30,17 @@ func tokensInForce(issued *auth.IssuedTokens) prometheus.Collector {
 	}, func() float64 { return float64(issued.Len()) })
 }
 
-// readiness is the metric of whether the service is ready. Each scrape asks, so that it is
-// known without probes, too.
-type readiness struct {
-	desc  *prometheus.Desc
-	fault func(context.Context) string // why the service is not ready, or nothing
-}
-
-func newReadiness(fault func(context.Context) string) readiness {
-	return readiness{prometheus.NewDesc("plantstore_ready",
-		"1 if a write would succeed, otherwise 0, with the reason.", []string{"reason"}, nil), fault}
-}
-
-// Describe implements prometheus.Collector.
-func (r readiness) Describe(descs chan<- *prometheus.Desc) { descs <- r.desc }
-
-// Collect implements prometheus.Collector.
-func (r readiness) Collect(metrics chan<- prometheus.Metric) {
-	reason, ready := r.fault(context.Background()), 0.0
-	if reason == "" {
-		ready = 1
-	}
-	metrics <- prometheus.MustNewConstMetric(r.desc, prometheus.GaugeValue, ready, reason)
+// newReadiness returns the metric of whether the service is ready; fault returns why it is not,
+// or nothing. Each scrape asks, so that it is known without probes, too, and so does registration.
+func newReadiness(fault func(context.Context) string) prometheus.Collector {
+	desc := prometheus.NewDesc("plantstore_ready", "1 if a write would succeed, otherwise 0, with the reason.", []string{"reason"}, nil)
+	return prometheus.CollectorFunc(func(metrics chan<- prometheus.Metric) {
+		reason, ready := fault(context.Background()), 0.0
+		if reason == "" {
+			ready = 1
+		}
+		metrics <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, ready, reason)
+	})
 }
 
 // collectors returns the metrics of l.
