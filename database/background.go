@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Recover, when deferred, sets err to a panic of the function, which it names, with the stack. A
+// Recover sets err, when deferred, to a panic of the function, which it names, with the stack. A
 // panic in a goroutine of its own would end the process. Of a value that is neither an error nor a
 // text it shows only the type, as the value may hold what a client sent.
 func Recover(function string, err *error) {
