@@ -12,7 +12,8 @@ import (
 	"plantstore/config"
 )
 
-// certificateCheck is how often handshakes check whether the files have changed.
+// certificateCheck is how often handshakes and scrapes of the metrics check, at most, whether
+// the files have changed.
 const certificateCheck = time.Second
 
 // certificate is the certificate of the service and its key, in two PEM files that may
@@ -25,7 +26,7 @@ type certificate struct {
 	pair    *tls.Certificate
 	text    string // of both files, or the error, at the last check
 	checked time.Time
-	warned  time.Time // that it expires soon
+	warned  time.Time // that it expires soon or has expired
 }
 
 func newCertificate(cfg *config.Config, log *zap.Logger) (*certificate, error) {
@@ -37,13 +38,19 @@ func newCertificate(cfg *config.Config, log *zap.Logger) (*certificate, error) {
 	return c, nil
 }
 
-// warn logs once a day that the certificate expires soon.
+// warn logs that the certificate expires soon, or has expired: at once, and then once a day.
 func (c *certificate) warn(now time.Time) {
 	const day = 24 * time.Hour
-	if expires := c.pair.Leaf.NotAfter; expires.Sub(now) < 14*day && now.Sub(c.warned) >= day {
-		c.warned = now
-		c.log.Warn("the certificate expires soon or has expired: replace its files", zap.String("expires", expires.Format(time.RFC3339)))
+	expires := c.pair.Leaf.NotAfter
+	level, text := zap.WarnLevel, "the certificate expires soon: replace its files"
+	if !now.Before(expires) {
+		level, text = zap.ErrorLevel, "the certificate has expired, and clients reject it: replace its files"
 	}
+	if expires.Sub(now) >= 14*day || now.Sub(c.warned) < day && (now.Before(expires) || !c.warned.Before(expires)) {
+		return
+	}
+	c.warned = now
+	c.log.Log(level, text, zap.Stringer("setting", config.SettingOf("server.tls_certificate")), zap.String("expires", expires.Format(time.RFC3339)))
 }
 
 // get implements [tls.Config.GetCertificate]. It keeps the current certificate while

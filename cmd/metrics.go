@@ -2,6 +2,7 @@ package cmd
 
 import (
 	"context"
+	"crypto/tls"
 	"runtime"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -28,6 +29,17 @@ func tokensInForce(issued *auth.IssuedTokens) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "plantstore_tokens_in_force", Help: "Issued tokens that are neither revoked nor expired.",
 	}, func() float64 { return float64(issued.Len()) })
+}
+
+// certificateExpires returns the metric of when a certificate expires. Each scrape asks get for it,
+// which then also notices that its files have changed: there may be no handshakes.
+func certificateExpires(get func(*tls.ClientHelloInfo) (*tls.Certificate, error)) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "plantstore_certificate_expires_timestamp_seconds", Help: "When the certificate of the service expires, in seconds since 1970.",
+	}, func() float64 {
+		current, _ := get(nil) // never fails
+		return float64(current.Leaf.NotAfter.Unix())
+	})
 }
 
 // newReadiness returns the metric of whether the service is ready; fault returns why it is not,

@@ -93,6 +93,9 @@ func (s *settings) serve(cmd *cobra.Command, _ []string) (err error) {
 	plants, health := models.NewPlantStore(db), controllers.NewHealth(db.Ready)
 	db.KeepFeed(cfg.Feed.Retention)
 	metrics := newMetrics(append(db.Collectors(), tokensInForce(issued), newReadiness(health.Fault))...)
+	if cfg.TLS() {
+		metrics.MustRegister(certificateExpires(server.TLSConfig.GetCertificate))
+	}
 	options := routes.Options{
 		Log:          log,
 		Plants:       controllers.NewPlants(plants),

@@ -113,9 +113,12 @@ func TestDashboardExplainsOutages(t *testing.T) {
 		instances = append(instances, instance)
 		s.trickle(t)
 	}
-	// Only a service with a standby has its metrics.
+	// Only a service with a standby, or a certificate, has its metrics.
 	primary, standby := ownServers(t)
-	_, admin := startAdmin(t, "DATABASE_URL="+primary.URL, "DATABASE_REPLICA_URLS="+standby.URL)
+	folder := t.TempDir()
+	newPair(t).in(t, folder)
+	withCertificate := func(t *testing.T, settings ...string) *service { return startTLS(t, folder, settings...) }
+	_, admin := startAdminOf(t, withCertificate, "DATABASE_URL="+primary.URL, "DATABASE_REPLICA_URLS="+standby.URL)
 	withStandby := strings.TrimPrefix(admin.url, "http://")
 	p := startPrometheus(t, append(slices.Clone(instances), withStandby))
 	d := readDashboard(t)

@@ -15,6 +15,8 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -199,6 +201,36 @@ func TestCertificateIsReplaced(t *testing.T) {
 	linked.awaitCertificate(t, second, third)
 	if n := rejections(linked); n != 0 {
 		t.Errorf("got %d errors in the log after a pair was replaced at once, want 0", n)
+	}
+}
+
+// TestCertificateMetric reads only the metrics, which also notice new files.
+func TestCertificateMetric(t *testing.T) {
+	t.Parallel()
+	first, second, folder := newPair(t), newPair(t), t.TempDir()
+	first.in(t, folder)
+	s, admin := startAdminOf(t, func(t *testing.T, settings ...string) *service { return startTLS(t, folder, settings...) })
+	expires := func(p pair) bool {
+		line := regexp.MustCompile(`(?m)^plantstore_certificate_expires_timestamp_seconds (\S+)$`).FindStringSubmatch(admin.get(t, "/metrics").body)
+		if line == nil {
+			t.Fatal("got no metric")
+		}
+		at, err := strconv.ParseFloat(line[1], 64)
+		return err == nil && int64(at) == p.leaf.NotAfter.Unix()
+	}
+	if !expires(first) {
+		t.Error("got another time than that of the certificate")
+	}
+	if got := s.awaitLog(t, "the certificate expires soon: replace its files")["setting"]; got != "server.tls_certificate (PLANTSTORE_SERVER_TLS_CERTIFICATE)" {
+		t.Errorf("got the setting %v", got)
+	}
+	second.in(t, folder)
+	eventually(t, "the new certificate", func() bool {
+		return expires(second) && strings.Contains(s.stderr.String(), "loaded the new certificate")
+	})
+	_, plain := startAdmin(t)
+	if strings.Contains(plain.get(t, "/metrics").body, "plantstore_certificate") {
+		t.Error("got the metric without TLS")
 	}
 }
 
