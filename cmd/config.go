@@ -45,9 +45,6 @@ func newConfig(s *settings) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := checkConnections(cfg); err != nil {
-				return err
-			}
 			if cfg.Auth.JWT.PublicKey != "" {
 				if _, err := newJWTVerifier(cmd.Context(), cfg, zap.NewNop()); err != nil {
 					return err

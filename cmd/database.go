@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"time"
 
@@ -124,9 +125,6 @@ func (s *settings) withDatabase(ctx context.Context, needs access, action func(*
 }
 
 func openDatabase(ctx context.Context, cfg *config.Config, log *zap.Logger) (*database.DB, error) {
-	if err := checkConnections(cfg); err != nil {
-		return nil, err
-	}
 	db, err := database.Open(ctx, database.Options(cfg.Database), database.BatchOptions(cfg.Writes), log)
 	if err != nil {
 		err = databaseError(err)
@@ -138,15 +136,38 @@ func openDatabase(ctx context.Context, cfg *config.Config, log *zap.Logger) (*da
 	return db, nil
 }
 
-// checkConnections fails if batches would leave too few connections to PostgreSQL for other
-// operations.
-func checkConnections(cfg *config.Config) error {
+// checkSettings fails if settings do not fit together, or if the database would reject one: what
+// [config.Load] cannot know, or what matters only to the service.
+func checkSettings(cfg *config.Config) error {
 	least := database.MinConnections(cfg.Writes.Flushers)
 	if cfg.Database.MaxConnections < least && !strings.HasPrefix(cfg.Database.URL, "sqlite:") {
 		return usageError(fmt.Errorf("%s must be at least %d with writes.flushers at %d",
 			config.SettingOf("database.max_connections"), least, cfg.Writes.Flushers))
 	}
+	if err := database.CheckURL(cfg.Database.URL); err != nil {
+		return usageError(databaseError(err))
+	}
+	for _, url := range cfg.Database.ReplicaURLs {
+		if err := database.CheckURL(url); err != nil {
+			return usageError(fmt.Errorf("%s: %w", config.SettingOf("database.replica_urls"), err))
+		}
+	}
+	if samePort(cfg) {
+		return usageError(fmt.Errorf("%s must have another port than %s", config.SettingOf("server.admin_address"), config.SettingOf("server.port")))
+	}
 	return nil
+}
+
+// samePort reports whether the admin address is also that of the API.
+func samePort(cfg *config.Config) bool {
+	host, name, _ := net.SplitHostPort(cfg.Server.AdminAddress) // config has validated it
+	port, err := net.LookupPort("tcp", name)
+	if err != nil || port == 0 || port != cfg.Server.Port {
+		return false
+	}
+	const all = "all addresses"
+	admin, api := localHost(host, all), localHost(cfg.Server.Host, all)
+	return admin == all || api == all || admin == api
 }
 
 // databaseError names the setting that names the database.

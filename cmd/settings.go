@@ -99,7 +99,10 @@ func (s *settings) load(needsDatabase bool) (*config.Config, error) {
 	if err != nil {
 		return nil, usageError(err)
 	}
-	return cfg, nil
+	if needsDatabase {
+		err = checkSettings(cfg)
+	}
+	return cfg, err
 }
 
 // newLogger returns a logger that writes to standard error: JSON lines in production,

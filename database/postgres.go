@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"net"
+	"net/url"
 	"reflect"
 	"slices"
 	"strconv"
@@ -40,12 +42,9 @@ type postgresDialect struct {
 const connectionLifetime = 30 * time.Minute
 
 func (d *postgresDialect) open(_ context.Context, o Options, _ *zap.Logger) (pool, readPool *sql.DB, err error) {
-	config, err := pgx.ParseConfig(o.URL)
-	if file, ok := errors.AsType[*fs.PathError](err); ok { // of sslrootcert, sslcert or sslkey
-		return nil, nil, fmt.Errorf("%w: %w", ErrURL, file)
-	}
+	config, err := parseURL(o.URL)
 	if err != nil {
-		return nil, nil, ErrURL // without the parser's message, which repeats parts of the URL
+		return nil, nil, err
 	}
 	hosts := []string{hostAndPort(config.Host, config.Port)}
 	for _, f := range config.Fallbacks { // one host can have several, such as with and without TLS
@@ -84,6 +83,43 @@ func (d *postgresDialect) open(_ context.Context, o Options, _ *zap.Logger) (poo
 	pool.SetConnMaxIdleTime(5 * time.Minute)
 	pool.SetConnMaxLifetime(connectionLifetime)
 	return pool, pool, nil
+}
+
+// CheckURL fails with ErrURL, as Open does, if a part of url is not valid. Files that it names need
+// not exist.
+func CheckURL(url string) error {
+	if strings.HasPrefix(url, "sqlite:") {
+		return nil
+	}
+	_, err := parseURL(url)
+	if _, ok := errors.AsType[*fs.PathError](err); ok {
+		return nil
+	}
+	return err
+}
+
+// parseURL parses the URL of a PostgreSQL database. Its errors name a parameter that is not valid,
+// but do not have the parser's message, which repeats parts of the URL.
+func parseURL(text string) (*pgx.ConnConfig, error) {
+	config, err := pgx.ParseConfig(text)
+	if file, ok := errors.AsType[*fs.PathError](err); ok { // of sslrootcert, sslcert or sslkey
+		return nil, fmt.Errorf("%w: %w", ErrURL, file)
+	}
+	if err == nil {
+		return config, nil
+	}
+	if u, err := url.Parse(text); err == nil {
+		query := u.Query()
+		for _, key := range slices.Sorted(maps.Keys(query)) {
+			query.Del(key) // no help if the parser does not know it: what is named is no misplaced secret
+			u.RawQuery = query.Encode()
+			_, err := pgx.ParseConfig(u.String())
+			if _, ok := errors.AsType[*fs.PathError](err); ok || err == nil {
+				return nil, fmt.Errorf("%w: see the parameter %s", ErrURL, key)
+			}
+		}
+	}
+	return nil, ErrURL
 }
 
 func hostAndPort(host string, port uint16) string {

@@ -144,6 +144,34 @@ func TestConfig(t *testing.T) {
 	checkCLI(t, append(settings, "PLANTSTORE_WRITES_FLUSHERS=7"), []string{"config", "check"}, 2, "", "database.max_connections (PLANTSTORE_DATABASE_MAX_CONNECTIONS) must be at least 17 with writes.flushers at 7")
 	checkCLI(t, append(settings, "PLANTSTORE_DATABASE_MAX_CONNECTIONS=0"), []string{"config", "check"}, 2, "", "database.max_connections (PLANTSTORE_DATABASE_MAX_CONNECTIONS) must be at least 11")
 	checkCLI(t, append(settings, jwt...), []string{"config", "check"}, 2, "", "auth.jwt.public_key (PLANTSTORE_AUTH_JWT_PUBLIC_KEY): not PEM")
+	checkCLI(t, append(settings, "DATABASE_URL_FILE=", "DATABASE_URL=postgres://h/d?sslrootcert=/nothing"), []string{"config", "check"}, 0, "", "the configuration is valid")
+	checkCLI(t, append(settings, "PORT=0", "PLANTSTORE_SERVER_ADMIN_ADDRESS=127.0.0.1:0"), []string{"config", "check"}, 0, "", "the configuration is valid")
+	checkCLI(t, append(settings, "PLANTSTORE_SERVER_HOST=127.0.0.2", "PLANTSTORE_SERVER_ADMIN_ADDRESS=127.0.0.1:7"), []string{"config", "check"}, 0, "", "the configuration is valid")
+}
+
+// TestConfigCheckIsAsStrict compares `config check` with the service.
+func TestConfigCheckIsAsStrict(t *testing.T) {
+	t.Parallel()
+	const secret = "value-4711"
+	for _, test := range []struct {
+		settings []string
+		mentions string
+	}{
+		{[]string{"DATABASE_URL=postgres://u:" + secret + "@h/d?application_name=a&sslmode=" + secret}, "database.url (DATABASE_URL): a port or a parameter of the database URL, or a variable such as PGSSLMODE, is not valid, or names a file that cannot be used: see the parameter sslmode\n"},
+		{[]string{"DATABASE_URL=postgres://u:" + secret + "@h/d?connect_timeout=" + secret}, "see the parameter connect_timeout\n"},
+		{[]string{"DATABASE_URL=postgres://h/d", "DATABASE_REPLICA_URLS=postgres://u:" + secret + "@h/d,postgres://h/d?sslmode=" + secret}, "database.replica_urls (DATABASE_REPLICA_URLS): a port or a parameter"},
+		{[]string{"PORT=7", "PLANTSTORE_SERVER_ADMIN_ADDRESS=127.0.0.1:7"}, "server.admin_address (PLANTSTORE_SERVER_ADMIN_ADDRESS) must have another port than server.port (PORT)\n"},
+		{[]string{"PORT=80", "PLANTSTORE_SERVER_HOST=127.0.0.1", "PLANTSTORE_SERVER_ADMIN_ADDRESS=:http"}, "must have another port"},
+		{[]string{"PORT=7", "PLANTSTORE_SERVER_HOST=127.0.0.1", "PLANTSTORE_SERVER_ADMIN_ADDRESS=127.0.0.1:7"}, "must have another port"},
+	} {
+		t.Run(strings.Join(test.settings, " "), func(t *testing.T) {
+			_, check, status := runToEnd(t, test.settings, "config", "check")
+			_, serve, also := runToEnd(t, test.settings)
+			if status != 2 || also != 2 || check != serve || !strings.Contains(check, test.mentions) || strings.Contains(check, secret) {
+				t.Errorf("got exit status %d, %q, and of the service %d, %q, want 2, and %q in both", status, check, also, serve, test.mentions)
+			}
+		})
+	}
 }
 
 // TestVariablesOfKubernetes starts with the variables that Kubernetes sets for services
