@@ -129,6 +129,7 @@ func (db *DB) Migrate(ctx context.Context) (applied []Migration, err error) {
 	}
 	err = db.whileLocked(ctx, func() error {
 		results, err := provider.Up(ctx)
+		err = adviseOwner(err)
 		if partial, ok := errors.AsType[*goose.PartialError](err); ok {
 			results = partial.Applied
 		}
@@ -190,7 +191,7 @@ func (db *DB) logHolders(ctx context.Context) {
 		}
 		var holders []string
 		err := db.Reads(ctx).Raw(db.dialect.lockHolders()).Scan(&holders).Error
-		if ctx.Err() == nil {
+		if ctx.Err() == nil && (err != nil || len(holders) > 0) { // otherwise it just takes long
 			db.log.Warn("the migration waits, perhaps for the locks of other transactions", zap.Strings("oldest", holders), zap.Error(err))
 		}
 	}
@@ -267,6 +268,7 @@ func (db *DB) Rollback(ctx context.Context, last Migration) error {
 		}
 		if err == nil {
 			_, err = provider.Down(ctx)
+			err = adviseOwner(err)
 		}
 		return err
 	})
@@ -292,7 +294,7 @@ func (db *DB) Migrations(ctx context.Context) ([]Migration, error) {
 		return db.WithContext(ctx).Raw("SELECT version_id, tstamp FROM goose_db_version WHERE is_applied AND version_id > 0 ORDER BY version_id").Scan(&applied).Error
 	})
 	if err != nil && !isSchemaError(err) { // without the table, none is applied
-		return nil, fmt.Errorf("read the state of the migrations: %w", err)
+		return nil, fmt.Errorf("read the state of the migrations: %w", adviseOwner(err))
 	}
 	at := make(map[int64]time.Time)
 	for _, a := range applied {
@@ -316,6 +318,15 @@ func (db *DB) Migrations(ctx context.Context) ([]Migration, error) {
 		all = append(all, m)
 	}
 	return all, nil
+}
+
+// adviseOwner adds what to do to an error that means that the role must not change the schema.
+func adviseOwner(err error) error {
+	if sqlState(err) != "42501" { // insufficient_privilege
+		return err
+	}
+	return fmt.Errorf("%w: the role must own the database and its tables: as a superuser, run ALTER DATABASE … OWNER TO … "+
+		"and, for each table, ALTER TABLE … OWNER TO …, or restore the dump with pg_restore --no-owner --role=…", err)
 }
 
 func (db *DB) provider() (*goose.Provider, error) {

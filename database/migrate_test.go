@@ -1,9 +1,11 @@
 package database_test
 
 import (
+	"crypto/rand"
 	"database/sql"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -223,6 +225,38 @@ func mustOpenSQL(t *testing.T, url string) *sql.DB {
 	}
 	t.Cleanup(func() { _ = pool.Close() })
 	return pool
+}
+
+// TestMigrationsNeedTheOwner: the error says what to do, and the log does not claim that a
+// transaction is in the way.
+func TestMigrationsNeedTheOwner(t *testing.T) {
+	t.Parallel()
+	for name, migrated := range map[string]bool{"an empty database": false, "the tables of another role": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			owner := dbtest.Postgres(t)
+			if migrated {
+				dbtest.Migrated(t, owner)
+			}
+			role := "guest_" + strings.ToLower(rand.Text())
+			dbtest.Exec(t, owner, "CREATE ROLE "+role+" LOGIN")
+			t.Cleanup(func() { dbtest.Exec(t, owner, "DROP ROLE "+role) })
+			u, err := url.Parse(owner)
+			if err != nil {
+				t.Fatal(err)
+			}
+			u.User = url.User(role)
+			core, logs := observer.New(zap.WarnLevel)
+			db := dbtest.OpenWith(t, dbtest.Options(u.String()), dbtest.Batches, zap.New(core))
+			_, err = db.Migrate(t.Context())
+			if err == nil || !strings.Contains(err.Error(), "(SQLSTATE 42501)") || strings.Count(err.Error(), "the role must own the database and its tables: as a superuser, run ALTER DATABASE") != 1 {
+				t.Errorf("got %v, want an error with 42501 and what to do", err)
+			}
+			if logs.Len() != 0 {
+				t.Errorf("got %v, want no warning", logs.All())
+			}
+		})
+	}
 }
 
 func TestNewerSchema(t *testing.T) {
