@@ -290,5 +290,9 @@ func isTransientState(state string) bool {
 // that waiting will not change, such as a wrong password.
 func isRejected(err error) bool {
 	pg, ok := errors.AsType[*pgconn.PgError](err)
+	if ok && pg.Code == "08P01" { // protocol_violation: pgbouncer's code for everything
+		return slices.ContainsFunc([]string{"authentication failed", "no such user", "no such database"},
+			func(reason string) bool { return strings.Contains(pg.Message, reason) })
+	}
 	return ok && !isTransientState(pg.Code)
 }
