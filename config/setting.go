@@ -84,16 +84,24 @@ func boundsOf(rules string) string {
 // Kind returns the kind of the value of s.
 func (s Setting) Kind() reflect.Kind { return s.field.Kind() }
 
-// text returns the value of s, as in the environment.
+// text returns the value of s, as in the environment, without its secrets.
 func (s Setting) text() string {
-	text := fmt.Sprint(s.field.Interface())
-	if list, ok := s.field.Interface().([]string); ok {
-		text = strings.Join(list, ",")
+	list, ok := s.field.Interface().([]string)
+	if !ok {
+		list = []string{fmt.Sprint(s.field.Interface())}
 	}
-	if s.secret && text != "" {
-		return "***"
+	text := strings.Join(list, ",")
+	switch {
+	case text == "" || !s.secret:
+		return text
+	case strings.HasPrefix(s.Key, "database."):
+		var shown []string
+		for _, databaseURL := range list {
+			shown = append(shown, maskURL(databaseURL))
+		}
+		return strings.Join(shown, ",")
 	}
-	return text
+	return masked
 }
 
 // String returns the key and the variable of s, to name it in messages.
