@@ -187,6 +187,9 @@ func (c *client) send(r *http.Request) (*http.Response, error) {
 		if wrapped, ok := errors.AsType[*url.Error](err); ok {
 			err = wrapped.Err // without the method and the URL
 		}
+		if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+			return nil, fmt.Errorf("the certificate of %s is not valid: %w: replace it there, or name the certificate of its authority, if that is private, in SSL_CERT_FILE", c.base, err)
+		}
 		if !errors.Is(ctx.Err(), context.Canceled) && !connected.Load() {
 			return nil, fmt.Errorf("cannot connect to %s: %w: is the service running there? Set its URL with --url or %s",
 				c.base, err, config.SettingOf("client.url"))
@@ -220,6 +223,8 @@ func (c *client) readError(response *http.Response) error {
 	case status < 400:
 		text += fmt.Sprintf(" to %s, which is not followed: set the URL of the service itself with --url or %s",
 			response.Header.Get("Location"), config.SettingOf("client.url"))
+	case body.Code == 0 && status == http.StatusBadRequest && c.base.Scheme == "http": // as servers with TLS do
+		text += fmt.Sprintf(": is %s a Plant Store with TLS? Then set its URL, with https, with --url or %s", c.base, config.SettingOf("client.url"))
 	case body.Code == 0, status == http.StatusNotFound:
 		text += fmt.Sprintf(": is %s a Plant Store?", c.base)
 	}

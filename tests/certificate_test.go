@@ -31,6 +31,11 @@ type pair struct {
 // newPair returns a self-signed pair.
 func newPair(t *testing.T) pair {
 	t.Helper()
+	return newPairUntil(t, time.Now().Add(time.Hour))
+}
+
+func newPairUntil(t *testing.T, expires time.Time) pair {
+	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	must(t, err)
 	serial, err := rand.Int(rand.Reader, big.NewInt(1<<62))
@@ -38,7 +43,7 @@ func newPair(t *testing.T) pair {
 	template := &x509.Certificate{
 		SerialNumber: serial, Subject: pkix.Name{CommonName: "localhost"},
 		DNSNames: []string{"localhost"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		NotBefore: expires.Add(-2 * time.Hour), NotAfter: expires,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	must(t, err)

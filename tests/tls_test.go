@@ -138,6 +138,43 @@ func TestTLSCommands(t *testing.T) {
 	checkCLI(t, append(settings, "PLANTSTORE_CLIENT_URL="+s.url), []string{"import", plants}, 1, "", "certificate")
 }
 
+// TestTLSCommandsSayWhatIsWrong: with a URL, commands trust only what the system trusts.
+func TestTLSCommandsSayWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	plants := write(t, "plants.csv", "id,name\n1,one\n")
+	private, expired := newPair(t), newPairUntil(t, time.Now().Add(-time.Minute))
+	folder, elsewhere := t.TempDir(), t.TempDir()
+	private.in(t, folder)
+	expired.in(t, elsewhere)
+	s, old := startTLS(t, folder), startTLS(t, elsewhere)
+	plain := "http" + strings.TrimPrefix(s.url, "https")
+	for _, test := range []struct {
+		name, url string
+		trusted   string // a file
+		status    int
+		mentions  []string
+	}{
+		{"unknown authority", s.url, "", 1, []string{"the certificate of " + s.url + " is not valid: ", "unknown authority", "in SSL_CERT_FILE\n"}},
+		{"the advice", s.url, filepath.Join(folder, "cert.pem"), 0, nil},
+		{"expired", old.url, filepath.Join(elsewhere, "cert.pem"), 1, []string{"is not valid: ", "has expired", "replace it there"}},
+		{"without TLS", plain, "", 1, []string{"is " + plain + " a Plant Store with TLS? Then set its URL, with https, with --url"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			for _, args := range [][]string{{"import", plants}, {"export"}} {
+				_, stderr, status := runToEnd(t, []string{"SSL_CERT_FILE=" + test.trusted, "PLANTSTORE_CLIENT_TOKEN=" + token}, append(args, "--url", test.url)...)
+				if status != test.status || strings.Contains(stderr, "is the service running there") {
+					t.Errorf("%s: got exit status %d and %q, want %d", args[0], status, stderr, test.status)
+				}
+				for _, text := range test.mentions {
+					if !strings.Contains(stderr, text) {
+						t.Errorf("%s: got %q, want %q in it", args[0], stderr, text)
+					}
+				}
+			}
+		})
+	}
+}
+
 // TestTLSWelcome uses the URL that a development service prints.
 func TestTLSWelcome(t *testing.T) {
 	t.Parallel()
