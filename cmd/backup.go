@@ -23,6 +23,9 @@ func newBackup(s *settings) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if err := database.RequireFile(cfg.Database.URL); err != nil {
+				return databaseError(err)
+			}
 			if err := database.Backup(cmd.Context(), database.Options(cfg.Database), args[0], newLogger(cfg)); err != nil {
 				return err
 			}

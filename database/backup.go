@@ -31,7 +31,7 @@ func RequireFile(url string) error {
 		return err
 	}
 	if _, err := os.Stat(d.path); errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%s does not exist: start the service or run `plantstore migrate up` to create it, or set the path of the service's database", d.path)
+		return fmt.Errorf("%s does not exist: if it was moved, put it back; if it is new, start the service or run `plantstore migrate up` to create it; or set the path of the service's database", d.path)
 	}
 	return nil
 }

@@ -304,7 +304,7 @@ func TestCommandsCreateNoDatabase(t *testing.T) {
 			t.Parallel()
 			folder := filepath.Join(t.TempDir(), "data")
 			path := filepath.Join(folder, "plantstore.db")
-			checkCLI(t, []string{"DATABASE_URL=sqlite:" + path}, args, 1, "", path+" does not exist", "plantstore migrate up")
+			checkCLI(t, []string{"DATABASE_URL=sqlite:" + path}, args, 1, "", "database.url (DATABASE_URL): "+path+" does not exist", "if it was moved, put it back", "plantstore migrate up")
 			if _, err := os.Stat(folder); err == nil {
 				t.Error("the folder was created")
 			}
