@@ -26,6 +26,9 @@ func newSearchIndex(s *settings) *cobra.Command {
 	return newGroup("search-index", "Create or drop indexes that make searches of many plants fast and inserts slower", "search-index create",
 		newDatabaseCommand(s, "search-index create", "Create the indexes for the parameters tag and q, while the service runs", uses,
 			func(cmd *cobra.Command, db *database.DB) (string, error) {
+				if err := db.RequireSchema(cmd.Context()); err != nil {
+					return "", err
+				}
 				return "created in " + db.Name(), db.CreateSearchIndexes(cmd.Context())
 			}),
 		newDatabaseCommand(s, "search-index drop", "Drop these indexes", uses,

@@ -49,6 +49,7 @@ func TestMigrateCommand(t *testing.T) {
 		if status != 1 || !strings.Contains(stderr, "plantstore migrate up") {
 			t.Errorf("start with an old schema: got exit status %d, %q, want 1", status, stderr)
 		}
+		checkCLI(t, settings, []string{"search-index", "create"}, 1, "", "migration 00001_plants.sql is pending: run `plantstore migrate up`")
 		migrate("status", "pending")
 		migrations, err := filepath.Glob("../database/migrations/sqlite/*.sql")
 		must(t, err)
