@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"crypto/tls"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -89,6 +90,9 @@ func (c *certificate) load() (changed bool, err error) {
 		return false, err
 	}
 	pair, err := tls.X509KeyPair([]byte(cert), []byte(key))
+	if err != nil && strings.Contains(key, "ENCRYPTED") { // of PKCS #8, or of the older format
+		return false, fmt.Errorf("%s: the key is encrypted, which is not supported: decrypt it with `openssl pkey`", keySetting)
+	}
 	if err != nil {
 		return false, fmt.Errorf("%s and %s: %w", certSetting, keySetting, err)
 	}

@@ -242,6 +242,7 @@ func TestCertificateMetric(t *testing.T) {
 func TestBadCertificateStopsTheStart(t *testing.T) {
 	t.Parallel()
 	own, other := newPair(t), newPair(t)
+	const encrypted = "server.tls_key (PLANTSTORE_SERVER_TLS_KEY): the key is encrypted, which is not supported"
 	for name, test := range map[string]struct {
 		cert, key []byte
 		mentions  string
@@ -250,6 +251,8 @@ func TestBadCertificateStopsTheStart(t *testing.T) {
 		"no key":             {own.cert, nil, "server.tls_key (PLANTSTORE_SERVER_TLS_KEY): no such file"},
 		"half a key":         {own.cert, own.key[:len(own.key)/2], "server.tls_key"},
 		"the key of another": {own.cert, other.key, "server.tls_key"},
+		"an encrypted key":   {own.cert, []byte("-----BEGIN ENCRYPTED PRIVATE KEY-----\nMIHs\n-----END ENCRYPTED PRIVATE KEY-----\n"), encrypted},
+		"an old one":         {own.cert, []byte("-----BEGIN EC PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,B99E\n\nMIHs\n-----END EC PRIVATE KEY-----\n"), encrypted},
 		"swapped files":      {own.key, own.cert, "server.tls_certificate"},
 	} {
 		t.Run(name, func(t *testing.T) {
