@@ -1,6 +1,8 @@
 package cmd
 
 import (
+	"bytes"
+	"errors"
 	"io"
 	"path/filepath"
 	"strings"
@@ -17,6 +19,24 @@ func cutZip(path string) (plain string, zipped bool) {
 		return strings.TrimSuffix(path, extension), true
 	}
 	return path, false
+}
+
+// errZipped means that rows are compressed, but not in a file whose name says so.
+var errZipped = errors.New("the rows are compressed: name their file with .gz at the end, or decompress them with zcat")
+
+// unzipped is a reader that fails with errZipped if what it reads begins like a gzip file.
+type unzipped struct {
+	io.Reader
+	begun bool
+}
+
+func (u *unzipped) Read(p []byte) (int, error) {
+	n, err := u.Reader.Read(p)
+	if !u.begun && bytes.HasPrefix(p[:n], []byte("\x1f\x8b")) {
+		return 0, errZipped
+	}
+	u.begun = u.begun || n > 0
+	return n, err
 }
 
 // zip returns in, compressed while it is read.

@@ -110,6 +110,7 @@ func (c *client) importFile(ctx context.Context, path, mediaType string, query u
 		body = rows.Reader // its rows cannot be counted
 		rows.show("importing", -1)
 	} else {
+		rows.Reader = &unzipped{Reader: rows.Reader}
 		rows.showCount("importing", total)
 		if size >= zipFrom {
 			body, size, zipped = zip(rows), -1, true
@@ -158,6 +159,9 @@ func (c *client) sendRows(request *http.Request) (*controllers.ImportReport, err
 	}
 	if local, ok := errors.AsType[*fs.PathError](err); ok {
 		return nil, fmt.Errorf("%w; nothing was stored", local) // the service did not receive the end
+	}
+	if errors.Is(err, errZipped) {
+		return nil, usageError(errZipped)
 	}
 	if errors.Is(err, errIncomplete) || responded && failed.status >= 500 {
 		return nil, fmt.Errorf("%w; it is safe to run the import again: stored rows count as unchanged", err)

@@ -46,6 +46,26 @@ func TestCLIGzipFiles(t *testing.T) {
 	checkCLI(t, clientOf(second.url), []string{"import", write(t, "plants.gz", "")}, 2, "", "--format")
 }
 
+// TestCLIGzipWithoutAName: what is compressed, but not in a file whose name says so, gets the advice of
+// the command, which cannot follow that of the service.
+func TestCLIGzipWithoutAName(t *testing.T) {
+	t.Parallel()
+	const advice = "name their file with .gz at the end, or decompress them with zcat\n"
+	settings := clientOf(start(t).url)
+	small := zipped(t, numbered(1, 10))
+	for _, format := range []string{"csv", "ndjson"} {
+		cmd := command(t, settings, "import", "-", "--format", format)
+		cmd.Stdin = strings.NewReader(small)
+		output, _ := cmd.CombinedOutput() // ExitCode has its result
+		if cmd.ProcessState.ExitCode() != 2 || !strings.HasSuffix(string(output), advice) {
+			t.Errorf("%s: got exit status %d and %q, want 2 and %q", format, cmd.ProcessState.ExitCode(), output, advice)
+		}
+	}
+	for name, text := range map[string]string{"small.csv": small, "large.csv": small + strings.Repeat("x", 2<<20)} {
+		checkCLI(t, settings, []string{"import", write(t, name, text)}, 2, "", advice)
+	}
+}
+
 // TestCLIGzipRequests checks which bodies the commands compress, and that they read compressed
 // responses up to their end.
 func TestCLIGzipRequests(t *testing.T) {
