@@ -107,9 +107,13 @@ func (c *client) follow(ctx context.Context, after, path string, deliver func(co
 		text, err := os.ReadFile(path)
 		switch {
 		case err == nil:
+			given := after
 			after = strings.TrimSpace(string(text))
 			if _, ok := database.ParseCursor(after); !ok {
 				return &exitError{fmt.Errorf("%s has no cursor: remove it, and start with --after 0, or without --after to skip earlier changes", path), exitFinal}
+			}
+			if given != "" && given != after {
+				fmt.Fprintf(os.Stderr, "plantstore: --after %s is ignored: starting at the cursor in %s\n", given, path)
 			}
 		case !errors.Is(err, fs.ErrNotExist):
 			return err
