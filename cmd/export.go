@@ -155,7 +155,7 @@ func writeFile(path string, write func(io.Writer) error) error {
 	}
 	file, err := os.OpenFile(path+"."+rand.Text()[:8]+".part", os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 	if err != nil {
-		return err
+		return database.PartError(path, err)
 	}
 	if info != nil { // a private file stays private
 		err = file.Chmod(info.Mode().Perm())

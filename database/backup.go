@@ -187,9 +187,23 @@ func requireNew(path string) error {
 func newPart(path string) (string, error) {
 	file, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.part")
 	if err != nil {
-		return "", err
+		return "", PartError(path, err)
 	}
 	return file.Name(), file.Close()
+}
+
+// PartError returns err, which is about creating a file with a temporary name beside path, with
+// path and its folder instead of that name.
+func PartError(path string, err error) error {
+	folder := filepath.Dir(path)
+	failed, ok := errors.AsType[*fs.PathError](err)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && ok:
+		return fmt.Errorf("%s: the folder %s does not exist: %w", path, folder, failed.Err)
+	case ok:
+		return fmt.Errorf("%s: create a file in the folder %s: %w", path, folder, failed.Err)
+	}
+	return err
 }
 
 // removePart removes what is left of a part that was not renamed.

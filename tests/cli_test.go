@@ -163,7 +163,7 @@ func TestCLIFailures(t *testing.T) {
 		{"another format", "export --format xml", 2, "--format"},
 		{"no such file", "import nothing.csv", 1, "nothing.csv"},
 		{"a folder", "import /tmp --format csv", 1, "is a directory; nothing was stored"},
-		{"no such folder", "export -o nowhere/plants.csv", 1, "nowhere/plants.csv"},
+		{"no such folder", "export -o nowhere/plants.csv", 1, "nowhere/plants.csv: the folder nowhere does not exist: no such file"},
 		{"no such token file", "export --token-file nothing", 2, "--token-file"},
 		{"an empty token file", "export --token-file " + os.DevNull, 2, "empty"},
 		{"a wrong token", "export -o " + target + " --token-file " + wrongToken, 1, "40102"},

@@ -64,7 +64,7 @@ func TestFollow(t *testing.T) {
 		{"a file without a cursor", wrong + " has no cursor: remove it", 3, []string{"--cursor-file", wrong}},
 		{"a malformed cursor", "--after must be", 2, []string{"--after", "x"}},
 		{"the variable of the first cursor is not set", "--after must be", 2, []string{"--after", ""}},
-		{"no room for the cursor, before the first change", "no such file", 1, []string{"--after", "0", "--cursor-file", "missing/cursor"}},
+		{"no room for the cursor, before the first change", "the folder missing does not exist: no such file", 1, []string{"--after", "0", "--cursor-file", "missing/cursor"}},
 		{"no secret", "need each other", 2, []string{"--post", "http://127.0.0.1:1"}},
 		{"the variable of the webhook is not set", "--post must be an http or https URL", 2, []string{"--post", "", "--secret-file", ""}},
 		{"the variable of the cursor is not set", "--cursor-file must be a path", 2, []string{"--cursor-file", ""}},

@@ -130,6 +130,7 @@ func TestBackupAndRestore(t *testing.T) {
 	}
 	checkMode(t, backup)
 	checkCLI(t, settings, []string{"backup", backup}, 1, "", backup+" exists")
+	checkCLI(t, settings, []string{"backup", "nowhere/backup.db"}, 1, "", "nowhere/backup.db: the folder nowhere does not exist")
 	for id := range known { // those that were written after the backup may be in it
 		if _, ok := before[id]; !ok {
 			before[id] = false
