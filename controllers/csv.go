@@ -29,7 +29,7 @@ func readCSV[D, T any](body io.Reader, toRow func(*D) T) iter.Seq2[models.Import
 		}
 		var head bytes.Buffer // what the header was read from, and maybe more
 		limit := &lineLimit{Reader: io.TeeReader(buffered, &head)}
-		records := &recordReader{csv.NewReader(limit), limit}
+		records := newRecordReader(limit)
 		records.ReuseRecord = true
 		fields := jsonFields(reflect.TypeFor[D]())
 		columns, err := readHeader(records, fields)
@@ -54,8 +54,13 @@ func readCSV[D, T any](body io.Reader, toRow func(*D) T) iter.Seq2[models.Import
 				return
 			case bad:
 				row.Line, last = malformed.StartLine, malformed.Line
-				row.Err = malformedCSV(malformed)
+				var open bool
+				if open, row.Err = records.malformed(record, malformed); open && records.atEnd() { // maybe with many rows in it
+					yield(models.ImportRow[T]{}, row.Err)
+					return
+				}
 				if errors.Is(err, csv.ErrFieldCount) {
+					last = records.lastLine(record, row.Line)
 					row.Err = problemf(codeMalformed, "the row has %d cells, and the header has %d", len(record), len(columns))
 				}
 			case err != nil:
@@ -63,8 +68,7 @@ func readCSV[D, T any](body io.Reader, toRow func(*D) T) iter.Seq2[models.Import
 				return
 			default:
 				row.Line, _ = records.FieldPos(0)
-				last, _ = records.FieldPos(len(record) - 1)
-				last += strings.Count(record[len(record)-1], "\n")
+				last = records.lastLine(record, row.Line)
 				*in = *new(D)
 				if row.Err = readRecord(reflect.ValueOf(in).Elem(), columns, record); row.Err == nil {
 					row.Err = checkFields(in)
@@ -80,10 +84,6 @@ func readCSV[D, T any](body io.Reader, toRow func(*D) T) iter.Seq2[models.Import
 	}
 }
 
-func malformedCSV(err *csv.ParseError) error {
-	return problemf(codeMalformed, "the row is not well-formed CSV: %v", err.Err)
-}
-
 // readHeader returns the fields that the columns of the header name.
 func readHeader(records *recordReader, fields []jsonField) ([]jsonField, error) {
 	names := strings.Join(fieldNames(fields), ",")
@@ -93,7 +93,8 @@ func readHeader(records *recordReader, fields []jsonField) ([]jsonField, error) 
 	case errors.Is(err, errRecordTooLong):
 		return nil, lineTooLong(1)
 	case bad:
-		return nil, atLine1(malformedCSV(malformed))
+		_, err = records.malformed(record, malformed)
+		return nil, atLine1(err)
 	case errors.Is(err, io.EOF):
 		return nil, problemf(codeMalformed, "the body is empty: send CSV with the header %s", names)
 	case err != nil:
@@ -271,7 +272,13 @@ var errRecordTooLong = errors.New("row is too long")
 // one row of the rest of the body.
 type recordReader struct {
 	*csv.Reader
+	body  *bufio.Reader // which the csv.Reader reads, as it has at least 4 KiB
 	limit *lineLimit
+}
+
+func newRecordReader(limit *lineLimit) *recordReader {
+	body := bufio.NewReader(limit)
+	return &recordReader{csv.NewReader(body), body, limit}
 }
 
 // next returns the next record, which the following call overwrites. It fails with
@@ -283,6 +290,34 @@ func (r *recordReader) next() ([]string, error) {
 		return nil, errRecordTooLong
 	}
 	return record, err
+}
+
+// malformed returns the error of the current record, of which only the cells in record are
+// well-formed, and whether it has other lines in it, as a quote is open.
+func (r *recordReader) malformed(record []string, err *csv.ParseError) (open bool, problem error) {
+	const advice = `write "5"" pot" for a cell with 5" pot`
+	start := r.lastLine(record, err.StartLine) // of the next cell
+	if open = errors.Is(err, csv.ErrQuote) && err.Line > start; open {
+		return open, problemf(codeMalformed, "lines %d to %d form one row, as the quote in line %d is not closed: close it, or %s", err.StartLine, err.Line, start, advice)
+	}
+	return open, problemf(codeMalformed, "a quote is out of place or not closed: "+advice)
+}
+
+// lastLine returns the line in which the last cell of record, the current one, ends, or first if
+// it has none.
+func (r *recordReader) lastLine(record []string, first int) int {
+	if len(record) == 0 {
+		return first
+	}
+	line, _ := r.FieldPos(len(record) - 1)
+	return line + strings.Count(record[len(record)-1], "\n")
+}
+
+// atEnd reports whether nothing follows the current record.
+func (r *recordReader) atEnd() bool {
+	r.limit.record = 0
+	_, err := r.body.Peek(1)
+	return errors.Is(err, io.EOF)
 }
 
 // lineLimit reads up to a line of more than maxLine bytes, and then fails, as it does if

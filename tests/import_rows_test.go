@@ -128,7 +128,7 @@ func TestImportCSV(t *testing.T) {
 		{name: "blank lines between rows", body: "\n\nid,name\n\n1,a\n\r\n\n2,\n", code: 40006, want: "2: 1 new, 0 unchanged, 1 rejected; 8 40006"},
 		{name: "too few and too many cells", body: "id,name,tag\n1,a\n2,a,b,c\n3\n \n5,a,b\n", code: 40001, want: "5: 1 new, 0 unchanged, 4 rejected; 2 40001; 3 40001; 4 40001; 5 40001"},
 		{name: "quotes out of place", body: "id,name,tag\n1,a\"b,\n2,\"a\"b,\n3,a,b\n", code: 40001, want: "3: 1 new, 0 unchanged, 2 rejected; 2 40001; 3 40001"},
-		{name: "an unclosed quote", body: "id,name,tag\n1,a,b\n2,\"a,b\n3,a,b\n4,a,b\n", code: 40001, want: "2: 1 new, 0 unchanged, 1 rejected; 3 40001"},
+		{name: "an unclosed quote", body: "id,name,tag\n1,a,b\n2,\"a,b\n3,a,b\n4,a,b\n", code: 40001, want: "lines 3 to 5 form one row, as the quote in line 3 is not closed"},
 		{name: "bad UTF-8", body: "id,name,tag\n1,a\xff,b\n2,a,b\xed\xa0\x80\n3,a,\n", code: 40001, want: "3: 1 new, 0 unchanged, 2 rejected; 2 40001; 3 40001"},
 		{name: "NUL", body: "id,name\n1,a\x00\n", code: 40006, want: "1: 0 new, 0 unchanged, 1 rejected; 2 40006"},
 		{name: "an id twice with another name", body: "id,name\n1,a\n1,a\n1,b\n", code: 40901, want: "3: 1 new, 1 unchanged, 1 rejected; 4 40901"},
