@@ -157,7 +157,7 @@ func fieldNames(fields []jsonField) []string {
 }
 
 // readRecord sets the fields of row, which are pointers, to the cells of record. An empty
-// cell of an optional column is nil.
+// cell is nil.
 func readRecord(row reflect.Value, columns []jsonField, record []string) error {
 	for _, cell := range record {
 		if !utf8.ValidString(cell) {
@@ -166,7 +166,7 @@ func readRecord(row reflect.Value, columns []jsonField, record []string) error {
 	}
 	for i, cell := range record {
 		f := columns[i]
-		if cell == "" && !f.required {
+		if cell == "" {
 			continue
 		}
 		switch field := row.FieldByIndex(f.index).Addr().Interface().(type) {

@@ -138,7 +138,7 @@ func TestCSVOfAnotherResource(t *testing.T) {
 			want: []potRow{pot("a", -1, nil, nil), pot("=b", 2, nil, nil)},
 		},
 		{
-			name: "an empty cell is nil or an empty required text", body: "code,width_mm,label,depth_mm\n,0,,\nb,0,',0\n",
+			name: "an empty cell is nil, and a ' an empty text", body: "code,width_mm,label,depth_mm\n',0,,\nb,0,',0\n",
 			want: []potRow{pot("", 0, nil, nil), pot("b", 0, new(""), new(int64(0)))},
 		},
 		{name: "a required column is missing", body: "code,label\na,b\n", err: "line 1: the column width_mm is required"},
@@ -155,10 +155,8 @@ func TestCSVOfAnotherResource(t *testing.T) {
 			name: "an optional number that is malformed", body: "code,width_mm,depth_mm\na,1,x\n",
 			err: "depth_mm must be an integer literal from -9223372036854775808 to 9223372036854775807, without a plus sign, leading zeros or spaces",
 		},
-		{
-			name: "an empty required number", body: "code,width_mm\na,\n",
-			err: "width_mm must be an integer literal from -9223372036854775808 to 9223372036854775807, without a plus sign, leading zeros or spaces",
-		},
+		{name: "an empty required number", body: "code,width_mm\na,\n", err: "width_mm is required"},
+		{name: "an empty required text", body: "code,width_mm\n,1\n", err: "code is required"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var rows []models.ImportRow[potRow]

@@ -152,7 +152,7 @@ func TestCLIReplace(t *testing.T) {
 	checkCLI(t, settings, []string{"import", "--replace", file}, 0, "4 rows: 1 created, 1 replaced, 2 unchanged, 0 refused; stored\n")
 	checkCLI(t, settings, []string{"import", "--replace", file}, 0, counts(0, 4, 0, "stored"))
 	checkCLI(t, settings, []string{"import", "--replace", "--partial", write(t, "bad.csv", "id,name\n1,one\n2,\n")}, 3,
-		"2 rows: 0 created, 1 replaced, 0 unchanged, 1 refused; stored\n", "bad.csv:3: 40006")
+		"2 rows: 0 created, 1 replaced, 0 unchanged, 1 refused; stored\n", "bad.csv:3: 40004")
 	checkStored(t, s.call(t, "GET", "/plants/1", ""), `{"id":1,"name":"one"}`)
 	checkStored(t, s.call(t, "GET", "/plants/2", ""), `{"id":2,"name":"edited"}`)
 }

@@ -115,17 +115,17 @@ func TestImportCSV(t *testing.T) {
 		{name: "times that are none", body: "id,name,created_at,updated_at\n1,a,x,\n2,b,,2026-11-21\n", code: 40006, want: "2: 0 new, 0 unchanged, 2 rejected; 2 40006; 3 40006"},
 		{
 			name: "bad ids", body: "id,name\n+1,a\n01,a\n 1,a\n1.0,a\n,a\nabc,a\n9223372036854775808,a\n-0,a\n1_0,a\n'1,a\n", code: 40005,
-			want: "10: 0 new, 0 unchanged, 10 rejected; 2 40005; 3 40005; 4 40005; 5 40005; 6 40005; 7 40005; 8 40005; 9 40005; 10 40005; 11 40005",
+			want: "10: 0 new, 0 unchanged, 10 rejected; 2 40005; 3 40005; 4 40005; 5 40005; 6 40004; 7 40005; 8 40005; 9 40005; 10 40005; 11 40005",
 		},
 		{
-			name: "bad texts", body: "id,name,tag\n1,,\n2,  ,\n3," + long + ",\n4,a\tb,\n5,a," + long + "\n6,a,b\u0085\n7,',\n8,'',\n", code: 40006,
-			want: "8: 1 new, 0 unchanged, 7 rejected; 2 40006; 3 40006; 4 40006; 5 40006; 6 40006; 7 40006; 8 40006",
+			name: "bad texts", body: "id,name,tag\n1,,\n2,  ,\n3," + long + ",\n4,a\tb,\n5,a," + long + "\n6,a,b\u0085\n7,',\n8,'',\n", code: 40004,
+			want: "8: 1 new, 0 unchanged, 7 rejected; 2 40004; 3 40006; 4 40006; 5 40006; 6 40006; 7 40006; 8 40006",
 		},
 		{
 			name: "newlines in cells", body: "id,name,tag\n1,\"a\n\nb\",\n2,b,\n3,\"c\r\nd\",\"e\nf\"\n4,,\n", code: 40006,
-			want: "4: 1 new, 0 unchanged, 3 rejected; 2 40006; 6 40006; 9 40006",
+			want: "4: 1 new, 0 unchanged, 3 rejected; 2 40006; 6 40006; 9 40004",
 		},
-		{name: "blank lines between rows", body: "\n\nid,name\n\n1,a\n\r\n\n2,\n", code: 40006, want: "2: 1 new, 0 unchanged, 1 rejected; 8 40006"},
+		{name: "blank lines between rows", body: "\n\nid,name\n\n1,a\n\r\n\n2,\n", code: 40004, want: "2: 1 new, 0 unchanged, 1 rejected; 8 40004"},
 		{name: "too few and too many cells", body: "id,name,tag\n1,a\n2,a,b,c\n3\n \n5,a,b\n", code: 40001, want: "5: 1 new, 0 unchanged, 4 rejected; 2 40001; 3 40001; 4 40001; 5 40001"},
 		{name: "quotes out of place", body: "id,name,tag\n1,a\"b,\n2,\"a\"b,\n3,a,b\n", code: 40001, want: "3: 1 new, 0 unchanged, 2 rejected; 2 40001; 3 40001"},
 		{name: "an unclosed quote", body: "id,name,tag\n1,a,b\n2,\"a,b\n3,a,b\n4,a,b\n", code: 40001, want: "lines 3 to 5 form one row, as the quote in line 3 is not closed"},
