@@ -128,8 +128,8 @@ func explained(head string, fields []jsonField, err error) error {
 	switch {
 	case !isProblem:
 		return err
-	case strings.HasPrefix(header, "\x1f\x8b"):
-		return atLine1(problemf(codeMalformed, "the body is compressed: send Content-Encoding: gzip"))
+	case strings.HasPrefix(header, gzipMagic):
+		return errCompressed
 	case !utf8.ValidString(header) && p.Code != codeBodyTooLarge: // which may be cut within a character
 		return atLine1(problemf(codeMalformed, "the header is not valid UTF-8: save the file as UTF-8"))
 	case strings.Contains(strings.TrimSuffix(header, "\r"), "\r"):

@@ -6,6 +6,9 @@ import (
 	"errors"
 	"io"
 	"iter"
+	"reflect"
+	"slices"
+	"strings"
 
 	"github.com/go-json-experiment/json"
 
@@ -20,28 +23,38 @@ const maxLine = 64 << 10
 const readSize = 64 << 10
 
 // readNDJSON reads a D from each line of body, as bindJSON does, and converts it with
-// toRow. Empty lines are skipped.
+// toRow. Empty lines are skipped, and a byte order mark at the start is ignored (RFC 8259,
+// section 8.1).
 func readNDJSON[D, T any](body io.Reader, toRow func(*D) T) iter.Seq2[models.ImportRow[T], error] {
 	return func(yield func(models.ImportRow[T], error) bool) {
 		lines := bufio.NewScanner(body)
 		lines.Buffer(make([]byte, readSize), maxLine+len("\r\n"))
 		n, in := 0, new(D)
 		for lines.Scan() {
-			n++
-			if len(lines.Bytes()) > maxLine {
+			line := lines.Bytes()
+			if n++; n == 1 {
+				line = bytes.TrimPrefix(line, []byte(byteOrderMark))
+				if bytes.HasPrefix(line, []byte(gzipMagic)) {
+					yield(models.ImportRow[T]{}, errCompressed)
+					return
+				}
+			}
+			if len(line) > maxLine {
 				yield(models.ImportRow[T]{}, lineTooLong(n))
 				return
 			}
-			if len(bytes.Trim(lines.Bytes(), spaces)) == 0 {
+			if len(bytes.Trim(line, spaces)) == 0 {
 				continue
 			}
 			row := models.ImportRow[T]{Line: n}
 			*in = *new(D)
-			if row.Err = decodeJSON("line", lines.Bytes(), in, false); row.Err == nil {
+			if row.Err = decodeJSON("line", line, in, false); row.Err == nil {
 				row.Err = checkFields(in)
 			}
 			if row.Err == nil {
 				row.Row = toRow(in)
+			} else if n == 1 && isHeader(line, jsonFields(reflect.TypeFor[D]())) {
+				row.Err = problemf(codeMalformed, "the line is a header of CSV: send Content-Type: %s", TypeCSV)
 			}
 			if !yield(row, nil) {
 				return
@@ -54,6 +67,17 @@ func readNDJSON[D, T any](body io.Reader, toRow func(*D) T) iter.Seq2[models.Imp
 			yield(models.ImportRow[T]{}, bodyError(err))
 		}
 	}
+}
+
+// gzipMagic is how a gzip file begins (RFC 1952, section 2.3.1).
+const gzipMagic = "\x1f\x8b"
+
+var errCompressed = problemf(codeMalformed, "the body is compressed: send Content-Encoding: gzip")
+
+// isHeader reports whether a line is the header of CSV whose first column is one of fields.
+func isHeader(line []byte, fields []jsonField) bool {
+	cells := strings.FieldsFunc(string(line), func(r rune) bool { return strings.ContainsRune(",;\t\" \r", r) })
+	return len(cells) > 0 && slices.Contains(fieldNames(fields), cells[0])
 }
 
 func lineTooLong(line int) error {

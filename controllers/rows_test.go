@@ -92,6 +92,20 @@ func TestReadRows(t *testing.T) {
 	}
 }
 
+// TestCSVAsNDJSON: the message about the header says what to do.
+func TestCSVAsNDJSON(t *testing.T) {
+	const want = "the line is a header of CSV: send Content-Type: text/csv"
+	for line, isHeader := range map[string]bool{
+		"id,name,tag\r\n": true, "\ufeffid,name\n": true, `"name";"id"`: true, "name": true, "\n\nid,name": false, "ids,name": false, `"identity"`: false,
+	} {
+		for row, err := range readPlantsNDJSON(strings.NewReader(line)) {
+			if err != nil || row.Err == nil || (row.Err.Error() == want) != isHeader {
+				t.Errorf("%q: got %v, %v", line, row.Err, err)
+			}
+		}
+	}
+}
+
 // TestRowsOfEachLength reads rows of up to the greatest length, after rows of lengths
 // around that of a buffer.
 func TestRowsOfEachLength(t *testing.T) {
@@ -239,13 +253,13 @@ func checkRows(t *testing.T, body []byte, rows plantRows) (plants []models.Impor
 
 func FuzzReadNDJSON(f *testing.F) {
 	for _, seed := range []string{
-		"", "\n", "{\"id\":1,\"name\":\"a\"}\n{\"id\":2,\"name\":\"b\",\"tag\":\"\"}\r\n\n{}", `{"id":1,"name":"\u0000"}`, "{\"id\":1,\"name\":\"\xff\"}\n[]\nnull\n", "\ufeff{}",
+		"", "\n", "{\"id\":1,\"name\":\"a\"}\n{\"id\":2,\"name\":\"b\",\"tag\":\"\"}\r\n\n{}", `{"id":1,"name":"\u0000"}`, "{\"id\":1,\"name\":\"\xff\"}\n[]\nnull\n", "\ufeff{}", "\ufeff{\"id\":1,\"name\":\"a\"}\n",
 		`{"id":-0,"name":"a"}`, `{"id":-1,"name":"-0","created_at":"2026-01-01T00:00:00Z","updated_at":"x"}`,
 	} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		lines := strings.Split(string(body), "\n")
+		lines := strings.Split(strings.TrimPrefix(string(body), byteOrderMark), "\n")
 		plants, _ := checkRows(t, body, readPlantsNDJSON(bytes.NewReader(body)))
 		for _, row := range plants {
 			// The line alone is the same plant.
