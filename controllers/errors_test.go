@@ -7,6 +7,9 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -318,6 +321,28 @@ func TestErrorTable(t *testing.T) {
 	}
 	if last == 0 {
 		t.Error("the table is empty")
+	}
+}
+
+// TestErrorsOnThePage: the messages on the page are those of the table, maybe with the line of an
+// import.
+func TestErrorsOnThePage(t *testing.T) {
+	page, err := os.ReadFile("../docs/api.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	examples := make(map[string]string)
+	for _, row := range ErrorTable() {
+		examples[strconv.Itoa(int(row.Code))] = row.Example
+	}
+	shown := regexp.MustCompile(`"error":(\d+),"message":"(?:line \d+: )?(.*?)(?:; nothing was stored)?"[,}]`).FindAllStringSubmatch(string(page), -1)
+	if len(shown) != strings.Count(string(page), `"error":`) || len(shown) == 0 {
+		t.Fatalf("got %d messages, want one of each error", len(shown))
+	}
+	for _, e := range shown {
+		if e[2] != examples[e[1]] {
+			t.Errorf("error %s: got %q, want %q", e[1], e[2], examples[e[1]])
+		}
 	}
 }
 
