@@ -30,6 +30,8 @@ func parseInt64(code int32, name, text string) (int64, error) {
 	return n, nil
 }
 
+var errQuery = problemf(codeParameter, "the query is malformed: percent-encode everything but letters, digits and -._~")
+
 // queryKey is the key of the query in a request's context.
 type queryKey struct{}
 
@@ -46,7 +48,7 @@ func Query(names ...string) middleware.Handler {
 		}
 		query, err := url.ParseQuery(c.Request.URL.RawQuery)
 		if err != nil {
-			return problemf(codeParameter, "the query is malformed: percent-encode everything but letters, digits and -._~")
+			return errQuery
 		}
 		for name, values := range query {
 			switch {
