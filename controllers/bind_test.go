@@ -84,6 +84,26 @@ func TestBindJSONOfAnotherResource(t *testing.T) {
 	}
 }
 
+// TestBindJSONReadOnlyFields: a field that responses have is not called unknown.
+func TestBindJSONReadOnlyFields(t *testing.T) {
+	for _, test := range []struct {
+		to         any
+		body, want string
+	}{
+		{new(PlantPatch), `{"id":1}`, "id cannot be set here: leave it out"},
+		{new(PlantPatch), `{"ID":1}`, "unknown field ID; names are case-sensitive"},
+		{new(NewPlant), `{"id":1,"name":"x","created_at":"2026-11-21T10:00:00Z"}`, "created_at cannot be set here: leave it out"},
+		{new(NewPlant), `{"id":1,"name":"x","color":"red"}`, "unknown field color; names are case-sensitive"},
+	} {
+		t.Run(test.body, func(t *testing.T) {
+			err := bind([]byte(test.body), test.to)
+			if p, ok := errors.AsType[*problem](err); !ok || p.Code != codeUnknownField || p.Message != test.want {
+				t.Errorf("got %v, want %s", err, test.want)
+			}
+		})
+	}
+}
+
 // TestMalformedJSON: the message gives the byte, and what to do.
 func TestMalformedJSON(t *testing.T) {
 	for _, test := range []struct{ text, want string }{
