@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"strings"
 	"sync"
 
 	"github.com/gin-gonic/gin"
@@ -25,7 +26,8 @@ var gzipWriters = sync.Pool{New: func() any { return gzip.NewWriter(nil) }}
 // depends on that.
 func acceptsGzip(c *gin.Context) bool {
 	c.Writer.Header().Add("Vary", "Accept-Encoding") // CORS adds Origin
-	accept := c.Request.Header["Accept-Encoding"]
+	list := strings.ToLower(strings.Join(c.Request.Header["Accept-Encoding"], ","))
+	accept := []string{strings.ReplaceAll(list, "x-gzip", "gzip")} // which are the same: section 8.4.1.3
 	zipped, plain := matchOf(accept, "gzip").quality, matchOf(accept, "identity").quality
 	return zipped > 0 && zipped >= plain
 }
@@ -105,7 +107,7 @@ func (b *gunzipBody) Read(p []byte) (n int, err error) {
 	for n == 0 && err == nil {
 		n, err = b.content.Read(p)
 		if err == io.EOF { //nolint:errorlint // as an io.Reader returns it: the end of a member
-			if _, err = b.from.Peek(1); err == nil {
+			if err = b.skipZeros(); err == nil {
 				err = b.nextMember()
 			}
 		}
@@ -118,8 +120,23 @@ func (b *gunzipBody) Read(p []byte) (n int, err error) {
 	}
 	if b.ended && errors.Is(err, io.ErrUnexpectedEOF) {
 		err = errPartOfGzip
+		if b.in == 0 {
+			err = errNoGzip
+		}
 	}
 	return n, err
+}
+
+// skipZeros skips zeros behind a member, which tapes have, and gzip -d ignores, too. It returns
+// io.EOF if nothing else is left.
+func (b *gunzipBody) skipZeros() error {
+	for {
+		if next, err := b.from.ReadByte(); err != nil {
+			return err
+		} else if next != 0 {
+			return b.from.UnreadByte()
+		}
+	}
 }
 
 // nextMember begins the next member. The reader alone would take a body that breaks off in
@@ -134,6 +151,8 @@ func (b *gunzipBody) nextMember() error {
 }
 
 var errNotGzip = problemf(codeMalformed, "the body is damaged, or is not gzip as its Content-Encoding says")
+
+var errNoGzip = problemf(codeMalformed, "the body is empty, and not gzip as its Content-Encoding says")
 
 var errPartOfGzip = problemf(codeMalformed, "the gzip data of the body ends early, or has bytes after its end: compress the file again, and send all of it")
 

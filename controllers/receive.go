@@ -32,7 +32,7 @@ func Receive(limit int64) middleware.Handler {
 		if codings == nil {
 			return nil
 		}
-		if len(codings) > 1 || !strings.EqualFold(codings[0], "gzip") {
+		if len(codings) > 1 || strings.TrimPrefix(strings.ToLower(codings[0]), "x-") != "gzip" {
 			return problemf(codeContentType, "Content-Encoding must be gzip, or absent")
 		}
 		c.Request.Header.Del("Content-Encoding")

@@ -65,6 +65,8 @@ func TestGzipResponses(t *testing.T) {
 		}{
 			{accept: "gzip", zipped: true},
 			{accept: "GZIP", zipped: true},
+			{accept: "X-GZIP", zipped: true},
+			{accept: "x-gzip;q=0, identity"},
 			{accept: "gzip, deflate, br, zstd", zipped: true},
 			{accept: "br;q=1.0, gzip;q=0.001", zipped: true},
 			{accept: "gzip;q=1.0, identity; q=0.5, *;q=0", zipped: true},
@@ -257,7 +259,8 @@ func TestImportGzip(t *testing.T) {
 		{"4,000 empty members", strings.Repeat(zipped(t, ""), 4000) + whole, 0, stored},
 		{"an empty file", zipped(t, ""), 0, "0: 0 new, 0 unchanged, 0 rejected, stored"},
 		{"an invalid row", zipped(t, numbered(1, 1)+"{}\n"), 40004, "2: 1 new, 0 unchanged, 1 rejected; 2 40004"},
-		{"no byte", "", 40001, "the gzip data of the body ends early"},
+		{"no byte", "", 40001, "the body is empty, and not gzip"},
+		{"a byte", whole[:1], 40001, "the gzip data of the body ends early"},
 		{"a plain file", rows, 40001, "not gzip"},
 		{"a file without its end", whole[:len(whole)-1], 40001, "the gzip data of the body ends early"},
 		{"a half of a file", whole[:len(whole)/2], 40001, "the gzip data of the body ends early"},
@@ -265,7 +268,10 @@ func TestImportGzip(t *testing.T) {
 		{"a damaged file", string(damaged), 40001, ""},
 		{"a wrong checksum", string(wrongSum), 40001, "damaged"},
 		{"bytes after the end", whole + "garbage, garbage", 40001, "not gzip"},
-		{"zeros after the end", whole + strings.Repeat("\x00", 512), 40001, "not gzip"},
+		{"zeros after the end", whole + strings.Repeat("\x00", 10_000), 0, stored},
+		{"a zero after the end", whole + "\x00", 0, stored},
+		{"garbage after zeros", whole + strings.Repeat("\x00", 512) + "garbage, garbage", 40001, "not gzip"},
+		{"zeros before the start", "\x00\x00" + whole, 40001, "not gzip"},
 		{"a second member without the end of its name", whole + "\x1f\x8b\x08\x08\x00\x00\x00\x00\x00\x03plan", 40001, "the gzip data of the body ends early"},
 		{"half a second member", whole + whole[:len(whole)/2], 40001, "the gzip data of the body ends early"},
 		{"content at the limit", zipped(t, rows+strings.Repeat("\n", 100_000-len(rows))), 0, stored},
@@ -295,10 +301,12 @@ func TestImportGzip(t *testing.T) {
 			emptyTable(t, url)
 		})
 	}
-	t.Run("CSV", func(t *testing.T) {
-		r := s.send(t, "POST", "/plants/import", strings.NewReader(zipped(t, "id,name\n7,a\n")), as(token, "Content-Type", inCSV, "Content-Encoding", "GZIP")...)
-		checkReport(t, r, 0, "1: 1 new, 0 unchanged, 0 rejected, stored")
-	})
+	for _, coding := range []string{"GZIP", "x-gzip"} {
+		t.Run("CSV with "+coding, func(t *testing.T) {
+			r := s.send(t, "POST", "/plants/import", strings.NewReader(zipped(t, "id,name\n7,a\n")), as(token, "Content-Type", inCSV, "Content-Encoding", coding)...)
+			checkReport(t, r, 0, "1: "+map[bool]string{true: "1 new, 0", false: "0 new, 1"}[coding == "GZIP"]+" unchanged, 0 rejected, stored")
+		})
+	}
 	for _, request := range []string{"POST /plants", "PUT /plants/1"} {
 		t.Run(request+" is not decompressed", func(t *testing.T) {
 			method, path, _ := strings.Cut(request, " ")
