@@ -104,10 +104,10 @@ var errorTable = []ErrorRow{
 	row(codeNoFeed, "the database has no change feed: it is distributed by Citus",
 		is(database.ErrNoFeed, "this service has no change feed, as its database is distributed by Citus: export instead")),
 	row(codeOverloaded, "too many operations are waiting, another one has locked the row, or too many imports and exports, or followers of the change feed, are running; nothing was stored: retry after `Retry-After`",
-		is(database.ErrShare, "too many such operations are running, or too many with this token, and nothing was stored: retry when one has ended"),
-		is(database.ErrTemporaryFull, "the service's disk of temporary files is full, and nothing was stored: retry later"),
-		when(database.IsLocked, "another operation has locked the row or the table, and nothing was stored: retry later"),
-		is(database.ErrOverloaded, "too many operations are waiting, and nothing was stored: retry later")),
+		is(database.ErrShare, "too many such operations are running, or too many with this token"+nothingStored+": retry when one has ended"),
+		is(database.ErrTemporaryFull, "the service's disk of temporary files is full"+nothingStored+": retry later"),
+		when(database.IsLocked, "another operation has locked the row or the table"+nothingStored+": retry later"),
+		is(database.ErrOverloaded, "too many operations are waiting"+nothingStored+": retry later")),
 	row(codeUnavailable, "the database cannot be reached, does not respond in time or is not writable (read-only, disk full, file replaced), the keys of JWTs are unavailable, or the service is stopping; the message says which, whether the outcome of a write is unknown, and what to do",
 		is(errStopping, "the service is stopping: retry"),
 		as(func(e *database.NotWritableError) string {
@@ -121,6 +121,10 @@ var errorTable = []ErrorRow{
 
 // internalError is the message of an internal error, before the request id.
 const internalError = "internal error, request id "
+
+// nothingStored is a part of the messages of errors that mean that a write has not begun. [Errors]
+// leaves it out after a read.
+const nothingStored = ", and nothing was stored"
 
 // unknownOutcome ends the message of an error after which a write may have succeeded. [Errors]
 // replaces it by what to do.
@@ -280,6 +284,9 @@ func Errors(failures *Failures) gin.HandlerFunc {
 		body := describe(c, last.Err)
 		if fault, isUnknown := strings.CutSuffix(body.Message, unknownOutcome); isUnknown {
 			body.Message = fault + adviceOf(c)
+		}
+		if isRead(c) {
+			body.Message = strings.Replace(body.Message, nothingStored, "", 1)
 		}
 		middleware.SetErrorCode(c, body.Code)
 		failures.logFault(c, body.Code, last.Err)

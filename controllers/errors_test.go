@@ -109,6 +109,22 @@ func TestErrorsUnavailable(t *testing.T) {
 	}
 }
 
+// TestErrorsOverloaded: only what was to store something has stored nothing.
+func TestErrorsOverloaded(t *testing.T) {
+	for cause, want := range map[error]string{
+		database.ErrShare:              "too many such operations are running, or too many with this token%s: retry when one has ended",
+		database.ErrOverloaded:         "too many operations are waiting%s: retry later",
+		&pgconn.PgError{Code: "55P03"}: "another operation has locked the row or the table%s: retry later",
+	} {
+		for method, stored := range map[string]string{"GET": "", "HEAD": "", "POST": nothingStored, "PUT": nothingStored, "PATCH": nothingStored, "DELETE": nothingStored} {
+			w, _ := serveErrorOf(t.Context(), t, method, failWith(cause))
+			if want := fmt.Sprintf(`{"error":50301,"message":"`+want+`"}`, stored); w.Code != 503 || w.Body.String() != want {
+				t.Errorf("%s: got %d %s, want %s", method, w.Code, w.Body, want)
+			}
+		}
+	}
+}
+
 // TestUnknownToken: after an unknown outcome, there may be a token whose secret nobody has.
 func TestUnknownToken(t *testing.T) {
 	e := gin.New()
