@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -73,13 +74,13 @@ func (h *Changes) Get(c *gin.Context) error {
 		}
 	}
 	if lines := c.Request.Header["Last-Event-Id"]; lines != nil { // as net/http spells it
-		if from, err = parseCursor("Last-Event-ID", lines[0]); err != nil {
+		if from, err = parseCursor("Last-Event-ID", strings.Join(lines, ", ")); err != nil {
 			return err
 		}
 	}
 	if q.Has("wait") {
 		if !WaitPattern.MatchString(q.Get("wait")) {
-			return problemf(codeParameter, "wait must be a number of seconds from 0s to 60s")
+			return problemf(codeParameter, "wait must be a time such as 30s, from 0s to 60s")
 		}
 		wait, _ = time.ParseDuration(q.Get("wait")) // the pattern is stricter
 	}

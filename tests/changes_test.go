@@ -186,14 +186,21 @@ func TestChanges(t *testing.T) {
 				checkStatus(t, s.send(t, "HEAD", "/plants/changes?after=abc.1", nil, as(token, "Accept", accept)...), 410)
 			}
 		})
+		messages := map[string]string{"wait=1": "wait must be a time such as 30s, from 0s to 60s"}
 		for query, code := range map[string]int{
 			"after=x": 40007, "after=": 40007, "after=1": 40007, "wait=61s": 40007, "wait=1": 40007, "wait=-1s": 40007, "limit=0": 40007, "tag=x": 40007,
 			"after=abc.1": 41001, "after=" + future: 41001,
 		} {
-			t.Run(query, func(t *testing.T) { checkError(t, s.get(t, "/plants/changes?"+query, as(token)...), code) })
+			t.Run(query, func(t *testing.T) {
+				checkError(t, s.get(t, "/plants/changes?"+query, as(token)...), code, messages[query])
+			})
 		}
 		t.Run("Last-Event-ID", func(t *testing.T) {
-			checkError(t, s.get(t, "/plants/changes", as(token, "Accept", "text/event-stream", "Last-Event-ID", "x")...), 40007)
+			for _, ids := range []string{"Last-Event-ID: x\r\n", "Last-Event-ID: 0\r\nLast-Event-ID: 0\r\n"} {
+				conn := s.dial(t)
+				fmt.Fprintf(conn, "GET /plants/changes HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n%s\r\n", token, ids)
+				checkError(t, readConn(t, conn), 40007, "Last-Event-ID must be")
+			}
 		})
 	}, "PLANTSTORE_SERVER_ADMIN_ADDRESS=127.0.0.1:0")
 }
