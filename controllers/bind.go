@@ -108,7 +108,7 @@ func jsonFields(t reflect.Type) []jsonField {
 // readBody returns the whole body, which has one of types; the middleware limits its
 // size.
 func readBody(c *gin.Context, types ...string) (body []byte, err error) {
-	if _, err := contentType(c.Request.Header, types...); err != nil {
+	if _, err := contentType(c, types...); err != nil {
 		return nil, err // before a client that expects 100 Continue sends it
 	}
 	if length := c.Request.ContentLength; length >= 0 && length <= middleware.SmallBody {
@@ -151,9 +151,11 @@ const (
 )
 
 // contentType returns which of accepted the body is, in UTF-8. Without a Content-Type,
-// it is the last of them.
-func contentType(header http.Header, accepted ...string) (string, error) {
+// it is the last of them. Headers of the response to another one say what would be accepted.
+func contentType(c *gin.Context, accepted ...string) (string, error) {
+	header := c.Request.Header
 	if len(header["Content-Encoding"]) > 0 {
+		c.Header("Accept-Encoding", "identity") // RFC 9110, section 12.5.3
 		return "", problemf(codeContentType, "Content-Encoding is not supported: send the body without one")
 	}
 	types := header["Content-Type"]
@@ -166,6 +168,9 @@ func contentType(header http.Header, accepted ...string) (string, error) {
 	kind, params, err := mime.ParseMediaType(types[0])
 	charset, hasCharset := params["charset"]
 	if len(types) > 1 || err != nil || !slices.Contains(accepted, kind) || hasCharset && !strings.EqualFold(charset, "utf-8") {
+		if c.Request.Method == http.MethodPatch {
+			c.Header("Accept-Patch", strings.Join(accepted, ", ")) // RFC 5789, section 2.2
+		}
 		return "", problemf(codeContentType, "Content-Type must be %s, with no charset other than utf-8", strings.Join(accepted, " or "))
 	}
 	return kind, nil

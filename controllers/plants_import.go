@@ -95,7 +95,7 @@ func (h *Plants) Import(c *gin.Context) error {
 	if c.Request.ContentLength == 0 && c.Request.Header["Content-Type"] == nil { // not even an empty file
 		return problemf(codeMalformed, "the body is absent: send the plants as %s or %s", TypeCSV, TypeNDJSON)
 	}
-	mediaType, err := contentType(c.Request.Header, TypeCSV, TypeNDJSON)
+	mediaType, err := contentType(c, TypeCSV, TypeNDJSON)
 	if err != nil {
 		return err
 	}

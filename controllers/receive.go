@@ -33,6 +33,7 @@ func Receive(limit int64) middleware.Handler {
 			return nil
 		}
 		if len(codings) > 1 || strings.TrimPrefix(strings.ToLower(codings[0]), "x-") != "gzip" {
+			c.Header("Accept-Encoding", "gzip") // RFC 9110, section 12.5.3
 			return problemf(codeContentType, "Content-Encoding must be gzip, or absent")
 		}
 		c.Request.Header.Del("Content-Encoding")

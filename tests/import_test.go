@@ -323,6 +323,7 @@ func TestImportParameters(t *testing.T) {
 			r := s.call(t, "POST", "/plants/import", bodyOf(1)+"\n", "Content-Type", inNDJSON, test.header, test.value)
 			if test.code != 0 {
 				checkError(t, r, test.code)
+				checkHeader(t, r, "Accept-Encoding", map[string]string{"Content-Encoding": "gzip"}[test.header])
 			} else if !strings.HasPrefix(r.summary(), "1: ") || r.status != 200 {
 				t.Errorf("got %v, want a report of 1 row", r)
 			}

@@ -133,6 +133,15 @@ func TestPlantsContentTypes(t *testing.T) {
 			}
 			if test.code != 0 {
 				checkError(t, r, test.code)
+				patch, encoding := "", "" // what is accepted
+				switch {
+				case test.header == "Content-Encoding":
+					encoding = "identity"
+				case test.method == "PATCH":
+					patch = "application/merge-patch+json, application/json"
+				}
+				checkHeader(t, r, "Accept-Patch", patch)
+				checkHeader(t, r, "Accept-Encoding", encoding)
 			} else {
 				checkStored(t, r, `{"id":1,"name":"x"}`)
 			}
