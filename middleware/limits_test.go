@@ -57,6 +57,10 @@ func TestLimitOfInvalidTokens(t *testing.T) {
 				if want := map[bool]string{true: `"invalid-tokens";r=0;t=60`}[test.want != ""]; header != want {
 					t.Errorf("got RateLimit %q, want %q", header, want)
 				}
+				time.Sleep(time.Second) // of synctest's clock
+				if got := limitOf(t, send(test.token, test.address, bearer)); got != "" {
+					t.Errorf("got %q a second later, want no limit", got)
+				}
 			})
 		})
 	}

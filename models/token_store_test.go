@@ -3,7 +3,6 @@ package models_test
 import (
 	"bytes"
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -55,85 +54,6 @@ func TestTokensAreStoredAsHashes(t *testing.T) {
 		}
 		if strings.Contains(fmt.Sprint(rows), secret[len(got.ID):]) {
 			t.Error("the secret part of the token is in the database")
-		}
-	})
-}
-
-func TestInvalidTokensAreNotStored(t *testing.T) {
-	store := models.NewTokenStore(dbtest.Migrated(t, dbtest.SQLite(t)))
-	read := models.Scopes{models.ScopePlantsRead}
-	past, far := time.Now().Add(-time.Second), time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)
-	for _, test := range []struct {
-		name  string
-		token models.Token
-		field string
-	}{
-		{"no name", models.Token{Scopes: read}, "name"},
-		{"a blank name", models.Token{Name: "\u00a0 ", Scopes: read}, "name"},
-		{"a long name", models.Token{Name: strings.Repeat("ä", 101), Scopes: read}, "name"},
-		{"a control character in the name", models.Token{Name: "a\nb", Scopes: read}, "name"},
-		{"no scopes", models.Token{Name: "x"}, "scopes"},
-		{"an unknown scope", models.Token{Name: "x", Scopes: models.Scopes{"plants:eat"}}, "scopes"},
-		{"an expiry in the past", models.Token{Name: "x", Scopes: read, ExpiresAt: &past}, "expires_at"},
-		{"an expiry in the year 10000", models.Token{Name: "x", Scopes: read, ExpiresAt: &far}, "expires_at"},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			_, err := store.Create(t.Context(), &test.token)
-			if invalid, ok := errors.AsType[*models.InvalidError](err); !ok || invalid.Field != test.field {
-				t.Errorf("got %v, want %s as invalid", err, test.field)
-			}
-		})
-	}
-	if tokens, err := store.List(t.Context(), "", 10); err != nil || len(tokens) != 0 {
-		t.Errorf("got %v, %v, want no token", tokens, err)
-	}
-	if _, err := store.Create(t.Context(), &models.Token{Name: strings.Repeat("ä", 100), Scopes: read}); err != nil {
-		t.Errorf("a name of 100 characters: %v", err)
-	}
-}
-
-func TestRevoke(t *testing.T) {
-	eachTokenStore(t, func(t *testing.T, store *models.TokenStore, _ *database.DB) {
-		token := models.Token{Name: "x", Scopes: models.AllScopes()}
-		issue(t, store, &token)
-		if err := store.Revoke(t.Context(), token.ID); err != nil {
-			t.Fatal(err)
-		}
-		for name, id := range map[string]string{"a token that is revoked already": token.ID, "an unknown token": "pst_aaaaaaaa", "an empty id": ""} {
-			t.Run(name, func(t *testing.T) {
-				err := store.Revoke(t.Context(), id)
-				if missing, ok := errors.AsType[*models.NotFoundError](err); !ok || missing.Noun != "token" {
-					t.Errorf("got %v, want NotFoundError of a token", err)
-				}
-			})
-		}
-	})
-}
-
-func TestListTokens(t *testing.T) {
-	eachTokenStore(t, func(t *testing.T, store *models.TokenStore, _ *database.DB) {
-		for range 5 {
-			issue(t, store, &models.Token{Name: "x", Scopes: models.AllScopes()})
-		}
-		var ids []string
-		for after := ""; ; {
-			page, err := store.List(t.Context(), after, 2)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if len(page) == 0 {
-				break
-			}
-			for _, token := range page {
-				if token.ID <= after {
-					t.Errorf("got %s after %s", token.ID, after)
-				}
-				after = token.ID
-				ids = append(ids, token.ID)
-			}
-		}
-		if len(ids) != 5 {
-			t.Errorf("got %v, want 5 ids", ids)
 		}
 	})
 }

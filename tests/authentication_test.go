@@ -49,37 +49,10 @@ func TestContractAuthentication(t *testing.T) {
 	request.Header["Authorization"] = []string{"Bearer " + token, "Bearer " + token}
 	resp, err := http.DefaultClient.Do(request)
 	must(t, err)
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusUnauthorized {
-		t.Errorf("two Authorization headers: got %s, want 401", resp.Status)
-	}
-}
-
-// TestPlantsAuthentication sends each request without a valid token. Authentication comes
-// before checks of bodies and parameters, which are invalid as well.
-func TestPlantsAuthentication(t *testing.T) {
-	t.Parallel()
-	s := start(t)
-	requireOK(t, s.post(t, `{"id":1,"name":"x"}`))
-	for _, request := range []string{
-		"GET /plants", "GET /plants?limit=0", "GET /plants/1", "GET /plants/2", "GET /plants/01", "PUT /plants/1", "PATCH /plants/1", "DELETE /plants/1",
-		"POST /plants/import", "POST /plants/import?mode=x", "GET /plants/export",
-	} {
-		t.Run(request, func(t *testing.T) {
-			method, path, _ := strings.Cut(request, " ")
-			r := s.call(t, method, path, "{", "Authorization", "")
-			checkError(t, r, 40101)
-			checkHeader(t, r, "WWW-Authenticate", `Bearer realm="plantstore"`)
-			r = s.call(t, method, path, "{", "Authorization", "Bearer x", "If-Match", "x", "If-None-Match", "*")
-			checkError(t, r, 40102)
-			checkHeader(t, r, "WWW-Authenticate", `Bearer realm="plantstore", error="invalid_token"`)
-			checkHeader(t, r, "ETag", "")
-			if method == "GET" {
-				checkEmpty(t, s.call(t, "HEAD", path, "", "Authorization", ""), 401)
-			}
-		})
-	}
-	checkStored(t, s.call(t, "GET", "/plants/1", ""), `{"id":1,"name":"x"}`)
+	two, err := readResponse(resp)
+	must(t, err)
+	checkError(t, two, 40102)
+	checkHeader(t, two, "WWW-Authenticate", invalid)
 }
 
 // TestIssuedTokenScopes sends each request with tokens of each scope.

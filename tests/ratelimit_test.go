@@ -31,19 +31,15 @@ var rateLimit = regexp.MustCompile(`^"token";r=([0-4]);t=[0-3], "address";r=([0-
 func TestRequestLimit(t *testing.T) {
 	t.Parallel()
 	const perSecond, burst = 2, 5
-	url := dbtest.SQLite(t)
-	s := start(t, "DATABASE_URL="+url, "PLANTSTORE_SERVER_TRUSTED_PROXIES=127.0.0.1",
+	s := start(t, "PLANTSTORE_SERVER_TRUSTED_PROXIES=127.0.0.1",
 		fmt.Sprintf("PLANTSTORE_LIMITS_REQUESTS_PER_SECOND=%d", perSecond), fmt.Sprintf("PLANTSTORE_LIMITS_BURST=%d", burst))
-	issued, third, fourth := issue(t, url), issue(t, url), issue(t, url)
-	send := func(t *testing.T, token, address string) response {
-		return s.get(t, "/plants", as(token, from(address)...)...)
-	}
+	send := func() response { return s.get(t, "/plants", as(token, from("192.0.2.1")...)...) }
 
 	begin := time.Now()
 	accepted := 0
 	var rejected response
 	for rejected.status == 0 {
-		r := send(t, token, "192.0.2.1")
+		r := send()
 		left := rateLimit.FindStringSubmatch(r.header.Get("RateLimit"))
 		if left == nil || r.header.Get("RateLimit-Policy") != `"token";q=5;w=3, "address";q=5;w=3` {
 			t.Fatalf("request %d: got RateLimit %q and RateLimit-Policy %q", accepted+1, r.header.Get("RateLimit"), r.header.Get("RateLimit-Policy"))
@@ -63,7 +59,7 @@ func TestRequestLimit(t *testing.T) {
 	if accepted < burst {
 		t.Errorf("%d requests were accepted, want %d", accepted, burst)
 	}
-	checkError(t, rejected, 42901)
+	checkError(t, rejected, 42901, "this token")
 	if got := rejected.header.Get("RateLimit"); !strings.HasPrefix(got, `"token";r=0;`) || !strings.Contains(got, `"address";r=0;`) {
 		t.Errorf("got RateLimit %q, want 0 left", got)
 	}
@@ -75,37 +71,7 @@ func TestRequestLimit(t *testing.T) {
 		t.Errorf("got %v with RateLimit %q, want 200 without a limit", r, r.header.Get("RateLimit"))
 	}
 	time.Sleep(wait) // as Retry-After says
-	checkStatus(t, send(t, token, "192.0.2.1"), 200)
-
-	// The limits are per token and per address.
-	for range burst {
-		send(t, token, "192.0.2.2")
-		send(t, issued, "192.0.2.1")
-	}
-	for _, test := range []struct {
-		name, token, address string
-		limited              string
-	}{
-		{"the same token from a new address", token, "192.0.2.3", "this token"},
-		{"another token from a new address", third, "192.0.2.4", ""},
-		{"another token from an old address", fourth, "192.0.2.1", "this address"},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			r := send(t, test.token, test.address)
-			// Meanwhile another request may be allowed: use it up.
-			for range burst {
-				if test.limited == "" || r.status == 429 {
-					break
-				}
-				r = send(t, test.token, test.address)
-			}
-			if test.limited == "" {
-				checkStatus(t, r, 200)
-				return
-			}
-			checkError(t, r, 42901, test.limited)
-		})
-	}
+	checkStatus(t, send(), 200)
 }
 
 // TestWrongTokens sends too many wrong tokens, which must not affect valid tokens from the
@@ -169,6 +135,4 @@ func TestWrongTokens(t *testing.T) {
 		})
 	}
 	checkError(t, s.get(t, "/plants", from("192.0.2.1")...), 40101)
-	time.Sleep(retryAfter(t, send(t, "wrong", "192.0.2.1"))) // as Retry-After says
-	checkError(t, send(t, "wrong", "192.0.2.1"), 40102)
 }

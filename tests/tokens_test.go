@@ -193,10 +193,13 @@ func TestTokenLastUse(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, url string) {
 		t.Parallel()
 		s := start(t, "DATABASE_URL="+url)
-		used, rejected, unused := issue(t, url), issue(t, url, "--scope", "plants:read"), issue(t, url)
+		used, rejected, unused, revoked := issue(t, url), issue(t, url, "--scope", "plants:read"), issue(t, url), issue(t, url)
 		begin := time.Now().Truncate(time.Microsecond)
 		requireOK(t, s.get(t, "/plants", as(used)...))
 		checkError(t, s.post(t, "{}", as(rejected)...), 40301)
+		requireOK(t, s.get(t, "/plants", as(revoked)...))
+		checkEmpty(t, s.call(t, "DELETE", "/tokens/"+prefixOf(revoked), ""), 204)
+		eventually(t, "the end of a token", func() bool { return s.get(t, "/plants", as(revoked)...).status == 401 })
 		s.stop(t)
 		again := start(t, "DATABASE_URL="+url)
 		for _, test := range []struct {
@@ -205,6 +208,7 @@ func TestTokenLastUse(t *testing.T) {
 		}{
 			{"used", used, true},
 			{"used without the scope", rejected, true},
+			{"used, then revoked", revoked, true},
 			{"not used", unused, false},
 		} {
 			t.Run(test.name, func(t *testing.T) {
