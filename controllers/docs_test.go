@@ -99,7 +99,7 @@ func TestPatternsFollowRules(t *testing.T) {
 				if !utf8.ValidRune(r) {
 					continue
 				}
-				for _, text := range []string{string(r), "a" + string(r)} {
+				for _, text := range []string{string(r), "a" + string(r), string(r) + "a"} {
 					if valid := rule.Check(field, text) == nil; pattern.MatchString(text) != valid {
 						t.Errorf("%q: the rule says %v, the pattern %v", text, valid, !valid)
 					}

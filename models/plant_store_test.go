@@ -3,7 +3,6 @@ package models_test
 import (
 	"context"
 	"errors"
-	"math"
 	"reflect"
 	"strings"
 	"sync"
@@ -47,110 +46,6 @@ func countPlants(t *testing.T, db *database.DB, want int64) {
 	if err := db.Model(&models.Plant{}).Count(&got).Error; err != nil || got != want {
 		t.Errorf("got %d rows, %v, want %d", got, err, want)
 	}
-}
-
-func TestCreateStoresExactly(t *testing.T) {
-	eachStore(t, func(t *testing.T, store *models.PlantStore, db *database.DB) {
-		for name, p := range map[string]models.Plant{
-			"zero is an id":                {ID: 0, Name: "zero"},
-			"an empty tag":                 {ID: -1, Name: "minus one", Tag: new("")},
-			"an id beyond float64":         {ID: 9007199254740993, Name: "x", Tag: new("tag")},
-			"the greatest id":              {ID: math.MaxInt64, Name: " spaces stay "},
-			"the least id, not normalized": {ID: math.MinInt64, Name: "e\u0301 and \u00e9 are not the same", Tag: new(" ")},
-			"the longest texts":            {ID: 1, Name: strings.Repeat("🌵", 255), Tag: new(strings.Repeat("🌵", 255))},
-			"special characters of SQL":    {ID: 2, Name: `'; DROP TABLE plants; -- "`, Tag: new(`\ % _ $1 ? @name`)},
-			"characters without width":     {ID: 3, Name: "\u200b\ufeff\U0010ffff"},
-		} {
-			t.Run(name, func(t *testing.T) {
-				sent := p
-				if err := store.Create(t.Context(), &p); err != nil {
-					t.Fatal(err)
-				}
-				got := stored(t, db, p.ID)
-				if !reflect.DeepEqual(content(got), sent) {
-					t.Errorf("got %q, %v, want %q, %v", got.Name, got.Tag, sent.Name, sent.Tag)
-				}
-				if !got.CreatedAt.Equal(p.CreatedAt) || !got.UpdatedAt.Equal(p.UpdatedAt) {
-					t.Errorf("stored at %v, %v, returned %v, %v", got.CreatedAt, got.UpdatedAt, p.CreatedAt, p.UpdatedAt)
-				}
-				if age := time.Since(p.CreatedAt); age < -time.Second || age > time.Minute || p.CreatedAt.Location() != time.UTC {
-					t.Errorf("created at %v", p.CreatedAt)
-				}
-			})
-		}
-	})
-}
-
-func TestCreateTakenID(t *testing.T) {
-	eachStore(t, func(t *testing.T, store *models.PlantStore, db *database.DB) {
-		first := models.Plant{ID: 7, Name: "Monstera deliciosa", Tag: new("houseplant")}
-		if err := store.Create(t.Context(), &first); err != nil {
-			t.Fatal(err)
-		}
-		for _, test := range []struct {
-			name  string
-			plant models.Plant
-			same  bool
-		}{
-			{"the same content", models.Plant{ID: 7, Name: "Monstera deliciosa", Tag: new("houseplant")}, true},
-			{"another name", models.Plant{ID: 7, Name: "monstera deliciosa", Tag: new("houseplant")}, false},
-			{"another tag", models.Plant{ID: 7, Name: "Monstera deliciosa", Tag: new("")}, false},
-			{"no tag", models.Plant{ID: 7, Name: "Monstera deliciosa"}, false},
-		} {
-			t.Run(test.name, func(t *testing.T) {
-				err := store.Create(t.Context(), &test.plant)
-				want := models.ExistsError{Noun: "plant", Key: int64(7), Same: test.same}
-				if exists, ok := errors.AsType[*models.ExistsError](err); !ok || *exists != want {
-					t.Errorf("got %v, want %v", err, &want)
-				}
-			})
-		}
-		if got := stored(t, db, 7); !reflect.DeepEqual(content(got), content(first)) || !got.UpdatedAt.Equal(first.UpdatedAt) {
-			t.Errorf("the stored plant has changed to %+v", got)
-		}
-		t.Run("free again", func(t *testing.T) {
-			if err := store.Delete(t.Context(), 7, models.Condition{}); err != nil {
-				t.Fatal(err)
-			}
-			if err := store.Create(t.Context(), &models.Plant{ID: 7, Name: "Monstera deliciosa"}); err != nil {
-				t.Error(err)
-			}
-		})
-	})
-}
-
-func TestCreateInvalidStoresNothing(t *testing.T) {
-	eachStore(t, func(t *testing.T, store *models.PlantStore, db *database.DB) {
-		err := store.Create(t.Context(), &models.Plant{ID: 1, Name: "a\x00b"})
-		if _, ok := errors.AsType[*models.InvalidError](err); !ok {
-			t.Errorf("got %v, want InvalidError", err)
-		}
-		countPlants(t, db, 0)
-	})
-}
-
-func TestCreateSameIDConcurrently(t *testing.T) {
-	eachStore(t, func(t *testing.T, store *models.PlantStore, _ *database.DB) {
-		const attempts = 40
-		results := make(chan error, attempts)
-		var group sync.WaitGroup
-		for range attempts {
-			group.Go(func() { results <- store.Create(t.Context(), &models.Plant{ID: 1, Name: "x"}) })
-		}
-		group.Wait()
-		close(results)
-		created := 0
-		for err := range results {
-			if err == nil {
-				created++
-			} else if exists, ok := errors.AsType[*models.ExistsError](err); !ok || !exists.Same {
-				t.Errorf("got %v, want nil or ExistsError with Same", err)
-			}
-		}
-		if created != 1 {
-			t.Errorf("%d attempts created the plant, want 1", created)
-		}
-	})
 }
 
 func TestTablesHaveTheLimitsToo(t *testing.T) {
@@ -306,16 +201,5 @@ func TestRejectedRowHarmsNoOther(t *testing.T) {
 		}
 		group.Wait()
 		countPlants(t, db, 90)
-	})
-}
-
-func TestCreateFailsAfterClose(t *testing.T) {
-	eachStore(t, func(t *testing.T, store *models.PlantStore, db *database.DB) {
-		if err := db.Close(); err != nil {
-			t.Fatal(err)
-		}
-		if err := store.Create(t.Context(), &models.Plant{ID: 1, Name: "x"}); !errors.Is(err, database.ErrUnavailable) {
-			t.Errorf("got %v, want ErrUnavailable", err)
-		}
 	})
 }

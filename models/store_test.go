@@ -1,7 +1,6 @@
 package models_test
 
 import (
-	"context"
 	"errors"
 	"iter"
 	"reflect"
@@ -194,32 +193,6 @@ func TestPutWithATextKey(t *testing.T) {
 	})
 }
 
-// TestManyVersions has more versions in a condition than a statement has parameters.
-func TestManyVersions(t *testing.T) {
-	eachPotStore(t, func(t *testing.T, store *models.Store[pot, string]) {
-		row := pot{Code: "a", Material: "clay"}
-		create(t, store, row)
-		stored, err := store.Get(t.Context(), "a")
-		if err != nil {
-			t.Fatal(err)
-		}
-		versions := make([]time.Time, 100_000)
-		for i := range versions {
-			versions[i] = stored.UpdatedAt.Add(time.Duration(i+1) * time.Hour)
-		}
-		if _, err := store.Put(t.Context(), &row, models.Condition{Versions: versions}); !errors.Is(err, models.ErrCondition) {
-			t.Errorf("none of them is the row's: got %v, want ErrCondition", err)
-		}
-		versions[50_000] = stored.UpdatedAt
-		if _, err := store.Patch(t.Context(), &row, []string{"material"}, models.Condition{Versions: versions}); err != nil {
-			t.Errorf("one of them is the row's: got %v", err)
-		}
-		if err := store.Delete(t.Context(), "a", models.Condition{Versions: versions}); !errors.Is(err, models.ErrCondition) {
-			t.Errorf("one of them was the row's: got %v, want ErrCondition", err)
-		}
-	})
-}
-
 func TestPatchWithATextKey(t *testing.T) {
 	eachPotStore(t, func(t *testing.T, store *models.Store[pot, string]) {
 		create(t, store, somePots...)
@@ -365,22 +338,6 @@ func TestImportAndExportWithATextKey(t *testing.T) {
 		stop := errors.New("stop")
 		if err := store.Export(t.Context(), models.Filter[string]{}, func(*pot) error { return stop }); !errors.Is(err, stop) {
 			t.Errorf("got %v, want the error of yield", err)
-		}
-	})
-}
-
-func TestExportIsOneSnapshot(t *testing.T) {
-	eachPotStore(t, func(t *testing.T, store *models.Store[pot, string]) {
-		create(t, store, somePots...)
-		rows := 0
-		err := store.Export(t.Context(), models.Filter[string]{}, func(*pot) error {
-			if rows++; rows > 1 {
-				return nil
-			}
-			return store.Create(context.WithoutCancel(t.Context()), &pot{Code: "zz", Material: "tin"})
-		})
-		if err != nil || rows != len(somePots) {
-			t.Errorf("got %d rows, %v, want %d", rows, err, len(somePots))
 		}
 	})
 }

@@ -2,12 +2,10 @@ package tests
 
 import (
 	"fmt"
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -195,64 +193,6 @@ func TestPlantsOneWinner(t *testing.T) {
 			})
 		}
 	}, "PLANTSTORE_DATABASE_TIMEOUT=30s") // on a slow disk, 100 writers wait long
-}
-
-// TestPlantsCounter increments numbers in the names of plants: clients read, add one,
-// write with If-Match, and retry after a conflict.
-func TestPlantsCounter(t *testing.T) {
-	t.Parallel()
-	const counters, each, plants = 20, 50, 4
-	eachService(t, func(t *testing.T, s *service) {
-		for id := range plants {
-			requireOK(t, s.call(t, "PUT", fmt.Sprintf("/plants/%d", id), `{"name":"0"}`))
-		}
-		var late atomic.Int64
-		var group sync.WaitGroup
-		for counter := range counters {
-			group.Go(func() {
-				transport := &http.Transport{}
-				defer transport.CloseIdleConnections()
-				call := func(method, body string, headers ...string) response {
-					r, err := s.tryOn(transport, method, fmt.Sprintf("/plants/%d", counter%plants), strings.NewReader(body),
-						append(headers, as(token)...)...)
-					if err != nil {
-						t.Error(err)
-					}
-					return r
-				}
-				read := call("GET", "")
-				for done := 0; done < each; {
-					n, err := strconv.Atoi(read.plant().Name)
-					if err != nil {
-						t.Errorf("got %v, want a number", read)
-						return
-					}
-					r := call("PATCH", fmt.Sprintf(`{"name":"%d"}`, n+1), "If-Match", read.etag())
-					switch r.status {
-					case 200:
-						done++
-						read = r
-					case 412:
-						late.Add(1)
-						read = call("GET", "")
-					default:
-						t.Errorf("got %v, want 200 or 412", r)
-						return
-					}
-				}
-			})
-		}
-		group.Wait()
-		for id := range plants {
-			if r := s.call(t, "GET", fmt.Sprintf("/plants/%d", id), ""); r.plant().Name != strconv.Itoa(counters*each/plants) {
-				t.Errorf("got %s after %d increments", r.plant().Name, counters*each/plants)
-			}
-		}
-		if late.Load() == 0 {
-			t.Error("got no conflicts, want some")
-		}
-		t.Logf("%d conflicts", late.Load())
-	})
 }
 
 // TestPlantsVersionsOnlyGrow writes plants with versions in the future, as after a wrong

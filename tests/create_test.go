@@ -158,12 +158,14 @@ func TestContractTakenID(t *testing.T) {
 			{"the same", plant, 40902},
 			{"the same in another order", `{"tag":"houseplant","name":"Monstera deliciosa","id":1}`, 40902},
 			{"another name", `{"id":1,"name":"x","tag":"houseplant"}`, 40901},
+			{"a name in another case", `{"id":1,"name":"monstera deliciosa","tag":"houseplant"}`, 40901},
 			{"no tag", `{"id":1,"name":"Monstera deliciosa"}`, 40901},
 			{"an empty tag", `{"id":1,"name":"Monstera deliciosa","tag":""}`, 40901},
 			{"the same after the others", plant, 40902},
 		} {
 			t.Run(test.name, func(t *testing.T) { checkError(t, s.post(t, test.body), test.code) })
 		}
+		checkStored(t, s.call(t, "GET", "/plants/1", ""), plant)
 	})
 }
 

@@ -353,28 +353,3 @@ func lockTable(t *testing.T, databaseURL string) (unlock func()) {
 		}
 	}
 }
-
-// TestPlantsSurviveKill kills the service after acknowledged writes.
-func TestPlantsSurviveKill(t *testing.T) {
-	t.Parallel()
-	dbtest.Each(t, func(t *testing.T, url string) {
-		t.Parallel()
-		s := start(t, "DATABASE_URL="+url)
-		s.call(t, "PUT", "/plants/3", `{"name":"x"}`)
-		put := s.call(t, "PUT", "/plants/1", `{"name":"put"}`)
-		s.call(t, "PUT", "/plants/2", `{"name":"put","tag":"x"}`)
-		patched := s.call(t, "PATCH", "/plants/2", `{"tag":null}`)
-		checkEmpty(t, s.call(t, "DELETE", "/plants/3", ""), 204)
-		must(t, s.process.Kill())
-		_ = s.wait(t)
-		s = start(t, "DATABASE_URL="+url)
-		for path, want := range map[string]response{"/plants/1": put, "/plants/2": patched} {
-			t.Run(path, func(t *testing.T) {
-				if r := s.call(t, "GET", path, ""); r.status != 200 || r.body != want.body || r.etag() != want.etag() {
-					t.Errorf("%s was %s %s, and is %s %s", path, want.etag(), want.body, r.etag(), r.body)
-				}
-			})
-		}
-		checkError(t, s.call(t, "GET", "/plants/3", ""), 40401)
-	})
-}

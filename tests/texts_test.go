@@ -10,7 +10,7 @@ import (
 
 // oddTexts are texts that could be changed on their way.
 var oddTexts = []string{
-	" x ", "é" + "e\u0301", "🌵", "\u200b\ufeff", `<b>&"\/`, `'; DROP TABLE plants; -- `, `% _ \ $1 ? @name :id {}`,
+	" x ", "é" + "e\u0301", "🌵", "\u200b\ufeff\U0010ffff", `<b>&"\/`, `'; DROP TABLE plants; -- `, `% _ \ $1 ? @name :id {}`,
 	"=1+1", "+1", "-1", "@SUM(A1)", "'", "'=1", "''", "'x", "a,b;c", `"`, `""`, `"quoted", and 'so'`, "null", "NULL", `\N`, `\.`, "#x", "\u2028\u00a0x",
 	"a;=1+1", "a;'=1", `a;"-1`, "＝1+1", "'＠x;＋1",
 	"\ufffd", strings.Repeat("🌵", 255), "x" + strings.Repeat(" ", 254),
