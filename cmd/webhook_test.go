@@ -3,7 +3,6 @@ package cmd
 import (
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -117,18 +116,6 @@ func TestWebhookIDOutlivesARestart(t *testing.T) {
 	}
 	if len(ids) != 1 {
 		t.Errorf("got the ids %v, want one", ids)
-	}
-}
-
-func TestWebhookGone(t *testing.T) {
-	attempts := 0
-	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		attempts++
-		w.WriteHeader(http.StatusGone)
-	}))
-	defer receiver.Close()
-	if err := testWebhook(t, receiver.URL).deliver(t.Context(), feedChanges{Cursor: "abc.1"}); !errors.Is(err, errWebhookGone) || attempts != 1 {
-		t.Errorf("got %v after %d attempts", err, attempts)
 	}
 }
 

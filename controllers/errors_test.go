@@ -161,16 +161,6 @@ func TestErrorsRateLimit(t *testing.T) {
 	}
 }
 
-func TestErrorsImport(t *testing.T) {
-	report := &ImportReport{Rows: 2, Rejected: 1, Errors: []RowError{{Line: 2, Code: codeExists, Message: "m"}}}
-	w, _ := serveError(t.Context(), t, failWith(fmt.Errorf("x: %w", &importRejected{report})))
-	const want = `{"error":40901,"message":"line 2: m; nothing was stored","report":{"rows":2,"created":0,"replaced":0,"unchanged":0,"refused":1,"stored":false,` +
-		`"errors":[{"line":2,"error":40901,"message":"m"}]}}`
-	if got := w.Body.String(); w.Code != 409 || got != want {
-		t.Errorf("got %d %s, want 409 %s", w.Code, got, want)
-	}
-}
-
 // TestErrorsNoFeed: a request for what the service does not have is no outage.
 func TestErrorsNoFeed(t *testing.T) {
 	if w, logs := serveError(t.Context(), t, failWith(database.ErrNoFeed)); w.Code != 501 || logs.Len() != 0 {

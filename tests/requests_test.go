@@ -68,26 +68,6 @@ func TestUnknownParameters(t *testing.T) {
 	})
 }
 
-// TestParametersComeAfterTheLimits checks the order: route, token, scope, limits, content.
-func TestParametersComeAfterTheLimits(t *testing.T) {
-	t.Parallel()
-	url := dbtest.SQLite(t)
-	s := start(t, "DATABASE_URL="+url, "PLANTSTORE_LIMITS_REQUESTS_PER_SECOND=1", "PLANTSTORE_LIMITS_BURST=1")
-	reader, writer := issue(t, url, "--scope", "plants:read"), issue(t, url, "--scope", "plants:write")
-	checkError(t, s.send(t, "DELETE", "/plant?x", nil, as(writer)...), 40402)
-	checkError(t, s.send(t, "PUT", "/plants?x", nil, as(writer)...), 40501)
-	checkError(t, s.send(t, "DELETE", "/plants/1?x", nil), 40101)
-	checkError(t, s.send(t, "DELETE", "/plants/1?x", nil, as("wrong")...), 40102)
-	checkError(t, s.send(t, "DELETE", "/plants/1?x", nil, as(reader)...), 40301)
-	codes := make(map[int]bool)
-	for range 20 {
-		codes[s.send(t, "DELETE", "/plants/x?x", nil, as(writer)...).code()] = true
-	}
-	if !codes[42901] || !codes[40007] || len(codes) > 2 {
-		t.Errorf("got the codes %v, want 42901 above the limit and 40007 otherwise", codes)
-	}
-}
-
 // TestExportFilters exports with the parameters of a list.
 func TestExportFilters(t *testing.T) {
 	t.Parallel()
