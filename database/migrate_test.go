@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -82,39 +81,6 @@ func rollback(t *testing.T, db *database.DB) error {
 		return err
 	}
 	return db.Rollback(t.Context(), last)
-}
-
-func TestMigrateConcurrently(t *testing.T) {
-	dbtest.Each(t, func(t *testing.T, url string) {
-		t.Parallel()
-		const processes = 6
-		applied := make([]int, processes)
-		var group sync.WaitGroup
-		for i := range processes {
-			group.Go(func() {
-				db, err := database.Open(t.Context(), dbtest.Options(url), dbtest.Batches, zap.NewNop())
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				migrations, err := db.Migrate(t.Context())
-				if err := errors.Join(err, db.Close()); err != nil {
-					t.Error(err)
-				}
-				applied[i] = len(migrations)
-			})
-		}
-		group.Wait()
-		migrated := 0
-		for _, n := range applied {
-			if n > 0 {
-				migrated++
-			}
-		}
-		if migrated != 1 {
-			t.Errorf("%d processes applied migrations, want 1: %v", migrated, applied)
-		}
-	})
 }
 
 func TestPrepare(t *testing.T) {

@@ -149,28 +149,6 @@ func TestReadyAfterASlowRead(t *testing.T) {
 	}
 }
 
-// TestReadyIsReadOnly turns a server with open connections read-only.
-func TestReadyIsReadOnly(t *testing.T) {
-	t.Parallel()
-	server := dbtest.OwnServer(t)
-	db := dbtest.Migrated(t, server.URL)
-	checkReady(t, db, "")
-	dbtest.Exec(t, server.URL, "ALTER SYSTEM SET default_transaction_read_only = on")
-	dbtest.Exec(t, server.URL, "SELECT pg_reload_conf()")
-	checkReady(t, db, "read-only")
-	dbtest.Exec(t, server.URL+"&default_transaction_read_only=off", "ALTER SYSTEM RESET default_transaction_read_only")
-	dbtest.Exec(t, server.URL, "SELECT pg_reload_conf()")
-	checkReady(t, db, "")
-	if err := server.Stop(); err != nil {
-		t.Fatal(err)
-	}
-	checkReady(t, db, "unavailable")
-	if err := server.Start(); err != nil {
-		t.Fatal(err)
-	}
-	checkReady(t, db, "")
-}
-
 // TestReadyCost calls Ready thousands of times, from clients some of which are gone.
 func TestReadyCost(t *testing.T) {
 	t.Parallel()

@@ -105,6 +105,7 @@ func TestReadyzSaysWhy(t *testing.T) {
 	must(t, server.Stop())
 	eventually(t, "an unready service", func() bool { return s.get(t, "/readyz").status == 503 })
 	checkError(t, s.get(t, "/readyz"), 50302, "cannot be reached")
+	checkCLI(t, []string{"PORT=" + s.port()}, []string{"healthcheck", "--ready"}, 1, "", "/readyz: 50302 the database cannot be reached")
 }
 
 // TestReadyWithoutSynchronousStandby: commits wait for a standby that is not there, so no write
