@@ -157,10 +157,6 @@ func TestCLIFailures(t *testing.T) {
 		status   int
 		mentions string
 	}{
-		{"no file", "import", 2, "needs FILE"},
-		{"an unknown flag", "import " + file + " --frob", 2, "--frob"},
-		{"no format", "import -", 2, "--format"},
-		{"another format", "export --format xml", 2, "--format"},
 		{"no such file", "import nothing.csv", 1, "nothing.csv"},
 		{"a folder", "import /tmp --format csv", 1, "is a directory; nothing was stored"},
 		{"no such folder", "export -o nowhere/plants.csv", 1, "nowhere/plants.csv: the folder nowhere does not exist: no such file"},

@@ -307,10 +307,4 @@ func TestImportGzip(t *testing.T) {
 			checkReport(t, r, 0, "1: "+map[bool]string{true: "1 new, 0", false: "0 new, 1"}[coding == "GZIP"]+" unchanged, 0 rejected, stored")
 		})
 	}
-	for _, request := range []string{"POST /plants", "PUT /plants/1"} {
-		t.Run(request+" is not decompressed", func(t *testing.T) {
-			method, path, _ := strings.Cut(request, " ")
-			checkError(t, s.send(t, method, path, strings.NewReader(zipped(t, `{"id":1,"name":"x"}`)), as(token, "Content-Encoding", "gzip")...), 41501)
-		})
-	}
 }

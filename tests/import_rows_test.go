@@ -74,9 +74,6 @@ func TestImportNDJSON(t *testing.T) {
 		{name: "minus zero", body: `{"id":-0,"name":"x"}`, code: 40005, want: "1: 0 new, 0 unchanged, 1 rejected; 1 40005"},
 		{name: "stored plants", body: `{"id":1,"name":"a","tag":"t","created_at":"2026-11-21T10:00:00.123456Z","updated_at":"2026-11-21T10:00:00Z"}` + "\n" + `{"id":2,"name":"b","updated_at":"2001-01-01T00:00:00+01:00"}`, want: "2: 2 new, 0 unchanged, 0 rejected, stored", stored: `{"id":1,"name":"a","tag":"t"}` + "\n" + `{"id":2,"name":"b"}` + "\n"},
 		{name: "times that are none", body: `{"id":1,"name":"a","created_at":"x"}` + "\n" + `{"id":2,"name":"b","updated_at":5}` + "\n" + `{"id":3,"name":"c","updated_at":null}`, code: 40006, want: "3: 0 new, 0 unchanged, 3 rejected; 1 40006; 2 40004; 3 40004"},
-		{name: "the longest line", body: `{"id":1,"name":"a"` + strings.Repeat(" ", 65536-19) + "}\n" + numbered(2, 2), want: "2: 2 new, 0 unchanged, 0 rejected, stored", stored: `{"id":1,"name":"a"}` + "\n" + numbered(2, 2)},
-		{name: "the longest line, at the end", body: `{"id":1,"name":"a"` + strings.Repeat(" ", 65536-19) + "}", want: "1: 1 new, 0 unchanged, 0 rejected, stored", stored: `{"id":1,"name":"a"}` + "\n"},
-		{name: "a byte more than the longest line", body: `{"id":1,"name":"a"` + strings.Repeat(" ", 65536-18) + "}\r\n" + numbered(2, 2), code: 41301, want: "line 1"},
 		{name: "a byte order mark", body: "\ufeff" + numbered(1, 1), want: "1: 1 new, 0 unchanged, 0 rejected, stored", stored: numbered(1, 1)},
 		{name: "only a byte order mark", body: "\ufeff", want: "0: 0 new, 0 unchanged, 0 rejected, stored"},
 		{name: "a byte order mark in the second line", body: numbered(1, 1) + "\ufeff" + numbered(2, 2), code: 40001, want: "2: 1 new, 0 unchanged, 1 rejected; 2 40001"},
@@ -90,7 +87,6 @@ func TestImportNDJSON(t *testing.T) {
 		{name: "an id twice with another name", body: numbered(1, 2) + `{"id":1,"name":"x"}`, code: 40901, want: "3: 2 new, 0 unchanged, 1 rejected; 3 40901"},
 		{name: "an id twice with another tag", body: numbered(1, 1) + `{"id":1,"name":"plant 1","tag":""}`, code: 40901, want: "2: 1 new, 0 unchanged, 1 rejected; 2 40901"},
 		{name: "a long line", body: numbered(1, 1) + `{"id":2,"name":"` + strings.Repeat("x", 70_000) + `"}`, code: 41301, want: "line 2"},
-		{name: "a long line of spaces", body: numbered(1, 2) + strings.Repeat(" ", 70_000), code: 41301, want: "line 3"},
 	})
 }
 
@@ -155,8 +151,6 @@ func TestImportCSV(t *testing.T) {
 		{name: "another separator and quotes", body: "\"id\";\"name\"\n\"1\";\"a\"\n", code: 40001, want: "semicolons"},
 		{name: "a malformed header", body: "id,na\"me\n", code: 40001, want: "line 1"},
 		{name: "a long row", body: "id,name\n1,a\n2," + strings.Repeat("x", 200_000) + "\n3,a\n", code: 41301, want: "line 3"},
-		{name: "a long row, with a quote out of place", body: "id,name\n1,a\n2,x\"" + strings.Repeat("x", 200_000) + "\n3,a\n", code: 41301, want: "line 3"},
-		{name: "a long row after a cell of two lines", body: "id,name\n1,\"a\nb\"\n2," + strings.Repeat("x", 200_000) + "\n", code: 41301, want: "line 4"},
 		{name: "an unclosed quote before a large rest", body: "id,name\n1,\"a\n" + strings.Repeat("2,b\n", 50_000), code: 41301, want: "the row that begins in line 2 is larger than 73728 bytes: is a quote not closed?"},
 		{name: "a long header", body: strings.Repeat("x", 200_000) + "\n", code: 41301, want: "line 1"},
 	})

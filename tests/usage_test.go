@@ -36,6 +36,7 @@ func TestUsageErrors(t *testing.T) {
 		{"--port", "--port needs a value: see `plantstore --help`"},
 		{"export -o", "--output needs a value: see `plantstore export --help`"},
 		{"healthcheck --ready=maybe", "--ready takes no value but true or false: see `plantstore healthcheck --help`"},
+		{"healthcheck --port 0x50", "server.port (PORT) must be a decimal integer, from 0 to 65535"},
 		{"export --=x", "malformed flag: see `plantstore export --help`"},
 		{"import", "`plantstore import` needs FILE|-: see `plantstore import --help`"},
 		{"import a.csv b.csv", "`plantstore import` takes only FILE|-, but got 2 arguments: see `plantstore import --help`"},
