@@ -219,6 +219,7 @@ func (s *service) await(t *testing.T, cursor, want string) (c changes) {
 // TestChangesStream: a stream outlasts server.write_timeout and server.read_timeout, resumes,
 // and has the writes of other replicas.
 func TestChangesStream(t *testing.T) {
+	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, url string) {
 		t.Parallel()
 		settings := []string{"DATABASE_URL=" + url, "PLANTSTORE_SERVER_WRITE_TIMEOUT=1s", "PLANTSTORE_SERVER_READ_TIMEOUT=1s"}
@@ -291,7 +292,7 @@ func TestFeedLag(t *testing.T) {
 func TestChangesEnd(t *testing.T) {
 	t.Parallel()
 	eachService(t, func(t *testing.T, s *service) {
-		issued := issueOver(t, s)
+		issued := createToken(t, s, "plants:read")
 		revoked, drained := s.stream(t, "", as(issued)...), s.stream(t, "")
 		revoked.next()
 		drained.next()
@@ -321,7 +322,7 @@ func TestChangesEnd(t *testing.T) {
 func TestChangesLimits(t *testing.T) {
 	t.Parallel()
 	s := start(t, "PLANTSTORE_SERVER_ADMIN_ADDRESS=127.0.0.1:0")
-	other := issueOver(t, s)
+	other := createToken(t, s, "plants:read")
 	const each = 100
 	streams := make([]*stream, each)
 	for i := range streams {
@@ -365,16 +366,6 @@ func (s *service) awaitFollowers(t *testing.T, n int) {
 	t.Helper()
 	admin := s.admin(t)
 	eventually(t, "followers", func() bool { return valueOf(t, admin.get(t, "/metrics").body, "plantstore_followers") == float64(n) })
-}
-
-// issueOver issues a token over HTTP.
-func issueOver(t *testing.T, s *service) string {
-	t.Helper()
-	r := s.call(t, "POST", "/tokens", `{"name":"follower","scopes":["plants:read"]}`)
-	requireOK(t, r)
-	var issued struct{ Token string }
-	must(t, json.Unmarshal([]byte(r.body), &issued))
-	return issued.Token
 }
 
 // TestFeedRetention: the service itself forgets deletions that are older than feed.retention, and

@@ -94,11 +94,7 @@ func TestNoTemporaryFiles(t *testing.T) {
 	must(t, limitFiles(s, 100_000))
 	for name, query := range map[string]string{"an import": "", "an import that replaces": "?on_conflict=replace"} {
 		t.Run(name, func(t *testing.T) {
-			var rows strings.Builder
-			for id := range 20_000 {
-				rows.WriteString(bodyOf(int64(id)) + "\n")
-			}
-			checkError(t, s.importRows(t, query, "application/x-ndjson", rows.String()), 50301, "disk of temporary files is full")
+			checkError(t, s.importRows(t, query, inNDJSON, numbered(0, 19_999)), 50301, "disk of temporary files is full")
 			s.checkNoPlants(t)
 		})
 	}

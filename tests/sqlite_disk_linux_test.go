@@ -109,13 +109,9 @@ func TestDiskFillsUp(t *testing.T) {
 	url := dbtest.SQLite(t)
 	s := start(t, "DATABASE_URL="+url)
 	checkStatus(t, s.post(t, bodyOf(1)), 200)
-	limit := func(bytes uint64) {
-		t.Helper()
-		must(t, unix.Prlimit(s.process.Pid, unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: bytes, Max: unix.RLIM_INFINITY}, nil))
-	}
 	wal, err := os.Stat(nameOfDatabase(url) + "-wal")
 	must(t, err)
-	limit(uint64(wal.Size()))
+	must(t, limitFiles(s, uint64(wal.Size())))
 	id := int64(2)
 	checkError(t, s.post(t, bodyOf(id)), 50302, "the database is not writable")
 	checkError(t, s.call(t, "PUT", "/plants/1", `{"name":"x"}`), 50302, "the database is not writable")
@@ -124,7 +120,7 @@ func TestDiskFillsUp(t *testing.T) {
 	}
 	eventually(t, "that the service is not ready", func() bool { return s.get(t, "/readyz").code() == 50302 })
 	s.awaitLog(t, "requests begin to fail")
-	limit(unix.RLIM_INFINITY)
+	must(t, limitFiles(s, unix.RLIM_INFINITY))
 	eventually(t, "that the service is ready", func() bool { return s.get(t, "/readyz").status == 200 })
 	checkStatus(t, s.post(t, bodyOf(id)), 200)
 	known := ledger{1: true, id: true}

@@ -371,11 +371,7 @@ func TestStartOnDamagedFile(t *testing.T) {
 	path := nameOfDatabase(url)
 	settings := []string{"DATABASE_URL=" + url, "PORT=0", "PLANTSTORE_DATABASE_START_TIMEOUT=1h"}
 	s := start(t, settings...)
-	var rows strings.Builder
-	for id := range int64(5000) { // so many that the damage is in them
-		rows.WriteString(bodyOf(id) + "\n")
-	}
-	requireOK(t, s.importRows(t, "", "application/x-ndjson", rows.String()))
+	requireOK(t, s.importRows(t, "", inNDJSON, numbered(0, 4999))) // so many that the damage is in them
 	s.stop(t)
 	text, err := os.ReadFile(path)
 	must(t, err)

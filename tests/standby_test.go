@@ -1,7 +1,6 @@
 package tests
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
@@ -192,15 +191,6 @@ func TestStandbyIsNotAsked(t *testing.T) {
 			t.Error("got a token that is not revoked from GET /tokens")
 		}
 	})
-}
-
-// createToken returns a new token with scopes.
-func createToken(t *testing.T, s *service, scopes ...string) string {
-	t.Helper()
-	var row tokenRow
-	r := s.call(t, "POST", "/tokens", `{"name":"x","scopes":["`+strings.Join(scopes, `","`)+`"]}`)
-	must(t, json.Unmarshal([]byte(r.body), &row))
-	return row.Token
 }
 
 // TestWritePosition sends every request that writes plants.

@@ -10,7 +10,6 @@ import (
 	"net"
 	"net/url"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -130,7 +129,7 @@ func TestRequestsOfAnAddress(t *testing.T) {
 	for range cap(ended) {
 		go func() {
 			for t.Context().Err() == nil { // another request may be first
-				if r, err := s.tryOn(transport, "GET", "/plants/changes?wait=5s", nil, as(token)...); err == nil {
+				if r, err := s.tryOn(transport, "GET", "/plants/changes?wait=2s", nil, as(token)...); err == nil {
 					ended <- r
 					return
 				}
@@ -263,53 +262,6 @@ func TestRejectedUploadsGetTheirResponse(t *testing.T) {
 	}
 }
 
-// stalling forwards connections to a server until it is stalled: from then on, nothing
-// arrives, and nobody is told.
-type stalling struct {
-	net.Listener
-	stalled atomic.Bool
-}
-
-func stallingProxy(t *testing.T, address string) *stalling {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	t.Cleanup(func() { _ = listener.Close() })
-	p := &stalling{Listener: listener}
-	forward := func(to, from net.Conn) {
-		buffer := make([]byte, 32<<10)
-		for {
-			n, err := from.Read(buffer)
-			if err == nil && p.stalled.Load() {
-				<-t.Context().Done()
-			}
-			if err == nil {
-				_, err = to.Write(buffer[:n])
-			}
-			if err != nil {
-				_, _ = to.Close(), from.Close()
-				return
-			}
-		}
-	}
-	go func() {
-		for {
-			client, err := p.Accept()
-			if err != nil {
-				return
-			}
-			server, err := net.Dial("tcp", address)
-			if err != nil {
-				_ = client.Close()
-				continue
-			}
-			go forward(server, client)
-			go forward(client, server)
-		}
-	}()
-	return p
-}
-
 // TestReadyzOfAStalledDatabase asks for readiness while the database does not respond.
 func TestReadyzOfAStalledDatabase(t *testing.T) {
 	t.Parallel()
@@ -317,11 +269,11 @@ func TestReadyzOfAStalledDatabase(t *testing.T) {
 	server := dbtest.OwnServer(t)
 	address, err := url.Parse(server.URL)
 	must(t, err)
-	proxy := stallingProxy(t, address.Host)
-	address.Host = proxy.Addr().String()
+	network := dbtest.NewLink(t, address.Host)
+	address.Host = network.Address
 	s := start(t, "DATABASE_URL="+address.String(), "PLANTSTORE_DATABASE_TIMEOUT=1h", "PLANTSTORE_SERVER_SHUTDOWN_TIMEOUT=1s")
 	checkStatus(t, s.get(t, "/readyz"), 200)
-	proxy.stalled.Store(true)
+	network.Cut()
 	begin := time.Now()
 	eventually(t, "the service to notice", func() bool { return s.get(t, "/readyz").status == 503 })
 	if took := time.Since(begin); took > limit {

@@ -40,6 +40,16 @@ func issuedToken(t *testing.T, s *service, issued string) tokenRow {
 	return tokenRow{}
 }
 
+// createToken creates a token with scopes by a request.
+func createToken(t *testing.T, s *service, scopes ...string) string {
+	t.Helper()
+	r := s.call(t, "POST", "/tokens", `{"name":"x","scopes":["`+strings.Join(scopes, `","`)+`"]}`)
+	requireOK(t, r)
+	var row tokenRow
+	must(t, json.Unmarshal([]byte(r.body), &row))
+	return row.Token
+}
+
 // TestTokensAPI creates, lists and revokes tokens by requests.
 func TestTokensAPI(t *testing.T) {
 	t.Parallel()
