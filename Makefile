@@ -55,7 +55,7 @@ coverage: ## Run all tests, more slowly, and print the coverage of all code, tha
 results: ## Run the trials of faults and a soak at their full length, as root, and of clients, and write tests/RESULTS.md (20 minutes)
 	@tests/prerequisites.sh postgresql pgbouncer haproxy prometheus npm maven default-jdk-headless python3-venv
 	@printf '# Results\n\nOf `make results`, on %s, with %s on %s processors.\n' "$$(date +%F)" "$$(go version | cut -d' ' -f3)" "$$(nproc)" > tests/RESULTS.md.new
-	RESULTS='$(CURDIR)/tests/RESULTS.md.new' HISTORIES='$(HISTORIES)' go test -count=1 -timeout 60m -tags haproxy,pgbouncer,prometheus,clients,$(TAGS) -run '$(TRIALS)' ./tests
+	RESULTS='$(CURDIR)/tests/RESULTS.md.new' HISTORIES='$(HISTORIES)' go test -count=1 -timeout 60m -tags haproxy,pgbouncer,prometheus,clients,soak,$(TAGS) -run '$(TRIALS)' ./tests
 	@sed -n '/^## Citus/,$$p' tests/RESULTS.md >> tests/RESULTS.md.new
 	mv tests/RESULTS.md.new tests/RESULTS.md
 
@@ -95,7 +95,7 @@ check-consistency: ## Check that the clients of two replicas see linearizable hi
 
 .PHONY: lint
 lint: ## Run the linters
-	$(LINT) run --build-tags browser,axe,haproxy,pgbouncer,schemathesis,clients,prometheus,deploy,citus,$(TAGS) ./...
+	$(LINT) run --build-tags browser,axe,haproxy,pgbouncer,schemathesis,clients,prometheus,deploy,citus,soak,$(TAGS) ./...
 	$(LINT) fmt --diff
 
 .PHONY: vulncheck

@@ -3,6 +3,7 @@ package tests
 import (
 	"io"
 	"net"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -10,12 +11,6 @@ import (
 
 // startAdmin starts the service with an admin address, which it returns as a service, too.
 func startAdmin(t *testing.T, settings ...string) (s, admin *service) {
-	t.Helper()
-	return startAdminOf(t, start, settings...)
-}
-
-// startAdminOf is startAdmin for a service that start starts.
-func startAdminOf(t *testing.T, start func(t *testing.T, settings ...string) *service, settings ...string) (s, admin *service) {
 	t.Helper()
 	s = start(t, append(settings, "PLANTSTORE_SERVER_ADMIN_ADDRESS=127.0.0.1:0")...)
 	return s, s.admin(t)
@@ -92,4 +87,16 @@ func TestProfilesAreApart(t *testing.T) {
 	s := start(t)
 	checkError(t, s.get(t, "/debug/pprof/"), 40402)
 	checkCLI(t, []string{"PLANTSTORE_SERVER_ADMIN_ADDRESS=127.0.0.1:1"}, []string{"healthcheck", "--port", s.port()}, 0, "")
+}
+
+// valueOf returns the value of a metric in the text format of Prometheus.
+func valueOf(t *testing.T, text, metric string) float64 {
+	t.Helper()
+	_, rest, found := strings.Cut(text, "\n"+metric+" ")
+	value, _, _ := strings.Cut(rest, "\n")
+	number, err := strconv.ParseFloat(value, 64)
+	if !found || err != nil {
+		t.Fatalf("got no %s in\n%s", metric, text)
+	}
+	return number
 }
