@@ -9,6 +9,7 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/golang-jwt/jwt/v5"
@@ -63,21 +64,21 @@ func TestPublicKeys(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, text := range map[string]string{
-		"no PEM":                       "MIIB",
-		"a private key":                string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private})),
-		"no key":                       string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: []byte("x")})),
-		"a key that no algorithm fits": publicPEM(t, &ecKey(t, elliptic.P384()).PublicKey),
-		"a short key": "-----BEGIN PUBLIC KEY-----\nMFwwDQYJKoZIhvcNAQEBBQADSwAwSAJBAKj34GkxFhD90vcNLYLInFEX6Ppy1tPf\n" +
-			"9Cnzj4p4WGeKLs1Pt8QuKUpRKfFLfRYC9AIKjbJTWit+CqvjWYzvQwECAwEAAQ==\n-----END PUBLIC KEY-----\n",
+	for name, test := range map[string]struct{ text, want string }{
+		"no PEM":        {"MIIB", "not PEM: "},
+		"a private key": {string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private})), "a PRIVATE KEY instead of a PUBLIC KEY: "},
+		"no key":        {string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: []byte("x")})), "asn1: "},
+		"a key that no algorithm fits": {
+			publicPEM(t, &ecKey(t, elliptic.P384()).PublicKey), "none of auth.jwt.algorithms can verify with this key, a *ecdsa.PublicKey",
+		},
+		"a short key": {"-----BEGIN PUBLIC KEY-----\nMFwwDQYJKoZIhvcNAQEBBQADSwAwSAJBAKj34GkxFhD90vcNLYLInFEX6Ppy1tPf\n" +
+			"9Cnzj4p4WGeKLs1Pt8QuKUpRKfFLfRYC9AIKjbJTWit+CqvjWYzvQwECAwEAAQ==\n-----END PUBLIC KEY-----\n", "an RSA key of 512 bits, less than 2048"},
 	} {
 		t.Run(name+" is rejected", func(t *testing.T) {
-			options.PublicKey = text
-			_, err := auth.JWT(t.Context(), options, zap.NewNop())
-			if err == nil {
-				t.Fatal("got nil, want an error")
+			options.PublicKey = test.text
+			if _, err := auth.JWT(t.Context(), options, zap.NewNop()); err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got %v, want %s", err, test.want)
 			}
-			t.Log(err)
 		})
 	}
 }

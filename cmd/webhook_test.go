@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -189,27 +190,29 @@ func TestRetryAfter(t *testing.T) {
 }
 
 func TestWebhookSecrets(t *testing.T) {
+	const secret, target = "--secret-file: the file must have whsec_ and 24 to 64 bytes in base64", "--post must be an http or https URL"
 	encode := func(bytes int) string { return base64.StdEncoding.EncodeToString(make([]byte, bytes)) }
 	for name, test := range map[string]struct {
 		url, secret string
-		valid       bool
+		want        string // in the error, if any
 	}{
-		"24 bytes":       {"https://example.org/hook", "whsec_" + encode(24), true},
-		"64 bytes":       {"https://example.org/hook", "whsec_" + encode(64), true},
-		"23 bytes":       {"https://example.org/hook", "whsec_" + encode(23), false},
-		"65 bytes":       {"https://example.org/hook", "whsec_" + encode(65), false},
-		"no prefix":      {"https://example.org/hook", encode(32), false},
-		"no base64":      {"https://example.org/hook", "whsec_!" + encode(32), false},
-		"another scheme": {"ftp://example.org/hook", "whsec_" + encode(32), false},
-		"no host":        {"hook", "whsec_" + encode(32), false},
+		"24 bytes":       {"https://example.org/hook", "whsec_" + encode(24), ""},
+		"64 bytes":       {"https://example.org/hook", "whsec_" + encode(64), ""},
+		"23 bytes":       {"https://example.org/hook", "whsec_" + encode(23), secret},
+		"65 bytes":       {"https://example.org/hook", "whsec_" + encode(65), secret},
+		"no prefix":      {"https://example.org/hook", encode(32), secret},
+		"no base64":      {"https://example.org/hook", "whsec_!" + encode(32), secret},
+		"another scheme": {"ftp://example.org/hook", "whsec_" + encode(32), target},
+		"no host":        {"hook", "whsec_" + encode(32), target},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "secret")
 			if err := os.WriteFile(path, []byte(test.secret), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := newWebhook(test.url, path); (err == nil) != test.valid {
-				t.Errorf("got %v", err)
+			_, err := newWebhook(test.url, path)
+			if (err == nil) != (test.want == "") || err != nil && !strings.HasPrefix(err.Error(), test.want) {
+				t.Errorf("got %v, want %q", err, test.want)
 			}
 		})
 	}

@@ -213,7 +213,7 @@ func TestSecondWaiterOfARow(t *testing.T) {
 	}
 	waits, second := make(chan error, 1), make(chan error, 1)
 	go func() { waits <- errors.Join(first.Exec(lock).Error, first.Rollback().Error) }()
-	for waiting := 0; waiting == 0; {
+	for waiting := 0; waiting == 0; time.Sleep(5 * time.Millisecond) {
 		if err := others.Raw("SELECT count(*) FROM pg_locks WHERE locktype = 'tuple' AND granted").Scan(&waiting).Error; err != nil {
 			t.Fatal(err)
 		}

@@ -249,7 +249,7 @@ func TestImportsInOppositeOrder(t *testing.T) {
 					}
 				})
 			}
-			for waiting := 0; waiting < 2; {
+			for waiting := 0; waiting < 2; time.Sleep(5 * time.Millisecond) {
 				err := db.Raw("SELECT count(*) FROM pg_locks WHERE relation = 'plants'::regclass AND NOT granted").Scan(&waiting).Error
 				if err = cmp.Or(err, ctx.Err()); err != nil {
 					t.Fatal(err)

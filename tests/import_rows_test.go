@@ -37,8 +37,8 @@ func testImport(t *testing.T, contentType string, tests []importRow) {
 					// The message is about the first rejected row.
 					_, rest, _ := strings.Cut(got, "; ")
 					line, _, _ := strings.Cut(rest, " ")
-					if !strings.Contains(r.body, `"line `+line+": ") {
-						t.Errorf("got %v, want a message about line %s", r, line)
+					if !strings.Contains(r.body, `"line `+line+": ") || !strings.Contains(r.body, `; nothing was stored"`) {
+						t.Errorf("got %v, want a message about line %s, and that nothing was stored", r, line)
 					}
 				}
 				if got := s.export(t, inNDJSON); got != test.stored {
