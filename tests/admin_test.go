@@ -12,6 +12,12 @@ import (
 // startAdmin starts the service with an admin address, which it returns as a service, too.
 func startAdmin(t *testing.T, settings ...string) (s, admin *service) {
 	t.Helper()
+	return startAdminOf(t, start, settings...)
+}
+
+// startAdminOf is startAdmin for a service that start starts.
+func startAdminOf(t *testing.T, start func(t *testing.T, settings ...string) *service, settings ...string) (s, admin *service) {
+	t.Helper()
 	s = start(t, append(settings, "PLANTSTORE_SERVER_ADMIN_ADDRESS=127.0.0.1:0")...)
 	return s, s.admin(t)
 }

@@ -155,18 +155,26 @@ func (h *hunt) sendBodies() {
 // provokeFaults provokes internal errors and malformed HTTP.
 func (h *hunt) provokeFaults() {
 	db := openTable(h.t, h.databaseURL)
-	for _, table := range []string{"plants", "tokens"} {
-		if _, err := db.ExecContext(h.t.Context(), "ALTER TABLE "+table+" RENAME TO gone"); err != nil {
-			h.t.Fatal(err)
+	run := func(statements, table string) {
+		for statement := range strings.SplitSeq(statements, ";") {
+			if _, err := db.ExecContext(h.t.Context(), fmt.Sprintf(statement, table)); err != nil {
+				h.t.Fatal(err)
+			}
 		}
+	}
+	spoil, mend := "ALTER TABLE %s RENAME TO gone", "ALTER TABLE gone RENAME TO %s"
+	if !strings.HasPrefix(h.databaseURL, "sqlite:") { // whose errors about a row have its values
+		spoil = "ALTER TABLE %[1]s ADD COLUMN extra text NOT NULL DEFAULT '';ALTER TABLE %[1]s ALTER COLUMN extra DROP DEFAULT"
+		mend = "ALTER TABLE %s DROP COLUMN extra"
+	}
+	for _, table := range []string{"plants", "tokens"} {
+		run(spoil, table)
 		body := `{"id":30,"name":"` + h.data("a name that cannot be stored") + `"}`
 		if table == "tokens" {
 			body = `{"name":"` + h.data("a token's name that cannot be stored") + `","scopes":["admin"]}`
 		}
-		h.want("without a table", h.send("POST", "/"+table, h.static, body), 50001)
-		if _, err := db.ExecContext(h.t.Context(), "ALTER TABLE gone RENAME TO "+table); err != nil {
-			h.t.Fatal(err)
-		}
+		h.want("a table that takes no row", h.send("POST", "/"+table, h.static, body), 50001)
+		run(mend, table)
 	}
 	for what, text := range map[string]string{
 		"a bad line":       "GET /plants?token=" + h.plant("a bad line") + "\r\n\r\n",
