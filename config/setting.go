@@ -84,24 +84,18 @@ func boundsOf(rules string) string {
 // Kind returns the kind of the value of s.
 func (s Setting) Kind() reflect.Kind { return s.field.Kind() }
 
-// text returns the value of s, as in the environment, without its secrets.
+// text returns the value of s, as in the environment.
 func (s Setting) text() string {
-	list, ok := s.field.Interface().([]string)
-	if !ok {
-		list = []string{fmt.Sprint(s.field.Interface())}
+	text := fmt.Sprint(s.field.Interface())
+	if list, ok := s.field.Interface().([]string); ok {
+		text = strings.Join(list, ",")
 	}
-	text := strings.Join(list, ",")
-	switch {
-	case text == "" || !s.secret:
-		return text
-	case strings.HasPrefix(s.Key, "database."):
-		var shown []string
-		for _, databaseURL := range list {
-			shown = append(shown, maskURL(databaseURL))
-		}
-		return strings.Join(shown, ",")
+	// The path of a SQLite file is no secret, unless it is a URL that was put there by mistake.
+	isFile := strings.HasPrefix(text, "sqlite:") && !strings.ContainsAny(text, "?@")
+	if s.secret && text != "" && !isFile {
+		return "***"
 	}
-	return masked
+	return text
 }
 
 // String returns the key and the variable of s, to name it in messages.

@@ -116,8 +116,8 @@ func TestConfig(t *testing.T) {
 		t.Fatalf("got exit status %d, %q, %q", status, stdout, stderr)
 	}
 	for _, want := range []string{
-		`server\.host +127\.0\.0\.1 +--host`, `server\.port +7 +PORT`, `database\.url +postgres://user:\*\*\*@127\.0\.0\.1/x +DATABASE_URL_FILE`, `log\.level +warn +\S*config\.yaml`,
-		`auth\.tokens +\*\*\* +PLANTSTORE_AUTH_TOKENS`, `database\.replica_urls +postgres://user:\*\*\*@127\.0\.0\.1/y +DATABASE_REPLICA_URLS`, `client\.token + default`, `database\.slow_query +200ms +default`,
+		`server\.host +127\.0\.0\.1 +--host`, `server\.port +7 +PORT`, `database\.url +\*\*\* +DATABASE_URL_FILE`, `log\.level +warn +\S*config\.yaml`,
+		`auth\.tokens +\*\*\* +PLANTSTORE_AUTH_TOKENS`, `database\.replica_urls +\*\*\* +DATABASE_REPLICA_URLS`, `client\.token + default`, `database\.slow_query +200ms +default`,
 		`auth\.jwt\.public_key +c\\nd +PLANTSTORE_AUTH_JWT_PUBLIC_KEY`,
 	} {
 		t.Run(want, func(t *testing.T) {
