@@ -69,10 +69,10 @@ func newJWKS(ctx context.Context, o JWTOptions, log *zap.Logger) *jwks {
 // find returns the keys that may have signed token: those with its kid and algorithm, as keys of
 // several types may share a kid (RFC 7517, section 4.5), or all of its algorithm if it has no kid.
 // It fetches the keys if token names one that is unknown.
-func (s *jwks) find(ctx context.Context, token *jwt.Token) (any, error) {
+func (s *jwks) find(token *jwt.Token) (any, error) {
 	found := s.known(token)
 	if _, ok := token.Header["kid"]; ok && len(found) == 0 {
-		found = s.fetchFor(ctx, token)
+		found = s.fetchFor(token)
 	}
 	switch {
 	case len(found) > 0:
@@ -94,10 +94,10 @@ func (s *jwks) known(token *jwt.Token) (found []jwt.VerificationKey) {
 }
 
 // fetchFor returns the keys that may have signed token after a fetch, if there may be one within
-// jwksTimeout and before ctx ends. Tokens share it, so that none waits for longer than twice
-// jwksTimeout, even if the issuer hangs. A client that leaves does not end it.
-func (s *jwks) fetchFor(ctx context.Context, token *jwt.Token) []jwt.VerificationKey {
-	fetched := s.fetches.DoChan("", func() (any, error) {
+// jwksTimeout. Tokens share it, so that none waits for longer than twice jwksTimeout, even if the
+// issuer hangs. A client that leaves does not end it.
+func (s *jwks) fetchFor(token *jwt.Token) []jwt.VerificationKey {
+	_, _, _ = s.fetches.Do("", func() (any, error) {
 		ctx, cancel := context.WithTimeout(s.ctx, jwksTimeout)
 		defer cancel()
 		if s.limiter.Wait(ctx) == nil {
@@ -105,10 +105,6 @@ func (s *jwks) fetchFor(ctx context.Context, token *jwt.Token) []jwt.Verificatio
 		}
 		return nil, nil
 	})
-	select {
-	case <-fetched:
-	case <-ctx.Done():
-	}
 	return s.known(token)
 }
 

@@ -60,12 +60,12 @@ func JWT(ctx context.Context, o JWTOptions, log *zap.Logger) (Verifier, error) {
 		jwt.WithExpirationRequired(),
 		jwt.WithLeeway(o.Leeway),
 	)
-	return func(ctx context.Context, token string) (*Identity, error) {
+	return func(_ context.Context, token string) (*Identity, error) {
 		if strings.Count(token, ".") != 2 {
 			return nil, ErrInvalidToken
 		}
 		claims := new(jwtClaims)
-		parsed, err := parser.ParseWithClaims(token, claims, func(token *jwt.Token) (any, error) { return keys(ctx, token) })
+		parsed, err := parser.ParseWithClaims(token, claims, keys)
 		if err == nil {
 			err = cmp.Or(checkHeader(parsed), claims.check())
 		}
@@ -162,14 +162,13 @@ func (s *scopeClaim) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// jwtKeys returns the function that finds the keys that may have signed a token, until its ctx
-// ends.
-func jwtKeys(ctx context.Context, o JWTOptions, log *zap.Logger) (func(context.Context, *jwt.Token) (any, error), error) {
+// jwtKeys returns the function that finds the keys that may have signed a token.
+func jwtKeys(ctx context.Context, o JWTOptions, log *zap.Logger) (jwt.Keyfunc, error) {
 	if o.PublicKey == "" {
 		return newJWKS(ctx, o, log).find, nil
 	}
 	key, err := parsePublicKey(o.PublicKey, o.Algorithms)
-	return func(context.Context, *jwt.Token) (any, error) { return key, nil }, err
+	return func(*jwt.Token) (any, error) { return key, nil }, err
 }
 
 // minRSABits is the smallest RSA key that RFC 7518, section 3.3, allows.
