@@ -43,11 +43,12 @@ func newCertificate(cfg *config.Config, log *zap.Logger) (*certificate, error) {
 func (c *certificate) warn(now time.Time) {
 	const day = 24 * time.Hour
 	expires := c.pair.Leaf.NotAfter
-	level, text := zap.WarnLevel, "the certificate expires soon: replace its files"
+	level, text, isDue := zap.WarnLevel, "the certificate expires soon: replace its files", now.Sub(c.warned) >= day
 	if !now.Before(expires) {
 		level, text = zap.ErrorLevel, "the certificate has expired, and clients reject it: replace its files"
+		isDue = isDue || c.warned.Before(expires)
 	}
-	if expires.Sub(now) >= 14*day || now.Sub(c.warned) < day && (now.Before(expires) || !c.warned.Before(expires)) {
+	if expires.Sub(now) >= 14*day || !isDue {
 		return
 	}
 	c.warned = now

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/klauspost/compress/gzip"
+
+	"plantstore/controllers"
 )
 
 // zipFrom is the size from which an import compresses a file, in bytes.
@@ -32,7 +34,7 @@ type unzipped struct {
 
 func (u *unzipped) Read(p []byte) (int, error) {
 	n, err := u.Reader.Read(p)
-	if !u.begun && bytes.HasPrefix(p[:n], []byte("\x1f\x8b")) {
+	if !u.begun && bytes.HasPrefix(p[:n], []byte(controllers.GzipMagic)) {
 		return 0, errZipped
 	}
 	u.begun = u.begun || n > 0

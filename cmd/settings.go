@@ -87,7 +87,7 @@ func complete(cmd *cobra.Command, flag string, directive cobra.ShellCompDirectiv
 	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, directive))
 }
 
-// What a command does, for load.
+// Whether a command uses the database, for load, or calls a service.
 const (
 	usesDatabase = true
 	callsService = false

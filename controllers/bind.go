@@ -151,7 +151,7 @@ const (
 )
 
 // contentType returns which of accepted the body is, in UTF-8. Without a Content-Type,
-// it is the last of them. Headers of the response to another one say what would be accepted.
+// it is the last of them. If it is another one, the response has headers with what would be accepted.
 func contentType(c *gin.Context, accepted ...string) (string, error) {
 	header := c.Request.Header
 	if len(header["Content-Encoding"]) > 0 {

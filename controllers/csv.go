@@ -128,7 +128,7 @@ func explained(head string, fields []jsonField, err error) error {
 	switch {
 	case !isProblem:
 		return err
-	case strings.HasPrefix(header, gzipMagic):
+	case strings.HasPrefix(header, GzipMagic):
 		return errCompressed
 	case !utf8.ValidString(header) && p.Code != codeBodyTooLarge: // which may be cut within a character
 		return atLine1(problemf(codeMalformed, "the header is not valid UTF-8: save the file as UTF-8"))

@@ -109,7 +109,7 @@ func TestErrorsUnavailable(t *testing.T) {
 	}
 }
 
-// TestErrorsOverloaded: only what was to store something has stored nothing.
+// TestErrorsOverloaded: only the response to a write says that nothing was stored.
 func TestErrorsOverloaded(t *testing.T) {
 	for cause, want := range map[error]string{
 		database.ErrShare:              "too many such operations are running, or too many with this token%s: retry when one has ended",

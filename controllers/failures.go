@@ -19,8 +19,8 @@ import (
 
 // Failures logs requests that fail for a reason that many share, such as a database that is
 // down, in few lines: one when they begin to fail, with the cause, then one per second, with
-// the sender of the last one and why the service is not ready, and one when they succeed again. The requests' own lines, but
-// for the first, are at the level debug.
+// the sender of the last one and why the service is not ready, and one when they succeed again.
+// The requests' own lines, but for the first, are at the level debug.
 type Failures struct {
 	ready func(context.Context) error
 	log   *zap.Logger

@@ -34,7 +34,7 @@ func readNDJSON[D, T any](body io.Reader, toRow func(*D) T) iter.Seq2[models.Imp
 			line := lines.Bytes()
 			if n++; n == 1 {
 				line = bytes.TrimPrefix(line, []byte(byteOrderMark))
-				if bytes.HasPrefix(line, []byte(gzipMagic)) {
+				if bytes.HasPrefix(line, []byte(GzipMagic)) {
 					yield(models.ImportRow[T]{}, errCompressed)
 					return
 				}
@@ -69,8 +69,8 @@ func readNDJSON[D, T any](body io.Reader, toRow func(*D) T) iter.Seq2[models.Imp
 	}
 }
 
-// gzipMagic is how a gzip file begins (RFC 1952, section 2.3.1).
-const gzipMagic = "\x1f\x8b"
+// GzipMagic is how a gzip file begins (RFC 1952, section 2.3.1).
+const GzipMagic = "\x1f\x8b"
 
 var errCompressed = problemf(codeMalformed, "the body is compressed: send Content-Encoding: gzip")
 

@@ -9,18 +9,23 @@ import (
 )
 
 // Recover sets err, when deferred, to a panic of the function, which it names, with the stack. A
-// panic in a goroutine of its own would end the process. Of a value that is neither an error nor a
-// text it shows only the type, as the value may hold what a client sent.
+// panic in a goroutine of its own would end the process.
 func Recover(function string, err *error) {
-	cause := recover()
-	switch cause.(type) {
-	case nil:
-		return
-	case error, string:
-	default:
-		cause = fmt.Sprintf("a value of type %T", cause)
+	if cause := recover(); cause != nil {
+		*err = fmt.Errorf("panic in %s: %s\n%s", function, DescribePanic(cause), debug.Stack())
 	}
-	*err = fmt.Errorf("panic in %s: %v\n%s", function, cause, debug.Stack())
+}
+
+// DescribePanic describes the value of a panic: an error or a text as it is, any other value by
+// its type, since it may contain a whole request with its headers.
+func DescribePanic(cause any) string {
+	switch cause := cause.(type) {
+	case error:
+		return cause.Error()
+	case string:
+		return cause
+	}
+	return fmt.Sprintf("a value of type %T", cause)
 }
 
 // every calls do now and every interval, in the background, until db is closed.

@@ -88,7 +88,7 @@ func (d *postgresDialect) open(_ context.Context, o Options, _ *zap.Logger) (poo
 // CheckURL fails with ErrURL, as Open does, if a part of url is not valid. Files that it names need
 // not exist.
 func CheckURL(url string) error {
-	if strings.HasPrefix(url, "sqlite:") {
+	if _, err := sqliteOf(url); err == nil {
 		return nil
 	}
 	_, err := parseURL(url)
@@ -111,7 +111,7 @@ func parseURL(text string) (*pgx.ConnConfig, error) {
 	if u, err := url.Parse(text); err == nil {
 		query := u.Query()
 		for _, key := range slices.Sorted(maps.Keys(query)) {
-			query.Del(key) // no help if the parser does not know it: what is named is no misplaced secret
+			query.Del(key) // helps only if the parser knows it, so what is named below is no misplaced secret
 			u.RawQuery = query.Encode()
 			_, err := pgx.ParseConfig(u.String())
 			if _, ok := errors.AsType[*fs.PathError](err); ok || err == nil {

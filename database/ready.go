@@ -56,8 +56,8 @@ func (r *readiness) noteDamage(err error) {
 func (db *DB) Require(table *Table) { db.tables = append(db.tables, table) }
 
 // Ready reports whether a write would succeed. Otherwise it fails with an error that wraps
-// ErrUnavailable and says why. It costs at most one query in a second, and a write
-// while some failed, however often it is called.
+// ErrUnavailable and says why. However often it is called, it costs at most one query
+// in a second, and a test of a write as long as none has succeeded since a fault.
 func (db *DB) Ready(ctx context.Context) error {
 	r := db.readiness
 	r.mu.Lock()

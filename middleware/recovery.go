@@ -2,13 +2,13 @@ package middleware
 
 import (
 	"errors"
-	"fmt"
 	"net/http"
 
 	"github.com/gin-gonic/gin"
 	"go.uber.org/zap"
 
 	"plantstore/auth"
+	"plantstore/database"
 )
 
 // errPanic is the error of a request that panicked. The log has the cause.
@@ -31,7 +31,7 @@ func Recovery(log *zap.Logger) gin.HandlerFunc {
 				RequestIDField(c),
 				TraceID(c),
 				zap.String("route", c.FullPath()),
-				zap.String("cause", causeOf(cause)),
+				zap.String("cause", auth.Redact(database.DescribePanic(cause))),
 				zap.StackSkip("stack", 1))
 			if c.Writer.Written() {
 				panic(http.ErrAbortHandler)
@@ -40,16 +40,4 @@ func Recovery(log *zap.Logger) gin.HandlerFunc {
 		}()
 		c.Next()
 	}
-}
-
-// causeOf describes the value of a panic: an error or a text as it is, any other value
-// by its type, since it may contain a whole request with its headers.
-func causeOf(value any) string {
-	switch value := value.(type) {
-	case error:
-		return auth.Redact(value.Error())
-	case string:
-		return auth.Redact(value)
-	}
-	return fmt.Sprintf("a value of type %T", value)
 }
