@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net/http/httptest"
+	"sync"
 	"testing"
 
 	"github.com/gin-gonic/gin"
@@ -41,6 +42,7 @@ func TestReceiveLimit(t *testing.T) {
 		outcome <- err
 	})
 	sent, rest := make(chan struct{}), make(chan struct{})
+	var served sync.WaitGroup
 	serve := func(client string, size int, length int64) {
 		r := requestOf(t, client)
 		r.Body, r.ContentLength = io.NopCloser(&stalledBody{size, sent, rest}), length
@@ -63,7 +65,7 @@ func TestReceiveLimit(t *testing.T) {
 		{"an announcement", "c", 0, part, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			go serve(test.client, test.size, test.length)
+			served.Go(func() { serve(test.client, test.size, test.length) })
 			select {
 			case <-sent:
 				if test.rejected {
@@ -82,6 +84,7 @@ func TestReceiveLimit(t *testing.T) {
 			t.Error(err)
 		}
 	}
+	served.Wait() // a share is given back after its handler has returned
 	go serve("a", 2*part, -1)
 	select {
 	case <-sent:
