@@ -84,7 +84,7 @@ func TestWebhookRetries(t *testing.T) {
 	}))
 	defer receiver.Close()
 	hook := testWebhook(t, receiver.URL)
-	hook.http.Timeout = 500 * time.Millisecond
+	hook.http.Timeout = 5 * time.Second // ample for the attempts that get a response
 	err := hook.deliver(t.Context(), feedChanges{[]json.RawMessage{[]byte(`{"id":1,"plant":null}`)}, "abc.1"})
 	mu.Lock()
 	defer mu.Unlock()
