@@ -66,7 +66,7 @@ func TestEveryRouteRequiresItsScope(t *testing.T) {
 		}
 		return secret, token.ID
 	}
-	soon := time.Now().Add(50 * time.Millisecond)
+	soon := time.Now().Add(time.Second) // and not before it is issued
 	expired, _ := issue(&soon, models.ScopeAdmin)
 	revoked, revokedID := issue(nil, models.ScopeAdmin)
 	read, _ := issue(nil, models.ScopePlantsRead)
