@@ -30,7 +30,7 @@ func (s *service) stop(t *testing.T) {
 // TestStopFinishesRequests stops the service while a request is in flight.
 func TestStopFinishesRequests(t *testing.T) {
 	t.Parallel()
-	s := start(t, "PLANTSTORE_SERVER_SHUTDOWN_DELAY=1s")
+	s := start(t, "PLANTSTORE_SERVER_SHUTDOWN_DELAY=5s") // ample for two requests
 	body, send := io.Pipe()
 	type result struct {
 		response response
