@@ -31,7 +31,7 @@ func TestStalledClients(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, url string) {
 		t.Parallel()
-		s, issued := startBulk(t, url, "PLANTSTORE_BULK_GRACE=1s", "PLANTSTORE_BULK_MIN_BYTES_PER_SECOND=1000")
+		s, issued := startBulk(t, url, "PLANTSTORE_BULK_GRACE=3s", "PLANTSTORE_BULK_MIN_BYTES_PER_SECOND=1000")
 		t.Run("exports that are never read", func(t *testing.T) {
 			for range 2 {
 				stalled, _ := s.beginExport(t)
@@ -77,11 +77,11 @@ func TestStalledClients(t *testing.T) {
 		})
 		t.Run("a slow import that is fast enough", func(t *testing.T) {
 			i := s.beginImport(t, "")
-			for id := range 30 { // of some 1,000 bytes each, in more than the time of grace
+			for id := range 80 { // of some 1,000 bytes each, in more than the time of grace
 				i.write(fmt.Sprintf(`{"id":%d,"name":"x"}%s`+"\n", 20_000+id, strings.Repeat(" ", 1000)))
 				time.Sleep(50 * time.Millisecond) // a slow client
 			}
-			checkReport(t, i.end(), 0, "30: 30 new, 0 unchanged, 0 rejected, stored")
+			checkReport(t, i.end(), 0, "80: 80 new, 0 unchanged, 0 rejected, stored")
 		})
 	})
 }
