@@ -78,7 +78,7 @@ func TestRequestLimit(t *testing.T) {
 // same address.
 func TestWrongTokens(t *testing.T) {
 	t.Parallel()
-	const perMinute = 12
+	const perMinute = 4 // few, so that no room for another comes soon
 	url := dbtest.SQLite(t)
 	const second = "another-token-of-more-than-32-characters"
 	s := start(t, "DATABASE_URL="+url, "PLANTSTORE_SERVER_TRUSTED_PROXIES=127.0.0.1",
