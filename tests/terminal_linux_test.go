@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -49,10 +50,11 @@ func TestCLIProgress(t *testing.T) {
 	t.Parallel()
 	tty, screen, _, hangUp := terminal(t)
 	ended := make(chan struct{})
+	waits := regexp.MustCompile(`625 rows sent, waiting for the service to store them  \[[1-9]\d*s\]`)
 	settings := fake(t, func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		if !screen.await(ended, func(line string) bool {
-			return strings.Contains(line, "625 rows sent, waiting for the service to store them  [1s]")
+			return waits.MatchString(line)
 		}) {
 			t.Errorf("got %q on the terminal", screen)
 		}
