@@ -203,8 +203,8 @@ func TestImportKilled(t *testing.T) {
 		stored()
 		i.leave()
 		checkStatus(t, receive(t, i.responses), 0)
-		release()
 		s.awaitRequests(t, "/plants/import", 1)
+		release()
 		s.checkNoPlants(t)
 
 		i = s.beginImport(t, "")
@@ -245,10 +245,17 @@ func awaitWriting(t *testing.T, databaseURL, lock string, id int64) (stored, rel
 			}
 			return info.Size()
 		}
-		if _, err := openTable(t, databaseURL).ExecContext(t.Context(), "PRAGMA wal_checkpoint(TRUNCATE)"); err != nil {
-			t.Fatal(err)
+		table := openTable(t, databaseURL)
+		exec := func(statement string) {
+			t.Helper()
+			_, err := table.ExecContext(t.Context(), statement)
+			must(t, err)
 		}
-		return func() { eventually(t, "rows in the WAL", func() bool { return size() > 100_000 }) }, func() {}
+		// The rows after id take seconds, so that the import does not end first.
+		exec("CREATE VIEW thousands AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n LIMIT 5000) SELECT count(*) AS n FROM n")
+		exec(fmt.Sprintf("CREATE TRIGGER slow BEFORE INSERT ON plants WHEN NEW.id > %d BEGIN SELECT n FROM thousands; END", id))
+		exec("PRAGMA wal_checkpoint(TRUNCATE)")
+		return func() { eventually(t, "rows in the WAL", func() bool { return size() > 100_000 }) }, func() { exec("DROP TRIGGER slow; DROP VIEW thousands") }
 	}
 	// Another transaction holds the id, and the import waits for it.
 	table := openTable(t, databaseURL)
