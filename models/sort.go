@@ -3,7 +3,6 @@ package models
 import (
 	"bufio"
 	"cmp"
-	"container/heap"
 	"context"
 	"io"
 	"reflect"
@@ -23,8 +22,8 @@ type sortedSpool[K Key] struct {
 	rows   []sortedRow[K] // in data
 	ends   []int64        // of the runs, in the file
 	last   K              // the key at the end of the last run
-	unread mergedRuns[K]
-	only   *spool // the only run, instead of unread, or nil
+	unread []*run[K]      // ordered by compareRuns: the first one has the next row
+	only   *spool         // the only run, instead of unread, or nil
 }
 
 // sortedRow is a row of sortedSpool.data.
@@ -107,7 +106,7 @@ func (s *sortedSpool[K]) rewind() error {
 		}
 		s.unread, start = append(s.unread, r), end
 	}
-	heap.Init(&s.unread)
+	slices.SortFunc(s.unread, compareRuns)
 	return nil
 }
 
@@ -131,15 +130,16 @@ func (s *sortedSpool[K]) read(row reflect.Value) (line int, ok bool, err error) 
 	for _, c := range s.columns {
 		c.Of(row).Set(c.Of(r.row))
 	}
-	switch more, err := s.advance(r); {
-	case err != nil:
-		return 0, false, err
-	case more:
-		heap.Fix(&s.unread, 0)
-	default:
-		heap.Pop(&s.unread)
+	others := s.unread[1:]
+	more, err := s.advance(r)
+	if more {
+		before, _ := slices.BinarySearchFunc(others, r, compareRuns)
+		copy(s.unread, others[:before])
+		s.unread[before] = r
+	} else {
+		s.unread = others
 	}
-	return line, true, nil
+	return line, err == nil, err
 }
 
 // run is a run that is being read, up to its row with key.
@@ -151,22 +151,7 @@ type run[K Key] struct {
 	key   K
 }
 
-// mergedRuns is a heap of runs: the first one has the next row.
-type mergedRuns[K Key] []*run[K]
-
-func (m mergedRuns[K]) Len() int { return len(m) }
-
-func (m mergedRuns[K]) Less(i, j int) bool {
-	return cmp.Or(cmp.Compare(m[i].key, m[j].key), cmp.Compare(m[i].index, m[j].index)) < 0
-}
-
-func (m mergedRuns[K]) Swap(i, j int) { m[i], m[j] = m[j], m[i] }
-
-func (m *mergedRuns[K]) Push(r any) { *m = append(*m, r.(*run[K])) }
-
-func (m *mergedRuns[K]) Pop() any {
-	last := len(*m) - 1
-	r := (*m)[last]
-	*m = (*m)[:last]
-	return r
+// compareRuns orders runs by their next row. With the same key, the earlier run has the earlier rows.
+func compareRuns[K Key](a, b *run[K]) int {
+	return cmp.Or(cmp.Compare(a.key, b.key), cmp.Compare(a.index, b.index))
 }
