@@ -155,9 +155,9 @@ func PerNode[T any](db *DB, table *Table, keyOf func(T) any, flush func(context.
 		if n == nil {
 			return flush(ctx, batch)
 		}
-		outcomes, all := make([]error, len(batch)), make([]int, len(batch))
-		for i := range batch {
-			all[i] = i
+		outcomes, keys, up := make([]error, len(batch)), make([]any, len(batch)), make([]int, len(batch))
+		for i, item := range batch {
+			keys[i], up[i] = keyOf(item), i
 		}
 		run := func(items []int) {
 			part := make([]T, len(items))
@@ -168,18 +168,15 @@ func PerNode[T any](db *DB, table *Table, keyOf func(T) any, flush func(context.
 				outcomes[items[i]] = err
 			}
 		}
-		up := all
 		if down := n.downNow(); down != nil {
-			on, err := n.of(ctx, table, all, func(i int) any { return keyOf(batch[i]) })
+			on, err := n.citus.nodesOf(ctx, n.db.pool, table, keys)
 			if err != nil {
 				return slices.Repeat([]error{err}, len(batch))
 			}
-			up = nil
+			up = slices.DeleteFunc(up, func(i int) bool { return down[on[i]] })
 			for i, node := range on {
 				if down[node] {
 					outcomes[i] = errDown
-				} else {
-					up = append(up, i)
 				}
 			}
 			if len(up) == 0 {
@@ -190,12 +187,12 @@ func PerNode[T any](db *DB, table *Table, keyOf func(T) any, flush func(context.
 		if slices.ContainsFunc(up, func(i int) bool { return outcomes[i] != nil && isTimeout(outcomes[i]) }) {
 			n.suspect() // this batch has no time left to wait for it
 		}
-		failed := slices.DeleteFunc(slices.Clone(up), func(i int) bool { return !isNodeError(outcomes[i]) || isCommitted(outcomes[i]) })
+		failed := slices.DeleteFunc(up, func(i int) bool { return !isNodeError(outcomes[i]) || isCommitted(outcomes[i]) })
 		if len(failed) == 0 || n.check(ctx) != nil || len(failed) == 1 {
 			return outcomes
 		}
-		on, err := n.of(ctx, table, failed, func(i int) any { return keyOf(batch[i]) })
-		if err != nil || len(slices.Compact(slices.Sorted(maps.Values(on)))) == 1 {
+		on, err := n.citus.nodesOf(ctx, n.db.pool, table, keys)
+		if err != nil || !slices.ContainsFunc(failed, func(i int) bool { return on[i] != on[failed[0]] }) {
 			return outcomes // of rows on one node, some may be stored
 		}
 		down := n.downNow()
@@ -208,17 +205,3 @@ func PerNode[T any](db *DB, table *Table, keyOf func(T) any, flush func(context.
 
 // errDown is the outcome of a row on a node that is down. Nothing was stored.
 var errDown = &nodeError{&pgconn.PgError{Severity: "ERROR", Code: "08006", Message: "the node of the row is down"}}
-
-// of returns the nodes of items.
-func (n *nodes) of(ctx context.Context, table *Table, items []int, keyOf func(int) any) (map[int]int, error) {
-	keys := make([]any, len(items))
-	for i, item := range items {
-		keys[i] = keyOf(item)
-	}
-	found, err := n.citus.nodesOf(ctx, n.db.pool, table, keys)
-	on := make(map[int]int, len(items))
-	for i, node := range found {
-		on[items[i]] = node
-	}
-	return on, err
-}
