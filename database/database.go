@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"slices"
 	"strings"
 	"time"
 
@@ -48,7 +47,7 @@ type DB struct {
 	queues         []func() int // how many writes wait, by batcher
 	metrics        *metrics
 	tables         []*Table // see [DB.Require]
-	versions       []int64  // of the migrations that this program knows
+	migrations     *migrations
 	readiness      *readiness
 	standbys       *standbys // or nil
 	feed           *feedState
@@ -83,8 +82,9 @@ type dialect interface {
 	system() string
 	// dialector returns GORM's dialector for a pool.
 	dialector(pool *sql.DB) gorm.Dialector
-	// migrations returns goose's settings for this database.
-	migrations(pool *sql.DB, log *zap.Logger) (migrationSettings, error)
+	// migrations returns those for this database. Processes that start at the same time take
+	// turns by their lock.
+	migrations(pool *sql.DB, log *zap.Logger) (*migrations, error)
 	// lockHolders is a query for descriptions of the transactions, the oldest first, that
 	// a migration may be waiting for.
 	lockHolders() string
@@ -157,12 +157,8 @@ func Open(ctx context.Context, o Options, batches BatchOptions, log *zap.Logger)
 		return nil, errors.Join(err, d.close())
 	}
 	db := newDB(d, pool, readPool, o, batches, newMetrics(d.system()), log)
-	provider, err := db.provider()
-	if err != nil {
+	if db.migrations, err = d.migrations(pool, log); err != nil {
 		return nil, errors.Join(err, db.Close())
-	}
-	for _, source := range provider.ListSources() {
-		db.versions = append(db.versions, source.Version)
 	}
 	if err := waitFor(ctx, pool, o.StartTimeout, log); err != nil {
 		return nil, errors.Join(err, db.Close())
@@ -357,7 +353,10 @@ func (db *DB) Name() string { return db.dialect.name() }
 func (db *DB) System() string { return db.dialect.system() }
 
 // Schema returns the version of the newest migration that this program knows.
-func (db *DB) Schema() int64 { return slices.Max(db.versions) }
+func (db *DB) Schema() int64 {
+	sources := db.migrations.ListSources()
+	return sources[len(sources)-1].Version
+}
 
 // Close writes the queued batches, waits for the running queries and closes every
 // connection.

@@ -3,6 +3,7 @@ package database
 import (
 	"cmp"
 	"context"
+	"database/sql"
 	"embed"
 	"errors"
 	"fmt"
@@ -23,12 +24,19 @@ import (
 //go:embed migrations/*/*.sql
 var migrationFiles embed.FS
 
-// migrationSettings are goose's settings for one kind of database. Processes that start
-// at the same time take turns by its lock.
-type migrationSettings struct {
-	dialect goose.Dialect
-	folder  string
-	locker  lock.SessionLocker
+// migrations are those of one kind of database.
+type migrations struct {
+	*goose.Provider
+	files fs.FS
+}
+
+func newMigrations(kind goose.Dialect, folder string, pool *sql.DB, locker lock.SessionLocker) (*migrations, error) {
+	files, err := fs.Sub(migrationFiles, "migrations/"+folder)
+	if err != nil {
+		return nil, err
+	}
+	provider, err := goose.NewProvider(kind, pool, files, goose.WithSessionLocker(locker), goose.WithDisableGlobalRegistry(true))
+	return &migrations{provider, files}, err
 }
 
 // Migration is one step of the schema.
@@ -123,12 +131,8 @@ func (db *DB) Migrate(ctx context.Context) (applied []Migration, err error) {
 			return nil, err
 		}
 	}
-	provider, err := db.provider()
-	if err != nil {
-		return nil, err
-	}
 	err = db.whileLocked(ctx, func() error {
-		results, err := provider.Up(ctx)
+		results, err := db.migrations.Up(ctx)
 		err = adviseOwner(err)
 		if partial, ok := errors.AsType[*goose.PartialError](err); ok {
 			results = partial.Applied
@@ -204,11 +208,7 @@ func (db *DB) Last(ctx context.Context) (last Migration, loss string, err error)
 	if err != nil {
 		return last, "", err
 	}
-	settings, err := db.dialect.migrations(db.pool, db.log)
-	if err != nil {
-		return last, "", err
-	}
-	file, err := migrationFiles.ReadFile("migrations/" + settings.folder + "/" + last.Name)
+	file, err := fs.ReadFile(db.migrations.files, last.Name)
 	if err != nil {
 		return last, "", err
 	}
@@ -257,17 +257,13 @@ var dropsData = regexp.MustCompile(`(?mi)^(?:DROP TABLE|ALTER TABLE)(?: IF EXIST
 // Rollback undoes the migration last. It fails if that is no longer the one that was applied
 // last.
 func (db *DB) Rollback(ctx context.Context, last Migration) error {
-	provider, err := db.provider()
-	if err != nil {
-		return err
-	}
-	err = db.whileLocked(ctx, func() error {
+	err := db.whileLocked(ctx, func() error {
 		now, err := db.last(ctx)
 		if err == nil && now.Version != last.Version {
 			err = fmt.Errorf("meanwhile, the last one is %s: try again", now)
 		}
 		if err == nil {
-			_, err = provider.Down(ctx)
+			_, err = db.migrations.Down(ctx)
 			err = adviseOwner(err)
 		}
 		return err
@@ -281,16 +277,12 @@ func (db *DB) Rollback(ctx context.Context, last Migration) error {
 // Migrations returns every migration that this program knows, in order, and then those that
 // a newer version has applied.
 func (db *DB) Migrations(ctx context.Context) ([]Migration, error) {
-	provider, err := db.provider()
-	if err != nil {
-		return nil, err
-	}
 	// Not by goose, which would create its table, and wait for a process that migrates.
 	var applied []struct {
 		VersionID int64
 		Tstamp    time.Time
 	}
-	err = db.Retry(ctx, func() error {
+	err := db.Retry(ctx, func() error {
 		return db.WithContext(ctx).Raw("SELECT version_id, tstamp FROM goose_db_version WHERE is_applied AND version_id > 0 ORDER BY version_id").Scan(&applied).Error
 	})
 	if err != nil && !isSchemaError(err) { // without the table, none is applied
@@ -301,11 +293,11 @@ func (db *DB) Migrations(ctx context.Context) ([]Migration, error) {
 		at[a.VersionID] = a.Tstamp
 	}
 	var all []Migration
-	for _, source := range provider.ListSources() {
+	for _, source := range db.migrations.ListSources() {
 		all = append(all, Migration{Version: source.Version, Name: source.Path, AppliedAt: at[source.Version]})
 	}
 	for _, a := range applied {
-		if slices.Contains(db.versions, a.VersionID) {
+		if slices.ContainsFunc(all, func(m Migration) bool { return m.Version == a.VersionID }) {
 			continue
 		}
 		m := Migration{Version: a.VersionID, AppliedAt: a.Tstamp}
@@ -327,17 +319,4 @@ func adviseOwner(err error) error {
 	}
 	return fmt.Errorf("%w: the role must own the database and its tables: as a superuser, run ALTER DATABASE … OWNER TO … "+
 		"and, for each table, ALTER TABLE … OWNER TO …, or restore the dump with pg_restore --no-owner --role=…", err)
-}
-
-func (db *DB) provider() (*goose.Provider, error) {
-	settings, err := db.dialect.migrations(db.pool, db.log)
-	if err != nil {
-		return nil, err
-	}
-	files, err := fs.Sub(migrationFiles, "migrations/"+settings.folder)
-	if err != nil {
-		return nil, err
-	}
-	return goose.NewProvider(settings.dialect, db.pool, files,
-		goose.WithSessionLocker(settings.locker), goose.WithDisableGlobalRegistry(true))
 }

@@ -139,9 +139,12 @@ type postgresDialector struct{ *postgres.Dialector }
 
 func (postgresDialector) Explain(statement string, _ ...any) string { return statement }
 
-func (d *postgresDialect) migrations(pool *sql.DB, log *zap.Logger) (migrationSettings, error) {
+func (d *postgresDialect) migrations(pool *sql.DB, log *zap.Logger) (*migrations, error) {
 	locker, err := d.newLocker(pool, log)
-	return migrationSettings{dialect: goose.DialectPostgres, folder: "postgres", locker: locker}, err
+	if err != nil {
+		return nil, err
+	}
+	return newMigrations(goose.DialectPostgres, "postgres", pool, locker)
 }
 
 // lockHolders shows the kind of a statement and not its text, which may have values.

@@ -151,7 +151,7 @@ const fromTooNew = "FROM goose_db_version WHERE version_id > %d AND version_id N
 func (db *DB) readyQuery() string {
 	conditions := []string{
 		fmt.Sprintf("(SELECT count(DISTINCT version_id) FROM goose_db_version WHERE version_id BETWEEN 1 AND %d) = %d",
-			db.Schema(), len(db.versions)),
+			db.Schema(), len(db.migrations.ListSources())),
 		fmt.Sprintf("NOT EXISTS (SELECT 1 "+fromTooNew+")", db.Schema()),
 	}
 	for _, table := range db.tables {

@@ -235,8 +235,8 @@ func syncFolder(path string) error {
 // fileLock returns the lock of lockFile.
 func (d *sqliteDialect) fileLock() *flock.Flock { return flock.New(d.path + ".lock") }
 
-func (d *sqliteDialect) migrations(*sql.DB, *zap.Logger) (migrationSettings, error) {
-	return migrationSettings{dialect: goose.DialectSQLite3, folder: "sqlite", locker: fileLocker{d.fileLock()}}, nil
+func (d *sqliteDialect) migrations(pool *sql.DB, _ *zap.Logger) (*migrations, error) {
+	return newMigrations(goose.DialectSQLite3, "sqlite", pool, fileLocker{d.fileLock()})
 }
 
 func (*sqliteDialect) lockHolders() string { return "SELECT 'another process that writes'" }
