@@ -12,6 +12,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"plantstore/database"
 	"plantstore/models"
 )
 
@@ -78,7 +79,7 @@ func NewIssuedTokens(ctx context.Context, store *models.TokenStore, log *zap.Log
 	v.stopped = ctx.Done()
 	v.running.Go(func() { v.run(ctx) })
 	v.running.Go(func() { // apart from run: a write may wait, and a refresh must not
-		every(ctx, usePeriod, func() {
+		database.Every(ctx, usePeriod, func() {
 			if err := v.storeUses(ctx); err != nil && ctx.Err() == nil { // retried in a minute
 				v.log.Warn("cannot store the last use of tokens", zap.Error(err))
 			}
@@ -219,20 +220,6 @@ func (v *IssuedTokens) run(ctx context.Context) {
 		}
 		failing = err != nil
 		close(waiting)
-	}
-}
-
-// every calls do after each period, until ctx ends.
-func every(ctx context.Context, period time.Duration, do func()) {
-	ticker := time.NewTicker(period)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-			do()
-		}
 	}
 }
 

@@ -28,21 +28,27 @@ func DescribePanic(cause any) string {
 	return fmt.Sprintf("a value of type %T", cause)
 }
 
+// Every calls do after each period, until ctx ends.
+func Every(ctx context.Context, period time.Duration, do func()) {
+	ticker := time.NewTicker(period)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			do()
+		}
+	}
+}
+
 // every calls do now and every interval, in the background, until db is closed.
 func (db *DB) every(interval time.Duration, do func(context.Context)) {
 	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() {
-		ticker := time.NewTicker(interval)
-		defer ticker.Stop()
-		for {
-			do(ctx)
-			select {
-			case <-ctx.Done():
-				return
-			case <-ticker.C:
-			}
-		}
+		do(ctx)
+		Every(ctx, interval, func() { do(ctx) })
 	})
 	db.closers = append(db.closers, func() {
 		stop()

@@ -290,15 +290,8 @@ func (d *sqliteDialect) fault() error {
 // watch checks the files until ctx ends, and logs when they are lost and when they are
 // back. It keeps the WAL short.
 func (d *sqliteDialect) watch(ctx context.Context, pool *sql.DB, log *zap.Logger) {
-	ticker := time.NewTicker(watchPeriod)
-	defer ticker.Stop()
-	var shortened time.Time
-	for lost := false; ; {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
+	lost, shortened := false, time.Time{}
+	Every(ctx, watchPeriod, func() {
 		before := lost
 		switch lost = d.check() != nil; {
 		case lost && !before:
@@ -313,7 +306,7 @@ func (d *sqliteDialect) watch(ctx context.Context, pool *sql.DB, log *zap.Logger
 			}
 			shortened = time.Now()
 		}
-	}
+	})
 }
 
 // shortenWAL empties the WAL, unless a write is running. SQLite itself starts over in it only

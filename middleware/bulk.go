@@ -68,20 +68,13 @@ func whileValid(c *gin.Context, endWith context.CancelCauseFunc, verify auth.Ver
 	token, _ := bearerToken(c.Request.Header["Authorization"])
 	var checks sync.WaitGroup
 	checks.Go(func() {
-		ticker := time.NewTicker(period)
-		defer ticker.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-ticker.C:
-			}
+		database.Every(ctx, period, func() {
 			if _, err := verify(ctx, token); auth.IsRejection(err) {
 				endWith(err)
 				in.interrupt()
 				out.interrupt()
 			}
-		}
+		})
 	})
 	defer func() {
 		endWith(nil)
