@@ -1,10 +1,8 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"log"
-	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -133,11 +131,19 @@ func completeParameters(operation object) {
 	}
 }
 
-// files are examples of bodies that are not JSON. Their schema says that they are bytes:
-// tools take x-ndjson for JSON, and would send a string with its quotes.
-var files = map[string]string{
-	controllers.TypeNDJSON: `{"id":2001,"name":"Monstera deliciosa","tag":"houseplant"}` + "\n",
-	controllers.TypeCSV:    "id,name,tag\n2001,Monstera deliciosa,houseplant\n",
+// files is the content of bodies that are not JSON. Their schema says that they are bytes: tools
+// take x-ndjson for JSON, and would send a string with its quotes. CSV is in front: the first media
+// type is the default of tools, and spreadsheets are more common than NDJSON.
+var files = struct {
+	CSV    object `json:"text/csv"`
+	NDJSON object `json:"application/x-ndjson"`
+}{
+	file("id,name,tag\n2001,Monstera deliciosa,houseplant\n"),
+	file(`{"id":2001,"name":"Monstera deliciosa","tag":"houseplant"}` + "\n"),
+}
+
+func file(example string) object {
+	return object{"schema": object{"type": "string", "format": "binary"}, "example": example}
 }
 
 // completeBody gives all media types of JSON the same schema, and returns it: unknown
@@ -148,9 +154,8 @@ func completeBody(operation, schemas object) (schema object) {
 		return nil
 	}
 	content := at(operation, "requestBody", "content")
-	delete(content, "text/plain") // swag's name for any text
-	if describeFiles(content) {
-		at(operation, "requestBody")["content"] = csvFirst(content)
+	if content[controllers.TypeCSV] != nil {
+		at(operation, "requestBody")["content"] = files
 		return nil
 	}
 	for media := range content {
@@ -170,33 +175,6 @@ func completeBody(operation, schemas object) (schema object) {
 		delete(schema, "required")
 	}
 	return schema
-}
-
-// describeFiles completes the media types of files in content, and reports whether it has any.
-func describeFiles(content object) (found bool) {
-	for media, example := range files {
-		if content[media] != nil {
-			content[media] = object{"schema": object{"type": "string", "format": "binary"}, "example": example}
-			found = true
-		}
-	}
-	return found
-}
-
-// csvFirst is an object that is written with CSV in front of the other media types. The first
-// one is the default of tools, and spreadsheets are more common than NDJSON.
-type csvFirst object
-
-// MarshalJSON implements [json.Marshaler].
-func (o csvFirst) MarshalJSON() ([]byte, error) {
-	csv, err := json.Marshal(object{controllers.TypeCSV: o[controllers.TypeCSV]})
-	if err != nil {
-		return nil, err
-	}
-	others := maps.Clone(o)
-	delete(others, controllers.TypeCSV)
-	rest, err := json.Marshal(object(others))
-	return slices.Concat(csv[:len(csv)-1], []byte(","), rest[1:]), err
 }
 
 // addExample gives schema an example without the properties with x-echo, which a client
