@@ -21,19 +21,12 @@ type Timestamps struct {
 // times have one form, which sorts as text.
 type Timestamp time.Time
 
-// MarshalJSONTo adds the digits that time.RFC3339Nano leaves out: other layouts take longer.
+// MarshalJSONTo writes nine digits, of which it keeps six: time.RFC3339Nano, which leaves out zeros
+// at the end, takes less time than other layouts.
 func (t Timestamp) MarshalJSONTo(enc *jsontext.Encoder) error {
-	const seconds, micros = len(`"2006-01-02T15:04:05`), len(`"2006-01-02T15:04:05.000000`)
 	text := append(enc.AvailableBuffer(), '"')
-	text = time.Time(t).UTC().AppendFormat(text, time.RFC3339Nano)
-	text = text[:len(text)-1] // without the Z
-	if len(text) == seconds {
-		text = append(text, '.')
-	}
-	for len(text) < micros {
-		text = append(text, '0')
-	}
-	return enc.WriteValue(append(text[:micros], 'Z', '"'))
+	text = time.Time(t).UTC().Truncate(time.Microsecond).Add(time.Nanosecond).AppendFormat(text, time.RFC3339Nano)
+	return enc.WriteValue(append(text[:len(`"2006-01-02T15:04:05.000000`)], 'Z', '"'))
 }
 
 // EchoedTimestamps are the times of a row that a client sends back as it was read.
