@@ -167,7 +167,7 @@ func Open(ctx context.Context, o Options, batches BatchOptions, log *zap.Logger)
 		return nil, errors.Join(err, db.Close())
 	}
 	if p, ok := d.(*postgresDialect); ok && p.citus.Load() {
-		db.nodes = &nodes{citus: p, db: db, turn: make(slots, 1), done: make(chan struct{})}
+		db.nodes = newNodes(p, db)
 	}
 	if db.DB, err = db.handle(pool); err == nil {
 		db.reads, err = db.handle(readPool)
@@ -365,7 +365,7 @@ func (db *DB) Close() error {
 		end()
 	}
 	if db.nodes != nil { // after the last batches, which may find that a node is lost
-		db.nodes.close()
+		db.nodes.work.Wait()
 	}
 	err := db.pool.Close()
 	if db.readPool != db.pool {

@@ -52,21 +52,30 @@ type nodes struct {
 	citus *postgresDialect
 	db    *DB
 	turn  slots                        // the only one, which a check takes
-	down  atomic.Pointer[map[int]bool] // nil: none
-	done  chan struct{}                // closed by [DB.Close]
-	work  sync.WaitGroup               // the checks in the background
+	down  atomic.Pointer[map[int]bool] // nil before the first check
 
 	suspecting atomic.Bool // suspect is running
+	work       sync.WaitGroup
 }
 
-// nodeCheck is the pause between two checks of a node that is down.
+// nodeCheck is the time between two checks of a node that is down.
 const nodeCheck = 500 * time.Millisecond
 
 // nodeTimeout is how long a check waits for one node.
 const nodeTimeout = "500ms"
 
-// check finds out which nodes are down. As long as there are such, it repeats the check in
-// the background.
+// newNodes returns the nodes of db. As long as some are down, it checks them in the background.
+func newNodes(citus *postgresDialect, db *DB) *nodes {
+	n := &nodes{citus: citus, db: db, turn: make(slots, 1)}
+	db.every(nodeCheck, func(context.Context) {
+		if len(n.downNow()) > 0 {
+			n.checkNow()
+		}
+	})
+	return n
+}
+
+// check finds out which nodes are down.
 func (n *nodes) check(ctx context.Context) error {
 	if err := n.turn.take(ctx, untilDone); err != nil {
 		return err
@@ -87,14 +96,7 @@ func (n *nodes) check(ctx context.Context) error {
 			n.db.log.Warn("cannot finish the transactions of a node that was down; citus.recover_2pc_interval tells when Citus does", zap.Error(err))
 		}
 	}
-	if len(found) == 0 {
-		n.down.Store(nil)
-		return nil
-	}
 	n.down.Store(&found)
-	if before == nil {
-		n.work.Go(n.watch)
-	}
 	return nil
 }
 
@@ -120,30 +122,12 @@ func (n *nodes) checkNow() {
 	}
 }
 
-// close ends the checks in the background.
-func (n *nodes) close() {
-	close(n.done)
-	n.work.Wait()
-}
-
-// downNow returns the nodes that are down, or nil.
+// downNow returns the nodes that are down.
 func (n *nodes) downNow() map[int]bool {
 	if down := n.down.Load(); down != nil {
 		return *down
 	}
 	return nil
-}
-
-// watch checks until no node is down.
-func (n *nodes) watch() {
-	for n.downNow() != nil {
-		select {
-		case <-n.done:
-			return
-		case <-time.After(nodeCheck):
-		}
-		n.checkNow()
-	}
 }
 
 // PerNode returns flush for batches that may have rows on several nodes, of which one can
@@ -168,7 +152,7 @@ func PerNode[T any](db *DB, table *Table, keyOf func(T) any, flush func(context.
 				outcomes[items[i]] = err
 			}
 		}
-		if down := n.downNow(); down != nil {
+		if down := n.downNow(); len(down) > 0 {
 			on, err := n.citus.nodesOf(ctx, n.db.pool, table, keys)
 			if err != nil {
 				return slices.Repeat([]error{err}, len(batch))
