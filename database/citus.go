@@ -238,9 +238,3 @@ func (db *DB) CheckNodes(ctx context.Context) error {
 	return fmt.Errorf("synchronous_commit is off on the nodes %s, which may lose what they acknowledge: "+
 		"run ALTER ROLE %s SET synchronous_commit = 'on' on the coordinator", strings.Join(faults, ", "), role)
 }
-
-// recoverTransactions finishes the transactions to which nodes have agreed.
-func (*postgresDialect) recoverTransactions(ctx context.Context, pool *sql.DB) error {
-	_, err := pool.ExecContext(ctx, "SELECT recover_prepared_transactions()")
-	return err
-}

@@ -92,7 +92,7 @@ func (n *nodes) check(ctx context.Context) error {
 	returned := slices.ContainsFunc(slices.Collect(maps.Keys(before)), func(node int) bool { return !found[node] })
 	if returned || len(found) == 0 {
 		// What a returning node had agreed to commit becomes visible before it is used.
-		if err := n.citus.recoverTransactions(ctx, n.db.pool); err != nil {
+		if _, err := n.db.pool.ExecContext(ctx, "SELECT recover_prepared_transactions()"); err != nil {
 			n.db.log.Warn("cannot finish the transactions of a node that was down; citus.recover_2pc_interval tells when Citus does", zap.Error(err))
 		}
 	}
