@@ -166,8 +166,13 @@ func Open(ctx context.Context, o Options, batches BatchOptions, log *zap.Logger)
 	if err := d.inspect(ctx, pool, log); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
-	if p, ok := d.(*postgresDialect); ok && p.citus.Load() {
-		db.nodes = newNodes(p, db)
+	switch d := d.(type) {
+	case *postgresDialect:
+		if d.citus.Load() {
+			db.nodes = newNodes(d, db)
+		}
+	case *sqliteDialect:
+		db.every(watchPeriod, d.watch(pool, log))
 	}
 	if db.DB, err = db.handle(pool); err == nil {
 		db.reads, err = db.handle(readPool)

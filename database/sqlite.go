@@ -35,7 +35,6 @@ type sqliteDialect struct {
 	lost   atomic.Bool     // whether one of them is no longer at its path
 	inUse  *flock.Flock    // shared by the processes that have the file open
 	keeper driver.Conn     // see keepOpen
-	stop   func()          // ends watch
 	forms  forms
 	// prepared has the statements of prepare, by preparedKey.
 	prepared sync.Map
@@ -73,13 +72,6 @@ func (d *sqliteDialect) open(ctx context.Context, o Options, log *zap.Logger) (p
 	readPool = sql.OpenDB(reads)
 	readPool.SetMaxOpenConns(readers)
 	readPool.SetMaxIdleConns(readers)
-	watching, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	var watch sync.WaitGroup
-	watch.Go(func() { d.watch(watching, pool, log) })
-	d.stop = func() {
-		cancel()
-		watch.Wait()
-	}
 	return pool, readPool, nil
 }
 

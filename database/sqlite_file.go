@@ -287,11 +287,11 @@ func (d *sqliteDialect) fault() error {
 	return nil
 }
 
-// watch checks the files until ctx ends, and logs when they are lost and when they are
-// back. It keeps the WAL short.
-func (d *sqliteDialect) watch(ctx context.Context, pool *sql.DB, log *zap.Logger) {
+// watch returns a check of the files, which logs when they are lost and when they are back. It
+// keeps the WAL short.
+func (d *sqliteDialect) watch(pool *sql.DB, log *zap.Logger) func(context.Context) {
 	lost, shortened := false, time.Time{}
-	Every(ctx, watchPeriod, func() {
+	return func(ctx context.Context) {
 		before := lost
 		switch lost = d.check() != nil; {
 		case lost && !before:
@@ -306,7 +306,7 @@ func (d *sqliteDialect) watch(ctx context.Context, pool *sql.DB, log *zap.Logger
 			}
 			shortened = time.Now()
 		}
-	})
+	}
 }
 
 // shortenWAL empties the WAL, unless a write is running. SQLite itself starts over in it only
@@ -332,12 +332,9 @@ func (d *sqliteDialect) execKeeper(ctx context.Context, statement string) error 
 	return err
 }
 
-// close ends the watch and frees the lock against [Restore].
+// close frees the lock against [Restore].
 func (d *sqliteDialect) close() error {
 	var err error
-	if d.stop != nil {
-		d.stop()
-	}
 	if d.keeper != nil {
 		err = d.keeper.Close()
 	}
