@@ -25,7 +25,7 @@ var (
 	}
 	noMetrics = []edit{
 		{"middleware/metrics.go", handler, handler + "return\n"},
-		{"database/metrics.go", "if m != nil {", "if false {"},
+		{"database/batch.go", "if b.metrics != nil {", "if false {"},
 		{"database/metrics.go", "*statement {\n", "*statement {\nreturn new(statement)\n"},
 	}
 )

@@ -267,14 +267,18 @@ func (b *Batcher[T]) gather(batch []*pending[T], p *pending[T], now time.Time) [
 // runBatch runs the items of batch, and tells each its outcome.
 func (b *Batcher[T]) runBatch(batch []*pending[T]) {
 	begin, items, due := time.Now(), make([]T, len(batch)), batch[0].due
-	b.metrics.batch(len(batch))
+	if b.metrics != nil {
+		b.metrics.batchRows.Observe(float64(len(batch)))
+	}
 	var requests []trace.Span
 	for i, p := range batch {
 		items[i] = p.item
 		if p.due.Before(due) { // it was left out of an earlier batch
 			due = p.due
 		}
-		b.metrics.waited(begin.Sub(p.due.Add(-b.timeout)))
+		if b.metrics != nil {
+			b.metrics.wait.Observe(begin.Sub(p.due.Add(-b.timeout)).Seconds())
+		}
 		if p.span != nil {
 			requests = append(requests, p.span)
 		}

@@ -4,7 +4,6 @@ import (
 	"regexp"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -62,20 +61,6 @@ func (m *metrics) statement(text string) *statement {
 	}
 	m.byText.Store(s.text, s)
 	return s
-}
-
-// batch measures a batch of so many writes, if m is not nil.
-func (m *metrics) batch(rows int) {
-	if m != nil {
-		m.batchRows.Observe(float64(rows))
-	}
-}
-
-// waited measures how long a write waited for its batch, if m is not nil.
-func (m *metrics) waited(wait time.Duration) {
-	if m != nil {
-		m.wait.Observe(wait.Seconds())
-	}
 }
 
 // Collectors returns the metrics of db, in the names of OpenTelemetry (semantic conventions
