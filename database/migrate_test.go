@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -70,6 +71,23 @@ func TestMigrationsSayWhetherOlderVersionsWork(t *testing.T) {
 				t.Errorf("end Up with %s; or say in a comment -- incompatible: why older versions cannot run", compatible)
 			}
 		})
+	}
+}
+
+// TestBothDatabasesHaveTheSameMigrations compares the names of their files.
+func TestBothDatabasesHaveTheSameMigrations(t *testing.T) {
+	names := func(kind string) (names []string) {
+		files, err := os.ReadDir("migrations/" + kind)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			names = append(names, file.Name())
+		}
+		return names
+	}
+	if postgres, sqlite := names("postgres"), names("sqlite"); !slices.Equal(postgres, sqlite) {
+		t.Errorf("PostgreSQL has %v, and SQLite %v", postgres, sqlite)
 	}
 }
 

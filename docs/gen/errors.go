@@ -109,9 +109,7 @@ func completeResponses(operation object) {
 	}
 	for status := range at(operation, "responses") {
 		response := at(operation, "responses", status)
-		if content, ok := response["content"].(object); ok && content[controllers.TypeCSV] != nil {
-			response["content"] = files
-		} else if ok && content[controllers.TypeEvents] != nil {
+		if content, ok := response["content"].(object); ok && content[controllers.TypeEvents] != nil {
 			content[controllers.TypeEvents] = object{"schema": object{"type": "string"}}
 		}
 		for _, h := range headers {

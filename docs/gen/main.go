@@ -62,7 +62,7 @@ func openAPI() ([]byte, error) {
 	delete(document, "externalDocs") // swag adds an empty one
 	walk(document, completeSchema)
 	paths, components := at(document, "paths"), at(document, "components")
-	completeOperations(paths, at(components, "schemas"))
+	completeOperations(document)
 	shareHeaders(paths, at(components, "headers"))
 	shareResponses(paths, at(components, "responses"))
 	info := at(document, "info")

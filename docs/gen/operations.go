@@ -1,8 +1,11 @@
 package main
 
 import (
+	"encoding/csv"
+	"encoding/json"
 	"fmt"
 	"log"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -14,10 +17,15 @@ import (
 	"plantstore/routes"
 )
 
-// completeOperations completes each operation from its row in the table of routes, its
+// completeOperations completes each operation of document from its row in the table of routes, its
 // parameters and its body. Each row with a scope must have an operation, and
-// each operation such a row.
-func completeOperations(paths, schemas object) {
+// each operation such a row, and a tag.
+func completeOperations(document object) {
+	paths, schemas := at(document, "paths"), at(document, "components", "schemas")
+	tags := make(map[any]bool)
+	for _, tag := range document["tags"].([]any) {
+		tags[tag.(object)["name"]] = true
+	}
 	rows := make(map[string]routes.Route)
 	for _, r := range routes.Table(routes.Options{}) {
 		if r.Scope != routes.Public {
@@ -31,7 +39,11 @@ func completeOperations(paths, schemas object) {
 			if !ok {
 				log.Fatalf("%s has annotations, but no row with a scope in routes.Table", name)
 			}
-			o["tags"] = []any{strings.Split(path, "/")[1]}
+			tag := strings.Split(path, "/")[1]
+			if !tags[tag] {
+				log.Fatalf("%s needs a @tag.name %s in main.go", name, tag)
+			}
+			o["tags"] = []any{tag}
 			o["security"] = []any{object{"BearerAuth": []any{row.Scope}}}
 			delete(rows, name)
 			addPosition(o, row.Scope)
@@ -39,6 +51,7 @@ func completeOperations(paths, schemas object) {
 			checkQuery(name, o, row.Query)
 			addErrors(name, o, completeBody(o, schemas))
 			completeResponses(o)
+			describeFiles(o, paths, schemas, "/"+tag)
 			addLinks(o, path, paths)
 		}
 	}
@@ -131,36 +144,78 @@ func completeParameters(operation object) {
 	}
 }
 
-// files is the content of bodies that are not JSON. Their schema says that they are bytes: tools
-// take x-ndjson for JSON, and would send a string with its quotes. CSV is in front: the first media
-// type is the default of tools, and spreadsheets are more common than NDJSON.
-var files = struct {
+// fileContent is the content of a body that is a file. Its schema says that it is bytes: tools take
+// x-ndjson for JSON, and would send a string with its quotes. CSV is in front: the first media type
+// is the default of tools, and spreadsheets are more common than NDJSON.
+type fileContent struct {
 	CSV    object `json:"text/csv"`
 	NDJSON object `json:"application/x-ndjson"`
-}{
-	file("id,name,tag\n2001,Monstera deliciosa,houseplant\n"),
-	file(`{"id":2001,"name":"Monstera deliciosa","tag":"houseplant"}` + "\n"),
 }
 
-func file(example string) object {
-	return object{"schema": object{"type": "string", "format": "binary"}, "example": example}
+// describeFiles sets the content of the bodies of operation that are files. Their example is a row:
+// that of the body of POST at collection.
+func describeFiles(operation, paths, schemas object, collection string) {
+	walk(operation, func(body object) {
+		if isFile(body) {
+			created := at(paths, collection, "post", "requestBody", "content", controllers.TypeJSON, "schema")
+			body["content"] = exampleFiles(schemaOf(created, schemas))
+		}
+	})
+}
+
+// exampleFiles returns the content of files with one row, the example of schema.
+func exampleFiles(schema object) fileContent {
+	row := object{}
+	var names, cells []string
+	for _, name := range slices.Sorted(maps.Keys(at(schema, "properties"))) {
+		row[name] = at(schema, "properties", name)["example"]
+		cell, isText := row[name].(string)
+		if !isText {
+			cell = encode(row[name])
+		}
+		names, cells = append(names, name), append(cells, cell)
+	}
+	var table strings.Builder
+	if err := csv.NewWriter(&table).WriteAll([][]string{names, cells}); err != nil {
+		log.Fatal(err)
+	}
+	file := func(example string) object {
+		return object{"schema": object{"type": "string", "format": "binary"}, "example": example}
+	}
+	return fileContent{CSV: file(table.String()), NDJSON: file(encode(row) + "\n")}
+}
+
+// schemaOf returns the one of schemas to which reference refers.
+func schemaOf(reference, schemas object) object {
+	return at(schemas, path.Base(reference["$ref"].(string)))
+}
+
+// isFile reports whether a body, of a request or a response, is a file.
+func isFile(body object) bool {
+	content, ok := body["content"].(object)
+	return ok && content[controllers.TypeCSV] != nil
+}
+
+// encode returns v as JSON.
+func encode(v any) string {
+	text, err := json.Marshal(v)
+	if err != nil {
+		log.Fatal(err)
+	}
+	return string(text)
 }
 
 // completeBody gives all media types of JSON the same schema, and returns it: unknown
 // fields are invalid; in a JSON Merge Patch (RFC 7396), fields may be absent, and null
 // removes an optional one.
 func completeBody(operation, schemas object) (schema object) {
-	if operation["requestBody"] == nil {
+	if operation["requestBody"] == nil || isFile(at(operation, "requestBody")) {
 		return nil
 	}
 	content := at(operation, "requestBody", "content")
-	if content[controllers.TypeCSV] != nil {
-		at(operation, "requestBody")["content"] = files
-		return nil
-	}
 	for media := range content {
 		content[media] = content[controllers.TypeJSON]
-		schema = at(schemas, path.Base(at(content, media, "schema")["$ref"].(string)))
+		schema = schemaOf(at(content, media, "schema"), schemas)
 	}
 	walk(schema, limitInt64)
 	schema["additionalProperties"] = false

@@ -1,0 +1,147 @@
+package controllers
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"net/http"
+
+	"github.com/gin-gonic/gin"
+
+	"plantstore/database"
+	"plantstore/middleware"
+	"plantstore/models"
+)
+
+// ImportReport is the result of an import.
+type ImportReport struct {
+	// The number of rows.
+	Rows int `json:"rows" binding:"required" minimum:"0" example:"5"`
+	// The number of rows that were new.
+	Created int `json:"created" binding:"required" minimum:"0" example:"4"`
+	// The number of rows that existed with different content, with on_conflict=replace.
+	Replaced int `json:"replaced" binding:"required" minimum:"0" example:"0"`
+	// The number of rows that exist with the same content.
+	Unchanged int `json:"unchanged" binding:"required" minimum:"0" example:"0"`
+	// The number of rows that were rejected.
+	Rejected int `json:"refused" binding:"required" minimum:"0" example:"1"`
+	// Whether the created and replaced rows were stored: not in a dry run, and not if a row was rejected without mode=partial.
+	Stored bool `json:"stored" binding:"required" example:"true"`
+	// Why rows were rejected, by line: at most 1,000.
+	Errors []RowError `json:"errors" binding:"required"`
+} // @name ImportReport
+
+// RowError says why a row of an import was rejected.
+type RowError struct {
+	// The line, from 1; the header of CSV is line 1.
+	Line int `json:"line" binding:"required" minimum:"1" example:"3"`
+	// The error code, as in an Error.
+	Code int32 `json:"error" binding:"required" format:"int32" example:"40004"`
+	// The message, as in an Error.
+	Message string `json:"message" binding:"required" example:"name is required"`
+} // @name RowError
+
+// ImportError is the Error of an import that stored nothing.
+type ImportError struct {
+	// The code of the first rejected row, or without a report that of the whole request.
+	Code int32 `json:"error" binding:"required" format:"int32" example:"40004"`
+	// What is wrong, with the line if it is a row.
+	Message string `json:"message" binding:"required" example:"line 3: name is required; nothing was stored"`
+	// The whole report. Absent if the import was not read to its end.
+	Report *ImportReport `json:"report,omitzero"`
+} // @name ImportError
+
+// importRejected is the error of an import that stored nothing because rows were
+// rejected: that of the first row in the report.
+type importRejected struct{ report *ImportReport }
+
+func (e *importRejected) Error() string { return e.Unwrap().Error() }
+
+func (e *importRejected) Unwrap() error {
+	first := e.report.Errors[0]
+	return problemf(first.Code, "line %d: %s; nothing was stored", first.Line, first.Message)
+}
+
+// bindRows returns the rows in the body of an import, and the options in its query.
+func bindRows[D, T any](c *gin.Context, toRow func(*D) T) (rows iter.Seq2[models.ImportRow[T], error], o models.ImportOptions, err error) {
+	query := queryOf(c)
+	err = cmp.Or(
+		parseSwitch(query, "mode", "all", "partial", &o.Partial),
+		parseSwitch(query, "dry_run", "false", "true", &o.DryRun),
+		parseSwitch(query, "on_conflict", "refuse", "replace", &o.Replace))
+	if err != nil {
+		return nil, o, err
+	}
+	if c.Request.ContentLength == 0 && c.Request.Header["Content-Type"] == nil { // not even an empty file
+		return nil, o, problemf(codeMalformed, "the body is absent: send the rows as %s or %s", TypeCSV, TypeNDJSON)
+	}
+	mediaType, err := contentType(c, TypeCSV, TypeNDJSON)
+	if err != nil {
+		return nil, o, err
+	}
+	read := readNDJSON[D, T]
+	if mediaType == TypeCSV {
+		read = readCSV[D, T]
+	}
+	return inTurn(c, read(c.Request.Body, toRow)), o, nil
+}
+
+// respondReport responds with the report of an import, whose outcome is err.
+func respondReport(c *gin.Context, r *models.ImportReport, o models.ImportOptions, err error) error {
+	p, isProblem := errors.AsType[*problem](err)
+	if errors.Is(err, database.ErrOverloaded) { // perhaps since its turn did not come within bulk.timeout
+		return err
+	}
+	if err != nil && errors.Is(context.Cause(c.Request.Context()), middleware.ErrTooLong) {
+		code := int32(codeUnavailable)
+		if isProblem { // the body was not received in time
+			code = codeBodyTooLarge
+		}
+		advice := problemf(code, "%v: split the file; rows that were stored count as unchanged", middleware.ErrTooLong)
+		return fmt.Errorf("%w: %w", advice, err)
+	}
+	if isProblem {
+		return problemf(p.Code, "%s; nothing was stored", p.Message)
+	}
+	if err != nil {
+		return err
+	}
+	report := toImportReport(c, r)
+	if r.Rejected > 0 && !o.Partial {
+		return &importRejected{report}
+	}
+	return respond(c, http.StatusOK, report)
+}
+
+func toImportReport(c *gin.Context, r *models.ImportReport) *ImportReport {
+	return &ImportReport{
+		Rows: r.Rows, Created: r.Created, Replaced: r.Replaced, Unchanged: r.Unchanged, Rejected: r.Rejected, Stored: r.Stored,
+		Errors: mapAll(r.Errors, func(row *models.RejectedRow) RowError {
+			e := describe(c, row.Err)
+			return RowError{Line: row.Line, Code: e.Code, Message: e.Message}
+		}),
+	}
+}
+
+// respondRows responds with a file called name, of the rows that export yields.
+func respondRows[T, D any](c *gin.Context, name string, convert func(*T) D, export func(yield func(*T) error) error) error {
+	c.Writer.Header().Add("Vary", "Accept") // CORS adds Origin
+	stream := &gzipStream{c: c, begun: !acceptsGzip(c)}
+	out := bufio.NewWriterSize(stream, 64<<10)
+	rows, mediaType, extension := newNDJSONWriter[D](out), TypeNDJSON, ".ndjson"
+	if preferred(c.Request.Header["Accept"], TypeNDJSON, TypeCSV) == TypeCSV {
+		rows, mediaType, extension = newCSVWriter[D](out), TypeCSV+"; charset=utf-8; header=present", ".csv"
+	}
+	c.Header("Content-Type", mediaType)
+	c.Header("Content-Disposition", `attachment; filename="`+name+extension+`"`) // browsers show no rows in bulk
+	if c.Request.Method == http.MethodHead {
+		return nil
+	}
+	if err := export(func(row *T) error { return rows.write(convert(row)) }); err != nil {
+		return err
+	}
+	return errors.Join(rows.flush(), out.Flush(), stream.close())
+}
