@@ -93,9 +93,6 @@ func startServer(folder string, settings []string, create func(*Server) error) (
 	if s.bin, err = findBinaries(); err != nil {
 		return nil, err
 	}
-	if s.port, err = FreePort(); err != nil {
-		return nil, err
-	}
 	if s.folder, err = os.MkdirTemp(folder, "plantstore-postgres-*"); err != nil {
 		return nil, err
 	}
@@ -112,6 +109,9 @@ func startServer(folder string, settings []string, create func(*Server) error) (
 	}
 	if err := s.watch(); err != nil {
 		return nil, err
+	}
+	if s.port, err = FreePort(); err != nil { // as late as possible, as others look for ports, too
+		return nil, errors.Join(err, s.lifeline.Close())
 	}
 	s.URL = fmt.Sprintf("postgres://postgres@127.0.0.1:%d/postgres?sslmode=disable", s.port)
 	return s, s.Start()
