@@ -178,12 +178,12 @@ func parsePlantFilter(query url.Values) (models.Filter[int64], error) {
 	}
 	rules := models.Plant{}.Rules()
 	if query.Has("tag") {
-		if filter.Equal["tag"], err = parseText(query, "tag", rules["tag"]); err != nil {
+		if filter.Equal["tag"], err = parseText(query, "tag", rules.Text("tag")); err != nil {
 			return filter, err
 		}
 	}
 	if query.Has("q") {
-		filter.Contains["name"], err = parseText(query, "q", rules["name"].Part())
+		filter.Contains["name"], err = parseText(query, "q", rules.Text("name").Part())
 	}
 	return filter, err
 }

@@ -233,7 +233,7 @@ func TestSecondWaiterOfARow(t *testing.T) {
 }
 
 func TestLockedRowsFailAtLast(t *testing.T) {
-	store, holder := storeWithHolder(t, 300*time.Millisecond)
+	store, holder := storeWithHolder(t, 1500*time.Millisecond)
 	defer holder.Rollback()
 	if err := holder.Exec("INSERT INTO plants (id, name, tag, created_at, updated_at) VALUES (5, 'held', NULL, now(), now())").Error; err != nil {
 		t.Fatal(err)

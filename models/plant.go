@@ -21,12 +21,12 @@ type Plant struct {
 	UpdatedAt time.Time
 }
 
-// Rules returns the rules of the texts. The tables have the same limits as CHECK
+// Rules returns the rules of the columns. The tables have the same limits as CHECK
 // constraints, as of their migrations.
 func (Plant) Rules() Rules {
 	return Rules{
-		"name": {Min: 1, Max: 255, NotBlank: true},
-		"tag":  {Max: 255},
+		"name": Text{Min: 1, Max: 255, NotBlank: true},
+		"tag":  Text{Max: 255},
 	}
 }
 

@@ -2,7 +2,9 @@ package models
 
 import (
 	"errors"
+	"reflect"
 	"regexp"
+	"strconv"
 	"testing"
 )
 
@@ -29,6 +31,17 @@ func TestTextCheck(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			checkField(t, test.rule.Check("light", test.text), test.field)
+		})
+	}
+}
+
+// TestIntegerRule: what a rule accepts is what its schema says.
+func TestIntegerRule(t *testing.T) {
+	rule := Integer{Min: -5, Max: 400}
+	least, most := rule.Schema()["minimum"].(int64), rule.Schema()["maximum"].(int64)
+	for n, field := range map[int64]string{least - 1: "height", least: "", 0: "", most: "", most + 1: "height"} {
+		t.Run(strconv.FormatInt(n, 10), func(t *testing.T) {
+			checkField(t, rule.check("height", reflect.ValueOf(n)), field)
 		})
 	}
 }

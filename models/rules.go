@@ -2,15 +2,46 @@ package models
 
 import (
 	"fmt"
+	"reflect"
 	"regexp"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 )
 
-// Rules has the rule of each text column of a model, by the column's name. The
-// OpenAPI document shows the same rules.
-type Rules map[string]Text
+// Rules has the rules of a model's columns, by the column's name. Each text has one. The OpenAPI
+// document shows the same rules.
+type Rules map[string]Rule
+
+// Text returns the rule of a column that is a text.
+func (r Rules) Text(column string) Text { return r[column].(Text) }
+
+// Rule is the rule of a column: a [Text] or an [Integer].
+type Rule interface {
+	// Schema returns the rule in keywords of JSON Schema.
+	Schema() map[string]any
+	// kind returns the kind of the values.
+	kind() reflect.Kind
+	// check reports why value is not valid, as an *InvalidError that names field, or nil.
+	check(field string, value reflect.Value) error
+}
+
+// Integer is the rule of an int64.
+type Integer struct {
+	Min, Max int64
+}
+
+// Schema implements [Rule].
+func (i Integer) Schema() map[string]any { return map[string]any{"minimum": i.Min, "maximum": i.Max} }
+
+func (Integer) kind() reflect.Kind { return reflect.Int64 }
+
+func (i Integer) check(field string, value reflect.Value) error {
+	if n := value.Int(); n < i.Min || n > i.Max {
+		return invalid(field, "must be from %d to %d, not %d", i.Min, i.Max, n)
+	}
+	return nil
+}
 
 // Text is the rule of a text. The text is stored byte for byte: nothing is trimmed, folded
 // or normalized.
@@ -36,6 +67,10 @@ func (t Text) Check(field, text string) error {
 	return checkCharacters(field, text)
 }
 
+func (Text) kind() reflect.Kind { return reflect.String }
+
+func (t Text) check(field string, value reflect.Value) error { return t.Check(field, value.String()) }
+
 // The characters of a text, as in a regular expression of ECMA-262. White space is
 // Unicode's White_Space property, as for [unicode.IsSpace].
 const (
@@ -46,9 +81,21 @@ const (
 // Part returns the rule of a text to search for in a text of t.
 func (t Text) Part() Text { return Text{Min: 1, Max: t.Max} }
 
-// Pattern returns the regular expression (ECMA-262) that a text matches besides the
+// Schema implements [Rule].
+func (t Text) Schema() map[string]any {
+	schema := map[string]any{"pattern": t.pattern()}
+	if t.Min > 0 {
+		schema["minLength"] = t.Min
+	}
+	if t.Max > 0 {
+		schema["maxLength"] = t.Max
+	}
+	return schema
+}
+
+// pattern returns the regular expression (ECMA-262) that a text matches besides the
 // limits of its length.
-func (t Text) Pattern() string {
+func (t Text) pattern() string {
 	switch {
 	case t.Match != nil:
 		return t.Match.String()

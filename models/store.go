@@ -14,7 +14,7 @@ import (
 	"plantstore/database"
 )
 
-// Model is a GORM model with rules for its texts.
+// Model is a GORM model with rules for its columns.
 type Model interface{ Rules() Rules }
 
 // All returns every model.
@@ -43,24 +43,22 @@ type Store[T Model, K Key] struct {
 
 // NewStore returns the store of the rows of T in db, which must be migrated. It panics if
 // T is not a model with a key of type K, CreatedAt and UpdatedAt, if its other columns are not
-// texts, int64s or bools, or pointers to these, or if not just each text has a rule.
+// texts with a rule, int64s or bools, or pointers to these, or if a rule does not fit its column.
 func NewStore[T Model, K Key](db *database.DB) *Store[T, K] {
 	s := &Store[T, K]{reader: newReader[T, K](db), rules: (*new(T)).Rules()}
 	if key := s.table.Key.FieldType; key != reflect.TypeFor[K]() {
 		panic(fmt.Sprintf("the key of %T is of type %s", *new(T), key))
 	}
-	texts := 0
+	ruled := 0
 	for _, c := range s.table.Data {
-		_, hasRule := s.rules[c.DBName]
-		kind := c.IndirectFieldType.Kind()
-		if isText := kind == reflect.String; hasRule != isText || !isText && kind != reflect.Int64 && kind != reflect.Bool {
-			panic(fmt.Sprintf("%T.%s must be a text with a rule, an int64 or a bool", *new(T), c.Name))
-		}
-		if hasRule {
-			texts++
+		switch rule, kind := s.rules[c.DBName], c.IndirectFieldType.Kind(); {
+		case rule != nil && rule.kind() == kind:
+			ruled++
+		case rule != nil || kind != reflect.Int64 && kind != reflect.Bool:
+			panic(fmt.Sprintf("%T.%s must be a text with a rule, an int64 with or without one, or a bool", *new(T), c.Name))
 		}
 	}
-	if texts != len(s.rules) {
+	if ruled != len(s.rules) {
 		panic(fmt.Sprintf("%T has a rule for an unknown column", *new(T)))
 	}
 	if s.table.Created == nil || s.table.Updated == nil {
@@ -97,11 +95,11 @@ func valueOf[T any](row *T) reflect.Value { return reflect.ValueOf(row).Elem() }
 // *InvalidError.
 func (s *Store[T, K]) validate(row *T, columns []*database.Column) error {
 	for _, c := range columns {
-		text := reflect.Indirect(c.Of(valueOf(row)))
-		if text.Kind() != reflect.String { // of another type, or a nil pointer
+		rule, value := s.rules[c.DBName], reflect.Indirect(c.Of(valueOf(row)))
+		if rule == nil || !value.IsValid() { // a nil pointer
 			continue
 		}
-		if err := s.rules[c.DBName].Check(c.DBName, text.String()); err != nil {
+		if err := rule.check(c.DBName, value); err != nil {
 			return err
 		}
 	}

@@ -29,9 +29,10 @@ type pot struct {
 
 func (pot) Rules() models.Rules {
 	return models.Rules{
-		"code":     {Min: 1, Max: 10, NotBlank: true},
-		"material": {Match: regexp.MustCompile("^(clay|tin)$")},
-		"label":    {Max: 20},
+		"code":     models.Text{Min: 1, Max: 10, NotBlank: true},
+		"material": models.Text{Match: regexp.MustCompile("^(clay|tin)$")},
+		"label":    models.Text{Max: 20},
+		"depth":    models.Integer{Min: -5, Max: 400},
 	}
 }
 
@@ -116,6 +117,7 @@ func TestCreateWithATextKey(t *testing.T) {
 		}
 		for field, invalid := range map[string]pot{
 			"code": {Material: "clay"}, "material": {Code: "x", Material: "wood"}, "label": {Code: "x", Material: "tin", Label: new("a\nb")},
+			"depth": {Code: "x", Material: "tin", Depth: new(int64(401))},
 		} {
 			t.Run("an invalid "+field+" is rejected", func(t *testing.T) {
 				if got, ok := errors.AsType[*models.InvalidError](store.Create(t.Context(), &invalid)); !ok || got.Field != field {
@@ -342,19 +344,19 @@ func TestImportAndExportWithATextKey(t *testing.T) {
 	})
 }
 
-// wrongRule is a model with a rule for a number.
+// wrongRule is a model with the rule of a text for a number.
 type wrongRule struct {
 	ID int64 `gorm:"primaryKey;autoIncrement:false"`
 }
 
-func (wrongRule) Rules() models.Rules { return models.Rules{"id": {Max: 1}} }
+func (wrongRule) Rules() models.Rules { return models.Rules{"id": models.Text{Max: 1}} }
 
 // missingRule is a model with a rule for a column that it does not have.
 type missingRule struct {
 	ID int64 `gorm:"primaryKey;autoIncrement:false"`
 }
 
-func (missingRule) Rules() models.Rules { return models.Rules{"name": {Max: 1}} }
+func (missingRule) Rules() models.Rules { return models.Rules{"name": models.Text{Max: 1}} }
 
 // noRule is a model with a text that has no rule.
 type noRule struct {
@@ -386,7 +388,7 @@ func TestNewStorePanics(t *testing.T) {
 		want     string
 	}{
 		"if the key has another type":   {func(db *database.DB) { models.NewStore[pot, int64](db) }, "is of type string"},
-		"if a rule is for a number":     {func(db *database.DB) { models.NewStore[wrongRule, int64](db) }, "wrongRule.ID must be a text with a rule"},
+		"if a rule is of another type":  {func(db *database.DB) { models.NewStore[wrongRule, int64](db) }, "wrongRule.ID must be a text with a rule"},
 		"if a rule is without a column": {func(db *database.DB) { models.NewStore[missingRule, int64](db) }, "a rule for an unknown column"},
 		"if a text has no rule":         {func(db *database.DB) { models.NewStore[noRule, int64](db) }, "noRule.Name must be a text with a rule"},
 		"if a column is a float":        {func(db *database.DB) { models.NewStore[otherKind, int64](db) }, "otherKind.Width must be a text"},

@@ -52,15 +52,15 @@ type Token struct {
 // Rules returns the rules of the texts, and of the token itself.
 func (Token) Rules() Rules {
 	return Rules{
-		"id":    {Match: TokenID},
-		"name":  {Min: 1, Max: 100, NotBlank: true},
-		"token": {Match: onlyToken},
+		"id":    Text{Match: TokenID},
+		"name":  Text{Min: 1, Max: 100, NotBlank: true},
+		"token": Text{Match: onlyToken},
 	}
 }
 
 // Validate reports the first value that breaks a rule as an *InvalidError, or nil.
 func (t *Token) Validate(now time.Time) error {
-	if err := t.Rules()["name"].Check("name", t.Name); err != nil {
+	if err := t.Rules().Text("name").Check("name", t.Name); err != nil {
 		return err
 	}
 	if t.ExpiresAt != nil && !t.ExpiresAt.After(now) {

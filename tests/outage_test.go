@@ -12,7 +12,7 @@ import (
 func TestPlantsWithoutDatabase(t *testing.T) {
 	t.Parallel()
 	server := dbtest.OwnServer(t)
-	s := start(t, "DATABASE_URL="+server.URL, "PLANTSTORE_DATABASE_TIMEOUT=1s")
+	s := start(t, "DATABASE_URL="+server.URL, "PLANTSTORE_DATABASE_TIMEOUT=2s")
 	requireOK(t, s.call(t, "PUT", "/plants/1", `{"name":"x"}`))
 	must(t, server.Stop())
 	for _, request := range [][]string{

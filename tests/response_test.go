@@ -95,7 +95,7 @@ func (s *service) post(t *testing.T, body string, headers ...string) response {
 	return s.send(t, http.MethodPost, "/plants", strings.NewReader(body), append(as(token, "Content-Type", "application/json"), headers...)...)
 }
 
-// get is send for GET.
+// get sends a GET without a token.
 func (s *service) get(t *testing.T, path string, headers ...string) response {
 	t.Helper()
 	return s.send(t, http.MethodGet, path, nil, headers...)

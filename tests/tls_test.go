@@ -47,7 +47,7 @@ func TestTLSBulk(t *testing.T) {
 	own, folder := newPair(t), t.TempDir()
 	own.in(t, folder)
 	url := dbtest.Postgres(t)
-	timeouts := []string{"PLANTSTORE_SERVER_READ_TIMEOUT=300ms", "PLANTSTORE_SERVER_WRITE_TIMEOUT=300ms"}
+	timeouts := []string{"PLANTSTORE_SERVER_READ_TIMEOUT=1s", "PLANTSTORE_SERVER_WRITE_TIMEOUT=1s"}
 	s := startTLS(t, folder, append(timeouts, "DATABASE_URL="+url, "PLANTSTORE_BULK_MAX_BODY_BYTES=4000000")...)
 	transport := own.over(t, true)
 	rows := numbered(1, 50_000)

@@ -76,9 +76,9 @@ func dropPlant(c *gin.Context) error {
 	}
 	now := time.Now()
 	p := models.Plant{ID: *in.ID, Name: *in.Name, Tag: in.Tag, CreatedAt: now, UpdatedAt: now}
-	for name, rule := range p.Rules() {
-		if text := map[string]*string{"name": in.Name, "tag": in.Tag}[name]; text != nil {
-			if err := rule.Check(name, *text); err != nil {
+	for name, text := range map[string]*string{"name": in.Name, "tag": in.Tag} {
+		if text != nil {
+			if err := p.Rules().Text(name).Check(name, *text); err != nil {
 				return err
 			}
 		}

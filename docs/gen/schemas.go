@@ -39,12 +39,15 @@ func walk(value any, visit func(object)) {
 
 // rules returns the rules of all models by model and column, such as plant.name, and
 // those of a part of such a text, such as plant.name.part.
-func rules() map[string]models.Text {
-	all := make(map[string]models.Text)
+func rules() map[string]models.Rule {
+	all := make(map[string]models.Rule)
 	for _, model := range models.All() {
 		for column, rule := range model.Rules() {
 			name := strings.ToLower(reflect.TypeOf(model).Name()) + "." + column
-			all[name], all[name+".part"] = rule, rule.Part()
+			all[name] = rule
+			if text, ok := rule.(models.Text); ok {
+				all[name+".part"] = text.Part()
+			}
 		}
 	}
 	return all
@@ -72,13 +75,7 @@ func completeSchema(schema object) {
 	if !ok {
 		log.Fatalf("x-rule=%s: no model of models.All has this rule", name)
 	}
-	schema["pattern"] = rule.Pattern()
-	if rule.Min > 0 {
-		schema["minLength"] = rule.Min
-	}
-	if rule.Max > 0 {
-		schema["maxLength"] = rule.Max
-	}
+	maps.Copy(schema, rule.Schema())
 }
 
 // limitInt64 adds the limits of an int64, which its format alone does not imply, unless it has its
