@@ -50,7 +50,7 @@ func TestReadyDependsOnTheSchema(t *testing.T) {
 		for _, step := range []struct{ statement, reason string }{
 			{"ALTER TABLE plants RENAME COLUMN name TO called", "schema"},
 			{"ALTER TABLE plants RENAME COLUMN called TO name", ""},
-			{"ALTER TABLE plants ADD COLUMN height bigint", ""},
+			{"ALTER TABLE plants ADD COLUMN another bigint", ""},
 			{"INSERT INTO goose_db_version (version_id, is_applied) VALUES (9999, TRUE)", "schema"},
 			{"INSERT INTO compatible_migrations (version) VALUES (9999)", ""},
 			{"ALTER TABLE plants RENAME TO plants_old", "schema"},
