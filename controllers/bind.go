@@ -234,7 +234,7 @@ func decodeJSON(what string, text []byte, v any, allowNull bool) error {
 		return notObject(what, text)
 	case errors.Is(err, errNull):
 		return problemf(codeMissingOrType, "%s must not be null", field)
-	case errors.Is(err, json.ErrUnknownName) && slices.Contains(append(fieldNames(jsonFields(reflect.TypeFor[Timestamps]())), "id"), field):
+	case errors.Is(err, json.ErrUnknownName) && (field == "id" || slices.Contains(fieldNames(jsonFields(reflect.TypeFor[Timestamps]())), field)):
 		return problemf(codeUnknownField, "%s cannot be set here: leave it out", field)
 	case errors.Is(err, json.ErrUnknownName):
 		return problemf(codeUnknownField, "unknown field %s; names are case-sensitive", field)

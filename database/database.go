@@ -74,6 +74,8 @@ type dialect interface {
 	// inspect reports why the server would break a promise of the service, and logs what
 	// would do less harm.
 	inspect(ctx context.Context, pool *sql.DB, log *zap.Logger) error
+	// start begins what the kind of database needs in the background as long as db is open.
+	start(db *DB)
 	// close releases what open has acquired besides the pools.
 	close() error
 	// name is [DB.Name].
@@ -166,14 +168,7 @@ func Open(ctx context.Context, o Options, batches BatchOptions, log *zap.Logger)
 	if err := d.inspect(ctx, pool, log); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
-	switch d := d.(type) {
-	case *postgresDialect:
-		if d.citus.Load() {
-			db.nodes = newNodes(d, db)
-		}
-	case *sqliteDialect:
-		db.every(watchPeriod, d.watch(pool, log))
-	}
+	d.start(db)
 	if db.DB, err = db.handle(pool); err == nil {
 		db.reads, err = db.handle(readPool)
 	}

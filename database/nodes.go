@@ -64,15 +64,18 @@ const nodeCheck = 500 * time.Millisecond
 // nodeTimeout is how long a check waits for one node.
 const nodeTimeout = "500ms"
 
-// newNodes returns the nodes of db. As long as some are down, it checks them in the background.
-func newNodes(citus *postgresDialect, db *DB) *nodes {
-	n := &nodes{citus: citus, db: db, turn: make(slots, 1)}
+// start begins to check the nodes of Citus, as long as some are down.
+func (d *postgresDialect) start(db *DB) {
+	if !d.citus.Load() {
+		return
+	}
+	n := &nodes{citus: d, db: db, turn: make(slots, 1)}
+	db.nodes = n
 	db.every(nodeCheck, func(context.Context) {
 		if len(n.downNow()) > 0 {
 			n.checkNow()
 		}
 	})
-	return n
 }
 
 // check finds out which nodes are down.
@@ -139,9 +142,16 @@ func PerNode[T any](db *DB, table *Table, keyOf func(T) any, flush func(context.
 		if n == nil {
 			return flush(ctx, batch)
 		}
-		outcomes, keys, up := make([]error, len(batch)), make([]any, len(batch)), make([]int, len(batch))
-		for i, item := range batch {
-			keys[i], up[i] = keyOf(item), i
+		outcomes, up := make([]error, len(batch)), make([]int, len(batch))
+		for i := range batch {
+			up[i] = i
+		}
+		nodesOf := func() ([]int, error) {
+			keys := make([]any, len(batch))
+			for i, item := range batch {
+				keys[i] = keyOf(item)
+			}
+			return n.citus.nodesOf(ctx, db.pool, table, keys)
 		}
 		run := func(items []int) {
 			part := make([]T, len(items))
@@ -153,7 +163,7 @@ func PerNode[T any](db *DB, table *Table, keyOf func(T) any, flush func(context.
 			}
 		}
 		if down := n.downNow(); len(down) > 0 {
-			on, err := n.citus.nodesOf(ctx, n.db.pool, table, keys)
+			on, err := nodesOf()
 			if err != nil {
 				return slices.Repeat([]error{err}, len(batch))
 			}
@@ -175,7 +185,7 @@ func PerNode[T any](db *DB, table *Table, keyOf func(T) any, flush func(context.
 		if len(failed) == 0 || n.check(ctx) != nil || len(failed) == 1 {
 			return outcomes
 		}
-		on, err := n.citus.nodesOf(ctx, n.db.pool, table, keys)
+		on, err := nodesOf()
 		if err != nil || !slices.ContainsFunc(failed, func(i int) bool { return on[i] != on[failed[0]] }) {
 			return outcomes // of rows on one node, some may be stored
 		}

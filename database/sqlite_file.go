@@ -287,26 +287,26 @@ func (d *sqliteDialect) fault() error {
 	return nil
 }
 
-// watch returns a check of the files, which logs when they are lost and when they are back. It
-// keeps the WAL short.
-func (d *sqliteDialect) watch(pool *sql.DB, log *zap.Logger) func(context.Context) {
+// start begins to check the files: it logs when they are lost and when they are back. It keeps the
+// WAL short.
+func (d *sqliteDialect) start(db *DB) {
 	lost, shortened := false, time.Time{}
-	return func(ctx context.Context) {
+	db.every(watchPeriod, func(ctx context.Context) {
 		before := lost
 		switch lost = d.check() != nil; {
 		case lost && !before:
-			log.Error("the database file was removed or replaced: all requests fail until the service is restarted or the file is back", zap.String("path", d.path))
+			db.log.Error("the database file was removed or replaced: all requests fail until the service is restarted or the file is back", zap.String("path", d.path))
 		case before && !lost:
-			log.Info("the database file is back", zap.String("path", d.path))
+			db.log.Info("the database file is back", zap.String("path", d.path))
 		}
 		wal, err := os.Stat(d.file + "-wal")
 		if err == nil && wal.Size() > walLimit && !lost && time.Since(shortened) >= shortenPeriod {
-			if err := d.shortenWAL(ctx, pool); err != nil && ctx.Err() == nil {
-				log.Warn("cannot shorten the WAL, trying again", zap.Int64("bytes", wal.Size()), zap.Error(err))
+			if err := d.shortenWAL(ctx, db.pool); err != nil && ctx.Err() == nil {
+				db.log.Warn("cannot shorten the WAL, trying again", zap.Int64("bytes", wal.Size()), zap.Error(err))
 			}
 			shortened = time.Now()
 		}
-	}
+	})
 }
 
 // shortenWAL empties the WAL, unless a write is running. SQLite itself starts over in it only

@@ -165,15 +165,15 @@ func describeFiles(operation, paths, schemas object, collection string) {
 
 // exampleFiles returns the content of files with one row, the example of schema.
 func exampleFiles(schema object) fileContent {
-	row := object{}
-	var names, cells []string
-	for _, name := range slices.Sorted(maps.Keys(at(schema, "properties"))) {
-		row[name] = at(schema, "properties", name)["example"]
+	row := exampleOf(schema)
+	names := slices.Sorted(maps.Keys(row))
+	var cells []string
+	for _, name := range names {
 		cell, isText := row[name].(string)
 		if !isText {
 			cell = encode(row[name])
 		}
-		names, cells = append(names, name), append(cells, cell)
+		cells = append(cells, cell)
 	}
 	var table strings.Builder
 	if err := csv.NewWriter(&table).WriteAll([][]string{names, cells}); err != nil {
@@ -235,19 +235,24 @@ func completeBody(operation, schemas object) (schema object) {
 // addExample gives schema an example without the properties with x-echo, which a client
 // sends only because it has read them. Swagger UI starts with the example.
 func addExample(schema object) {
-	example, echoed := object{}, false
-	for name := range at(schema, "properties") {
-		property := at(schema, "properties", name)
-		if property["x-echo"] == nil {
-			example[name] = property["example"]
-			continue
-		}
-		delete(property, "x-echo")
-		echoed = true
-	}
-	if echoed {
+	properties := at(schema, "properties")
+	if example := exampleOf(schema); len(example) < len(properties) {
 		schema["examples"] = []any{example}
 	}
+	for name := range properties {
+		delete(at(properties, name), "x-echo")
+	}
+}
+
+// exampleOf returns the example of schema, whose properties with x-echo it lacks.
+func exampleOf(schema object) object {
+	example := object{}
+	for name := range at(schema, "properties") {
+		if property := at(schema, "properties", name); property["x-echo"] == nil {
+			example[name] = property["example"]
+		}
+	}
+	return example
 }
 
 // addLinks links a response that has the version of an item with the operations on it.
