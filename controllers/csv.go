@@ -54,9 +54,9 @@ func readCSV[D, T any](body io.Reader, toRow func(*D) T) iter.Seq2[models.Import
 				return
 			case bad:
 				row.Line, last = malformed.StartLine, malformed.Line
-				var open bool
-				if open, row.Err = records.malformed(record, malformed); open && records.atEnd() { // maybe with many rows in it
-					yield(models.ImportRow[T]{}, row.Err)
+				row.Err = records.malformed(record, malformed)
+				if errors.Is(err, csv.ErrQuote) && records.atEnd() { // the body may be cut off, or this row have others in it
+					yield(models.ImportRow[T]{}, atLine(row.Line, row.Err))
 					return
 				}
 				if errors.Is(err, csv.ErrFieldCount) {
@@ -93,8 +93,7 @@ func readHeader(records *recordReader, fields []jsonField) ([]jsonField, error) 
 	case errors.Is(err, errRecordTooLong):
 		return nil, lineTooLong(1)
 	case bad:
-		_, err = records.malformed(record, malformed)
-		return nil, atLine1(err)
+		return nil, atLine(1, records.malformed(record, malformed))
 	case errors.Is(err, io.EOF):
 		return nil, problemf(codeMalformed, "the body is empty: send CSV with the header %s", names)
 	case err != nil:
@@ -105,15 +104,15 @@ func readHeader(records *recordReader, fields []jsonField) ([]jsonField, error) 
 		field := slices.IndexFunc(fields, func(f jsonField) bool { return f.name == name })
 		switch {
 		case field < 0:
-			return nil, atLine1(problemf(codeUnknownField, "unknown column %s; valid columns: %s", quoteName(name), names))
+			return nil, atLine(1, problemf(codeUnknownField, "unknown column %s; valid columns: %s", quoteName(name), names))
 		case slices.Contains(record[:i], name):
-			return nil, atLine1(problemf(codeDuplicateField, "duplicate column %s", name))
+			return nil, atLine(1, problemf(codeDuplicateField, "duplicate column %s", name))
 		}
 		columns[i] = fields[field]
 	}
 	for _, f := range fields {
 		if f.required && !slices.Contains(record, f.name) {
-			return nil, atLine1(problemf(codeMissingOrType, "the column %s is required", f.name))
+			return nil, atLine(1, problemf(codeMissingOrType, "the column %s is required", f.name))
 		}
 	}
 	return columns, nil
@@ -131,21 +130,21 @@ func explained(head string, fields []jsonField, err error) error {
 	case strings.HasPrefix(header, GzipMagic):
 		return errCompressed
 	case !utf8.ValidString(header) && p.Code != codeBodyTooLarge: // which may be cut within a character
-		return atLine1(problemf(codeMalformed, "the header is not valid UTF-8: save the file as UTF-8"))
+		return atLine(1, problemf(codeMalformed, "the header is not valid UTF-8: save the file as UTF-8"))
 	case strings.Contains(strings.TrimSuffix(header, "\r"), "\r"):
-		return atLine1(problemf(codeMalformed, "the lines must end with LF or CRLF, not with CR"))
+		return atLine(1, problemf(codeMalformed, "the lines must end with LF or CRLF, not with CR"))
 	case separator < 0 || strings.Contains(header, ",") || p.Code != codeMalformed && p.Code != codeUnknownField:
 		return err
 	}
 	names := map[byte]string{';': "semicolons", '\t': "tabs"}
-	return atLine1(problemf(p.Code, "the columns are separated by %s: separate them by commas, as in %s",
+	return atLine(1, problemf(p.Code, "the columns are separated by %s: separate them by commas, as in %s",
 		names[header[separator]], strings.Join(fieldNames(fields), ",")))
 }
 
-// atLine1 adds the line of the header to the message of a problem.
-func atLine1(err error) error {
+// atLine adds a line to the message of a problem.
+func atLine(line int, err error) error {
 	p, _ := errors.AsType[*problem](err)
-	return problemf(p.Code, "line 1: %s", p.Message)
+	return problemf(p.Code, "line %d: %s", line, p.Message)
 }
 
 func fieldNames(fields []jsonField) []string {
@@ -293,14 +292,14 @@ func (r *recordReader) next() ([]string, error) {
 }
 
 // malformed returns the error of the current record, of which only the cells in record are
-// well-formed, and whether it has other lines in it, as a quote is open.
-func (r *recordReader) malformed(record []string, err *csv.ParseError) (open bool, problem error) {
+// well-formed.
+func (r *recordReader) malformed(record []string, err *csv.ParseError) error {
 	const advice = `write "5"" pot" for a cell with 5" pot`
 	start := r.lastLine(record, err.StartLine) // of the next cell
-	if open = errors.Is(err, csv.ErrQuote) && err.Line > start; open {
-		return open, problemf(codeMalformed, "lines %d to %d form one row, as the quote in line %d is not closed: close it, or %s", err.StartLine, err.Line, start, advice)
+	if errors.Is(err, csv.ErrQuote) && err.Line > start {
+		return problemf(codeMalformed, "the row extends to line %d, as the quote in line %d is not closed: close it, or %s", err.Line, start, advice)
 	}
-	return open, problemf(codeMalformed, "a quote is out of place or not closed: "+advice)
+	return problemf(codeMalformed, "a quote is out of place or not closed: "+advice)
 }
 
 // lastLine returns the line in which the last cell of record, the current one, ends, or first if

@@ -18,24 +18,27 @@ import (
 var formula = regexp.MustCompile(`^[=+\-@＝＋－＠]|[;\t\r\n]"*[=+\-@＝＋－＠]`)
 
 // TestMalformedCSV: the message about a row says where it is, and what to do. A row that the rest
-// of the body may be in ends the import.
+// of the body may be in, or that may be cut off, ends the import.
 func TestMalformedCSV(t *testing.T) {
 	const (
 		advice = `write "5"" pot" for a cell with 5" pot`
 		place  = "a quote is out of place or not closed: " + advice
-		open   = "lines %d to %d form one row, as the quote in line %d is not closed: close it, or " + advice
+		open   = "the row extends to line %d, as the quote in line %d is not closed: close it, or " + advice
 	)
 	rows := "1,\"a,b" + strings.Repeat("\n2,c,d", 101)
 	for body, want := range map[string][2]string{ // of the first row, or of the body
 		"1,a\n":                              {"the row has 2 cells, and the header has 3"},
 		"1,a\"b,\n":                          {place},
-		"1,\"a\"b,\n":                        {place},
-		"1,\"a,b\n2,c,d\n3,\"e,f\n4,g,h\n":   {fmt.Sprintf(open, 2, 4, 2)},
-		"1,\"a\nb\",\"c\n2,b,\"x\"\n3,a,b\n": {fmt.Sprintf(open, 2, 4, 3)},
+		"1,\"a\"b,\n2,c,d\n":                 {place},
+		"1,\"a\"b,\n":                        {1: "line 2: " + place},
+		"1,\"a":                              {1: "line 2: " + place},
+		"1,\"a\r\n":                          {1: "line 2: " + place},
+		"1,\"a,b\n2,c,d\n3,\"e,f\n4,g,h\n":   {fmt.Sprintf(open, 4, 2)},
+		"1,\"a\nb\",\"c\n2,b,\"x\"\n3,a,b\n": {fmt.Sprintf(open, 4, 3)},
 		"1,\"a\nb\",c\"d\n":                  {place},
-		rows:                                 {1: fmt.Sprintf(open, 2, 103, 2)},
-		rows + "\n":                          {1: fmt.Sprintf(open, 2, 103, 2)},
-		"1,\"a,b\n2,c,d\n3,\"e,f\n":          {1: fmt.Sprintf(open, 2, 4, 2)},
+		rows:                                 {1: "line 2: " + fmt.Sprintf(open, 103, 2)},
+		rows + "\n":                          {1: "line 2: " + fmt.Sprintf(open, 103, 2)},
+		"1,\"a,b\n2,c,d\n3,\"e,f\n":          {1: "line 2: " + fmt.Sprintf(open, 4, 2)},
 	} {
 		t.Run(body[:min(len(body), 50)], func(t *testing.T) {
 			for row, err := range readPlantsCSV(strings.NewReader("id,name,tag\n" + body)) {

@@ -63,7 +63,7 @@ func TestReadRows(t *testing.T) {
 		{"a malformed row of more than one line", readPlantsCSV, "id,name\n1,\"a\n\nb\"c\n2,b\n", `2: 40001|5: 2 "b"`},
 		{"a row of more than one line with too many cells", readPlantsCSV, "id,name\n1,\"a\n\nb\",c\n2,b\n", `2: 40001|5: 2 "b"`},
 		{"a quote that is closed by that of a later line", readPlantsCSV, "id,name\n1,\"a\n2,b\n3,\"c\n4,d\n5,\"e\"\n", `2: 40001|5: 4 "d"|6: 5 "e"`},
-		{"a quote out of place in the last of two lines", readPlantsCSV, "id,name,tag\n1,\"a\nb\",\"c\"d\n", `2: 40001`},
+		{"a quote out of place in the last of two lines", readPlantsCSV, "id,name,tag\n1,\"a\nb\",\"c\"d\n2,b,\n", `2: 40001|4: 2 "b"`},
 		{"an id of more than one line is malformed", readPlantsCSV, "id,name\n\"1\n\",a\n2,b\n", `2: 40005|4: 2 "b"`},
 		{"empty lines before the header are skipped", readPlantsCSV, "\n\r\nname,id\na,1\n", `4: 1 "a"`},
 	} {
