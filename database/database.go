@@ -123,7 +123,7 @@ type dialect interface {
 	// timeList returns the form of the argument of among.
 	timeList() (layout, start, end string)
 	// contains is [DB.Contains].
-	contains(column string) string
+	contains(column, part string) (condition, argument string)
 	// changes is the query of [DB.Changes], with the arguments position, order and limit. It
 	// returns, beside each change, and at least once: the epoch, the position from which on all
 	// changes are retained, the end of the feed, the position of the oldest running
@@ -343,7 +343,7 @@ func (db *DB) Times(times []time.Time) string {
 // contains part. ASCII letters match in any case. Other letters do so according to
 // PostgreSQL's locale; on SQLite they match exactly.
 func (db *DB) Contains(column, part string) (condition, argument string) {
-	return db.dialect.contains(column), "%" + strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`).Replace(part) + "%"
+	return db.dialect.contains(column, part)
 }
 
 // Name names the database for people: a path, or hosts and a name, without a password.

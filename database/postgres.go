@@ -207,7 +207,9 @@ func (*postgresDialect) among(column, argument string) string {
 
 func (*postgresDialect) timeList() (layout, start, end string) { return time.RFC3339Nano, "{", "}" }
 
-func (*postgresDialect) contains(column string) string { return column + " ILIKE ?" }
+func (*postgresDialect) contains(column, part string) (condition, argument string) {
+	return column + " ILIKE ?", "%" + strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`).Replace(part) + "%"
+}
 
 func (*postgresDialect) searchIndexes() (create, drop []string) {
 	create = []string{ // after drop

@@ -323,7 +323,10 @@ func (*sqliteDialect) timeList() (layout, start, end string) {
 	return `"2006-01-02 15:04:05.999999999-07:00"`, "[", "]"
 }
 
-func (*sqliteDialect) contains(column string) string { return column + ` LIKE ? ESCAPE '\'` }
+// contains does not use LIKE, which takes U+FFFE and U+FFFF for U+FFFD.
+func (*sqliteDialect) contains(column, part string) (condition, argument string) {
+	return "instr(lower(" + column + "), lower(?)) > 0", part
+}
 
 // searchIndexes has no index for parts of names: a scan of a million takes well under a
 // second.

@@ -95,11 +95,12 @@ func TestPlantsSearch(t *testing.T) {
 			8:  `"name":"Rosé","tag":"é"`,
 			9:  `"name":"Rose\u0301","tag":"e\u0301"`,
 			10: `"name":"🌵 cactus","tag":"🌵"`,
+			11: `"name":"noncharacter \uffff"`,
 		} {
 			requireOK(t, s.call(t, "PUT", fmt.Sprintf("/plants/%d", id), "{"+content+"}"))
 		}
 		for _, test := range []struct{ name, query, want string }{
-			{"everything", "", "-2 -1 0 1 2 3 4 5 6 7 8 9 10"},
+			{"everything", "", "-2 -1 0 1 2 3 4 5 6 7 8 9 10 11"},
 			{"a tag", "tag=house", "-2 2"},
 			{"a tag is case-sensitive", "tag=House", "-1"},
 			{"a part of a tag", "tag=hous", ""},
@@ -116,7 +117,7 @@ func TestPlantsSearch(t *testing.T) {
 			{"a name in small letters", "q=ficus", "0 1 2"},
 			{"a name in capital letters", "q=MONSTERA", "-2 -1"},
 			{"the middle of a name in mixed case", "q=ELIcI", "-2"},
-			{"a space", "q=+", "-2 -1 2 4 6 7 10"},
+			{"a space", "q=+", "-2 -1 2 4 6 7 10 11"},
 			{"% is literal", "q=%25", "2"},
 			{"%% is literal", "q=%25%25", ""},
 			{"_ is literal", "q=_", "3"},
@@ -130,12 +131,14 @@ func TestPlantsSearch(t *testing.T) {
 			{"é", "q=%C3%A9", "8"},
 			{"e and an accent", "q=e%CC%81", "9"},
 			{"🌵", "q=%F0%9F%8C%B5", "10"},
+			{"U+FFFF", "q=%EF%BF%BF", "11"},
+			{"U+FFFD is not U+FFFF", "q=%EF%BF%BD", ""},
 			{"no such name", "q=zzz", ""},
 			{"a tag and a name", "q=ficus&tag=house", "2"},
 			{"an empty tag and a name", "q=f&tag=", "0"},
-			{"after an id", "after=5", "6 7 8 9 10"},
-			{"after an unused id", "after=-100", "-2 -1 0 1 2 3 4 5 6 7 8 9 10"},
-			{"after the last", "after=10", ""},
+			{"after an id", "after=5", "6 7 8 9 10 11"},
+			{"after an unused id", "after=-100", "-2 -1 0 1 2 3 4 5 6 7 8 9 10 11"},
+			{"after the last", "after=11", ""},
 			{"the first two", "limit=2", "-2 -1"},
 			{"two after 0", "after=0&limit=2", "1 2"},
 			{"two by name", "limit=2&q=ficus", "0 1"},
@@ -159,8 +162,8 @@ func TestPlantsSearch(t *testing.T) {
 			r = s.call(t, "GET", path, "")
 			pages = append(pages, r.idsOf(t))
 		}
-		if got := strings.Join(pages, "|"); got != "-2 -1|2 4|6 7|10" {
-			t.Errorf("got pages %s, want -2 -1|2 4|6 7|10", got)
+		if got := strings.Join(pages, "|"); got != "-2 -1|2 4|6 7|10 11" {
+			t.Errorf("got pages %s, want -2 -1|2 4|6 7|10 11", got)
 		}
 	})
 }
