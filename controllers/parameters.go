@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"context"
+	"maps"
 	"net/url"
 	"slices"
 	"strconv"
@@ -50,11 +51,11 @@ func Query(names ...string) middleware.Handler {
 		if err != nil {
 			return errQuery
 		}
-		for name, values := range query {
+		for _, name := range slices.Sorted(maps.Keys(query)) {
 			switch {
 			case !slices.Contains(names, name):
 				return problemf(codeParameter, "unknown parameter %s; %s", quoteName(name), valid)
-			case len(values) > 1:
+			case len(query[name]) > 1:
 				return problemf(codeParameter, "the parameter %s is given more than once", name)
 			}
 		}
