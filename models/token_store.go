@@ -78,7 +78,7 @@ func (s *TokenStore) Counts(ctx context.Context) (counts TokenCounts, err error)
 	return counts, err
 }
 
-// Touch stores that the tokens ids were used now.
+// Touch stores that the tokens ids were used up to now, or up to their end if that is earlier.
 func (s *TokenStore) Touch(ctx context.Context, ids []string) error {
 	// One argument, so that the statement is the same for any number of ids. json_each returns
 	// the keys of a JSON object on PostgreSQL and on SQLite.
@@ -93,6 +93,6 @@ func (s *TokenStore) Touch(ctx context.Context, ids []string) error {
 	return s.db.Write(ctx, "store the last use of tokens", func(tx *gorm.DB) error {
 		now := tx.NowFunc()
 		return tx.Model(&Token{}).Where("id IN (SELECT key FROM json_each(?)) AND (last_used_at IS NULL OR last_used_at < ?)", string(keys), now).
-			Update("last_used_at", now).Error
+			Update("last_used_at", gorm.Expr("CASE WHEN revoked_at < ? THEN revoked_at WHEN expires_at < ? THEN expires_at ELSE ? END", now, now, now)).Error
 	})
 }

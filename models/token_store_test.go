@@ -58,7 +58,8 @@ func TestTokensAreStoredAsHashes(t *testing.T) {
 	})
 }
 
-// TestTouch: it stores the use of the given tokens only, with one statement for any number.
+// TestTouch: it stores the use of the given tokens only, no later than their end, with one
+// statement for any number.
 func TestTouch(t *testing.T) {
 	eachTokenStore(t, func(t *testing.T, store *models.TokenStore, db *database.DB) {
 		var ids []string
@@ -66,6 +67,9 @@ func TestTouch(t *testing.T) {
 			token := models.Token{Name: "x", Scopes: models.AllScopes()}
 			issue(t, store, &token)
 			ids = append(ids, token.ID)
+		}
+		if err := store.Revoke(t.Context(), ids[1]); err != nil {
+			t.Fatal(err)
 		}
 		texts := make(map[string]bool)
 		err := db.Callback().Update().After("gorm:update").Register("note", func(tx *gorm.DB) { texts[tx.Statement.SQL.String()] = true })
@@ -87,6 +91,9 @@ func TestTouch(t *testing.T) {
 		for _, token := range tokens {
 			if used := token.LastUsedAt != nil; used != slices.Contains(ids[:3], token.ID) {
 				t.Errorf("the token %d: got the last use %v", slices.Index(ids, token.ID)+1, token.LastUsedAt)
+			}
+			if end := token.RevokedAt; end != nil && !end.Equal(*token.LastUsedAt) {
+				t.Errorf("got the last use %v, after the end %v", token.LastUsedAt, end)
 			}
 		}
 	})
