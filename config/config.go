@@ -24,7 +24,7 @@ type Config struct {
 		IdleTimeout       time.Duration `key:"idle_timeout" default:"60s" validate:"min=1ms" desc:"how long an idle connection is kept open"`
 		ShutdownDelay     time.Duration `key:"shutdown_delay" default:"5s" validate:"min=0s" desc:"time between SIGTERM, when /readyz turns to 503, and closing the port, for load balancers to notice; SIGINT skips it"`
 		ShutdownTimeout   time.Duration `key:"shutdown_timeout" default:"20s" validate:"min=1ms" desc:"time limit for in-flight requests at shutdown"`
-		MaxHeaderBytes    int           `key:"max_header_bytes" default:"16384" validate:"min=1024,max=16777216" desc:"maximum size of the request line and headers, in bytes"`
+		MaxHeaderBytes    int           `key:"max_header_bytes" default:"16384" validate:"min=1024,max=16777216" desc:"maximum size of the request line and headers, in bytes; Go adds 4,096"`
 		MaxBodyBytes      int64         `key:"max_body_bytes" default:"65536" validate:"min=1,max=16777216" desc:"maximum size of a request body, other than that of an import (see bulk.max_body_bytes), in bytes"`
 		MaxConnections    int           `key:"max_connections" default:"10000" validate:"min=1" desc:"maximum number of open connections; further ones replace idle ones or wait. An idle connection takes a file descriptor and about 20 KiB of memory"`
 		MaxPerAddress     int           `key:"max_connections_per_address" default:"0" validate:"min=0" desc:"maximum number of open connections from an address that is not a trusted proxy; further ones replace its idle ones or are closed; 0 stands for half of max_connections"`
