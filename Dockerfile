@@ -10,10 +10,9 @@ ARG TARGETARCH
 ARG VERSION=dev
 ARG COMMIT=unknown
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
-    CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH go build -tags nomsgpack -trimpath \
-      -ldflags "-s -w -X plantstore/cmd.version=${VERSION} -X plantstore/cmd.commit=${COMMIT}" \
-      -o /root-of-image/plantstore . \
+    GOOS=$TARGETOS GOARCH=$TARGETARCH make build \
     && mkdir -p /data /root-of-image/etc/ssl/certs \
+    && mv plantstore /root-of-image/ \
     && cp /etc/ssl/certs/ca-certificates.crt /root-of-image/etc/ssl/certs/
 
 # The binary, the CA certificates for PostgreSQL and JWKS over TLS, and one writable

@@ -20,29 +20,27 @@ TRIALS  := Linearizable|Outages|StopUnderLoad|StandbyLags|StandbyFails|Promotion
 # These watch the locks of one server or one snapshot of all rows, write pg_trgm, which a cluster has once, or need the feed, which Citus has not.
 NOT_ON_CITUS := ^TestImportKilled$$|^TestReplacingImportKilled$$|^TestExportIsOneMoment$$|^TestCommandsNameTheirDatabase$$|^TestFeed|^TestChanges|^TestFollow
 VENVS   := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/plantstore
-VENV    := $(VENVS)/schemathesis
+# Installs the requirements in .ci/NAME.txt in a virtual environment of that name.
+pip      = python3 -m venv '$(VENVS)/$(1)' && '$(VENVS)/$(1)/bin/pip' install --quiet --disable-pip-version-check -r .ci/$(1).txt
 
 .DEFAULT_GOAL := help
+# Those with a description: all of them. bench, docs and release are folders, too.
+.PHONY: $(shell sed -n 's/^\([a-z-]*\):.*\#\# .*/\1/p' $(MAKEFILE_LIST))
 
-.PHONY: help
 help: ## List all targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-.PHONY: run
 run: ## Run the service with its default configuration
 	go run -tags $(TAGS) .
 
-.PHONY: build
 build: ## Build the static binary ./plantstore
 	CGO_ENABLED=0 go build -tags $(TAGS) -trimpath -ldflags '$(LDFLAGS)' -o plantstore .
 
 # make lint runs vet, with more checks.
-.PHONY: test
 test: ## Run all tests; installs PostgreSQL, pgbouncer, Chromium and HAProxy if they are missing
 	@tests/prerequisites.sh $(NEEDS)
 	$(TESTS) ./...
 
-.PHONY: coverage
 coverage: ## Run all tests, more slowly, and print the coverage of all code, that of the program under test included
 	@tests/prerequisites.sh $(NEEDS)
 	@rm -rf coverage && mkdir coverage
@@ -51,7 +49,6 @@ coverage: ## Run all tests, more slowly, and print the coverage of all code, tha
 	@grep -v '^plantstore/bench/' coverage/all.txt > coverage/profile.txt
 	@go tool cover -func=coverage/profile.txt | awk '/^total:/ { print "coverage of all code, including the program under test: " $$3 }'
 
-.PHONY: results
 results: ## Run the trials of faults and a soak at their full length, as root, and of clients, and write tests/RESULTS.md (20 minutes)
 	@tests/prerequisites.sh postgresql pgbouncer haproxy prometheus npm maven default-jdk-headless python3-venv
 	@printf '# Results\n\nOf `make results`, on %s, with %s on %s processors.\n' "$$(date +%F)" "$$(go version | cut -d' ' -f3)" "$$(nproc)" > tests/RESULTS.md.new
@@ -59,7 +56,6 @@ results: ## Run the trials of faults and a soak at their full length, as root, a
 	@sed -n '/^## Citus/,$$p' tests/RESULTS.md >> tests/RESULTS.md.new
 	mv tests/RESULTS.md.new tests/RESULTS.md
 
-.PHONY: test-citus
 test-citus: ## Run the tests of operations and faults on the Citus cluster that TEST_CITUS_URL names, and write its part of tests/RESULTS.md (5 minutes)
 	@tests/prerequisites.sh postgresql
 	@sed '/^## Citus/,$$d' tests/RESULTS.md | sed '$${/^$$/d;}' > tests/RESULTS.md.new
@@ -72,33 +68,27 @@ test-citus: ## Run the tests of operations and faults on the Citus cluster that 
 			"$$(sed -n 's|^--- FAIL: \(Test[^ ]*\) .*|\1|p' tests/citus.log | sort -u | paste -sd ' ' | grep . || echo none)" >> tests/RESULTS.md.new; \
 		mv tests/RESULTS.md.new tests/RESULTS.md; exit $$status
 
-.PHONY: fuzz
 fuzz: ## Fuzz the JSON decoder for a minute
 	go test -run='^$$' -tags $(TAGS) -fuzz=FuzzBindJSON -fuzztime=1m -fuzzminimizetime=100x ./controllers
 
-.PHONY: bench
 bench: ## Compare the service with its baselines and write bench/RESULTS.md and .svg (50 minutes)
 	@tests/prerequisites.sh postgresql gcc
 	go run -tags $(TAGS) ./bench -chart bench/RESULTS.svg.new > bench/RESULTS.md.new
 	mv bench/RESULTS.md.new bench/RESULTS.md
 	mv bench/RESULTS.svg.new bench/RESULTS.svg
 
-.PHONY: drill
 drill: ## Measure how much an import, and clients that write its rows, delay others (a minute per round: ROUNDS=1)
 	@tests/prerequisites.sh postgresql
 	go run -tags $(TAGS) ./bench -only isolation -rounds $(ROUNDS)
 
-.PHONY: check-consistency
 check-consistency: ## Check that the clients of two replicas see linearizable histories while replicas and databases are killed (5 minutes at most; SEED=… repeats a run)
 	@tests/prerequisites.sh postgresql
 	HISTORIES='$(HISTORIES)' go test $(RACE) -v -count=1 -timeout 5m -tags $(TAGS) -run 'Linearizable|KillService|KillPostgres|Falsified' ./tests
 
-.PHONY: lint
 lint: ## Run the linters
 	$(LINT) run --build-tags browser,axe,haproxy,pgbouncer,schemathesis,clients,prometheus,deploy,citus,soak,$(TAGS) ./...
 	$(LINT) fmt --diff
 
-.PHONY: vulncheck
 vulncheck: ## Check the dependencies for known vulnerabilities, if their database is reachable
 	@output=$$($(VULN) -tags $(TAGS) ./... 2>&1); status=$$?; echo "$$output"; \
 		case "$$status $$output" in \
@@ -107,65 +97,53 @@ vulncheck: ## Check the dependencies for known vulnerabilities, if their databas
 		*) exit $$status ;; \
 		esac
 
-.PHONY: format
 format: ## Format the code
 	$(LINT) fmt
 
-.PHONY: docs
 docs: ## Generate the files, and parts of pages, that come from the code
 	go run -tags $(TAGS) ./docs/gen
 
-.PHONY: check-docs
 check-docs: ## Check that the generated files are up to date
 	go test -count=1 -tags $(TAGS) ./docs/gen
 
-.PHONY: check-api
 check-api: ## Check the OpenAPI document with Redocly and Spectral, its page with axe (npm), and the service against it with Schemathesis (PyPI)
 	@tests/prerequisites.sh npm python3-venv postgresql chromium
 	npx --yes $(REDOCLY) lint --config .ci/redocly.yaml docs/openapi.json
 	npx --yes $(SPECTRAL) lint --fail-severity hint --ruleset .ci/spectral.yaml docs/openapi.json
 	npm install --silent --no-save --prefix '$(VENVS)/axe' $(AXE)
 	AXE='$(VENVS)/axe/node_modules/axe-core/axe.min.js' go test -count=1 -tags browser,axe,$(TAGS) -run BrowserAccessibility ./tests
-	python3 -m venv '$(VENV)' && '$(VENV)/bin/pip' install --quiet --disable-pip-version-check -r .ci/schemathesis.txt
-	SCHEMATHESIS='$(VENV)/bin/schemathesis' go test -v -count=1 -timeout 10m -tags schemathesis,$(TAGS) -run Schemathesis ./tests
+	$(call pip,schemathesis)
+	SCHEMATHESIS='$(VENVS)/schemathesis/bin/schemathesis' go test -v -count=1 -timeout 10m -tags schemathesis,$(TAGS) -run Schemathesis ./tests
 
-.PHONY: check-clients
 check-clients: ## Generate six clients from the OpenAPI document, and call all operations with them (npm, Maven, PyPI; 2 minutes)
 	@tests/prerequisites.sh npm maven default-jdk-headless python3-venv
 	go test -v -count=1 -timeout 20m -tags clients,$(TAGS) -run 'GeneratedClients|WebhookLibrary' ./tests
 
-.PHONY: check-alerts
 check-alerts: ## Check the alerts with promtool, and that the dashboard and the alerts explain outages, with Prometheus (2 minutes)
 	@tests/prerequisites.sh prometheus postgresql
 	promtool check rules deploy/prometheus/alerts.yaml
 	promtool test rules deploy/prometheus/alerts_test.yaml
 	go test -v -count=1 -timeout 5m -tags prometheus,$(TAGS) -run Dashboard ./tests
 
-.PHONY: check-deploy
 check-deploy: ## Check deploy/: manifests, Compose file and HAProxy's configuration, and their settings against the program
 	@tests/prerequisites.sh python3-venv haproxy
-	python3 -m venv '$(VENVS)/kubernetes-validate' && '$(VENVS)/kubernetes-validate/bin/pip' install --quiet --disable-pip-version-check -r .ci/kubernetes-validate.txt
+	$(call pip,kubernetes-validate)
 	PATH="$$PATH:/usr/sbin" KUBERNETES_VALIDATE='$(VENVS)/kubernetes-validate/bin/kubernetes-validate' go test -v -count=1 -tags deploy,$(TAGS) -run TestDeploy ./tests
 
-.PHONY: screenshot
 screenshot: ## Update the pictures of Swagger UI in docs/
 	@tests/prerequisites.sh chromium
 	SCREENSHOTS='$(CURDIR)/docs' go test -count=1 -tags browser,$(TAGS) -run 'BrowserSwaggerUI/create|BrowserFirstScreen' ./tests
 
-.PHONY: sbom
 sbom: build ## Write the software bill of materials plantstore.cdx.json
 	./plantstore sbom > plantstore.cdx.json
 
-.PHONY: release
 release: ## Write the files of a release to release/: programs and images for all platforms, checksums, bills of materials (20 minutes at first, then one)
 	@tests/prerequisites.sh buildah jq zip
 	VERSION='$(VERSION)' COMMIT='$(COMMIT)' CREATED='$(CREATED)' LDFLAGS='$(LDFLAGS)' TAGS='$(TAGS)' .ci/release
 
-.PHONY: check-release
 check-release: release ## Check the release of the last commit: that building it in another folder gives the same bytes, that it runs, and its licenses
 	VERSION='$(VERSION)' .ci/check-release
 
-.PHONY: image
 image: ## Build the container image plantstore; PLATFORMS=linux/amd64,linux/arm64 builds it for both
 	docker build $(if $(PLATFORMS),--platform '$(PLATFORMS)') -t plantstore \
 		--build-arg VERSION='$(VERSION)' --build-arg COMMIT='$(COMMIT)' --build-arg CREATED='$(CREATED)' .

@@ -17,7 +17,7 @@ import (
 )
 
 // build compiles the service and the baselines into b.folder, with the flags of
-// the Dockerfile.
+// make build.
 func (b *bench) build(ctx context.Context) error {
 	if err := goBuild(ctx, "-o", b.folder, "plantstore", "plantstore/bench/baseline"); err != nil {
 		return err
