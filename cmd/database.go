@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
@@ -14,28 +13,6 @@ import (
 	"plantstore/config"
 	"plantstore/database"
 )
-
-func newMigrate(s *settings) *cobra.Command {
-	return newGroup("migrate", "Migrate the database schema", "migrate status",
-		newDatabaseCommand(s, "migrate up", "Apply every pending migration", creates, migrateUp),
-		addYes(newDatabaseCommand(s, "migrate down", "Roll back the last migration, with the data it added", uses, migrateDown)),
-		newDatabaseCommand(s, "migrate status", "List all migrations and when they were applied", uses, migrateStatus))
-}
-
-func newSearchIndex(s *settings) *cobra.Command {
-	return newGroup("search-index", "Create or drop indexes that make searches of many plants fast and inserts slower", "search-index create",
-		newDatabaseCommand(s, "search-index create", "Create the indexes for the parameters tag and q, while the service runs", uses,
-			func(cmd *cobra.Command, db *database.DB) (string, error) {
-				if err := db.RequireSchema(cmd.Context()); err != nil {
-					return "", err
-				}
-				return "created in " + db.Name(), db.CreateSearchIndexes(cmd.Context())
-			}),
-		newDatabaseCommand(s, "search-index drop", "Drop these indexes", uses,
-			func(cmd *cobra.Command, db *database.DB) (string, error) {
-				return "dropped in " + db.Name(), db.DropSearchIndexes(cmd.Context())
-			}))
-}
 
 // newGroup returns a command that only has subcommands.
 func newGroup(name, short, example string, commands ...*cobra.Command) *cobra.Command {
@@ -62,41 +39,6 @@ func newDatabaseCommand(s *settings, path, short string, needs access, action fu
 			})
 		},
 	}, databaseFlags)
-}
-
-func migrateUp(cmd *cobra.Command, db *database.DB) (string, error) {
-	applied, err := db.Migrate(cmd.Context())
-	for _, m := range applied { // also those before one that failed
-		_, _ = fmt.Println("applied", m.Name)
-	}
-	if len(applied) == 0 {
-		return "no pending migrations", err
-	}
-	return "migrated " + db.Name(), err
-}
-
-func migrateDown(cmd *cobra.Command, db *database.DB) (string, error) {
-	last, loss, err := db.Last(cmd.Context())
-	if err != nil {
-		return "", err
-	}
-	if err := confirm(cmd, fmt.Sprintf("Roll back %s of the database %s? This deletes %s.", last, db.Name(), loss)); err != nil {
-		return "", err
-	}
-	return fmt.Sprintf("rolled back %s of the database %s", last, db.Name()), db.Rollback(cmd.Context(), last)
-}
-
-func migrateStatus(cmd *cobra.Command, db *database.DB) (string, error) {
-	all, err := db.Migrations(cmd.Context())
-	var lines []string
-	for _, m := range all {
-		applied := "pending"
-		if !m.AppliedAt.IsZero() {
-			applied = m.AppliedAt.UTC().Format(time.RFC3339)
-		}
-		lines = append(lines, fmt.Sprintf("%-20s  %s", applied, m))
-	}
-	return strings.Join(lines, "\n"), err
 }
 
 // access is what a command does to the file of a SQLite database that does not exist.

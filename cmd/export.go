@@ -2,7 +2,6 @@ package cmd
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -10,13 +9,11 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"path/filepath"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"plantstore/controllers"
-	"plantstore/database"
 )
 
 func newExport(s *settings) *cobra.Command {
@@ -117,60 +114,4 @@ func (c *client) export(ctx context.Context, query url.Values, mediaType, path s
 		fmt.Printf("%d plants written to %s\n", rows.rows, path)
 	}
 	return nil
-}
-
-// followLinks returns the file that path leads to, which need not exist.
-func followLinks(path string) (string, error) {
-	target, err := filepath.EvalSymlinks(path)
-	if err == nil {
-		return target, nil
-	}
-	if !errors.Is(err, fs.ErrNotExist) {
-		_, err = os.Stat(path) // which names the path in any error
-		return path, err
-	}
-	next, err := os.Readlink(path)
-	if err != nil { // no link
-		return path, nil //nolint:nilerr // opening path gives a better error
-	}
-	if !filepath.IsAbs(next) {
-		next = filepath.Join(filepath.Dir(path), next)
-	}
-	return followLinks(next)
-}
-
-// writeFile calls write to write the file path. On error, the file remains unchanged.
-func writeFile(path string, write func(io.Writer) error) error {
-	path, err := followLinks(path) // replace the target of a link, not the link
-	if err != nil {
-		return err
-	}
-	info, err := os.Stat(path)
-	if err == nil && !info.Mode().IsRegular() {
-		device, err := os.OpenFile(path, os.O_WRONLY, 0) // devices and pipes cannot be replaced
-		if err != nil {
-			return err
-		}
-		return errors.Join(write(device), device.Close())
-	}
-	file, err := os.OpenFile(path+"."+rand.Text()[:8]+".part", os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
-	if err != nil {
-		return database.PartError(path, err)
-	}
-	if info != nil { // a private file stays private
-		err = file.Chmod(info.Mode().Perm())
-	}
-	if err == nil {
-		err = write(file)
-	}
-	if err == nil {
-		err = file.Sync()
-	}
-	if err = errors.Join(err, file.Close()); err == nil {
-		err = database.RenameDurably(file.Name(), path)
-	}
-	if err != nil {
-		_ = os.Remove(file.Name()) // unless it was renamed
-	}
-	return err
 }

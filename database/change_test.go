@@ -98,7 +98,7 @@ func TestInsertNewInATransactionReportsFaults(t *testing.T) {
 				return err
 			}
 		}
-		_, err := tx.InsertNew(t.Context(), database.TableOf[pot](), []*pot{{Code: "a"}, {Code: strings.Repeat("b", 1<<20)}, {Code: "c"}})
+		_, err := database.InsertNew(t.Context(), tx, database.TableOf[pot](), []*pot{{Code: "a"}, {Code: strings.Repeat("b", 1<<20)}, {Code: "c"}})
 		if err == nil {
 			t.Error("inserted into a full database")
 		}

@@ -294,7 +294,7 @@ func TestSlowQueriesAreLoggedWithoutValues(t *testing.T) {
 		if len(slow) == 0 || !strings.Contains(fmt.Sprint(slow[len(slow)-1].ContextMap()["sql"]), "SELECT length(") {
 			t.Errorf("got the log %v", logs.All())
 		}
-		if _, err := db.InsertNew(t.Context(), database.TableOf[canary](), []*canary{{ID: 1}}); err == nil {
+		if _, err := database.InsertNew(t.Context(), db, database.TableOf[canary](), []*canary{{ID: 1}}); err == nil {
 			t.Error("inserted into a table that does not exist")
 		}
 		if last := logs.FilterMessage("slow query").All(); fmt.Sprint(last[len(last)-1].ContextMap()["sql"]) != "INSERT INTO canaries" {

@@ -145,15 +145,14 @@ func (t *Table) isTimestamp(c *Column) bool { return c == t.Created || c == t.Up
 
 // InsertNew inserts the rows with free keys, in one transaction, and returns the outcome of
 // each: nil, ErrTaken, or the error of a row that is locked (see IsLocked) or that the
-// database rejects, which harms no others, unless db is a transaction. rows is a slice of
-// pointers to the model of table, in ascending order of unique keys: inserts in another order
-// can deadlock on PostgreSQL. All rows have the same timestamps. When it returns without an
-// error, the inserted rows are on disk.
-func (db *DB) InsertNew(ctx context.Context, table *Table, rows any) (outcomes []error, err error) {
-	begin, pointers := time.Now(), reflect.ValueOf(rows)
-	structs := make([]reflect.Value, pointers.Len())
-	for i := range structs {
-		structs[i] = pointers.Index(i).Elem()
+// database rejects, which harms no others, unless db is a transaction. table is that of T, and
+// rows are in ascending order of unique keys: inserts in another order can deadlock on
+// PostgreSQL. All rows have the same timestamps. When it returns without an error, the inserted
+// rows are on disk.
+func InsertNew[T any](ctx context.Context, db *DB, table *Table, rows []*T) (outcomes []error, err error) {
+	begin, structs := time.Now(), make([]reflect.Value, len(rows))
+	for i, row := range rows {
+		structs[i] = reflect.ValueOf(row).Elem()
 	}
 	err = db.Retry(ctx, func() (err error) {
 		outcomes, err = db.dialect.insertNew(ctx, db.conn, table, structs)
@@ -163,16 +162,15 @@ func (db *DB) InsertNew(ctx context.Context, table *Table, rows any) (outcomes [
 	return outcomes, err
 }
 
-// Lookup returns the rows of T, whose table is table, that have one of keys, a slice of the
-// type of their key.
-func Lookup[T any](ctx context.Context, db *DB, table *Table, keys any) (found []*T, err error) {
+// Lookup returns the rows of T, whose table is table, that have one of keys.
+func Lookup[T, K any](ctx context.Context, db *DB, table *Table, keys []K) (found []*T, err error) {
 	begin := time.Now()
 	query, argument := db.dialect.lookup(table, keys)
 	if db.locking {
 		clause, oneByOne := db.dialect.lockRows()
-		if list := reflect.ValueOf(keys); oneByOne && list.Len() > 1 {
-			for i := range list.Len() {
-				one, err := Lookup[T](ctx, db, table, list.Slice(i, i+1).Interface())
+		if oneByOne && len(keys) > 1 {
+			for i := range keys {
+				one, err := Lookup[T](ctx, db, table, keys[i:i+1])
 				if err != nil {
 					return nil, err
 				}

@@ -44,8 +44,8 @@ type lookup[T any, K Key] struct {
 	row *T
 }
 
-// Get returns the row with key, which sees every write that ended before. It fails with a
-// *NotFoundError if it does not exist.
+// Get returns the row with key, with every write that ended before the call. It fails with a
+// *NotFoundError if the row does not exist.
 func (r *reader[T, K]) Get(ctx context.Context, key K) (*T, error) {
 	l := &lookup[T, K]{key: key}
 	if err := r.lookups.Do(ctx, l); err != nil {
