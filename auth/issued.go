@@ -186,12 +186,7 @@ func (v *IssuedTokens) Refresh(ctx context.Context) error {
 // run refreshes every refreshPeriod, on request, and soon after a failure, until ctx ends.
 func (v *IssuedTokens) run(ctx context.Context) {
 	failing := false
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(refreshFloor): // since the last refresh
-		}
+	for database.Sleep(ctx, refreshFloor) { // since the last refresh
 		period := refreshPeriod - refreshFloor
 		if failing {
 			period = refreshPeriod / 4

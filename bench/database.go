@@ -80,7 +80,7 @@ func (b *bench) open(ctx context.Context, d database) (s *store, err error) {
 	}
 	s = &store{engine: d.engine, rows: -1}
 	b.stores = append(b.stores, s)
-	source := ""
+	var source string
 	if d.engine == postgres {
 		s.server, err = dbtest.StartServerIn(folder, "max_connections=300", "max_wal_size=16GB", "checkpoint_timeout=1h", "shared_buffers=1GB")
 		if err != nil {

@@ -13,9 +13,9 @@ import (
 // The turns of overhead are short and many, so that other load on the machine, and the state
 // of the database, are the same for all contenders: it tells differences of a hundredth.
 const (
-	starts    = 8  // of each contender: two processes of one program can differ by 3 %
-	rounds    = 11 // of each start, of which the first is a warm-up
-	shortTurn = 250 * time.Millisecond
+	starts         = 8  // of each contender: two processes of one program can differ by 3 %
+	roundsPerStart = 11 // of each start, of which the first is a warm-up
+	shortTurn      = 250 * time.Millisecond
 )
 
 // overhead is compare for contenders that hardly differ. All of them run all the time, and
@@ -60,7 +60,7 @@ func (b *bench) takeTurns(ctx context.Context, storeOf func(contender string) *s
 				break
 			}
 		}
-		for round := 0; round < rounds && err == nil; round++ {
+		for round := 0; round < roundsPerStart && err == nil; round++ {
 			for _, of := range turns {
 				var o outcome
 				if o, err = running[of].measure(ctx, load{operation: op, connections: connections, duration: shortTurn}); err != nil {

@@ -265,7 +265,7 @@ var comparisons = []comparison{
 	},
 	{
 		section: "observability", measure: overhead, database: postgresRAM,
-		title:      fmt.Sprintf("The cost of metrics and tracing, PostgreSQL on a RAM disk, in %d turns of %v", starts*(rounds-1), shortTurn),
+		title:      fmt.Sprintf("The cost of metrics and tracing, PostgreSQL on a RAM disk, in %d turns of %v", starts*(roundsPerStart-1), shortTurn),
 		operations: slices.Concat(quiet, traced), contenders: []string{service, untraced, unmeasured}, connections: []int{256},
 		// Less than 2 % cannot be told from the noise.
 		claims: slices.Concat(all(quiet, limit{rate, 256, untraced, "≥", 0.98}), all(traced, limit{rate, 256, unmeasured, "≥", 0.97})),

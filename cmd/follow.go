@@ -100,35 +100,53 @@ func printChanges(_ context.Context, changes feedChanges) error {
 	return err
 }
 
+// cursorFile keeps a cursor in the file path, or nowhere if that is empty.
+type cursorFile struct {
+	path   string
+	stored string // what this command has written
+}
+
+// read returns the cursor in the file, if it exists, or else after.
+func (f *cursorFile) read(after string) (string, error) {
+	if f.path == "" {
+		return after, nil
+	}
+	text, err := os.ReadFile(f.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return after, nil
+	}
+	if err != nil {
+		return "", err
+	}
+	cursor := strings.TrimSpace(string(text))
+	if _, ok := database.ParseCursor(cursor); !ok {
+		return "", &exitError{fmt.Errorf("%s has no cursor: remove it, and start with --after 0, or without --after to skip earlier changes", f.path), exitFinal}
+	}
+	if after != "" && after != cursor {
+		fmt.Fprintf(os.Stderr, "plantstore: --after %s is ignored: starting at the cursor in %s\n", after, f.path)
+	}
+	return cursor, nil
+}
+
+// write stores cursor.
+func (f *cursorFile) write(cursor string) error {
+	if f.path == "" || cursor == f.stored {
+		return nil
+	}
+	f.stored = cursor
+	return writeFile(f.path, func(w io.Writer) error {
+		_, err := fmt.Fprintln(w, cursor)
+		return err
+	})
+}
+
 // follow calls deliver with changes until ctx ends. It starts at the cursor in the file path,
 // if it exists, or else at after, and keeps the cursor there.
 func (c *client) follow(ctx context.Context, after, path string, deliver func(context.Context, feedChanges) error) error {
-	if path != "" {
-		text, err := os.ReadFile(path)
-		switch {
-		case err == nil:
-			given := after
-			after = strings.TrimSpace(string(text))
-			if _, ok := database.ParseCursor(after); !ok {
-				return &exitError{fmt.Errorf("%s has no cursor: remove it, and start with --after 0, or without --after to skip earlier changes", path), exitFinal}
-			}
-			if given != "" && given != after {
-				fmt.Fprintf(os.Stderr, "plantstore: --after %s is ignored: starting at the cursor in %s\n", given, path)
-			}
-		case !errors.Is(err, fs.ErrNotExist):
-			return err
-		}
-	}
-	stored := "" // what this command has written
-	store := func(cursor string) error {
-		if path == "" || cursor == stored {
-			return nil
-		}
-		stored = cursor
-		return writeFile(path, func(w io.Writer) error {
-			_, err := fmt.Fprintln(w, cursor)
-			return err
-		})
+	file := cursorFile{path: path}
+	after, err := file.read(after)
+	if err != nil {
+		return err
 	}
 	first := backoff{time.Second, time.Minute}
 	for retry := first; ; {
@@ -142,7 +160,7 @@ func (c *client) follow(ctx context.Context, after, path string, deliver func(co
 			}
 			pause := retry.next()
 			fmt.Fprintf(os.Stderr, "plantstore: %s; trying again in %s\n", oneLine(err.Error()), pause.Round(time.Second))
-			if !sleep(ctx, pause) {
+			if !database.Sleep(ctx, pause) {
 				return nil
 			}
 			continue
@@ -151,7 +169,7 @@ func (c *client) follow(ctx context.Context, after, path string, deliver func(co
 			fmt.Fprintln(os.Stderr, "plantstore: the service responds again")
 			retry = first
 		}
-		if err := store(after); err != nil { // now, not after a delivery that a restart would repeat
+		if err := file.write(after); err != nil { // now, not after a delivery that a restart would repeat
 			return err
 		}
 		if len(changes.Changes) > 0 {
@@ -162,7 +180,7 @@ func (c *client) follow(ctx context.Context, after, path string, deliver func(co
 				return err
 			}
 		}
-		if err := store(changes.Cursor); err != nil {
+		if err := file.write(changes.Cursor); err != nil {
 			return err
 		}
 		after = changes.Cursor
@@ -228,14 +246,4 @@ func (b *backoff) next() time.Duration {
 	pause := b.pause
 	b.pause = min(2*pause, b.limit)
 	return pause*4/5 + rand.N(pause*2/5)
-}
-
-// sleep waits for pause, and reports whether ctx has not ended before.
-func sleep(ctx context.Context, pause time.Duration) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(pause):
-		return true
-	}
 }

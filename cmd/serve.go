@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"os/signal"
 	"runtime"
@@ -133,15 +134,6 @@ func (s *settings) serve(cmd *cobra.Command, _ []string) (err error) {
 		defer admin.Close()
 	}
 	runtime.GC() // what the start leaves behind would let the heap grow to twice of what requests need
-	served := make(chan error, 1)
-	go func() {
-		if cfg.TLS() {
-			served <- server.ServeTLS(limited, "", "") // the certificate is in server.TLSConfig
-		} else {
-			served <- server.Serve(limited)
-		}
-	}()
-
 	log.Info("serving",
 		zap.String("version", version), zap.String("commit", commit), zap.String("env", cfg.Env),
 		zap.String("address", listener.Addr().String()),
@@ -151,6 +143,19 @@ func (s *settings) serve(cmd *cobra.Command, _ []string) (err error) {
 	if cfg.Env == config.Development {
 		welcome(cfg, listener.Addr().(*net.TCPAddr).Port, devToken)
 	}
+	return serveUntil(ctx, cfg, server, limited, health, log)
+}
+
+// serveUntil serves the connections of listener until ctx ends, and then shuts server down.
+func serveUntil(ctx context.Context, cfg *config.Config, server *http.Server, listener *connections, health *controllers.Health, log *zap.Logger) error {
+	served := make(chan error, 1)
+	go func() {
+		if cfg.TLS() {
+			served <- server.ServeTLS(listener, "", "") // the certificate is in server.TLSConfig
+		} else {
+			served <- server.Serve(listener)
+		}
+	}()
 	select {
 	case err := <-served:
 		return fmt.Errorf("serve: %w", err)
@@ -160,7 +165,7 @@ func (s *settings) serve(cmd *cobra.Command, _ []string) (err error) {
 	if errors.Is(context.Cause(ctx), errInterrupted) {
 		delay = 0 // there is no load balancer
 	}
-	return shutDown(server, limited, health, delay, cfg.Server.ShutdownTimeout, log)
+	return shutDown(server, listener, health, delay, cfg.Server.ShutdownTimeout, log)
 }
 
 // unlessStopped returns err, which ended the start, unless a signal came first: it ends what the

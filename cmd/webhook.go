@@ -20,6 +20,7 @@ import (
 
 	"plantstore/config"
 	"plantstore/controllers"
+	"plantstore/database"
 )
 
 // A webhook is told of changes according to Standard Webhooks 1.0
@@ -32,10 +33,10 @@ type webhook struct {
 }
 
 const (
-	webhookType    = "plants.changed"
-	webhookTimeout = 20 * time.Second // the specification advises 15 to 30 s
-	webhookPause   = 5 * time.Second  // after the first failure
-	webhookPauses  = 4 * time.Hour    // after many
+	webhookType         = "plants.changed"
+	webhookTimeout      = 20 * time.Second // the specification advises 15 to 30 s
+	webhookFirstPause   = 5 * time.Second  // after the first failure
+	webhookLongestPause = 4 * time.Hour    // after many
 )
 
 // webhookMessage is the body of a request to a webhook.
@@ -64,7 +65,7 @@ func newWebhook(target, secretFile string) (*webhook, error) {
 		return nil, errors.New("--secret-file: the file must have whsec_ and 24 to 64 bytes in base64, such as from `echo whsec_$(openssl rand -base64 32)`")
 	}
 	return &webhook{
-		url: target, key: key, pauses: backoff{webhookPause, webhookPauses},
+		url: target, key: key, pauses: backoff{webhookFirstPause, webhookLongestPause},
 		http: http.Client{
 			Timeout:       webhookTimeout,
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -101,7 +102,7 @@ func (w *webhook) deliver(ctx context.Context, changes feedChanges) error {
 		if ctx.Err() == nil {
 			fmt.Fprintf(os.Stderr, "plantstore: the webhook has not accepted %s: %v; trying again in %s\n", id, err, pause.Round(time.Second))
 		}
-		if !sleep(ctx, pause) {
+		if !database.Sleep(ctx, pause) {
 			return context.Cause(ctx)
 		}
 	}
@@ -143,7 +144,7 @@ func (w *webhook) sign(id, timestamp string, body []byte) string {
 	return "v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil))
 }
 
-// retryAfter parses Retry-After (RFC 9110, section 10.2.3). It returns at most webhookPauses, and
+// retryAfter parses Retry-After (RFC 9110, section 10.2.3). It returns at most webhookLongestPause, and
 // 0 if there is none.
 func retryAfter(text string) time.Duration {
 	seconds, err := strconv.ParseInt(text, 10, 64)
@@ -153,5 +154,5 @@ func retryAfter(text string) time.Duration {
 	if err != nil {
 		return 0
 	}
-	return time.Duration(min(max(seconds, 0), int64(webhookPauses.Seconds()))) * time.Second
+	return time.Duration(min(max(seconds, 0), int64(webhookLongestPause.Seconds()))) * time.Second
 }

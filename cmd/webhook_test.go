@@ -121,7 +121,7 @@ func TestWebhookIDOutlivesARestart(t *testing.T) {
 }
 
 func TestBackoff(t *testing.T) {
-	b := backoff{webhookPause, webhookPauses}
+	b := backoff{webhookFirstPause, webhookLongestPause}
 	var pauses []time.Duration
 	for range 20 {
 		pauses = append(pauses, b.next())
@@ -146,7 +146,7 @@ func TestPausesBetweenAttempts(t *testing.T) {
 		t.Run(retryAfter, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				hook := testWebhook(t, "http://127.0.0.1")
-				hook.pauses = backoff{webhookPause, webhookPauses}
+				hook.pauses = backoff{webhookFirstPause, webhookLongestPause}
 				var times []time.Time
 				hook.http.Transport = roundTripper(func(*http.Request) (*http.Response, error) {
 					times = append(times, time.Now())
@@ -177,7 +177,7 @@ func (r roundTripper) RoundTrip(request *http.Request) (*http.Response, error) {
 func TestRetryAfter(t *testing.T) {
 	for text, want := range map[string][2]time.Duration{
 		"": {0, 0}, "x": {0, 0}, "0": {0, 0}, "-1": {0, 0}, "-10000000000": {0, 0}, "120": {2 * time.Minute, 2 * time.Minute},
-		"10000000000": {webhookPauses, webhookPauses},
+		"10000000000": {webhookLongestPause, webhookLongestPause},
 		time.Now().Add(time.Hour).UTC().Format(http.TimeFormat):  {59 * time.Minute, time.Hour},
 		time.Now().Add(-time.Hour).UTC().Format(http.TimeFormat): {0, 0},
 	} {

@@ -1,8 +1,6 @@
 // Package config reads the configuration once, into one typed and validated value.
-// Nothing else in the program reads the environment, except the PG* variables of
-// libpq, which complete a PostgreSQL URL, those that name a proxy, such as
-// HTTPS_PROXY, the OTEL_* variables of OpenTelemetry, those of Go, such as GOGC,
-// and TMPDIR.
+// Nothing else in the program reads the environment, except for the variables that are not
+// its own, such as PG* and GOGC: docs/configuration.md lists them.
 package config
 
 import "time"

@@ -22,9 +22,9 @@ var bearerToken = regexp.MustCompile(`^[A-Za-z0-9._~+/-]+=*$`)
 // basePath is the syntax of a base path, which may be empty. No segment starts with a dot.
 var basePath = regexp.MustCompile(`^(/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)*$`)
 
-// validate checks the rules that the tags of the fields cannot express. databaseSet
-// reports whether a flag or the environment sets database.url, if it is needed at all. A file
-// does not count if it has the default, as configs/config.yaml has.
+// validate checks the rules that the tags of the fields cannot express. databaseSet is true if a
+// flag or the environment sets database.url, or if the command needs no database. A file that sets
+// it to the default does not count, since configs/config.yaml does so.
 func (c *Config) validate(databaseSet bool) error {
 	server, jwt, production := c.Server, c.Auth.JWT, c.Env == Production
 	for _, rule := range []struct {

@@ -150,8 +150,9 @@ func respondChanges(c *gin.Context, changes *models.PlantChanges) error {
 	return nil
 }
 
-// stream sends changes as server-sent events, at first where the stream begins. It ends when
-// the service drains, so that the client connects to another replica.
+// stream sends changes as server-sent events. The first event comes at once, even without changes,
+// and has the cursor at which the stream begins. The stream ends when the service drains, so that
+// the client connects to another replica.
 func (h *Changes) stream(c *gin.Context, next models.NextChanges, from database.Cursor, limit int) error {
 	ctx := c.Request.Context()
 	for first := true; ; first = false {

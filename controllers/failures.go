@@ -60,7 +60,7 @@ func (f *Failures) logAborted(c *gin.Context, err error, isGone bool) {
 		middleware.SetErrorCode(c, code)
 	}
 	if late || ended || !isGone {
-		f.log.Log(level, "response aborted", middleware.RequestIDField(c), middleware.TraceID(c), zap.Error(err))
+		f.log.Log(level, "response aborted", middleware.RequestIDField(c), middleware.TraceIDField(c), zap.Error(err))
 	}
 }
 
@@ -68,7 +68,7 @@ func (f *Failures) logAborted(c *gin.Context, err error, isGone bool) {
 func (f *Failures) logFault(c *gin.Context, code int32, cause error) {
 	switch {
 	case code == codeInternal: // a line for each, since its client has the request id
-		f.log.Error("request failed", zap.Int32("code", code), zap.Error(cause), middleware.RequestIDField(c), middleware.TraceID(c))
+		f.log.Error("request failed", zap.Int32("code", code), zap.Error(cause), middleware.RequestIDField(c), middleware.TraceIDField(c))
 	case statusOf(code) == http.StatusServiceUnavailable && !errors.Is(cause, errStopping):
 		f.note(c, code, cause)
 	}
@@ -84,7 +84,7 @@ func (f *Failures) note(c *gin.Context, code int32, cause error) {
 		s = &series{code: code, began: time.Now()}
 		f.series[code] = s
 		f.log.Log(levelOf(cause), "requests begin to fail", zap.Int32("code", code), zap.Error(cause),
-			middleware.RequestIDField(c), middleware.TraceID(c))
+			middleware.RequestIDField(c), middleware.TraceIDField(c))
 		go f.follow(s)
 	}
 	s.lastCause = cause

@@ -42,6 +42,16 @@ func Every(ctx context.Context, period time.Duration, do func()) {
 	}
 }
 
+// Sleep waits for pause, and reports whether ctx has not ended before.
+func Sleep(ctx context.Context, pause time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(pause):
+		return true
+	}
+}
+
 // every calls do now and every interval, in the background, until db is closed.
 func (db *DB) every(interval time.Duration, do func(context.Context)) {
 	ctx, stop := context.WithCancel(context.Background())

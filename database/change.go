@@ -27,7 +27,7 @@ type Change struct {
 	Err      error  // why it was not made: its row is locked (see IsLocked), the database rejects it, or it is errLeftOut
 }
 
-// kind is what changes with one text have in common.
+// kind identifies the statement of a Change: changes of one kind have the same text.
 type kind struct {
 	write, where, conflict string
 	returns                int

@@ -20,9 +20,6 @@ import (
 // of an error; several statements are one transaction only between BEGIN and COMMIT;
 // settings reach the nodes only by SET LOCAL; and a node can fail alone, see nodes.go.
 
-// internalError is the SQLSTATE internal_error.
-const internalError = "XX000"
-
 // durably lets no node acknowledge a commit that is not on its disk.
 const durably = "SET LOCAL synchronous_commit = 'on'"
 

@@ -97,7 +97,7 @@ type dialect interface {
 	// writeTest is a statement that changes nothing that matters, but fails if the disk is
 	// full or the database is read-only.
 	writeTest() string
-	// insertNew is [DB.InsertNew]; rows are structs.
+	// insertNew is [InsertNew]; rows are structs.
 	insertNew(ctx context.Context, conn connection, table *Table, rows []reflect.Value) (outcomes []error, err error)
 	// query runs a query on conn and calls read with its result.
 	query(ctx context.Context, conn connection, text string, args []any, read func(result) error) error
@@ -400,10 +400,8 @@ func waitFor(ctx context.Context, pool *sql.DB, timeout time.Duration, log *zap.
 			return err
 		}
 		log.Warn("waiting for the database", zap.Error(err))
-		select {
-		case <-ctx.Done():
+		if !Sleep(ctx, pause) {
 			return err
-		case <-time.After(pause):
 		}
 	}
 }

@@ -18,6 +18,18 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 )
 
+// The SQLSTATEs that are looked for in more than one place, with the names of PostgreSQL's
+// manual, appendix A.
+const (
+	featureNotSupported   = "0A000" // a cached plan is obsolete: see postgresDialect.watch
+	readOnlyTransaction   = "25006" // read_only_sql_transaction: a standby, as after a fail-over
+	completionUnknown     = "40003" // statement_completion_unknown: the caller must read whether it was stored
+	insufficientPrivilege = "42501"
+	lockNotAvailable      = "55P03"
+	idleSessionTimeout    = "57P05"
+	internalError         = "XX000"
+)
+
 // ErrURL means that a part of the database URL is not valid. Nothing was attempted.
 var ErrURL = errors.New("a port or a parameter of the database URL, or a variable such as PGSSLMODE, is not valid, or names a file that cannot be used")
 
@@ -168,7 +180,7 @@ func notWritable(err error) *NotWritableError {
 		return fault
 	}
 	switch state, code := sqlState(err), sqliteCode(err); {
-	case state == "25006", code == sqlite3.SQLITE_READONLY: // read_only_sql_transaction
+	case state == readOnlyTransaction, code == sqlite3.SQLITE_READONLY:
 		return &NotWritableError{readOnly}
 	case state == "53100", code == sqlite3.SQLITE_FULL: // disk_full
 		return &NotWritableError{"its disk is full"}
@@ -176,7 +188,7 @@ func notWritable(err error) *NotWritableError {
 		return &NotWritableError{"its disk reports an error"}
 	case code == sqlite3.SQLITE_CORRUPT, code == sqlite3.SQLITE_NOTADB:
 		return &NotWritableError{damaged}
-	case state == "42501": // insufficient_privilege
+	case state == insufficientPrivilege:
 		return &NotWritableError{missingRight}
 	case state == "42P01", state == "42703": // undefined_table, undefined_column
 		return &NotWritableError{wrongSchema}
@@ -218,7 +230,7 @@ func IsUnavailable(err error) bool {
 // IsLocked reports whether err means that others held a lock for too long. Nothing was
 // written.
 func IsLocked(err error) bool {
-	return sqliteCode(err) == sqlite3.SQLITE_BUSY || sqlState(err) == "55P03" // lock_not_available
+	return sqliteCode(err) == sqlite3.SQLITE_BUSY || sqlState(err) == lockNotAvailable
 }
 
 // isTableLocked reports whether err means that the lock was a whole table's. Only errors
@@ -228,7 +240,7 @@ func isTableLocked(err error) bool {
 		return false
 	}
 	pg, ok := errors.AsType[*pgconn.PgError](err)
-	return ok && pg.Code == "55P03" && pg.Where == ""
+	return ok && pg.Code == lockNotAvailable && pg.Where == ""
 }
 
 // rowLockedError is an error about a row's lock that does not say where it is: others wait
@@ -244,7 +256,7 @@ func IsDuplicate(err error) bool {
 
 // IsUnknown reports whether err means that the database does not know whether it has
 // committed, as a distributed one may not.
-func IsUnknown(err error) bool { return sqlState(err) == "40003" }
+func IsUnknown(err error) bool { return sqlState(err) == completionUnknown }
 
 // isRowFault reports whether err is the fault of one row, which is locked or rejected.
 func isRowFault(err error) bool { return IsLocked(err) && !isTableLocked(err) || isRowRejected(err) }
@@ -272,12 +284,10 @@ func isTimeoutState(state string) bool {
 // of PostgreSQL's manual lists them.
 func isTransientState(state string) bool {
 	switch state {
-	case "25006", // read_only_sql_transaction: a standby, as after a fail-over
-		"40003", // statement_completion_unknown: the caller must read whether it was stored
+	case readOnlyTransaction, completionUnknown, idleSessionTimeout,
 		"57P01", // admin_shutdown
 		"57P02", // crash_shutdown
 		"57P03", // cannot_connect_now: starting up or recovering
-		"57P05", // idle_session_timeout
 		"58030": // io_error
 		return true
 	}

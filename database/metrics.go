@@ -38,8 +38,8 @@ func newMetrics(system string) *metrics {
 // statementKind matches the operation and the table of a statement, or of its first subquery.
 var statementKind = regexp.MustCompile(`(?s)^(?:WITH [a-z_]+ AS \(\s*)?(?:(UPDATE) |(INSERT) INTO |(DELETE) FROM |(SELECT) .*?\sFROM )["` + "`]?([a-z_]+)")
 
-// telling is how much of a statement tells its operation and table. The rest of some is a
-// list of any length.
+// telling is how many bytes of a statement suffice to tell its operation and table. Some
+// statements go on with a list of any length.
 const telling = 500
 
 // statement is one that reads or writes a table. Others, such as SET, have no operation.

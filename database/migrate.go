@@ -176,10 +176,8 @@ func (db *DB) whileLocked(ctx context.Context, migrate func() error) error {
 		if !IsLocked(err) && !isRolledBack(err) || time.Since(begin) > lockPatience {
 			return err
 		}
-		select {
-		case <-ctx.Done():
+		if !Sleep(ctx, lockPause) {
 			return err
-		case <-time.After(lockPause):
 		}
 	}
 }
@@ -187,12 +185,7 @@ func (db *DB) whileLocked(ctx context.Context, migrate func() error) error {
 // logHolders logs, until ctx ends, which transactions a migration may wait for: between its
 // attempts, or in a statement that waits for all that are running.
 func (db *DB) logHolders(ctx context.Context) {
-	for pause := lockPause; ; pause = min(2*pause, lockLog) {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(pause):
-		}
+	for pause := lockPause; Sleep(ctx, pause); pause = min(2*pause, lockLog) {
 		var holders []string
 		err := db.Reads(ctx).Raw(db.dialect.lockHolders()).Scan(&holders).Error
 		if ctx.Err() == nil && (err != nil || len(holders) > 0) { // otherwise it just takes long
@@ -314,7 +307,7 @@ func (db *DB) Migrations(ctx context.Context) ([]Migration, error) {
 
 // adviseOwner adds what to do to an error that means that the role must not change the schema.
 func adviseOwner(err error) error {
-	if sqlState(err) != "42501" { // insufficient_privilege
+	if sqlState(err) != insufficientPrivilege {
 		return err
 	}
 	return fmt.Errorf("%w: the role must own the database and its tables: as a superuser, run ALTER DATABASE … OWNER TO … "+

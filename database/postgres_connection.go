@@ -83,13 +83,13 @@ func (d *postgresDialect) watch(config *pgx.ConnConfig) {
 	closeIfFatal := config.OnPgError
 	config.OnPgError = func(conn *pgconn.PgConn, err *pgconn.PgError) bool {
 		switch err.Code {
-		case "25006": // read_only_sql_transaction
+		case readOnlyTransaction:
 			// While a database stays read-only, not every write may cost all connections.
 			if time.Since(d.staleSince()) > time.Second {
 				d.discardAll()
 			}
 			return false
-		case "0A000": // feature_not_supported
+		case featureNotSupported:
 			if err.Routine == "RevalidateCachedQuery" { // "cached plan must not change result type"
 				d.discardAll()
 				return false

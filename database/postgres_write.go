@@ -18,56 +18,64 @@ import (
 // conflictPeriod is how long insertNew expects keys to be taken after one was.
 const conflictPeriod = time.Second
 
-// insertNew sends each column as an array: one statement, which pgx prepares once on
-// each connection, serves any number of rows.
-//
-// Usually all keys are free. Then an INSERT without ON CONFLICT, which fails if a key
-// is taken, takes two thirds of the time. After such a failure the clause is used at
-// once for a while: each failure costs a transaction and a line in the server's log.
+// insertNew expects that all keys are free, as they usually are. If one was not, it expects
+// others to be taken for conflictPeriod: each such failure costs a transaction and a line in the
+// server's log.
 func (d *postgresDialect) insertNew(ctx context.Context, conn connection, table *Table, rows []reflect.Value) (outcomes []error, err error) {
-	insert := &Change{Table: table, Write: table.Insert}
-	insertFree := &Change{Table: table, Write: insert.Write, Conflict: table.Keep, Returns: 1}
+	insertFree := &Change{Table: table, Write: table.Insert, Conflict: table.Keep, Returns: 1}
 	pool, ownTransaction := conn.(*sql.DB)
 	expectConflicts := !ownTransaction || d.citus.Load() && len(rows) == 1 || time.Now().UnixNano() < d.conflictsUntil.Load()
-	if !expectConflicts && d.citus.Load() {
-		if copied, err := d.copyNew(ctx, pool, table, rows); copied || err != nil {
-			return make([]error, len(rows)), err
-		}
-		d.conflictsUntil.Store(time.Now().Add(conflictPeriod).UnixNano())
-		expectConflicts = true
-	} else if !expectConflicts {
-		text, args := d.changeRows(insert, rows, nil)
-		err = d.query(ctx, conn, text, args, func(none result) error {
-			none.Next()
-			return none.Err()
-		})
-		if err == nil {
-			return make([]error, len(rows)), nil
-		}
-		if expectConflicts = IsDuplicate(err); expectConflicts {
+	if !expectConflicts {
+		outcomes = make([]error, len(rows))
+		if expectConflicts, err = d.insertAll(ctx, pool, table, rows); expectConflicts {
 			d.conflictsUntil.Store(time.Now().Add(conflictPeriod).UnixNano())
 		}
 	}
 	if expectConflicts {
-		text, args := d.changeRows(insertFree, rows, nil)
-		err = d.write(ctx, conn, text, args, func(returned result) error {
-			inserted, err := scanAll(returned, table.Columns[:1], rows[0].Type())
-			keys := make(map[any]bool, len(inserted))
-			for _, row := range inserted {
-				keys[table.Key.Of(row).Interface()] = true
-			}
-			outcomes = slices.Repeat([]error{ErrTaken}, len(rows))
-			for i, row := range rows {
-				if keys[table.Key.Of(row).Interface()] {
-					outcomes[i] = nil
-				}
-			}
-			return err
-		})
+		outcomes, err = d.insertUntaken(ctx, conn, insertFree, rows)
 	}
 	if ownTransaction && isRowFault(err) {
 		return d.insertEach(ctx, pool, insertFree, rows)
 	}
+	return outcomes, err
+}
+
+// insertAll inserts rows without ON CONFLICT, which takes two thirds of the time, and reports
+// whether a key is taken, or on Citus may be: then it has inserted none.
+func (d *postgresDialect) insertAll(ctx context.Context, pool *sql.DB, table *Table, rows []reflect.Value) (taken bool, err error) {
+	if d.citus.Load() {
+		copied, err := d.copyNew(ctx, pool, table, rows)
+		return !copied && err == nil, err
+	}
+	text, args := d.changeRows(&Change{Table: table, Write: table.Insert}, rows, nil)
+	err = d.query(ctx, pool, text, args, func(none result) error {
+		none.Next()
+		return none.Err()
+	})
+	if IsDuplicate(err) {
+		return true, nil
+	}
+	return false, err
+}
+
+// insertUntaken inserts the rows with free keys. The outcome of the others is ErrTaken.
+func (d *postgresDialect) insertUntaken(ctx context.Context, conn connection, insertFree *Change, rows []reflect.Value) (outcomes []error, err error) {
+	table := insertFree.Table
+	text, args := d.changeRows(insertFree, rows, nil)
+	err = d.write(ctx, conn, text, args, func(returned result) error {
+		inserted, err := scanAll(returned, table.Columns[:1], rows[0].Type())
+		keys := make(map[any]bool, len(inserted))
+		for _, row := range inserted {
+			keys[table.Key.Of(row).Interface()] = true
+		}
+		outcomes = slices.Repeat([]error{ErrTaken}, len(rows))
+		for i, row := range rows {
+			if keys[table.Key.Of(row).Interface()] {
+				outcomes[i] = nil
+			}
+		}
+		return err
+	})
 	return outcomes, err
 }
 
@@ -322,11 +330,9 @@ func (d *postgresDialect) runEach(
 				return err
 			}
 			switch {
-			case !IsLocked(err):
-				skip = 1
-			case attempt >= maxAttempts:
+			case IsLocked(err) && attempt >= maxAttempts:
 				skip = n
-			case done == last:
+			case IsLocked(err) && done == last:
 				skip *= 2
 			default:
 				skip = 1

@@ -87,7 +87,7 @@ func (db *DB) check(ctx context.Context) error {
 	if faults := db.readiness.faults.Load(); faults > 0 {
 		// A query would not show whether it lasts.
 		err := db.testWrite(ctx)
-		if err != nil && sqlState(err) != "42501" { // insufficient_privilege: only a write can tell
+		if err != nil && sqlState(err) != insufficientPrivilege { // only a write can tell
 			return Failed("test a write", err)
 		}
 		db.readiness.faults.CompareAndSwap(faults, 0)

@@ -18,7 +18,7 @@ func (db *DB) Retry(ctx context.Context, do func() error) error {
 	return db.retry(ctx, do, db.readiness.note)
 }
 
-// retry is Retry, with what notes the error of each attempt.
+// retry is Retry; note is called with the error of each attempt.
 func (db *DB) retry(ctx context.Context, do func() error, note func(error)) error {
 	due, limited := ctx.Deadline()
 	if !limited {
@@ -48,10 +48,8 @@ func (db *DB) retry(ctx context.Context, do func() error, note func(error)) erro
 		if isTableLocked(err) && time.Now().Add(pause).After(due) {
 			return err
 		}
-		select {
-		case <-ctx.Done():
+		if !Sleep(ctx, pause) {
 			return err
-		case <-time.After(pause):
 		}
 	}
 }
@@ -60,9 +58,9 @@ func (db *DB) retry(ctx context.Context, do func() error, note func(error)) erro
 // nothing in these cases.
 func attemptsFor(err error) int {
 	switch state := sqlState(err); {
-	case isRolledBack(err), state == "57P05": // idle_session_timeout: it ended before the statement arrived
+	case isRolledBack(err), state == idleSessionTimeout: // it ended before the statement arrived
 		return 3
-	case state == "0A000": // "cached plan must not change result type": see postgresDialect.watch
+	case state == featureNotSupported: // an obsolete plan
 		return 5 // the next migration may follow at once
 	}
 	return 1

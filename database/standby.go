@@ -35,7 +35,7 @@ type standbys struct {
 
 	mu      sync.Mutex
 	history []moment        // of the primary, oldest first; of those older than kept, only the newest
-	first   Position        // of the primary; until it is known, unknownPosition
+	first   Position        // the lowest of the primary since the start; unknownPosition until it is known
 	origin  string          // of the primary: see feedOrigin; empty until it is known
 	written map[string]need // by client, what its reads must see; without what every standby in use has
 }
@@ -55,8 +55,9 @@ type need struct {
 	lost     time.Time // when a write ended without a known position; zero if none has since
 }
 
-// from returns n when the primary is at a position: what was lost before a time is no further.
-// That time is some time ago, since a write may be stored after the service gave it up.
+// from returns n as of a position of the primary: a write that was lost before a time is not beyond
+// that position. The time is well in the past, since the database may store a write after the
+// service has given it up.
 func (n need) from(when time.Time, at Position) need {
 	if !n.lost.IsZero() && n.lost.Before(when) {
 		return need{position: max(n.position, at)}

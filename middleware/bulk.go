@@ -55,20 +55,20 @@ func Bulk(o BulkOptions, verify auth.Verifier) Handler {
 		c.Request.Body = &pacedBody{ReadCloser: c.Request.Body, pace: in}
 		c.Writer = &pacedWriter{plain, out}
 		defer func() { c.Writer = plain }()
-		return whileValid(c, endWith, verify, checkPeriod, &in.transfer, &out.transfer, o.Grace)
+		return whileValid(c, endWith, verify, &in.transfer, &out.transfer, o.Grace)
 	}
 }
 
-// whileValid serves the rest of c's request, and verifies its token again after each period.
+// whileValid serves the rest of c's request, and verifies its token again after each checkPeriod.
 // If it is no longer accepted, endWith ends the request's context, with the cause, and the
 // running transfers end: in, unless it is nil, and out. It leaves timeToRespond for an Error, or
 // toEnd for the rest of a successful response.
-func whileValid(c *gin.Context, endWith context.CancelCauseFunc, verify auth.Verifier, period time.Duration, in, out *transfer, toEnd time.Duration) error {
+func whileValid(c *gin.Context, endWith context.CancelCauseFunc, verify auth.Verifier, in, out *transfer, toEnd time.Duration) error {
 	ctx := c.Request.Context()
 	token, _ := bearerToken(c.Request.Header["Authorization"])
 	var checks sync.WaitGroup
 	checks.Go(func() {
-		database.Every(ctx, period, func() {
+		database.Every(ctx, checkPeriod, func() {
 			if _, err := verify(ctx, token); auth.IsRejection(err) {
 				endWith(err)
 				in.interrupt()

@@ -44,10 +44,10 @@ func AccessLog(log *zap.Logger, paths ...string) gin.HandlerFunc {
 			}
 			log.Log(level, "request",
 				RequestIDField(c),
-				TraceID(c),
+				TraceIDField(c),
 				zap.String("method", loggedMethod(c.Request.Method)),
 				zap.String("path", loggedPath(c.Request.URL.Path, words)),
-				createdID(c),
+				optional("id", c.GetString(createdIDKey)),
 				zap.Int("status", c.Writer.Status()),
 				errorCode(c),
 				zap.Duration("duration", time.Since(start)),
@@ -62,12 +62,12 @@ func AccessLog(log *zap.Logger, paths ...string) gin.HandlerFunc {
 // SetCreatedID records the id of what c's request creates, for the log: its path lacks it.
 func SetCreatedID(c *gin.Context, id string) { c.Set(createdIDKey, id) }
 
-// createdID is the field for the id of what c's request creates.
-func createdID(c *gin.Context) zap.Field {
-	if id := c.GetString(createdIDKey); id != "" {
-		return zap.String("id", id)
+// optional is the field name, which is left out if text is empty.
+func optional(name, text string) zap.Field {
+	if text == "" {
+		return zap.Skip()
 	}
-	return zap.Skip()
+	return zap.String(name, text)
 }
 
 // errorCode is the field for the code of an Error.

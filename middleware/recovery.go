@@ -29,7 +29,7 @@ func Recovery(log *zap.Logger) gin.HandlerFunc {
 			}
 			log.Error("panic",
 				RequestIDField(c),
-				TraceID(c),
+				TraceIDField(c),
 				zap.String("route", c.FullPath()),
 				zap.String("cause", auth.Redact(database.DescribePanic(cause))),
 				zap.StackSkip("stack", 1))

@@ -48,8 +48,8 @@ func (w *limitedWriter) Write(p []byte) (int, error) {
 	return w.ResponseWriter.Write(p)
 }
 
-// sharedWriter is the writer of a response with a body that others have, too. It counts only
-// when it is no longer kept for them: then this client is slow.
+// sharedWriter is the writer of a response whose body other responses share. The body counts only
+// from when the others no longer need it: then this client is slow.
 type sharedWriter struct {
 	*limitedWriter
 	stream *streamWriter

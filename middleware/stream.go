@@ -37,7 +37,7 @@ func Stream(verify auth.Verifier) Handler {
 		c.Set(streamKey, stream)
 		c.Writer = stream
 		defer func() { c.Writer = plain }()
-		return whileValid(c, endWith, verify, checkPeriod, nil, out, timeToRespond)
+		return whileValid(c, endWith, verify, nil, out, timeToRespond)
 	}
 }
 

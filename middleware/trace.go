@@ -99,11 +99,6 @@ func (o TraceOptions) clientSpan(headers http.Header) trace.SpanContext {
 // Context, section 3.3.1.5, asks for. To search one for tokens takes time.
 const maxTracestate = 512
 
-// TraceID is the field for the trace id of c's request, if the client sent one or the
+// TraceIDField is the field for the trace id of c's request, if the client sent one or the
 // request has a span.
-func TraceID(c *gin.Context) zap.Field {
-	if id := c.GetString(traceIDKey); id != "" {
-		return zap.String("trace_id", id)
-	}
-	return zap.Skip()
-}
+func TraceIDField(c *gin.Context) zap.Field { return optional("trace_id", c.GetString(traceIDKey)) }

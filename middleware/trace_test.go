@@ -28,7 +28,7 @@ const (
 func traced(o middleware.TraceOptions, path string, status int, headers ...string) (logged string) {
 	gin.SetMode(gin.ReleaseMode)
 	e := gin.New()
-	e.Use(middleware.Trace(o), func(c *gin.Context) { logged = middleware.TraceID(c).String })
+	e.Use(middleware.Trace(o), func(c *gin.Context) { logged = middleware.TraceIDField(c).String })
 	respond := func(c *gin.Context) { c.Status(status) }
 	e.Any("/plants/:id", respond)
 	e.Any("/healthz", respond)

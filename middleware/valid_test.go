@@ -28,6 +28,7 @@ func TestEndOfAToken(t *testing.T) {
 		"it cannot, unknown outcome": {"POST", auth.ErrCannotVerify, database.ErrUnavailable, database.ErrUnavailable},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			c, e := gin.CreateTestContext(httptest.NewRecorder())
 			c.Request = httptest.NewRequestWithContext(t.Context(), test.method, "/", nil)
 			verify := auth.AnyOf(func(context.Context, string) (*auth.Identity, error) { return nil, fmt.Errorf("x: %w", test.verify) })
@@ -36,7 +37,7 @@ func TestEndOfAToken(t *testing.T) {
 				defer end(nil)
 				c.Request = c.Request.WithContext(ctx)
 				out := &transfer{ctx: ctx, setDeadline: func(time.Time) error { return nil }}
-				return whileValid(c, end, verify, time.Millisecond, nil, out, time.Second)
+				return whileValid(c, end, verify, nil, out, time.Second)
 			}), Handle(func(c *gin.Context) error {
 				<-c.Request.Context().Done()
 				return test.handler

@@ -143,8 +143,8 @@ func (f *PlantFeed) readShared(ctx context.Context, from database.Cursor) (chang
 	return f.read(ctx, from, database.MaxChanges)
 }
 
-// NextChanges is like [PlantFeed.Read], but waits for a change until the context of Follow or
-// until ends. If until ends, there is no change.
+// NextChanges is like [PlantFeed.Read], but waits for a change. It fails if the context of Follow
+// ends, and returns no changes if until ends before there is one.
 type NextChanges func(until context.Context, from database.Cursor, limit int) (PlantChanges, error)
 
 // Follow calls do with a function that waits for changes. It fails with database.ErrShare at
@@ -321,8 +321,5 @@ func (f *PlantFeed) pause(ctx context.Context) {
 	f.mu.Lock()
 	pause := time.Duration(f.followers) * pausePerReader
 	f.mu.Unlock()
-	select {
-	case <-ctx.Done():
-	case <-time.After(pause):
-	}
+	database.Sleep(ctx, pause)
 }

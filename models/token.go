@@ -27,9 +27,8 @@ const (
 
 var tokenEncoding = base32.NewEncoding(tokenAlphabet).WithPadding(base32.NoPadding)
 
-// TokenID matches the id of a token. SecretPart matches a token anywhere in a text, or as
-// much of it as is more than its id, and onlyToken a text that is a token; it does not
-// check its checksum.
+// TokenID matches the id of a token. SecretPart matches a token in a text, whole or cut off, if
+// it has more than the id. onlyToken matches a text that is a token, whatever its checksum.
 var (
 	TokenID    = regexp.MustCompile(fmt.Sprintf("^%s[a-z2-7]{%d}$", tokenPrefix, TokenIDLength-len(tokenPrefix)))
 	SecretPart = regexp.MustCompile(fmt.Sprintf("%s[a-z2-7]{%d,}", tokenPrefix, TokenIDLength-len(tokenPrefix)+1))

@@ -3,7 +3,7 @@
 # that are not from Debian's packages. Usage: prerequisites.sh PROGRAM...
 set -eu
 
-# find PROGRAM: is it there?
+# find_program PROGRAM: is it there?
 find_program() {
 	case $1 in
 	postgresql)
