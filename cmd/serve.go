@@ -123,6 +123,9 @@ func (s *settings) serve(cmd *cobra.Command, _ []string) (err error) {
 	if err != nil {
 		return err
 	}
+	if err := giveUpAfter(listener, max(cfg.Server.WriteTimeout, cfg.Bulk.Grace)); err != nil {
+		return err
+	}
 	limited := limitConnections(listener, connectionLimit(cfg, maxFiles(), log), cfg.Server.MaxPerAddress, cfg.Server.TrustedProxies, sampled)
 	server.ConnState, server.Handler = limited.observe, limited.limitStreams(server.Handler)
 	metrics.MustRegister(limited.collectors()...)

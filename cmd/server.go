@@ -114,15 +114,17 @@ func sample(log *zap.Logger) *zap.Logger {
 	}))
 }
 
-// quoted matches a text in the syntax of Go, and sender the address of a client.
+// quoted matches a text in the syntax of Go, sender the address of a client, and ends those of a
+// connection.
 var (
 	quoted = regexp.MustCompile(`"(\\.|[^"\\])*"`)
 	sender = regexp.MustCompile(`\bfrom (\S+:\d+)`)
+	ends   = regexp.MustCompile(`\b\w+ tcp \S+->\S+: `)
 )
 
 // httpErrors logs what net/http writes, without what that quotes: the start of a request
-// that it cannot read, which may be a token. The client's address is in a field of its own, so
-// that messages are equal for the sampler.
+// that it cannot read, which may be a token. The client's address is only in a field of its own,
+// so that messages are equal for the sampler.
 type httpErrors struct{ log *zap.Logger }
 
 func (h httpErrors) Write(line []byte) (int, error) {
@@ -130,7 +132,7 @@ func (h httpErrors) Write(line []byte) (int, error) {
 	if bytes.HasPrefix(line, []byte("http: TLS handshake error ")) { // such as from port scanners
 		level = zapcore.InfoLevel
 	}
-	message := quoted.ReplaceAll(bytes.TrimSpace(line), []byte(`"…"`))
+	message := ends.ReplaceAll(quoted.ReplaceAll(bytes.TrimSpace(line), []byte(`"…"`)), nil)
 	var fields []zap.Field
 	if from := sender.FindSubmatch(message); from != nil {
 		fields = append(fields, zap.ByteString("client", from[1]))
@@ -205,7 +207,7 @@ func shutDown(server *http.Server, listener *connections, health *controllers.He
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	if err := server.Shutdown(ctx); err != nil {
-		return errors.Join(fmt.Errorf("some requests did not finish within server.shutdown_timeout: %w", err), server.Close())
+		return errors.Join(fmt.Errorf("requests on %d connections did not finish within server.shutdown_timeout: %w", listener.inUse(), err), server.Close())
 	}
 	log.Info("stopped")
 	return nil

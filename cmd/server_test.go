@@ -26,6 +26,14 @@ func TestErrorLog(t *testing.T) {
 			[]string{"http: TLS handshake error from 192.0.2.1:1: EOF", "http: TLS handshake error from [2001:db8::1]:2: EOF"},
 			"http: TLS handshake error from …: EOF", zap.InfoLevel,
 		},
+		{
+			"a client that resets its connections, from any port",
+			[]string{
+				"http: TLS handshake error from 192.0.2.1:1: read tcp 192.0.2.9:443->192.0.2.1:1: read: connection reset by peer",
+				"http: TLS handshake error from 192.0.2.1:2: read tcp 192.0.2.9:443->192.0.2.1:2: read: connection reset by peer",
+			},
+			"http: TLS handshake error from …: read: connection reset by peer", zap.InfoLevel,
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			core, logged := observer.New(zap.DebugLevel)

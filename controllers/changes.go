@@ -3,7 +3,9 @@ package controllers
 import (
 	"bytes"
 	"context"
+	"errors"
 	"net/http"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -202,9 +204,10 @@ func (h *Changes) stream(c *gin.Context, next models.NextChanges, from database.
 	}
 }
 
-// endOfStream returns the error of a stream that ended with err, unless the client has left.
+// endOfStream returns the error of a stream that ended with err, unless the client has left: also
+// if the client was too slow, net/http may have canceled ctx.
 func endOfStream(ctx context.Context, err error) error {
-	if ctx.Err() != nil && context.Cause(ctx) == context.Canceled { //nolint:errorlint // exactly: the end of a token has another cause
+	if ctx.Err() != nil && context.Cause(ctx) == context.Canceled && !errors.Is(err, os.ErrDeadlineExceeded) { //nolint:errorlint // exactly: the end of a token has another cause
 		return nil
 	}
 	return err

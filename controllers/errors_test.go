@@ -251,15 +251,23 @@ func TestPanicDuringTheResponse(t *testing.T) {
 }
 
 // TestErrorDuringTheResponse: it is logged, even if the handler's own context has ended,
-// unless the client has gone.
+// unless the client has gone. It is no error of the service if the client does not read.
 func TestErrorDuringTheResponse(t *testing.T) {
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	for name, test := range map[string]struct {
 		ctx    context.Context //nolint:containedctx // of the client
-		logged int
+		err    error
+		logged string // its level
 		code   string // that is counted
-	}{"the error is logged if the client waits": {t.Context(), 1, "50302"}, "the error is not logged if the client has gone": {gone, 0, ""}} {
+	}{
+		"the client waits":               {t.Context(), database.ErrUnavailable, "error", "50302"},
+		"the client has gone":            {gone, database.ErrUnavailable, "", ""},
+		"the client waits, a fault":      {t.Context(), errors.New("x"), "error", ""},
+		"the client leaves over HTTP/2":  {t.Context(), errors.New("client disconnected"), "", ""},
+		"the client does not read":       {t.Context(), os.ErrDeadlineExceeded, "info", ""},
+		"the client does not read, gone": {gone, os.ErrDeadlineExceeded, "info", ""},
+	} {
 		t.Run(name, func(t *testing.T) {
 			core, logs := observer.New(zap.DebugLevel)
 			registry := prometheus.NewRegistry()
@@ -272,13 +280,17 @@ func TestErrorDuringTheResponse(t *testing.T) {
 			})
 			e.GET("/", middleware.Handle(func(c *gin.Context) error {
 				c.String(200, "a part")
-				return fmt.Errorf("the database ended: %w", database.ErrUnavailable)
+				return fmt.Errorf("the response ended: %w", test.err)
 			}))
 			wantAbort(t, func() {
 				e.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(test.ctx, http.MethodGet, "/", nil))
 			})
-			if got := logs.FilterMessage("response aborted").Len(); got != test.logged {
-				t.Errorf("got %d lines, want %d: %v", got, test.logged, logs.All())
+			var levels []string
+			for _, line := range logs.FilterMessage("response aborted").All() {
+				levels = append(levels, line.Level.String())
+			}
+			if got := strings.Join(levels, " "); got != test.logged {
+				t.Errorf("got the levels %q, want %q: %v", got, test.logged, logs.All())
 			}
 			if code := countedErrors(t, registry); code != test.code {
 				t.Errorf("got the error code %s, want %s", code, test.code)

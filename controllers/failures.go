@@ -3,8 +3,10 @@ package controllers
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -46,22 +48,29 @@ func NewFailures(ready func(context.Context) error, log *zap.Logger) *Failures {
 	return &Failures{ready: ready, log: log, series: make(map[int32]*series)}
 }
 
+// clientGone is the end of net/http's error for a client of HTTP/2 that has just left.
+const clientGone = "client disconnected"
+
 // logAborted logs that the response to c's request broke off with err, and records its code,
-// unless that is the client's doing: it has gone, and not because it was too slow.
+// unless the client has gone. A client that reads too slowly is no fault of the service either.
 func (f *Failures) logAborted(c *gin.Context, err error, isGone bool) {
-	late := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded)
+	code := describe(c, err).Code
+	isGone = isGone || strings.HasSuffix(err.Error(), clientGone)
+	slow := code == codeInternal && errors.Is(err, os.ErrDeadlineExceeded)
 	level := zap.ErrorLevel
-	ended := auth.IsRejection(err) // as it must
-	if ended {
+	switch {
+	case auth.IsRejection(err): // the response ended with its token, as it must
 		level = zap.InfoLevel
+	case slow:
+		level, err = zap.InfoLevel, fmt.Errorf("the client does not read: %w", err)
+	case isGone:
+		return
 	}
 	// The status may say 200. An unknown error may be that of a client which has just left.
-	if code := describe(c, err).Code; !late && !isGone && code != codeInternal {
+	if !isGone && code != codeInternal {
 		middleware.SetErrorCode(c, code)
 	}
-	if late || ended || !isGone {
-		f.log.Log(level, "response aborted", middleware.RequestIDField(c), middleware.TraceIDField(c), zap.Error(err))
-	}
+	f.log.Log(level, "response aborted", middleware.RequestIDField(c), middleware.TraceIDField(c), zap.Error(err))
 }
 
 // logFault logs the cause of c's Error with code, if it is a fault of the service.
