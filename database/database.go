@@ -92,6 +92,8 @@ type dialect interface {
 	lockHolders() string
 	// readOnly is an expression that is true if the database rejects writes.
 	readOnly() string
+	// mayWrite is an expression that is true if the role has the rights to write table.
+	mayWrite(table string) string
 	// isStandby is an expression that is true if the database is a copy of another one.
 	isStandby() string
 	// writeTest is a statement that changes nothing that matters, but fails if the disk is

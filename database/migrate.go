@@ -126,6 +126,13 @@ func (db *DB) Migrate(ctx context.Context) (applied []Migration, err error) {
 	if !pending {
 		return nil, db.prepareFeed(ctx)
 	}
+	var isReadOnly bool
+	if err := db.pool.QueryRowContext(ctx, "SELECT "+db.dialect.readOnly()).Scan(&isReadOnly); err != nil {
+		return nil, fmt.Errorf("migrate the database: %w", err)
+	}
+	if isReadOnly { // a statement would end with its connection, and goose would not say why
+		return nil, fmt.Errorf("migrate the database %s: %w: is default_transaction_read_only set for it, or for its role?", db.Name(), &NotWritableError{readOnly})
+	}
 	if db.nodes != nil {
 		if err := requireCoordinator(ctx, db.pool); err != nil {
 			return nil, err
@@ -310,6 +317,6 @@ func adviseOwner(err error) error {
 	if sqlState(err) != insufficientPrivilege {
 		return err
 	}
-	return fmt.Errorf("%w: the role must own the database and its tables: as a superuser, run ALTER DATABASE … OWNER TO … "+
-		"and, for each table, ALTER TABLE … OWNER TO …, or restore the dump with pg_restore --no-owner --role=…", err)
+	return fmt.Errorf("%w: the role must own the database, its tables and its functions: as a superuser, run ALTER DATABASE … OWNER TO … "+
+		"and, for each table and function, ALTER … OWNER TO …, or restore the dump with pg_restore --no-owner --role=…", err)
 }

@@ -1,7 +1,6 @@
 package database_test
 
 import (
-	"crypto/rand"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -211,6 +210,22 @@ func mustOpenSQL(t *testing.T, url string) *sql.DB {
 	return pool
 }
 
+// TestMigrateReadOnly: the error says why nothing was migrated.
+func TestMigrateReadOnly(t *testing.T) {
+	t.Parallel()
+	u, err := url.Parse(dbtest.Postgres(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	query := u.Query()
+	query.Set("default_transaction_read_only", "on")
+	u.RawQuery = query.Encode()
+	_, err = dbtest.Open(t, dbtest.Options(u.String())).Migrate(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "it is read-only: is default_transaction_read_only set") {
+		t.Errorf("got %v, want that the database is read-only", err)
+	}
+}
+
 // TestMigrationsNeedTheOwner: the error says what to do, and the log does not claim that a
 // transaction is in the way.
 func TestMigrationsNeedTheOwner(t *testing.T) {
@@ -222,18 +237,11 @@ func TestMigrationsNeedTheOwner(t *testing.T) {
 			if migrated {
 				dbtest.Migrated(t, owner)
 			}
-			role := "guest_" + strings.ToLower(rand.Text())
-			dbtest.Exec(t, owner, "CREATE ROLE "+role+" LOGIN")
-			t.Cleanup(func() { dbtest.Exec(t, owner, "DROP ROLE "+role) })
-			u, err := url.Parse(owner)
-			if err != nil {
-				t.Fatal(err)
-			}
-			u.User = url.User(role)
+			_, as := asRole(t, owner)
 			core, logs := observer.New(zap.WarnLevel)
-			db := dbtest.OpenWith(t, dbtest.Options(u.String()), dbtest.Batches, zap.New(core))
-			_, err = db.Migrate(t.Context())
-			if err == nil || !strings.Contains(err.Error(), "(SQLSTATE 42501)") || strings.Count(err.Error(), "the role must own the database and its tables: as a superuser, run ALTER DATABASE") != 1 {
+			db := dbtest.OpenWith(t, dbtest.Options(as), dbtest.Batches, zap.New(core))
+			_, err := db.Migrate(t.Context())
+			if err == nil || !strings.Contains(err.Error(), "(SQLSTATE 42501)") || strings.Count(err.Error(), "the role must own the database, its tables and its functions: as a superuser, run ALTER DATABASE") != 1 {
 				t.Errorf("got %v, want an error with 42501 and what to do", err)
 			}
 			if logs.Len() != 0 {

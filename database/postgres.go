@@ -147,16 +147,22 @@ func (d *postgresDialect) migrations(pool *sql.DB, log *zap.Logger) (*migrations
 	return newMigrations(goose.DialectPostgres, "postgres", pool, locker)
 }
 
-// lockHolders shows the kind of a statement and not its text, which may have values.
+// lockHolders shows the kind of a statement and not its text, which may have values. Of other
+// roles' processes, only members of pg_monitor see more than that they exist.
 func (*postgresDialect) lockHolders() string {
-	return `SELECT format('process %s (%s), %s for %s s, last statement %s', pid, application_name, state,
-			round(extract(epoch FROM clock_timestamp() - xact_start)), upper(substring(ltrim(query) FROM '^[A-Za-z]*')))
+	return `SELECT format('process %s (%s)', pid, application_name) || CASE WHEN state IS NULL THEN '' ELSE format(', %s for %s s, last statement %s', state,
+			round(extract(epoch FROM clock_timestamp() - xact_start)), upper(substring(ltrim(query) FROM '^[A-Za-z]*'))) END
 		FROM pg_stat_activity WHERE pid IN (SELECT l.pid FROM pg_locks l JOIN pg_database d ON d.oid = l.database
 			WHERE d.datname = current_database() AND l.relation >= 16384 AND l.granted) -- not of the system
 		ORDER BY xact_start LIMIT 3`
 }
 
 func (*postgresDialect) readOnly() string { return "current_setting('transaction_read_only') = 'on'" }
+
+func (*postgresDialect) mayWrite(table string) string {
+	return fmt.Sprintf("has_any_column_privilege('%[1]s', 'INSERT') AND has_any_column_privilege('%[1]s', 'UPDATE') "+
+		"AND has_table_privilege('%[1]s', 'DELETE')", table)
+}
 
 func (*postgresDialect) isStandby() string { return "pg_is_in_recovery()" }
 

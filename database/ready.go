@@ -92,8 +92,8 @@ func (db *DB) check(ctx context.Context) error {
 		}
 		db.readiness.faults.CompareAndSwap(faults, 0)
 	}
-	var isReadOnly, isExpected bool
-	err = db.readPool.QueryRowContext(ctx, db.readyQuery()).Scan(&isReadOnly, &isExpected)
+	var isReadOnly, isExpected, mayWrite bool
+	err = db.readPool.QueryRowContext(ctx, db.readyQuery()).Scan(&isReadOnly, &isExpected, &mayWrite)
 	var fault *NotWritableError
 	switch {
 	case isSchemaError(err), err == nil && !isExpected:
@@ -104,6 +104,8 @@ func (db *DB) check(ctx context.Context) error {
 		return Failed("check the database", err)
 	case isReadOnly:
 		fault = &NotWritableError{readOnly}
+	case !mayWrite:
+		fault = &NotWritableError{missingRight}
 	default:
 		return nil
 	}
@@ -146,18 +148,20 @@ func (db *DB) testWrite(ctx context.Context) error {
 // knows no newer one cannot serve.
 const fromTooNew = "FROM goose_db_version WHERE version_id > %d AND version_id NOT IN (SELECT version FROM compatible_migrations)"
 
-// readyQuery returns the query for whether the database is read-only, and whether its
-// schema is the expected one. It fails if a table or a column does not exist.
+// readyQuery returns the query for whether the database is read-only, whether its schema is the
+// expected one, and whether the role may write. It fails if a table or a column does not exist.
 func (db *DB) readyQuery() string {
 	conditions := []string{
 		fmt.Sprintf("(SELECT count(DISTINCT version_id) FROM goose_db_version WHERE version_id BETWEEN 1 AND %d) = %d",
 			db.Schema(), len(db.migrations.ListSources())),
 		fmt.Sprintf("NOT EXISTS (SELECT 1 "+fromTooNew+")", db.Schema()),
 	}
+	rights := []string{"TRUE"}
 	for _, table := range db.tables {
 		conditions = append(conditions, fmt.Sprintf("NOT EXISTS (SELECT %s FROM %s WHERE 1 = 0)", Names(table.Columns), table.Name))
+		rights = append(rights, db.dialect.mayWrite(table.Name))
 	}
-	return "SELECT " + db.dialect.readOnly() + ", " + strings.Join(conditions, " AND ")
+	return "SELECT " + db.dialect.readOnly() + ", " + strings.Join(conditions, " AND ") + ", " + strings.Join(rights, " AND ")
 }
 
 // isSchemaError reports whether err means that a table or a column of a query does not

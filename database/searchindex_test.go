@@ -1,7 +1,6 @@
 package database_test
 
 import (
-	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -57,20 +56,8 @@ func TestSearchIndexes(t *testing.T) {
 func TestSearchIndexesWithoutExtension(t *testing.T) {
 	owner := dbtest.Postgres(t)
 	dbtest.Migrated(t, owner)
-	role := strings.ToLower(strings.ReplaceAll(t.Name(), "/", "_"))
-	for _, statement := range []string{
-		"DROP ROLE IF EXISTS " + role, "CREATE ROLE " + role + " LOGIN", "ALTER TABLE plants OWNER TO " + role,
-		"GRANT CREATE, USAGE ON SCHEMA public TO " + role,
-	} {
-		dbtest.Exec(t, owner, statement)
-	}
-	u, err := url.Parse(owner)
-	if err != nil {
-		t.Fatal(err)
-	}
-	u.User = url.User(role)
-	t.Cleanup(func() { dbtest.Exec(t, owner, "DROP OWNED BY "+role+"; DROP ROLE "+role) })
-	db := dbtest.Open(t, dbtest.Options(u.String()))
+	_, as := asRole(t, owner, "ALTER TABLE plants OWNER TO NAME", "GRANT CREATE, USAGE ON SCHEMA public TO NAME")
+	db := dbtest.Open(t, dbtest.Options(as))
 	if err := db.CreateSearchIndexes(t.Context()); err == nil || !strings.Contains(err.Error(), "pg_trgm") {
 		t.Errorf("got %v, want an error that names pg_trgm", err)
 	}

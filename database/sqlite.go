@@ -236,6 +236,8 @@ func (*sqliteDialect) lockHolders() string { return "SELECT 'another process tha
 // readOnly cannot be told by a query: a write shows it.
 func (*sqliteDialect) readOnly() string { return "FALSE" }
 
+func (*sqliteDialect) mayWrite(string) string { return "TRUE" }
+
 func (*sqliteDialect) isStandby() string { return "FALSE" }
 
 // writeTest changes the time of goose's first row, which is not a migration's: SQLite does
