@@ -105,7 +105,7 @@ var errorTable = []ErrorRow{
 		is(database.ErrNoFeed, "this service has no change feed, as its database is distributed by Citus: export instead")),
 	row(codeOverloaded, "too many operations are waiting, another one has locked the row, or too many imports and exports, or followers of the change feed, are running; nothing was stored: retry after `Retry-After`",
 		is(database.ErrShare, "too many such operations are running, or too many with this token"+nothingStored+": retry when one has ended"),
-		is(database.ErrTemporaryFull, "the service's disk of temporary files is full"+nothingStored+": retry later"),
+		is(database.ErrTemporary, "the service cannot write temporary files"+nothingStored+": retry later"),
 		when(database.IsLocked, "another operation has locked the row or the table"+nothingStored+": retry later"),
 		is(database.ErrOverloaded, "too many operations are waiting"+nothingStored+": retry later")),
 	row(codeUnavailable, "the database cannot be reached, does not respond in time or is not writable (read-only, disk full, file replaced), the keys of JWTs are unavailable, or the service is stopping; the message says which, whether the outcome of a write is unknown, and what to do",

@@ -9,11 +9,11 @@ import (
 
 // Transfer calls do, which is a whole import or export. It fails with ErrShare at once if
 // there are too many of them, or too many of ctx's client, and later with
-// ErrTemporaryFull.
+// ErrTemporary.
 func (db *DB) Transfer(ctx context.Context, do func() error) error {
 	err := db.budget.transfers.run(clientOf(ctx), do)
 	if isDiskFull(err) {
-		return fmt.Errorf("%w: %w", ErrTemporaryFull, err)
+		return fmt.Errorf("%w: %w", ErrTemporary, err)
 	}
 	return err
 }

@@ -72,8 +72,9 @@ var ErrOverloaded = errors.New("too many operations are waiting")
 // wraps ErrOverloaded.
 var ErrShare = fmt.Errorf("%w: no share is left", ErrOverloaded)
 
-// ErrTemporaryFull means that the disk of temporary files is full. It wraps ErrOverloaded.
-var ErrTemporaryFull = fmt.Errorf("%w: the disk of temporary files (TMPDIR) is full", ErrOverloaded)
+// ErrTemporary means that temporary files cannot be written, as their disk is full, or their
+// folder is missing. It wraps ErrOverloaded.
+var ErrTemporary = fmt.Errorf("%w: temporary files (TMPDIR) cannot be written", ErrOverloaded)
 
 // Reason returns why the database is unavailable, as one of a few texts. err is an
 // ErrUnavailable that Failed or [DB.Ready] returned.

@@ -30,11 +30,12 @@ type spool struct {
 // spoolStep is how many bytes a spool takes at a time; see [database.DB.TakeDisk].
 const spoolStep = 1 << 20
 
-// newSpool returns a spool of rows with columns of the kinds that NewStore allows.
+// newSpool returns a spool of rows with columns of the kinds that NewStore allows. It fails with
+// database.ErrTemporary if there can be no file.
 func newSpool(ctx context.Context, db *database.DB, columns []*database.Column) (*spool, error) {
 	file, err := os.CreateTemp("", "plantstore-rows-*")
 	if err != nil {
-		return nil, fmt.Errorf("create a temporary file: %w", err)
+		return nil, fmt.Errorf("%w: %w", database.ErrTemporary, err)
 	}
 	_ = os.Remove(file.Name()) // without a name, it does not outlive the process; see close
 	return &spool{ctx: ctx, db: db, columns: columns, file: file, in: bufio.NewReader(file), out: bufio.NewWriterSize(file, 64<<10)}, nil

@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -94,11 +95,22 @@ func TestNoTemporaryFiles(t *testing.T) {
 	must(t, limitFiles(s, 100_000))
 	for name, query := range map[string]string{"an import": "", "an import that replaces": "?on_conflict=replace"} {
 		t.Run(name, func(t *testing.T) {
-			checkError(t, s.importRows(t, query, inNDJSON, numbered(0, 19_999)), 50301, "disk of temporary files is full")
+			checkError(t, s.importRows(t, query, inNDJSON, numbered(0, 19_999)), 50301, "the service cannot write temporary files")
 			s.checkNoPlants(t)
 		})
 	}
-	if log := s.stderr.String(); !strings.Contains(log, "the disk of temporary files (TMPDIR) is full") {
+	if log := s.stderr.String(); !strings.Contains(log, "temporary files (TMPDIR) cannot be written") {
 		t.Errorf("got the log %s", log)
 	}
+}
+
+// TestNoTemporaryFolder imports after the folder of temporary files was removed.
+func TestNoTemporaryFolder(t *testing.T) {
+	t.Parallel()
+	folder := filepath.Join(t.TempDir(), "temporary")
+	must(t, os.Mkdir(folder, 0o700))
+	s := start(t, "DATABASE_URL="+dbtest.SQLite(t), "TMPDIR="+folder)
+	must(t, os.RemoveAll(folder))
+	checkError(t, s.importRows(t, "", inNDJSON, bodyOf(1)), 50301, "the service cannot write temporary files")
+	s.checkNoPlants(t)
 }
