@@ -256,7 +256,7 @@ func (db *DB) prepareFeed(ctx context.Context) error {
 		err = tx.WithContext(ctx).Raw("SELECT " + db.dialect.feedIsCopy() + " FROM feed").Scan(&is).Error
 		return is, err
 	}
-	return db.whileLocked(ctx, func() error {
+	err := db.whileLocked(ctx, func() error {
 		if is, err := isCopy(db); err != nil || !is {
 			return err
 		}
@@ -276,6 +276,10 @@ func (db *DB) prepareFeed(ctx context.Context) error {
 			return tx.WithContext(ctx).Exec("UPDATE feed SET epoch = ?, origin = "+db.dialect.feedOrigin(), epoch).Error
 		})
 	})
+	if err != nil {
+		return fmt.Errorf("prepare the feed of changes in %s: %w", db.Name(), adviseOwner(err))
+	}
+	return nil
 }
 
 // purgePage is how many changes are forgotten at a time, so that others wait for no lock.
