@@ -234,6 +234,7 @@ func TestInvalid(t *testing.T) {
 		{name: "all IPv6 addresses as proxies", file: "server:\n  trusted_proxies: [\"::/0\"]\n", want: "server.trusted_proxies"},
 
 		{name: "database in memory", env: "DATABASE_URL=sqlite::memory:", want: "database.url (DATABASE_URL) must be sqlite:PATH, such as sqlite:data/plantstore.db, or postgres://"},
+		{name: "parameters of a database file", env: "DATABASE_URL=sqlite:x.db?mode=ro", want: "database.url (DATABASE_URL) must be sqlite:PATH"},
 		{name: "invalid port of a database", env: "DATABASE_URL=postgres://u:" + secret + "@h:port/d", want: "database.url"},
 		{name: "another database", env: "DATABASE_URL=mysql://" + secret, want: "database.url (DATABASE_URL)"},
 		{name: "database without a name", env: "DATABASE_URL=sqlite:", want: "database.url"},
@@ -316,7 +317,6 @@ func TestLoadWithoutDatabase(t *testing.T) {
 func TestDescribeShowsNoSecret(t *testing.T) {
 	for url, want := range map[string]string{
 		"sqlite:data/x.db":                "sqlite:data/x.db",
-		"sqlite:data/x.db?_key=1337":      "***",
 		"sqlite:postgres://u:1337@h/d":    "***",
 		"postgres://u:1337@h/d":           "***",
 		"postgres://h/d?sslpassword=1337": "***",

@@ -91,7 +91,7 @@ func (s Setting) text() string {
 		text = strings.Join(list, ",")
 	}
 	// The path of a SQLite file is no secret, unless it is a URL that was put there by mistake.
-	isFile := s.Key == "database.url" && strings.HasPrefix(text, "sqlite:") && !strings.ContainsAny(text, "?@")
+	isFile := s.Key == "database.url" && strings.HasPrefix(text, "sqlite:") && !strings.Contains(text, "@")
 	if s.secret && text != "" && !isFile {
 		return "***"
 	}

@@ -108,8 +108,8 @@ func isOrigin(text string) bool {
 
 func isDatabaseURL(text string) bool {
 	scheme, rest, _ := strings.Cut(text, ":")
-	if scheme == "sqlite" { // what is between two slashes and the next one would be a host
-		return rest != "" && rest != ":memory:" && strings.HasPrefix(rest, "//") == strings.HasPrefix(rest, "///")
+	if scheme == "sqlite" { // what is between two slashes and the next one would be a host, and what is after a ? parameters
+		return rest != "" && rest != ":memory:" && !strings.Contains(rest, "?") && strings.HasPrefix(rest, "//") == strings.HasPrefix(rest, "///")
 	}
 	return isPostgresURL(text)
 }
