@@ -68,8 +68,8 @@ test-citus: ## Run the tests of operations and faults on the Citus cluster that 
 			"$$(sed -n 's|^--- FAIL: \(Test[^ ]*\) .*|\1|p' tests/citus.log | sort -u | paste -sd ' ' | grep . || echo none)" >> tests/RESULTS.md.new; \
 		mv tests/RESULTS.md.new tests/RESULTS.md; exit $$status
 
-fuzz: ## Fuzz the JSON decoder for a minute
-	go test -run='^$$' -tags $(TAGS) -fuzz=FuzzBindJSON -fuzztime=1m -fuzzminimizetime=100x ./controllers
+fuzz: ## Fuzz the decoders of JSON, CSV and NDJSON, each for a minute
+	for target in BindJSON ReadCSV ReadNDJSON; do go test -run='^$$' -tags $(TAGS) -fuzz="^Fuzz$$target\$$" -fuzztime=1m -fuzzminimizetime=100x ./controllers || exit; done
 
 bench: ## Compare the service with its baselines and write bench/RESULTS.md and .svg (50 minutes)
 	@tests/prerequisites.sh postgresql gcc
