@@ -18,7 +18,7 @@ ROUNDS  ?= 3
 HISTORIES ?= 150
 TRIALS  := Linearizable|Outages|StopUnderLoad|StandbyLags|StandbyFails|Promotion|RollingRestarts|Pgbouncer|UpgradeUnderLoad|Soak|TestImage$$|GeneratedClients|WebhookLibrary|Feed
 # These watch the locks of one server or one snapshot of all rows, write pg_trgm, which a cluster has once, or need the feed, which Citus has not.
-NOT_ON_CITUS := ^TestImportKilled$$|^TestReplacingImportKilled$$|^TestExportIsOneMoment$$|^TestCommandsNameTheirDatabase$$|^TestFeed|^TestChanges|^TestFollow
+NOT_ON_CITUS := ^TestImportKilled$$|^TestReplacingImportKilled$$|^TestExportIsOneMoment$$|^TestCommandsNameTheirDatabase$$|^TestFeed|^TestChanges|^TestFollow|^TestLinearizable$$/^(SQLite|PostgreSQL)$$
 VENVS   := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/plantstore
 # Installs the requirements in .ci/NAME.txt in a virtual environment of that name.
 pip      = python3 -m venv '$(VENVS)/$(1)' && '$(VENVS)/$(1)/bin/pip' install --quiet --disable-pip-version-check -r .ci/$(1).txt
@@ -49,18 +49,18 @@ coverage: ## Run all tests, more slowly, and print the coverage of all code, tha
 	@grep -v '^plantstore/bench/' coverage/all.txt > coverage/profile.txt
 	@go tool cover -func=coverage/profile.txt | awk '/^total:/ { print "coverage of all code, including the program under test: " $$3 }'
 
-results: ## Run the trials of faults and a soak at their full length, as root, and of clients, and write tests/RESULTS.md (20 minutes)
+results: ## Run the trials of faults and a soak at their full length, as root, and of clients, and write tests/RESULTS.md (30 minutes)
 	@tests/prerequisites.sh postgresql pgbouncer haproxy prometheus npm maven default-jdk-headless python3-venv
 	@printf '# Results\n\nOf `make results`, on %s, with %s on %s processors.\n' "$$(date +%F)" "$$(go version | cut -d' ' -f3)" "$$(nproc)" > tests/RESULTS.md.new
-	RESULTS='$(CURDIR)/tests/RESULTS.md.new' HISTORIES='$(HISTORIES)' go test -count=1 -timeout 60m -tags haproxy,pgbouncer,prometheus,clients,soak,$(TAGS) -run '$(TRIALS)' ./tests
+	TEST_CITUS_URL= RESULTS='$(CURDIR)/tests/RESULTS.md.new' HISTORIES='$(HISTORIES)' go test -count=1 -timeout 60m -tags haproxy,pgbouncer,prometheus,clients,soak,$(TAGS) -run '$(TRIALS)' ./tests
 	@sed -n '/^## Citus/,$$p' tests/RESULTS.md >> tests/RESULTS.md.new
 	mv tests/RESULTS.md.new tests/RESULTS.md
 
 test-citus: ## Run the tests of operations and faults on the Citus cluster that TEST_CITUS_URL names, and write its part of tests/RESULTS.md (5 minutes)
 	@tests/prerequisites.sh postgresql
 	@sed '/^## Citus/,$$d' tests/RESULTS.md | sed '$${/^$$/d;}' > tests/RESULTS.md.new
-	RESULTS='$(CURDIR)/tests/RESULTS.md.new' go test -v -count=1 -timeout 30m -parallel 2 -tags citus,$(TAGS) \
-		-run "Citus|$$(awk '/^func Test/ { split($$2, f, "("); name = f[1] } /(eachService|dbtest\.Each)\(t/ { print "^" name "$$" }' tests/*_test.go | sort -u | paste -sd '|')" \
+	RESULTS='$(CURDIR)/tests/RESULTS.md.new' HISTORIES='$(HISTORIES)' go test -v -count=1 -timeout 30m -parallel 2 -tags citus,$(TAGS) \
+		-run "Citus|Linearizable|$$(awk '/^func Test/ { split($$2, f, "("); name = f[1] } /(eachService|dbtest\.Each)\(t/ { print "^" name "$$" }' tests/*_test.go | sort -u | paste -sd '|')" \
 		-skip '$(NOT_ON_CITUS)' ./tests > tests/citus.log; status=$$?; \
 		grep -E '^ *--- FAIL|^ok|^FAIL|_test.go' tests/citus.log; \
 		printf '\n## Citus: operations\n\nOf `make test-citus`, on %s. On Citus, these tests passed: %s. These failed: %s.\n' "$$(date +%F)" \

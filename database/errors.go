@@ -99,9 +99,10 @@ func Failed(operation string, err error) error {
 	case isRolledBack(err):
 		return fmt.Errorf("%s: %w", operation, &concurrencyError{"it was rolled back in favor of another transaction", err})
 	case IsUnavailable(err):
-		if fault := notWritable(err); fault != nil {
+		switch fault := notWritable(err); {
+		case fault != nil && !errors.Is(err, fault): // it may be err itself
 			err = fmt.Errorf("%w: %w", fault, err)
-		} else if isTimeout(err) {
+		case fault == nil && isTimeout(err):
 			err = fmt.Errorf("%w: %w", ErrTimeout, err)
 		}
 		return fmt.Errorf("%s: %w: %w", operation, ErrUnavailable, err)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -47,6 +48,19 @@ func TestIsUnavailable(t *testing.T) {
 			}
 			if got := errors.Is(database.Failed("write", test.err), database.ErrUnavailable); got != test.want {
 				t.Errorf("Failed marks it: got %v, want %v", got, test.want)
+			}
+		})
+	}
+}
+
+// TestFailedNamesAFaultOnce: the text names a lasting fault, also if the error is the fault itself.
+func TestFailedNamesAFaultOnce(t *testing.T) {
+	fault := &database.NotWritableError{Reason: "its disk is full"}
+	for name, err := range map[string]error{"the fault itself": fault, "an error that means it": &pgconn.PgError{Code: "53100"}} {
+		t.Run(name, func(t *testing.T) {
+			got := database.Failed("insert", err)
+			if n := strings.Count(got.Error(), fault.Error()); n != 1 || !errors.Is(got, database.ErrUnavailable) {
+				t.Errorf("got %v, want an unavailable database whose disk is full, once", got)
 			}
 		})
 	}

@@ -52,7 +52,7 @@ func TestPromotion(t *testing.T) {
 			promoted := time.Now()
 			l.await(1, 200)
 			took := time.Since(promoted)
-			record(t, "`TestPromotion`, %s: writes resumed %v after the promotion of a standby, under load.", test.name, took.Round(time.Millisecond))
+			record(t, "## Promotion: %s\n\n`TestPromotion`: writes resumed %v after the promotion of a standby, under load.", test.name, took.Round(time.Millisecond))
 			if took > 5*time.Second {
 				t.Errorf("writes resumed after %v, want at most 5s", took)
 			}

@@ -50,7 +50,7 @@ func TestFeedOfAnImport(t *testing.T) {
 						}
 					}
 				}
-				record(t, "`TestFeedOfAnImport`, %s, %s: a follower read an import of %d plants, and one that replaced a tenth, in %v.",
+				record(t, "## Followers of an import: %s, %s\n\n`TestFeedOfAnImport`: a follower read an import of %d plants, and one that replaced a tenth, in %v.",
 					strings.Split(t.Name(), "/")[1], name, plants, time.Since(begin).Round(10*time.Millisecond))
 			})
 		}

@@ -70,7 +70,7 @@ func TestStandbyFails(t *testing.T) {
 			// The lag shows in what the primary writes.
 			requireOK(t, s.post(t, bodyOf(2)))
 			s.awaitStandbyOut(t, test.reason)
-			record(t, "`TestStandbyFails`, %s: the standby was out of use after %v; no read failed.", name, time.Since(failed).Round(time.Millisecond))
+			record(t, "## Standbys: %s\n\n`TestStandbyFails`: the standby was out of use after %v; no read failed.", name, time.Since(failed).Round(time.Millisecond))
 			if mend != nil {
 				mend()
 				eventually(t, "the standby in use again", s.usesStandby)
