@@ -56,7 +56,7 @@ results: ## Run the trials of faults and a soak at their full length, as root, a
 	@sed -n '/^## Citus/,$$p' tests/RESULTS.md >> tests/RESULTS.md.new
 	mv tests/RESULTS.md.new tests/RESULTS.md
 
-test-citus: ## Run the tests of operations and faults on the Citus cluster that TEST_CITUS_URL names, and write its part of tests/RESULTS.md (5 minutes)
+test-citus: ## Run the tests of operations and faults on the Citus cluster that TEST_CITUS_URL names, and write its part of tests/RESULTS.md (6 minutes)
 	@tests/prerequisites.sh postgresql
 	@sed '/^## Citus/,$$d' tests/RESULTS.md | sed '$${/^$$/d;}' > tests/RESULTS.md.new
 	RESULTS='$(CURDIR)/tests/RESULTS.md.new' HISTORIES='$(HISTORIES)' go test -v -count=1 -timeout 30m -parallel 2 -tags citus,$(TAGS) \
