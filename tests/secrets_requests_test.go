@@ -131,10 +131,15 @@ func (h *hunt) sendBodies() {
 			headers: []string{"Content-Type", "text/csv"},
 		},
 		{
-			name: "an import of bad rows", method: "POST", path: "/plants/import", body: fmt.Sprintf("id,name,tag\n%s,x,\n21,,%s\n20,%s,\n22,\"%s", h.plant("a cell for an id"),
-				h.plant("a cell beside a bad one"), h.plant("a cell of an id that is taken"), h.plant("a cell without an end")),
+			name: "an import of bad rows", method: "POST", path: "/plants/import", body: fmt.Sprintf("id,name,tag\n%s,x,\n21,,%s\n22,\"%s\"x,\n20,%s,\n", h.plant("a cell for an id"),
+				h.plant("a cell beside a bad one"), h.plant("a cell with a quote out of place"), h.plant("a cell of an id that is taken")),
 			headers: []string{"Content-Type", "text/csv"},
 			code:    40005,
+		},
+		{
+			name: "an import that is cut off", method: "POST", path: "/plants/import", body: fmt.Sprintf("id,name,tag\n23,\"%s", h.plant("a cell without an end")),
+			headers: []string{"Content-Type", "text/csv"},
+			code:    40001,
 		},
 		{
 			name: "an import of an unknown column", method: "POST", path: "/plants/import?mode=partial", body: "id,name,tag\n" + strings.Repeat(h.plant("a long line"), 3000),
