@@ -137,7 +137,7 @@ func (h *hunt) sendBodies() {
 			code:    40005,
 		},
 		{
-			name: "an import that is cut off", method: "POST", path: "/plants/import", body: fmt.Sprintf("id,name,tag\n23,\"%s", h.plant("a cell without an end")),
+			name: "an import that is cut off", method: "POST", path: "/plants/import", body: "id,name,tag\n23,\"" + h.plant("a cell without an end"),
 			headers: []string{"Content-Type", "text/csv"},
 			code:    40001,
 		},
