@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
@@ -23,6 +24,9 @@ import (
 	"plantstore/models"
 	"plantstore/routes"
 )
+
+// mostPatience is the longest limit for giveUpAfter: it replaces the kernel's own, which may be shorter.
+const mostPatience = 5 * time.Minute
 
 // serve runs the service until the context of cmd is done, and then shuts it down
 // gracefully.
@@ -123,8 +127,10 @@ func (s *settings) serve(cmd *cobra.Command, _ []string) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := giveUpAfter(listener, max(cfg.Server.WriteTimeout, cfg.Bulk.Grace)); err != nil {
-		return err
+	if limit := max(cfg.Server.WriteTimeout, cfg.Bulk.Grace); limit <= mostPatience {
+		if err := giveUpAfter(listener, limit); err != nil {
+			log.Warn("a client that loses its network keeps its connection for a quarter of an hour", zap.Error(err))
+		}
 	}
 	limited := limitConnections(listener, connectionLimit(cfg, maxFiles(), log), cfg.Server.MaxPerAddress, cfg.Server.TrustedProxies, sampled)
 	server.ConnState, server.Handler = limited.observe, limited.limitStreams(server.Handler)

@@ -65,6 +65,8 @@ func newServer(cfg *config.Config, log *zap.Logger) (*http.Server, error) {
 func listen(key, address string) (net.Listener, error) {
 	var lc net.ListenConfig
 	lc.SetMultipathTCP(false) // such sockets have no packet filters, see refuse
+	// Several probes before giveUpAfter ends a connection: one may be lost.
+	lc.KeepAliveConfig = net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 3 * time.Second, Count: 5}
 	listener, err := lc.Listen(context.Background(), "tcp", address)
 	if err == nil {
 		return listener, nil
@@ -207,7 +209,7 @@ func shutDown(server *http.Server, listener *connections, health *controllers.He
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	if err := server.Shutdown(ctx); err != nil {
-		return errors.Join(fmt.Errorf("requests on %d connections did not finish within server.shutdown_timeout: %w", listener.inUse(), err), server.Close())
+		return errors.Join(fmt.Errorf("some requests did not finish within server.shutdown_timeout, and %d connections are open: %w", listener.inUse(), err), server.Close())
 	}
 	log.Info("stopped")
 	return nil

@@ -62,7 +62,7 @@ func (f *Failures) logAborted(c *gin.Context, err error, isGone bool) {
 	case auth.IsRejection(err): // the response ended with its token, as it must
 		level = zap.InfoLevel
 	case slow:
-		level, err = zap.InfoLevel, fmt.Errorf("the client does not read: %w", err)
+		level, err = zap.InfoLevel, fmt.Errorf("the client reads too slowly: %w", err)
 	case isGone:
 		return
 	}

@@ -37,7 +37,7 @@ func (r *readiness) note(err error) {
 	}
 	fault := notWritable(err)
 	if fault != nil && (fault.Reason == missingRight || fault.Reason == wrongSchema) {
-		return // which the query of a check shows
+		return // which the query of a check shows, for the tables of the models
 	}
 	// It would not show a commit that waits for a synchronous standby, nor another process that has locked the file.
 	if fault != nil || pgconn.Timeout(err) || sqliteCode(err) == sqlite3.SQLITE_BUSY {
