@@ -25,7 +25,8 @@ import (
 	"plantstore/routes"
 )
 
-// mostPatience is the longest limit for giveUpAfter: it replaces the kernel's own, which may be shorter.
+// mostPatience is the longest limit for giveUpAfter: the kernel's own, which it replaces, are
+// shorter than some that can be configured.
 const mostPatience = 5 * time.Minute
 
 // serve runs the service until the context of cmd is done, and then shuts it down

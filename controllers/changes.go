@@ -204,8 +204,8 @@ func (h *Changes) stream(c *gin.Context, next models.NextChanges, from database.
 	}
 }
 
-// endOfStream returns the error of a stream that ended with err, unless the client has left: also
-// if the client was too slow, net/http may have canceled ctx.
+// endOfStream returns the error of a stream that ended with err, unless the client has left. A
+// write that missed its deadline is reported, even though net/http has canceled ctx for it.
 func endOfStream(ctx context.Context, err error) error {
 	if ctx.Err() != nil && context.Cause(ctx) == context.Canceled && !errors.Is(err, os.ErrDeadlineExceeded) { //nolint:errorlint // exactly: the end of a token has another cause
 		return nil
