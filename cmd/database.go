@@ -119,3 +119,11 @@ func samePort(cfg *config.Config) bool {
 func databaseError(err error) error {
 	return fmt.Errorf("%s: %w", config.SettingOf("database.url"), err)
 }
+
+// standbyError names that setting, too, if err means that the database is a standby.
+func standbyError(err error) error {
+	if errors.Is(err, database.ErrStandby) {
+		return usageError(databaseError(err))
+	}
+	return err
+}

@@ -38,7 +38,7 @@ func migrateUp(cmd *cobra.Command, db *database.DB) (string, error) {
 		_, _ = fmt.Println("applied", m.Name)
 	}
 	if len(applied) == 0 {
-		return "no pending migrations", err
+		return "no pending migrations", standbyError(err)
 	}
 	return "migrated " + db.Name(), err
 }

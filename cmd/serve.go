@@ -191,10 +191,7 @@ func unlessStopped(ctx context.Context, err error, log *zap.Logger) error {
 // prepare migrates the database, and checks its standbys and its nodes.
 func prepare(ctx context.Context, cfg *config.Config, db *database.DB, log *zap.Logger) error {
 	if err := db.Prepare(ctx); err != nil {
-		if errors.Is(err, database.ErrStandby) {
-			err = usageError(databaseError(err))
-		}
-		return err
+		return standbyError(err)
 	}
 	if err := db.UseStandbys(ctx); err != nil {
 		return usageError(fmt.Errorf("%s: %w", config.SettingOf("database.replica_urls"), err))

@@ -60,17 +60,13 @@ func (m Migration) String() string {
 
 // Prepare applies the pending migrations and logs them or, if the options forbid that,
 // fails if there are any. It fails if a newer version of the program has applied
-// migrations that are not marked as compatible, and with ErrStandby if it cannot be written. A
-// copy of a database gets a feed of its own.
+// migrations that are not marked as compatible, and with ErrStandby if the database is a standby.
+// A copy of a database gets a feed of its own.
 func (db *DB) Prepare(ctx context.Context) error {
-	var isStandby bool
-	if err := db.pool.QueryRowContext(ctx, "SELECT "+db.dialect.isStandby()).Scan(&isStandby); err != nil {
-		return fmt.Errorf("prepare the database: %w", err)
-	}
-	if isStandby {
-		return ErrStandby
-	}
 	if !db.options.Migrate {
+		if err := db.requirePrimary(ctx); err != nil {
+			return err
+		}
 		if err := db.RequireSchema(ctx); err != nil {
 			return err
 		}
@@ -81,6 +77,23 @@ func (db *DB) Prepare(ctx context.Context) error {
 		db.log.Info("migrated the database", zap.String("migration", m.Name))
 	}
 	return err
+}
+
+// requirePrimary fails with ErrStandby if the database is a standby.
+func (db *DB) requirePrimary(ctx context.Context) error {
+	isStandby, err := db.ask(ctx, db.dialect.isStandby())
+	if err == nil && isStandby {
+		return ErrStandby
+	}
+	return err
+}
+
+// ask returns the value of a condition.
+func (db *DB) ask(ctx context.Context, condition string) (isTrue bool, err error) {
+	if err := db.pool.QueryRowContext(ctx, "SELECT "+condition).Scan(&isTrue); err != nil {
+		return false, fmt.Errorf("prepare the database: %w", err)
+	}
+	return isTrue, nil
 }
 
 // RequireSchema fails if a migration is pending or, like Prepare, if the schema is too new. It
@@ -109,8 +122,12 @@ func (db *DB) expected(ctx context.Context) ([]Migration, error) {
 
 // Migrate applies every pending migration and returns them. Then it prepares the feed, for
 // replicas that are running. Processes that call it at the same time take turns, but none waits
-// if no migration is pending. Like Prepare, it fails if the schema is too new.
+// if no migration is pending. It fails like Prepare if the schema is too new or the database is a
+// standby.
 func (db *DB) Migrate(ctx context.Context) (applied []Migration, err error) {
+	if err := db.requirePrimary(ctx); err != nil {
+		return nil, err
+	}
 	all, err := db.expected(ctx)
 	if err != nil {
 		return nil, err
@@ -126,9 +143,9 @@ func (db *DB) Migrate(ctx context.Context) (applied []Migration, err error) {
 	if !pending {
 		return nil, db.prepareFeed(ctx)
 	}
-	var isReadOnly bool
-	if err := db.pool.QueryRowContext(ctx, "SELECT "+db.dialect.readOnly()).Scan(&isReadOnly); err != nil {
-		return nil, fmt.Errorf("migrate the database: %w", err)
+	isReadOnly, err := db.ask(ctx, db.dialect.readOnly())
+	if err != nil {
+		return nil, err
 	}
 	if isReadOnly { // a statement would end with its connection, and goose would not say why
 		return nil, fmt.Errorf("migrate the database %s: %w: is default_transaction_read_only set for it, or for its role?", db.Name(), &NotWritableError{readOnly})

@@ -174,14 +174,22 @@ func (s *service) usesStandby() bool {
 func TestStandbyAsPrimary(t *testing.T) {
 	t.Parallel()
 	primary, standby := ownServers(t)
-	for want, settings := range map[string][]string{
-		"(DATABASE_URL): it is a standby": {"DATABASE_URL=" + standby.URL},
-		"is listed twice":                 {"DATABASE_URL=" + primary.URL, "DATABASE_REPLICA_URLS=" + standby.URL + "," + standby.URL},
+	const isStandby = "(DATABASE_URL): it is a standby"
+	for name, test := range map[string]struct {
+		settings, arguments []string
+		want                string
+	}{
+		"a service":      {[]string{"DATABASE_URL=" + standby.URL}, nil, isStandby},
+		"without rights": {[]string{"DATABASE_URL=" + standby.URL, "DATABASE_MIGRATE=false"}, nil, isStandby},
+		"migrations":     {[]string{"DATABASE_URL=" + standby.URL}, []string{"migrate", "up"}, isStandby},
+		"a standby twice": {
+			[]string{"DATABASE_URL=" + primary.URL, "DATABASE_REPLICA_URLS=" + standby.URL + "," + standby.URL}, nil, "is listed twice",
+		},
 	} {
-		t.Run(want, func(t *testing.T) {
-			out, err := command(t, append(settings, "PLANTSTORE_AUTH_TOKENS="+token)).CombinedOutput()
-			if err == nil || !strings.Contains(string(out), "DATABASE_") || !strings.Contains(string(out), want) {
-				t.Errorf("got %v and %s, want an error that names the setting", err, out)
+		t.Run(name, func(t *testing.T) {
+			out, err := command(t, append(test.settings, "PLANTSTORE_AUTH_TOKENS="+token), test.arguments...).CombinedOutput()
+			if err == nil || !strings.Contains(string(out), "DATABASE_") || !strings.Contains(string(out), test.want) {
+				t.Errorf("got %v and %s, want an error with %q that names the setting", err, out, test.want)
 			}
 		})
 	}
