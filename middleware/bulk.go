@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"sync"
 	"time"
 
@@ -161,6 +162,9 @@ func (p *pace) do(part func() (int, error)) (int, error) {
 		due = p.end
 	}
 	n, err := p.run(due, part)
+	if due.Equal(p.end) && errors.Is(err, os.ErrDeadlineExceeded) {
+		err = fmt.Errorf("%w: %w", ErrTooLong, err)
+	}
 	_ = p.setDeadline(p.end) // HTTP/2 enforces a deadline even between transfers
 	earned := time.Duration(float64(n) / p.rate * float64(time.Second))
 	p.left = min(p.left-time.Since(begin)+earned, p.grace)

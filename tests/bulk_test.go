@@ -86,6 +86,31 @@ func TestStalledClients(t *testing.T) {
 	})
 }
 
+// TestSlowExportIsLogged: the log says which limit ended an export that its client does not read.
+func TestSlowExportIsLogged(t *testing.T) {
+	t.Parallel()
+	url, own, folder := dbtest.Postgres(t), newPair(t), t.TempDir()
+	own.in(t, folder)
+	startBulk(t, url)
+	for limit, want := range map[string]string{
+		"PLANTSTORE_BULK_GRACE=2s":   "the client reads too slowly: ",
+		"PLANTSTORE_BULK_TIMEOUT=5s": "the request took longer than bulk.timeout allows",
+	} {
+		for protocol, isHTTP2 := range map[string]bool{"HTTP/1.1": false, "HTTP/2": true} {
+			t.Run(limit+" over "+protocol, func(t *testing.T) {
+				t.Parallel()
+				s := startTLS(t, folder, "DATABASE_URL="+url, limit)
+				export, _ := s.beginExportOver(t, own.over(t, isHTTP2), token)
+				defer export.Close()
+				line := s.awaitLog(t, "response aborted")
+				if reason := fmt.Sprint(line["error"]); line["level"] != "info" || !strings.Contains(reason, want) {
+					t.Errorf("got %v, want at info that %q", line, want)
+				}
+			})
+		}
+	}
+}
+
 // TestBulkEndsWithItsToken revokes the tokens of a running import and a running export.
 func TestBulkEndsWithItsToken(t *testing.T) {
 	t.Parallel()

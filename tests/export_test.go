@@ -223,11 +223,17 @@ func (s *service) beginExport(t *testing.T) (rest io.ReadCloser, first string) {
 // beginExportAs is beginExport with a token.
 func (s *service) beginExportAs(t *testing.T, bearer string) (rest io.ReadCloser, first string) {
 	t.Helper()
+	return s.beginExportOver(t, &http.Transport{DisableKeepAlives: true}, bearer)
+}
+
+// beginExportOver is beginExportAs over transport.
+func (s *service) beginExportOver(t *testing.T, transport *http.Transport, bearer string) (rest io.ReadCloser, first string) {
+	t.Helper()
 	request, err := http.NewRequest(http.MethodGet, s.url+"/plants/export", nil)
 	must(t, err)
 	request.Header.Set("Authorization", "Bearer "+bearer)
 	request.Header.Set("Accept-Encoding", "identity") // compressed, it might fit into the buffers of a connection
-	resp, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(request)
+	resp, err := transport.RoundTrip(request)
 	must(t, err)
 	start := make([]byte, 1000)
 	if _, err := io.ReadFull(resp.Body, start); err != nil || resp.StatusCode != http.StatusOK {
