@@ -113,6 +113,7 @@ var errorTable = []ErrorRow{
 		as(func(e *database.NotWritableError) string {
 			return e.Error() + unknownOutcome
 		}),
+		is(middleware.ErrTooLong, middleware.ErrTooLong.Error()+unknownOutcome),
 		is(database.ErrTimeout, database.ErrTimeout.Error()+unknownOutcome),
 		is(database.ErrUnavailable, "the database cannot be reached"+unknownOutcome),
 		// After those above: a write may have begun when its token was verified again.

@@ -59,6 +59,8 @@ func (f *Failures) logAborted(c *gin.Context, err error, isGone bool) {
 	slow := code == codeInternal && errors.Is(err, os.ErrDeadlineExceeded)
 	level := zap.ErrorLevel
 	switch {
+	case errors.Is(err, middleware.ErrTooLong): // for an export of so many rows to such a client
+		level = zap.WarnLevel
 	case auth.IsRejection(err): // the response ended with its token, as it must
 		level = zap.InfoLevel
 	case slow:
