@@ -1,6 +1,7 @@
 package database
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"database/sql"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
 )
 
 // Citus distributes the rows of a table over other PostgreSQL servers, its nodes. What is
@@ -61,19 +63,17 @@ func watchWarnings(config *pgx.ConnConfig) {
 	}
 }
 
-// opening returns a batch that begins a transaction. Citus sends the nodes each SET with the
-// whole text that it is in, so each is alone: a BEGIN in that text would be a warning in their logs.
-func opening() *pgx.Batch {
-	batch := &pgx.Batch{}
-	for _, text := range []string{"BEGIN", "SET LOCAL lock_timeout = " + milliseconds(lockWait), durably} {
-		batch.Queue(text)
-	}
-	return batch
-}
+// local are the settings of a transaction. Citus sends the nodes each of them with the whole text
+// that it is in, so each must be a statement of its own: a BEGIN in that text would be a warning
+// in their logs.
+var local = []string{"SET LOCAL lock_timeout = " + milliseconds(lockWait), durably}
 
 // sendFramed is [postgresDialect.send] on Citus.
 func sendFramed(ctx context.Context, conn *pgx.Conn, batch *pgx.Batch, read func(pgx.BatchResults) error) error {
-	framed := opening()
+	framed := &pgx.Batch{}
+	for _, text := range slices.Insert(slices.Clone(local), 0, "BEGIN") {
+		framed.Queue(text)
+	}
 	before := framed.Len()
 	framed.QueuedQueries = append(framed.QueuedQueries, batch.QueuedQueries...)
 	framed.Queue("COMMIT")
@@ -98,38 +98,59 @@ func sendFramed(ctx context.Context, conn *pgx.Conn, batch *pgx.Batch, read func
 // time of an INSERT for that.
 func (*postgresDialect) copyNew(ctx context.Context, pool *sql.DB, table *Table, rows []reflect.Value) (copied bool, err error) {
 	err = withConn(ctx, pool, func(ctx context.Context, conn *pgx.Conn) error {
-		delete(conn.PgConn().CustomData(), warning)
-		if err := conn.SendBatch(ctx, opening()).Close(); err != nil {
-			return err
-		}
-		_, err := conn.CopyFrom(ctx, pgx.Identifier{table.Name}, names(table.Columns),
-			pgx.CopyFromSlice(len(rows), func(i int) ([]any, error) {
-				values := make([]any, len(table.Columns))
-				for j, c := range table.Columns {
-					values[j] = c.Of(rows[i]).Interface()
-				}
-				return values, nil
-			}))
+		rows, err := copyText(conn.TypeMap(), table.Columns, rows)
 		if err != nil {
-			if conn.IsClosed() {
-				return err
-			}
-			if _, rollback := conn.Exec(ctx, "ROLLBACK"); rollback != nil {
-				return errors.Join(err, rollback)
-			}
-			if sqlState(err) == internalError || IsDuplicate(err) || isRowFault(err) {
-				return nil // an INSERT tells which row it is, or that a node is down
-			}
 			return err
 		}
-		copied = true
-		if _, err := conn.Exec(ctx, "COMMIT"); err != nil {
+		// All in one message, as each round trip holds up the next batch. In a DO, each setting is
+		// a statement of its own.
+		text := fmt.Sprintf("BEGIN; DO $$ BEGIN %s; END $$; COPY %s (%s) FROM STDIN; COMMIT",
+			strings.Join(local, "; "), table.Name, Names(table.Columns))
+		delete(conn.PgConn().CustomData(), warning)
+		_, err = conn.PgConn().CopyFrom(ctx, bytes.NewReader(rows), text)
+		switch {
+		case err == nil:
+			copied = true
+			return lostNode(conn)
+		case conn.IsClosed() || conn.PgConn().TxStatus() == 'I': // the COMMIT failed
 			return err
 		}
-		return lostNode(conn)
+		if _, rollback := conn.Exec(ctx, "ROLLBACK"); rollback != nil {
+			return errors.Join(err, rollback)
+		}
+		if sqlState(err) == internalError || IsDuplicate(err) || isRowFault(err) {
+			return nil // an INSERT tells which row it is, or that a node is down
+		}
+		return err
 	})
 	return copied && err == nil, err
 }
+
+// copyText returns rows in the text format of COPY.
+func copyText(types *pgtype.Map, columns []*Column, rows []reflect.Value) (text []byte, err error) {
+	buffer := make([]byte, 0, 1024) // not nil, which Encode returns for NULL
+	for _, row := range rows {
+		for i, c := range columns {
+			if i > 0 {
+				text = append(text, '\t')
+			}
+			value, err := types.Encode(0, pgtype.TextFormatCode, c.Of(row).Interface(), buffer)
+			switch {
+			case err != nil:
+				return nil, err
+			case value == nil:
+				text = append(text, `\N`...)
+			default:
+				text = append(text, escaped.Replace(string(value))...)
+			}
+		}
+		text = append(text, '\n')
+	}
+	return text, nil
+}
+
+// escaped escapes what has a meaning in the text format of COPY.
+var escaped = strings.NewReplacer(`\`, `\\`, "\t", `\t`, "\n", `\n`, "\r", `\r`)
 
 // lostNode returns the warning of a node that failed when all had agreed to commit, or nil.
 func lostNode(conn *pgx.Conn) error {

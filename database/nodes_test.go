@@ -2,9 +2,12 @@ package database
 
 import (
 	"errors"
+	"reflect"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
 )
 
 func TestNodeError(t *testing.T) {
@@ -47,5 +50,33 @@ func TestAfterIsImmutable(t *testing.T) {
 	const want = "GREATEST(CAST(v AS timestamptz), (c AT TIME ZONE 'UTC' + interval '1 microsecond') AT TIME ZONE 'UTC')"
 	if got := (&postgresDialect{}).after("c", "v"); got != want {
 		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+func TestCopyText(t *testing.T) {
+	type jar struct {
+		ID     int64 `gorm:"primaryKey;autoIncrement:false"`
+		Text   string
+		Note   *string
+		Lid    string
+		Seal   []byte
+		IsFull bool
+		At     time.Time
+	}
+	at := time.Date(2026, 11, 25, 14, 0, 0, 123_000, time.UTC)
+	for name, test := range map[string]struct {
+		row  jar
+		want string
+	}{
+		"plain values":                {jar{-7, "Grüße", new("n"), "l", []byte{0xFF, '\\'}, true, at}, "-7\tGrüße\tn\tl\t" + `\\xff5c` + "\tt\t2026-11-25 14:00:00.000123Z\n"},
+		"what is absent":              {jar{At: at}, "0\t\t" + `\N` + "\t\t" + `\N` + "\tf\t2026-11-25 14:00:00.000123Z\n"},
+		"what the format uses itself": {jar{0, "a\tb\nc\rd", new(`\N`), "", []byte{}, false, at}, `0	a\tb\nc\rd	\\N		\\x	f	2026-11-25 14:00:00.000123Z` + "\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := copyText(pgtype.NewMap(), TableOf[jar]().Columns, []reflect.Value{reflect.ValueOf(&test.row).Elem()})
+			if err != nil || string(got) != test.want {
+				t.Errorf("got %q and %v, want %q", got, err, test.want)
+			}
+		})
 	}
 }
