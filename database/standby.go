@@ -286,8 +286,14 @@ func (s *standbys) takeOut(standby *standby, reason string, fields ...zap.Field)
 	}
 }
 
-// pick returns the index of a standby that has what ctx's client must see, or -1.
-func (s *standbys) pick(ctx context.Context) int {
+// PickStandby returns the index of one of db's standbys that has what ctx's client must see: what
+// it has written, as far as [DB.Wrote] knows, and what is before the position in ctx. It returns
+// -1 if there is none: only db itself certainly has it.
+func (db *DB) PickStandby(ctx context.Context) int {
+	s := db.standbys
+	if s == nil {
+		return -1
+	}
 	seen, _ := ctx.Value(positionKey{}).(Position)
 	s.mu.Lock()
 	w := s.written[clientOf(ctx)]
@@ -304,22 +310,6 @@ func (s *standbys) pick(ctx context.Context) int {
 		}
 	}
 	return -1
-}
-
-// ReadStandby calls do with the index of one of db's standbys that has what ctx's client
-// must see: what it has written, as far as [DB.Wrote] knows, and what is before the position
-// in ctx. If there is none, or do reports that its outcome is not that of the read,
-// ReadStandby calls do with -1, which stands for db.
-func (db *DB) ReadStandby(ctx context.Context, do func(standby int) (done bool, err error)) error {
-	if db.standbys != nil {
-		if i := db.standbys.pick(ctx); i >= 0 {
-			if done, err := do(i); done || ctx.Err() != nil {
-				return err
-			}
-		}
-	}
-	_, err := do(-1)
-	return err
 }
 
 // Wrote notes that ctx's client has written something, or tried to, with the outcome err:

@@ -66,10 +66,10 @@ func TestReadsAfterALostWrite(t *testing.T) {
 			if got := db.Wrote(writer, test.outcome); got != 0 {
 				t.Errorf("got the position %v, want none", got)
 			}
-			if got := db.standbys.pick(writer); got != test.writer {
+			if got := db.PickStandby(writer); got != test.writer {
 				t.Errorf("the writer reads from %d, want %d", got, test.writer)
 			}
-			if got := db.standbys.pick(other); got != 0 {
+			if got := db.PickStandby(other); got != 0 {
 				t.Errorf("another client reads from %d, want 0", got)
 			}
 		})

@@ -36,12 +36,13 @@ func (r *Replicated[T, K]) Wrote(ctx context.Context, err error) database.Positi
 // read calls do with the reader of a standby, or else of the primary. If do returns false on a
 // standby, the primary repeats the read.
 func (r *Replicated[T, K]) read(ctx context.Context, do func(*reader[T, K]) (done bool, err error)) error {
-	return r.db.ReadStandby(ctx, func(standby int) (bool, error) {
-		if standby < 0 {
-			return do(r.reader)
+	if i := r.db.PickStandby(ctx); i >= 0 {
+		if done, err := do(r.copies[i]); done || ctx.Err() != nil {
+			return err
 		}
-		return do(r.copies[standby])
-	})
+	}
+	_, err := do(r.reader)
+	return err
 }
 
 // Get is [Store.Get].
