@@ -192,10 +192,15 @@ func notWritable(err error) *NotWritableError {
 		return &NotWritableError{damaged}
 	case state == insufficientPrivilege:
 		return &NotWritableError{missingRight}
-	case state == "42P01", state == "42703": // undefined_table, undefined_column
+	case isUndefined(state):
 		return &NotWritableError{wrongSchema}
 	}
 	return nil
+}
+
+// isUndefined reports whether a SQLSTATE means that a table or a column does not exist.
+func isUndefined(state string) bool {
+	return state == "42P01" || state == "42703" // undefined_table, undefined_column
 }
 
 // isDiskFull reports whether err means that a file of the service's own cannot grow.

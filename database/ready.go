@@ -170,6 +170,5 @@ func isSchemaError(err error) bool {
 	if lite, ok := errors.AsType[*sqlite.Error](err); ok {
 		return lite.Code() == sqlite3.SQLITE_ERROR
 	}
-	state := sqlState(err)
-	return state == "42P01" || state == "42703" // undefined_table, undefined_column
+	return isUndefined(sqlState(err))
 }
