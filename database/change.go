@@ -47,16 +47,16 @@ var parameter = regexp.MustCompile(`@\w+`)
 // inserts reports whether c is an INSERT.
 func (c *Change) inserts() bool { return strings.HasPrefix(c.Write, "INSERT") }
 
-// text returns the statement of c. from is a clause that its rows come from, if they are
+// rowNames returns the names that stand for the values of a row.
+func (t *Table) rowNames() string {
+	return join(t.Columns, func(c *Column) string { return "@" + c.DBName })
+}
+
+// text returns the statement of c. from is the clause that its rows come from, if they are
 // many, and keys a further condition.
 func (c *Change) text(from, keys string) string {
-	row := join(c.Table.Columns, func(c *Column) string { return "@" + c.DBName })
-	switch {
-	case !c.inserts() || strings.HasPrefix(from, " VALUES"):
-	case from == "":
-		from = " VALUES (" + row + ")"
-	default:
-		from = " SELECT " + row + from
+	if from == "" && c.inserts() {
+		from = " VALUES (" + c.Table.rowNames() + ")"
 	}
 	text := c.Write + from
 	if !c.inserts() {

@@ -275,9 +275,14 @@ func (*postgresDialect) newForm(c *Change, many bool) form {
 	}
 	from := ""
 	if many {
-		from = fmt.Sprintf(" FROM unnest(%s) AS r(%s)", strings.Join(arrays, ", "), strings.Join(columns, ", "))
-		if strings.HasPrefix(c.Write, "DELETE") {
-			from = strings.Replace(from, "FROM", "USING", 1)
+		rows := fmt.Sprintf("unnest(%s) AS r(%s)", strings.Join(arrays, ", "), strings.Join(columns, ", "))
+		switch {
+		case c.inserts():
+			from = " SELECT " + c.Table.rowNames() + " FROM " + rows
+		case strings.HasPrefix(c.Write, "DELETE"):
+			from = " USING " + rows
+		default:
+			from = " FROM " + rows
 		}
 	}
 	text := parameter.ReplaceAllStringFunc(c.text(from, keys), func(name string) string { return stands[name] })
