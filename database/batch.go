@@ -218,24 +218,31 @@ func (b *Batcher[T]) run() {
 		b.letOthersQueue()
 		now := time.Now()
 		batch = b.gather(batch[:0], first, now)
-	gather:
 		for len(batch) < b.maxBatch {
-			select {
-			case next, ok := <-b.queue:
-				if !ok {
-					break gather
-				}
-				b.waiting.Give(clientOf(next.ctx), 1)
-				batch = b.gather(batch, next, now)
-			default:
-				break gather
+			next := b.next()
+			if next == nil {
+				break
 			}
+			batch = b.gather(batch, next, now)
 		}
 		if len(batch) > 0 {
 			b.runBatch(batch)
 		}
 		b.slots.free()
 		clear(batch) // for the garbage collector
+	}
+}
+
+// next returns the next item of the queue, or nil if there is none now.
+func (b *Batcher[T]) next() *pending[T] {
+	select {
+	case p, open := <-b.queue:
+		if open {
+			b.waiting.Give(clientOf(p.ctx), 1)
+		}
+		return p
+	default:
+		return nil
 	}
 }
 
