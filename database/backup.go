@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 
 	"github.com/libtnb/sqlite"
+	"github.com/pressly/goose/v3"
 	"go.uber.org/zap"
 )
 
@@ -237,7 +238,7 @@ func sealCopy(ctx context.Context, file string) error {
 
 func seal(ctx context.Context, pool *sql.DB) error {
 	pool.SetMaxOpenConns(1)
-	var applied, known int64
+	var applied int64
 	if err := pool.QueryRowContext(ctx, "SELECT max(version_id) FROM goose_db_version").Scan(&applied); err != nil {
 		return fmt.Errorf("it is not a database of a Plant Store: %w", err)
 	}
@@ -246,7 +247,8 @@ func seal(ctx context.Context, pool *sql.DB) error {
 		return err
 	}
 	newest := filepath.Base(files[len(files)-1]) // they are in order
-	if _, err := fmt.Sscanf(newest, "%d", &known); err != nil {
+	known, err := goose.NumericComponent(newest)
+	if err != nil {
 		return err
 	}
 	if applied > known { // then it has the table of compatible migrations, too
