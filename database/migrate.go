@@ -128,42 +128,19 @@ func (db *DB) Migrate(ctx context.Context) (applied []Migration, err error) {
 	if err := db.requirePrimary(ctx); err != nil {
 		return nil, err
 	}
-	all, err := db.expected(ctx)
+	pending, err := db.isPending(ctx)
 	if err != nil {
 		return nil, err
-	}
-	pending := slices.ContainsFunc(all, func(m Migration) bool { return m.AppliedAt.IsZero() })
-	if db.nodes != nil {
-		local, err := db.nodes.citus.undistributed(ctx, db.pool)
-		if err != nil {
-			return nil, fmt.Errorf("find the tables that are not distributed: %w", err)
-		}
-		pending = pending || len(local) > 0
 	}
 	if !pending {
 		return nil, db.prepareFeed(ctx)
 	}
-	isReadOnly, err := db.ask(ctx, db.dialect.readOnly())
-	if err != nil {
+	if err := db.requireMigratable(ctx); err != nil {
 		return nil, err
 	}
-	if isReadOnly { // a statement would end with its connection, and goose would not say why
-		return nil, fmt.Errorf("migrate the database %s: %w: is default_transaction_read_only set for it, or for its role?", db.Name(), &NotWritableError{readOnly})
-	}
-	if db.nodes != nil {
-		if err := requireCoordinator(ctx, db.pool); err != nil {
-			return nil, err
-		}
-	}
 	err = db.whileLocked(ctx, func() error {
-		results, err := db.migrations.Up(ctx)
-		err = adviseOwner(err)
-		if partial, ok := errors.AsType[*goose.PartialError](err); ok {
-			results = partial.Applied
-		}
-		for _, r := range results {
-			applied = append(applied, Migration{Version: r.Source.Version, Name: r.Source.Path})
-		}
+		up, err := db.up(ctx)
+		applied = append(applied, up...)
 		if err == nil && db.nodes != nil {
 			err = db.nodes.citus.distribute(ctx, db.pool, db.log)
 		}
@@ -179,6 +156,50 @@ func (db *DB) Migrate(ctx context.Context) (applied []Migration, err error) {
 		return applied, fmt.Errorf("migrate the database, after %s: %w", applied[n-1], err)
 	}
 	return nil, fmt.Errorf("migrate the database: %w", err)
+}
+
+// isPending reports whether a migration is pending or, on Citus, a table is not distributed.
+func (db *DB) isPending(ctx context.Context) (bool, error) {
+	all, err := db.expected(ctx)
+	if err != nil {
+		return false, err
+	}
+	pending := slices.ContainsFunc(all, func(m Migration) bool { return m.AppliedAt.IsZero() })
+	if db.nodes == nil {
+		return pending, nil
+	}
+	local, err := db.nodes.citus.undistributed(ctx, db.pool)
+	if err != nil {
+		return false, fmt.Errorf("find the tables that are not distributed: %w", err)
+	}
+	return pending || len(local) > 0, nil
+}
+
+// requireMigratable fails if the schema cannot be changed through this connection.
+func (db *DB) requireMigratable(ctx context.Context) error {
+	isReadOnly, err := db.ask(ctx, db.dialect.readOnly())
+	if err != nil {
+		return err
+	}
+	if isReadOnly { // a statement would end with its connection, and goose would not say why
+		return fmt.Errorf("migrate the database %s: %w: is default_transaction_read_only set for it, or for its role?", db.Name(), &NotWritableError{readOnly})
+	}
+	if db.nodes != nil {
+		return requireCoordinator(ctx, db.pool)
+	}
+	return nil
+}
+
+// up applies the pending migrations, and returns those that it has applied, even if it fails.
+func (db *DB) up(ctx context.Context) (applied []Migration, err error) {
+	results, err := db.migrations.Up(ctx)
+	if partial, ok := errors.AsType[*goose.PartialError](err); ok {
+		results = partial.Applied
+	}
+	for _, r := range results {
+		applied = append(applied, Migration{Version: r.Source.Version, Name: r.Source.Path})
+	}
+	return applied, adviseOwner(err)
 }
 
 const (
