@@ -82,20 +82,10 @@ func (s *Store[T, K]) insertOne(ctx context.Context, db *database.DB, row *T) er
 // insertAll writes the rows of a batch that have no outcome yet with one statement and sets
 // the outcome of each, or fails as a whole.
 func (s *Store[T, K]) insertAll(ctx context.Context, db *database.DB, batch []*T, outcomes []error) error {
-	now := db.NowFunc()
-	ordered := make([]keyed[T, K], 0, len(batch))
-	for i, row := range batch {
-		if outcomes[i] == nil {
-			s.table.Stamp(valueOf(row), now)
-			ordered = append(ordered, keyed[T, K]{s.keyOf(row), row})
-		}
-	}
+	ordered := s.toInsert(batch, outcomes, db.NowFunc())
 	if len(ordered) == 0 {
 		return nil
 	}
-	// In the order that InsertNew requires; of rows with the same key, the first wins.
-	slices.SortStableFunc(ordered, func(a, b keyed[T, K]) int { return cmp.Compare(a.key, b.key) })
-	ordered = slices.CompactFunc(ordered, func(a, b keyed[T, K]) bool { return a.key == b.key })
 	rows := make([]*T, len(ordered))
 	for i := range ordered {
 		rows[i] = ordered[i].row
@@ -141,6 +131,20 @@ func (s *Store[T, K]) insertAll(ctx context.Context, db *database.DB, batch []*T
 		}
 	}
 	return nil
+}
+
+// toInsert stamps the rows of a batch that have no outcome yet, and returns them in the order that
+// InsertNew requires: of rows with the same key, the first wins.
+func (s *Store[T, K]) toInsert(batch []*T, outcomes []error, now time.Time) []keyed[T, K] {
+	ordered := make([]keyed[T, K], 0, len(batch))
+	for i, row := range batch {
+		if outcomes[i] == nil {
+			s.table.Stamp(valueOf(row), now)
+			ordered = append(ordered, keyed[T, K]{s.keyOf(row), row})
+		}
+	}
+	slices.SortStableFunc(ordered, func(a, b keyed[T, K]) int { return cmp.Compare(a.key, b.key) })
+	return slices.CompactFunc(ordered, func(a, b keyed[T, K]) bool { return a.key == b.key })
 }
 
 // findOut sets the missing outcomes of a batch that may or may not have been stored, as unknown
