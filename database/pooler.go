@@ -6,7 +6,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/jackc/pgx/v5"
 	"go.uber.org/zap"
@@ -21,20 +20,14 @@ const roleFaults = `SELECT name, reset_val, format('ALTER ROLE %I IN DATABASE %I
 	FROM unnest($1::text[], $2::text[]) AS wanted(name, value) JOIN pg_settings USING (name)
 	WHERE pg_backend_pid() <> $3::bigint AND CASE name WHEN 'synchronous_commit' THEN reset_val = 'off' ELSE reset_val <> value END`
 
-// keptByPoolers reports whether a pooler keeps a setting for each of its clients, because
-// the server reports changes of it: see varcache.c of pgbouncer 1.18.
-func keptByPoolers(setting string) bool {
-	return slices.Contains([]string{"DateStyle", "TimeZone", "standard_conforming_strings"}, setting)
-}
-
 // inspect checks the settings of [postgresDialect.prepareConnection], which do not last if
 // a pooler gives each transaction another session: then the role must have them. The
 // service does not start if it would lose acknowledged rows.
 func (*postgresDialect) inspect(ctx context.Context, pool *sql.DB, log *zap.Logger) error {
 	names, values := []string{"synchronous_commit"}, []string{"on"}
 	for _, s := range sessionSettings() {
-		if !keptByPoolers(s[0]) {
-			names, values = append(names, s[0]), append(values, s[1])
+		if !s.keptByPoolers {
+			names, values = append(names, s.name), append(values, s.value)
 		}
 	}
 	var lossy error

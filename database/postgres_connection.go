@@ -15,19 +15,27 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 )
 
+// setting is a setting of a session.
+type setting struct {
+	name, value string
+	// keptByPoolers is true if poolers keep it for each of their clients, because the server
+	// reports changes of it: see varcache.c of pgbouncer 1.18.
+	keptByPoolers bool
+}
+
 // sessionSettings returns the settings that decide how values look, how transactions see
 // each other, and how long they wait for locks.
-func sessionSettings() [][2]string {
-	return [][2]string{
-		{"DateStyle", "ISO"},
-		{"IntervalStyle", "postgres"},
-		{"TimeZone", "UTC"},
-		{"extra_float_digits", "1"},
-		{"bytea_output", "hex"},
-		{"array_nulls", "on"},
-		{"standard_conforming_strings", "on"},
-		{"default_transaction_isolation", "read committed"},
-		{"lock_timeout", milliseconds(lockWait)},
+func sessionSettings() []setting {
+	return []setting{
+		{"DateStyle", "ISO", true},
+		{"IntervalStyle", "postgres", false},
+		{"TimeZone", "UTC", true},
+		{"extra_float_digits", "1", false},
+		{"bytea_output", "hex", false},
+		{"array_nulls", "on", false},
+		{"standard_conforming_strings", "on", true},
+		{"default_transaction_isolation", "read committed", false},
+		{"lock_timeout", milliseconds(lockWait), false},
 	}
 }
 
@@ -46,7 +54,7 @@ func (d *postgresDialect) prepareConnection(timeout time.Duration) func(context.
 	// Set in any case: what the session does not set would change when the server reads its configuration again.
 	settings := []string{"set_config('synchronous_commit', CASE current_setting('synchronous_commit') WHEN 'off' THEN 'on' ELSE current_setting('synchronous_commit') END, false)"}
 	for _, s := range sessionSettings() {
-		settings = append(settings, fmt.Sprintf("set_config('%s', '%s', false)", s[0], s[1]))
+		settings = append(settings, fmt.Sprintf("set_config('%s', '%s', false)", s.name, s.value))
 	}
 	set := "SELECT " + strings.Join(settings, ", ")
 	return func(ctx context.Context, conn *pgx.Conn) error {
