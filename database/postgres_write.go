@@ -25,13 +25,14 @@ func (d *postgresDialect) insertNew(ctx context.Context, conn connection, table 
 	insertFree := &Change{Table: table, Write: table.Insert, Conflict: table.Keep, Returns: 1}
 	pool, ownTransaction := conn.(*sql.DB)
 	expectConflicts := !ownTransaction || d.citus.Load() && len(rows) == 1 || time.Now().UnixNano() < d.conflictsUntil.Load()
+	taken := false
 	if !expectConflicts {
 		outcomes = make([]error, len(rows))
-		if expectConflicts, err = d.insertAll(ctx, pool, table, rows); expectConflicts {
+		if taken, err = d.insertAll(ctx, pool, table, rows); taken {
 			d.conflictsUntil.Store(time.Now().Add(conflictPeriod).UnixNano())
 		}
 	}
-	if expectConflicts {
+	if expectConflicts || taken {
 		outcomes, err = d.insertUntaken(ctx, conn, insertFree, rows)
 	}
 	if ownTransaction && isRowFault(err) {
