@@ -27,11 +27,13 @@ const (
 func (r *reader[T, K]) Export(ctx context.Context, f Filter[K], yield func(*T) error) error {
 	return r.db.Transfer(ctx, func() error {
 		ctx, cancel := context.WithCancel(ctx)
-		chunks, rest, read := make(chan []T, exportAhead), (*spool)(nil), error(nil)
+		chunks := make(chan []T, exportAhead)
+		var rest *spool   // of the rows after the last chunk; or nil
+		var readErr error // like rest, set once chunks is closed
 		var reading sync.WaitGroup
 		reading.Go(func() {
 			defer close(chunks)
-			read = r.db.ReadBulk(ctx, "export "+r.table.Name, func() (err error) {
+			readErr = r.db.ReadBulk(ctx, "export "+r.table.Name, func() (err error) {
 				rest, err = r.readAll(ctx, f, chunks)
 				return err
 			})
@@ -50,8 +52,8 @@ func (r *reader[T, K]) Export(ctx context.Context, f Filter[K], yield func(*T) e
 				}
 			}
 		}
-		if read != nil || rest == nil {
-			return read
+		if readErr != nil || rest == nil {
+			return readErr
 		}
 		if err := rest.rewind(); err != nil {
 			return err
@@ -111,7 +113,8 @@ func (r *reader[T, K]) readAll(ctx context.Context, f Filter[K], out chan<- []T)
 		}
 		return nil
 	}
-	targets, chunk := []any(nil), make([]T, 0, exportChunk)
+	var targets []any
+	chunk := make([]T, 0, exportChunk)
 	for rows.Next() {
 		if len(chunk) == exportChunk {
 			if err := send(chunk); err != nil {
