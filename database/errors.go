@@ -266,11 +266,11 @@ func IsDuplicate(err error) bool {
 func IsUnknown(err error) bool { return sqlState(err) == completionUnknown }
 
 // isRowFault reports whether err is the fault of one row, which is locked or rejected.
-func isRowFault(err error) bool { return IsLocked(err) && !isTableLocked(err) || isRowRejected(err) }
+func isRowFault(err error) bool { return IsLocked(err) && !isTableLocked(err) || IsRowRejected(err) }
 
-// isRowRejected reports whether err means that the database rejects one row: a
+// IsRowRejected reports whether err means that the database rejects one row: a
 // constraint does not hold, or a value does not fit.
-func isRowRejected(err error) bool {
+func IsRowRejected(err error) bool {
 	state := sqlState(err)
 	return sqliteCode(err) == sqlite3.SQLITE_CONSTRAINT || strings.HasPrefix(state, "22") || strings.HasPrefix(state, "23")
 }

@@ -119,7 +119,7 @@ func (d *sqliteDialect) runEach(ctx context.Context, changes []*Change, prepared
 		} else {
 			c.Err = execute(ctx, c, prepared[text], args)
 		}
-		if c.Err != nil && !isRowRejected(c.Err) {
+		if c.Err != nil && !IsRowRejected(c.Err) {
 			return c.Err
 		}
 	}

@@ -93,3 +93,30 @@ func TestRepeatedBatches(t *testing.T) {
 		}
 	})
 }
+
+// TestRejectedRowIsAlone: two rows of a batch have the same key, and the first one breaks a CHECK.
+// The other one does not, and is stored.
+func TestRejectedRowIsAlone(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, url string) {
+		t.Parallel()
+		db := dbtest.Migrated(t, url)
+		statement := "ALTER TABLE plants ADD CONSTRAINT no_poison CHECK (name <> 'poison')"
+		if db.System() == "sqlite" { // which cannot add a CHECK
+			statement = "CREATE TRIGGER no_poison BEFORE INSERT ON plants WHEN NEW.name = 'poison' BEGIN SELECT RAISE(ABORT, 'no poison'); END"
+		}
+		if err := db.Exec(statement).Error; err != nil {
+			t.Fatal(err)
+		}
+		batch := []*Plant{{ID: 1, Name: "poison"}, {ID: 1, Name: "good"}, {ID: 1, Name: "good"}, {ID: 2, Name: "other"}}
+		outcomes := NewPlantStore(db).create(t.Context(), batch)
+		if outcomes[0] == nil {
+			t.Error("the row that breaks the CHECK was stored")
+		}
+		if outcomes[1] != nil || outcomes[3] != nil {
+			t.Errorf("got %v, %v, want that the other rows were stored", outcomes[1], outcomes[3])
+		}
+		if !exists(true)(outcomes[2]) {
+			t.Errorf("got %v, want that it exists with the same content", outcomes[2])
+		}
+	})
+}

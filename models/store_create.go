@@ -98,7 +98,8 @@ func (s *Store[T, K]) insertAll(ctx context.Context, db *database.DB, batch []*T
 		return err
 	}
 	holders := make(map[K]*T, len(rows)) // by key, the row that is stored
-	failed := make(map[K]error)
+	rejected := make(map[*T]error)
+	locked := make(map[K]error) // or left out, for as long as others hold the lock
 	var taken []K
 	for i, row := range ordered {
 		switch {
@@ -106,8 +107,10 @@ func (s *Store[T, K]) insertAll(ctx context.Context, db *database.DB, batch []*T
 			holders[row.key] = row.row
 		case errors.Is(results[i], database.ErrTaken):
 			taken = append(taken, row.key)
+		case database.IsRowRejected(results[i]):
+			rejected[row.row] = results[i]
 		default:
-			failed[row.key] = results[i]
+			locked[row.key] = results[i]
 		}
 	}
 	if len(holders) == len(batch) {
@@ -122,11 +125,13 @@ func (s *Store[T, K]) insertAll(ctx context.Context, db *database.DB, batch []*T
 		case outcomes[i] != nil || holder == row:
 		case holder != nil:
 			outcomes[i] = s.exists(row, holder)
-		case failed[key] != nil:
-			outcomes[i] = failed[key]
+		case rejected[row] != nil:
+			outcomes[i] = rejected[row]
+		case locked[key] != nil:
+			outcomes[i] = locked[key]
 		case unknown != nil:
 			outcomes[i] = unknown
-		default: // deleted between the two statements, so the key is free again
+		default: // its key is free: that row was deleted between the two statements, or rejected
 			outcomes[i] = s.insertOne(ctx, db, row)
 		}
 	}
