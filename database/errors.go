@@ -269,10 +269,11 @@ func IsUnknown(err error) bool { return sqlState(err) == completionUnknown }
 func isRowFault(err error) bool { return IsLocked(err) && !isTableLocked(err) || IsRowRejected(err) }
 
 // IsRowRejected reports whether err means that the database rejects one row: a
-// constraint does not hold, or a value does not fit.
+// constraint does not hold, a value does not fit, or a trigger does not allow it.
 func IsRowRejected(err error) bool {
 	state := sqlState(err)
-	return sqliteCode(err) == sqlite3.SQLITE_CONSTRAINT || strings.HasPrefix(state, "22") || strings.HasPrefix(state, "23")
+	return sqliteCode(err) == sqlite3.SQLITE_CONSTRAINT || strings.HasPrefix(state, "22") || strings.HasPrefix(state, "23") ||
+		state == "P0001" // raise_exception, of a trigger
 }
 
 // isTimeoutState reports whether a SQLSTATE means that the server ended something that took

@@ -183,23 +183,39 @@ func TestRejectedRowHarmsNoOther(t *testing.T) {
 		if db.Dialector.Name() == "sqlite" {
 			poison = "CREATE TRIGGER poison BEFORE INSERT ON plants WHEN NEW.name = 'poison' BEGIN SELECT RAISE(ABORT, 'poison'); END"
 		}
-		if err := db.Exec(poison).Error; err != nil {
-			t.Fatal(err)
-		}
-		var group sync.WaitGroup
-		for id := range int64(100) {
-			p := models.Plant{ID: id, Name: "x"}
-			if id%10 == 5 {
-				p.Name = "poison"
-			}
-			group.Go(func() {
-				err := store.Create(t.Context(), &p)
-				if (err != nil) != (p.Name == "poison") || errors.Is(err, database.ErrUnavailable) {
-					t.Errorf("%s, id %d: %v", p.Name, id, err)
-				}
-			})
-		}
-		group.Wait()
-		countPlants(t, db, 90)
+		testPoison(t, store, db, poison)
 	})
+}
+
+// TestRowRejectedByATrigger: so does one that a trigger of PostgreSQL rejects, as an operator may
+// have added.
+func TestRowRejectedByATrigger(t *testing.T) {
+	t.Parallel()
+	db := dbtest.Migrated(t, dbtest.Postgres(t))
+	testPoison(t, models.NewPlantStore(db), db, `CREATE FUNCTION poison() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'poison'; END $$;
+		CREATE TRIGGER poison BEFORE INSERT ON plants FOR EACH ROW WHEN (NEW.name = 'poison') EXECUTE FUNCTION poison()`)
+}
+
+// testPoison runs a statement that makes the database reject plants with the name poison, and fails
+// the test if others are rejected.
+func testPoison(t *testing.T, store *models.PlantStore, db *database.DB, poison string) {
+	t.Helper()
+	if err := db.Exec(poison).Error; err != nil {
+		t.Fatal(err)
+	}
+	var group sync.WaitGroup
+	for id := range int64(100) {
+		p := models.Plant{ID: id, Name: "x"}
+		if id%10 == 5 {
+			p.Name = "poison"
+		}
+		group.Go(func() {
+			err := store.Create(t.Context(), &p)
+			if (err != nil) != (p.Name == "poison") || errors.Is(err, database.ErrUnavailable) {
+				t.Errorf("%s, id %d: %v", p.Name, id, err)
+			}
+		})
+	}
+	group.Wait()
+	countPlants(t, db, 90)
 }
