@@ -130,5 +130,5 @@ func parseSwitch(query url.Values, name, off, on string, set *bool) error {
 // contextOf returns the context for an operation of c's client, which then has no more than
 // its share of what others need, too.
 func contextOf(c *gin.Context) context.Context {
-	return database.WithClient(c.Request.Context(), middleware.IdentityOf(c).Name)
+	return database.WithClient(c.Request.Context(), middleware.SenderOf(c))
 }

@@ -60,17 +60,17 @@ func challenge(c *gin.Context, err error) {
 	}
 }
 
-// IdentityOf returns the sender of c's request, or nil if Bearer has not accepted it.
-func IdentityOf(c *gin.Context) *auth.Identity {
+// identityOf returns the sender of c's request, or nil if Bearer has not accepted it.
+func identityOf(c *gin.Context) *auth.Identity {
 	value, _ := c.Get(identityKey)
 	identity, _ := value.(*auth.Identity)
 	return identity
 }
 
-// SenderOf returns the name of the identity that sent c's request, or an empty string if there
-// is none.
+// SenderOf returns the name of the sender of c's request, or an empty string if [Bearer] has not
+// accepted it.
 func SenderOf(c *gin.Context) string {
-	if identity := IdentityOf(c); identity != nil {
+	if identity := identityOf(c); identity != nil {
 		return identity.Name
 	}
 	return ""
@@ -79,7 +79,7 @@ func SenderOf(c *gin.Context) string {
 // RequireScope rejects requests whose token lacks scope.
 func RequireScope(scope models.Scope) Handler {
 	return func(c *gin.Context) error {
-		if identity := IdentityOf(c); identity == nil || !identity.Scopes.Allow(scope) {
+		if identity := identityOf(c); identity == nil || !identity.Scopes.Allow(scope) {
 			SetHeader(c, "WWW-Authenticate", fmt.Sprintf(challengeScope, scope))
 			return &auth.ScopeError{Scope: scope}
 		}

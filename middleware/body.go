@@ -37,7 +37,7 @@ func ReceiveLimit(limit int64) Handler {
 		if length := c.Request.ContentLength; length >= 0 && length <= SmallBody {
 			return nil
 		}
-		body := &limitedBody{ReadCloser: c.Request.Body, receiving: receiving, client: IdentityOf(c).Name}
+		body := &limitedBody{ReadCloser: c.Request.Body, receiving: receiving, client: SenderOf(c)}
 		c.Request.Body = body
 		defer func() { receiving.Give(body.client, body.taken) }()
 		c.Next()

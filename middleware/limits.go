@@ -91,7 +91,7 @@ func RateLimit(perSecond, burst int) Handler {
 	untilFull := func(left float64) float64 { return math.Ceil((float64(burst) - left) / float64(perSecond)) }
 	return func(c *gin.Context) error {
 		address := addressOf(c)
-		ofToken, waitToken := tokens.take(IdentityOf(c).Name)
+		ofToken, waitToken := tokens.take(SenderOf(c))
 		var ofAddress float64
 		var waitAddress time.Duration
 		if waitToken > 0 { // a token over its limit takes nothing from others at its address

@@ -23,7 +23,7 @@ func SendLimit(limit int64) Handler {
 			from = 1
 		}
 		plain := c.Writer
-		c.Writer = &limitedWriter{plain, sending, from, IdentityOf(c).Name}
+		c.Writer = &limitedWriter{plain, sending, from, SenderOf(c)}
 		defer func() { c.Writer = plain }() // an error, such as that of the limit, is not limited
 		c.Next()
 		return nil
