@@ -67,19 +67,16 @@ func Bulk(o BulkOptions, verify auth.Verifier) Handler {
 func whileValid(c *gin.Context, endWith context.CancelCauseFunc, verify auth.Verifier, in, out *transfer, toEnd time.Duration) error {
 	ctx := c.Request.Context()
 	token, _ := bearerToken(c.Request.Header["Authorization"])
-	var checks sync.WaitGroup
-	checks.Go(func() {
-		database.Every(ctx, checkPeriod, func() {
-			if _, err := verify(ctx, token); auth.IsRejection(err) {
-				endWith(err)
-				in.interrupt()
-				out.interrupt()
-			}
-		})
+	// A check may outlive the request, which does not wait for it: then no transfer is running.
+	go database.Every(ctx, checkPeriod, func() {
+		if _, err := verify(ctx, token); auth.IsRejection(err) {
+			endWith(err)
+			in.interrupt()
+			out.interrupt()
+		}
 	})
 	defer func() {
 		endWith(nil)
-		checks.Wait()
 		if len(c.Errors) > 0 {
 			toEnd = timeToRespond
 		}

@@ -53,3 +53,27 @@ func TestFlushEndsWithItsToken(t *testing.T) {
 		}
 	})
 }
+
+// TestSlowCheckOfTheToken: a request does not wait for a check of its token that is under way when
+// it ends, such as one that fetches the keys of JWTs from an issuer that hangs.
+func TestSlowCheckOfTheToken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		checked := make(chan struct{})
+		defer close(checked)
+		slow := func(context.Context, string) (*auth.Identity, error) {
+			select {
+			case <-checked:
+			case <-time.After(10 * time.Second):
+			}
+			return nil, auth.ErrCannotVerify
+		}
+		e := gin.New()
+		e.Use(middleware.Handle(middleware.Bearer(asTold, 0)), middleware.Handle(middleware.Stream(slow)))
+		e.GET("/", func(*gin.Context) { time.Sleep(time.Second) })
+		begin := time.Now()
+		e.ServeHTTP(&fullWriter{ResponseRecorder: httptest.NewRecorder(), ended: make(chan struct{})}, requestOf(t, "a"))
+		if took := time.Since(begin); took > time.Second {
+			t.Errorf("the request took %s, of which its handler took one second", took)
+		}
+	})
+}
