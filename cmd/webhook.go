@@ -100,7 +100,7 @@ func (w *webhook) deliver(ctx context.Context, changes feedChanges) error {
 			pause = max(after, pauses.next())
 		}
 		if ctx.Err() == nil {
-			fmt.Fprintf(os.Stderr, "plantstore: the webhook has not accepted %s: %v; trying again in %s\n", id, err, pause.Round(time.Second))
+			fmt.Fprintf(os.Stderr, "plantstore: the webhook has not accepted %s: %s; trying again in %s\n", id, oneLine(err.Error()), pause.Round(time.Second))
 		}
 		if !database.Sleep(ctx, pause) {
 			return context.Cause(ctx)

@@ -3,6 +3,7 @@ package cmd
 import (
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -96,6 +97,34 @@ func TestWebhookRetries(t *testing.T) {
 	}
 	if pause := times[6].Sub(times[5]); pause < time.Second {
 		t.Errorf("it came back after %v, want Retry-After", pause)
+	}
+}
+
+// TestWebhookErrorsOnATerminal: what a receiver or a proxy says is one line that a terminal shows
+// and does not obey.
+func TestWebhookErrorsOnATerminal(t *testing.T) {
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer read.Close()
+	stderr := os.Stderr
+	os.Stderr = write
+	defer func() { os.Stderr = stderr }()
+	hook, attempts := testWebhook(t, "http://127.0.0.1"), 0
+	hook.http.Transport = roundTripper(func(*http.Request) (*http.Response, error) {
+		if attempts++; attempts == 1 {
+			return nil, errors.New("\x1b[2Jno\nroute") // as http.Transport returns the status of a proxy
+		}
+		return &http.Response{StatusCode: http.StatusNoContent, Body: http.NoBody}, nil
+	})
+	err = hook.deliver(t.Context(), feedChanges{Cursor: "abc.1"})
+	if err = errors.Join(err, write.Close()); err != nil {
+		t.Fatal(err)
+	}
+	printed, err := io.ReadAll(read)
+	if want := `: \u001b[2Jno route; trying again in `; err != nil || !strings.Contains(string(printed), want) {
+		t.Errorf("got %q, %v, want %q", printed, err, want)
 	}
 }
 
