@@ -11,7 +11,6 @@ import (
 	"runtime"
 	"runtime/debug"
 	"syscall"
-	"time"
 
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
@@ -24,10 +23,6 @@ import (
 	"plantstore/models"
 	"plantstore/routes"
 )
-
-// mostPatience is the longest limit for giveUpAfter: the kernel's own, which it replaces, are
-// shorter than some that can be configured.
-const mostPatience = 5 * time.Minute
 
 // serve runs the service until the context of cmd is done, and then shuts it down
 // gracefully.
@@ -124,18 +119,12 @@ func (s *settings) serve(cmd *cobra.Command, _ []string) (err error) {
 	}
 	server.Handler, server.ErrorLog = routes.New(options), errorLog(sampled)
 	checkTemporaryFolder(log)
-	listener, err := listen("server.port", addressOf(cfg))
+	listener, err := listenAPI(cfg, log, sampled)
 	if err != nil {
 		return err
 	}
-	if limit := max(cfg.Server.WriteTimeout, cfg.Bulk.Grace); limit <= mostPatience {
-		if err := giveUpAfter(listener, limit); err != nil {
-			log.Warn("a client that loses its network keeps its connection for a quarter of an hour", zap.Error(err))
-		}
-	}
-	limited := limitConnections(listener, connectionLimit(cfg, maxFiles(), log), cfg.Server.MaxPerAddress, cfg.Server.TrustedProxies, sampled)
-	server.ConnState, server.Handler = limited.observe, limited.limitStreams(server.Handler)
-	metrics.MustRegister(limited.collectors()...)
+	server.ConnState, server.Handler = listener.observe, listener.limitStreams(server.Handler)
+	metrics.MustRegister(listener.collectors()...)
 	if cfg.Server.AdminAddress != "" {
 		admin, err := serveAdmin(cfg.Server.AdminAddress, routes.Admin(options), sampled)
 		if err != nil {
@@ -148,12 +137,12 @@ func (s *settings) serve(cmd *cobra.Command, _ []string) (err error) {
 		zap.String("version", version), zap.String("commit", commit), zap.String("env", cfg.Env),
 		zap.String("address", listener.Addr().String()),
 		zap.String("database_system", db.System()), zap.String("database", db.Name()), zap.Int64("schema", db.Schema()),
-		zap.Int("gomaxprocs", runtime.GOMAXPROCS(0)), zap.Int("max_connections", limited.limit),
+		zap.Int("gomaxprocs", runtime.GOMAXPROCS(0)), zap.Int("max_connections", listener.limit),
 		zap.Int("requests_per_second", cfg.Limits.RequestsPerSecond))
 	if cfg.Env == config.Development {
 		welcome(cfg, listener.Addr().(*net.TCPAddr).Port, devToken)
 	}
-	return serveUntil(ctx, cfg, server, limited, health, log)
+	return serveUntil(ctx, cfg, server, listener, health, log)
 }
 
 // serveUntil serves the connections of listener until ctx ends, and then shuts server down.

@@ -81,6 +81,24 @@ func listen(key, address string) (net.Listener, error) {
 	return nil, usageError(err)
 }
 
+// mostPatience is the longest limit for giveUpAfter: the kernel's own, which it replaces, are
+// shorter than some that can be configured.
+const mostPatience = 5 * time.Minute
+
+// listenAPI listens on the address of the API, with the configured limits of connections.
+func listenAPI(cfg *config.Config, log, sampled *zap.Logger) (*connections, error) {
+	listener, err := listen("server.port", addressOf(cfg))
+	if err != nil {
+		return nil, err
+	}
+	if limit := max(cfg.Server.WriteTimeout, cfg.Bulk.Grace); limit <= mostPatience {
+		if err := giveUpAfter(listener, limit); err != nil {
+			log.Warn("a client that loses its network keeps its connection for a quarter of an hour", zap.Error(err))
+		}
+	}
+	return limitConnections(listener, connectionLimit(cfg, maxFiles(), log), cfg.Server.MaxPerAddress, cfg.Server.TrustedProxies, sampled), nil
+}
+
 // addressOf returns the address of the API.
 func addressOf(cfg *config.Config) string {
 	return net.JoinHostPort(cfg.Server.Host, strconv.Itoa(cfg.Server.Port))
