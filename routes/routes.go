@@ -179,8 +179,8 @@ func engine(o Options, routes []Route, first ...gin.HandlerFunc) http.Handler {
 		middleware.BasePath(o.BasePath),
 		middleware.CORS(o.Origins),
 		controllers.Errors(o.Failures),
-		middleware.Recovery(o.Log),
 		middleware.DiscardBody(),
+		middleware.Recovery(o.Log),
 		middleware.Handle(allowedMethods(routes)),
 	)
 	e.NoRoute(middleware.Handle(controllers.NoRoute(o.Docs)))

@@ -1,6 +1,10 @@
 package routes
 
 import (
+	"bufio"
+	"context"
+	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -127,6 +131,48 @@ func TestEveryRouteRequiresItsScope(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestPanicWhileTheBodyIsSent: a client that sends its whole body before it reads gets the response
+// to a request whose handler panics before it reads that.
+func TestPanicWhileTheBodyIsSent(t *testing.T) {
+	o, _ := optionsOf(t)
+	o.Verify = func(context.Context, string) (*auth.Identity, error) {
+		return &auth.Identity{Name: "test", Scopes: models.AllScopes()}, nil
+	}
+	o.Plants = controllers.NewPlants(nil)
+	const size = 8 << 20 // net/http alone would read 256 KiB
+	o.Bulk.MaxBodyBytes = size
+	server := httptest.NewServer(New(o))
+	t.Cleanup(server.Close)
+	for try := 1; ; try++ { // the service reads for a second, which may be too short on a busy machine
+		status, err := statusAfterBody(server.Listener.Addr().String(), size)
+		if err == nil && status == http.StatusInternalServerError {
+			return
+		}
+		if try == 5 {
+			t.Fatalf("got %d, %v, want 500", status, err)
+		}
+	}
+}
+
+// statusAfterBody sends an import of size bytes to address, and returns the status of the response.
+func statusAfterBody(address string, size int) (int, error) {
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		return 0, err
+	}
+	defer conn.Close()
+	_, err = fmt.Fprintf(conn, "POST /plants/import HTTP/1.1\r\nHost: test\r\nAuthorization: Bearer x\r\n"+
+		"Content-Type: application/x-ndjson\r\nContent-Length: %d\r\n\r\n%s", size, strings.Repeat("\n", size))
+	if err != nil {
+		return 0, err
+	}
+	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		return 0, err
+	}
+	return response.StatusCode, response.Body.Close()
 }
 
 func TestARouteWithoutAScopePanics(t *testing.T) {
