@@ -268,46 +268,49 @@ func Errors(failures *Failures) gin.HandlerFunc {
 		client := c.Request.Context() // a handler's own may end earlier
 		c.Next()
 		last := c.Errors.Last()
-		if last == nil {
+		switch {
+		case last == nil:
 			return
-		}
-		if c.Writer.Written() { // the client must not mistake a part for the whole
+		case c.Writer.Written(): // the client must not mistake a part for the whole
 			failures.logAborted(c, last.Err, client.Err() != nil)
 			panic(http.ErrAbortHandler)
-		}
-		if errors.Is(last.Err, context.Canceled) && client.Err() != nil {
+		case errors.Is(last.Err, context.Canceled) && client.Err() != nil:
 			c.Status(statusClientGone) // for the log
 			panic(http.ErrAbortHandler)
-		}
-		if client.Err() != nil && c.Request.ProtoMajor == 1 { // net/http serves no other request on the connection
+		case client.Err() != nil && c.Request.ProtoMajor == 1: // net/http serves no other request on the connection
 			c.Header("Connection", "close")
 		}
-		body := describe(c, last.Err)
-		if fault, isUnknown := strings.CutSuffix(body.Message, unknownOutcome); isUnknown {
-			body.Message = fault + adviceOf(c)
-		}
-		if isRead(c) {
-			body.Message = strings.Replace(body.Message, nothingStored, "", 1)
-		}
-		middleware.SetErrorCode(c, body.Code)
-		failures.logFault(c, body.Code, last.Err)
-		status := statusOf(body.Code)
-		if status == http.StatusServiceUnavailable {
-			c.Header("Retry-After", "1")
-		}
-		if limit, ok := errors.AsType[*middleware.LimitError](last.Err); ok {
-			c.Header("Retry-After", strconv.Itoa(seconds(limit.RetryAfter)))
-		}
-		// Headers that the handler set for its own response.
-		for _, name := range []string{"Content-Type", "Content-Disposition", "Content-Encoding", "Link", "X-Accel-Buffering"} {
-			c.Writer.Header().Del(name)
-		}
-		var response any = body
-		if rejected, ok := errors.AsType[*importRejected](last.Err); ok {
-			response = ImportError{Code: body.Code, Message: body.Message, Report: rejected.report}
-		}
-		_ = respond(c, status, response) // these types can be encoded
+		respondError(c, failures, last.Err)
 	}
+}
+
+// respondError responds with the Error for err, which is logged if it is a fault of the service.
+func respondError(c *gin.Context, failures *Failures, err error) {
+	body := describe(c, err)
+	if fault, isUnknown := strings.CutSuffix(body.Message, unknownOutcome); isUnknown {
+		body.Message = fault + adviceOf(c)
+	}
+	if isRead(c) {
+		body.Message = strings.Replace(body.Message, nothingStored, "", 1)
+	}
+	middleware.SetErrorCode(c, body.Code)
+	failures.logFault(c, body.Code, err)
+	status := statusOf(body.Code)
+	if status == http.StatusServiceUnavailable {
+		c.Header("Retry-After", "1")
+	}
+	if limit, ok := errors.AsType[*middleware.LimitError](err); ok {
+		c.Header("Retry-After", strconv.Itoa(seconds(limit.RetryAfter)))
+	}
+	// Headers that the handler set for its own response.
+	for _, name := range []string{"Content-Type", "Content-Disposition", "Content-Encoding", "Link", "X-Accel-Buffering"} {
+		c.Writer.Header().Del(name)
+	}
+	var response any = body
+	if rejected, ok := errors.AsType[*importRejected](err); ok {
+		response = ImportError{Code: body.Code, Message: body.Message, Report: rejected.report}
+	}
+	_ = respond(c, status, response) // these types can be encoded
 }
 
 // seconds rounds up to whole seconds, for Retry-After.
