@@ -7,8 +7,8 @@ TAGS    := nomsgpack
 # SQLite, which is translated from C, has locks of its own: the race detector would only make
 # it five times slower. Its callers, and Go's locks in it, are still watched.
 RACE    := -race -gcflags=modernc.org/...=-race=false
-TESTS   := go test -vet=off $(RACE) -tags browser,haproxy,pgbouncer,$(TAGS) -parallel 4 -timeout 20m
-NEEDS   := postgresql pgbouncer chromium haproxy
+TESTS   := go test -vet=off $(RACE) -tags browser,haproxy,pgbouncer,strace,$(TAGS) -parallel 4 -timeout 20m
+NEEDS   := postgresql pgbouncer chromium haproxy strace
 LINT    := go tool -modfile=.ci/lint.mod golangci-lint
 VULN    := go tool -modfile=.ci/lint.mod govulncheck
 REDOCLY := @redocly/cli@1.34.5
@@ -37,7 +37,7 @@ build: ## Build the static binary ./plantstore
 	CGO_ENABLED=0 go build -tags $(TAGS) -trimpath -ldflags '$(LDFLAGS)' -o plantstore .
 
 # make lint runs vet, with more checks.
-test: ## Run all tests; installs PostgreSQL, pgbouncer, Chromium and HAProxy if they are missing
+test: ## Run all tests; installs PostgreSQL, pgbouncer, Chromium, HAProxy and strace if they are missing
 	@tests/prerequisites.sh $(NEEDS)
 	$(TESTS) ./...
 
@@ -86,7 +86,7 @@ check-consistency: ## Check that the clients of two replicas see linearizable hi
 	HISTORIES='$(HISTORIES)' go test $(RACE) -v -count=1 -timeout 5m -tags $(TAGS) -run 'Linearizable|KillService|KillPostgres|Falsified' ./tests
 
 lint: ## Run the linters
-	$(LINT) run --build-tags browser,axe,haproxy,pgbouncer,schemathesis,clients,prometheus,deploy,citus,soak,$(TAGS) ./...
+	$(LINT) run --build-tags browser,axe,haproxy,pgbouncer,schemathesis,clients,prometheus,deploy,citus,soak,strace,$(TAGS) ./...
 	$(LINT) fmt --diff
 
 vulncheck: ## Check the dependencies for known vulnerabilities, if their database is reachable

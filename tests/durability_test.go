@@ -1,0 +1,65 @@
+//go:build strace
+
+package tests
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"plantstore/database/dbtest"
+)
+
+// TestFilesSurviveAPowerCut looks at the system calls of commands: the content of a file must be on
+// disk before the file gets its name, and the name before the command ends.
+func TestFilesSurviveAPowerCut(t *testing.T) {
+	t.Parallel()
+	url := dbtest.SQLite(t)
+	s := start(t, "DATABASE_URL="+url)
+	requireOK(t, s.post(t, `{"id":1,"name":"x"}`, as(token)...))
+	backup := filepath.Join(t.TempDir(), "backup.db")
+	checkCLI(t, []string{"DATABASE_URL=" + url}, []string{"backup", backup}, 0, "wrote a backup to "+backup+"\n")
+	for _, test := range []struct {
+		name, file string
+		args       []string // FILE stands for the file
+	}{
+		{"a new database", "new.db", []string{"migrate", "up", "--database-url", "sqlite:FILE"}},
+		{"a backup", "backup.db", []string{"backup", "FILE", "--database-url", url}},
+		{"a restored database", "restored.db", []string{"restore", backup, "--database-url", "sqlite:FILE"}},
+		{"an export", "plants.csv", []string{"export", "--output", "FILE", "--url", s.url}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			folder, err := filepath.EvalSymlinks(t.TempDir())
+			must(t, err)
+			file, trace := filepath.Join(folder, test.file), filepath.Join(t.TempDir(), "trace")
+			var args []string
+			for _, arg := range test.args {
+				args = append(args, strings.ReplaceAll(arg, "FILE", file))
+			}
+			cmd := command(t, []string{"PLANTSTORE_CLIENT_TOKEN=" + token}, args...)
+			cmd.Args = append([]string{"strace", "-f", "-y", "-s", "4096", "-o", trace, "-e", "trace=fsync,fdatasync,rename,renameat,renameat2", program}, args...)
+			cmd.Path, err = exec.LookPath("strace")
+			must(t, err)
+			if output, err := cmd.CombinedOutput(); err != nil {
+				t.Fatalf("%v: %s", err, output)
+			}
+			text, err := os.ReadFile(trace)
+			must(t, err)
+			named := regexp.MustCompile(`rename(?:at2?)?\(.*?"([^"]+)", .*"` + regexp.QuoteMeta(file) + `"`).FindSubmatchIndex(text)
+			if named == nil {
+				t.Fatalf("got no file %s, only\n%s", file, text)
+			}
+			before, part, after := string(text[:named[0]]), string(text[named[2]:named[3]]), string(text[named[1]:])
+			if !regexp.MustCompile(`sync\(\d+<` + regexp.QuoteMeta(part) + `>`).MatchString(before) {
+				t.Errorf("the content is not on disk before the file gets its name:\n%s", text)
+			}
+			if !strings.Contains(after, "<"+folder+">") {
+				t.Errorf("the name is not on disk in the end:\n%s", text)
+			}
+		})
+	}
+}
