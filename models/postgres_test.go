@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"iter"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -289,5 +290,32 @@ func TestSerializationFailures(t *testing.T) {
 	}
 	if got := everyOperation(t, plants, tokens, 1); !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// TestImportCountsRowsOnce: PostgreSQL rolls back the first attempt to replace a row.
+func TestImportCountsRowsOnce(t *testing.T) {
+	t.Parallel()
+	url := dbtest.Postgres(t)
+	store := models.NewPlantStore(dbtest.Migrated(t, url))
+	if err := store.Create(t.Context(), &models.Plant{ID: 1, Name: "x"}); err != nil {
+		t.Fatal(err)
+	}
+	// The numbers of a sequence survive a rollback.
+	for _, statement := range []string{
+		"CREATE SEQUENCE attempts",
+		"CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN " +
+			"IF nextval('attempts') = 1 THEN RAISE 'try again' USING ERRCODE = 'serialization_failure'; END IF; RETURN NULL; END $$",
+		"CREATE TRIGGER fail AFTER UPDATE ON plants FOR EACH ROW EXECUTE FUNCTION fail()",
+	} {
+		dbtest.Exec(t, url, statement)
+	}
+	rows := func(yield func(models.ImportRow[models.Plant], error) bool) {
+		_ = yield(models.ImportRow[models.Plant]{Line: 1, Row: models.Plant{ID: 1, Name: "replaced"}}, nil) &&
+			yield(models.ImportRow[models.Plant]{Line: 2, Row: models.Plant{ID: 2, Name: "x"}}, nil)
+	}
+	want := models.ImportReport{Rows: 2, Created: 1, Replaced: 1, Stored: true}
+	if got, err := store.Import(t.Context(), rows, models.ImportOptions{Replace: true}); err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, %v, want %+v", got, err, want)
 	}
 }
