@@ -111,3 +111,32 @@ func TestRevocationDuringARefresh(t *testing.T) {
 		time.Sleep(10 * time.Millisecond)
 	}
 }
+
+// TestUseOfATokenIsNotLost: what cannot be stored is stored later.
+func TestUseOfATokenIsNotLost(t *testing.T) {
+	t.Parallel()
+	db := dbtest.Migrated(t, dbtest.SQLite(t))
+	store := models.NewTokenStore(db)
+	verifier := issuedTokens(t, store)
+	secret := issue(t, store, &models.Token{Name: "x", Scopes: models.AllScopes()})
+	if _, err := verifier.Verify(t.Context(), secret); err != nil {
+		t.Fatal(err)
+	}
+	exec := func(statement string) {
+		t.Helper()
+		if err := db.WithContext(t.Context()).Exec(statement).Error; err != nil {
+			t.Fatal(err)
+		}
+	}
+	exec("CREATE TRIGGER rejects BEFORE UPDATE ON tokens BEGIN SELECT RAISE(ABORT, 'rejected'); END")
+	if err := verifier.Close(); err == nil {
+		t.Error("got no error of a use that was rejected")
+	}
+	exec("DROP TRIGGER rejects")
+	if err := verifier.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if tokens, err := store.List(t.Context(), "", 1); err != nil || len(tokens) != 1 || tokens[0].LastUsedAt == nil {
+		t.Errorf("got %+v, %v, want a token that was used", tokens, err)
+	}
+}
