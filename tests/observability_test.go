@@ -52,6 +52,29 @@ func TestEventsInTheLog(t *testing.T) {
 	}
 }
 
+// TestTokensOfUnknownOutcomeInTheLog: the database does not know whether it has committed, so a token
+// may be valid although its client has got an error.
+func TestTokensOfUnknownOutcomeInTheLog(t *testing.T) {
+	t.Parallel()
+	url := dbtest.Postgres(t)
+	s := start(t, "DATABASE_URL="+url)
+	revoked := prefixOf(issue(t, url))
+	dbtest.Exec(t, url, "CREATE FUNCTION unknown() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'unknown' USING ERRCODE = '40003'; END $$")
+	dbtest.Exec(t, url, "CREATE TRIGGER unknown BEFORE INSERT OR UPDATE ON tokens FOR EACH ROW EXECUTE FUNCTION unknown()")
+	for _, test := range []struct{ method, path, body, event, id string }{
+		{"POST", "/tokens", `{"name":"x","scopes":["plants:read"]}`, "created a token", "pst_"},
+		{"DELETE", "/tokens/" + revoked, "", "revoked a token", revoked},
+	} {
+		t.Run(test.event, func(t *testing.T) {
+			checkError(t, s.call(t, test.method, test.path, test.body), 50302)
+			line := s.awaitLog(t, test.event)
+			if id, _ := line["id"].(string); line["outcome"] != "unknown" || !strings.HasPrefix(id, test.id) || line["by"] != "static:1" {
+				t.Errorf("got %v, want an unknown outcome", line)
+			}
+		})
+	}
+}
+
 // TestLogWithoutReader ends what reads the log, and not the service.
 func TestLogWithoutReader(t *testing.T) {
 	t.Parallel()
