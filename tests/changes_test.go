@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -77,6 +78,9 @@ func (s *service) stream(t *testing.T, query string, headers ...string) *stream 
 	must(t, err)
 	if response.StatusCode != http.StatusOK || response.Header.Get("Content-Type") != "text/event-stream" {
 		t.Fatalf("got %v", response)
+	}
+	if !slices.Contains(response.Header.Values("Vary"), "Accept") || response.Header.Get("X-Accel-Buffering") != "no" {
+		t.Errorf("got %v, want headers that keep caches and nginx from holding events back", response.Header)
 	}
 	events := &stream{t: t, events: make(chan changes, 1000), comments: make(chan struct{}, 1000), close: cancel}
 	t.Cleanup(cancel)
