@@ -58,6 +58,7 @@ func TestPlantsConditions(t *testing.T) {
 			{"a thousand ETags", []string{"If-Match", strings.Repeat(`"1",`, 1000) + "NOW"}, 0, failed},
 			{"a thousand ETags without NOW", []string{"If-Match", strings.Repeat(`"1",`, 1000) + "OLD"}, failed, failed},
 			{"64 different ETags", []string{"If-Match", differentETags(63) + "NOW"}, 0, failed},
+			{"64 different ETags, and one again", []string{"If-Match", `"1",` + differentETags(63) + "NOW"}, 0, failed},
 			{"65 different ETags", []string{"If-Match", differentETags(64) + "NOW"}, malformed, malformed},
 			{"65 different ETags of others", []string{"If-Match", strings.ReplaceAll(differentETags(64), `",`, `-",`) + "NOW"}, malformed, malformed},
 			{"no quotes", []string{"If-Match", "x"}, malformed, malformed},
