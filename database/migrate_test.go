@@ -100,6 +100,29 @@ func rollback(t *testing.T, db *database.DB) error {
 	return db.Rollback(t.Context(), last)
 }
 
+// TestRollbackOfAnEarlierMigration: between the question to the operator and the answer, another one has
+// undone the migration. The one before it must stay.
+func TestRollbackOfAnEarlierMigration(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, url string) {
+		t.Parallel()
+		db := dbtest.Migrated(t, url)
+		asked, _, err := db.Last(t.Context())
+		if err = errors.Join(err, rollback(t, db)); err != nil {
+			t.Fatal(err)
+		}
+		before, _, err := db.Last(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := db.Rollback(t.Context(), asked); err == nil || !strings.Contains(err.Error(), "meanwhile, the last one is "+before.Name) {
+			t.Errorf("got %v, want an error", err)
+		}
+		if after, _, err := db.Last(t.Context()); err != nil || after.Version != before.Version {
+			t.Errorf("got %v, %v, want %v", after, err, before)
+		}
+	})
+}
+
 func TestPrepare(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, url string) {
 		t.Parallel()
