@@ -203,6 +203,29 @@ func TestTurns(t *testing.T) {
 
 // TestBudgetSpendsEveryConnection: an operation with a slot never waits for a connection,
 // and no connection is idle for want of a slot.
+// TestTurnsOfAClientThatGaveUp: an operation that got no turn among all lets the next one of its client try.
+func TestTurnsOfAClientThatGaveUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := newTurns(1, 1)
+		free, err := all.take(t.Context(), "a", 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		outcomes := make(chan error, 2)
+		for _, wait := range []time.Duration{time.Second, time.Hour} {
+			go func() { outcomes <- all.run(t.Context(), "b", wait, func() error { return nil }) }()
+			synctest.Wait() // in this order
+		}
+		if err := <-outcomes; !errors.Is(err, ErrOverloaded) {
+			t.Errorf("the first one: got %v, want ErrOverloaded", err)
+		}
+		free()
+		if err := <-outcomes; err != nil {
+			t.Errorf("the next one: got %v, want its turn", err)
+		}
+	})
+}
+
 func TestBudgetSpendsEveryConnection(t *testing.T) {
 	for flushers := 1; flushers < 20; flushers++ {
 		for connections := MinConnections(flushers); connections < 100; connections++ {
