@@ -253,6 +253,7 @@ func TestInvalid(t *testing.T) {
 		{name: "audience alone", env: "PLANTSTORE_AUTH_JWT_AUDIENCE=" + secret, want: "auth.jwt.issuer (PLANTSTORE_AUTH_JWT_ISSUER) is required"},
 		{name: "issuer without keys", file: jwt, want: "auth.jwt.jwks_url (PLANTSTORE_AUTH_JWT_JWKS_URL) or auth.jwt.public_key is required"},
 		{name: "two sources of keys", file: jwt + "    jwks_url: https://h/k\n    public_key: " + secret, want: "not both"},
+		{name: "credentials for the keys", file: jwt + "    jwks_url: https://user:" + secret + "@h/k", want: "auth.jwt.jwks_url"},
 		{name: "keys over plain HTTP", file: jwt + "    jwks_url: http://" + secret, want: "auth.jwt.jwks_url"},
 		{name: "no signature", file: "auth:\n  jwt:\n    algorithms: [RS256, none]\n", want: "auth.jwt.algorithms (PLANTSTORE_AUTH_JWT_ALGORITHMS) must be a list, comma-separated in the environment, of RS256,"},
 		{name: "no algorithms", file: "auth:\n  jwt:\n    algorithms: []\n", want: "auth.jwt.algorithms"},
