@@ -37,6 +37,9 @@ func TestFirstStart(t *testing.T) {
 	checkStatus(t, first.post(t, body, as(printed[2])...), 200)
 	checkMode(t, filepath.Join(first.folder, "data", "dev-token"))
 	checkMode(t, filepath.Join(first.folder, "data", "plantstore.db"))
+	if info, err := os.Stat(filepath.Join(first.folder, "data")); err != nil || info.Mode().Perm()&0o007 != 0 {
+		t.Errorf("got %v, %v, want a folder that others cannot enter", info, err)
+	}
 	first.stop(t)
 
 	second := command(t, []string{"PORT=0"})
