@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 		}
 		defer os.RemoveAll(folder)
 		program = filepath.Join(folder, "plantstore")
-		if err := errors.Join(noteSources(), build(program, instruments()...)); err != nil {
+		if err := build(program, instruments()...); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}
@@ -69,8 +69,8 @@ func instruments() (flags []string) {
 }
 
 // noteSources stats the sources of the program, so that a change to them invalidates
-// cached test results.
-func noteSources() error {
+// cached test results. Go notes only what tests do, and nothing that TestMain does before them.
+var noteSources = sync.OnceValue(func() error {
 	return filepath.WalkDir("..", func(path string, entry fs.DirEntry, err error) error {
 		if err == nil && entry.Name() == ".git" && entry.IsDir() {
 			return fs.SkipDir
@@ -80,7 +80,7 @@ func noteSources() error {
 		}
 		return err
 	})
-}
+})
 
 func build(target string, flags ...string) error { return buildIn(os.Environ(), target, flags...) }
 
@@ -106,6 +106,7 @@ func coverageFolder() string {
 // environment.
 func command(t *testing.T, settings []string, args ...string) *exec.Cmd {
 	t.Helper()
+	must(t, noteSources())
 	cmd := exec.CommandContext(t.Context(), program, args...)
 	cmd.Dir = t.TempDir()
 	// The race detector would let each process sleep for a second before it exits.
