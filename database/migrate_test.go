@@ -100,8 +100,8 @@ func rollback(t *testing.T, db *database.DB) error {
 	return db.Rollback(t.Context(), last)
 }
 
-// TestRollbackOfAnEarlierMigration: between the question to the operator and the answer, another one has
-// undone the migration. The one before it must stay.
+// TestRollbackOfAnEarlierMigration: another operator has undone the migration between the question
+// to this one and the answer. The one before it must stay.
 func TestRollbackOfAnEarlierMigration(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, url string) {
 		t.Parallel()

@@ -201,9 +201,8 @@ func TestTurns(t *testing.T) {
 	})
 }
 
-// TestBudgetSpendsEveryConnection: an operation with a slot never waits for a connection,
-// and no connection is idle for want of a slot.
-// TestTurnsOfAClientThatGaveUp: an operation that got no turn among all lets the next one of its client try.
+// TestTurnsOfAClientThatGaveUp: once an operation has got no turn in time, the next one of its client
+// waits for one.
 func TestTurnsOfAClientThatGaveUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := newTurns(1, 1)
@@ -226,6 +225,8 @@ func TestTurnsOfAClientThatGaveUp(t *testing.T) {
 	})
 }
 
+// TestBudgetSpendsEveryConnection: an operation with a slot never waits for a connection,
+// and no connection is idle for want of a slot.
 func TestBudgetSpendsEveryConnection(t *testing.T) {
 	for flushers := 1; flushers < 20; flushers++ {
 		for connections := MinConnections(flushers); connections < 100; connections++ {
