@@ -224,10 +224,11 @@ func (*postgresDialect) nodesOf(ctx context.Context, pool *sql.DB, table *Table,
 		texts[i] = fmt.Sprint(key)
 	}
 	err = withConn(ctx, pool, func(ctx context.Context, conn *pgx.Conn) error {
+		// OFFSET 0: the shard of a key is found once, and not again for each placement.
 		rows, err := conn.Query(ctx, `SELECT CASE count(p.groupid) WHEN 1 THEN min(p.groupid) ELSE 0 END
 			FROM unnest($2::text[]) WITH ORDINALITY AS k(key, n)
-			LEFT JOIN pg_dist_placement p ON p.shardid = get_shard_id_for_distribution_column($1::text::regclass, k.key)
-			GROUP BY k.n ORDER BY k.n`, table.Name, texts)
+			CROSS JOIN LATERAL (SELECT get_shard_id_for_distribution_column($1::text::regclass, k.key) AS shardid OFFSET 0) AS s
+			LEFT JOIN pg_dist_placement p USING (shardid) GROUP BY k.n ORDER BY k.n`, table.Name, texts)
 		if err == nil {
 			nodes, err = pgx.CollectRows(rows, pgx.RowTo[int])
 		}
