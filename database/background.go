@@ -37,7 +37,9 @@ func Every(ctx context.Context, period time.Duration, do func()) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			do()
+			if ctx.Err() == nil { // both may have happened
+				do()
+			}
 		}
 	}
 }

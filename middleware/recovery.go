@@ -14,9 +14,7 @@ import (
 // errPanic is the error of a request that panicked. The log has the cause.
 var errPanic = errors.New("panic")
 
-// Recovery logs a panic with its stack and turns it into an error. If the response has
-// begun, it aborts the connection instead, so that the client does not mistake a part
-// for the whole.
+// Recovery logs a panic with its stack and turns it into an error.
 func Recovery(log *zap.Logger) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		defer func() {
@@ -33,9 +31,6 @@ func Recovery(log *zap.Logger) gin.HandlerFunc {
 				zap.String("route", c.FullPath()),
 				zap.String("cause", auth.Redact(database.DescribePanic(cause))),
 				zap.StackSkip("stack", 1))
-			if c.Writer.Written() {
-				panic(http.ErrAbortHandler)
-			}
 			fail(c, errPanic)
 		}()
 		c.Next()
