@@ -265,7 +265,7 @@ func TestErrorDuringTheResponse(t *testing.T) {
 		"the client has gone":            {gone, database.ErrUnavailable, "", ""},
 		"the client waits, a fault":      {t.Context(), errors.New("x"), "error", ""},
 		"the client leaves over HTTP/2":  {t.Context(), errors.New("client disconnected"), "", ""},
-		"the limit for exports":          {t.Context(), fmt.Errorf("%w: %w", middleware.ErrTooLong, os.ErrDeadlineExceeded), "warn", "50302"},
+		"the limit for exports":          {gone, fmt.Errorf("%w: %w", middleware.ErrTooLong, os.ErrDeadlineExceeded), "warn", "50302"},
 		"the client does not read":       {t.Context(), os.ErrDeadlineExceeded, "info", ""},
 		"the client does not read, gone": {gone, os.ErrDeadlineExceeded, "info", ""},
 	} {

@@ -56,10 +56,11 @@ const clientGone = "client disconnected"
 func (f *Failures) logAborted(c *gin.Context, err error, isGone bool) {
 	code := describe(c, err).Code
 	isGone = isGone || strings.HasSuffix(err.Error(), clientGone)
+	isTooLong := errors.Is(err, middleware.ErrTooLong)
 	slow := code == codeInternal && errors.Is(err, os.ErrDeadlineExceeded)
 	level := zap.ErrorLevel
 	switch {
-	case errors.Is(err, middleware.ErrTooLong): // for an export of so many rows to such a client
+	case isTooLong: // bulk.timeout may be too short for so many rows, or for so slow a client
 		level = zap.WarnLevel
 	case auth.IsRejection(err): // the response ended with its token, as it must
 		level = zap.InfoLevel
@@ -68,8 +69,9 @@ func (f *Failures) logAborted(c *gin.Context, err error, isGone bool) {
 	case isGone:
 		return
 	}
-	// The status may say 200. An unknown error may be that of a client which has just left.
-	if !isGone && code != codeInternal {
+	// The status may say 200. An unknown error may be that of a client which has just left. If a
+	// write has missed its deadline, net/http takes the client for gone.
+	if code != codeInternal && (!isGone || isTooLong) {
 		middleware.SetErrorCode(c, code)
 	}
 	f.log.Log(level, "response aborted", middleware.RequestIDField(c), middleware.TraceIDField(c), zap.Error(err))

@@ -71,7 +71,7 @@ var local = []string{"SET LOCAL lock_timeout = " + milliseconds(lockWait), durab
 // sendFramed is [postgresDialect.send] on Citus.
 func sendFramed(ctx context.Context, conn *pgx.Conn, batch *pgx.Batch, read func(pgx.BatchResults) error) error {
 	framed := &pgx.Batch{}
-	for _, text := range slices.Insert(slices.Clone(local), 0, "BEGIN") {
+	for _, text := range append([]string{"BEGIN"}, local...) {
 		framed.Queue(text)
 	}
 	before := framed.Len()
@@ -112,7 +112,7 @@ func (*postgresDialect) copyNew(ctx context.Context, pool *sql.DB, table *Table,
 		case err == nil:
 			copied = true
 			return lostNode(conn)
-		case conn.IsClosed() || conn.PgConn().TxStatus() == 'I': // the COMMIT failed
+		case conn.IsClosed() || conn.PgConn().TxStatus() == 'I': // nothing to roll back: the COMMIT failed, or the connection is lost
 			return err
 		}
 		if _, rollback := conn.Exec(ctx, "ROLLBACK"); rollback != nil {

@@ -187,8 +187,8 @@ func TestRejectedRowHarmsNoOther(t *testing.T) {
 	})
 }
 
-// TestRowRejectedByATrigger: so does one that a trigger of PostgreSQL rejects, as an operator may
-// have added.
+// TestRowRejectedByATrigger: a row that a trigger of PostgreSQL rejects, as an operator may have added,
+// fails alone, too.
 func TestRowRejectedByATrigger(t *testing.T) {
 	t.Parallel()
 	db := dbtest.Migrated(t, dbtest.Postgres(t))

@@ -93,8 +93,8 @@ func TestSlowExportIsLogged(t *testing.T) {
 	own.in(t, folder)
 	startBulk(t, url)
 	for limit, want := range map[string]struct{ level, reason string }{
-		"PLANTSTORE_BULK_GRACE=2s":   {"info", "the client reads too slowly: "},
-		"PLANTSTORE_BULK_TIMEOUT=5s": {"warn", "the request took longer than bulk.timeout allows"},
+		"PLANTSTORE_BULK_GRACE=2s":    {"info", "the client reads too slowly: "},
+		"PLANTSTORE_BULK_TIMEOUT=10s": {"warn", "the request took longer than bulk.timeout allows"},
 	} {
 		for protocol, isHTTP2 := range map[string]bool{"HTTP/1.1": false, "HTTP/2": true} {
 			t.Run(limit+" over "+protocol, func(t *testing.T) {

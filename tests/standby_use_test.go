@@ -179,9 +179,9 @@ func TestStandbyAsPrimary(t *testing.T) {
 		settings, arguments []string
 		want                string
 	}{
-		"a service":      {[]string{"DATABASE_URL=" + standby.URL}, nil, isStandby},
-		"without rights": {[]string{"DATABASE_URL=" + standby.URL, "DATABASE_MIGRATE=false"}, nil, isStandby},
-		"migrations":     {[]string{"DATABASE_URL=" + standby.URL}, []string{"migrate", "up"}, isStandby},
+		"a service":     {[]string{"DATABASE_URL=" + standby.URL}, nil, isStandby},
+		"no migrations": {[]string{"DATABASE_URL=" + standby.URL, "PLANTSTORE_DATABASE_MIGRATE=false"}, nil, isStandby},
+		"migrations":    {[]string{"DATABASE_URL=" + standby.URL}, []string{"migrate", "up"}, isStandby},
 		"a standby twice": {
 			[]string{"DATABASE_URL=" + primary.URL, "DATABASE_REPLICA_URLS=" + standby.URL + "," + standby.URL}, nil, "is listed twice",
 		},
