@@ -173,8 +173,11 @@ func withConn(ctx context.Context, pool *sql.DB, do func(context.Context, *pgx.C
 			return err
 		}
 		err := do(context.WithoutCancel(ctx), conn)
-		if !conn.IsClosed() {
+		switch {
+		case !conn.IsClosed():
 			err = errors.Join(err, network.SetDeadline(time.Time{}))
+		case !time.Now().Before(deadline) && !isTimeout(err): // pgx may say only that it is closed
+			err = fmt.Errorf("%w: %w", context.DeadlineExceeded, err)
 		}
 		return err
 	})
