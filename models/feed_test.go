@@ -170,6 +170,43 @@ func TestFeedHasEveryWrite(t *testing.T) {
 	})
 }
 
+// TestFeedOfRowsThatExist: an import that keeps rows does not tell of them, since it did not write
+// them.
+func TestFeedOfRowsThatExist(t *testing.T) {
+	eachStore(t, func(t *testing.T, store *models.PlantStore, db *database.DB) {
+		const first, exist, imported, last = 1000, 50, 300, 5000
+		feed := models.NewPlantFeed(store)
+		r := replicaFromNow(t, feed)
+		importAll(t, store, models.ImportOptions{}, numbered(first, exist)...)
+		r.follow(t, feed, db, exist)
+		r.names = make(map[int64]string)
+		importAll(t, store, models.ImportOptions{}, numbered(first, imported)...)
+		if err := store.Create(t.Context(), &models.Plant{ID: last, Name: "last"}); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		err := feed.Follow(ctx, func(next models.NextChanges) error {
+			for end := false; !end; _, end = r.names[last] {
+				changes, err := next(ctx, r.cursor, imported)
+				if err != nil {
+					return err
+				}
+				r.apply(changes)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for id := range r.names {
+			if id < first+exist {
+				t.Errorf("told of %d, which the import kept", id)
+			}
+		}
+	})
+}
+
 // numbered returns plants with the ids from first on that are named after them.
 func numbered(first, n int64) []models.Plant {
 	plants := make([]models.Plant, n)
