@@ -8,8 +8,27 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
+	"plantstore/database"
 	"plantstore/database/dbtest"
 )
+
+// lockByAnother takes the lock of migrations for another process.
+const lockByAnother = "UPDATE goose_lock SET locked = TRUE, locked_by = 'another', lease_expires_at = now() + interval '1 hour'"
+
+// prepareBehind starts to prepare db, and returns when that waits for the lock of another process.
+func prepareBehind(ctx context.Context, t *testing.T, db *database.DB, logs *observer.ObservedLogs) <-chan error {
+	t.Helper()
+	prepared := make(chan error, 1)
+	go func() { prepared <- db.Prepare(ctx) }()
+	for logs.FilterMessageSnippet("waiting for another process").Len() == 0 {
+		select {
+		case err := <-prepared:
+			t.Fatalf("got %v, want it to wait for the lock", err)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	return prepared
+}
 
 // TestMigrationLock holds the lock of another process: only what has migrations to apply
 // waits for it.
@@ -21,8 +40,7 @@ func TestMigrationLock(t *testing.T) {
 	if err := db.Prepare(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	const lock = "UPDATE goose_lock SET locked = TRUE, locked_by = 'another', lease_expires_at = now() + interval '1 hour'"
-	dbtest.Exec(t, url, lock)
+	dbtest.Exec(t, url, lockByAnother)
 	t.Run("nothing is pending", func(t *testing.T) {
 		if err := db.Prepare(t.Context()); err != nil {
 			t.Error(err)
@@ -36,21 +54,40 @@ func TestMigrationLock(t *testing.T) {
 		if err := rollback(t, db); err != nil {
 			t.Fatal(err)
 		}
-		dbtest.Exec(t, url, lock)
+		dbtest.Exec(t, url, lockByAnother)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		prepared := make(chan error, 1)
-		go func() { prepared <- db.Prepare(ctx) }()
-		for logs.FilterMessageSnippet("waiting for another process").Len() == 0 {
-			select {
-			case err := <-prepared:
-				t.Fatalf("got %v, want it to wait for the lock", err)
-			case <-time.After(10 * time.Millisecond):
-			}
-		}
+		prepared := prepareBehind(ctx, t, db, logs)
 		dbtest.Exec(t, url, "UPDATE goose_lock SET lease_expires_at = now() - interval '1 hour'") // as if the other had died
 		if err := <-prepared; err != nil {
 			t.Error(err)
 		}
 	})
+}
+
+// TestMigrationLockIsReleased: the connection of a migration ends while it waits for the lock of
+// another process. The lock that it then gets would not expire while the process runs.
+func TestMigrationLockIsReleased(t *testing.T) {
+	t.Parallel()
+	url := dbtest.Postgres(t)
+	core, logs := observer.New(zap.InfoLevel)
+	db := dbtest.OpenWith(t, dbtest.Options(url), dbtest.Batches, zap.New(core))
+	if err := db.Prepare(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := rollback(t, db); err != nil {
+		t.Fatal(err)
+	}
+	dbtest.Exec(t, url, lockByAnother)
+	prepared := prepareBehind(t.Context(), t, db, logs)
+	// The connections that ask for the lock stay.
+	dbtest.Exec(t, url, "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity "+
+		"WHERE datname = current_database() AND query NOT LIKE '%goose_lock%' AND pid <> pg_backend_pid()")
+	dbtest.Exec(t, url, "UPDATE goose_lock SET locked = FALSE")
+	if err := <-prepared; err == nil {
+		t.Error("got nil, want the error of the connection")
+	}
+	if got := value(t, db, "SELECT count(*) FROM goose_lock WHERE locked"); got != "0" {
+		t.Error("the lock is held")
+	}
 }
