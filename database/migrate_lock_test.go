@@ -91,3 +91,24 @@ func TestMigrationLockIsReleased(t *testing.T) {
 		t.Error("the lock is held")
 	}
 }
+
+// TestMigrationKeepsLockTimeout: a migration waits longer for locks than what uses its connection
+// afterwards.
+func TestMigrationKeepsLockTimeout(t *testing.T) {
+	t.Parallel()
+	pool, err := dbtest.Migrated(t, dbtest.Postgres(t)).DB.DB()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range pool.Stats().OpenConnections {
+		conn, err := pool.Conn(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		var got string
+		if err := conn.QueryRowContext(t.Context(), "SHOW lock_timeout").Scan(&got); err != nil || got != "2ms" {
+			t.Errorf("got %s, %v, want 2ms", got, err)
+		}
+	}
+}
