@@ -1,12 +1,20 @@
 package cmd
 
 import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
 	"slices"
 	"testing"
+	"time"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
+
+	"plantstore/controllers"
 )
 
 func TestErrorLog(t *testing.T) {
@@ -46,5 +54,36 @@ func TestErrorLog(t *testing.T) {
 				t.Errorf("got %v, want one line with the level %s", lines, test.level)
 			}
 		})
+	}
+}
+
+// TestShutDownEndsRequests: a request that outlasts the timeout ends with its connection, before
+// the database is closed.
+func TestShutDownEndsRequests(t *testing.T) {
+	l := listenLimited(t, 1, 1)
+	begun, ended := make(chan struct{}), make(chan struct{})
+	server := &http.Server{ConnState: l.observe, Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		close(begun)
+		<-r.Context().Done()
+		close(ended)
+	})}
+	go func() { _ = server.Serve(l) }()
+	t.Cleanup(func() { _ = server.Close() })
+	client, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	if _, err := io.WriteString(client, "GET / HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	<-begun
+	if err := shutDown(server, l, controllers.NewHealth(nil), 0, time.Millisecond, zap.NewNop()); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v, want %v", err, context.DeadlineExceeded)
+	}
+	select {
+	case <-ended:
+	case <-time.After(10 * time.Second):
+		t.Error("the request goes on")
 	}
 }
