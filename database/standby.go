@@ -163,10 +163,7 @@ func (s *standbys) sample(ctx context.Context) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err == nil {
-		if n := len(s.history); n > 0 && at < s.history[n-1].position {
-			s.history = nil // another server, which never was as far, is the primary now
-		}
-		s.history = append(s.history, moment{begin, at})
+		s.note(moment{begin, at})
 		s.first, s.origin = min(s.first, at), origin
 	}
 	for len(s.history) > 1 && time.Since(s.history[1].at) > s.kept() {
@@ -183,6 +180,14 @@ func (s *standbys) sample(ctx context.Context) {
 			delete(s.written, client)
 		}
 	}
+}
+
+// note adds to the history how far the primary is. The caller holds the mutex.
+func (s *standbys) note(now moment) {
+	if n := len(s.history); n > 0 && now.position < s.history[n-1].position {
+		s.history = nil // another server, which never was as far, is the primary now
+	}
+	s.history = append(s.history, now)
 }
 
 // check asks a standby how far it is, and takes it out, or back in.

@@ -46,6 +46,19 @@ func TestStandbyIsAhead(t *testing.T) {
 	}
 }
 
+// TestLagAfterAFailover: what only the lost primary had is nothing that a standby lacks.
+func TestLagAfterAFailover(t *testing.T) {
+	now := time.Now()
+	s := &standbys{history: []moment{{now.Add(-3 * time.Hour), 100}, {now.Add(-2 * time.Hour), 300}}}
+	s.note(moment{now.Add(-time.Hour), 200})
+	if lag := s.lagAt(200); lag != 0 {
+		t.Errorf("a standby that has all: got %s, want 0", lag)
+	}
+	if lag := s.lagAt(199); lag < time.Hour || lag >= 2*time.Hour {
+		t.Errorf("a standby that lacks the newest write: got %s, want that of the new primary", lag)
+	}
+}
+
 // TestReadsAfterALostWrite: a client whose write has an unknown outcome reads from the primary,
 // and others from the standby.
 func TestReadsAfterALostWrite(t *testing.T) {
