@@ -93,10 +93,12 @@ func TestValidJWTs(t *testing.T) {
 		{"several audiences", jwt.MapClaims{"aud": []string{"other", audience}}, "plants:read plants:write"},
 		{"expired within the leeway", jwt.MapClaims{"exp": now.Add(-20 * time.Second).Unix()}, "plants:read plants:write"},
 		{"not valid before a time within the leeway", jwt.MapClaims{"nbf": now.Add(20 * time.Second).Unix()}, "plants:read plants:write"},
+		{"the longest sub", jwt.MapClaims{"sub": strings.Repeat("x", 255)}, "plants:read plants:write"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			got, err := verify(t.Context(), sign(t, jwt.SigningMethodES256, p.key, k1, claims(test.claims)))
-			if err != nil || got.Name != "jwt:alice" || got.Scopes.String() != test.scopes {
+			all := claims(test.claims)
+			got, err := verify(t.Context(), sign(t, jwt.SigningMethodES256, p.key, k1, all))
+			if err != nil || got.Name != "jwt:"+all["sub"].(string) || got.Scopes.String() != test.scopes {
 				t.Errorf("got %+v, %v, want the scopes %s", got, err, test.scopes)
 			}
 		})
