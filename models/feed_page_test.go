@@ -68,3 +68,26 @@ func TestReaderBetweenPages(t *testing.T) {
 		})
 	}
 }
+
+// TestPagesAreForgotten: what readers share of a page is kept for as long as the feed has that page.
+func TestPagesAreForgotten(t *testing.T) {
+	from, _ := database.ParseCursor("e.5")
+	next := newPage(from)
+	feed := &PlantFeed{pages: []*page{next}, stop: func() {}}
+	var pages []*page
+	check := func(kept int) {
+		t.Helper()
+		for i, p := range pages {
+			if got, want := p.changes.Kept().Err() == nil, i >= len(pages)-kept; got != want {
+				t.Fatalf("page %d of %d: kept: %t, want %t", i+1, len(pages), got, want)
+			}
+		}
+	}
+	for range 2 * sharedPages {
+		pages = append(pages, next)
+		next = feed.publish(t.Context(), next, PlantChanges{Rows: make([]PlantChange, 1), Next: from}, nil)
+		check(sharedPages - 1) // and the one that is not read yet
+	}
+	feed.end()
+	check(0)
+}
