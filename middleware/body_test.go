@@ -1,11 +1,15 @@
 package middleware_test
 
 import (
+	"bufio"
 	"errors"
 	"io"
+	"net"
+	"net/http"
 	"net/http/httptest"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/gin-gonic/gin"
 
@@ -90,5 +94,36 @@ func TestReceiveLimit(t *testing.T) {
 	case <-sent:
 	case err := <-outcome:
 		t.Errorf("after the others have ended: %v", err)
+	}
+}
+
+// TestResponseAfterADiscardedBody: a client that sends the rest of a rejected body too slowly gets
+// its response, although the time of the request ends meanwhile.
+func TestResponseAfterADiscardedBody(t *testing.T) {
+	e := gin.New()
+	e.Use(func(c *gin.Context) {
+		c.Next()
+		c.Status(http.StatusUnauthorized)
+	}, middleware.DiscardBody())
+	e.POST("/", func(c *gin.Context) { _ = c.Error(errors.New("rejected")) })
+	server := httptest.NewUnstartedServer(e)
+	server.Config.WriteTimeout = 100 * time.Millisecond // discardTime is 1s
+	server.Start()
+	defer server.Close()
+	conn, err := net.Dial("tcp", server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := io.WriteString(conn, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n{"); err != nil {
+		t.Fatal(err)
+	}
+	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusUnauthorized {
+		t.Errorf("got %d, want %d", response.StatusCode, http.StatusUnauthorized)
 	}
 }
