@@ -210,6 +210,20 @@ func fake(t *testing.T, handler http.HandlerFunc) []string {
 	return clientOf(server.URL)
 }
 
+// TestCLIProxy: requests to the service on this machine have the token, so no proxy sees them.
+func TestCLIProxy(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	host := "Localhost" // Go itself does not use a proxy for localhost and loopback addresses
+	settings := []string{"PLANTSTORE_CLIENT_TOKEN=" + token, "HTTP_PROXY=http://127.0.0.1:1"}
+	t.Run("the service on this machine", func(t *testing.T) {
+		checkCLI(t, append(settings, "PLANTSTORE_SERVER_HOST="+host, "PORT="+s.port()), []string{"export"}, 0, "")
+	})
+	t.Run("a URL", func(t *testing.T) {
+		checkCLI(t, append(settings, "PLANTSTORE_CLIENT_URL=http://"+host+":"+s.port()), []string{"export"}, 1, "", "proxyconnect")
+	})
+}
+
 // TestCLIStrangeServices sends requests to broken services and to servers that are not the
 // service.
 func TestCLIStrangeServices(t *testing.T) {
