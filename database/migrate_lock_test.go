@@ -15,15 +15,30 @@ import (
 // lockByAnother takes the lock of migrations for another process.
 const lockByAnother = "UPDATE goose_lock SET locked = TRUE, locked_by = 'another', lease_expires_at = now() + interval '1 hour'"
 
-// prepareBehind starts to prepare db, and returns when that waits for the lock of another process.
-func prepareBehind(ctx context.Context, t *testing.T, db *database.DB, logs *observer.ObservedLogs) <-chan error {
+// migratedWithLog opens the database at url and migrates it, as [dbtest.Migrated] does, and also
+// returns its log.
+func migratedWithLog(t *testing.T, url string) (*database.DB, *observer.ObservedLogs) {
 	t.Helper()
+	core, logs := observer.New(zap.InfoLevel)
+	db := dbtest.OpenWith(t, dbtest.Options(url), dbtest.Batches, zap.New(core))
+	if err := db.Prepare(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return db, logs
+}
+
+// prepareUntil starts to prepare db, for a minute at most, and returns when that waits and has
+// logged message.
+func prepareUntil(t *testing.T, db *database.DB, logs *observer.ObservedLogs, message string) <-chan error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	t.Cleanup(cancel)
 	prepared := make(chan error, 1)
 	go func() { prepared <- db.Prepare(ctx) }()
-	for logs.FilterMessageSnippet("waiting for another process").Len() == 0 {
+	for logs.FilterMessageSnippet(message).Len() == 0 {
 		select {
 		case err := <-prepared:
-			t.Fatalf("got %v, want it to wait for the lock", err)
+			t.Fatalf("Prepare: got %v, want it to wait: %q", err, message)
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
@@ -35,11 +50,7 @@ func prepareBehind(ctx context.Context, t *testing.T, db *database.DB, logs *obs
 func TestMigrationLock(t *testing.T) {
 	t.Parallel()
 	url := dbtest.Postgres(t)
-	core, logs := observer.New(zap.InfoLevel)
-	db := dbtest.OpenWith(t, dbtest.Options(url), dbtest.Batches, zap.New(core))
-	if err := db.Prepare(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	db, logs := migratedWithLog(t, url)
 	dbtest.Exec(t, url, lockByAnother)
 	t.Run("nothing is pending", func(t *testing.T) {
 		if err := db.Prepare(t.Context()); err != nil {
@@ -55,9 +66,7 @@ func TestMigrationLock(t *testing.T) {
 			t.Fatal(err)
 		}
 		dbtest.Exec(t, url, lockByAnother)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		prepared := prepareBehind(ctx, t, db, logs)
+		prepared := prepareUntil(t, db, logs, "waiting for another process")
 		dbtest.Exec(t, url, "UPDATE goose_lock SET lease_expires_at = now() - interval '1 hour'") // as if the other had died
 		if err := <-prepared; err != nil {
 			t.Error(err)
@@ -70,16 +79,12 @@ func TestMigrationLock(t *testing.T) {
 func TestMigrationLockIsReleased(t *testing.T) {
 	t.Parallel()
 	url := dbtest.Postgres(t)
-	core, logs := observer.New(zap.InfoLevel)
-	db := dbtest.OpenWith(t, dbtest.Options(url), dbtest.Batches, zap.New(core))
-	if err := db.Prepare(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	db, logs := migratedWithLog(t, url)
 	if err := rollback(t, db); err != nil {
 		t.Fatal(err)
 	}
 	dbtest.Exec(t, url, lockByAnother)
-	prepared := prepareBehind(t.Context(), t, db, logs)
+	prepared := prepareUntil(t, db, logs, "waiting for another process")
 	// The connections that ask for the lock stay.
 	dbtest.Exec(t, url, "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity "+
 		"WHERE datname = current_database() AND query NOT LIKE '%goose_lock%' AND pid <> pg_backend_pid()")

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"go.uber.org/zap"
-	"go.uber.org/zap/zaptest/observer"
 	"gorm.io/gorm"
 
 	"plantstore/database"
@@ -140,11 +139,7 @@ func TestReadyDependsOnTheDisk(t *testing.T) {
 func TestLockedTable(t *testing.T) {
 	t.Parallel()
 	url := dbtest.Postgres(t)
-	core, logs := observer.New(zap.WarnLevel)
-	db := dbtest.OpenWith(t, dbtest.Options(url), dbtest.Batches, zap.New(core))
-	if err := db.Prepare(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	db, logs := migratedWithLog(t, url)
 	db.Require(database.TableOf[plant]())
 	tx, err := mustOpenSQL(t, url).Begin()
 	if err != nil {
@@ -157,15 +152,7 @@ func TestLockedTable(t *testing.T) {
 	if err := db.Ready(t.Context()); err != nil {
 		t.Errorf("Ready: got %v", err)
 	}
-	prepared := make(chan error, 1)
-	go func() { prepared <- db.Prepare(t.Context()) }()
-	for logs.FilterMessageSnippet("perhaps for the locks").Len() == 0 {
-		select {
-		case err := <-prepared:
-			t.Fatalf("Prepare: got %v before the lock was released", err)
-		case <-time.After(10 * time.Millisecond):
-		}
-	}
+	prepared := prepareUntil(t, db, logs, "perhaps for the locks")
 	if err := errors.Join(tx.Rollback(), <-prepared); err != nil {
 		t.Errorf("Prepare: got %v", err)
 	}
