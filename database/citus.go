@@ -63,15 +63,15 @@ func watchWarnings(config *pgx.ConnConfig) {
 	}
 }
 
-// local are the settings of a transaction. Citus sends the nodes each of them with the whole text
-// that it is in, so each must be a statement of its own: a BEGIN in that text would be a warning
-// in their logs.
-var local = []string{"SET LOCAL lock_timeout = " + milliseconds(lockWait), durably}
+// transactionSettings are the statements after BEGIN. Citus sends the nodes each of them with the
+// whole text that it is in, so each must be a statement of its own: a BEGIN in that text would be a
+// warning in their logs.
+var transactionSettings = []string{"SET LOCAL lock_timeout = " + milliseconds(lockWait), durably}
 
 // sendFramed is [postgresDialect.send] on Citus.
 func sendFramed(ctx context.Context, conn *pgx.Conn, batch *pgx.Batch, read func(pgx.BatchResults) error) error {
 	framed := &pgx.Batch{}
-	for _, text := range append([]string{"BEGIN"}, local...) {
+	for _, text := range append([]string{"BEGIN"}, transactionSettings...) {
 		framed.Queue(text)
 	}
 	before := framed.Len()
@@ -105,7 +105,7 @@ func (*postgresDialect) copyNew(ctx context.Context, pool *sql.DB, table *Table,
 		// All in one message, as each round trip holds up the next batch. In a DO, each setting is
 		// a statement of its own.
 		text := fmt.Sprintf("BEGIN; DO $$ BEGIN %s; END $$; COPY %s (%s) FROM STDIN; COMMIT",
-			strings.Join(local, "; "), table.Name, Names(table.Columns))
+			strings.Join(transactionSettings, "; "), table.Name, Names(table.Columns))
 		delete(conn.PgConn().CustomData(), warning)
 		_, err = conn.PgConn().CopyFrom(ctx, bytes.NewReader(rows), text)
 		switch {
@@ -141,7 +141,7 @@ func copyText(types *pgtype.Map, columns []*Column, rows []reflect.Value) (text 
 			case value == nil:
 				text = append(text, `\N`...)
 			default:
-				text = append(text, escaped.Replace(string(value))...)
+				text = append(text, copyEscapes.Replace(string(value))...)
 			}
 		}
 		text = append(text, '\n')
@@ -149,8 +149,8 @@ func copyText(types *pgtype.Map, columns []*Column, rows []reflect.Value) (text 
 	return text, nil
 }
 
-// escaped escapes what has a meaning in the text format of COPY.
-var escaped = strings.NewReplacer(`\`, `\\`, "\t", `\t`, "\n", `\n`, "\r", `\r`)
+// copyEscapes escapes the characters that COPY would not take for themselves in its text format.
+var copyEscapes = strings.NewReplacer(`\`, `\\`, "\t", `\t`, "\n", `\n`, "\r", `\r`)
 
 // lostNode returns the warning of a node that failed when all had agreed to commit, or nil.
 func lostNode(conn *pgx.Conn) error {

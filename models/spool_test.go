@@ -182,7 +182,7 @@ func TestEmptySpool(t *testing.T) {
 }
 
 // TestTruncatedSpool reads a file without its end, cut at each byte of its only row. That
-// is an error, and never a row or the regular end, for which COPY takes an io.EOF.
+// is an error, and never a row or io.EOF, which COPY takes for the regular end.
 func TestTruncatedSpool(t *testing.T) {
 	t.Parallel()
 	s := writeSpool(t, spooled[Plant]{1000, Plant{ID: math.MinInt64, Name: "name", Tag: new("tag")}})

@@ -133,8 +133,8 @@ func TestEveryRouteRequiresItsScope(t *testing.T) {
 	}
 }
 
-// TestPanicWhileTheBodyIsSent: a client that sends its whole body before it reads gets the response
-// to a request whose handler panics before it reads that.
+// TestPanicWhileTheBodyIsSent: a client that sends its whole body before it reads the response gets
+// that, also if the handler panics before it has read the body.
 func TestPanicWhileTheBodyIsSent(t *testing.T) {
 	o, _ := optionsOf(t)
 	o.Verify = func(context.Context, string) (*auth.Identity, error) {
