@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"go.uber.org/zap"
 	"gorm.io/gorm"
 
 	"plantstore/database"
@@ -255,6 +256,44 @@ func TestIdleConnectionsToALostHost(t *testing.T) {
 		err := db.Write(t.Context(), "write", func(tx *gorm.DB) error { return tx.Exec("INSERT INTO x DEFAULT VALUES").Error })
 		if err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+// TestCloseAwaitsCancellation: a statement was interrupted, and the server hears of it late.
+func TestCloseAwaitsCancellation(t *testing.T) {
+	t.Parallel()
+	databaseURL := dbtest.Postgres(t)
+	observer := dbtest.Open(t, dbtest.Options(databaseURL))
+	u, _ := url.Parse(databaseURL)
+	network := dbtest.NewLink(t, u.Host)
+	db, err := database.Open(t.Context(), dbtest.Options(withHosts(t, databaseURL, "", network.Address)), dbtest.Batches, zap.NewNop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, interrupt := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- db.WithContext(ctx).Exec("SELECT pg_sleep(3600)").Error }()
+	const sleeping = backends + " AND state = 'active' AND query LIKE '%pg_sleep%'"
+	awaitValue(t, observer, sleeping, "1")
+	network.Cut()
+	interrupt()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Fatalf("got %v, want that it was canceled", err)
+	}
+	closed := make(chan error)
+	go func() { closed <- db.Close() }()
+	select {
+	case err := <-closed:
+		t.Errorf("closed (%v) before the server knew that nobody waits for the statement", err)
+		network.Mend()
+	case <-time.After(100 * time.Millisecond):
+		network.Mend()
+		if err := <-closed; err != nil {
+			t.Error(err)
+		}
+		if got := value(t, observer, sleeping); got != "0" {
+			t.Errorf("got %s statements that run after Close, want none", got)
 		}
 	}
 }

@@ -5,12 +5,13 @@ import (
 	"net"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// network knows the open connections to a server, so that all of them can be cut at once
-// rather than each when its time is up.
+// network knows the open connections to a server, those with a request to cancel a
+// statement included.
 type network struct {
 	mu   sync.Mutex
 	open map[*connectionToServer]bool
@@ -54,7 +55,8 @@ func (c *connectionToServer) Close() error {
 	return c.Conn.Close()
 }
 
-// cut closes all connections: what waits for a response fails now.
+// cut closes all connections: what waits for a response fails now, rather than when its time
+// is up.
 func (n *network) cut() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -62,4 +64,19 @@ func (n *network) cut() {
 		_ = conn.Conn.Close()
 	}
 	clear(n.open)
+}
+
+// drain waits until all connections are closed, for timeout at most. pgx cancels an
+// interrupted statement in the background: without the wait, a process that ends would leave
+// it to run, and pgbouncer 1.18 crashes if a request to cancel is cut off (its issue 801).
+func (n *network) drain(timeout time.Duration) {
+	for end := time.Now().Add(timeout); n.size() > 0 && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func (n *network) size() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return len(n.open)
 }

@@ -32,8 +32,8 @@ type postgresDialect struct {
 	share          time.Duration             // of an operation's time limit that it may spend waiting
 	target         string                    // hosts and database
 	forms          forms
-	network        *network                               // knows the connections, if it is not nil
-	accept         func(context.Context, *pgx.Conn) error // fails if a new connection must not be used; or nil
+	network        network
+	accept         func(context.Context, *pgx.Conn) error // of a standby: fails if a new connection must not be used
 	citus          atomic.Bool                            // the database is a node of a Citus cluster: see citus.go
 }
 
@@ -67,8 +67,8 @@ func (d *postgresDialect) open(_ context.Context, o Options, _ *zap.Logger) (poo
 	config.RuntimeParams["client_encoding"] = "UTF8"
 	d.share = o.Timeout / waitShare
 	d.watch(config)
-	if d.network != nil { // a standby: the primary is there if it hangs
-		config.DialFunc = d.network.dial(config.DialFunc)
+	config.DialFunc = d.network.dial(config.DialFunc)
+	if d.accept != nil { // the primary is there if it hangs
 		config.ConnectTimeout = min(config.ConnectTimeout, standbyTimeout)
 	}
 	watchWarnings(config)
@@ -187,7 +187,14 @@ func (*postgresDialect) check() error { return nil }
 
 func (*postgresDialect) fault() error { return nil }
 
-func (*postgresDialect) close() error { return nil }
+// cancelTimeout bounds how long Close waits until the server has taken requests to cancel
+// statements.
+const cancelTimeout = time.Second
+
+func (d *postgresDialect) close() error {
+	d.network.drain(cancelTimeout)
+	return nil
+}
 
 func (d *postgresDialect) patience(wait time.Duration) string {
 	limit := "0" // none

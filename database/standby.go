@@ -112,13 +112,14 @@ func (db *DB) UseStandbys(ctx context.Context) error {
 func (db *DB) openStandby(ctx context.Context, url string) (*standby, error) {
 	o := db.options
 	o.URL = url
-	dialect := &postgresDialect{network: new(network)}
+	s := new(standby)
+	dialect := &postgresDialect{accept: s.accept}
 	pool, _, err := dialect.open(ctx, o, db.log)
 	if err != nil {
 		return nil, err
 	}
-	s := &standby{network: dialect.network, DB: newDB(dialect, pool, pool, o, db.batches, db.metrics, db.log)}
-	dialect.accept = s.accept
+	s.network = &dialect.network
+	s.DB = newDB(dialect, pool, pool, o, db.batches, db.metrics, db.log)
 	s.budget.transfers, s.budget.disk = db.budget.transfers, db.budget.disk // of the process
 	if s.DB.DB, err = s.handle(pool); err != nil {
 		return nil, errors.Join(err, pool.Close())

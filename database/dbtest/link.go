@@ -40,8 +40,11 @@ func NewLink(t testing.TB, target string) *Link {
 	return l
 }
 
-// Cut lets nothing pass any more. Connections stay open.
+// Cut lets nothing pass until Mend. Connections stay open.
 func (l *Link) Cut() { l.mu.Lock() }
+
+// Mend lets pass what Cut has held up.
+func (l *Link) Mend() { l.mu.Unlock() }
 
 func (l *Link) pass(from, to net.Conn) {
 	buffer := make([]byte, 64<<10)
