@@ -72,6 +72,7 @@ func TestHasToken(t *testing.T) {
 		{"pst_abcdefgh", false},
 		{"pst_abcdefgha", true},
 		{"eyJhbGci", true},
+		{"de", false},
 		{"dev", true},
 		{"x-dev", true},
 	} {

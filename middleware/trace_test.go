@@ -80,7 +80,8 @@ func TestTraceHasNoToken(t *testing.T) {
 	for name, header := range map[string]string{
 		"its beginning":         "00-" + token[:32] + "-" + clientID + "-01",
 		"its end":               "00-" + token[32:] + "-" + clientID + "-01",
-		"15 characters":         "00-" + traceID[:10] + token[40:55] + traceID[:7] + "-" + clientID + "-01",
+		"14 characters":         "00-" + traceID[:3] + token[40:54] + traceID[:15] + "-" + clientID + "-01",
+		"8 characters":          "00-" + traceID[:10] + token[40:48] + traceID[:14] + "-" + clientID + "-01",
 		"in the id of the span": "00-" + traceID + "-" + token[20:36] + "-01",
 	} {
 		for whose, sent := range map[string]string{"the client's": token, "another one's": "x"} {
