@@ -53,6 +53,14 @@ type connection struct {
 	closed           bool
 }
 
+// RemoteAddr returns the address of the client without the zone of a link-local address, such as
+// %eth0, with which Gin takes it for none.
+func (c *connection) RemoteAddr() net.Addr {
+	address := *c.Conn.RemoteAddr().(*net.TCPAddr)
+	address.Zone = ""
+	return &address
+}
+
 // CloseWrite lets net/http end a response before it has read the whole request: closing the
 // connection at once would reset it, and the client could lose the response.
 func (c *connection) CloseWrite() error {
