@@ -50,7 +50,7 @@ func HeaderOf(c *gin.Context, name string) string {
 const (
 	corsMethods = "GET, HEAD, POST, PUT, PATCH, DELETE"
 	corsHeaders = "Authorization, Content-Encoding, Content-Type, If-Match, If-None-Match, Last-Event-ID, traceparent, tracestate, " + RequestIDHeader + ", " + PositionHeader
-	corsExposed = "Allow, Content-Disposition, ETag, Link, Location, Retry-After, RateLimit, RateLimit-Policy, WWW-Authenticate, " + RequestIDHeader + ", " + PositionHeader
+	corsExposed = "Accept-Encoding, Accept-Patch, Allow, Content-Disposition, ETag, Link, Location, Retry-After, RateLimit, RateLimit-Policy, WWW-Authenticate, " + RequestIDHeader + ", " + PositionHeader
 	corsMaxAge  = "7200"
 )
 
