@@ -39,7 +39,7 @@ type IssuedTokens struct {
 	known atomic.Pointer[knownTokens]
 
 	mu        sync.Mutex
-	refreshed chan struct{}       // closed after the next refresh that has not begun yet
+	refreshed chan struct{}       // closed at the end of the next refresh to begin
 	unstored  map[string]struct{} // ids of used tokens, for the next storeUses
 	wanted    chan struct{}       // requests a refresh before its time
 	failure   error               // of the last refresh that failed

@@ -118,7 +118,7 @@ func (s *jwks) refresh() {
 		if failed, ok := errors.AsType[*url.Error](err); ok {
 			err = failed.Err // without the URL, which may contain a secret
 		}
-		s.log.Error("fetch the keys of JWTs (auth.jwt.jwks_url)", zap.Error(err))
+		s.log.Error("cannot fetch the keys of JWTs (auth.jwt.jwks_url)", zap.Error(err))
 		return
 	}
 	s.keys.Store(&keys)
@@ -177,7 +177,7 @@ func (s *jwks) parse(set []jsontext.Value) []publicKey {
 		keys = append(keys, publicKey{k.KID, k.ALG.String(), parsed.Key()})
 	}
 	if len(faults) > 0 {
-		s.log.Warn("left out keys of JWTs", zap.Int("keys", len(faults)), zap.NamedError("first", faults[0]))
+		s.log.Warn("ignored keys of JWTs that cannot be used", zap.Int("keys", len(faults)), zap.NamedError("first", faults[0]))
 	}
 	return keys
 }

@@ -30,7 +30,7 @@ const (
 )
 
 func newFollow(s *settings) *cobra.Command {
-	var after, target, secretFile, cursorFile string
+	var after, target, secretFile, cursorPath string
 	cmd := &cobra.Command{
 		Use:   "follow",
 		Short: "Print the changes of a running service, or deliver them to a webhook",
@@ -42,7 +42,7 @@ func newFollow(s *settings) *cobra.Command {
 			"5 seconds and later after hours; a 410 ends the command. With --cursor-file, a restart\n" +
 			"misses nothing: the file has the cursor after the last batch that was printed or\n" +
 			"delivered. The batch after it may be repeated.\n\n" +
-			exitStatuses + "\n  3  the webhook responded 410, the cursor is no longer valid (41001), or the cursor file has none",
+			exitStatuses + "\n  3  the webhook responded 410, the cursor is no longer valid (41001), or the cursor file holds no cursor",
 		Example: "  plantstore follow --after 0\n" +
 			"  plantstore follow --post https://example.org/hook --secret-file secret --cursor-file cursor",
 		Args: takes(0),
@@ -52,7 +52,7 @@ func newFollow(s *settings) *cobra.Command {
 			if given("post") != given("secret-file") {
 				return usageError(errors.New("--post and --secret-file need each other"))
 			}
-			if given("cursor-file") && cursorFile == "" {
+			if given("cursor-file") && cursorPath == "" {
 				return usageError(errors.New("--cursor-file must be a path"))
 			}
 			if given("post") {
@@ -69,13 +69,13 @@ func newFollow(s *settings) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return c.follow(cmd.Context(), after, cursorFile, deliver)
+			return c.follow(cmd.Context(), after, cursorPath, deliver)
 		},
 	}
 	cmd.Flags().StringVar(&after, "after", "", "`CURSOR` to start at if the cursor file does not exist, or 0 for the beginning, with all plants")
 	cmd.Flags().StringVar(&target, "post", "", "`URL` of the webhook")
 	cmd.Flags().StringVar(&secretFile, "secret-file", "", "`FILE` with the secret of the webhook: whsec_ and 24 to 64 bytes in base64")
-	cmd.Flags().StringVar(&cursorFile, "cursor-file", "", "`FILE` that keeps the place in the feed")
+	cmd.Flags().StringVar(&cursorPath, "cursor-file", "", "`FILE` that keeps the place in the feed")
 	complete(cmd, "after", cobra.ShellCompDirectiveNoFileComp, "0")
 	complete(cmd, "post", cobra.ShellCompDirectiveNoFileComp)
 	complete(cmd, "secret-file", cobra.ShellCompDirectiveDefault)

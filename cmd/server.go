@@ -93,7 +93,7 @@ func listenAPI(cfg *config.Config, log, sampled *zap.Logger) (*connections, erro
 	}
 	if limit := max(cfg.Server.WriteTimeout, cfg.Bulk.Grace); limit <= mostPatience {
 		if err := giveUpAfter(listener, limit); err != nil {
-			log.Warn("a client that loses its network keeps its connection for a quarter of an hour", zap.Error(err))
+			log.Warn("cannot set TCP_USER_TIMEOUT: a client that loses its network keeps its connection for a quarter of an hour", zap.Error(err))
 		}
 	}
 	return limitConnections(listener, connectionLimit(cfg, maxFiles(), log), cfg.Server.MaxPerAddress, cfg.Server.TrustedProxies, sampled), nil
@@ -184,7 +184,7 @@ func serveAdmin(address string, handler http.Handler, log *zap.Logger) (*http.Se
 	}
 	go func() {
 		if err := server.Serve(limited); !errors.Is(err, http.ErrServerClosed) {
-			log.Error("serve the admin address", zap.Error(err))
+			log.Error("cannot serve the admin address", zap.Error(err))
 		}
 	}()
 	log.Info("serving the admin address", zap.Stringer("address", listener.Addr()))

@@ -96,7 +96,7 @@ func (w *webhook) deliver(ctx context.Context, changes feedChanges) error {
 			return err
 		}
 		pause := after
-		if pause < pauses.pause { // only then, as each one doubles the next
+		if pause < pauses.pause { // next doubles it, so a longer Retry-After must not call it
 			pause = max(after, pauses.next())
 		}
 		if ctx.Err() == nil {

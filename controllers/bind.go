@@ -139,7 +139,7 @@ func bodyError(err error) error {
 	if _, isProblem := errors.AsType[*problem](err); isLong || isProblem || errors.Is(err, database.ErrShare) {
 		return err
 	}
-	return problemf(codeMalformed, "the body ended early, took too long or was badly framed: send as many bytes as announced")
+	return problemf(codeMalformed, "the body ended early, took too long, or is not valid HTTP: send as many bytes as Content-Length says, or valid chunks")
 }
 
 // The media types of requests and responses.

@@ -46,7 +46,7 @@ type RowError struct {
 
 // ImportError is the Error of an import that stored nothing.
 type ImportError struct {
-	// The code of the first rejected row, or without a report that of the whole request.
+	// The code of the first rejected row, or, without a report, of the whole request.
 	Code int32 `json:"error" binding:"required" format:"int32" example:"40004"`
 	// What is wrong, with the line if it is a row.
 	Message string `json:"message" binding:"required" example:"line 3: name is required; nothing was stored"`

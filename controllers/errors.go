@@ -48,9 +48,9 @@ const (
 	codeUnavailable    = 50302
 )
 
-// errorTable has every error code in ascending order: when it is used, for the documents, and
-// the errors that it stands for with their messages. A [problem] brings its code and message,
-// of which there is an example. If several rows stand for an error, the first one counts.
+// errorTable lists every error code in ascending order. The documents show when it is used and
+// an example; responses get the code and the message of the first row that an error matches. A
+// [problem] has its own code and message.
 var errorTable = []ErrorRow{
 	row(codeMalformed, "the body is not well-formed, is incomplete or took too long; JSON must be one object in UTF-8, and the message gives the byte offset",
 		example("the body is not well-formed JSON: it ends early, at byte 9")),

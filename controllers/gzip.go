@@ -150,10 +150,9 @@ func (b *gunzipBody) nextMember() error {
 	return err
 }
 
-var errNotGzip = problemf(codeMalformed, "the body is damaged, or is not gzip as its Content-Encoding says")
-
-var errNoGzip = problemf(codeMalformed, "the body is empty, and not gzip as its Content-Encoding says")
-
-var errPartOfGzip = problemf(codeMalformed, "the gzip data of the body ends early, or has bytes after its end: compress the file again, and send all of it")
-
-var errRatio = problemf(codeBodyTooLarge, "the body is more than %d times as large as its compressed form: send it uncompressed", maxRatio)
+var (
+	errNotGzip    = problemf(codeMalformed, "the body is damaged, or is not gzip as its Content-Encoding says")
+	errNoGzip     = problemf(codeMalformed, "the body is empty, and not gzip as its Content-Encoding says")
+	errPartOfGzip = problemf(codeMalformed, "the gzip data of the body ends early, or has bytes after its end: compress the file again, and send all of it")
+	errRatio      = problemf(codeBodyTooLarge, "the body is more than %d times as large as its compressed form: send it uncompressed", maxRatio)
+)

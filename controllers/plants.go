@@ -24,7 +24,7 @@ type PlantContent struct {
 
 // NewPlant is a plant as a client sends it.
 type NewPlant struct {
-	// The id, chosen by the client: any int64, unique in the store. A number of JavaScript is exact only up to 2^53.
+	// The id, chosen by the client: any int64, unique in the store. JavaScript numbers are exact only up to 2^53.
 	ID *int64 `json:"id" binding:"required" format:"int64" example:"1"`
 	PlantContent
 } // @name NewPlant
@@ -36,7 +36,7 @@ type Plant struct {
 
 // StoredPlant is a plant as it is stored.
 type StoredPlant struct {
-	// The id. JSON.parse of JavaScript rounds it beyond 2^53 to that of another plant, unless it is read as `JSON.parse(text, (key, value, context) => key === 'id' && typeof value === 'number' ? BigInt(context.source) : value)`.
+	// The id. Beyond 2^53, JavaScript's JSON.parse rounds it, perhaps to the id of another plant; read it as `JSON.parse(text, (key, value, context) => key === 'id' && typeof value === 'number' ? BigInt(context.source) : value)`.
 	ID int64 `json:"id" binding:"required" format:"int64" example:"1"`
 	PlantContent
 	Timestamps

@@ -26,7 +26,7 @@ func readContext(c *gin.Context) (context.Context, error) {
 	}
 	at, ok := database.ParsePosition(lines[0])
 	if !ok || len(lines) > 1 {
-		return nil, problemf(codeParameter, "%s must be the one of the response to a write", middleware.PositionHeader)
+		return nil, problemf(codeParameter, "%s must be copied from the response to a write", middleware.PositionHeader)
 	}
 	return database.WithPosition(ctx, at), nil
 }

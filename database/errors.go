@@ -31,7 +31,7 @@ const (
 )
 
 // ErrURL means that a part of the database URL is not valid. Nothing was attempted.
-var ErrURL = errors.New("a port or a parameter of the database URL, or a variable such as PGSSLMODE, is not valid, or names a file that cannot be used")
+var ErrURL = errors.New("the database URL, or a variable such as PGSSLMODE, has a port or a parameter that is not valid, or names a file that cannot be read")
 
 // ErrStandby means that the database is a standby.
 var ErrStandby = errors.New("it is a standby, which only copies its primary: name the primary, or all of its servers")

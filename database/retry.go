@@ -10,8 +10,8 @@ import (
 // tableLockPause is the least pause between two attempts to lock a table.
 const tableLockPause = 10 * time.Millisecond
 
-// Retry calls do, which runs one transaction, and calls it again if that did nothing for a
-// reason that may be gone soon: see attemptsFor. While another transaction has locked a
+// Retry calls do, which runs one transaction, and calls it again after an error that left
+// nothing behind and is likely to pass: see attemptsFor. While another transaction has locked a
 // table, such as a migration, it does so for most of the time that ctx, or else the time
 // limit of an operation, leaves. In a transaction it does not: the whole transaction is retried.
 func (db *DB) Retry(ctx context.Context, do func() error) error {

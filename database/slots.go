@@ -8,10 +8,9 @@ import (
 	"time"
 )
 
-// An operation may spend 1/waitShare of its time limit waiting for a slot. In the queue of
-// a batch, or for a lock, it may wait until this fraction is left for the operation itself
-// and the rows beside it. Batches that need longer leave less time to wait; see
-// [Batcher.expect].
+// An operation may wait for a slot for 1/waitShare of its time limit. In the queue of a batch,
+// or for a lock, it may wait until only 1/waitShare is left, which it and the rest of its batch
+// need to run. Batches that need longer leave less time to wait; see [Batcher.expect].
 const waitShare = 6
 
 // slots limits how many operations run on the database at a time, in order of

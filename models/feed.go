@@ -221,8 +221,8 @@ func (c PlantChanges) after(from database.Cursor, limit int) PlantChanges {
 }
 
 // pageAt returns the shared page that has the changes from a cursor on, or nil. It is not sure
-// if the cursor is beyond all that the goroutine has read: it may be of a future that the
-// database has lost.
+// if the goroutine has not read as far as the cursor: the database may have lost those changes,
+// as after a failover.
 func (f *PlantFeed) pageAt(from database.Cursor) (at *page, sure bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
