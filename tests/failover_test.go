@@ -2,6 +2,7 @@ package tests
 
 import (
 	"net/url"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -153,6 +154,9 @@ func TestOlderProgram(t *testing.T) {
 		isFile, backup := !strings.HasPrefix(url, "postgres"), filepath.Join(t.TempDir(), "backup.db")
 		if isFile {
 			checkCLI(t, settings, []string{"backup", backup}, 1, "", "newer plantstore")
+			if left, err := os.ReadDir(filepath.Dir(backup)); err != nil || len(left) > 0 {
+				t.Errorf("the failed backup left %v (%v)", left, err)
+			}
 		}
 		exec("INSERT INTO compatible_migrations (version) VALUES (9999)")
 		if isFile {
