@@ -24,7 +24,7 @@ func TestOverload(t *testing.T) { // not in parallel: it measures rates
 	}{
 		{
 			"creating", `
-			CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.05); RETURN NULL; END';
+			CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.1); RETURN NULL; END';
 			CREATE TRIGGER slow BEFORE INSERT ON plants FOR EACH STATEMENT EXECUTE FUNCTION slow()`,
 			func(n int64) (method, path, body string) {
 				return "POST", "/plants", fmt.Sprintf(`{"id":%d,"name":"x"}`, n)
@@ -33,7 +33,7 @@ func TestOverload(t *testing.T) { // not in parallel: it measures rates
 		{
 			"reading", `
 			ALTER TABLE plants RENAME TO stored;
-			CREATE VIEW plants AS SELECT stored.* FROM (SELECT pg_sleep(0.15)) AS slow, stored;
+			CREATE VIEW plants AS SELECT stored.* FROM (SELECT pg_sleep(0.3)) AS slow, stored;
 			INSERT INTO stored VALUES (1, 'x', NULL, now(), now())`,
 			func(int64) (method, path, body string) { return "GET", "/plants/1", "" }, 16,
 		},
@@ -42,7 +42,7 @@ func TestOverload(t *testing.T) { // not in parallel: it measures rates
 			url := dbtest.Postgres(t)
 			dbtest.Migrated(t, url)
 			dbtest.Exec(t, url, test.slow)
-			s := start(t, "DATABASE_URL="+url, "PLANTSTORE_DATABASE_TIMEOUT=600ms", "PLANTSTORE_WRITES_MAX_BATCH=4", "PLANTSTORE_WRITES_QUEUE=128")
+			s := start(t, "DATABASE_URL="+url, "PLANTSTORE_DATABASE_TIMEOUT=1200ms", "PLANTSTORE_WRITES_MAX_BATCH=4", "PLANTSTORE_WRITES_QUEUE=128")
 			transport := &http.Transport{MaxIdleConnsPerHost: 4096}
 			t.Cleanup(transport.CloseIdleConnections)
 			var ids atomic.Int64
