@@ -151,7 +151,7 @@ var errIncomplete = errors.New("no complete response")
 // response.
 func incomplete(ctx context.Context, err error) error {
 	if errors.Is(ctx.Err(), context.Canceled) {
-		err = errors.New("interrupted")
+		err = errInterrupted
 	}
 	return fmt.Errorf("%w: %w", errIncomplete, err)
 }

@@ -40,7 +40,8 @@ type exitError struct {
 	status int
 }
 
-// errInterrupted is the cause of the end of a command by SIGINT, as from Ctrl-C.
+// errInterrupted is the error of a command that a signal has ended. It is the cause, too, if that
+// was SIGINT, as from Ctrl-C.
 var errInterrupted = errors.New("interrupted")
 
 // usageError marks err as an error in the command line or the configuration.
@@ -74,7 +75,11 @@ func Main(args []string) int {
 	if err == nil {
 		return 0
 	}
-	_, _ = fmt.Fprintln(os.Stderr, "plantstore:", oneLine(err.Error()))
+	message := err.Error()
+	if errors.Is(err, context.Canceled) { // by a signal
+		message = errInterrupted.Error()
+	}
+	_, _ = fmt.Fprintln(os.Stderr, "plantstore:", oneLine(message))
 	if exit, ok := errors.AsType[*exitError](err); ok {
 		return exit.status
 	}

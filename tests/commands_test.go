@@ -2,10 +2,13 @@ package tests
 
 import (
 	"bytes"
+	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -31,6 +34,33 @@ func runToEnd(t *testing.T, settings []string, args ...string) (stdout, stderr s
 // lastLine returns the last line of an output.
 func lastLine(text string) string {
 	return text[strings.LastIndex(strings.TrimSpace(text), "\n")+1:]
+}
+
+// TestInterruptedCommand interrupts a statement that waits for a transaction. It must not run on.
+func TestInterruptedCommand(t *testing.T) {
+	t.Parallel()
+	databaseURL := dbtest.Postgres(t)
+	dbtest.Migrated(t, databaseURL)
+	db := openTable(t, databaseURL)
+	tx, err := db.BeginTx(t.Context(), nil)
+	must(t, err)
+	defer func() { must(t, tx.Rollback()) }()
+	_, err = tx.ExecContext(t.Context(), "LOCK TABLE plants IN ROW EXCLUSIVE MODE")
+	must(t, err)
+	running := func() (n int) {
+		t.Helper()
+		must(t, db.QueryRowContext(t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state = 'active' AND query LIKE 'CREATE INDEX%'").Scan(&n))
+		return n
+	}
+	p := launch(t, command(t, []string{"DATABASE_URL=" + databaseURL}, "search-index", "create"))
+	eventually(t, "the creation of an index", func() bool { return running() == 1 })
+	must(t, p.process.Signal(syscall.SIGINT))
+	err = p.wait(t)
+	exit, ok := errors.AsType[*exec.ExitError](err)
+	if got := p.stderr.String(); !ok || exit.ExitCode() != 1 || got != "plantstore: interrupted\n" {
+		t.Errorf("got %v and %q, want exit status 1 and that it was interrupted", err, got)
+	}
+	eventually(t, "the end of the statement", func() bool { return running() == 0 })
 }
 
 func TestMigrateCommand(t *testing.T) {
