@@ -177,7 +177,8 @@ func contentType(c *gin.Context, accepted ...string) (string, error) {
 }
 
 var (
-	errNull = errors.New("null")
+	errNull      = errors.New("null")
+	errMinusZero = errors.New("minus zero")
 
 	strict = json.RejectUnknownMembers(true)
 	// rejectNull rejects null, which the decoder would treat as an absent value.
@@ -190,7 +191,7 @@ var (
 	// rejectMinusZero rejects -0, which the decoder would treat as 0.
 	rejectMinusZero = json.UnmarshalFunc(func(text []byte, n *int64) error {
 		if string(text) == "-0" {
-			return &json.SemanticError{JSONKind: jsontext.KindNumber, GoType: reflect.TypeFor[int64]()}
+			return errMinusZero
 		}
 		return json.Unmarshal(text, n)
 	})
@@ -234,6 +235,8 @@ func decodeJSON(what string, text []byte, v any, allowNull bool) error {
 		return notObject(what, text)
 	case errors.Is(err, errNull):
 		return problemf(codeMissingOrType, "%s must not be null", field)
+	case errors.Is(err, errMinusZero):
+		return problemf(codeNotInt64, "%s must not be -0: write 0", field)
 	case errors.Is(err, json.ErrUnknownName) && (field == "id" || slices.Contains(fieldNames(jsonFields(reflect.TypeFor[Timestamps]())), field)):
 		return problemf(codeUnknownField, "%s cannot be set here: leave it out", field)
 	case errors.Is(err, json.ErrUnknownName):
