@@ -366,7 +366,7 @@ func TestSuspectsHaveBatchesOfTheirOwn(t *testing.T) {
 		suspect, suspectBatcher := newGated()
 		defer calmBatcher.close()
 		defer suspectBatcher.close()
-		w := &Writer[int]{calm: calmBatcher, suspect: suspectBatcher, waiters: NewShares(2, 2)}
+		w := &Writer[int]{calm: calmBatcher, suspect: suspectBatcher, waiters: NewShares(3, 2)}
 		do := func(client string, item int) <-chan error {
 			outcome := make(chan error, 1)
 			go func() { outcome <- w.Do(WithClient(t.Context(), client), item) }()
@@ -416,7 +416,7 @@ func TestLeftOut(t *testing.T) {
 					return []error{nil}
 				})
 				defer b.close()
-				w := &Writer[int]{calm: b, suspect: b, waiters: NewShares(2, 2)}
+				w := &Writer[int]{calm: b, suspect: b, waiters: NewShares(3, 2)}
 				begin := time.Now()
 				err := w.Do(t.Context(), 1)
 				if took := time.Since(begin); !errors.Is(err, test.want) || took != test.wantIn {

@@ -65,7 +65,9 @@ func (s slots) run(ctx context.Context, timeout time.Duration, do func(context.C
 }
 
 // Shares limits how much of something may be taken: all by all clients together, and each by
-// each client.
+// each client, but no more than it leaves. So clients that take all they can end with equal
+// shares, and leave another one: two have 4 of 12 each. It is the rule of Choudhury and Hahne,
+// Dynamic Queue Length Thresholds for Shared-Memory Packet Switches (1998).
 type Shares struct {
 	all, each int64
 
@@ -79,15 +81,16 @@ func NewShares(all, each int64) *Shares {
 	return &Shares{all: all, each: each, of: make(map[string]int64)}
 }
 
-// Take takes n for client, or fails with ErrShare at once: the wait could take minutes.
+// Take takes n, which may be 0, for client, or fails with ErrShare at once: the wait could take minutes.
 func (s *Shares) Take(client string, n int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.taken+n > s.all || s.of[client]+n > s.each {
-		return fmt.Errorf("%w: %d of %d are taken, %d of at most %d by this client", ErrShare, s.taken, s.all, s.of[client], s.each)
+	has := s.of[client]
+	if left := s.all - s.taken; n > 0 && has+n > min(s.each, left) {
+		return fmt.Errorf("%w: %d of %d are taken, %d of them by this client, which may have %d, but no more than are left", ErrShare, s.taken, s.all, has, s.each)
 	}
 	s.taken += n
-	s.of[client] += n
+	s.of[client] = has + n
 	return nil
 }
 

@@ -116,7 +116,10 @@ func TestShares(t *testing.T) {
 		{"a client's second", []string{"a"}, "a", 1, nil},
 		{"a client's third", []string{"a", "a"}, "a", 1, ErrShare},
 		{"another client beside a client with its share", []string{"a", "a"}, "b", 1, nil},
+		{"more than is left", []string{"a", "b"}, "c", 2, ErrShare},
+		{"more than a client leaves", []string{"a", "b"}, "b", 1, ErrShare},
 		{"one more than there may be in all", []string{"a", "a", "b"}, "c", 1, ErrShare},
+		{"nothing", []string{"a", "a", "b"}, "a", 0, nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s := NewShares(3, 2)
@@ -140,6 +143,21 @@ func TestShares(t *testing.T) {
 			}
 		})
 	}
+	t.Run("clients that take what they can have equal shares in the end", func(t *testing.T) {
+		s := NewShares(12, 6)
+		for range 100 { // each gives one back, and takes what it can
+			for _, client := range []string{"a", "b"} {
+				if s.has(client) {
+					s.Give(client, 1)
+				}
+				for s.Take(client, 1) == nil {
+				}
+			}
+		}
+		if a, b := s.of["a"], s.of["b"]; a != 4 || b != 4 {
+			t.Errorf("got %d and %d, want 4 each, and 4 left", a, b)
+		}
+	})
 	t.Run("a share is free again after an error or a panic", func(t *testing.T) {
 		s, failed := NewShares(1, 1), errors.New("failed")
 		if err := s.run("a", func() error { return failed }); !errors.Is(err, failed) {

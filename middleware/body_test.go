@@ -63,10 +63,11 @@ func TestReceiveLimit(t *testing.T) {
 		{"more than a client's share", "a", part, part + 1, true},
 		{"more than it, of unknown length", "a", part, -1, true},
 		{"another client", "b", part, part + 1, false},
-		{"its second part", "b", part, 2 * part, false},
-		{"more than all", "c", part, part + 1, true},
-		{"a small body", "c", middleware.SmallBody - 1, middleware.SmallBody, false},
-		{"an announcement", "c", 0, part, false},
+		{"more than it would leave", "b", part, 2 * part, true},
+		{"half of what is left", "c", part / 2, part, false},
+		{"more than half of it", "d", part / 2, part, true},
+		{"a small body", "d", middleware.SmallBody - 1, middleware.SmallBody, false},
+		{"an announcement", "d", 0, part, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			served.Go(func() { serve(test.client, test.size, test.length) })

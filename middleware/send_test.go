@@ -64,8 +64,8 @@ func requestOf(t *testing.T, client string) *http.Request {
 	return r
 }
 
-// TestSendLimit has clients that do not read: each may keep two parts in memory, all of them
-// four.
+// TestSendLimit has clients that do not read: each may keep two parts in memory, but no more than
+// it leaves, and all of them four.
 func TestSendLimit(t *testing.T) {
 	const part = 64 << 10
 	handler, outcome := sendAll(part, middleware.SendLimit(4*part))
@@ -78,8 +78,9 @@ func TestSendLimit(t *testing.T) {
 		{"the second part", "a", false},
 		{"more than a client's share", "a", true},
 		{"another client", "b", false},
-		{"its second part", "b", false},
-		{"more than all", "c", true},
+		{"more than it would leave", "b", true},
+		{"the last part", "c", false},
+		{"more than all", "d", true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			held := &heldWriter{ResponseRecorder: httptest.NewRecorder(), writing: w.writing, read: w.read}
