@@ -69,11 +69,15 @@ func TestWebhookRetries(t *testing.T) {
 	var mu sync.Mutex
 	var times []time.Time
 	ids, bodies := make(map[string]bool), make(map[string]bool)
+	signer := testWebhook(t, "http://127.0.0.1")
 	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/" {
 			t.Errorf("it followed a redirect to %s", r.URL.Path)
 		}
 		body, _ := io.ReadAll(r.Body)
+		if want := signer.sign(r.Header.Get("webhook-id"), r.Header.Get("webhook-timestamp"), body); r.Header.Get("webhook-signature") != want {
+			t.Errorf("got the signature %q, want %q", r.Header.Get("webhook-signature"), want)
+		}
 		mu.Lock()
 		n := len(times)
 		times = append(times, time.Now())

@@ -2,6 +2,7 @@ package models
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -14,8 +15,13 @@ func isToken(secret string) bool {
 func TestNewSecret(t *testing.T) {
 	form := regexp.MustCompile(`^pst_[a-z2-7]{47}$`)
 	seen := make(map[string]bool)
+	first := newSecret()
+	varies := make([]bool, len(first))
 	for range 1000 {
 		secret := newSecret()
+		for i := range secret {
+			varies[i] = varies[i] || secret[i] != first[i]
+		}
 		id := secret[:TokenIDLength]
 		if !form.MatchString(secret) || !isToken(secret) || !TokenID.MatchString(id) || TokenID.MatchString(secret) || SecretPart.FindString("X"+secret+"Y") != secret {
 			t.Fatalf("%q does not have the form of a token", secret)
@@ -24,6 +30,9 @@ func TestNewSecret(t *testing.T) {
 			t.Fatalf("two tokens begin with %s", id)
 		}
 		seen[id] = true
+	}
+	if i := slices.Index(varies[len(tokenPrefix):], false); i >= 0 {
+		t.Errorf("character %d of all tokens is the same", len(tokenPrefix)+i)
 	}
 }
 

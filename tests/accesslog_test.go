@@ -25,7 +25,7 @@ func TestAccessLog(t *testing.T) {
 	s.stop(t)
 	log := s.stderr.String()
 	for id, want := range map[string]string{
-		"one":   `"trace_id":"` + traceID + `","method":"POST","path":"/plants","id":"1","status":200,"duration":[0-9.]+,"bytes":22,"client":"127.0.0.1"`,
+		"one":   `"trace_id":"` + traceID + `","method":"POST","path":"/plants","id":"1","status":200,"duration":[0-9.]+,"bytes":22,"client":"127.0.0.1","token":"static:1"`,
 		"two":   `"method":"POST","path":"/plants","status":401,"code":40102,`,
 		"three": `"method":"GET","path":"/…","status":404,`,
 	} {

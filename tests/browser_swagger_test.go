@@ -403,8 +403,21 @@ func TestBrowserFixedDocument(t *testing.T) {
 		if found := read(b, chromedp.Evaluate[int](`document.querySelectorAll(".description img").length`)); found == 0 {
 			t.Error("got no picture, want the descriptions to be rendered as markup")
 		}
+		// The policy would block these, too.
+		if found := read(b, chromedp.Evaluate[int](`document.querySelectorAll("[onerror], [onload], .description script, a[href^='javascript:']").length`)); found > 0 {
+			t.Errorf("got %d elements with scripts, want DOMPurify to remove them", found)
+		}
 		if read(b, ran) != "" {
 			t.Error("a script in a description ran")
+		}
+	})
+	t.Run("a request to another origin", func(t *testing.T) {
+		t.Parallel()
+		b := openBrowser(t, path, s.url)
+		b.open("")
+		got := read(b, chromedp.Evaluate[string](fmt.Sprintf(`fetch(%q).then(() => "sent", () => "blocked")`, evil.URL), chromedp.EvalAwaitPromise))
+		if got != "blocked" {
+			t.Errorf("it was %s, want the policy to block it", got)
 		}
 	})
 	// Even if the sanitizer let it through.

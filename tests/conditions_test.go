@@ -21,6 +21,39 @@ func differentETags(n int) string {
 	return list.String()
 }
 
+// TestIgnoredConditions sends each operation the conditions that it ignores.
+func TestIgnoredConditions(t *testing.T) {
+	t.Parallel()
+	matches := []string{"If-Match", `"x"`}
+	times := []string{"If-Modified-Since", "Fri, 31 Dec 9999 23:59:59 GMT", "If-Unmodified-Since", "Sat, 01 Jan 2000 00:00:00 GMT"}
+	both := slices.Concat(matches, []string{"If-None-Match", "*"}, times)
+	eachService(t, func(t *testing.T, s *service) {
+		id := ids.Add(1)
+		path := fmt.Sprintf("/plants/%d", id)
+		for _, test := range []struct {
+			method, path, body string
+			conditions         []string
+			want               int
+		}{
+			{"POST", "/plants", bodyOf(id), both, 200},
+			{"GET", path, "", slices.Concat(matches, times), 200},
+			{"GET", "/plants", "", slices.Concat(matches, times), 200},
+			{"PUT", path, `{"name":"x"}`, times, 200},
+			{"PATCH", path, `{"name":"y"}`, times, 200},
+			{"DELETE", path, "", times, 204},
+			{"POST", "/plants/import", bodyOf(id), both, 200},
+			{"GET", "/plants/export", "", both, 200},
+			{"GET", "/plants/changes?after=0", "", both, 200},
+			{"POST", "/tokens", `{"name":"x","scopes":["plants:read"]}`, both, 200},
+			{"GET", "/tokens", "", both, 200},
+		} {
+			t.Run(test.method+" "+test.path, func(t *testing.T) {
+				checkStatus(t, s.call(t, test.method, test.path, test.body, test.conditions...), test.want)
+			})
+		}
+	})
+}
+
 // TestPlantsConditions writes under each kind of condition, to a plant that exists and to
 // one that does not. In a header, NOW is the ETag of the plant and OLD its previous one.
 func TestPlantsConditions(t *testing.T) {

@@ -55,7 +55,7 @@ func TestGzipResponses(t *testing.T) {
 		requireOK(t, s.call(t, "POST", "/tokens", fmt.Sprintf(`{"name":"token %d","scopes":["plants:read"]}`, i)))
 	}
 	for _, path := range []string{
-		"/plants", "/plants?limit=1000", "/plants?q=plant", "/tokens", "/plants/export", "/plants/export?after=800",
+		"/plants", "/plants?limit=1000", "/plants?q=plant", "/tokens", "/plants/export", "/plants/export?after=800", "/plants/changes?after=0",
 		"/openapi.json", "/swagger/index.html", "/swagger/swagger-ui-bundle.js", "/swagger/swagger-ui.css",
 	} {
 		plain := s.raw(t, "GET", path, "")
