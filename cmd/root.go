@@ -76,7 +76,7 @@ func Main(args []string) int {
 		return 0
 	}
 	message := err.Error()
-	if errors.Is(err, context.Canceled) { // by a signal
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) { // by a signal
 		message = errInterrupted.Error()
 	}
 	_, _ = fmt.Fprintln(os.Stderr, "plantstore:", oneLine(message))
