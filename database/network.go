@@ -66,7 +66,7 @@ func (n *network) cut() {
 	clear(n.open)
 }
 
-// drain waits until all connections are closed, for timeout at most. pgx cancels an
+// drain waits until all connections are closed, but no longer than timeout. pgx cancels an
 // interrupted statement in the background: without the wait, a process that ends would leave
 // it to run, and pgbouncer 1.18 crashes if a request to cancel is cut off (its issue 801).
 func (n *network) drain(timeout time.Duration) {

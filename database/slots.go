@@ -81,7 +81,8 @@ func NewShares(all, each int64) *Shares {
 	return &Shares{all: all, each: each, of: make(map[string]int64)}
 }
 
-// Take takes n, which may be 0, for client, or fails with ErrShare at once: the wait could take minutes.
+// Take takes n, which may be 0, for client. It fails with ErrShare rather than wait, which could
+// take minutes.
 func (s *Shares) Take(client string, n int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
