@@ -50,7 +50,7 @@ func readCSV[D, T any](body io.Reader, toRow func(*D) T) iter.Seq2[models.Import
 				yield(row, lineTooLong(last+1))
 				return
 			case errors.Is(err, errRecordTooLong):
-				yield(row, problemf(codeBodyTooLarge, "the row that begins in line %d is larger than %d bytes: is a quote not closed?", last+1, maxRecord))
+				yield(row, problemf(codeBodyTooLarge, "the row that begins in line %d is larger than %d bytes: is a quote not closed?", last+1, MaxRecord))
 				return
 			case bad:
 				row.Line, last = malformed.StartLine, malformed.Line
@@ -261,9 +261,9 @@ func isFormula(text string) bool {
 	return strings.ContainsRune("=+-@＝＋－＠", sign) && text != ""
 }
 
-// maxRecord is how much of the body may be read for a row of several lines, in bytes. The
+// MaxRecord is how much of the body may be read for a row of several lines, in bytes. The
 // csv.Reader reads ahead by up to its buffer, of 4 KiB.
-const maxRecord = maxLine + 8<<10
+const MaxRecord = MaxLine + 8<<10
 
 var errRecordTooLong = errors.New("row is too long")
 
@@ -319,8 +319,8 @@ func (r *recordReader) atEnd() bool {
 	return errors.Is(err, io.EOF)
 }
 
-// lineLimit reads up to a line of more than maxLine bytes, and then fails, as it does if
-// it has read more than maxRecord bytes for a record.
+// lineLimit reads up to a line of more than MaxLine bytes, and then fails, as it does if
+// it has read more than MaxRecord bytes for a record.
 type lineLimit struct {
 	io.Reader
 	line, record int  // bytes so far
@@ -329,7 +329,7 @@ type lineLimit struct {
 }
 
 func (l *lineLimit) Read(p []byte) (int, error) {
-	if l.tooLong || l.record > maxRecord {
+	if l.tooLong || l.record > MaxRecord {
 		l.failed = true
 		return 0, errRecordTooLong
 	}
@@ -340,7 +340,7 @@ func (l *lineLimit) Read(p []byte) (int, error) {
 		if l.line++; b == '\n' {
 			l.line, start = 0, i+1
 		}
-		if l.line > maxLine+1 || l.line > maxLine && b != '\r' {
+		if l.line > MaxLine+1 || l.line > MaxLine && b != '\r' {
 			l.tooLong = true
 			return start, nil
 		}

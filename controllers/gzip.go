@@ -72,12 +72,12 @@ func (s *gzipStream) close() error {
 	return s.zip.Close()
 }
 
-// A body may be larger than maxRatio times its compressed form only up to freeRatio bytes.
+// MaxRatio is how many times as large as its compressed form a body of more than RatioFrom bytes may be.
 // Plants are compressed to a tenth, or a thirtieth if they are alike; a megabyte of gzip
 // can be a gigabyte, which takes a minute to read.
 const (
-	maxRatio  = 100
-	freeRatio = 1 << 20
+	MaxRatio  = 100
+	RatioFrom = 1 << 20
 )
 
 // gunzipBody is the content of a compressed body, of one or more members (RFC 1952, section 2.2).
@@ -112,7 +112,7 @@ func (b *gunzipBody) Read(p []byte) (n int, err error) {
 			}
 		}
 	}
-	if b.out += int64(n); b.out > freeRatio && b.out > maxRatio*b.in {
+	if b.out += int64(n); b.out > RatioFrom && b.out > MaxRatio*b.in {
 		return 0, errRatio
 	}
 	if _, corrupt := errors.AsType[flate.CorruptInputError](err); corrupt || errors.Is(err, gzip.ErrHeader) || errors.Is(err, gzip.ErrChecksum) {
@@ -154,5 +154,5 @@ var (
 	errNotGzip    = problemf(codeMalformed, "the body is damaged, or is not gzip as its Content-Encoding says")
 	errNoGzip     = problemf(codeMalformed, "the body is empty, and not gzip as its Content-Encoding says")
 	errPartOfGzip = problemf(codeMalformed, "the gzip data of the body ends early, or has bytes after its end: compress the file again, and send all of it")
-	errRatio      = problemf(codeBodyTooLarge, "the body is more than %d times as large as its compressed form: send it uncompressed", maxRatio)
+	errRatio      = problemf(codeBodyTooLarge, "the body is more than %d times as large as its compressed form: send it uncompressed", MaxRatio)
 )

@@ -15,8 +15,8 @@ import (
 	"plantstore/models"
 )
 
-// maxLine limits a line of an import, in bytes, without its end.
-const maxLine = 64 << 10
+// MaxLine limits a line of an import, in bytes, without its end.
+const MaxLine = 64 << 10
 
 // readSize is how much of the body of an import is read at once, in bytes. With the usual
 // 4 KiB, an import takes a tenth longer.
@@ -28,7 +28,7 @@ const readSize = 64 << 10
 func readNDJSON[D, T any](body io.Reader, toRow func(*D) T) iter.Seq2[models.ImportRow[T], error] {
 	return func(yield func(models.ImportRow[T], error) bool) {
 		lines := bufio.NewScanner(body)
-		lines.Buffer(make([]byte, readSize), maxLine+len("\r\n"))
+		lines.Buffer(make([]byte, readSize), MaxLine+len("\r\n"))
 		n, in := 0, new(D)
 		for lines.Scan() {
 			line := lines.Bytes()
@@ -39,7 +39,7 @@ func readNDJSON[D, T any](body io.Reader, toRow func(*D) T) iter.Seq2[models.Imp
 					return
 				}
 			}
-			if len(line) > maxLine {
+			if len(line) > MaxLine {
 				yield(models.ImportRow[T]{}, lineTooLong(n))
 				return
 			}
@@ -81,7 +81,7 @@ func isHeader(line []byte, fields []jsonField) bool {
 }
 
 func lineTooLong(line int) error {
-	return problemf(codeBodyTooLarge, "line %d is larger than %d bytes", line, maxLine)
+	return problemf(codeBodyTooLarge, "line %d is larger than %d bytes", line, MaxLine)
 }
 
 // rowWriter writes the rows of an export.

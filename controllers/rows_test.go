@@ -123,20 +123,20 @@ func TestRowsOfEachLength(t *testing.T) {
 			valid: "id,name\n1,%s\n2,%s\n3,c\n", first: 2,
 			invalid: "id,name\n1,\"%s\n\"\n2,%s\n3,c\n4,d\n", line: 4,
 			tooLong: []string{
-				strings.Repeat("x", 2*maxLine), `"` + strings.Repeat("x", 2*maxLine), `x"` + strings.Repeat("x", 2*maxLine),
-				strings.Repeat("x,", maxLine), strings.Repeat(`"`, 2*maxLine+1),
+				strings.Repeat("x", 2*MaxLine), `"` + strings.Repeat("x", 2*MaxLine), `x"` + strings.Repeat("x", 2*MaxLine),
+				strings.Repeat("x,", MaxLine), strings.Repeat(`"`, 2*MaxLine+1),
 			},
 		},
 		{
 			format: "NDJSON", read: readPlantsNDJSON,
 			valid: `{"id":1,"name":"%s"}` + "\n" + `{"id":2,"name":"%s"}` + "\n" + `{"id":3,"name":"c"}`, first: 1,
 			invalid: `{"id":1,"name":"%s"}` + "\n%s\n" + `{"id":3,"name":"c"}`, line: 2,
-			tooLong: []string{strings.Repeat("x", maxLine+1)},
+			tooLong: []string{strings.Repeat("x", MaxLine+1)},
 		},
 	} {
 		for _, before := range []int{0, 1, 1000, 4080, 4096, 5000, 60_000} {
 			name := strings.Repeat("n", before+1)
-			for _, length := range []int{100, 4096, maxLine - 5000, maxLine - 50} {
+			for _, length := range []int{100, 4096, MaxLine - 5000, MaxLine - 50} {
 				t.Run(fmt.Sprintf("%s of %d bytes after %d is read", test.format, length, before), func(t *testing.T) {
 					long := strings.Repeat("x", length)
 					got, err := readAll(test.read(strings.NewReader(fmt.Sprintf(test.valid, name, long))))
@@ -177,7 +177,7 @@ func TestLongestLine(t *testing.T) {
 		for end, name := range map[string]string{"\n": "LF", "\r\n": "CRLF", "": "no end"} {
 			for more := range 3 {
 				t.Run(fmt.Sprintf("%s with %s and %d bytes too many", format.name, name, more), func(t *testing.T) {
-					size := maxLine + more - len(format.start) - len(format.close) + strings.LastIndexByte(format.start, '\n') + 1
+					size := MaxLine + more - len(format.start) - len(format.close) + strings.LastIndexByte(format.start, '\n') + 1
 					line := format.start + strings.Repeat("x", size) + format.close
 					if strings.HasSuffix(format.close, " ") {
 						line = format.start + strings.Repeat(" ", size) + format.close

@@ -123,7 +123,7 @@ func addBatcher[T any](db *DB, slots slots, guard func(func() error) error, flus
 func newBatcher[T any](o BatchOptions, timeout time.Duration, slots slots, flush func(context.Context, []T) []error) *Batcher[T] {
 	b := &Batcher[T]{flush: flush, timeout: timeout, maxBatch: o.MaxBatch, slots: slots, queue: make(chan *pending[T], o.Queue)}
 	b.waiting = NewShares(int64(o.Queue), max(int64(o.Queue)/2, 1))
-	b.needs.Store(int64(timeout / waitShare))
+	b.needs.Store(int64(timeout / WaitShare))
 	for range cap(slots) {
 		b.flushers.Go(b.run)
 	}
@@ -312,7 +312,7 @@ func (b *Batcher[T]) expect(took time.Duration, exceeded bool) {
 	if exceeded {
 		took = b.timeout
 	}
-	share := b.timeout / waitShare
+	share := b.timeout / WaitShare
 	needs := min(took+took/4, 2*time.Duration(b.needs.Load()), b.timeout-share)
 	b.needs.Store(int64(max(needs, share)))
 }

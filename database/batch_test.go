@@ -175,13 +175,13 @@ func TestBatcherGivesABatchTheTimeOfItsFirstItem(t *testing.T) {
 // TestBatcherDropsItemsThatAreDueSoon: a write that had no time left would fail, and take
 // the rest of its batch with it.
 func TestBatcherDropsItemsThatAreDueSoon(t *testing.T) {
-	testGated(t, BatchOptions{MaxBatch: 10, Queue: 10}, waitShare*time.Second, func(t *testing.T, g *gate, b *Batcher[int]) {
+	testGated(t, BatchOptions{MaxBatch: 10, Queue: 10}, WaitShare*time.Second, func(t *testing.T, g *gate, b *Batcher[int]) {
 		first := start(t.Context(), b, 0)
 		time.Sleep(time.Second - 2*time.Nanosecond)
 		late := start(t.Context(), b, 1)
 		time.Sleep(2 * time.Nanosecond)
 		inTime := start(t.Context(), b, 2)
-		time.Sleep((waitShare-2)*time.Second - time.Nanosecond)
+		time.Sleep((WaitShare-2)*time.Second - time.Nanosecond)
 		// Item 2 has two sixths of its time left, what a batch may need after a slow one.
 		g.expect(t, 0)
 		g.expect(t, 2)
@@ -240,9 +240,9 @@ func TestBatcherUnderOverload(t *testing.T) {
 // TestSlowBatchIsAnException: requests that wait for a disk that stops for a moment
 // succeed.
 func TestSlowBatchIsAnException(t *testing.T) {
-	testGated(t, BatchOptions{MaxBatch: 10, Queue: 10}, waitShare*time.Second, func(t *testing.T, g *gate, b *Batcher[int]) {
+	testGated(t, BatchOptions{MaxBatch: 10, Queue: 10}, WaitShare*time.Second, func(t *testing.T, g *gate, b *Batcher[int]) {
 		first, second := start(t.Context(), b, 0), start(t.Context(), b, 1)
-		time.Sleep((waitShare - 2) * time.Second)
+		time.Sleep((WaitShare - 2) * time.Second)
 		g.expect(t, 0)
 		g.expect(t, 1)
 		if err := errors.Join(<-first, <-second); err != nil {

@@ -2,12 +2,16 @@ package database
 
 // How many of these may run at the same time, in all and of each client.
 const (
-	maxTransfers, maxTransfersEach = 16, 4  // imports and exports, most of the time without a connection
-	maxBulk, maxBulkEach           = 3, 2   // those that store or read rows
-	maxImports, maxImportsEach     = 2, 1   // those of them that store rows: one more can read
-	maxWaiters, maxWaitersEach     = 64, 16 // writes that wait for a lock
-	// Requests that follow the feed; a waiting one takes 20 to 40 KiB, and no connection.
-	maxFollowers, maxFollowersEach = 2000, 100
+	MaxTransfers     = 16 // imports and exports, most of the time without a connection
+	MaxTransfersEach = 4
+	MaxBulk          = 3 // those that store or read rows
+	MaxBulkEach      = 2
+	MaxImports       = 2 // those of them that store rows: one more can read
+	MaxImportsEach   = 1
+	MaxWaiters       = 64 // writes that wait for a lock
+	MaxWaitersEach   = 16
+	MaxFollowers     = 2000 // requests that follow the feed; a waiting one takes 20 to 40 KiB, and no connection
+	MaxFollowersEach = 100
 )
 
 // Connections whose number does not depend on database.max_connections.
@@ -18,7 +22,7 @@ const (
 	background     = 1 // what takes no slot: the refresh of tokens, readiness, checks of standbys and of nodes
 )
 
-const fixedConnections = lookupBatches + suspectBatches + singleWrites + background + maxBulk
+const fixedConnections = lookupBatches + suspectBatches + singleWrites + background + MaxBulk
 
 // MinConnections is the fewest connections to PostgreSQL that suffice for flushers
 // batches of writes at a time: one more is left for reads, and one for writes that wait for a
@@ -52,7 +56,7 @@ func newBudget(flushers, connections int, temporaryBytes int64) budget {
 // reading, and one that writes.
 func newFileBudget(readers int, temporaryBytes int64) budget {
 	b := commonBudget(temporaryBytes)
-	b.reads = newReads(readers - lookupBatches - maxBulk - background)
+	b.reads = newReads(readers - lookupBatches - MaxBulk - background)
 	b.writer = make(slots, 1)
 	b.writes, b.batches, b.locked = b.writer, b.writer, b.writer
 	return b
@@ -61,12 +65,12 @@ func newFileBudget(readers int, temporaryBytes int64) budget {
 func commonBudget(temporaryBytes int64) budget {
 	return budget{
 		lookups:   make(slots, lookupBatches),
-		transfers: NewShares(maxTransfers, maxTransfersEach),
-		bulk:      newTurns(maxBulk, maxBulkEach),
-		imports:   newTurns(maxImports, maxImportsEach),
-		waiters:   NewShares(maxWaiters, maxWaitersEach),
+		transfers: NewShares(MaxTransfers, MaxTransfersEach),
+		bulk:      newTurns(MaxBulk, MaxBulkEach),
+		imports:   newTurns(MaxImports, MaxImportsEach),
+		waiters:   NewShares(MaxWaiters, MaxWaitersEach),
 		disk:      NewShares(temporaryBytes, temporaryBytes/2),
-		followers: NewShares(maxFollowers, maxFollowersEach),
+		followers: NewShares(MaxFollowers, MaxFollowersEach),
 		pages:     newTurns(1, 1),
 	}
 }

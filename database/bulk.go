@@ -21,7 +21,7 @@ func (db *DB) Transfer(ctx context.Context, do func() error) error {
 // ReadBulk calls do, which reads many rows, when it is its turn, without a time limit. It fails
 // with ErrShare if its turn does not come soon.
 func (db *DB) ReadBulk(ctx context.Context, operation string, do func() error) error {
-	return db.bulk(ctx, operation, db.options.Timeout/waitShare, func() error { return db.unlessFault(do) })
+	return db.bulk(ctx, operation, db.options.Timeout/WaitShare, func() error { return db.unlessFault(do) })
 }
 
 // WriteBulk is ReadBulk for what stores many rows. It waits for its turn until ctx ends: the

@@ -228,7 +228,7 @@ func (db *DB) Read(ctx context.Context, operation string, do func(tx *gorm.DB) e
 	ctx, cancel := context.WithTimeout(ctx, db.options.Timeout)
 	defer cancel()
 	return Failed(operation, db.unlessFault(func() error {
-		return db.budget.reads.run(ctx, clientOf(ctx), db.options.Timeout/waitShare, func() error {
+		return db.budget.reads.run(ctx, clientOf(ctx), db.options.Timeout/WaitShare, func() error {
 			return db.retry(ctx, func() error { return do(db.Reads(ctx)) }, func(error) {}) // it may just be slow
 		})
 	}))

@@ -260,7 +260,7 @@ func (db *DB) prepareFeed(ctx context.Context) error {
 		if is, err := isCopy(db); err != nil || !is {
 			return err
 		}
-		return db.transaction(ctx, db.options.Timeout/waitShare/2, func(tx *DB) error {
+		return db.transaction(ctx, db.options.Timeout/WaitShare/2, func(tx *DB) error {
 			if lock := db.dialect.lockWrites(); lock != "" {
 				if err := tx.WithContext(ctx).Exec(lock).Error; err != nil {
 					return err

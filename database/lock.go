@@ -20,7 +20,7 @@ func (db *DB) WaitForLock(ctx context.Context, begin time.Time, err error, do fu
 	}
 	ctx, cancel := context.WithDeadline(ctx, begin.Add(db.options.Timeout))
 	defer cancel()
-	due := begin.Add(db.options.Timeout * (waitShare - 1) / waitShare)
+	due := begin.Add(db.options.Timeout * (WaitShare - 1) / WaitShare)
 	return db.budget.waiters.run(clientOf(ctx), func() error {
 		for IsLocked(err) && time.Now().Before(due) {
 			err = db.waitTurn(ctx, time.Until(due), do)

@@ -65,7 +65,7 @@ func (d *postgresDialect) open(_ context.Context, o Options, _ *zap.Logger) (poo
 		config.RuntimeParams["application_name"] = "plantstore"
 	}
 	config.RuntimeParams["client_encoding"] = "UTF8"
-	d.share = o.Timeout / waitShare
+	d.share = o.Timeout / WaitShare
 	d.watch(config)
 	config.DialFunc = d.network.dial(config.DialFunc)
 	if d.accept != nil { // the primary is there if it hangs

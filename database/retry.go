@@ -24,7 +24,7 @@ func (db *DB) retry(ctx context.Context, do func() error, note func(error)) erro
 	if !limited {
 		due = time.Now().Add(db.options.Timeout)
 	}
-	due = due.Add(-db.options.Timeout / waitShare)
+	due = due.Add(-db.options.Timeout / WaitShare)
 	attempts := 0
 	for wait := tableLockPause; ; {
 		begin := time.Now()

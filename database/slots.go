@@ -8,10 +8,11 @@ import (
 	"time"
 )
 
-// An operation may wait for a slot for 1/waitShare of its time limit. In the queue of a batch,
-// or for a lock, it may wait until only 1/waitShare is left, which it and the rest of its batch
-// need to run. Batches that need longer leave less time to wait; see [Batcher.expect].
-const waitShare = 6
+// WaitShare is the part of its time limit for which an operation may wait for a slot: 1/WaitShare.
+// In the queue of a batch, or for a lock, it may wait until only that part is left, which it and
+// the rest of its batch need to run. Batches that need longer leave less time to wait; see
+// [Batcher.expect].
+const WaitShare = 6
 
 // slots limits how many operations run on the database at a time, in order of
 // arrival. Operations that waited for a connection of the pool instead would get one
@@ -57,7 +58,7 @@ func (s slots) free() { <-s }
 func (s slots) run(ctx context.Context, timeout time.Duration, do func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	if err := s.take(ctx, timeout/waitShare); err != nil {
+	if err := s.take(ctx, timeout/WaitShare); err != nil {
 		return err
 	}
 	defer s.free()

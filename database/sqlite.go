@@ -59,7 +59,7 @@ func (d *sqliteDialect) open(ctx context.Context, o Options, log *zap.Logger) (p
 	if err := d.prepareFile(ctx, o.Check); err != nil {
 		return nil, nil, err
 	}
-	writes := connector{d, dataSourceName(d.file, o.Timeout*(waitShare-1)/waitShare), new(modernc.Driver)}
+	writes := connector{d, dataSourceName(d.file, o.Timeout*(WaitShare-1)/WaitShare), new(modernc.Driver)}
 	reads := writes
 	reads.name += "&_pragma=query_only(1)"
 	if err := d.keepOpen(ctx, writes); err != nil {

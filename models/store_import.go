@@ -26,8 +26,8 @@ type ImportOptions struct {
 	Replace bool // also those with the key of a row with different content, instead of it
 }
 
-// maxRejected is how many of the rejected rows a report lists.
-const maxRejected = 1000
+// MaxRejected is how many of the rejected rows a report lists.
+const MaxRejected = 1000
 
 // ImportReport is the result of an import.
 type ImportReport struct {
@@ -36,7 +36,7 @@ type ImportReport struct {
 	Replaced  int           // stored before with different content
 	Unchanged int           // stored before with the same content
 	Rejected  int           // not valid, or stored before with different content, unless that is replaced
-	Errors    []RejectedRow // the first maxRejected of them, by line
+	Errors    []RejectedRow // the first MaxRejected of them, by line
 	Stored    bool          // whether the created and replaced rows were committed
 }
 
@@ -60,7 +60,7 @@ func (e *RepeatedError) Error() string {
 // reject counts a row, in any order.
 func (r *ImportReport) reject(line int, err error) {
 	r.Rejected++
-	if r.Errors = append(r.Errors, RejectedRow{line, err}); len(r.Errors) == 2*maxRejected {
+	if r.Errors = append(r.Errors, RejectedRow{line, err}); len(r.Errors) == 2*MaxRejected {
 		r.trim()
 	}
 }
@@ -68,7 +68,7 @@ func (r *ImportReport) reject(line int, err error) {
 // trim leaves the first of the rejected rows.
 func (r *ImportReport) trim() {
 	slices.SortFunc(r.Errors, func(a, b RejectedRow) int { return cmp.Compare(a.Line, b.Line) })
-	r.Errors = r.Errors[:min(len(r.Errors), maxRejected)]
+	r.Errors = r.Errors[:min(len(r.Errors), MaxRejected)]
 }
 
 // importBatch is how many rows share a statement if they cannot be loaded at once.
@@ -167,7 +167,7 @@ func (s *Store[T, K]) loadSpool(ctx context.Context, spool *sortedSpool[K], keep
 // importedRow is a row of an import, with the lines that have it.
 type importedRow[T any] struct {
 	row   *T
-	lines []int // the first maxRejected of them
+	lines []int // the first MaxRejected of them
 	more  int   // how many others there are
 }
 
@@ -187,7 +187,7 @@ func (s *Store[T, K]) insertSpool(ctx context.Context, tx *database.DB, spool *s
 			switch {
 			case !s.sameContent(batch[last].row, row):
 				report.reject(line, &RepeatedError{s.table.Noun, s.keyOf(row)})
-			case len(batch[last].lines) < maxRejected:
+			case len(batch[last].lines) < MaxRejected:
 				batch[last].lines = append(batch[last].lines, line)
 			default:
 				batch[last].more++

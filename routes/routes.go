@@ -74,14 +74,14 @@ const Public models.Scope = "public"
 // Limits, in bytes, of the memory for the bodies of requests that have no response yet, and for
 // pages that clients have not read yet.
 const (
-	receiveLimit = 64 << 20
-	sendLimit    = 64 << 20
+	ReceiveLimit = 64 << 20
+	SendLimit    = 64 << 20
 )
 
 // Table returns every route.
 func Table(o Options) []Route {
-	body, send := middleware.BodyLimit(o.MaxBodyBytes), middleware.SendLimit(sendLimit)
-	small := []middleware.Handler{body, middleware.ReceiveLimit(receiveLimit)}
+	body, send := middleware.BodyLimit(o.MaxBodyBytes), middleware.SendLimit(SendLimit)
+	small := []middleware.Handler{body, middleware.ReceiveLimit(ReceiveLimit)}
 	page := []middleware.Handler{body, send}
 	stream := []middleware.Handler{body, controllers.SkipBody, middleware.Stream(o.Verify), send}
 	download := []middleware.Handler{body, controllers.SkipBody, middleware.Bulk(o.Bulk, o.Verify)}

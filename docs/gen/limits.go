@@ -1,0 +1,141 @@
+package main
+
+import (
+	"fmt"
+	"log"
+	"strconv"
+	"strings"
+	"time"
+
+	"plantstore/config"
+	"plantstore/controllers"
+	"plantstore/database"
+	"plantstore/middleware"
+	"plantstore/models"
+	"plantstore/routes"
+)
+
+// limit is a row of the table of limits: what is limited, the highest value or both bounds, the
+// settings that change it, and the error code, or what else happens beyond it.
+type limit struct{ what, value, settings, exceeded string }
+
+// limits returns the limits that clients can meet. Values come from the code, and from the
+// defaults of the settings.
+func limits() []limit {
+	plant, token := models.Plant{}.Rules(), models.Token{}.Rules()
+	timeout := durationOf("database.timeout")
+	closed := "the connection is closed"
+	return []limit{
+		{"`name` of a plant", characters(plant.Text("name")), "", "40006"},
+		{"`tag`", characters(plant.Text("tag")), "", "40006"},
+		{"`q`", characters(plant.Text("name").Part()), "", "40007"},
+		{"`name` of a token", characters(token.Text("name")), "", "40006"},
+		{"page", fmt.Sprintf("%s items, and %d by default", number(controllers.MaxLimit), controllers.DefaultLimit), "", "40007"},
+		{"changes in an event", number(database.MaxChanges), "", "the next event has the rest"},
+		{"`If-Match`", number(controllers.MaxVersions) + " different ETags", "", "40007"},
+		{"request body, other than that of an import", size(numberOf("server.max_body_bytes")), "server.max_body_bytes", "41301"},
+		{"body of an import, decompressed", size(numberOf("bulk.max_body_bytes")), "bulk.max_body_bytes", "41301"},
+		{"decompressed body of more than " + size(controllers.RatioFrom), fmt.Sprintf("%d times its compressed size", controllers.MaxRatio), "", "41301"},
+		{"line of an import", size(controllers.MaxLine), "", "41301"},
+		{"row of CSV of more than one line", size(controllers.MaxRecord) + ", or a little more", "", "41301"},
+		{"rejected rows that a report lists", number(models.MaxRejected), "", "the others are only counted"},
+		{"request line and headers", size(numberOf("server.max_header_bytes")) + ", and 4 KiB that Go adds", "server.max_header_bytes", "431, without an Error; over HTTP/2, one header of this size ends the connection"},
+		{"time to send the headers", timeOf("server.read_header_timeout"), "server.read_header_timeout", closed},
+		{"time to send a request with a body, other than an import", timeOf("server.read_timeout"), "server.read_timeout", "40001, and " + closed},
+		{"time to receive a response, from the end of the request's headers, other than to an import, an export or a request for changes", timeOf("server.write_timeout"), "server.write_timeout", closed},
+		{"time to take a part of the response to a request for changes", seconds(middleware.StreamPatience), "", closed},
+		{"idle connection", timeOf("server.idle_timeout"), "server.idle_timeout", closed},
+		{"time for an import or export, with the wait for its turn", timeOf("bulk.timeout"), "bulk.timeout", "41301 or 50302, or " + closed},
+		{"time for a database operation", timeOf("database.timeout"), "database.timeout", "50302"},
+		{"wait for a row that another transaction has locked", seconds(timeout - timeout/database.WaitShare), "database.timeout", "50301"},
+		{"new plants that wait to be written; also changes, and reads by id", number(numberOf("writes.queue")) + " each, and half with one token", "writes.queue", "50301"},
+		{"imports and exports that store or read at the same time, in the primary and in each standby", withEach(database.MaxBulk, database.MaxBulkEach), "", "50301"},
+		{"imports among these, in the primary", withEach(database.MaxImports, database.MaxImportsEach), "", "the others wait; 50301 after `bulk.timeout`"},
+		{"imports and exports in all", withEach(database.MaxTransfers, database.MaxTransfersEach), "", "50301"},
+		{"requests that wait for changes, or stream them", withEach(database.MaxFollowers, database.MaxFollowersEach), "", "50301"},
+		{"writes that wait for a locked row", withEach(database.MaxWaiters, database.MaxWaitersEach), "", "50301"},
+		{"bodies of more than " + size(middleware.SmallBody) + " that are being received", size(routes.ReceiveLimit) + ", and half with one token", "", "50301"},
+		{"pages that wait for clients to read them", size(routes.SendLimit) + ", and half with one token", "", "50301, or the stream ends"},
+		{"temporary files of imports and exports", size(numberOf("database.temporary_bytes")) + ", and half with one token", "database.temporary_bytes", "50301"},
+		{"stalling during an import or export", fmt.Sprintf("%s, and %s per second on average, as they are sent", timeOf("bulk.grace"), size(numberOf("bulk.min_bytes_per_second"))), "bulk.grace bulk.min_bytes_per_second", "40001, or " + closed},
+		{"open connections", number(numberOf("server.max_connections")), "server.max_connections", "new ones replace idle ones, or wait"},
+		{"open connections from an address", "half of these", "server.max_connections_per_address", "new ones replace its idle ones, or are closed"},
+		{"requests per second, per token and per address", "not limited", "limits.requests_per_second limits.burst", "42901"},
+		{"wrong tokens per minute, per address", number(numberOf("limits.failures_per_minute")), "limits.failures_per_minute", "42901"},
+	}
+}
+
+// limitTable returns the table of limits in Markdown.
+func limitTable() string {
+	var table strings.Builder
+	table.WriteString("| limit | value | setting | if exceeded |\n| --- | --- | --- | --- |\n")
+	for _, l := range limits() {
+		var settings []string
+		for key := range strings.FieldsSeq(l.settings) {
+			settings = append(settings, "`"+config.SettingOf(key).Key+"`") // panics if there is none
+		}
+		fmt.Fprintf(&table, "| %s | %s | %s | %s |\n", l.what, l.value, strings.Join(settings, ", "), l.exceeded)
+	}
+	return table.String()
+}
+
+// characters describes the rule of a text.
+func characters(t models.Text) string {
+	text := fmt.Sprintf("%d to %d characters", t.Min, t.Max)
+	if t.NotBlank {
+		text += ", not only white space"
+	}
+	return text + ", no control characters"
+}
+
+// withEach describes a limit in all, and of each client.
+func withEach(all, each int) string {
+	return fmt.Sprintf("%s, and %d with one token", number(all), each)
+}
+
+// numberOf returns the default of the setting key.
+func numberOf(key string) int {
+	n, err := strconv.Atoi(config.SettingOf(key).Default)
+	if err != nil {
+		log.Fatalf("the default of %s: %v", key, err)
+	}
+	return n
+}
+
+// durationOf is like numberOf.
+func durationOf(key string) time.Duration {
+	d, err := time.ParseDuration(config.SettingOf(key).Default)
+	if err != nil {
+		log.Fatalf("the default of %s: %v", key, err)
+	}
+	return d
+}
+
+func timeOf(key string) string { return seconds(durationOf(key)) }
+
+// number returns n with commas.
+func number(n int) string {
+	text := strconv.Itoa(n)
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	return text
+}
+
+// size returns bytes in the largest unit that fits.
+func size(bytes int) string {
+	for i, unit := range []string{"GiB", "MiB", "KiB"} {
+		if one := 1 << (30 - 10*i); bytes%one == 0 {
+			return fmt.Sprintf("%d %s", bytes/one, unit)
+		}
+	}
+	return number(bytes) + " bytes"
+}
+
+// seconds returns d in seconds, or in minutes if it is long.
+func seconds(d time.Duration) string {
+	if d >= 5*time.Minute {
+		return fmt.Sprintf("%g min", d.Minutes())
+	}
+	return fmt.Sprintf("%g s", d.Seconds())
+}
