@@ -21,7 +21,10 @@ func (s *Store[T, K]) Create(ctx context.Context, row *T) error {
 	begin := time.Now()
 	err := s.inserts.Do(ctx, row)
 	err = s.db.WaitForLock(ctx, begin, err, func(ctx context.Context, tx *database.DB) error { return s.insertOne(ctx, tx, row) })
-	return database.Failed("insert "+s.table.Noun, err)
+	if err != nil {
+		return database.Failed("insert "+s.table.Noun, err)
+	}
+	return nil
 }
 
 // create writes a batch and returns the outcome of each row. If most keys of the last batch
