@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(dbtest.Main(m)) }
 
-func issue(t *testing.T, store *models.TokenStore, token *models.Token) (secret string) {
+func issue(t testing.TB, store *models.TokenStore, token *models.Token) (secret string) {
 	t.Helper()
 	secret, err := store.Create(t.Context(), token)
 	if err != nil {
@@ -29,7 +29,7 @@ func issue(t *testing.T, store *models.TokenStore, token *models.Token) (secret 
 	return secret
 }
 
-func issuedTokens(t *testing.T, store *models.TokenStore) *auth.IssuedTokens {
+func issuedTokens(t testing.TB, store *models.TokenStore) *auth.IssuedTokens {
 	t.Helper()
 	verifier, err := auth.NewIssuedTokens(t.Context(), store, zaptest.NewLogger(t))
 	if err != nil {
@@ -37,6 +37,18 @@ func issuedTokens(t *testing.T, store *models.TokenStore) *auth.IssuedTokens {
 	}
 	t.Cleanup(func() { _ = verifier.Close() }) // some tests close the database first
 	return verifier
+}
+
+func BenchmarkIssuedToken(b *testing.B) {
+	store := models.NewTokenStore(dbtest.Migrated(b, dbtest.SQLite(b)))
+	secret := issue(b, store, &models.Token{Name: "x", Scopes: models.AllScopes()})
+	verifier := issuedTokens(b, store)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := verifier.Verify(context.Background(), secret); err != nil {
+			b.Fatal(err)
+		}
+	}
 }
 
 // TestUnknownTokensCostNoQueries: however many tokens are tried, there are at most ten

@@ -59,6 +59,7 @@ type stream struct {
 	comments chan struct{}
 	err      error // set before that
 	ids      []string
+	retry    string
 	close    func()
 }
 
@@ -96,6 +97,9 @@ func (s *service) stream(t *testing.T, query string, headers ...string) *stream 
 			}
 			if id, ok := strings.CutPrefix(scanner.Text(), "id: "); ok {
 				events.ids = append(events.ids, id)
+			}
+			if retry, ok := strings.CutPrefix(scanner.Text(), "retry: "); ok {
+				events.retry = retry
 			}
 			if data, ok := strings.CutPrefix(scanner.Text(), "data: "); ok {
 				var c changes
@@ -231,6 +235,9 @@ func TestChangesStream(t *testing.T) {
 		events := a.stream(t, "")
 		if c, _ := events.next(); c.String() != "" || c.Cursor == "" {
 			t.Errorf("got %+v, want the cursor at first", c)
+		}
+		if events.retry != "1000" {
+			t.Errorf("got %q milliseconds until a client connects again, want 1000", events.retry)
 		}
 		requireOK(t, a.post(t, bodyOf(1)))
 		first := events.await("1")

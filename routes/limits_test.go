@@ -1,0 +1,115 @@
+package routes
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"plantstore/auth"
+	"plantstore/models"
+)
+
+// limitedAPI returns the API, for which every token is valid, and the stores behind it.
+func limitedAPI(t *testing.T, set func(*Options)) (api http.Handler, tokens *models.TokenStore) {
+	t.Helper()
+	o, tokens := optionsOf(t)
+	o.Verify = func(context.Context, string) (*auth.Identity, error) {
+		return &auth.Identity{Name: "test", Scopes: models.AllScopes()}, nil
+	}
+	if set != nil {
+		set(&o)
+	}
+	return New(o), tokens
+}
+
+func send(ctx context.Context, api http.Handler, w http.ResponseWriter, method, path, body string) {
+	r := httptest.NewRequestWithContext(ctx, method, path, strings.NewReader(body))
+	r.Header.Set("Authorization", "Bearer test")
+	r.Header.Set("Content-Type", "application/json")
+	api.ServeHTTP(w, r)
+}
+
+// TestBodiesShareTheirMemory sends every operation a body that is larger than a client's share of
+// the memory for bodies, though not than a body may be.
+func TestBodiesShareTheirMemory(t *testing.T) {
+	api, _ := limitedAPI(t, func(o *Options) { o.MaxBodyBytes = ReceiveLimit })
+	for _, r := range Table(Options{}) {
+		path := strings.ReplaceAll(r.Path, ":id", "1")
+		if r.Method == http.MethodGet || r.Method == http.MethodDelete || strings.HasSuffix(path, "/import") { // which keeps no body in memory
+			continue
+		}
+		t.Run(r.Method+" "+path, func(t *testing.T) {
+			w := httptest.NewRecorder()
+			send(t.Context(), api, w, r.Method, path, `{"name":"`+strings.Repeat("x", ReceiveLimit/2))
+			if w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "50301") {
+				t.Errorf("got %d, %.200s, want 503 with error 50301", w.Code, w.Body)
+			}
+		})
+	}
+}
+
+// stuckWriter is a client that does not read.
+type stuckWriter struct {
+	*httptest.ResponseRecorder
+	writing chan<- int // gets the size of what was to be written
+	end     <-chan struct{}
+}
+
+func (w *stuckWriter) Write(p []byte) (int, error) {
+	if w.Code != http.StatusOK {
+		return w.ResponseRecorder.Write(p)
+	}
+	w.writing <- len(p)
+	<-w.end
+	return len(p), nil
+}
+
+// TestPagesShareTheirMemory: a client that reads none of its pages is rejected when they take its
+// share of the memory for pages.
+func TestPagesShareTheirMemory(t *testing.T) {
+	api, tokens := limitedAPI(t, nil)
+	const rows = 200
+	long := strings.Repeat("🌵", 100)
+	for id := range rows {
+		w := httptest.NewRecorder()
+		if send(t.Context(), api, w, "POST", "/plants", fmt.Sprintf(`{"id":%d,"name":"%s","tag":"%[2]s"}`, id, long)); w.Code != http.StatusOK {
+			t.Fatalf("got %d, %s, want 200", w.Code, w.Body)
+		}
+		if _, err := tokens.Create(t.Context(), &models.Token{Name: long, Scopes: models.AllScopes()}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, path := range []string{"/plants", "/tokens"} {
+		t.Run(path, func(t *testing.T) {
+			writing, end, ended := make(chan int), make(chan struct{}), make(chan *stuckWriter)
+			held, requests := 0, 0
+			for {
+				w := &stuckWriter{httptest.NewRecorder(), writing, end}
+				go func() {
+					send(t.Context(), api, w, "GET", fmt.Sprintf("%s?limit=%d", path, rows), "")
+					ended <- w
+				}()
+				select {
+				case size := <-writing:
+					requests++
+					if held += size; held <= SendLimit {
+						continue
+					}
+					t.Errorf("got %d pages, want the service to hold no more than %d bytes", requests, SendLimit)
+				case w := <-ended:
+					if w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "50301") {
+						t.Errorf("got %d, %.200s after %d bytes, want 503 with error 50301", w.Code, w.Body, held)
+					}
+				}
+				break
+			}
+			close(end)
+			for range requests {
+				<-ended
+			}
+		})
+	}
+}
