@@ -56,8 +56,8 @@ type Route struct {
 	Method, Path string
 	Scope        models.Scope // that the bearer token must have
 	Query        []string     // the parameters; routes that are not public reject others
-	limits       []middleware.Handler
-	handler      middleware.Handler
+	Limits       []middleware.Handler
+	Handler      middleware.Handler
 }
 
 // methods returns the route's methods: GET includes HEAD (RFC 9110, section 9.1).
@@ -130,12 +130,17 @@ func New(o Options) http.Handler {
 			panic("routes.Options has no " + field.Name)
 		}
 	}
+	return NewWith(o, Table(o))
+}
+
+// NewWith returns the handler of table, with all that requests to the API share.
+func NewWith(o Options, table []Route) http.Handler {
 	var codes []int32
 	for _, row := range controllers.ErrorTable() {
 		codes = append(codes, row.Code)
 	}
 	tracing := middleware.TraceOptions{Tracer: o.Tracer, Silent: paths(probes(o)), Tokens: o.StaticTokens}
-	return engine(o, Table(o), middleware.Metrics(o.Metrics, codes), middleware.Trace(tracing))
+	return engine(o, table, middleware.Metrics(o.Metrics, codes), middleware.Trace(tracing))
 }
 
 // Admin returns the handler of the admin address: the probes, Prometheus metrics and Go's
@@ -220,7 +225,7 @@ func add(e *gin.Engine, routes []Route, bearer, limit middleware.Handler) {
 			handlers = []middleware.Handler{bearer, middleware.RequireScope(r.Scope), limit, controllers.Query(r.Query...)}
 		}
 		var chain gin.HandlersChain
-		for _, h := range slices.Concat(handlers, r.limits, []middleware.Handler{r.handler}) {
+		for _, h := range slices.Concat(handlers, r.Limits, []middleware.Handler{r.Handler}) {
 			chain = append(chain, middleware.Handle(h))
 		}
 		for _, method := range r.methods() {

@@ -181,5 +181,5 @@ func TestARouteWithoutAScopePanics(t *testing.T) {
 			t.Errorf("got %q, want a panic that names the route", cause)
 		}
 	}()
-	add(gin.New(), []Route{{Method: "GET", Path: "/pots", handler: controllers.NoMethod}}, nil, nil)
+	add(gin.New(), []Route{{Method: "GET", Path: "/pots", Handler: controllers.NoMethod}}, nil, nil)
 }

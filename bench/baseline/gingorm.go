@@ -40,7 +40,7 @@ func (p *plant) response() gin.H {
 // ginGorm follows the first pages of Gin's and GORM's documentation.
 func ginGorm(databaseURL, token string) (http.Handler, error) {
 	gin.SetMode(gin.ReleaseMode)
-	return routes(gin.Default(), databaseURL, token, &gorm.Config{TranslateError: true})
+	return serve(gin.Default(), databaseURL, token, &gorm.Config{TranslateError: true})
 }
 
 // tunedGinGorm follows GORM's page on performance, too, and logs with zap; GORM itself
@@ -49,12 +49,12 @@ func tunedGinGorm(databaseURL, token string) (http.Handler, error) {
 	gin.SetMode(gin.ReleaseMode)
 	e := gin.New()
 	e.Use(gin.Recovery(), accessLog(newLog()))
-	return routes(e, databaseURL, token, &gorm.Config{
+	return serve(e, databaseURL, token, &gorm.Config{
 		TranslateError: true, SkipDefaultTransaction: true, PrepareStmt: true, Logger: logger.Discard,
 	})
 }
 
-func routes(e *gin.Engine, databaseURL, token string, config *gorm.Config) (http.Handler, error) {
+func serve(e *gin.Engine, databaseURL, token string, config *gorm.Config) (http.Handler, error) {
 	db, err := openGorm(databaseURL, config)
 	if err != nil {
 		return nil, err

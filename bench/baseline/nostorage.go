@@ -15,50 +15,27 @@ import (
 	"plantstore/controllers"
 	"plantstore/middleware"
 	"plantstore/models"
+	"plantstore/routes"
 )
 
-// noStorage is the service without a database: its middleware, in the order of
-// routes.New, its JSON decoder and its rules. It bounds the rate of any storage. It lacks what
-// routes and cmd do not export: two looks at the path, and the count of connections.
+// noStorage is the service without a database: its routes, its JSON decoder and its rules. It bounds
+// the rate of any storage. It lacks the count of connections, which cmd does not export.
 func noStorage(_, token string) (http.Handler, error) {
 	debug.SetGCPercent(130) // as the service does
 	log := newLog()
-	gin.SetMode(gin.ReleaseMode)
-	e := gin.New()
-	e.ForwardedByClientIP = false
-	e.Use(
-		middleware.AccessLog(log, "/plants"),
-		middleware.Metrics(prometheus.NewRegistry(), nil),
-		middleware.Trace(middleware.TraceOptions{Tokens: []string{token}}), // no spans, as in the service by default
-		middleware.RequestID(token),
-		middleware.SendNow(),
-		middleware.Headers(false),
-		controllers.NewHealth(nil).CloseConnection, // never drains
-		middleware.BasePath(""),
-		middleware.CORS(nil),
-		controllers.Errors(controllers.NewFailures(nil, log)), // nothing can fail
-		middleware.Recovery(log),
-		middleware.DiscardBody(),
-	)
-	bearer := middleware.Bearer(auth.AnyOf(auth.StaticTokens([]string{token})), 600)
-	handle := func(method, path string, scope models.Scope, handler middleware.Handler) {
-		var chain gin.HandlersChain
-		for _, h := range []middleware.Handler{
-			bearer,
-			middleware.RequireScope(scope),
-			middleware.RateLimit(0, 0), // none, as in the service by default
-			controllers.Query(),
-			middleware.BodyLimit(64 << 10),
-			middleware.ReceiveLimit(64 << 20),
-			handler,
-		} {
-			chain = append(chain, middleware.Handle(h))
-		}
-		e.Handle(method, path, chain...)
-	}
-	handle(http.MethodPost, "/plants", models.ScopePlantsWrite, dropPlant)
-	handle(http.MethodGet, "/plants/:id", models.ScopePlantsRead, inventPlant)
-	return e, nil
+	limits := []middleware.Handler{middleware.BodyLimit(64 << 10), middleware.ReceiveLimit(routes.ReceiveLimit)}
+	return routes.NewWith(routes.Options{
+		Log:          log,
+		Health:       controllers.NewHealth(nil),        // never asked
+		Failures:     controllers.NewFailures(nil, log), // nothing can fail
+		Verify:       auth.AnyOf(auth.StaticTokens([]string{token})),
+		StaticTokens: []string{token},
+		Limits:       routes.Limits{FailuresPerMinute: 600},
+		Metrics:      prometheus.NewRegistry(),
+	}, []routes.Route{
+		{Method: "POST", Path: "/plants", Scope: models.ScopePlantsWrite, Limits: limits, Handler: dropPlant},
+		{Method: "GET", Path: "/plants/:id", Scope: models.ScopePlantsRead, Limits: limits, Handler: inventPlant},
+	}), nil
 }
 
 // dropPlant is controllers.Plants.Create without the store.
