@@ -30,7 +30,7 @@ type ImportReport struct {
 	Rejected int `json:"refused" binding:"required" minimum:"0" example:"1"`
 	// Whether the created and replaced rows were stored: not in a dry run, and not if a row was rejected without mode=partial.
 	Stored bool `json:"stored" binding:"required" example:"true"`
-	// Why rows were rejected, by line: at most 1,000.
+	// Why rows were rejected, by line; of many, only the first ones.
 	Errors []RowError `json:"errors" binding:"required"`
 } // @name ImportReport
 

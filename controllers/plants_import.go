@@ -22,7 +22,7 @@ import (
 //	@Param			plants	body		string			true	"The plants"
 //	@Success		200		{object}	ImportReport	"The report. The imported plants are on disk."
 //	@Failure		400		{object}	ImportError
-//	@Failure		409		{object}	ImportError	"The first rejected row has an id that exists with different content (40901)"
+//	@Failure		409		{object}	ImportError	"The first rejected row has an id that exists, or that an earlier row has, with different content (40901)"
 //	@Router			/plants/import [post]
 func (h *Plants) Import(c *gin.Context) error {
 	rows, options, err := bindRows(c, func(in *ImportedPlant) models.Plant { return *in.toPlant(*in.ID) })

@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"log"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -22,14 +24,10 @@ type limit struct{ what, value, settings, exceeded string }
 // limits returns the limits that clients can meet. Values come from the code, and from the
 // defaults of the settings.
 func limits() []limit {
-	plant, token := models.Plant{}.Rules(), models.Token{}.Rules()
 	timeout := durationOf("database.timeout")
 	closed := "the connection is closed"
-	return []limit{
-		{"`name` of a plant", characters(plant.Text("name")), "", "40006"},
-		{"`tag`", characters(plant.Text("tag")), "", "40006"},
-		{"`q`", characters(plant.Text("name").Part()), "", "40007"},
-		{"`name` of a token", characters(token.Text("name")), "", "40006"},
+	return append(textLimits(), []limit{
+		{"`q`", characters(models.Plant{}.Rules().Text("name").Part()), "", "40007"},
 		{"page", fmt.Sprintf("%s items, and %d by default", number(controllers.MaxLimit), controllers.DefaultLimit), "", "40007"},
 		{"changes in an event", number(database.MaxChanges), "", "the next event has the rest"},
 		{"`If-Match`", number(controllers.MaxVersions) + " different ETags", "", "40007"},
@@ -62,7 +60,20 @@ func limits() []limit {
 		{"open connections from an address", "half of these", "server.max_connections_per_address", "new ones replace its idle ones, or are closed"},
 		{"requests per second, per token and per address", "not limited", "limits.requests_per_second limits.burst", "42901"},
 		{"wrong tokens per minute, per address", number(numberOf("limits.failures_per_minute")), "limits.failures_per_minute", "42901"},
+	}...)
+}
+
+// textLimits returns the limits of the texts of all models.
+func textLimits() (all []limit) {
+	for _, model := range models.All() {
+		rules := model.Rules()
+		for _, column := range slices.Sorted(maps.Keys(rules)) {
+			if text, ok := rules[column].(models.Text); ok && text.Match == nil {
+				all = append(all, limit{fmt.Sprintf("`%s` of a %s", column, nameOf(model)), characters(text), "", "40006"})
+			}
+		}
 	}
+	return all
 }
 
 // limitTable returns the table of limits in Markdown.

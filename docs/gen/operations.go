@@ -17,6 +17,33 @@ import (
 	"plantstore/routes"
 )
 
+// protected returns the routes that need a token, with paths as in the document.
+func protected() (all []routes.Route) {
+	for _, r := range routes.Table(routes.Options{}) {
+		if r.Scope != routes.Public {
+			r.Path = strings.ReplaceAll(r.Path, ":id", "{id}")
+			all = append(all, r)
+		}
+	}
+	return all
+}
+
+// operationTable returns the table of operations in Markdown. Each has a section of page, docs/api.md,
+// whose heading is its summary.
+func operationTable(document object, page string) string {
+	var table strings.Builder
+	table.WriteString("| operation | scope | |\n| --- | --- | --- |\n")
+	for _, r := range protected() {
+		summary := at(document, "paths", r.Path, strings.ToLower(r.Method))["summary"].(string)
+		if !strings.Contains(page, "\n### "+summary+"\n") {
+			log.Fatalf("docs/api.md needs a section with the heading %q, for %s %s", "### "+summary, r.Method, r.Path)
+		}
+		anchor := strings.ReplaceAll(strings.ToLower(summary), " ", "-")
+		fmt.Fprintf(&table, "| `%s %s` | `%s` | [%s](#%s) |\n", r.Method, r.Path, r.Scope, summary, anchor)
+	}
+	return table.String()
+}
+
 // completeOperations completes each operation of document from its row in the table of routes, its
 // parameters and its body. Each row with a scope must have an operation, and
 // each operation such a row, and a tag.
@@ -27,10 +54,8 @@ func completeOperations(document object) {
 		tags[tag.(object)["name"]] = true
 	}
 	rows := make(map[string]routes.Route)
-	for _, r := range routes.Table(routes.Options{}) {
-		if r.Scope != routes.Public {
-			rows[r.Method+" "+strings.ReplaceAll(r.Path, ":id", "{id}")] = r
-		}
+	for _, r := range protected() {
+		rows[r.Method+" "+r.Path] = r
 	}
 	for path := range paths {
 		for method := range at(paths, path) {

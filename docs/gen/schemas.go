@@ -37,13 +37,16 @@ func walk(value any, visit func(object)) {
 	}
 }
 
+// nameOf returns the name of a model, as in x-rule and in prose.
+func nameOf(model models.Model) string { return strings.ToLower(reflect.TypeOf(model).Name()) }
+
 // rules returns the rules of all models by model and column, such as plant.name, and
 // those of a part of such a text, such as plant.name.part.
 func rules() map[string]models.Rule {
 	all := make(map[string]models.Rule)
 	for _, model := range models.All() {
 		for column, rule := range model.Rules() {
-			name := strings.ToLower(reflect.TypeOf(model).Name()) + "." + column
+			name := nameOf(model) + "." + column
 			all[name] = rule
 			if text, ok := rule.(models.Text); ok {
 				all[name+".part"] = text.Part()
