@@ -9,6 +9,8 @@ TAGS    := nomsgpack
 RACE    := -race -gcflags=modernc.org/...=-race=false
 TESTS   := go test -vet=off $(RACE) -tags browser,haproxy,pgbouncer,strace,$(TAGS) -parallel 4 -timeout 20m
 NEEDS   := postgresql pgbouncer chromium haproxy strace
+# Those of all tests, so that the linters see each file.
+ALLTAGS  = $(shell grep -h '^//go:build [a-z]' tests/*.go | cut -d ' ' -f 2- | grep -o '[a-z]*' | grep -vx race | sort -u | paste -sd ,)
 LINT    := go tool -modfile=.ci/lint.mod golangci-lint
 VULN    := go tool -modfile=.ci/lint.mod govulncheck
 REDOCLY := @redocly/cli@1.34.5
@@ -69,7 +71,7 @@ test-citus: ## Run the tests of operations and faults on the Citus cluster that 
 		mv tests/RESULTS.md.new tests/RESULTS.md; exit $$status
 
 fuzz: ## Fuzz the decoders of JSON, CSV and NDJSON, each for a minute
-	for target in BindJSON ReadCSV ReadNDJSON; do go test -run='^$$' -tags $(TAGS) -fuzz="^Fuzz$$target\$$" -fuzztime=1m -fuzzminimizetime=100x ./controllers || exit; done
+	for target in $$(grep -oh '\bFuzz[A-Z][A-Za-z]*' controllers/*_test.go | sort -u); do go test -run='^$$' -tags $(TAGS) -fuzz="^$$target\$$" -fuzztime=1m -fuzzminimizetime=100x ./controllers || exit; done
 
 bench: ## Compare the service with its baselines and write bench/RESULTS.md and .svg (50 minutes)
 	@tests/prerequisites.sh postgresql gcc
@@ -86,7 +88,7 @@ check-consistency: ## Check that the clients of two replicas see linearizable hi
 	HISTORIES='$(HISTORIES)' go test $(RACE) -v -count=1 -timeout 5m -tags $(TAGS) -run 'Linearizable|KillService|KillPostgres|Falsified' ./tests
 
 lint: ## Run the linters
-	$(LINT) run --build-tags browser,axe,haproxy,pgbouncer,schemathesis,clients,prometheus,deploy,citus,soak,strace,$(TAGS) ./...
+	$(LINT) run --build-tags $(ALLTAGS),$(TAGS) ./...
 	$(LINT) fmt --diff
 
 vulncheck: ## Check the dependencies for known vulnerabilities, if their database is reachable

@@ -42,7 +42,7 @@ func newFollow(s *settings) *cobra.Command {
 			"5 seconds and later after hours; a 410 ends the command. With --cursor-file, a restart\n" +
 			"misses nothing: the file has the cursor after the last batch that was printed or\n" +
 			"delivered. The batch after it may be repeated.\n\n" +
-			exitStatuses + "\n  3  the webhook responded 410, the cursor is no longer valid (41001), or the cursor file holds no cursor",
+			exitStatuses + "\n  3  the webhook responded 410, the cursor is no longer valid, or the cursor file holds no cursor",
 		Example: "  plantstore follow --after 0\n" +
 			"  plantstore follow --post https://example.org/hook --secret-file secret --cursor-file cursor",
 		Args: takes(0),

@@ -28,8 +28,10 @@ const exitStatuses = `Exit status:
   1  failure
   2  wrong usage or configuration`
 
-// Exit statuses of single commands.
+// Exit statuses, the last two of single commands.
 const (
+	exitFailure  = 1
+	exitUsage    = 2
 	exitRejected = 3 // of import: rows were rejected
 	exitFinal    = 3 // of follow: to start it again would not help
 )
@@ -45,7 +47,7 @@ type exitError struct {
 var errInterrupted = errors.New("interrupted")
 
 // usageError marks err as an error in the command line or the configuration.
-func usageError(err error) error { return &exitError{err, 2} }
+func usageError(err error) error { return &exitError{err, exitUsage} }
 
 // Main runs the program with args, which exclude its name, and returns its exit
 // status. If that is not 0, it has written one line about the error to standard error.
@@ -64,7 +66,7 @@ func Main(args []string) int {
 		}
 		cancel(nil)
 		<-signals
-		os.Exit(1) // without a handler, process 1 of a container would ignore the signal
+		os.Exit(exitFailure) // without a handler, process 1 of a container would ignore the signal
 	}()
 
 	root := newRoot()
@@ -84,9 +86,9 @@ func Main(args []string) int {
 		return exit.status
 	}
 	if !parsed {
-		return 2
+		return exitUsage
 	}
-	return 1
+	return exitFailure
 }
 
 func newRoot() *cobra.Command {

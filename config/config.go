@@ -34,7 +34,7 @@ type Config struct {
 	Database struct {
 		URL            string        `key:"url" env:"DATABASE_URL" secret:"true" default:"sqlite:data/plantstore.db" desc:"sqlite:PATH or postgres://user:password@host:5432/name?sslmode=verify-full; the PG* variables of libpq complete the latter"`
 		Migrate        bool          `key:"migrate" default:"true" desc:"apply pending migrations at startup; replicas take turns"`
-		MaxConnections int           `key:"max_connections" default:"16" desc:"maximum number of PostgreSQL connections, at least 10 more than writes.flushers"`
+		MaxConnections int           `key:"max_connections" default:"16" desc:"maximum number of PostgreSQL connections; a start with too few says how many it needs"`
 		Timeout        time.Duration `key:"timeout" default:"3s" validate:"min=1ms" desc:"time limit for one operation, including the wait for a connection"`
 		StartTimeout   time.Duration `key:"start_timeout" default:"30s" validate:"min=1ms" desc:"how long startup waits for an unreachable database"`
 		SlowQuery      time.Duration `key:"slow_query" default:"200ms" validate:"min=0s" desc:"queries that take at least this long are logged, without their values; 0s disables this"`
@@ -80,7 +80,7 @@ type Config struct {
 	} `key:"docs"`
 	Client struct { // the commands that call a running service
 		URL   string `key:"url" desc:"URL of the service that import, export and follow call, such as https://plants.example.org; if empty, the service on this machine"`
-		Token string `key:"token" secret:"true" desc:"bearer token that import, export and follow send; without one, they send the one in data/dev-token, to this machine only"`
+		Token string `key:"token" secret:"true" desc:"bearer token that import, export and follow send; without one, they send the development token, to this machine only"`
 	} `key:"client"`
 	Log struct {
 		Level  string `key:"level" default:"info" validate:"oneof=debug info warn error" desc:"lowest level that is logged"`

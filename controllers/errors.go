@@ -140,8 +140,8 @@ func adviceOf(c *gin.Context) string {
 	case c.Request.Method == http.MethodPost && c.FullPath() == "/tokens":
 		return unknown + "look for the new token in the list, revoke it, and create another one"
 	case c.Request.Method == http.MethodPost:
-		return unknown + "retry with the same id; " +
-			"error 40902, or a row that an import counts as unchanged, means that the first attempt succeeded"
+		return fmt.Sprintf("%sretry with the same id; error %d, or a row that an import counts as unchanged, means that the first attempt succeeded",
+			unknown, codeExistsSame)
 	}
 	return unknown + "retry; error 404 after DELETE, or 412 after If-Match or If-None-Match, may mean that the first attempt succeeded"
 }

@@ -239,7 +239,7 @@ func sealCopy(ctx context.Context, file string) error {
 func seal(ctx context.Context, pool *sql.DB) error {
 	pool.SetMaxOpenConns(1)
 	var applied int64
-	if err := pool.QueryRowContext(ctx, "SELECT max(version_id) FROM goose_db_version").Scan(&applied); err != nil {
+	if err := pool.QueryRowContext(ctx, "SELECT max(version_id) FROM "+goose.DefaultTablename).Scan(&applied); err != nil {
 		return fmt.Errorf("it is not a database of a Plant Store: %w", err)
 	}
 	files, err := fs.Glob(migrationFiles, "migrations/sqlite/*.sql")

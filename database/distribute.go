@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"regexp"
 
+	"github.com/pressly/goose/v3"
 	"go.uber.org/zap"
 )
 
@@ -26,7 +27,7 @@ func (*postgresDialect) undistributed(ctx context.Context, pool *sql.DB) (statem
 	if err != nil {
 		return nil, err
 	}
-	tables, by := []string{"goose_db_version"}, make(map[string]string)
+	tables, by := []string{goose.DefaultTablename}, make(map[string]string)
 	for _, name := range files {
 		text, err := migrationFiles.ReadFile(name)
 		if err != nil {

@@ -321,7 +321,7 @@ func (db *DB) Migrations(ctx context.Context) ([]Migration, error) {
 		Tstamp    time.Time
 	}
 	err := db.Retry(ctx, func() error {
-		return db.WithContext(ctx).Raw("SELECT version_id, tstamp FROM goose_db_version WHERE is_applied AND version_id > 0 ORDER BY version_id").Scan(&applied).Error
+		return db.WithContext(ctx).Raw("SELECT version_id, tstamp FROM " + goose.DefaultTablename + " WHERE is_applied AND version_id > 0 ORDER BY version_id").Scan(&applied).Error
 	})
 	if err != nil && !isSchemaError(err) { // without the table, none is applied
 		return nil, fmt.Errorf("read the state of the migrations: %w", adviseOwner(err))

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/pressly/goose/v3"
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
 )
@@ -146,13 +147,13 @@ func (db *DB) testWrite(ctx context.Context) error {
 
 // fromTooNew is the end of a query for the migrations beyond a version that a program which
 // knows no newer one cannot serve.
-const fromTooNew = "FROM goose_db_version WHERE version_id > %d AND version_id NOT IN (SELECT version FROM compatible_migrations)"
+const fromTooNew = "FROM " + goose.DefaultTablename + " WHERE version_id > %d AND version_id NOT IN (SELECT version FROM compatible_migrations)"
 
 // readyQuery returns the query for whether the database is read-only, whether its schema is the
 // expected one, and whether the role may write. It fails if a table or a column does not exist.
 func (db *DB) readyQuery() string {
 	conditions := []string{
-		fmt.Sprintf("(SELECT count(DISTINCT version_id) FROM goose_db_version WHERE version_id BETWEEN 1 AND %d) = %d",
+		fmt.Sprintf("(SELECT count(DISTINCT version_id) FROM "+goose.DefaultTablename+" WHERE version_id BETWEEN 1 AND %d) = %d",
 			db.Schema(), len(db.migrations.ListSources())),
 		fmt.Sprintf("NOT EXISTS (SELECT 1 "+fromTooNew+")", db.Schema()),
 	}

@@ -243,7 +243,7 @@ func (*sqliteDialect) isStandby() string { return "FALSE" }
 // writeTest changes the time of goose's first row, which is not a migration's: SQLite does
 // not write a row that stays the same.
 func (*sqliteDialect) writeTest() string {
-	return "UPDATE goose_db_version SET tstamp = strftime('%Y-%m-%d %H:%M:%f', 'now') WHERE version_id = 0"
+	return "UPDATE " + goose.DefaultTablename + " SET tstamp = strftime('%Y-%m-%d %H:%M:%f', 'now') WHERE version_id = 0"
 }
 
 // query keeps the statement prepared, except in a transaction.
