@@ -16,11 +16,18 @@ import (
 	"plantstore/models"
 )
 
-// A change to the tokens takes effect within 5 s on every replica: each polls for
-// changes every refreshPeriod, and if it cannot, it trusts its copy for trustPeriod.
+// EndsWithin is how soon a token that was revoked has ended on every replica, for running requests,
+// too: those verify it again every CheckPeriod.
+const (
+	EndsWithin  = 5 * time.Second
+	CheckPeriod = time.Second / 2
+)
+
+// A replica polls for changes to the tokens every refreshPeriod. If it cannot, it trusts its copy for
+// trustPeriod.
 const (
 	refreshPeriod = 2 * time.Second
-	trustPeriod   = 4500 * time.Millisecond
+	trustPeriod   = EndsWithin - CheckPeriod
 	// refreshFloor is the least time between two polls, however many unknown tokens
 	// are tried.
 	refreshFloor = 100 * time.Millisecond

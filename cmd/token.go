@@ -209,7 +209,7 @@ func moment(t *time.Time) string {
 
 func newTokenRevoke(s *settings) *cobra.Command {
 	return s.addTo(&cobra.Command{
-		Use: "revoke PREFIX...", Short: "Revoke tokens permanently, on all replicas within 5 seconds", Args: takes(1),
+		Use: "revoke PREFIX...", Short: fmt.Sprintf("Revoke tokens permanently, on all replicas within %.0f seconds", auth.EndsWithin.Seconds()), Args: takes(1),
 		Example: "  plantstore token revoke pst_abcdefgh",
 		RunE: func(cmd *cobra.Command, ids []string) error {
 			for _, id := range ids {

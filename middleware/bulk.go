@@ -27,10 +27,6 @@ type BulkOptions struct {
 // timeToRespond is how long a response may take that reports the end of a request.
 const timeToRespond = 5 * time.Second
 
-// checkPeriod is how often the token of a request is verified again while it runs. A verifier
-// may be 4.5 s late, so a request ends within 5 s of the end of its token.
-const checkPeriod = time.Second / 2
-
 // ErrTooLong is the cause of the end of a request that has lasted for BulkOptions.Timeout.
 var ErrTooLong = errors.New("the request took longer than bulk.timeout allows")
 
@@ -60,15 +56,15 @@ func Bulk(o BulkOptions, verify auth.Verifier) Handler {
 	}
 }
 
-// whileValid serves the rest of c's request, and verifies its token again after each checkPeriod.
-// If it is no longer accepted, endWith ends the request's context, with the cause, and the
-// running transfers end: in, unless it is nil, and out. It leaves timeToRespond for an Error, or
+// whileValid serves the rest of c's request, and verifies its token again every auth.CheckPeriod. If
+// it is no longer accepted, endWith ends the request's context, with the cause, and the running
+// transfers end: in, unless it is nil, and out. It leaves timeToRespond for an Error, or
 // toEnd for the rest of a successful response.
 func whileValid(c *gin.Context, endWith context.CancelCauseFunc, verify auth.Verifier, in, out *transfer, toEnd time.Duration) error {
 	ctx := c.Request.Context()
 	token, _ := bearerToken(c.Request.Header["Authorization"])
 	// A check may outlive the request, which does not wait for it: then no transfer is running.
-	go database.Every(ctx, checkPeriod, func() {
+	go database.Every(ctx, auth.CheckPeriod, func() {
 		if _, err := verify(ctx, token); auth.IsRejection(err) {
 			endWith(err)
 			in.interrupt()
