@@ -387,7 +387,6 @@ func TestBrowserFixedDocument(t *testing.T) {
 	const script = `document.documentElement.dataset.ran = "yes"`
 	ran := chromedp.Evaluate[string](`document.documentElement.dataset.ran ?? ""`)
 	t.Run("markup in a description", func(t *testing.T) {
-		t.Parallel()
 		markup := `<img src=x onerror='` + script + `'><svg onload='` + script + `'></svg><script>` + script + `</script>` +
 			`<math><mtext><table><mglyph><style><img src=x onerror='` + script + `'></style></mglyph></table></mtext></math>` +
 			`<a id='link' href='javascript:` + strings.ReplaceAll(script, `"`, "`") + `'>link</a>`
