@@ -191,6 +191,7 @@ func TestWorkInProgress(t *testing.T) {
 
 	thaw, err := server.Freeze()
 	must(t, err)
+	t.Cleanup(func() { must(t, thaw()) }) // a test that fails would leave it frozen
 	var posts sync.WaitGroup
 	for id := range int64(4) {
 		posts.Go(func() { checkStatus(t, s.post(t, bodyOf(10+id)), 200) })
