@@ -18,35 +18,39 @@ import (
 )
 
 // limit is a row of the table of limits: what is limited, the highest value or both bounds, the
-// settings that change it, and the error code, or what else happens beyond it.
+// settings that change it, and the error code, or what else happens beyond it. In value, {} stands
+// for the default of a setting.
 type limit struct{ what, value, settings, exceeded string }
 
 // limits returns the limits that clients can meet. Values come from the code, and from the
 // defaults of the settings.
 func limits() []limit {
-	timeout := durationOf("database.timeout")
+	timeout, err := time.ParseDuration(config.SettingOf("database.timeout").Default)
+	if err != nil {
+		log.Fatal(err)
+	}
 	closed := "the connection is closed"
 	return append(textLimits(), []limit{
 		{"`q`", characters(models.Plant{}.Rules().Text("name").Part()), "", "40007"},
 		{"page", fmt.Sprintf("%s items, and %d by default", number(controllers.MaxLimit), controllers.DefaultLimit), "", "40007"},
 		{"changes in an event", number(database.MaxChanges), "", "the next event has the rest"},
 		{"`If-Match`", number(controllers.MaxVersions) + " different ETags", "", "40007"},
-		{"request body, other than that of an import", size(numberOf("server.max_body_bytes")), "server.max_body_bytes", "41301"},
-		{"body of an import, decompressed", size(numberOf("bulk.max_body_bytes")), "bulk.max_body_bytes", "41301"},
+		{"request body, other than that of an import", "{}", "server.max_body_bytes", "41301"},
+		{"body of an import, decompressed", "{}", "bulk.max_body_bytes", "41301"},
 		{"decompressed body of more than " + size(controllers.RatioFrom), fmt.Sprintf("%d times its compressed size", controllers.MaxRatio), "", "41301"},
 		{"line of an import", size(controllers.MaxLine), "", "41301"},
 		{"row of CSV of more than one line", size(controllers.MaxRecord) + ", or a little more", "", "41301"},
 		{"rejected rows that a report lists", number(models.MaxRejected), "", "the others are only counted"},
-		{"request line and headers", size(numberOf("server.max_header_bytes")) + ", and 4 KiB that Go adds", "server.max_header_bytes", "431, without an Error; over HTTP/2, one header of this size ends the connection"},
-		{"time to send the headers", timeOf("server.read_header_timeout"), "server.read_header_timeout", closed},
-		{"time to send a request with a body, other than an import", timeOf("server.read_timeout"), "server.read_timeout", "40001, and " + closed},
-		{"time to receive a response, from the end of the request's headers, other than to an import, an export or a request for changes", timeOf("server.write_timeout"), "server.write_timeout", closed},
+		{"request line and headers", "{}, and 4 KiB that Go adds", "server.max_header_bytes", "431, without an Error; over HTTP/2, one header of this size ends the connection"},
+		{"time to send the headers", "{}", "server.read_header_timeout", closed},
+		{"time to send a request with a body, other than an import", "{}", "server.read_timeout", "40001, and " + closed},
+		{"time to receive a response, from the end of the request's headers, other than to an import, an export or a request for changes", "{}", "server.write_timeout", closed},
 		{"time to take a part of the response to a request for changes", seconds(middleware.StreamPatience), "", closed},
-		{"idle connection", timeOf("server.idle_timeout"), "server.idle_timeout", closed},
-		{"time for an import or export, with the wait for its turn", timeOf("bulk.timeout"), "bulk.timeout", "41301 or 50302, or " + closed},
-		{"time for a database operation", timeOf("database.timeout"), "database.timeout", "50302"},
+		{"idle connection", "{}", "server.idle_timeout", closed},
+		{"time for an import or export, with the wait for its turn", "{}", "bulk.timeout", "41301 or 50302, or " + closed},
+		{"time for a database operation", "{}", "database.timeout", "50302"},
 		{"wait for a row that another transaction has locked", seconds(timeout - timeout/database.WaitShare), "database.timeout", "50301"},
-		{"new plants that wait to be written; also changes, and reads by id", number(numberOf("writes.queue")) + " each, and half with one token", "writes.queue", "50301"},
+		{"new plants that wait to be written; also changes, and reads by id", "{} each, and half with one token", "writes.queue", "50301"},
 		{"imports and exports that store or read at the same time, in the primary and in each standby", withEach(database.MaxBulk, database.MaxBulkEach), "", "50301"},
 		{"imports among these, in the primary", withEach(database.MaxImports, database.MaxImportsEach), "", "the others wait; 50301 after `bulk.timeout`"},
 		{"imports and exports in all", withEach(database.MaxTransfers, database.MaxTransfersEach), "", "50301"},
@@ -54,12 +58,12 @@ func limits() []limit {
 		{"writes that wait for a locked row", withEach(database.MaxWaiters, database.MaxWaitersEach), "", "50301"},
 		{"bodies of more than " + size(middleware.SmallBody) + " that are being received", size(routes.ReceiveLimit) + ", and half with one token", "", "50301"},
 		{"pages that wait for clients to read them", size(routes.SendLimit) + ", and half with one token", "", "50301, or the stream ends"},
-		{"temporary files of imports and exports", size(numberOf("database.temporary_bytes")) + ", and half with one token", "database.temporary_bytes", "50301"},
-		{"stalling during an import or export", fmt.Sprintf("%s, and %s per second on average, as they are sent", timeOf("bulk.grace"), size(numberOf("bulk.min_bytes_per_second"))), "bulk.grace bulk.min_bytes_per_second", "40001, or " + closed},
-		{"open connections", number(numberOf("server.max_connections")), "server.max_connections", "new ones replace idle ones, or wait"},
+		{"temporary files of imports and exports", "{}, and half with one token", "database.temporary_bytes", "50301"},
+		{"stalling during an import or export", "{}, and {} per second on average, as they are sent", "bulk.grace bulk.min_bytes_per_second", "40001, or " + closed},
+		{"open connections", "{}", "server.max_connections", "new ones replace idle ones, or wait"},
 		{"open connections from an address", "half of these", "server.max_connections_per_address", "new ones replace its idle ones, or are closed"},
 		{"requests per second, per token and per address", "not limited", "limits.requests_per_second limits.burst", "42901"},
-		{"wrong tokens per minute, per address", number(numberOf("limits.failures_per_minute")), "limits.failures_per_minute", "42901"},
+		{"wrong tokens per minute, per address", "{}", "limits.failures_per_minute", "42901"},
 	}...)
 }
 
@@ -83,7 +87,8 @@ func limitTable() string {
 	for _, l := range limits() {
 		var settings []string
 		for key := range strings.FieldsSeq(l.settings) {
-			settings = append(settings, "`"+config.SettingOf(key).Key+"`") // panics if there is none
+			settings = append(settings, "`"+key+"`")
+			l.value = strings.Replace(l.value, "{}", defaultOf(key), 1)
 		}
 		fmt.Fprintf(&table, "| %s | %s | %s | %s |\n", l.what, l.value, strings.Join(settings, ", "), l.exceeded)
 	}
@@ -104,25 +109,21 @@ func withEach(all, each int) string {
 	return fmt.Sprintf("%s, and %d with one token", number(all), each)
 }
 
-// numberOf returns the default of the setting key.
-func numberOf(key string) int {
-	n, err := strconv.Atoi(config.SettingOf(key).Default)
-	if err != nil {
-		log.Fatalf("the default of %s: %v", key, err)
+// defaultOf returns the default of the setting key, with the unit that its form or its key implies.
+func defaultOf(key string) string {
+	text := config.SettingOf(key).Default
+	if d, err := time.ParseDuration(text); err == nil {
+		return seconds(d)
 	}
-	return n
-}
-
-// durationOf is like numberOf.
-func durationOf(key string) time.Duration {
-	d, err := time.ParseDuration(config.SettingOf(key).Default)
-	if err != nil {
+	n, err := strconv.Atoi(text)
+	switch {
+	case err != nil:
 		log.Fatalf("the default of %s: %v", key, err)
+	case strings.Contains(key, "bytes"):
+		return size(n)
 	}
-	return d
+	return number(n)
 }
-
-func timeOf(key string) string { return seconds(durationOf(key)) }
 
 // number returns n with commas.
 func number(n int) string {
