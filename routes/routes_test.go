@@ -57,6 +57,11 @@ func optionsOf(t *testing.T) (Options, *models.TokenStore) {
 	}, tokens
 }
 
+// anyToken is an [auth.Verifier] that accepts every token.
+func anyToken(context.Context, string) (*auth.Identity, error) {
+	return &auth.Identity{Name: "test", Scopes: models.AllScopes()}, nil
+}
+
 // TestEveryRouteRequiresItsScope sends each kind of token to every route.
 func TestEveryRouteRequiresItsScope(t *testing.T) {
 	o, tokens := optionsOf(t)
@@ -137,9 +142,7 @@ func TestEveryRouteRequiresItsScope(t *testing.T) {
 // that, also if the handler panics before it has read the body.
 func TestPanicWhileTheBodyIsSent(t *testing.T) {
 	o, _ := optionsOf(t)
-	o.Verify = func(context.Context, string) (*auth.Identity, error) {
-		return &auth.Identity{Name: "test", Scopes: models.AllScopes()}, nil
-	}
+	o.Verify = anyToken
 	o.Plants = controllers.NewPlants(nil)
 	const size = 8 << 20 // net/http alone would read 256 KiB
 	o.Bulk.MaxBodyBytes = size
