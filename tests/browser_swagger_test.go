@@ -220,8 +220,7 @@ func TestBrowserFirstScreen(t *testing.T) {
 	path := chromium(t)
 	b := openBrowser(t, path, start(t).url)
 	for _, d := range devices {
-		t.Run(d.name, func(t *testing.T) {
-			b.t = t
+		b.run(d.name, func(t *testing.T) {
 			b.size(d)
 			b.open("")
 			visible := read(b, chromedp.Poll[string](`(() => {
@@ -297,8 +296,7 @@ func TestBrowserExecutesEveryOperation(t *testing.T) {
 		{"revokeToken", "", "", "404", "40401"}, // the id of no token
 	}
 	for i, test := range tests {
-		t.Run(strings.TrimSpace(test.operation+" "+test.media), func(t *testing.T) {
-			b.t = t
+		b.run(strings.TrimSpace(test.operation+" "+test.media), func(t *testing.T) {
 			if !executed[test.operation] {
 				b.tryOut(test.operation)
 			}
@@ -329,7 +327,6 @@ func TestBrowserExecutesEveryOperation(t *testing.T) {
 			}
 		})
 	}
-	b.t = t
 	b.unfold(".models .json-schema-2020-12-expand-deep-button", "summary")
 	for _, id := range read(b, chromedp.Evaluate[[]string](`[...document.querySelectorAll(".opblock")].map(e => e.id)`)) {
 		if operation := id[strings.LastIndex(id, "-")+1:]; !executed[operation] {
@@ -374,8 +371,7 @@ func TestBrowserFixedDocument(t *testing.T) {
 	s := start(t)
 	b := openBrowser(t, path, s.url)
 	for _, query := range []string{"url=", "configUrl=", "config=", "urls.primaryName=x&url="} {
-		t.Run("?"+query, func(t *testing.T) {
-			b.t = t
+		b.run("?"+query, func(t *testing.T) {
 			b.open(query + url.QueryEscape(evil.URL))
 			if title := read(b, chromedp.Text(".info .title")); !strings.Contains(title, "Plant Store") {
 				t.Errorf("got the document %q, want ours", title)
@@ -418,8 +414,7 @@ func TestBrowserFixedDocument(t *testing.T) {
 			t.Error("a script in a description ran")
 		}
 	})
-	t.Run("a request to another origin", func(t *testing.T) {
-		b.t = t
+	b.run("a request to another origin", func(t *testing.T) {
 		b.open("")
 		got := read(b, chromedp.Evaluate[string](fmt.Sprintf(`fetch(%q).then(() => "sent", () => "blocked")`, evil.URL), chromedp.EvalAwaitPromise))
 		if got != "blocked" {
@@ -427,8 +422,7 @@ func TestBrowserFixedDocument(t *testing.T) {
 		}
 	})
 	// Even if the sanitizer let it through.
-	t.Run("markup in the page", func(t *testing.T) {
-		b.t = t
+	b.run("markup in the page", func(t *testing.T) {
 		b.open("")
 		read(b, chromedp.Evaluate[bool](fmt.Sprintf(`new Promise(resolve => {
 			document.body.insertAdjacentHTML("beforeend", %q)

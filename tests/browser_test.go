@@ -94,6 +94,16 @@ func (b *browser) fault(format string, args ...any) {
 	b.faults = append(b.faults, fmt.Sprintf(format, args...))
 }
 
+// run runs a subtest, to which b reports meanwhile.
+func (b *browser) run(name string, test func(t *testing.T)) {
+	outer := b.t
+	outer.Run(name, func(t *testing.T) {
+		b.t = t
+		defer func() { b.t = outer }()
+		test(t)
+	})
+}
+
 // assertNoFaults reports the faults of the page so far.
 func (b *browser) assertNoFaults() {
 	b.t.Helper()
