@@ -16,8 +16,8 @@ import (
 	"plantstore/models"
 )
 
-// EndsWithin is how soon a token that was revoked has ended on every replica, for running requests,
-// too: those verify it again every CheckPeriod.
+// EndsWithin is the longest time for which a replica accepts a token after its revocation. Running
+// requests verify theirs again every CheckPeriod.
 const (
 	EndsWithin  = 5 * time.Second
 	CheckPeriod = time.Second / 2

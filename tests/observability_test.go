@@ -144,7 +144,8 @@ func TestMetrics(t *testing.T) {
 			"plantstore_write_batch_rows_sum 4", "plantstore_write_wait_seconds_count 4", "plantstore_write_queue_rows 0",
 			"plantstore_tokens_in_force 1", "plantstore_bulk_running 0", `plantstore_build_info\{commit="[^"]+",goversion="go[^"]+",version="[^"]+"\} 1`,
 			`plantstore_ready\{reason=""\} 1`, `plantstore_refused_total\{error="50001"\} 0`,
-			`plantstore_connections\{state="idle"\} [1-9]`, "plantstore_connections_max 10000", "go_goroutines [1-9].*", "process_open_fds [1-9].*", tables,
+			`plantstore_connections\{state="active"\} [0-9]+`, `plantstore_connections\{state="idle"\} [1-9].*`, "plantstore_connections_max [1-9].*",
+			"go_goroutines [1-9].*", "process_open_fds [1-9].*", tables,
 		}
 		var got string
 		eventually(t, "the token to be in force", func() bool {
