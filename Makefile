@@ -7,10 +7,11 @@ TAGS    := nomsgpack
 # SQLite, which is translated from C, has locks of its own: the race detector would only make
 # it five times slower. Its callers, and Go's locks in it, are still watched.
 RACE    := -race -gcflags=modernc.org/...=-race=false
-TESTS   := go test -vet=off $(RACE) -tags browser,haproxy,pgbouncer,strace,$(TAGS) -parallel 4 -timeout 20m
-NEEDS   := postgresql pgbouncer chromium haproxy strace
+# make lint runs vet, with more checks.
+TESTS   := go test -vet=off -parallel 4 -timeout 20m -tags $(TAGS),pgbouncer,haproxy,strace
+NEEDS   := postgresql pgbouncer haproxy strace
 # Those of all tests, so that the linters see each file.
-ALLTAGS  = $(shell grep -h '^//go:build [a-z]' tests/*.go | cut -d ' ' -f 2- | grep -o '[a-z]*' | grep -vx race | sort -u | paste -sd ,)
+ALLTAGS  = $(shell grep -h '^//go:build [a-z]' tests/*.go | cut -d ' ' -f 2- | grep -o '[a-z]*' | sort -u | paste -sd ,)
 LINT    := go tool -modfile=.ci/lint.mod golangci-lint
 VULN    := go tool -modfile=.ci/lint.mod govulncheck
 REDOCLY := @redocly/cli@1.34.5
@@ -38,15 +39,18 @@ run: ## Run the service with its default configuration
 build: ## Build the static binary ./plantstore
 	CGO_ENABLED=0 go build -tags $(TAGS) -trimpath -ldflags '$(LDFLAGS)' -o plantstore .
 
-# make lint runs vet, with more checks.
-test: ## Run all tests; installs PostgreSQL, pgbouncer, Chromium, HAProxy and strace if they are missing
-	@tests/prerequisites.sh $(NEEDS)
-	$(TESTS) ./...
+test: ## Run all tests; installs PostgreSQL, pgbouncer, HAProxy, strace and Chromium if they are missing
+	@tests/prerequisites.sh $(NEEDS) chromium
+	$(TESTS),browser ./...
 
-coverage: ## Run all tests, more slowly, and print the coverage of all code, that of the program under test included
+race: ## Run all tests but those in the browser with the race detector, which takes twice as long
 	@tests/prerequisites.sh $(NEEDS)
+	$(TESTS) $(RACE) ./...
+
+coverage: ## Run all tests and print the coverage of all code, that of the program under test included
+	@tests/prerequisites.sh $(NEEDS) chromium
 	@rm -rf coverage && mkdir coverage
-	$(TESTS) -cover ./... -args -test.gocoverdir='$(CURDIR)/coverage'
+	$(TESTS),browser -cover -covermode=atomic ./... -args -test.gocoverdir='$(CURDIR)/coverage'
 	@go tool covdata textfmt -i=coverage -o coverage/all.txt
 	@grep -v '^plantstore/bench/' coverage/all.txt > coverage/profile.txt
 	@go tool cover -func=coverage/profile.txt | awk '/^total:/ { print "coverage of all code, including the program under test: " $$3 }'
@@ -54,7 +58,7 @@ coverage: ## Run all tests, more slowly, and print the coverage of all code, tha
 results: ## Run the trials of faults and a soak at their full length, as root, and of clients, and write tests/RESULTS.md (30 minutes)
 	@tests/prerequisites.sh postgresql pgbouncer haproxy prometheus npm maven default-jdk-headless python3-venv
 	@printf '# Results\n\nOf `make results`, on %s, with %s on %s processors.\n' "$$(date +%F)" "$$(go version | cut -d' ' -f3)" "$$(nproc)" > tests/RESULTS.md.new
-	TEST_CITUS_URL= RESULTS='$(CURDIR)/tests/RESULTS.md.new' HISTORIES='$(HISTORIES)' go test -count=1 -timeout 60m -tags haproxy,pgbouncer,prometheus,clients,soak,$(TAGS) -run '$(TRIALS)' ./tests
+	CGO_ENABLED=0 TEST_CITUS_URL= RESULTS='$(CURDIR)/tests/RESULTS.md.new' HISTORIES='$(HISTORIES)' go test -count=1 -timeout 60m -tags haproxy,pgbouncer,prometheus,clients,soak,$(TAGS) -run '$(TRIALS)' ./tests
 	@sed -n '/^## Citus/,$$p' tests/RESULTS.md >> tests/RESULTS.md.new
 	mv tests/RESULTS.md.new tests/RESULTS.md
 

@@ -74,8 +74,9 @@ func (m measured) String() string {
 	return fmt.Sprintf("%.1f MB | %v | %d MiB | 0 | %v", float64(m.size)/1e6, median(m.start), m.memory>>20, median(m.stop))
 }
 
-// TestImage measures the binary, built as for the image and limited like its container, and
-// the image itself if ENGINE, such as docker, and IMAGE name one.
+// TestImage measures the binary, limited like the image's container, and the image itself if
+// ENGINE, such as docker, and IMAGE name one. With CGO_ENABLED=0, as in `make results`, the
+// binary is that of the image.
 func TestImage(t *testing.T) {
 	starts := scale(1, 5)
 	rows := "| binary with CA certificates | " + measureBinary(t, starts).String() + " |\n"
@@ -92,8 +93,9 @@ server.shutdown_delay.
 
 func measureBinary(t *testing.T, starts int) (m measured) {
 	t.Helper()
-	must(t, buildPlain())
-	for _, file := range []string{plainProgram(), "/etc/ssl/certs/ca-certificates.crt"} {
+	program, err := plainProgram()
+	must(t, err)
+	for _, file := range []string{program, "/etc/ssl/certs/ca-certificates.crt"} {
 		if info, err := os.Stat(file); err == nil {
 			m.size += info.Size()
 		}
@@ -101,7 +103,7 @@ func measureBinary(t *testing.T, starts int) (m measured) {
 	for range starts {
 		port := freePorts(t, 1)[0]
 		cmd := command(t, append(imageVariables(t, t.TempDir()), defaultDelay), "--port", port)
-		cmd.Args = slices.Concat([]string{"sh", "-c", `ulimit -n 1024 -d 131072; exec "$0" "$@"`, plainProgram()}, cmd.Args[1:])
+		cmd.Args = slices.Concat([]string{"sh", "-c", `ulimit -n 1024 -d 131072; exec "$0" "$@"`, program}, cmd.Args[1:])
 		cmd.Path = "/bin/sh"
 		began := time.Now()
 		s := launch(t, cmd)

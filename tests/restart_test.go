@@ -157,7 +157,7 @@ func TestUpgradeUnderLoad(t *testing.T) {
 	list, newer := filepath.Join(folder, "overlay.json"), filepath.Join(folder, "newer")
 	must(t, os.WriteFile(list, replace, 0o600))
 	// Without the race detector, since its code is that of the present version.
-	must(t, buildReleased(newer, "-overlay="+list))
+	must(t, build(newer, "-overlay="+list))
 
 	settings := []string{"DATABASE_URL=" + dbtest.Postgres(t)}
 	present := start(t, settings...)

@@ -52,13 +52,10 @@ func TestMain(m *testing.M) {
 
 // instruments returns the build flags of the tests: -race, with its -gcflags, and -cover.
 func instruments() (flags []string) {
-	if raceDetector {
-		flags = append(flags, "-race")
-		if info, ok := debug.ReadBuildInfo(); ok {
-			for _, setting := range info.Settings {
-				if setting.Key == "-gcflags" {
-					flags = append(flags, "-gcflags="+setting.Value)
-				}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, setting := range info.Settings {
+			if setting.Key == "-race" || setting.Key == "-gcflags" {
+				flags = append(flags, setting.Key+"="+setting.Value)
 			}
 		}
 	}
@@ -82,11 +79,8 @@ var noteSources = sync.OnceValue(func() error {
 	})
 })
 
-func build(target string, flags ...string) error { return buildIn(os.Environ(), target, flags...) }
-
-func buildIn(environment []string, target string, flags ...string) error {
-	cmd := exec.Command("go", slices.Concat([]string{"build", "-tags=nomsgpack", "-o", target}, flags, []string{"plantstore"})...)
-	cmd.Env = environment
+func build(target string, flags ...string) error {
+	cmd := exec.Command("go", slices.Concat([]string{"build", "-tags=nomsgpack", "-ldflags=-s -w", "-o", target}, flags, []string{"plantstore"})...)
 	output, err := cmd.CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("go build: %w\n%s", err, output)
@@ -136,25 +130,23 @@ func start(t *testing.T, settings ...string) *service {
 	return startProgram(t, program, settings...)
 }
 
-// startPlain is start with the program as it is released: without the race detector and
+// startPlain is start with the program as users have it: without the race detector and
 // coverage, which cost several times the time and memory.
 func startPlain(t *testing.T, settings ...string) *service {
 	t.Helper()
-	must(t, buildPlain())
-	return startProgram(t, plainProgram(), settings...)
+	path, err := plainProgram()
+	must(t, err)
+	return startProgram(t, path, settings...)
 }
 
-// plainProgram is the path of the program as it is released.
-func plainProgram() string { return program + "-plain" }
-
-// buildPlain builds plainProgram the first time.
-var buildPlain = sync.OnceValue(func() error { return buildReleased(plainProgram()) })
-
-// buildReleased builds the static program, as for the image. All programs without the race
-// detector are built this way, since another way would compile all their packages again.
-func buildReleased(target string, flags ...string) error {
-	return buildIn(append(os.Environ(), "CGO_ENABLED=0"), target, append(flags, "-ldflags=-s -w")...)
-}
+// plainProgram returns the path of the program without instruments, and builds it the first time.
+var plainProgram = sync.OnceValues(func() (string, error) {
+	if len(instruments()) == 0 {
+		return program, nil
+	}
+	path := program + "-plain"
+	return path, build(path)
+})
 
 func startProgram(t *testing.T, path string, settings ...string) *service {
 	t.Helper()
