@@ -190,7 +190,7 @@ func notWritable(err error) *NotWritableError {
 		return &NotWritableError{"its disk reports an error"}
 	case code == sqlite3.SQLITE_CORRUPT, code == sqlite3.SQLITE_NOTADB:
 		return &NotWritableError{damaged}
-	case state == insufficientPrivilege:
+	case state == insufficientPrivilege && !isPolicy(err):
 		return &NotWritableError{missingRight}
 	case isUndefined(state):
 		return &NotWritableError{wrongSchema}
@@ -269,11 +269,18 @@ func IsUnknown(err error) bool { return sqlState(err) == completionUnknown }
 func isRowFault(err error) bool { return IsLocked(err) && !isTableLocked(err) || IsRowRejected(err) }
 
 // IsRowRejected reports whether err means that the database rejects one row: a
-// constraint does not hold, a value does not fit, or a trigger does not allow it.
+// constraint does not hold, a value does not fit, or a trigger or a policy does not allow it.
 func IsRowRejected(err error) bool {
 	state := sqlState(err)
 	return sqliteCode(err) == sqlite3.SQLITE_CONSTRAINT || strings.HasPrefix(state, "22") || strings.HasPrefix(state, "23") ||
-		state == "P0001" // raise_exception, of a trigger
+		state == "P0001" || isPolicy(err) // raise_exception, of a trigger
+}
+
+// isPolicy reports whether err means that a policy of row-level security rejects a row. It shares
+// its code with missing rights on a table, which another function of the server reports.
+func isPolicy(err error) bool {
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && pg.Code == insufficientPrivilege && pg.Routine == "ExecWithCheckOptions"
 }
 
 // isTimeoutState reports whether a SQLSTATE means that the server ended something that took

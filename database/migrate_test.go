@@ -260,7 +260,7 @@ func TestMigrationsNeedTheOwner(t *testing.T) {
 			if migrated {
 				dbtest.Migrated(t, owner)
 			}
-			_, as := asRole(t, owner)
+			_, as := dbtest.AsRole(t, owner)
 			core, logs := observer.New(zap.WarnLevel)
 			db := dbtest.OpenWith(t, dbtest.Options(as), dbtest.Batches, zap.New(core))
 			_, err := db.Migrate(t.Context())

@@ -2,9 +2,7 @@ package database_test
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
-	"net/url"
 	"strconv"
 	"strings"
 	"sync"
@@ -65,29 +63,12 @@ func TestReadyDependsOnTheSchema(t *testing.T) {
 	})
 }
 
-// asRole creates a role with statements, in which NAME stands for its own, and returns that and
-// owner's URL with it.
-func asRole(t *testing.T, owner string, statements ...string) (role, as string) {
-	t.Helper()
-	role = "role_" + strings.ToLower(rand.Text())
-	for _, statement := range append([]string{"CREATE ROLE NAME LOGIN"}, statements...) {
-		dbtest.Exec(t, owner, strings.ReplaceAll(statement, "NAME", role))
-	}
-	t.Cleanup(func() { dbtest.Exec(t, owner, "DROP OWNED BY "+role+"; DROP ROLE "+role) })
-	u, err := url.Parse(owner)
-	if err != nil {
-		t.Fatal(err)
-	}
-	u.User = url.User(role)
-	return role, u.String()
-}
-
 // TestReadyDependsOnTheRights: a role that lacks a right is named as the reason.
 func TestReadyDependsOnTheRights(t *testing.T) {
 	t.Parallel()
 	owner := dbtest.Postgres(t)
 	dbtest.Migrated(t, owner)
-	role, as := asRole(t, owner, "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO NAME")
+	role, as := dbtest.AsRole(t, owner, "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO NAME")
 	db := dbtest.Open(t, dbtest.Options(as))
 	db.Require(database.TableOf[plant]())
 	for _, right := range []string{"SELECT", "INSERT", "UPDATE", "DELETE"} {

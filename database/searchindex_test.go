@@ -56,7 +56,7 @@ func TestSearchIndexes(t *testing.T) {
 func TestSearchIndexesWithoutExtension(t *testing.T) {
 	owner := dbtest.Postgres(t)
 	dbtest.Migrated(t, owner)
-	_, as := asRole(t, owner, "ALTER TABLE plants OWNER TO NAME", "GRANT CREATE, USAGE ON SCHEMA public TO NAME")
+	_, as := dbtest.AsRole(t, owner, "ALTER TABLE plants OWNER TO NAME", "GRANT CREATE, USAGE ON SCHEMA public TO NAME")
 	db := dbtest.Open(t, dbtest.Options(as))
 	if err := db.CreateSearchIndexes(t.Context()); err == nil || !strings.Contains(err.Error(), "pg_trgm") {
 		t.Errorf("got %v, want an error that names pg_trgm", err)

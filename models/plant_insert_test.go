@@ -2,7 +2,6 @@ package models
 
 import (
 	"errors"
-	"net/url"
 	"testing"
 
 	"plantstore/database/dbtest"
@@ -14,24 +13,12 @@ func TestInsertedRowsStayInserted(t *testing.T) {
 	t.Parallel()
 	owner := dbtest.Postgres(t)
 	dbtest.Migrated(t, owner)
-	const role = "plantstore_insert_only"
-	for _, statement := range []string{
-		"INSERT INTO plants (id, name, tag, created_at, updated_at) VALUES (2, 'before', NULL, now(), now())",
-		"DROP ROLE IF EXISTS " + role, "CREATE ROLE " + role + " LOGIN",
-		"GRANT INSERT, SELECT (id) ON plants TO " + role, // enough for ON CONFLICT and RETURNING
-	} {
-		dbtest.Exec(t, owner, statement)
-	}
-	t.Cleanup(func() { dbtest.Exec(t, owner, "DROP OWNED BY "+role+"; DROP ROLE "+role) })
-	u, err := url.Parse(owner)
-	if err != nil {
-		t.Fatal(err)
-	}
-	u.User = url.User(role)
+	dbtest.Exec(t, owner, "INSERT INTO plants (id, name, tag, created_at, updated_at) VALUES (2, 'before', NULL, now(), now())")
+	_, as := dbtest.AsRole(t, owner, "GRANT INSERT, SELECT (id) ON plants TO NAME") // enough for ON CONFLICT and RETURNING
 
 	batch := []*Plant{{ID: 1, Name: "new"}, {ID: 2, Name: "taken"}, {ID: 1, Name: "new"}, {ID: 3, Name: "new, too"}}
 	outcomes := make([]error, len(batch))
-	db := dbtest.Open(t, dbtest.Options(u.String()))
+	db := dbtest.Open(t, dbtest.Options(as))
 	if err := NewPlantStore(db).insertAll(t.Context(), db, batch, outcomes); err != nil {
 		t.Fatal(err)
 	}

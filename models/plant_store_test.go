@@ -183,26 +183,37 @@ func TestRejectedRowHarmsNoOther(t *testing.T) {
 		if db.Dialector.Name() == "sqlite" {
 			poison = "CREATE TRIGGER poison BEFORE INSERT ON plants WHEN NEW.name = 'poison' BEGIN SELECT RAISE(ABORT, 'poison'); END"
 		}
-		testPoison(t, store, db, poison)
+		if err := db.Exec(poison).Error; err != nil {
+			t.Fatal(err)
+		}
+		testPoison(t, store, db)
 	})
 }
 
-// TestRowRejectedByATrigger: a row that a trigger of PostgreSQL rejects, as an operator may have added,
-// fails alone, too.
-func TestRowRejectedByATrigger(t *testing.T) {
+// TestRowRejectedByPostgres: a row that PostgreSQL rejects by what an operator may have added fails
+// alone, too.
+func TestRowRejectedByPostgres(t *testing.T) {
 	t.Parallel()
-	db := dbtest.Migrated(t, dbtest.Postgres(t))
-	testPoison(t, models.NewPlantStore(db), db, `CREATE FUNCTION poison() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'poison'; END $$;
-		CREATE TRIGGER poison BEFORE INSERT ON plants FOR EACH ROW WHEN (NEW.name = 'poison') EXECUTE FUNCTION poison()`)
+	for name, poison := range map[string]string{
+		"by a trigger": `CREATE FUNCTION poison() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'poison'; END $$;
+			CREATE TRIGGER poison BEFORE INSERT ON plants FOR EACH ROW WHEN (NEW.name = 'poison') EXECUTE FUNCTION poison()`,
+		"by a policy": "ALTER TABLE plants ENABLE ROW LEVEL SECURITY; CREATE POLICY poison ON plants USING (true) WITH CHECK (name <> 'poison')",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			owner := dbtest.Postgres(t)
+			dbtest.Migrated(t, owner)
+			dbtest.Exec(t, owner, poison)
+			_, as := dbtest.AsRole(t, owner, "GRANT SELECT, INSERT ON plants TO NAME")
+			db := dbtest.Open(t, dbtest.Options(as))
+			testPoison(t, models.NewPlantStore(db), db)
+		})
+	}
 }
 
-// testPoison runs a statement that makes the database reject plants with the name poison, and fails
-// the test if others are rejected.
-func testPoison(t *testing.T, store *models.PlantStore, db *database.DB, poison string) {
+// testPoison fails the test unless the database rejects plants with the name poison, and no others.
+func testPoison(t *testing.T, store *models.PlantStore, db *database.DB) {
 	t.Helper()
-	if err := db.Exec(poison).Error; err != nil {
-		t.Fatal(err)
-	}
 	var group sync.WaitGroup
 	for id := range int64(100) {
 		p := models.Plant{ID: id, Name: "x"}

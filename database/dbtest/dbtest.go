@@ -112,6 +112,23 @@ var shared struct {
 	server *Server
 }
 
+// AsRole creates a role with statements, in which NAME stands for its own, and returns that and
+// owner's URL with it.
+func AsRole(t testing.TB, owner string, statements ...string) (role, as string) {
+	t.Helper()
+	role = "role_" + strings.ToLower(rand.Text())
+	for _, statement := range append([]string{"CREATE ROLE NAME LOGIN"}, statements...) {
+		Exec(t, owner, strings.ReplaceAll(statement, "NAME", role))
+	}
+	t.Cleanup(func() { Exec(t, owner, "DROP OWNED BY "+role+"; DROP ROLE "+role) })
+	u, err := url.Parse(owner)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.User = url.User(role)
+	return role, u.String()
+}
+
 func serverURL(t testing.TB) string {
 	t.Helper()
 	if given := os.Getenv("TEST_DATABASE_URL"); given != "" {
