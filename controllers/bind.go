@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -303,19 +304,23 @@ func fieldName(pointer jsontext.Pointer) string {
 	return quoteName(strings.Join(slices.Collect(pointer.Tokens()), "."))
 }
 
-// quoteName returns a name that a client has chosen, for an error message: cut if it is
-// long, and quoted if it has unusual characters.
+// quoteName returns a name that a client has chosen, for an error message: cut if it is long, quoted
+// if it has unusual characters, and cut again if these need many escapes.
 func quoteName(name string) string {
 	const longest = 64
-	name = auth.Redact(name)
-	if runes := []rune(name); len(runes) > longest {
-		name = string(runes[:longest]) + "…"
+	name = cut(auth.Redact(name), longest)
+	if name == "" || strings.ContainsFunc(name, func(r rune) bool { return r > '~' || r <= ' ' || r == '"' }) {
+		name = strconv.Quote(name)
 	}
-	unusual := strings.ContainsFunc(name, func(r rune) bool { return r > '~' || r <= ' ' || r == '"' })
-	if unusual || name == "" {
-		return fmt.Sprintf("%q", name)
+	return cut(name, longest+3) // for quotes and …
+}
+
+// cut returns text, with … in place of what follows its first n characters.
+func cut(text string, n int) string {
+	if runes := []rune(text); len(runes) > n {
+		return string(runes[:n]) + "…"
 	}
-	return name
+	return text
 }
 
 // indirect returns the type behind pointers.

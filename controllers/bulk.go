@@ -54,16 +54,8 @@ type ImportError struct {
 	Report *ImportReport `json:"report,omitzero"`
 } // @name ImportError
 
-// importRejected is the error of an import that stored nothing because rows were
-// rejected: that of the first row in the report.
-type importRejected struct{ report *ImportReport }
-
-func (e *importRejected) Error() string { return e.Unwrap().Error() }
-
-func (e *importRejected) Unwrap() error {
-	first := e.report.Errors[0]
-	return problemf(first.Code, "line %d: %s; nothing was stored", first.Line, first.Message)
-}
+// MaxReport is the size, in bytes, of the longest report. A row takes less than 512: see quoteName.
+const MaxReport = models.MaxRejected * 512
 
 // bindRows returns the rows in the body of an import, and the options in its query.
 func bindRows[D, T any](c *gin.Context, toRow func(*D) T) (rows iter.Seq2[models.ImportRow[T], error], o models.ImportOptions, err error) {
@@ -111,7 +103,10 @@ func respondReport(c *gin.Context, r *models.ImportReport, o models.ImportOption
 	}
 	report := toImportReport(c, r)
 	if r.Rejected > 0 && !o.Partial {
-		return &importRejected{report}
+		first := report.Errors[0]
+		middleware.SetErrorCode(c, first.Code)
+		message := fmt.Sprintf("line %d: %s; nothing was stored", first.Line, first.Message)
+		return respond(c, statusOf(first.Code), ImportError{first.Code, message, report})
 	}
 	return respond(c, http.StatusOK, report)
 }

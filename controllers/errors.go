@@ -306,11 +306,7 @@ func respondError(c *gin.Context, failures *Failures, err error) {
 	for _, name := range []string{"Content-Type", "Content-Disposition", "Content-Encoding", "Link", "X-Accel-Buffering"} {
 		c.Writer.Header().Del(name)
 	}
-	var response any = body
-	if rejected, ok := errors.AsType[*importRejected](err); ok {
-		response = ImportError{Code: body.Code, Message: body.Message, Report: rejected.report}
-	}
-	_ = respond(c, status, response) // these types can be encoded
+	_ = respond(c, status, body) // can be encoded
 }
 
 // seconds rounds up to whole seconds, for Retry-After.

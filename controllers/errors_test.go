@@ -173,7 +173,7 @@ func TestErrorsNoFeed(t *testing.T) {
 func TestErrorsSendLimit(t *testing.T) {
 	verify := func(context.Context, string) (*auth.Identity, error) { return new(auth.Identity), nil }
 	e := gin.New()
-	e.Use(Errors(NewFailures(isReady, zap.NewNop())), middleware.Handle(middleware.Bearer(verify, 0)), middleware.Handle(middleware.SendLimit(10)))
+	e.Use(Errors(NewFailures(isReady, zap.NewNop())), middleware.Handle(middleware.Bearer(verify, 0)), middleware.Handle(middleware.SendLimit(middleware.NewSending(10))))
 	e.GET("/", middleware.Handle(func(c *gin.Context) error {
 		_, err := c.Writer.Write([]byte("a page"))
 		return err

@@ -9,16 +9,20 @@ import (
 	"plantstore/database"
 )
 
-// largePart is the size, in bytes, from which a write counts toward SendLimit. Smaller ones
-// fit in the buffers of a connection, which has one response at a time, except over HTTP/2.
-const largePart = 64 << 10
+// SmallPart is the size, in bytes, up to which a write does not count toward the memory for
+// responses: there is room for one on each connection, which has one response at a time, except
+// over HTTP/2.
+const SmallPart = 4 << 10
 
-// SendLimit limits how many bytes of responses wait in memory for clients to read them:
-// limit in all, and half of it for each client. Further writes fail with database.ErrShare.
-func SendLimit(limit int64) Handler {
-	sending := database.NewShares(limit, limit/2)
+// NewSending returns the memory for responses that wait for clients to read them: limit bytes in
+// all, and half of it for each client.
+func NewSending(limit int64) *database.Shares { return database.NewShares(limit, limit/2) }
+
+// SendLimit counts what is written toward sending while its client does not read it. If there is no
+// room, the write fails with database.ErrShare.
+func SendLimit(sending *database.Shares) Handler {
 	return func(c *gin.Context) error {
-		from := int64(largePart)
+		from := int64(SmallPart + 1)
 		if c.Request.ProtoMajor > 1 {
 			from = 1
 		}
@@ -46,6 +50,20 @@ func (w *limitedWriter) Write(p []byte) (int, error) {
 		defer w.sending.Give(w.client, n)
 	}
 	return w.ResponseWriter.Write(p)
+}
+
+// Reserve takes size bytes of sending before a request is served, until the rest of its handlers
+// have written the response: it must not fail once something is stored. Without room, the request
+// fails with database.ErrShare.
+func Reserve(sending *database.Shares, size int64) Handler {
+	return func(c *gin.Context) error {
+		if err := sending.Take(SenderOf(c), size); err != nil {
+			return err
+		}
+		defer sending.Give(SenderOf(c), size)
+		c.Next()
+		return nil
+	}
 }
 
 // sharedWriter is the writer of a response whose body other responses share. The body counts only

@@ -67,8 +67,8 @@ func requestOf(t *testing.T, client string) *http.Request {
 // TestSendLimit has clients that do not read: each may keep two parts in memory, but no more than
 // it leaves, and all of them four.
 func TestSendLimit(t *testing.T) {
-	const part = 64 << 10
-	handler, outcome := sendAll(part, middleware.SendLimit(4*part))
+	const part = middleware.SmallPart + 1
+	handler, outcome := sendAll(part, middleware.SendLimit(middleware.NewSending(4*part)))
 	w := &heldWriter{writing: make(chan struct{}), read: make(chan struct{})}
 	for _, test := range []struct {
 		name, client string
@@ -140,7 +140,7 @@ func TestShared(t *testing.T) {
 			defer forget()
 			outcome := make(chan error, 1)
 			e := gin.New()
-			for _, h := range []middleware.Handler{middleware.Bearer(asTold, 0), middleware.Stream(asTold), middleware.SendLimit(2 * limit)} {
+			for _, h := range []middleware.Handler{middleware.Bearer(asTold, 0), middleware.Stream(asTold), middleware.SendLimit(middleware.NewSending(2 * limit))} {
 				e.Use(middleware.Handle(h))
 			}
 			e.GET("/", func(c *gin.Context) {

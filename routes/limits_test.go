@@ -7,7 +7,9 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
+	"plantstore/controllers"
 	"plantstore/models"
 )
 
@@ -40,7 +42,7 @@ func TestBodiesShareTheirMemory(t *testing.T) {
 	}
 }
 
-// stuckWriter is a client that does not read.
+// stuckWriter is a client that reads nothing but error 503.
 type stuckWriter struct {
 	*httptest.ResponseRecorder
 	writing chan<- int // gets the size of what was to be written
@@ -48,12 +50,50 @@ type stuckWriter struct {
 }
 
 func (w *stuckWriter) Write(p []byte) (int, error) {
-	if w.Code != http.StatusOK {
+	if w.Code == http.StatusServiceUnavailable {
 		return w.ResponseRecorder.Write(p)
 	}
 	w.writing <- len(p)
 	<-w.end
 	return len(p), nil
+}
+
+func (*stuckWriter) SetReadDeadline(time.Time) error { return nil }
+
+func (*stuckWriter) SetWriteDeadline(time.Time) error { return nil }
+
+// checkShare calls serve for clients that read nothing, until one gets error 50301, and returns the
+// size of the largest response. It fails the test if the service then holds more than SendLimit.
+func checkShare(t *testing.T, serve func(http.ResponseWriter)) (largest int) {
+	t.Helper()
+	writing, end, ended := make(chan int), make(chan struct{}), make(chan *stuckWriter)
+	held, requests := 0, 0
+	for held <= SendLimit && requests < 10_000 {
+		w := &stuckWriter{httptest.NewRecorder(), writing, end}
+		go func() {
+			serve(w)
+			ended <- w
+		}()
+		select {
+		case size := <-writing:
+			requests++
+			held, largest = held+size, max(largest, size)
+			continue
+		case w := <-ended:
+			if w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "50301") {
+				t.Errorf("got %d, %.200s after %d bytes, want 503 with error 50301", w.Code, w.Body, held)
+			}
+		}
+		break
+	}
+	if held > SendLimit || requests == 10_000 {
+		t.Errorf("got %d responses of %d bytes, want error 50301 before there are %d", requests, held, SendLimit)
+	}
+	close(end)
+	for range requests {
+		<-ended
+	}
+	return largest
 }
 
 // TestPagesShareTheirMemory: a client that reads none of its pages gets error 50301 once they fill its
@@ -75,32 +115,37 @@ func TestPagesShareTheirMemory(t *testing.T) {
 	}
 	for _, path := range []string{"/plants", "/tokens"} {
 		t.Run(path, func(t *testing.T) {
-			writing, end, ended := make(chan int), make(chan struct{}), make(chan *stuckWriter)
-			held, requests := 0, 0
-			for {
-				w := &stuckWriter{httptest.NewRecorder(), writing, end}
-				go func() {
-					send(t.Context(), api, w, "GET", fmt.Sprintf("%s?limit=%d", path, rows), "")
-					ended <- w
-				}()
-				select {
-				case size := <-writing:
-					requests++
-					if held += size; held <= SendLimit {
-						continue
-					}
-					t.Errorf("got %d pages, want the service to hold no more than %d bytes", requests, SendLimit)
-				case w := <-ended:
-					if w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "50301") {
-						t.Errorf("got %d, %.200s after %d bytes, want 503 with error 50301", w.Code, w.Body, held)
-					}
-				}
-				break
-			}
-			close(end)
-			for range requests {
-				<-ended
-			}
+			checkShare(t, func(w http.ResponseWriter) {
+				send(t.Context(), api, w, "GET", fmt.Sprintf("%s?limit=%d", path, rows), "")
+			})
 		})
+	}
+}
+
+// TestReportsShareTheirMemory is TestPagesShareTheirMemory for reports of imports, as large as they
+// can be.
+func TestReportsShareTheirMemory(t *testing.T) {
+	o, _ := optionsOf(t)
+	o.Verify = anyToken
+	api := New(o)
+	for name, line := range map[string]string{
+		"names with escapes":     `{"` + strings.Repeat("\U000e0001", 64) + `":0}`,
+		"names with backslashes": `{"` + strings.Repeat(`\\`, 64) + `":0}`,
+		"long names":             `{"` + strings.Repeat("🌵", 200) + `":0}`,
+	} {
+		rows := strings.Repeat(line+"\n", models.MaxRejected)
+		for _, mode := range []string{"all", "partial"} {
+			t.Run(name+", mode="+mode, func(t *testing.T) {
+				largest := checkShare(t, func(w http.ResponseWriter) {
+					r := httptest.NewRequestWithContext(t.Context(), "POST", "/plants/import?mode="+mode, strings.NewReader(rows))
+					r.Header.Set("Authorization", "Bearer test")
+					r.Header.Set("Content-Type", "application/x-ndjson")
+					api.ServeHTTP(w, r)
+				})
+				if largest > controllers.MaxReport {
+					t.Errorf("got a report of %d bytes, want at most %d", largest, controllers.MaxReport)
+				}
+			})
+		}
 	}
 }

@@ -72,7 +72,7 @@ func (r Route) methods() []string {
 const Public models.Scope = "public"
 
 // Limits, in bytes, of the memory for the bodies of requests that have no response yet, and for
-// pages that clients have not read yet.
+// responses that clients have not read yet.
 const (
 	ReceiveLimit = 64 << 20
 	SendLimit    = 64 << 20
@@ -80,13 +80,15 @@ const (
 
 // Table returns every route.
 func Table(o Options) []Route {
-	body, send := middleware.BodyLimit(o.MaxBodyBytes), middleware.SendLimit(SendLimit)
+	sending := middleware.NewSending(SendLimit)
+	body, send := middleware.BodyLimit(o.MaxBodyBytes), middleware.SendLimit(sending)
 	small := []middleware.Handler{body, middleware.ReceiveLimit(ReceiveLimit)}
 	page := []middleware.Handler{body, send}
 	stream := []middleware.Handler{body, controllers.SkipBody, middleware.Stream(o.Verify), send}
 	download := []middleware.Handler{body, controllers.SkipBody, middleware.Bulk(o.Bulk, o.Verify)}
 	upload := []middleware.Handler{
-		middleware.BodyLimit(o.Bulk.MaxBodyBytes), middleware.Bulk(o.Bulk, o.Verify), controllers.Receive(o.Bulk.MaxBodyBytes),
+		middleware.BodyLimit(o.Bulk.MaxBodyBytes), middleware.Reserve(sending, controllers.MaxReport),
+		middleware.Bulk(o.Bulk, o.Verify), controllers.Receive(o.Bulk.MaxBodyBytes),
 	}
 	routes := slices.Concat(probes(o), []Route{
 		{"POST", "/plants", models.ScopePlantsWrite, nil, small, o.Plants.Create},

@@ -57,7 +57,7 @@ func limits() []limit {
 		{"requests that wait for changes, or stream them", withEach(database.MaxFollowers, database.MaxFollowersEach), "", "50301"},
 		{"writes that wait for a locked row", withEach(database.MaxWaiters, database.MaxWaitersEach), "", "50301"},
 		{"bodies of more than " + size(middleware.SmallBody) + " that are being received", size(routes.ReceiveLimit) + ", and half with one token", "", "50301"},
-		{"pages that wait for clients to read them", size(routes.SendLimit) + ", and half with one token", "", "50301, or the stream ends"},
+		{"pages of more than " + size(middleware.SmallPart) + " that wait for clients to read them, with " + size(controllers.MaxReport) + " for the report of each import", size(routes.SendLimit) + ", and half with one token", "", "50301, or the stream ends"},
 		{"temporary files of imports and exports", "{}, and half with one token", "database.temporary_bytes", "50301"},
 		{"stalling during an import or export", "{}, and {} per second on average, as they are sent", "bulk.grace bulk.min_bytes_per_second", "40001, or " + closed},
 		{"open connections", "{}", "server.max_connections", "new ones replace idle ones, or wait"},
