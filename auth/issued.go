@@ -68,6 +68,9 @@ type knownToken struct {
 	used atomic.Bool // since uses were last collected
 }
 
+// isActive reports whether t, which may be nil, exists and has not expired.
+func (t *knownToken) isActive(now time.Time) bool { return t != nil && !t.Expired(now) }
+
 // NewIssuedTokens returns a verifier that polls store until it is closed. It fails if
 // the database cannot be reached.
 func NewIssuedTokens(ctx context.Context, store *models.TokenStore, log *zap.Logger) (*IssuedTokens, error) {
@@ -132,17 +135,18 @@ func (v *IssuedTokens) Verify(ctx context.Context, secret string) (*Identity, er
 		return nil, ErrInvalidToken
 	}
 	token, asOf := v.lookup(hash)
-	if token == nil { // another process may just have created it
-		tried := time.Now()
+	// Another process may just have created it. One that has expired takes as long as one that never
+	// existed, so that the time does not tell them apart.
+	if tried := time.Now(); !token.isActive(tried) {
 		if err := v.Refresh(ctx); err != nil {
 			return nil, err
 		}
-		if token, asOf = v.lookup(hash); token == nil && asOf.Before(tried) {
+		if token, asOf = v.lookup(hash); !token.isActive(tried) && asOf.Before(tried) {
 			return nil, v.cannotVerify("tokens cannot be read")
 		}
 	}
 	switch now := time.Now(); {
-	case token == nil, token.Expired(now):
+	case !token.isActive(now):
 		return nil, ErrInvalidToken
 	case now.Sub(asOf) > trustPeriod:
 		return nil, v.cannotVerify("tokens have not been read for " + now.Sub(asOf).Round(time.Second).String())
@@ -192,9 +196,9 @@ func (v *IssuedTokens) Refresh(ctx context.Context) error {
 
 // run refreshes every refreshPeriod, on request, and soon after a failure, until ctx ends.
 func (v *IssuedTokens) run(ctx context.Context) {
-	failing := false
-	for database.Sleep(ctx, refreshFloor) { // since the last refresh
-		period := refreshPeriod - refreshFloor
+	failing, pause := false, refreshFloor
+	for database.Sleep(ctx, pause) { // since the last refresh
+		period := refreshPeriod - pause
 		if failing {
 			period = refreshPeriod / 4
 		}
@@ -208,8 +212,12 @@ func (v *IssuedTokens) run(ctx context.Context) {
 		waiting := v.refreshed
 		v.refreshed = make(chan struct{})
 		v.mu.Unlock()
+		begin := time.Now()
 		err := v.refresh(ctx)
-		if err != nil {
+		pause = refreshFloor
+		if err == nil { // with many tokens, unknown ones must not keep the database busy for over a tenth of the time
+			pause = min(max(pause, 9*time.Since(begin)), refreshPeriod)
+		} else {
 			v.mu.Lock()
 			v.failure = err
 			v.mu.Unlock()

@@ -14,6 +14,7 @@ import (
 	"gorm.io/gorm"
 
 	"plantstore/auth"
+	"plantstore/database"
 	"plantstore/database/dbtest"
 	"plantstore/models"
 )
@@ -51,46 +52,93 @@ func BenchmarkIssuedToken(b *testing.B) {
 	}
 }
 
-// TestUnknownTokensCostNoQueries: however many tokens are tried, there are at most ten
-// queries a second.
-func TestUnknownTokensCostNoQueries(t *testing.T) {
-	db := dbtest.Migrated(t, dbtest.SQLite(t))
-	var queries atomic.Int64
-	err := db.Reads(t.Context()).Callback().Row().After("gorm:row").Register("count", func(*gorm.DB) { queries.Add(1) })
+// countReads has queries count the reads of db, each of which takes time longer.
+func countReads(t *testing.T, db *database.DB, longer time.Duration) (queries *atomic.Int64) {
+	t.Helper()
+	queries = new(atomic.Int64)
+	err := db.Reads(t.Context()).Callback().Row().After("gorm:row").Register("count", func(*gorm.DB) {
+		queries.Add(1)
+		time.Sleep(longer)
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
+	return queries
+}
+
+// TestUnknownTokensCostFewQueries: however many tokens are tried, there are at most ten
+// queries a second, and with many tokens they take a tenth of the time.
+func TestUnknownTokensCostFewQueries(t *testing.T) {
 	elsewhere := models.NewTokenStore(dbtest.Migrated(t, dbtest.SQLite(t)))
-	verifier := issuedTokens(t, models.NewTokenStore(db))
-	begin, before := time.Now(), queries.Load()
-	for range 20 {
-		unknown := issue(t, elsewhere, &models.Token{Name: "x", Scopes: models.AllScopes()})
-		outcomes := make(chan error)
-		for range 100 {
-			go func() {
-				_, err := verifier.Verify(context.WithoutCancel(t.Context()), unknown)
-				outcomes <- err
-			}()
-		}
-		for range 100 {
-			if err := <-outcomes; !errors.Is(err, auth.ErrInvalidToken) {
-				t.Errorf("got %v, want ErrInvalidToken", err)
+	for _, test := range []struct {
+		name          string
+		tokens        int
+		takes, period time.Duration // a query, and from one to the next
+	}{
+		{"few tokens", 20, 0, 100 * time.Millisecond},
+		{"many tokens", 5, 50 * time.Millisecond, 500 * time.Millisecond},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			db := dbtest.Migrated(t, dbtest.SQLite(t))
+			queries := countReads(t, db, test.takes)
+			verifier := issuedTokens(t, models.NewTokenStore(db))
+			begin, before := time.Now(), queries.Load()
+			for range test.tokens {
+				unknown := issue(t, elsewhere, &models.Token{Name: "x", Scopes: models.AllScopes()})
+				outcomes := make(chan error)
+				for range 100 {
+					go func() {
+						_, err := verifier.Verify(context.WithoutCancel(t.Context()), unknown)
+						outcomes <- err
+					}()
+				}
+				for range 100 {
+					if err := <-outcomes; !errors.Is(err, auth.ErrInvalidToken) {
+						t.Errorf("got %v, want ErrInvalidToken", err)
+					}
+				}
 			}
-		}
+			got, most := queries.Load()-before, int64(time.Since(begin)/test.period)+1
+			if got < int64(test.tokens) || got > most {
+				t.Errorf("%d unknown tokens, 100 times each: got %d queries within %s, want %[1]d to %[4]d", test.tokens, got, time.Since(begin), most)
+			}
+		})
 	}
-	got, most := queries.Load()-before, int64(time.Since(begin)/(100*time.Millisecond))+1
-	if got < 20 || got > most {
-		t.Errorf("2,000 attempts with 20 unknown tokens: got %d queries within %s, want 20 to %d", got, time.Since(begin), most)
-	}
-	// Mistyped tokens are rejected without a query.
-	before = queries.Load()
+}
+
+// TestMistypedTokensCostNoQuery: their checksum is wrong.
+func TestMistypedTokensCostNoQuery(t *testing.T) {
+	db := dbtest.Migrated(t, dbtest.SQLite(t))
+	queries := countReads(t, db, 0)
+	verifier := issuedTokens(t, models.NewTokenStore(db))
+	before := queries.Load()
 	for range 10_000 {
 		if _, err := verifier.Verify(t.Context(), "pst_"+strings.Repeat("a", 47)); !errors.Is(err, auth.ErrInvalidToken) {
-			t.Fatalf("a mistyped token: got %v, want ErrInvalidToken", err)
+			t.Fatalf("got %v, want ErrInvalidToken", err)
 		}
 	}
 	if got := queries.Load() - before; got > 5 { // refreshes go on
-		t.Errorf("10,000 mistyped tokens: got %d queries", got)
+		t.Errorf("got %d queries", got)
+	}
+}
+
+// TestExpiredTokensLookUnknown: one costs a query, as one that never existed does, and so takes as
+// long.
+func TestExpiredTokensLookUnknown(t *testing.T) {
+	db := dbtest.Migrated(t, dbtest.SQLite(t))
+	store := models.NewTokenStore(db)
+	end := time.Now().Add(time.Second)
+	expired := issue(t, store, &models.Token{Name: "x", Scopes: models.AllScopes(), ExpiresAt: &end})
+	queries := countReads(t, db, 0)
+	verifier := issuedTokens(t, store)
+	if _, err := verifier.Verify(t.Context(), expired); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(time.Until(end))
+	before := queries.Load()
+	if _, err := verifier.Verify(t.Context(), expired); !errors.Is(err, auth.ErrInvalidToken) || queries.Load() == before {
+		t.Errorf("got %v and %d queries, want ErrInvalidToken after a query", err, queries.Load()-before)
 	}
 }
 
