@@ -39,6 +39,9 @@ var ErrStandby = errors.New("it is a standby, which only copies its primary: nam
 // ErrTaken means that the key of a new row is already taken.
 var ErrTaken = errors.New("the key is taken")
 
+// ErrLeftOut means that a trigger left out some of the rows of a statement, which stored the others.
+var ErrLeftOut = errors.New("a trigger left out rows")
+
 // ErrUnavailable means that the database could not be reached, did not respond in
 // time, or cannot write at the moment. The outcome of a write is then unknown.
 var ErrUnavailable = errors.New("the database is unavailable")

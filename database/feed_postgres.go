@@ -2,6 +2,7 @@ package database
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -88,7 +89,7 @@ func copyPlants(ctx context.Context, tx pgx.Tx, columns []string, next func() ([
 	columns, values := append(columns, "changed"), make([]any, 0, len(columns)+1)
 	for more := true; more; {
 		ids := make([]int64, 0, importCopy)
-		_, err := tx.CopyFrom(ctx, pgx.Identifier{feedTable}, columns, pgx.CopyFromFunc(func() ([]any, error) {
+		copied, err := tx.CopyFrom(ctx, pgx.Identifier{feedTable}, columns, pgx.CopyFromFunc(func() ([]any, error) {
 			if len(ids) == importCopy {
 				return nil, nil
 			}
@@ -100,6 +101,9 @@ func copyPlants(ctx context.Context, tx pgx.Tx, columns []string, next func() ([
 			values = append(append(values[:0], row...), 0)
 			return values, nil
 		}))
+		if err == nil && copied < int64(len(ids)) { // InsertNew tells which
+			err = fmt.Errorf("%w: %w", errors.ErrUnsupported, ErrLeftOut)
+		}
 		if err != nil {
 			return rows, err
 		}

@@ -42,7 +42,7 @@ func (d *postgresDialect) insertNew(ctx context.Context, conn connection, table 
 }
 
 // insertAll inserts rows without ON CONFLICT, which takes two thirds of the time, and reports
-// whether a key is taken, or on Citus may be: then it has inserted none.
+// whether a key is taken, or on Citus may be: then it has inserted none. It may fail with ErrLeftOut.
 func (d *postgresDialect) insertAll(ctx context.Context, pool *sql.DB, table *Table, rows []reflect.Value) (taken bool, err error) {
 	if d.citus.Load() {
 		copied, err := d.copyNew(ctx, pool, table, rows)
@@ -51,6 +51,9 @@ func (d *postgresDialect) insertAll(ctx context.Context, pool *sql.DB, table *Ta
 	text, args := d.changeRows(&Change{Table: table, Write: table.Insert}, rows, nil)
 	err = d.query(ctx, pool, text, args, func(none result) error {
 		none.Next()
+		if stored := none.(pgx.Rows).CommandTag().RowsAffected(); none.Err() == nil && stored < int64(len(rows)) {
+			return ErrLeftOut
+		}
 		return none.Err()
 	})
 	if IsDuplicate(err) {

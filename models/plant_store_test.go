@@ -176,39 +176,55 @@ func TestBatchWithRepeatedIDs(t *testing.T) {
 	})
 }
 
-// TestRejectedRowHarmsNoOther: a row that only the database rejects fails alone.
+// TestRejectedRowHarmsNoOther: a row that only the database rejects, by what an operator may have
+// added, fails alone.
 func TestRejectedRowHarmsNoOther(t *testing.T) {
-	eachStore(t, func(t *testing.T, store *models.PlantStore, db *database.DB) {
-		poison := "ALTER TABLE plants ADD CONSTRAINT poison CHECK (name <> 'poison')"
-		if db.Dialector.Name() == "sqlite" {
-			poison = "CREATE TRIGGER poison BEFORE INSERT ON plants WHEN NEW.name = 'poison' BEGIN SELECT RAISE(ABORT, 'poison'); END"
-		}
-		if err := db.Exec(poison).Error; err != nil {
-			t.Fatal(err)
-		}
-		testPoison(t, store, db)
-	})
-}
-
-// TestRowRejectedByPostgres: a row that PostgreSQL rejects by what an operator may have added fails
-// alone, too.
-func TestRowRejectedByPostgres(t *testing.T) {
 	t.Parallel()
-	for name, poison := range map[string]string{
-		"by a trigger": `CREATE FUNCTION poison() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'poison'; END $$;
-			CREATE TRIGGER poison BEFORE INSERT ON plants FOR EACH ROW WHEN (NEW.name = 'poison') EXECUTE FUNCTION poison()`,
-		"by a policy": "ALTER TABLE plants ENABLE ROW LEVEL SECURITY; CREATE POLICY poison ON plants USING (true) WITH CHECK (name <> 'poison')",
+	trigger := func(body string) string {
+		return "CREATE FUNCTION poison() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN " + body + `; END $$;
+			CREATE TRIGGER poison BEFORE INSERT ON plants FOR EACH ROW WHEN (NEW.name = 'poison') EXECUTE FUNCTION poison()`
+	}
+	for _, test := range []struct {
+		name   string
+		url    func(testing.TB) string
+		poison string
+	}{
+		{"SQLite, a trigger", dbtest.SQLite, "CREATE TRIGGER poison BEFORE INSERT ON plants WHEN NEW.name = 'poison' BEGIN SELECT RAISE(ABORT, 'poison'); END"},
+		{"SQLite, a trigger that ignores it", dbtest.SQLite, "CREATE TRIGGER poison BEFORE INSERT ON plants WHEN NEW.name = 'poison' BEGIN SELECT RAISE(IGNORE); END"},
+		{"PostgreSQL, a CHECK", dbtest.Postgres, "ALTER TABLE plants ADD CONSTRAINT poison CHECK (name <> 'poison')"},
+		{"PostgreSQL, a trigger", dbtest.Postgres, trigger("RAISE 'poison'")},
+		{"PostgreSQL, a trigger that ignores it", dbtest.Postgres, trigger("RETURN NULL")},
+		{"PostgreSQL, a policy", dbtest.Postgres, "ALTER TABLE plants ENABLE ROW LEVEL SECURITY; CREATE POLICY poison ON plants USING (true) WITH CHECK (name <> 'poison')"},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			owner := dbtest.Postgres(t)
-			dbtest.Migrated(t, owner)
-			dbtest.Exec(t, owner, poison)
-			_, as := dbtest.AsRole(t, owner, "GRANT SELECT, INSERT ON plants TO NAME")
-			db := dbtest.Open(t, dbtest.Options(as))
+			url := test.url(t)
+			owner := dbtest.Migrated(t, url)
+			if err := owner.Exec(test.poison).Error; err != nil {
+				t.Fatal(err)
+			}
+			if owner.Dialector.Name() != "sqlite" { // policies are not for owners
+				_, url = dbtest.AsRole(t, url, "GRANT SELECT, INSERT ON plants TO NAME")
+			}
+			db := dbtest.Open(t, dbtest.Options(url))
 			testPoison(t, models.NewPlantStore(db), db)
 		})
 	}
+}
+
+// TestHiddenRow: the row that has the key of a new one is hidden from the role of the service.
+func TestHiddenRow(t *testing.T) {
+	t.Parallel()
+	owner := dbtest.Postgres(t)
+	dbtest.Migrated(t, owner)
+	dbtest.Exec(t, owner, `INSERT INTO plants (id, name, tag, created_at, updated_at) VALUES (1, 'x', 'hidden', now(), now());
+		ALTER TABLE plants ENABLE ROW LEVEL SECURITY; CREATE POLICY hidden ON plants USING (tag IS DISTINCT FROM 'hidden') WITH CHECK (true)`)
+	_, as := dbtest.AsRole(t, owner, "GRANT SELECT, INSERT ON plants TO NAME")
+	db := dbtest.Open(t, dbtest.Options(as))
+	if err := models.NewPlantStore(db).Create(t.Context(), &models.Plant{ID: 1, Name: "x"}); err == nil || errors.Is(err, database.ErrUnavailable) {
+		t.Errorf("got %v, want an error that is no outage", err)
+	}
+	countPlants(t, db, 0)
 }
 
 // testPoison fails the test unless the database rejects plants with the name poison, and no others.

@@ -82,9 +82,30 @@ func (s *Store[T, K]) insertOne(ctx context.Context, db *database.DB, row *T) er
 	return cmp.Or(err, outcome[0])
 }
 
-// insertAll writes the rows of a batch that have no outcome yet with one statement and sets
-// the outcome of each, or fails as a whole.
+// errNoHolder is the outcome of a row that was not stored, as if its key were taken, while no row with
+// that key can be read: that one was deleted between the two statements, or rejected, unless a trigger
+// left out the new row, or a policy hides the other.
+var errNoHolder = errors.New("the row was not stored, and no row with its key can be read: look for triggers and policies of the table")
+
+// insertAttempts is how often to insert a row for which there is no holder.
+const insertAttempts = 3
+
+// insertAll writes the rows of a batch that have no outcome yet and sets the outcome of each, or fails
+// as a whole.
 func (s *Store[T, K]) insertAll(ctx context.Context, db *database.DB, batch []*T, outcomes []error) error {
+	err := s.insertOnce(ctx, db, batch, outcomes)
+	for i, row := range batch {
+		for attempt := 1; errors.Is(outcomes[i], errNoHolder) && attempt < insertAttempts; attempt++ {
+			outcome := make([]error, 1)
+			failed := s.insertOnce(ctx, db, []*T{row}, outcome)
+			outcomes[i] = cmp.Or(failed, outcome[0])
+		}
+	}
+	return err
+}
+
+// insertOnce is insertAll with one statement.
+func (s *Store[T, K]) insertOnce(ctx context.Context, db *database.DB, batch []*T, outcomes []error) error {
 	ordered := s.toInsert(batch, outcomes, db.NowFunc())
 	if len(ordered) == 0 {
 		return nil
@@ -94,7 +115,7 @@ func (s *Store[T, K]) insertAll(ctx context.Context, db *database.DB, batch []*T
 		rows[i] = ordered[i].row
 	}
 	results, err := database.InsertNew(ctx, db, s.table, rows)
-	if database.IsUnknown(err) {
+	if database.IsUnknown(err) || errors.Is(err, database.ErrLeftOut) {
 		return s.findOut(ctx, db, batch, outcomes, err)
 	}
 	if err != nil {
@@ -134,8 +155,8 @@ func (s *Store[T, K]) insertAll(ctx context.Context, db *database.DB, batch []*T
 			outcomes[i] = locked[key]
 		case unknown != nil:
 			outcomes[i] = unknown
-		default: // its key is free: that row was deleted between the two statements, or rejected
-			outcomes[i] = s.insertOne(ctx, db, row)
+		default:
+			outcomes[i] = errNoHolder
 		}
 	}
 	return nil
