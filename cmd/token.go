@@ -194,7 +194,7 @@ func printTable(tokens []models.Token) error {
 		case t.Expired(time.Now()):
 			state = "expired"
 		}
-		_, _ = fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", t.ID, t.Name, strings.Join(t.Scopes.Names(), ","),
+		_, _ = fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", t.ID, escape(t.Name), strings.Join(t.Scopes.Names(), ","),
 			moment(&t.CreatedAt), moment(t.ExpiresAt), moment(t.LastUsedAt), state)
 	}
 	return table.Flush()

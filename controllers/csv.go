@@ -47,7 +47,7 @@ func readCSV[D, T any](body io.Reader, toRow func(*D) T) iter.Seq2[models.Import
 			case errors.Is(err, io.EOF):
 				return
 			case errors.Is(err, errRecordTooLong) && limit.tooLong:
-				yield(row, lineTooLong(last+1))
+				yield(row, lineTooLong(limit.lines+1))
 				return
 			case errors.Is(err, errRecordTooLong):
 				yield(row, problemf(codeBodyTooLarge, "the row that begins in line %d is larger than %d bytes: is a quote not closed?", last+1, MaxRecord))
@@ -91,7 +91,7 @@ func readHeader(records *recordReader, fields []jsonField) ([]jsonField, error) 
 	malformed, bad := errors.AsType[*csv.ParseError](err)
 	switch {
 	case errors.Is(err, errRecordTooLong):
-		return nil, lineTooLong(1)
+		return nil, lineTooLong(records.limit.lines + 1)
 	case bad:
 		return nil, atLine(1, records.malformed(record, malformed))
 	case errors.Is(err, io.EOF):
@@ -324,6 +324,7 @@ func (r *recordReader) atEnd() bool {
 type lineLimit struct {
 	io.Reader
 	line, record int  // bytes so far
+	lines        int  // that have ended
 	tooLong      bool // the line
 	failed       bool
 }
@@ -339,6 +340,7 @@ func (l *lineLimit) Read(p []byte) (int, error) {
 	for i, b := range p[:n] {
 		if l.line++; b == '\n' {
 			l.line, start = 0, i+1
+			l.lines++
 		}
 		if l.line > MaxLine+1 || l.line > MaxLine && b != '\r' {
 			l.tooLong = true

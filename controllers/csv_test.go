@@ -196,6 +196,26 @@ func TestCSVOfAnotherResource(t *testing.T) {
 	}
 }
 
+// TestLongLineOfCSV: the error of a line that is too long names that line.
+func TestLongLineOfCSV(t *testing.T) {
+	long := strings.Repeat("x", MaxLine+10)
+	for name, test := range map[string]struct{ body, want string }{
+		"after blank lines":        {"id,name\n1,a\n\n\n\n2," + long + "\n", "line 6 is"},
+		"within a cell":            {"id,name\n1,a\n2,\"a\nb\n" + long + "\"\n", "line 5 is"},
+		"header after blank lines": {"\n\n" + long + "\n", "line 3 is"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var last error
+			for _, err := range readPlantsCSV(strings.NewReader(test.body)) {
+				last = err
+			}
+			if last == nil || !strings.HasPrefix(last.Error(), test.want) {
+				t.Errorf("got %v, want %s", last, test.want)
+			}
+		})
+	}
+}
+
 func FuzzReadCSV(f *testing.F) {
 	for _, seed := range []string{
 		"", "\n", "id,name,tag\n1,a,\n2,\"b\n\"\"\",'=c\r\n", "\ufeffname,id\na,1", "id,name\n1,\"a\n2,b\n", "id,name,id\n", "id,name\n01,\xff\n,\n", "id\n1\n",

@@ -89,6 +89,17 @@ func listed(t *testing.T, url, issued string) string {
 	return ""
 }
 
+// TestTokenListIsPlain: a terminal obeys nothing in the names of tokens.
+func TestTokenListIsPlain(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	checkStatus(t, s.call(t, "POST", "/tokens", `{"name":"x \u202ey 🌵","scopes":["plants:read"]}`), 200)
+	stdout, _, _ := runToEnd(t, []string{"DATABASE_URL=sqlite:" + filepath.Join(s.folder, "data", "plantstore.db")}, "token", "list")
+	if want := `  x \u202ey 🌵  plants:read  `; !strings.Contains(stdout, want) {
+		t.Errorf("got %q, want %q in it", stdout, want)
+	}
+}
+
 // TestTokenCommands creates, lists and revokes tokens of a running service.
 func TestTokenCommands(t *testing.T) {
 	t.Parallel()
