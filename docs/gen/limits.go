@@ -30,7 +30,7 @@ func limits() []limit {
 		log.Fatal(err)
 	}
 	closed := "the connection is closed"
-	return append(textLimits(), []limit{
+	return append(ruleLimits(), []limit{
 		{"`q`", characters(models.Plant{}.Rules().Text("name").Part()), "", "40007"},
 		{"page", fmt.Sprintf("%s items, and %d by default", number(controllers.MaxLimit), controllers.DefaultLimit), "", "40007"},
 		{"changes in an event", number(database.MaxChanges), "", "the next event has the rest"},
@@ -67,14 +67,22 @@ func limits() []limit {
 	}...)
 }
 
-// textLimits returns the limits of the texts of all models.
-func textLimits() (all []limit) {
+// ruleLimits returns the limits by the rules of all models.
+func ruleLimits() (all []limit) {
 	for _, model := range models.All() {
 		rules := model.Rules()
 		for _, column := range slices.Sorted(maps.Keys(rules)) {
-			if text, ok := rules[column].(models.Text); ok && text.Match == nil {
-				all = append(all, limit{fmt.Sprintf("`%s` of a %s", column, nameOf(model)), characters(text), "", "40006"})
+			value := ""
+			switch rule := rules[column].(type) {
+			case models.Text:
+				if rule.Match != nil { // a form, and no limit
+					continue
+				}
+				value = characters(rule)
+			case models.Integer:
+				value = fmt.Sprintf("%d to %d", rule.Min, rule.Max)
 			}
+			all = append(all, limit{fmt.Sprintf("`%s` of a %s", column, nameOf(model)), value, "", "40006"})
 		}
 	}
 	return all
