@@ -334,7 +334,7 @@ func indirect(t reflect.Type) reflect.Type {
 // goKinds and jsonKinds name the JSON types of Go values and of JSON values.
 var (
 	goKinds = map[reflect.Kind]string{
-		reflect.Int64: "an integer", reflect.String: "a string", reflect.Bool: "a boolean", reflect.Slice: "an array",
+		reflect.Int64: "an integer", reflect.String: "a string", reflect.Bool: "true or false", reflect.Slice: "an array",
 	}
 	jsonKinds = map[jsontext.Kind]string{
 		jsontext.KindTrue: "a boolean", jsontext.KindFalse: "a boolean", jsontext.KindString: "a string",

@@ -71,7 +71,7 @@ func TestBindJSONOfAnotherResource(t *testing.T) {
 	for body, want := range map[string]string{
 		`{}`:                          "width_mm is required",
 		`{"width_mm":true}`:           "width_mm must be an integer, not a boolean",
-		`{"width_mm":1,"clay":"yes"}`: "clay must be a boolean, not a string",
+		`{"width_mm":1,"clay":"yes"}`: "clay must be true or false, not a string",
 		`{"width_mm":1,"label":3}`:    "label must be a string, not a number",
 		`{"width_mm":1,"label":{}}`:   "label must be a string, not an object",
 		`{"width_mm":1,"label":null}`: "label must not be null",

@@ -179,7 +179,8 @@ func readRecord(row reflect.Value, columns []jsonField, record []string) error {
 			}
 			*field = &n
 		default:
-			if err := json.Unmarshal([]byte(cell), field, json.WithUnmarshalers(rejectNull)); err != nil {
+			err := json.Unmarshal([]byte(cell), field, json.WithUnmarshalers(rejectNull))
+			if err != nil || strings.TrimSpace(cell) != cell { // which JSON ignores
 				return problemf(codeMissingOrType, "%s must be %s", f.name, goKinds[f.kind])
 			}
 		}

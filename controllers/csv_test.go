@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"reflect"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/quick"
@@ -191,6 +192,25 @@ func TestCSVOfAnotherResource(t *testing.T) {
 			}
 			if i != len(test.want) {
 				t.Errorf("from the export: got %d rows, want %d", i, len(test.want))
+			}
+		})
+	}
+}
+
+// TestBooleansOfCSV: a boolean has two spellings, as in JSON.
+func TestBooleansOfCSV(t *testing.T) {
+	type row struct {
+		Clay *bool `json:"clay"`
+	}
+	for cell, valid := range map[string]bool{"true": true, "false": true, " true": false, "false ": false, "TRUE": false, "1": false, "null": false} {
+		t.Run(cell, func(t *testing.T) {
+			for row, err := range readCSV(strings.NewReader("clay\n"+cell+"\n"), func(r *row) row { return *r }) {
+				switch err = errors.Join(err, row.Err); {
+				case valid && (err != nil || strconv.FormatBool(*row.Row.Clay) != cell):
+					t.Errorf("got %+v, %v", row.Row, err)
+				case !valid && (err == nil || err.Error() != "clay must be true or false"):
+					t.Errorf("got %v, want that it must be true or false", err)
+				}
 			}
 		})
 	}
