@@ -88,7 +88,7 @@ func (s *Store[T, K]) insertOne(ctx context.Context, db *database.DB, row *T) er
 var errNoHolder = errors.New("the row was not stored, and no row with its key can be read: look for triggers and policies of the table")
 
 // insertAttempts is how often to insert a row for which there is no holder.
-const insertAttempts = 3
+const insertAttempts = 10
 
 // insertAll writes the rows of a batch that have no outcome yet and sets the outcome of each, or fails
 // as a whole.
