@@ -62,9 +62,9 @@ func (*stuckWriter) SetReadDeadline(time.Time) error { return nil }
 
 func (*stuckWriter) SetWriteDeadline(time.Time) error { return nil }
 
-// checkShare calls serve for clients that read nothing, until one gets error 50301, and returns the
-// size of the largest response. It fails the test if the service then holds more than SendLimit.
-func checkShare(t *testing.T, serve func(http.ResponseWriter)) (largest int) {
+// checkShare calls serve for clients that read nothing, until one gets error 50301. It fails the test
+// if the service then holds more than SendLimit.
+func checkShare(t *testing.T, serve func(http.ResponseWriter)) {
 	t.Helper()
 	writing, end, ended := make(chan int), make(chan struct{}), make(chan *stuckWriter)
 	held, requests := 0, 0
@@ -77,7 +77,7 @@ func checkShare(t *testing.T, serve func(http.ResponseWriter)) (largest int) {
 		select {
 		case size := <-writing:
 			requests++
-			held, largest = held+size, max(largest, size)
+			held += size
 			continue
 		case w := <-ended:
 			if w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "50301") {
@@ -93,7 +93,6 @@ func checkShare(t *testing.T, serve func(http.ResponseWriter)) (largest int) {
 	for range requests {
 		<-ended
 	}
-	return largest
 }
 
 // TestPagesShareTheirMemory: a client that reads none of its pages gets error 50301 once they fill its
@@ -122,30 +121,35 @@ func TestPagesShareTheirMemory(t *testing.T) {
 	}
 }
 
-// TestReportsShareTheirMemory is TestPagesShareTheirMemory for reports of imports, as large as they
-// can be.
+// TestReportsShareTheirMemory is TestPagesShareTheirMemory for reports of imports.
 func TestReportsShareTheirMemory(t *testing.T) {
 	o, _ := optionsOf(t)
 	o.Verify = anyToken
 	api := New(o)
+	send := func(w http.ResponseWriter, mode, line string) {
+		r := httptest.NewRequestWithContext(t.Context(), "POST", "/plants/import?mode="+mode, strings.NewReader(strings.Repeat(line+"\n", models.MaxRejected)))
+		r.Header.Set("Authorization", "Bearer test")
+		r.Header.Set("Content-Type", "application/x-ndjson")
+		api.ServeHTTP(w, r)
+	}
 	for name, line := range map[string]string{
 		"names with escapes":     `{"` + strings.Repeat("\U000e0001", 64) + `":0}`,
 		"names with backslashes": `{"` + strings.Repeat(`\\`, 64) + `":0}`,
 		"long names":             `{"` + strings.Repeat("🌵", 200) + `":0}`,
 	} {
-		rows := strings.Repeat(line+"\n", models.MaxRejected)
-		for _, mode := range []string{"all", "partial"} {
-			t.Run(name+", mode="+mode, func(t *testing.T) {
-				largest := checkShare(t, func(w http.ResponseWriter) {
-					r := httptest.NewRequestWithContext(t.Context(), "POST", "/plants/import?mode="+mode, strings.NewReader(rows))
-					r.Header.Set("Authorization", "Bearer test")
-					r.Header.Set("Content-Type", "application/x-ndjson")
-					api.ServeHTTP(w, r)
-				})
-				if largest > controllers.MaxReport {
-					t.Errorf("got a report of %d bytes, want at most %d", largest, controllers.MaxReport)
-				}
-			})
-		}
+		t.Run(name, func(t *testing.T) {
+			writing, end := make(chan int, 1), make(chan struct{})
+			close(end)
+			w := &stuckWriter{httptest.NewRecorder(), writing, end}
+			send(w, "all", line)
+			if size := <-writing; w.Code != http.StatusBadRequest || size > controllers.MaxReport {
+				t.Errorf("got %d with a report of %d bytes, want 400 and at most %d", w.Code, size, controllers.MaxReport)
+			}
+		})
+	}
+	for _, mode := range []string{"all", "partial"} {
+		t.Run("mode="+mode, func(t *testing.T) {
+			checkShare(t, func(w http.ResponseWriter) { send(w, mode, "x") })
+		})
 	}
 }
