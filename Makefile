@@ -21,7 +21,7 @@ ROUNDS  ?= 3
 HISTORIES ?= 150
 TRIALS  := Linearizable|Outages|StopUnderLoad|StandbyLags|StandbyFails|Promotion|RollingRestarts|Pgbouncer|UpgradeUnderLoad|Soak|TestImage$$|GeneratedClients|WebhookLibrary|Feed
 # These watch the locks of one server or one snapshot of all rows, write pg_trgm, which a cluster has once, or need the feed, which Citus has not.
-NOT_ON_CITUS := ^TestImportKilled$$|^TestReplacingImportKilled$$|^TestExportIsOneMoment$$|^TestCommandsNameTheirDatabase$$|^TestFeed|^TestChanges|^TestFollow|^TestLinearizable$$/^(SQLite|PostgreSQL)$$
+NOT_ON_CITUS := ^TestImportKilled$$|^TestReplacingImportKilled$$|^TestExportIsOneMoment$$|^TestCommandsNameTheirDatabase$$|^TestFeed|^TestChanges|^TestFollow|^TestLinearizable$$/^(SQLite|PostgreSQL)$$|^TestIgnoredConditions$$/^Citus$$/^GET_$$/^plants$$/^changes
 VENVS   := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/plantstore
 # Installs the requirements in .ci/NAME.txt in a virtual environment of that name.
 pip      = python3 -m venv '$(VENVS)/$(1)' && '$(VENVS)/$(1)/bin/pip' install --quiet --disable-pip-version-check -r .ci/$(1).txt
