@@ -2,7 +2,6 @@ package database
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -85,8 +84,9 @@ const (
 
 // copyPlants copies rows into plants, and the ids into plant_imports: an entry of the index
 // plants_changed for each row would make the copy a third slower.
-func copyPlants(ctx context.Context, tx pgx.Tx, columns []string, next func() ([]any, error)) (rows int64, err error) {
+func copyPlants(ctx context.Context, tx pgx.Tx, columns []string, next func() ([]any, error)) (stored int64, err error) {
 	columns, values := append(columns, "changed"), make([]any, 0, len(columns)+1)
+	rows := int64(0) // of the import
 	for more := true; more; {
 		ids := make([]int64, 0, importCopy)
 		copied, err := tx.CopyFrom(ctx, pgx.Identifier{feedTable}, columns, pgx.CopyFromFunc(func() ([]any, error) {
@@ -101,11 +101,8 @@ func copyPlants(ctx context.Context, tx pgx.Tx, columns []string, next func() ([
 			values = append(append(values[:0], row...), 0)
 			return values, nil
 		}))
-		if err == nil && copied < int64(len(ids)) { // InsertNew tells which
-			err = fmt.Errorf("%w: %w", errors.ErrUnsupported, ErrLeftOut)
-		}
-		if err != nil {
-			return rows, err
+		if stored += copied; err != nil {
+			return stored, err
 		}
 		parts := &pgx.Batch{}
 		for part := range slices.Chunk(ids, importPart) {
@@ -114,8 +111,8 @@ func copyPlants(ctx context.Context, tx pgx.Tx, columns []string, next func() ([
 			parts.Queue("INSERT INTO plant_imports VALUES (feed_position(txid_current()), $1, $2, $3)", first, rows, part)
 		}
 		if err := tx.SendBatch(ctx, parts).Close(); err != nil {
-			return rows, err
+			return stored, err
 		}
 	}
-	return rows, nil
+	return stored, nil
 }

@@ -369,11 +369,21 @@ func (d *postgresDialect) load(
 		if _, err := tx.Exec(ctx, d.patience(0)); err != nil {
 			return err
 		}
-		columns := names(table.Columns)
+		columns, sent, source := names(table.Columns), int64(0), next
+		next := func() ([]any, error) {
+			row, err := source()
+			if row != nil {
+				sent++
+			}
+			return row, err
+		}
 		if table.Name == feedTable && !d.citus.Load() {
 			rows, err = copyPlants(ctx, tx, columns, next)
 		} else {
 			rows, err = tx.CopyFrom(ctx, pgx.Identifier{table.Name}, columns, pgx.CopyFromFunc(next))
+		}
+		if err == nil && rows < sent { // InsertNew tells which
+			err = fmt.Errorf("%w: %w", errors.ErrUnsupported, ErrLeftOut)
 		}
 		if err != nil || !keep {
 			return err

@@ -41,17 +41,24 @@ func eachPotStore(t *testing.T, test func(t *testing.T, store *models.Store[pot,
 	t.Helper()
 	dbtest.Each(t, func(t *testing.T, url string) {
 		t.Parallel()
-		db := dbtest.Open(t, dbtest.Options(url))
-		table := "CREATE TABLE pots (code text PRIMARY KEY NOT NULL, material text NOT NULL, width bigint NOT NULL, " +
-			"holed boolean NOT NULL, label text, depth bigint, created_at timestamptz NOT NULL, updated_at timestamptz NOT NULL)"
-		if db.Dialector.Name() == "sqlite" {
-			table = strings.ReplaceAll(table, "timestamptz", "timestamp")
-		}
-		if err := db.Exec(table).Error; err != nil {
-			t.Fatal(err)
-		}
-		test(t, models.NewStore[pot, string](db))
+		store, _ := newPotStore(t, url)
+		test(t, store)
 	})
+}
+
+// newPotStore returns a store of pots in the database at url, which has no table of them.
+func newPotStore(t *testing.T, url string) (*models.Store[pot, string], *database.DB) {
+	t.Helper()
+	db := dbtest.Open(t, dbtest.Options(url))
+	table := "CREATE TABLE pots (code text PRIMARY KEY NOT NULL, material text NOT NULL, width bigint NOT NULL, " +
+		"holed boolean NOT NULL, label text, depth bigint, created_at timestamptz NOT NULL, updated_at timestamptz NOT NULL)"
+	if db.Dialector.Name() == "sqlite" {
+		table = strings.ReplaceAll(table, "timestamptz", "timestamp")
+	}
+	if err := db.Exec(table).Error; err != nil {
+		t.Fatal(err)
+	}
+	return models.NewStore[pot, string](db), db
 }
 
 // bare returns a pot without its timestamps, for reflect.DeepEqual.
@@ -267,6 +274,37 @@ func potRows(pots []pot) iter.Seq2[models.ImportRow[pot], error] {
 			}
 		}
 	}
+}
+
+// TestImportOfALeftOutRow: a row that a trigger leaves out fails an import, of plants and of others.
+func TestImportOfALeftOutRow(t *testing.T) {
+	t.Parallel()
+	leaveOut := func(table string) string {
+		return "CREATE FUNCTION leave_out() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$;" +
+			"CREATE TRIGGER leave_out BEFORE INSERT ON " + table + " FOR EACH ROW WHEN (NEW.created_at IS NOT NULL) EXECUTE FUNCTION leave_out()"
+	}
+	t.Run("plants", func(t *testing.T) {
+		db := dbtest.Migrated(t, dbtest.Postgres(t))
+		store := models.NewPlantStore(db)
+		if err := db.Exec(leaveOut("plants")).Error; err != nil {
+			t.Fatal(err)
+		}
+		report, err := store.Import(t.Context(), func(yield func(models.ImportRow[models.Plant], error) bool) {
+			yield(models.ImportRow[models.Plant]{Line: 1, Row: models.Plant{ID: 1, Name: "x"}}, nil)
+		}, models.ImportOptions{})
+		if err == nil || report.Stored {
+			t.Errorf("got %+v, %v, want an error", report, err)
+		}
+	})
+	t.Run("pots", func(t *testing.T) {
+		store, db := newPotStore(t, dbtest.Postgres(t))
+		if err := db.Exec(leaveOut("pots")).Error; err != nil {
+			t.Fatal(err)
+		}
+		if report, err := store.Import(t.Context(), potRows(somePots), models.ImportOptions{}); err == nil || report.Stored {
+			t.Errorf("got %+v, %v, want an error", report, err)
+		}
+	})
 }
 
 func TestImportAndExportWithATextKey(t *testing.T) {
