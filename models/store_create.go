@@ -75,30 +75,35 @@ func (s *Store[T, K]) exists(row, holder *T) error {
 	return &ExistsError{Noun: s.table.Noun, Key: s.keyOf(row), Same: s.sameContent(row, holder)}
 }
 
-// insertOne writes a row and returns its outcome.
-func (s *Store[T, K]) insertOne(ctx context.Context, db *database.DB, row *T) error {
-	outcome := make([]error, 1)
-	err := s.insertAll(ctx, db, []*T{row}, outcome)
-	return cmp.Or(err, outcome[0])
-}
-
 // errNoHolder is the outcome of a row that was not stored, as if its key were taken, while no row with
 // that key can be read: that one was deleted between the two statements, or rejected, unless a trigger
 // left out the new row, or a policy hides the other.
 var errNoHolder = errors.New("the row was not stored, and no row with its key can be read: look for triggers and policies of the table")
 
-// insertAttempts is how often to insert a row for which there is no holder.
+// insertAttempts is how often insertOne inserts a row for which there is no holder.
 const insertAttempts = 10
+
+// insertOne writes a row and returns its outcome.
+func (s *Store[T, K]) insertOne(ctx context.Context, db *database.DB, row *T) (err error) {
+	for range insertAttempts {
+		outcome := make([]error, 1)
+		if err = s.insertOnce(ctx, db, []*T{row}, outcome); err == nil {
+			err = outcome[0]
+		}
+		if !errors.Is(err, errNoHolder) {
+			break
+		}
+	}
+	return err
+}
 
 // insertAll writes the rows of a batch that have no outcome yet and sets the outcome of each, or fails
 // as a whole.
 func (s *Store[T, K]) insertAll(ctx context.Context, db *database.DB, batch []*T, outcomes []error) error {
 	err := s.insertOnce(ctx, db, batch, outcomes)
 	for i, row := range batch {
-		for attempt := 1; errors.Is(outcomes[i], errNoHolder) && attempt < insertAttempts; attempt++ {
-			outcome := make([]error, 1)
-			failed := s.insertOnce(ctx, db, []*T{row}, outcome)
-			outcomes[i] = cmp.Or(failed, outcome[0])
+		if errors.Is(outcomes[i], errNoHolder) {
+			outcomes[i] = s.insertOne(ctx, db, row)
 		}
 	}
 	return err
