@@ -43,7 +43,7 @@ test: ## Run all tests; installs PostgreSQL, pgbouncer, HAProxy, strace and Chro
 	@tests/prerequisites.sh $(NEEDS) chromium
 	$(TESTS),browser ./...
 
-race: ## Run all tests but those in the browser with the race detector, which takes twice as long
+race: ## Run all tests but those in the browser with the race detector
 	@tests/prerequisites.sh $(NEEDS)
 	$(TESTS) $(RACE) ./...
 

@@ -112,7 +112,7 @@ func readBody(c *gin.Context, types ...string) (body []byte, err error) {
 	if _, err := contentType(c, types...); err != nil {
 		return nil, err // before a client that expects 100 Continue sends it
 	}
-	if length := c.Request.ContentLength; length >= 0 && length <= middleware.SmallBody {
+	if length := c.Request.ContentLength; length >= 0 && length <= middleware.Small {
 		body = make([]byte, length)
 		_, err = io.ReadFull(c.Request.Body, body)
 	} else { // takes memory only for what was sent

@@ -24,9 +24,9 @@ func BodyLimit(limit int64) Handler {
 	}
 }
 
-// SmallBody is the size, in bytes, up to which a body does not count toward ReceiveLimit: there
-// is room for one on each connection.
-const SmallBody = 4 << 10
+// Small is the size, in bytes, up to which the body of a request does not count toward ReceiveLimit,
+// nor a write of a response toward SendLimit: there is room for one of each on each connection.
+const Small = 4 << 10
 
 // ReceiveLimit limits how many bytes of bodies are kept in memory, from when they are read until
 // the handler of the request has ended: limit in all, and half of it for each client. Further
@@ -34,7 +34,7 @@ const SmallBody = 4 << 10
 func ReceiveLimit(limit int64) Handler {
 	receiving := database.NewShares(limit, limit/2)
 	return func(c *gin.Context) error {
-		if length := c.Request.ContentLength; length >= 0 && length <= SmallBody {
+		if length := c.Request.ContentLength; length >= 0 && length <= Small {
 			return nil
 		}
 		body := &limitedBody{ReadCloser: c.Request.Body, receiving: receiving, client: SenderOf(c)}

@@ -66,7 +66,7 @@ func TestReceiveLimit(t *testing.T) {
 		{"more than it would leave", "b", part, 2 * part, true},
 		{"half of what is left", "c", part / 2, part, false},
 		{"more than half of it", "d", part / 2, part, true},
-		{"a small body", "d", middleware.SmallBody - 1, middleware.SmallBody, false},
+		{"a small body", "d", middleware.Small - 1, middleware.Small, false},
 		{"an announcement", "d", 0, part, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {

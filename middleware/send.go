@@ -9,20 +9,16 @@ import (
 	"plantstore/database"
 )
 
-// SmallPart is the size, in bytes, up to which a write does not count toward the memory for
-// responses: there is room for one on each connection, which has one response at a time, except
-// over HTTP/2.
-const SmallPart = 4 << 10
-
 // NewSending returns the memory for responses that wait for clients to read them: limit bytes in
 // all, and half of it for each client.
 func NewSending(limit int64) *database.Shares { return database.NewShares(limit, limit/2) }
 
-// SendLimit counts what is written toward sending while its client does not read it. If there is no
-// room, the write fails with database.ErrShare.
+// SendLimit counts each write toward sending for as long as it waits for its client, unless it is
+// small; over HTTP/2, where a connection has many responses at a time, small ones count, too. Without
+// room, a write fails with database.ErrShare.
 func SendLimit(sending *database.Shares) Handler {
 	return func(c *gin.Context) error {
-		from := int64(SmallPart + 1)
+		from := int64(Small + 1)
 		if c.Request.ProtoMajor > 1 {
 			from = 1
 		}

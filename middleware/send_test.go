@@ -67,7 +67,7 @@ func requestOf(t *testing.T, client string) *http.Request {
 // TestSendLimit has clients that do not read: each may keep two parts in memory, but no more than
 // it leaves, and all of them four.
 func TestSendLimit(t *testing.T) {
-	const part = middleware.SmallPart + 1
+	const part = middleware.Small + 1
 	handler, outcome := sendAll(part, middleware.SendLimit(middleware.NewSending(4*part)))
 	w := &heldWriter{writing: make(chan struct{}), read: make(chan struct{})}
 	for _, test := range []struct {
