@@ -1,5 +1,6 @@
 VERSION ?= $(patsubst v%,%,$(shell git describe --tags --always --dirty 2>/dev/null || echo dev))
 COMMIT  ?= $(shell git rev-parse --short HEAD 2>/dev/null || echo unknown)
+BINARY  ?= plantstore
 CREATED ?= $(shell git log -1 --format=%cI 2>/dev/null || echo 1970-01-01T00:00:00Z)
 LDFLAGS := -s -w -X plantstore/cmd.version=$(VERSION) -X plantstore/cmd.commit=$(COMMIT)
 # Leaves out Gin's MessagePack codec: a fifth of the compilation, and nothing uses it.
@@ -20,8 +21,6 @@ AXE     := axe-core@4.14.1
 ROUNDS  ?= 3
 HISTORIES ?= 150
 TRIALS  := Linearizable|Outages|StopUnderLoad|StandbyLags|StandbyFails|Promotion|RollingRestarts|Pgbouncer|UpgradeUnderLoad|Soak|TestImage$$|GeneratedClients|WebhookLibrary|Feed
-# These watch the locks of one server or one snapshot of all rows, write pg_trgm, which a cluster has once, or need the feed, which Citus has not.
-NOT_ON_CITUS := ^TestImportKilled$$|^TestReplacingImportKilled$$|^TestExportIsOneMoment$$|^TestCommandsNameTheirDatabase$$|^TestFeed|^TestChanges|^TestFollow|^TestLinearizable$$/^(SQLite|PostgreSQL)$$|^TestIgnoredConditions$$/^Citus$$/^GET_$$/^plants$$/^changes
 VENVS   := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/plantstore
 # Installs the requirements in .ci/NAME.txt in a virtual environment of that name.
 pip      = python3 -m venv '$(VENVS)/$(1)' && '$(VENVS)/$(1)/bin/pip' install --quiet --disable-pip-version-check -r .ci/$(1).txt
@@ -36,8 +35,8 @@ help: ## List all targets
 run: ## Run the service with its default configuration
 	go run -tags $(TAGS) .
 
-build: ## Build the static binary ./plantstore
-	CGO_ENABLED=0 go build -tags $(TAGS) -trimpath -ldflags '$(LDFLAGS)' -o plantstore .
+build: ## Build the static binary ./plantstore, or the file BINARY
+	CGO_ENABLED=0 go build -tags $(TAGS) -trimpath -ldflags '$(LDFLAGS)' -o '$(BINARY)' .
 
 test: ## Run all tests; installs PostgreSQL, pgbouncer, HAProxy, strace and Chromium if they are missing
 	@tests/prerequisites.sh $(NEEDS) chromium
@@ -64,15 +63,7 @@ results: ## Run the trials of faults and a soak at their full length, as root, a
 
 test-citus: ## Run the tests of operations and faults on the Citus cluster that TEST_CITUS_URL names, and write its part of tests/RESULTS.md (6 minutes)
 	@tests/prerequisites.sh postgresql
-	@sed '/^## Citus/,$$d' tests/RESULTS.md | sed '$${/^$$/d;}' > tests/RESULTS.md.new
-	RESULTS='$(CURDIR)/tests/RESULTS.md.new' HISTORIES='$(HISTORIES)' go test -v -count=1 -timeout 30m -parallel 2 -tags citus,$(TAGS) \
-		-run "Citus|Linearizable|$$(awk '/^func Test/ { split($$2, f, "("); name = f[1] } /(eachService|dbtest\.Each)\(t/ { print "^" name "$$" }' tests/*_test.go | sort -u | paste -sd '|')" \
-		-skip '$(NOT_ON_CITUS)' ./tests > tests/citus.log; status=$$?; \
-		grep -E '^ *--- FAIL|^ok|^FAIL|_test.go' tests/citus.log; \
-		printf '\n## Citus: operations\n\nOf `make test-citus`, on %s. On Citus, these tests passed: %s. These failed: %s.\n' "$$(date +%F)" \
-			"$$(sed -n 's|^ *--- PASS: \(Test[^/]*\)/Citus .*|\1|p' tests/citus.log | sort -u | paste -sd ' ')" \
-			"$$(sed -n 's|^--- FAIL: \(Test[^ ]*\) .*|\1|p' tests/citus.log | sort -u | paste -sd ' ' | grep . || echo none)" >> tests/RESULTS.md.new; \
-		mv tests/RESULTS.md.new tests/RESULTS.md; exit $$status
+	HISTORIES='$(HISTORIES)' TAGS='$(TAGS)' .ci/test-citus
 
 fuzz: ## Fuzz the decoders of JSON, CSV and NDJSON, each for a minute
 	for target in $$(grep -oh '\bFuzz[A-Z][A-Za-z]*' controllers/*_test.go | sort -u); do go test -run='^$$' -tags $(TAGS) -fuzz="^$$target\$$" -fuzztime=1m -fuzzminimizetime=100x ./controllers || exit; done
@@ -145,7 +136,7 @@ sbom: build ## Write the software bill of materials plantstore.cdx.json
 
 release: ## Write the files of a release to release/: programs and images for all platforms, checksums, bills of materials (20 minutes at first, then one)
 	@tests/prerequisites.sh buildah jq zip
-	VERSION='$(VERSION)' COMMIT='$(COMMIT)' CREATED='$(CREATED)' LDFLAGS='$(LDFLAGS)' TAGS='$(TAGS)' .ci/release
+	VERSION='$(VERSION)' COMMIT='$(COMMIT)' CREATED='$(CREATED)' .ci/release
 
 check-release: release ## Check the release of the last commit: that building it in another folder gives the same bytes, that it runs, and its licenses
 	VERSION='$(VERSION)' .ci/check-release
