@@ -40,7 +40,7 @@ func newExport(s *settings) *cobra.Command {
 			if path == "" {
 				return usageError(errors.New("--output must be a path, or - for standard output"))
 			}
-			plain, _ := cutZip(path)
+			plain, _ := cutGz(path)
 			mediaType, err := mediaTypeOf(format, plain, controllers.TypeNDJSON)
 			if err != nil {
 				return err
@@ -86,15 +86,15 @@ func (c *client) export(ctx context.Context, query url.Values, mediaType, path s
 	rows := newRowReader(response.Body, mediaType)
 	rows.quiet = c.quiet
 	if path != "-" || !isTerminal(os.Stdout) { // a terminal shows either rows or a bar
-		rows.showCount("exporting", -1)
+		rows.showCount("exporting")
 		defer rows.stop()
 	}
 	write := func(w io.Writer) error {
 		_, err := io.Copy(w, rows)
 		return err
 	}
-	if _, zipped := cutZip(path); zipped {
-		write = func(w io.Writer) error { return copyZipped(w, rows) }
+	if _, gzipped := cutGz(path); gzipped {
+		write = func(w io.Writer) error { return copyGzipped(w, rows) }
 	}
 	save := func(w io.Writer) error {
 		err := write(w)

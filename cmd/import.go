@@ -37,7 +37,7 @@ func newImport(s *settings) *cobra.Command {
 		Args: takes(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			path := args[0]
-			plain, _ := cutZip(path)
+			plain, _ := cutGz(path)
 			mediaType, err := mediaTypeOf(format, plain, "")
 			if err != nil {
 				return err
@@ -76,10 +76,10 @@ func newImport(s *settings) *cobra.Command {
 
 // importFile sends the rows in the file path, or in standard input if path is -.
 func (c *client) importFile(ctx context.Context, path, mediaType string, query url.Values) (*controllers.ImportReport, error) {
-	rows, size, total := newRowReader(os.Stdin, mediaType), int64(-1), int64(-1)
+	rows, size := newRowReader(os.Stdin, mediaType), int64(-1)
 	defer rows.stop()
 	rows.quiet = c.quiet
-	_, zipped := cutZip(path)
+	_, gzipped := cutGz(path)
 	if path != "-" {
 		file, err := os.Open(path)
 		if err != nil {
@@ -91,29 +91,23 @@ func (c *client) importFile(ctx context.Context, path, mediaType string, query u
 		if err != nil {
 			return nil, err
 		}
-		if info.Mode().IsRegular() { // a pipe has no size and cannot be read twice
+		if info.Mode().IsRegular() { // a pipe has no size
 			size = info.Size()
-			if !zipped && !c.quiet && isTerminal(os.Stderr) {
-				rows.show("reading", -1)
-				if total, err = countRows(file, mediaType); err != nil {
-					return nil, err
-				}
-			}
 		}
 	}
 	// The service responds when all is stored. Until then, the time that it takes is known.
 	rows.end = func() {
-		rows.show(fmt.Sprintf("%d rows sent, waiting for the service to store them", rows.rows), -1)
+		rows.show(fmt.Sprintf("%d rows sent, waiting for the service to store them", rows.rows))
 	}
 	body := io.Reader(rows)
-	if zipped {
+	if gzipped {
 		body = rows.Reader // its rows cannot be counted
-		rows.show("importing", -1)
+		rows.show("importing")
 	} else {
-		rows.Reader = &unzipped{Reader: rows.Reader}
-		rows.showCount("importing", total)
-		if size >= zipFrom {
-			body, size, zipped = zip(rows), -1, true
+		rows.Reader = &plainReader{Reader: rows.Reader}
+		rows.showCount("importing")
+		if size >= gzipFrom {
+			body, size, gzipped = compressed(rows), -1, true
 		}
 	}
 
@@ -125,22 +119,12 @@ func (c *client) importFile(ctx context.Context, path, mediaType string, query u
 	}
 	request.ContentLength = size // -1 is unknown
 	request.Header.Set("Content-Type", mediaType)
-	if zipped {
+	if gzipped {
 		request.Header.Set("Content-Encoding", "gzip")
 	}
 	request.Header.Set("Accept", controllers.TypeJSON)
 	request.Header.Set("Expect", "100-continue") // a rejection then comes before the rows
 	return c.sendRows(request)
-}
-
-// countRows counts the rows in file and returns to its beginning.
-func countRows(file *os.File, mediaType string) (int64, error) {
-	rows := newRowReader(file, mediaType)
-	if _, err := io.Copy(io.Discard, rows); err != nil {
-		return 0, err
-	}
-	_, err := file.Seek(0, io.SeekStart)
-	return rows.rows, err
 }
 
 // sendRows returns the report of the service. Its errors say whether rows may be stored.
@@ -160,8 +144,8 @@ func (c *client) sendRows(request *http.Request) (*controllers.ImportReport, err
 	if local, ok := errors.AsType[*fs.PathError](err); ok {
 		return nil, fmt.Errorf("%w; nothing was stored", local) // the service did not receive the end
 	}
-	if errors.Is(err, errZipped) {
-		return nil, usageError(errZipped)
+	if errors.Is(err, errGzipped) {
+		return nil, usageError(errGzipped)
 	}
 	if errors.Is(err, errIncomplete) || responded && failed.status >= 500 {
 		return nil, fmt.Errorf("%w; it is safe to run the import again: stored rows count as unchanged", err)

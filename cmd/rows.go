@@ -95,16 +95,15 @@ func (r *rowReader) Read(p []byte) (int, error) {
 
 func isTerminal(file *os.File) bool { return term.IsTerminal(int(file.Fd())) }
 
-// showCount shows the number of rows, out of total if that is positive.
-func (r *rowReader) showCount(label string, total int64) {
-	total = cmp.Or(total, -1)
-	r.show(label, total, progressbar.OptionShowCount(), progressbar.OptionShowIts(), progressbar.OptionShowTotalBytes(total > 0))
+// showCount shows the number of rows.
+func (r *rowReader) showCount(label string) {
+	r.show(label, progressbar.OptionShowCount(), progressbar.OptionShowIts(), progressbar.OptionShowTotalBytes(false))
 }
 
-// show replaces the bar by one of total rows, or by a spinner if total is -1.
-func (r *rowReader) show(label string, total int64, options ...progressbar.Option) {
+// show replaces what is shown by a spinner.
+func (r *rowReader) show(label string, options ...progressbar.Option) {
 	r.stop()
-	r.bar.Store(progressbar.NewOptions64(total, append(options,
+	r.bar.Store(progressbar.NewOptions64(-1, append(options,
 		progressbar.OptionSetVisibility(isTerminal(os.Stderr) && !r.quiet),
 		progressbar.OptionSetWriter(os.Stderr),
 		progressbar.OptionSetDescription(label),
