@@ -98,7 +98,7 @@ func checkSettings(cfg *config.Config) error {
 		}
 	}
 	if samePort(cfg) {
-		return usageError(fmt.Errorf("%s must have another port than %s", config.SettingOf("server.admin_address"), config.SettingOf("server.port")))
+		return usageError(fmt.Errorf("%s must not use the port of the API, %s", config.SettingOf("server.admin_address"), config.SettingOf("server.port")))
 	}
 	return nil
 }

@@ -232,7 +232,7 @@ func cursorError(err error, path string) error {
 		return err
 	}
 	if path != "" {
-		err = fmt.Errorf("%w; the cursor is in %s: remove that file to get a new one", err, path)
+		err = fmt.Errorf("%w; the cursor is in %s: remove that file, let the receiver begin with an empty copy, and start again with --after 0", err, path)
 	}
 	return &exitError{err, exitFinal}
 }

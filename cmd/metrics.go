@@ -55,7 +55,6 @@ func newReadiness(fault func(context.Context) string) prometheus.Collector {
 	})
 }
 
-// collectors returns the metrics of l.
 func (l *connections) collectors() []prometheus.Collector {
 	inState := func(state string, count func() int) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{

@@ -26,7 +26,7 @@ func newSearchIndex(s *settings) *cobra.Command {
 				}
 				return "created in " + db.Name(), db.CreateSearchIndexes(cmd.Context())
 			}),
-		newDatabaseCommand(s, "search-index drop", "Drop these indexes", uses,
+		newDatabaseCommand(s, "search-index drop", "Drop the indexes for the parameters tag and q", uses,
 			func(cmd *cobra.Command, db *database.DB) (string, error) {
 				return "dropped in " + db.Name(), db.DropSearchIndexes(cmd.Context())
 			}))

@@ -76,14 +76,14 @@ func listen(key, address string) (net.Listener, error) {
 	}
 	err = fmt.Errorf("%s: %w", config.SettingOf(key), err)
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, err
+		return nil, fmt.Errorf("%w: choose another port, or end the program that uses this one", err)
 	}
 	return nil, usageError(err)
 }
 
-// mostPatience is the longest limit for giveUpAfter: the kernel's own, which it replaces, are
-// shorter than some that can be configured.
-const mostPatience = 5 * time.Minute
+// maxUserTimeout is the longest limit for giveUpAfter: the kernel's own limits, which it replaces,
+// are shorter than some that can be configured.
+const maxUserTimeout = 5 * time.Minute
 
 // listenAPI listens on the address of the API, with the configured limits of connections.
 func listenAPI(cfg *config.Config, log, sampled *zap.Logger) (*connections, error) {
@@ -91,7 +91,7 @@ func listenAPI(cfg *config.Config, log, sampled *zap.Logger) (*connections, erro
 	if err != nil {
 		return nil, err
 	}
-	if limit := max(cfg.Server.WriteTimeout, cfg.Bulk.Grace); limit <= mostPatience {
+	if limit := max(cfg.Server.WriteTimeout, cfg.Bulk.Grace); limit <= maxUserTimeout {
 		if err := giveUpAfter(listener, limit); err != nil {
 			log.Warn("cannot set TCP_USER_TIMEOUT: a client that loses its network keeps its connection for a quarter of an hour", zap.Error(err))
 		}
@@ -99,7 +99,6 @@ func listenAPI(cfg *config.Config, log, sampled *zap.Logger) (*connections, erro
 	return limitConnections(listener, connectionLimit(cfg, maxFiles(), log), cfg.Server.MaxPerAddress, cfg.Server.TrustedProxies, sampled), nil
 }
 
-// addressOf returns the address of the API.
 func addressOf(cfg *config.Config) string {
 	return net.JoinHostPort(cfg.Server.Host, strconv.Itoa(cfg.Server.Port))
 }

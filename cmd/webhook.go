@@ -137,7 +137,6 @@ func (w *webhook) send(ctx context.Context, id string, body []byte) (after time.
 	return 0, nil
 }
 
-// sign returns the signature of a message.
 func (w *webhook) sign(id, timestamp string, body []byte) string {
 	mac := hmac.New(sha256.New, w.key)
 	fmt.Fprintf(mac, "%s.%s.%s", id, timestamp, body)

@@ -29,12 +29,12 @@ type Config struct {
 		TrustedProxies    []string      `key:"trusted_proxies" desc:"IP addresses or CIDR ranges, such as 10.0.0.0/8, of proxies trusted to set X-Forwarded-For"`
 		BasePath          string        `key:"base_path" desc:"path, such as /store, that a proxy removes from requests; URLs in responses start with it"`
 		CORSOrigins       []string      `key:"cors_origins" desc:"origins of web pages that may call the API, such as https://plants.example.org; if empty, only its own pages"`
-		AdminAddress      string        `key:"admin_address" desc:"address that serves /healthz, /readyz, Prometheus metrics at /metrics and Go profiles under /debug/pprof/ over plain HTTP, without authentication and apart from the API, such as 127.0.0.1:9090; if empty, disabled. The profiles show the memory of the process: only operators may reach it"`
+		AdminAddress      string        `key:"admin_address" desc:"address that serves /healthz, /readyz, Prometheus metrics at /metrics and Go profiles under /debug/pprof/ over plain HTTP, without authentication and apart from the API, such as 127.0.0.1:9090, and on another port; if empty, disabled. The profiles show the memory of the process: only operators may reach it"`
 	} `key:"server"`
 	Database struct {
 		URL            string        `key:"url" env:"DATABASE_URL" secret:"true" default:"sqlite:data/plantstore.db" desc:"sqlite:PATH or postgres://user:password@host:5432/name?sslmode=verify-full; the PG* variables of libpq complete the latter"`
 		Migrate        bool          `key:"migrate" default:"true" desc:"apply pending migrations at startup; replicas take turns"`
-		MaxConnections int           `key:"max_connections" default:"16" desc:"maximum number of PostgreSQL connections; a start with too few says how many it needs"`
+		MaxConnections int           `key:"max_connections" default:"16" desc:"maximum number of PostgreSQL connections; with too few, the service does not start, and says how many it needs"`
 		Timeout        time.Duration `key:"timeout" default:"3s" validate:"min=1ms" desc:"time limit for one operation, including the wait for a connection"`
 		StartTimeout   time.Duration `key:"start_timeout" default:"30s" validate:"min=1ms" desc:"how long startup waits for an unreachable database"`
 		SlowQuery      time.Duration `key:"slow_query" default:"200ms" validate:"min=0s" desc:"queries that take at least this long are logged, without their values; 0s disables this"`
@@ -72,7 +72,7 @@ type Config struct {
 	} `key:"auth"`
 	Limits struct {
 		RequestsPerSecond int `key:"requests_per_second" default:"0" validate:"min=0,max=1000000000" desc:"sustained rate for each token and each address; requests above it are rejected with error 42901; 0 disables the limit"`
-		Burst             int `key:"burst" default:"0" validate:"min=0,max=1000000000" desc:"number of requests that may arrive at once; 0 stands for requests_per_second"`
+		Burst             int `key:"burst" default:"0" validate:"min=0,max=1000000000" desc:"number of requests that may arrive at once; 0 stands for requests_per_second, without which there is no burst"`
 		FailuresPerMinute int `key:"failures_per_minute" default:"600" validate:"min=0,max=1000000000" desc:"number of requests with invalid tokens from an address; further ones get error 42901 instead of 40102; 0 disables the limit"`
 	} `key:"limits"`
 	Docs struct {

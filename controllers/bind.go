@@ -256,7 +256,7 @@ const byteOrderMark = "\ufeff"
 
 // notObject returns the error of a text that is one JSON value, but no object.
 func notObject(what string, text []byte) error {
-	return problemf(codeMalformed, "the %s must be a JSON object, but at byte %d begins another value", what, len(text)-len(bytes.TrimLeft(text, spaces)))
+	return problemf(codeMalformed, "the %s must be a JSON object, but the value at byte %d is not one", what, len(text)-len(bytes.TrimLeft(text, spaces)))
 }
 
 // checkSyntax reports the first byte at which text is not one well-formed JSON value. It

@@ -108,8 +108,8 @@ func TestBindJSONReadOnlyFields(t *testing.T) {
 func TestMalformedJSON(t *testing.T) {
 	for _, test := range []struct{ text, want string }{
 		{"", "the line is empty: send a JSON object"},
-		{` [1]`, "the line must be a JSON object, but at byte 1 begins another value"},
-		{`null`, "the line must be a JSON object, but at byte 0 begins another value"},
+		{` [1]`, "the line must be a JSON object, but the value at byte 1 is not one"},
+		{`null`, "the line must be a JSON object, but the value at byte 0 is not one"},
 		{`1 2`, "unexpected data after the JSON value at byte 2"},
 		{"\ufeff{}", "the line begins with a byte order mark, at byte 0: save it as UTF-8 without one"},
 		{`{"id":1,}`, "the line is not well-formed JSON at byte 7: "},

@@ -56,10 +56,10 @@ var WaitPattern = regexp.MustCompile(`^([0-9]|[1-5][0-9]|60)s$`)
 //
 //	@ID				listChanges
 //	@Summary		Follow the changes of plants
-//	@Description	Returns the plants that were written after a cursor, deleted ones included, and the cursor after them. A reader that passes each cursor on misses nothing, however long it was away, up to the time for which deletions are kept: then it gets error 41001. It may get a change twice. With Accept: text/event-stream, the same comes as server-sent events, each with such a result as its data and the cursor as its id, until the client or the service closes the connection; Last-Event-ID resumes.
+//	@Description	Returns the plants that were written after a cursor, deleted ones included, and the cursor after them. A reader that passes each cursor on misses nothing, however long it was away, up to the time for which deletions are kept: then it gets error 41001. It may get a change twice. With Accept: text/event-stream, the changes come as server-sent events until the client or the service closes the connection. The data of an event is such a result, and its id is the cursor, which Last-Event-ID sends back to resume.
 //	@Produce		json,text/event-stream
 //	@Param			after			query		string			false	"The cursor of the last response, or 0 for the beginning, which has all plants; if it is absent, only later changes"
-//	@Param			limit			query		int				false	"The maximum number of changes in a response; by default, an event has as many as it may"
+//	@Param			limit			query		int				false	"The maximum number of changes in a response; an event has up to the maximum by default"
 //	@Param			wait			query		string			false	"How long to wait for a change, up to 60s"
 //	@Param			Last-Event-ID	header		string			false	"The cursor of the last event, instead of after"
 //	@Success		200				{object}	PlantChanges	"The changes"
@@ -148,7 +148,7 @@ func respondChanges(c *gin.Context, changes *models.PlantChanges) error {
 		c.Data(http.StatusOK, TypeJSON, body)
 		return nil
 	}
-	sendZipped(c, body)
+	sendGzipped(c, body)
 	return nil
 }
 

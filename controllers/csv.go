@@ -61,7 +61,7 @@ func readCSV[D, T any](body io.Reader, toRow func(*D) T) iter.Seq2[models.Import
 				}
 				if errors.Is(err, csv.ErrFieldCount) {
 					last = records.lastLine(record, row.Line)
-					row.Err = problemf(codeMalformed, "the row has %d cells, and the header has %d", len(record), len(columns))
+					row.Err = problemf(codeMalformed, "the row has %d cells, and the header has %d: put quotes around a text that has commas", len(record), len(columns))
 				}
 			case err != nil:
 				yield(row, bodyError(err))

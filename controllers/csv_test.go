@@ -28,7 +28,7 @@ func TestMalformedCSV(t *testing.T) {
 	)
 	rows := "1,\"a,b" + strings.Repeat("\n2,c,d", 101)
 	for body, want := range map[string][2]string{ // of the first row, or of the body
-		"1,a\n":                              {"the row has 2 cells, and the header has 3"},
+		"1,a\n":                              {"the row has 2 cells, and the header has 3: put quotes around a text that has commas"},
 		"1,a\"b,\n":                          {place},
 		"1,\"a\"b,\n2,c,d\n":                 {place},
 		"1,\"a\"b,\n":                        {1: "line 2: " + place},

@@ -65,13 +65,13 @@ var errorTable = []ErrorRow{
 	row(codeInvalidValue, "a text is out of bounds, or a value is not one that its field allows",
 		as((*models.InvalidError).Error).like(&models.InvalidError{Field: "name", Reason: "must have 1 to 255 characters, not 0"}),
 		as(func(e *database.CheckError) string { return "the row breaks the rule " + e.Constraint })),
-	row(codeParameter, "invalid or unknown query parameter (on every operation), invalid path parameter or conditional header, or a Content-Range of a PUT",
+	row(codeParameter, "invalid or unknown query parameter (on every operation), invalid path parameter or conditional header, or a PUT with Content-Range",
 		example(errQuery.Error())),
 	row(codeNoToken, "no bearer token",
 		is(auth.ErrNoToken, "no bearer token: send the header Authorization: Bearer <token>")),
 	row(codeInvalidToken, "the bearer token is not valid",
-		is(auth.ErrInvalidToken, "the bearer token is not valid: it is unknown, revoked, expired or malformed"),
-		is(auth.ErrEnded, "the bearer token is no longer valid"+unknownOutcome)),
+		is(auth.ErrInvalidToken, "the bearer token is not valid: it is unknown, revoked, expired or malformed: ask the operator of the service for another one"),
+		is(auth.ErrEnded, "the bearer token is no longer valid: get another one"+unknownOutcome)),
 	row(codeScope, "the bearer token lacks the scope that the operation needs",
 		as(func(e *auth.ScopeError) string {
 			return e.Error() + ": ask the operator of the service for a token that has it"
@@ -92,7 +92,9 @@ var errorTable = []ErrorRow{
 	row(codePrecondition, "`If-Match` or `If-None-Match` does not hold; nothing was written",
 		is(models.ErrCondition, "If-Match or If-None-Match does not hold, and nothing was written: get the current version and retry (a weak ETag, W/…, matches nothing)")),
 	row(codeBodyTooLarge, "the body, or a line of an import, is too large; or an import is not received within `bulk.timeout`",
-		as(func(e *http.MaxBytesError) string { return fmt.Sprintf("the body is larger than %d bytes", e.Limit) }).like(&http.MaxBytesError{Limit: 64 << 10})),
+		as(func(e *http.MaxBytesError) string {
+			return fmt.Sprintf("the body is larger than %d bytes: send less at a time", e.Limit)
+		}).like(&http.MaxBytesError{Limit: 64 << 10})),
 	row(codeContentType, "unsupported Content-Type or Content-Encoding",
 		example("Content-Type must be application/json, with no charset other than utf-8")),
 	row(codeRateLimit, "too many requests with this token or from this address, or too many invalid tokens; `Retry-After` says when to retry",
@@ -104,6 +106,7 @@ var errorTable = []ErrorRow{
 	row(codeNoFeed, "the database has no change feed: it is distributed by Citus",
 		is(database.ErrNoFeed, "this service has no change feed, as its database is distributed by Citus: export instead")),
 	row(codeOverloaded, "too many operations are waiting, another one has locked the row, or too many imports and exports, or followers of the change feed, are running; nothing was stored: retry after `Retry-After`",
+		is(database.ErrNoRoom, "no room is left for the temporary files of imports and exports, in all or with this token"+nothingStored+": retry later, or split an import that is rejected even if it runs alone"),
 		is(database.ErrShare, "too many such operations are running, or too many with this token"+nothingStored+": retry when one has ended"),
 		is(database.ErrTemporary, "the service cannot write temporary files"+nothingStored+": retry later"),
 		when(database.IsLocked, "another operation has locked the row or the table"+nothingStored+": retry later"),
@@ -121,7 +124,7 @@ var errorTable = []ErrorRow{
 }
 
 // internalError is the message of an internal error, before the request id.
-const internalError = "internal error, request id "
+const internalError = "internal error: the operator of the service finds its cause in the log by the request id "
 
 // nothingStored is a part of the messages of errors that mean that a write has not begun. [Errors]
 // leaves it out after a read.
@@ -210,7 +213,7 @@ func (m message) like(sample error) message {
 	return m
 }
 
-// example is a message of no error here.
+// example returns a message that only documents show: these errors carry their own text.
 func example(text string) message {
 	return message{func(error) (string, bool) { return "", false }, text}
 }

@@ -61,7 +61,7 @@ func TestErrorsHidesFaults(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w, logs := serveError(t.Context(), t, handler)
 			id := map[string][]string(w.Header())["X-Request-ID"][0]
-			want := fmt.Sprintf(`{"error":50001,"message":"internal error, request id %s"}`, id)
+			want := fmt.Sprintf(`{"error":50001,"message":"internal error: the operator of the service finds its cause in the log by the request id %s"}`, id)
 			if w.Code != 500 || w.Body.String() != want {
 				t.Errorf("got %d %s, want 500 %s", w.Code, w.Body, want)
 			}
@@ -112,6 +112,7 @@ func TestErrorsUnavailable(t *testing.T) {
 // TestErrorsOverloaded: only the response to a write says that nothing was stored.
 func TestErrorsOverloaded(t *testing.T) {
 	for cause, want := range map[error]string{
+		database.ErrNoRoom:             "no room is left for the temporary files of imports and exports, in all or with this token%s: retry later, or split an import that is rejected even if it runs alone",
 		database.ErrShare:              "too many such operations are running, or too many with this token%s: retry when one has ended",
 		database.ErrOverloaded:         "too many operations are waiting%s: retry later",
 		&pgconn.PgError{Code: "55P03"}: "another operation has locked the row or the table%s: retry later",

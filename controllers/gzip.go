@@ -28,8 +28,8 @@ func acceptsGzip(c *gin.Context) bool {
 	c.Writer.Header().Add("Vary", "Accept-Encoding") // CORS adds Origin
 	list := strings.ToLower(strings.Join(c.Request.Header["Accept-Encoding"], ","))
 	accept := []string{strings.ReplaceAll(list, "x-gzip", "gzip")} // which are the same: section 8.4.1.3
-	zipped, plain := matchOf(accept, "gzip").quality, matchOf(accept, "identity").quality
-	return zipped > 0 && zipped >= plain
+	gzipped, plain := matchOf(accept, "gzip").quality, matchOf(accept, "identity").quality
+	return gzipped > 0 && gzipped >= plain
 }
 
 // compress returns body compressed, all at once: a compressor for as long as the client
@@ -50,26 +50,26 @@ func compress(body []byte) []byte {
 type gzipStream struct {
 	c     *gin.Context
 	begun bool
-	zip   *gzip.Writer // nil if the response is not compressed
+	gzip  *gzip.Writer // nil if the response is not compressed
 }
 
 func (s *gzipStream) Write(p []byte) (int, error) {
 	if !s.begun && len(p) >= gzipFrom {
 		s.c.Header("Content-Encoding", "gzip")
-		s.zip = gzip.NewWriter(s.c.Writer)
+		s.gzip = gzip.NewWriter(s.c.Writer)
 	}
 	s.begun = true
-	if s.zip == nil {
+	if s.gzip == nil {
 		return s.c.Writer.Write(p)
 	}
-	return s.zip.Write(p)
+	return s.gzip.Write(p)
 }
 
 func (s *gzipStream) close() error {
-	if s.zip == nil {
+	if s.gzip == nil {
 		return nil
 	}
-	return s.zip.Close()
+	return s.gzip.Close()
 }
 
 // MaxRatio is how many times as large as its compressed form a body of more than RatioFrom bytes may be.

@@ -15,7 +15,6 @@ import (
 	"plantstore/models"
 )
 
-// pathID returns the id in the path.
 func pathID(c *gin.Context) (int64, error) { return parseInt64(codeParameter, "id", c.Param("id")) }
 
 // int64Range is for messages.

@@ -14,7 +14,7 @@ import (
 //	@Description
 //	@Description	If any row is rejected, nothing is stored; with mode=partial, all other rows are. A row that exists with the same content counts as unchanged and is no error, so an import can be repeated if its response was lost. A row that exists with different content is rejected; with on_conflict=replace, it replaces the stored plant, which keeps its created_at. An id that occurs twice belongs to its first valid row. The body may be much larger than that of other requests; a line may not.
 //	@Description
-//	@Description	With Content-Encoding: gzip, the body is compressed; the limit is that of its content.
+//	@Description	With Content-Encoding: gzip, the body is compressed; its limit is that of the decompressed body.
 //	@Accept			application/x-ndjson,text/csv
 //	@Param			mode	query		string			false	"What to store if a row is rejected: nothing (all), or the other rows (partial)"	Enums(all, partial)	default(all)
 //	@Param			on_conflict	query		string			false	"What to do with a row that exists with different content: reject it (refuse), or store it instead (replace)"	Enums(refuse, replace)	default(refuse)

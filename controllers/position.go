@@ -9,7 +9,8 @@ import (
 	"plantstore/middleware"
 )
 
-// wrote ends a write of plants with the outcome err, and returns err.
+// wrote records a write of plants with the outcome err, so that later reads see it, and sets
+// Write-Position. It returns err.
 func (h *Plants) wrote(c *gin.Context, err error) error {
 	if at := h.store.Wrote(contextOf(c), err); at != 0 && err == nil {
 		middleware.SetHeader(c, middleware.PositionHeader, at.String())

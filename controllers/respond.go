@@ -22,7 +22,6 @@ func respond(c *gin.Context, status int, v any) error {
 	return nil
 }
 
-// encode returns v as JSON.
 func encode(v any) ([]byte, error) {
 	body, err := json.Marshal(v)
 	if err != nil {
@@ -44,12 +43,12 @@ func respondPage[T any](c *gin.Context, q pageQuery, items []T, id func(T) any) 
 	if err != nil {
 		return err
 	}
-	sendZipped(c, body)
+	sendGzipped(c, body)
 	return nil
 }
 
-// sendZipped writes a body in JSON, compressed for clients that accept it.
-func sendZipped(c *gin.Context, body []byte) {
+// sendGzipped writes a body in JSON, compressed for clients that accept it.
+func sendGzipped(c *gin.Context, body []byte) {
 	if acceptsGzip(c) && len(body) >= gzipFrom {
 		c.Header("Content-Encoding", "gzip")
 		body = compress(body)

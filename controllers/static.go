@@ -38,9 +38,9 @@ func Static(h middleware.Handler) middleware.Handler {
 
 // file is a response that does not change.
 type file struct {
-	header        http.Header
-	version       string
-	plain, zipped []byte // the latter is nil if it is not smaller
+	header         http.Header
+	version        string
+	plain, gzipped []byte // the latter is nil if it is not smaller
 }
 
 func newFile(r *recorder) *file {
@@ -50,15 +50,15 @@ func newFile(r *recorder) *file {
 	for _, name := range []string{"Accept-Ranges", "Cache-Control", "Content-Length", "Vary"} { // there are no ranges; respond sets the others
 		f.header.Del(name)
 	}
-	if zipped := compress(f.plain); len(f.plain) >= gzipFrom && len(zipped) < len(f.plain) {
-		f.zipped = zipped
+	if gzipped := compress(f.plain); len(f.plain) >= gzipFrom && len(gzipped) < len(f.plain) {
+		f.gzipped = gzipped
 	}
 	return f
 }
 
 func (f *file) respond(c *gin.Context) error {
 	header, body := c.Writer.Header(), f.plain
-	zipped := f.zipped != nil && acceptsGzip(c)
+	gzipped := f.gzipped != nil && acceptsGzip(c)
 	unchanged, err := setVersion(c, f.version)
 	if err != nil {
 		return err
@@ -68,9 +68,9 @@ func (f *file) respond(c *gin.Context) error {
 		header.Del("Content-Type")
 		return nil
 	}
-	if zipped {
+	if gzipped {
 		header.Set("Content-Encoding", "gzip")
-		body = f.zipped
+		body = f.gzipped
 	}
 	c.Data(http.StatusOK, header.Get("Content-Type"), body)
 	return nil

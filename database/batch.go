@@ -80,19 +80,19 @@ func NewWriter[T any](db *DB, flush func(context.Context, []T) []error) *Writer[
 	return w
 }
 
-// errLeftOut is the outcome of an item that was not tried, because too many others in its
+// errDeferred is the outcome of an item that was not tried, because too many others in its
 // batch are locked: it joins another one.
-var errLeftOut = errors.New("left out of the batch")
+var errDeferred = errors.New("deferred to another batch")
 
 // Do is [Batcher.Do], with a batcher for those clients that have writes which wait for a lock. An
-// item that was left out of its batch joins another one, until it is due.
+// item that was deferred joins another one, until it is due.
 func (w *Writer[T]) Do(ctx context.Context, item T) error {
 	for due := time.Now().Add(w.calm.timeout); ; {
 		b := w.calm
 		if w.waiters.has(clientOf(ctx)) {
 			b = w.suspect
 		}
-		if err := b.do(ctx, item, due); !errors.Is(err, errLeftOut) {
+		if err := b.do(ctx, item, due); !errors.Is(err, errDeferred) {
 			return err
 		}
 	}
@@ -280,7 +280,7 @@ func (b *Batcher[T]) runBatch(batch []*pending[T]) {
 	var requests []trace.Span
 	for i, p := range batch {
 		items[i] = p.item
-		if p.due.Before(due) { // it was left out of an earlier batch
+		if p.due.Before(due) { // it was deferred
 			due = p.due
 		}
 		if b.metrics != nil {

@@ -390,11 +390,11 @@ func TestSuspectsHaveBatchesOfTheirOwn(t *testing.T) {
 	})
 }
 
-// TestLeftOut: an item that a batch leaves out joins another one, in the time that it has left.
-func TestLeftOut(t *testing.T) {
+// TestDeferred: an item that a batch defers joins another one, in the time that it has left.
+func TestDeferred(t *testing.T) {
 	for _, test := range []struct {
 		name   string
-		times  int // that it is left out
+		times  int // that it is deferred
 		wantIn time.Duration
 		want   error
 	}{
@@ -411,7 +411,7 @@ func TestLeftOut(t *testing.T) {
 					case <-time.After(100 * time.Millisecond):
 					}
 					if left--; left >= 0 {
-						return []error{errLeftOut}
+						return []error{errDeferred}
 					}
 					return []error{nil}
 				})

@@ -57,10 +57,10 @@ func noTurn(ctx context.Context, err error) error {
 }
 
 // TakeDisk takes a number of bytes for temporary files of ctx's client, which GiveDisk gives
-// back. It fails with ErrShare if there is no room for them.
+// back. It fails with ErrNoRoom.
 func (db *DB) TakeDisk(ctx context.Context, bytes int64) error {
 	if err := db.budget.disk.Take(clientOf(ctx), bytes); err != nil {
-		return fmt.Errorf("room for temporary files: %w", err)
+		return fmt.Errorf("%w: %w", ErrNoRoom, err)
 	}
 	return nil
 }

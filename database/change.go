@@ -24,7 +24,7 @@ type Change struct {
 	Row      any    // a pointer to the model of the table
 	Versions string // see [DB.Times]
 	Stored   any    // the row that it has written, with these columns, as a pointer to the model; or nil
-	Err      error  // why it was not made: its row is locked (see IsLocked), the database rejects it, or it is errLeftOut
+	Err      error  // why it was not made: its row is locked (see IsLocked), the database rejects it, or it is errDeferred
 }
 
 // kind identifies the statement of a Change: changes of one kind have the same text.
@@ -72,7 +72,6 @@ func (c *Change) text(from, keys string) string {
 	return text
 }
 
-// names returns the names in the statement of c.
 func (c *Change) names() (names []string) {
 	for _, match := range parameter.FindAllString(c.text("", ""), -1) {
 		if name := match[1:]; !slices.Contains(names, name) {
@@ -85,7 +84,6 @@ func (c *Change) names() (names []string) {
 // row returns the struct behind Row.
 func (c *Change) row() reflect.Value { return reflect.ValueOf(c.Row).Elem() }
 
-// values returns the values that names stand for.
 func (c *Change) values(names []string) []any {
 	values, row := make([]any, len(names)), c.row()
 	for i, name := range names {
@@ -188,7 +186,6 @@ func readAll(read func(result) error) func(*sql.Rows, error) error {
 	}
 }
 
-// scan reads the result of c.
 func (c *Change) scan(rows result) error {
 	found, err := scanAll(rows, c.Table.Columns[:c.Returns], c.row().Type())
 	c.Stored = nil
@@ -218,7 +215,6 @@ func grouped(changes []*Change) (groups []*group) {
 	return groups
 }
 
-// scan reads the result of g.
 func (g *group) scan(rows result) error {
 	first := g.changes[0]
 	found, err := scanAll(rows, first.Table.Columns[:first.Returns], first.row().Type())

@@ -115,9 +115,9 @@ type dialect interface {
 	lockRows() (clause string, oneByOne bool)
 	// load is [DB.Load]; next returns nil after the last row.
 	load(ctx context.Context, pool *sql.DB, table *Table, keep bool, next func() ([]any, error)) (int64, error)
-	// patience is a statement that limits how long a transaction waits for locks; 0 stands for
+	// lockTimeout is a statement that limits how long a transaction waits for locks; 0 stands for
 	// until its context ends. It is empty if no lock is a row's.
-	patience(wait time.Duration) string
+	lockTimeout(wait time.Duration) string
 	// after is [DB.After].
 	after(column, value string) string
 	// among is [DB.Among].
@@ -305,8 +305,8 @@ func (db *DB) transaction(ctx context.Context, wait time.Duration, do func(tx *D
 			tx := *db
 			tx.DB = handle
 			tx.conn = handle.Statement.ConnPool
-			if patience := db.dialect.patience(wait); patience != "" {
-				if err := handle.Exec(patience).Error; err != nil {
+			if lockTimeout := db.dialect.lockTimeout(wait); lockTimeout != "" {
+				if err := handle.Exec(lockTimeout).Error; err != nil {
 					return err
 				}
 			}

@@ -215,7 +215,7 @@ func (db *DB) Changes(ctx context.Context, from Cursor, limit int) (changes []Ch
 // Written returns a channel that has a value after a write of this process.
 func (db *DB) Written() <-chan struct{} { return db.written }
 
-// noteWrite lets Written have a value.
+// noteWrite signals Written.
 func (db *DB) noteWrite() {
 	select {
 	case db.written <- struct{}{}:
@@ -256,7 +256,7 @@ func (db *DB) prepareFeed(ctx context.Context) error {
 		err = tx.WithContext(ctx).Raw("SELECT " + db.dialect.feedIsCopy() + " FROM feed").Scan(&is).Error
 		return is, err
 	}
-	err := db.whileLocked(ctx, func() error {
+	err := db.retryWhileLocked(ctx, func() error {
 		if is, err := isCopy(db); err != nil || !is {
 			return err
 		}

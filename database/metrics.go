@@ -38,9 +38,9 @@ func newMetrics(system string) *metrics {
 // statementKind matches the operation and the table of a statement, or of its first subquery.
 var statementKind = regexp.MustCompile(`(?s)^(?:WITH [a-z_]+ AS \(\s*)?(?:(UPDATE) |(INSERT) INTO |(DELETE) FROM |(SELECT) .*?\sFROM )["` + "`]?([a-z_]+)")
 
-// telling is how many bytes of a statement suffice to tell its operation and table. Some
+// prefixLength is how many bytes of a statement identify its operation and table. Some
 // statements go on with a list of any length.
-const telling = 500
+const prefixLength = 500
 
 // statement is one that reads or writes a table. Others, such as SET, have no operation.
 type statement struct {
@@ -50,7 +50,7 @@ type statement struct {
 
 // statement returns what is known of the statement with text.
 func (m *metrics) statement(text string) *statement {
-	text = text[:min(len(text), telling)]
+	text = text[:min(len(text), prefixLength)]
 	if known, ok := m.byText.Load(text); ok {
 		return known.(*statement)
 	}

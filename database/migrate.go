@@ -102,7 +102,7 @@ func (db *DB) RequireSchema(ctx context.Context) error {
 	all, err := db.expected(ctx)
 	for _, m := range all {
 		if m.AppliedAt.IsZero() {
-			return fmt.Errorf("migration %s is pending: run `plantstore migrate up`, or start a service with database.migrate", m.Name)
+			return fmt.Errorf("migration %s is pending: run `plantstore migrate up`, or start a service with database.migrate set to true", m.Name)
 		}
 	}
 	return err
@@ -138,7 +138,7 @@ func (db *DB) Migrate(ctx context.Context) (applied []Migration, err error) {
 	if err := db.requireMigratable(ctx); err != nil {
 		return nil, err
 	}
-	err = db.whileLocked(ctx, func() error {
+	err = db.retryWhileLocked(ctx, func() error {
 		up, err := db.up(ctx)
 		applied = append(applied, up...)
 		if err == nil && db.nodes != nil {
@@ -203,22 +203,22 @@ func (db *DB) up(ctx context.Context) (applied []Migration, err error) {
 }
 
 const (
-	lockPause    = time.Second      // between two attempts of a migration to lock a table
-	lockPatience = 10 * time.Minute // until it gives up
-	lockLog      = time.Minute      // between two log lines about it, at most
+	lockPause   = time.Second      // between two attempts of a migration to lock a table
+	maxLockWait = 10 * time.Minute // until it gives up
+	lockLog     = time.Minute      // between two log lines about it, at most
 )
 
-// whileLocked calls migrate until it gets the locks that it needs. A migration that waited
+// retryWhileLocked calls migrate until it gets the locks that it needs. A migration that waited
 // for a lock without a break, such as for the end of an export, would hold up all
 // operations that start after it. So it waits less long than they do, and then lets
 // them pass.
-func (db *DB) whileLocked(ctx context.Context, migrate func() error) error {
+func (db *DB) retryWhileLocked(ctx context.Context, migrate func() error) error {
 	logging, stop := context.WithCancel(ctx)
 	defer stop()
 	go db.logHolders(logging)
 	for begin := time.Now(); ; {
 		err := migrate()
-		if !IsLocked(err) && !isRolledBack(err) || time.Since(begin) > lockPatience {
+		if !IsLocked(err) && !isRolledBack(err) || time.Since(begin) > maxLockWait {
 			return err
 		}
 		if !Sleep(ctx, lockPause) {
@@ -295,7 +295,7 @@ var dropsData = regexp.MustCompile(`(?mi)^(?:DROP TABLE|ALTER TABLE)(?: IF EXIST
 // Rollback undoes the migration last. It fails if that is no longer the one that was applied
 // last.
 func (db *DB) Rollback(ctx context.Context, last Migration) error {
-	err := db.whileLocked(ctx, func() error {
+	err := db.retryWhileLocked(ctx, func() error {
 		now, err := db.last(ctx)
 		if err == nil && now.Version != last.Version {
 			err = fmt.Errorf("meanwhile, the last one is %s: try again", now)

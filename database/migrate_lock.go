@@ -21,7 +21,7 @@ const (
 // postgresLocker is goose's lock on a PostgreSQL database: a row of a table. Unlike an
 // advisory lock, it works behind pgbouncer and on databases that only resemble PostgreSQL.
 // While it is held, the connection waits for the lock of a table no longer than the
-// operations that queue behind it can wait. See [DB.whileLocked].
+// operations that queue behind it can wait. See [DB.retryWhileLocked].
 type postgresLocker struct {
 	wait time.Duration
 	pool *sql.DB
@@ -33,7 +33,7 @@ func (d *postgresDialect) newLocker(pool *sql.DB, log *zap.Logger) (*postgresLoc
 	table, err := lock.NewPostgresTableLocker(
 		lock.WithTableLeaseDuration(lockLease),
 		lock.WithTableHeartbeatInterval(lockHeartbeat),
-		lock.WithTableLockTimeout(lockPause, uint64(lockPatience/lockPause)),
+		lock.WithTableLockTimeout(lockPause, uint64(maxLockWait/lockPause)),
 		lock.WithTableLogger(slog.New(slog.DiscardHandler)),
 		lock.WithTableRetryPolicy(func(err error) bool {
 			if IsUnavailable(err) {
@@ -45,7 +45,7 @@ func (d *postgresDialect) newLocker(pool *sql.DB, log *zap.Logger) (*postgresLoc
 	return &postgresLocker{d.share / 2, pool, table}, err
 }
 
-// SessionLock takes the lock, and sets conn's patience.
+// SessionLock takes the lock, and sets the lock_timeout of conn.
 func (l *postgresLocker) SessionLock(ctx context.Context, conn *sql.Conn) error {
 	if err := l.lock.Lock(ctx, l.pool); err != nil {
 		return err

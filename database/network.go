@@ -47,7 +47,6 @@ func (n *network) dial(dial pgconn.DialFunc) pgconn.DialFunc {
 	}
 }
 
-// Close closes the connection.
 func (c *connectionToServer) Close() error {
 	c.network.mu.Lock()
 	delete(c.network.open, c)

@@ -90,7 +90,7 @@ func (n *nodes) check(ctx context.Context) error {
 	}
 	before := n.downNow()
 	if !maps.Equal(before, found) {
-		n.db.log.Warn("other nodes of the database are down than before", zap.Ints("down", slices.Sorted(maps.Keys(found))))
+		n.db.log.Warn("the unreachable nodes of the database have changed", zap.Ints("down", slices.Sorted(maps.Keys(found))))
 	}
 	returned := slices.ContainsFunc(slices.Collect(maps.Keys(before)), func(node int) bool { return !found[node] })
 	if returned || len(found) == 0 {

@@ -55,7 +55,7 @@ func (*postgresDialect) inspect(ctx context.Context, pool *sql.DB, log *zap.Logg
 			log.Warn("cannot tell whether a pooler passes on prepared statements", zap.Error(err))
 		} else if passedOn {
 			log.Warn("a pooler such as pgbouncer passes on prepared statements as they are, so requests fail unless each client has a session of its own: " +
-				"set max_prepared_statements there, or append default_query_exec_mode=exec to the database URL")
+				"set max_prepared_statements there, or add the parameter default_query_exec_mode=exec to the database URL")
 		}
 		return nil
 	})

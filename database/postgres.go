@@ -68,7 +68,7 @@ func (d *postgresDialect) open(_ context.Context, o Options, _ *zap.Logger) (poo
 	d.share = o.Timeout / WaitShare
 	d.watch(config)
 	config.DialFunc = d.network.dial(config.DialFunc)
-	if d.accept != nil { // the primary is there if it hangs
+	if d.accept != nil { // reads fall back to the primary
 		config.ConnectTimeout = min(config.ConnectTimeout, standbyTimeout)
 	}
 	watchWarnings(config)
@@ -196,7 +196,7 @@ func (d *postgresDialect) close() error {
 	return nil
 }
 
-func (d *postgresDialect) patience(wait time.Duration) string {
+func (d *postgresDialect) lockTimeout(wait time.Duration) string {
 	limit := "0" // none
 	if wait > 0 {
 		limit = milliseconds(wait)

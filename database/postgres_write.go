@@ -306,8 +306,8 @@ func (*postgresDialect) isFree(ctx context.Context, conn *pgx.Conn, table *Table
 // runEach runs n statements on table in one transaction: queue adds the i-th one to a batch,
 // and read reads its result. A statement whose row is locked or rejected costs another
 // attempt without it. Rows that are locked are often neighbors, as those of an import are:
-// after each one, runEach leaves out twice as many of those that follow, and after maxAttempts
-// all of them; their outcome is errLeftOut. It returns the outcome of each statement, or fails
+// after each one, runEach defers twice as many of those that follow, and after maxAttempts
+// all of them; their outcome is errDeferred. It returns the outcome of each statement, or fails
 // as a whole.
 func (d *postgresDialect) runEach(
 	ctx context.Context, pool *sql.DB, table *Table, n int, queue func(batch *pgx.Batch, i int), read func(results pgx.BatchResults, i int) error,
@@ -349,7 +349,7 @@ func (d *postgresDialect) runEach(
 			last = done
 			outcomes[queued[done]] = err
 			for _, i := range queued[done+1 : min(done+skip, len(queued))] {
-				outcomes[i] = errLeftOut
+				outcomes[i] = errDeferred
 			}
 		}
 	})
@@ -366,7 +366,7 @@ func (d *postgresDialect) load(
 			return err
 		}
 		defer tx.Rollback(ctx) //nolint:errcheck // does nothing after the commit
-		if _, err := tx.Exec(ctx, d.patience(0)); err != nil {
+		if _, err := tx.Exec(ctx, d.lockTimeout(0)); err != nil {
 			return err
 		}
 		columns, sent, source := names(table.Columns), int64(0), next

@@ -50,7 +50,6 @@ func (s slots) take(ctx context.Context, wait time.Duration) error {
 	}
 }
 
-// free gives a slot back.
 func (s slots) free() { <-s }
 
 // run calls do in a slot, within timeout, the wait for the slot included. It fails like
@@ -89,7 +88,7 @@ func (s *Shares) Take(client string, n int64) error {
 	defer s.mu.Unlock()
 	has := s.of[client]
 	if left := s.all - s.taken; n > 0 && has+n > min(s.each, left) {
-		return fmt.Errorf("%w: %d of %d are taken, %d of them by this client, which may have %d, but no more than are left", ErrShare, s.taken, s.all, has, s.each)
+		return fmt.Errorf("%w: %d of %d are in use; this client has %d, and may have %d, but no more than are left", ErrShare, s.taken, s.all, has, s.each)
 	}
 	s.taken += n
 	s.of[client] = has + n
@@ -122,7 +121,6 @@ func (s *Shares) inUse() int64 {
 	return s.taken
 }
 
-// has reports whether client has taken something.
 func (s *Shares) has(client string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -307,7 +307,7 @@ func (*sqliteDialect) load(context.Context, *sql.DB, *Table, bool, func() ([]any
 
 func (*sqliteDialect) lockRows() (clause string, oneByOne bool) { return "", false }
 
-func (*sqliteDialect) patience(time.Duration) string { return "" }
+func (*sqliteDialect) lockTimeout(time.Duration) string { return "" }
 
 // after counts in milliseconds, as SQLite does, in the form in which the driver writes
 // times: without trailing zeros.

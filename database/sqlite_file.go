@@ -279,7 +279,6 @@ func (d *sqliteDialect) check() error {
 	return nil
 }
 
-// fault returns the result of the last check.
 func (d *sqliteDialect) fault() error {
 	if d.lost.Load() {
 		return errLost

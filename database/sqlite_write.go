@@ -32,7 +32,7 @@ func (d *sqliteDialect) insertNew(ctx context.Context, conn connection, table *T
 	return outcomes, nil
 }
 
-// manyRows is from how many rows on insertMany is faster than runIn.
+// manyRows is the number of rows from which on insertMany is faster than runIn.
 const manyRows = 100
 
 // insertMany runs the INSERTs of g in the transaction tx. Many plants enter the feed together:

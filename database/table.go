@@ -87,7 +87,6 @@ func TableOf[T any]() *Table {
 // Names returns the columns' names, as in SELECT.
 func Names(columns []*Column) string { return strings.Join(names(columns), ", ") }
 
-// names returns the columns' names.
 func names(columns []*Column) []string {
 	names := make([]string, len(columns))
 	for i, c := range columns {
@@ -105,7 +104,6 @@ func join(columns []*Column, text func(*Column) string) string {
 	return strings.Join(texts, ", ")
 }
 
-// column returns the column name, or nil.
 func (t *Table) column(name string) *Column {
 	i := slices.IndexFunc(t.Columns, func(c *Column) bool { return c.DBName == name })
 	if i < 0 {

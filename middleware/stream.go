@@ -13,8 +13,8 @@ import (
 	"plantstore/auth"
 )
 
-// StreamPatience is how long a client of a stream may take to read streamPart bytes.
-const StreamPatience = 10 * time.Second
+// StreamTimeout is how long a client of a stream may take to read streamPart bytes.
+const StreamTimeout = 10 * time.Second
 
 const streamPart = 16 << 10
 
@@ -59,7 +59,7 @@ func (w *streamWriter) end(cause error) {
 // Write limits how long the client may take to read each part of p.
 func (w *streamWriter) Write(p []byte) (n int, err error) {
 	for part := range slices.Chunk(p, streamPart) {
-		written, err := w.transfer.run(time.Now().Add(StreamPatience), func() (int, error) { return w.ResponseWriter.Write(part) })
+		written, err := w.transfer.run(time.Now().Add(StreamTimeout), func() (int, error) { return w.ResponseWriter.Write(part) })
 		if n += written; err != nil {
 			return n, err
 		}
@@ -73,7 +73,7 @@ func Flush(c *gin.Context) error {
 	stream := streamOf(c)
 	plain := stream.ResponseWriter.(interface{ Unwrap() http.ResponseWriter }).Unwrap() // Gin's Flush has no error
 	flush := http.NewResponseController(plain).Flush
-	if _, err := stream.transfer.run(time.Now().Add(StreamPatience), func() (int, error) { return 0, flush() }); err != nil {
+	if _, err := stream.transfer.run(time.Now().Add(StreamTimeout), func() (int, error) { return 0, flush() }); err != nil {
 		return err
 	}
 	return stream.transfer.setDeadline(time.Time{}) // HTTP/2 enforces a deadline even between parts

@@ -21,8 +21,7 @@ type Plant struct {
 	UpdatedAt time.Time
 }
 
-// Rules returns the rules of the columns. The tables have the same limits as CHECK
-// constraints, as of their migrations.
+// Rules returns the rules of the columns. The migrations repeat them as CHECK constraints.
 func (Plant) Rules() Rules {
 	return Rules{
 		"name": Text{Min: 1, Max: 255, NotBlank: true},

@@ -38,8 +38,8 @@ func TestRoomForTemporaryFiles(t *testing.T) {
 					if err := load(10, options); err != nil {
 						t.Errorf("a small import: got %v", err)
 					}
-					if err := load(6000, options); !errors.Is(err, database.ErrShare) { // 3 MB
-						t.Errorf("a large import: got %v, want ErrShare", err)
+					if err := load(6000, options); !errors.Is(err, database.ErrNoRoom) { // 3 MB
+						t.Errorf("a large import: got %v, want ErrNoRoom", err)
 					}
 				}
 			})

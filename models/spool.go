@@ -48,7 +48,6 @@ func (s *spool) close() {
 	_ = os.Remove(s.file.Name()) // on Windows, which removes no open file
 }
 
-// write appends a row.
 func (s *spool) write(line int, row reflect.Value) error { return s.append(s.encode(line, row)) }
 
 // encode returns a row, until the next call: its line, then its columns, each pointer with

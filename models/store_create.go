@@ -128,7 +128,7 @@ func (s *Store[T, K]) insertOnce(ctx context.Context, db *database.DB, batch []*
 	}
 	holders := make(map[K]*T, len(rows)) // by key, the row that is stored
 	rejected := make(map[*T]error)
-	locked := make(map[K]error) // or left out, for as long as others hold the lock
+	locked := make(map[K]error) // or deferred, for as long as others hold the lock
 	var taken []K
 	for i, row := range ordered {
 		switch {

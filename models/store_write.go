@@ -148,7 +148,7 @@ func (s *Store[T, K]) change(ctx context.Context, batch []*database.Change) []er
 	err := s.db.Run(ctx, batch, s.db.NowFunc())
 	outcomes := make([]error, len(batch))
 	for i, c := range batch {
-		outcomes[i] = cmp.Or(c.Err, err) // a change that was left out has an error of its own
+		outcomes[i] = cmp.Or(c.Err, err) // a deferred change has an error of its own
 	}
 	return outcomes
 }

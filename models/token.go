@@ -89,7 +89,6 @@ func ParseTime(field, text string) (time.Time, error) {
 // Expired reports whether the token has expired.
 func (t *Token) Expired(now time.Time) bool { return t.ExpiresAt != nil && !now.Before(*t.ExpiresAt) }
 
-// newSecret returns a new token.
 func newSecret() string {
 	var random [5 * tokenRandom / 8]byte
 	_, _ = rand.Read(random[:]) // never fails

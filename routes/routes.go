@@ -166,7 +166,6 @@ func engine(o Options, routes []Route, first ...gin.HandlerFunc) http.Handler {
 	e := gin.New()
 	// Paths match exactly: no redirects, no cleaning.
 	e.RedirectTrailingSlash = false
-	e.RedirectFixedPath = false
 	e.UseRawPath = true // see exactSlashes
 	e.HandleMethodNotAllowed = true
 	// Trust only the peer address and the configured proxies.
@@ -207,7 +206,6 @@ func exactSlashes(next http.Handler) http.Handler {
 	})
 }
 
-// paths returns the paths of routes.
 func paths(routes []Route) (paths []string) {
 	for _, r := range routes {
 		paths = append(paths, r.Path)

@@ -40,7 +40,7 @@ func TestCLIGzipFiles(t *testing.T) {
 				}[name], map[string][]string{"plants.CSV.GZ": {"and 2001 more"}}[name]...)
 		})
 	}
-	cut := write(t, "cut.ndjson.gz", zipped(t, rows)[:3000])
+	cut := write(t, "cut.ndjson.gz", gzipped(t, rows)[:3000])
 	checkCLI(t, clientOf(second.url), []string{"import", cut, "--dry-run"}, 1, "", "40001 the gzip data of the body ends early")
 	checkCLI(t, clientOf(second.url), []string{"import", write(t, "plain.csv.gz", "id,name\n1,plant 1\n"), "--dry-run"}, 1, "", "40001 the body is damaged, or is not gzip")
 	checkCLI(t, clientOf(second.url), []string{"import", write(t, "plants.gz", "")}, 2, "", "--format")
@@ -52,7 +52,7 @@ func TestCLIGzipWithoutAName(t *testing.T) {
 	t.Parallel()
 	const advice = "name their file with .gz at the end, or decompress them with zcat\n"
 	settings := clientOf(start(t).url)
-	small := zipped(t, numbered(1, 10))
+	small := gzipped(t, numbered(1, 10))
 	for _, format := range []string{"csv", "ndjson"} {
 		cmd := command(t, settings, "import", "-", "--format", format)
 		cmd.Stdin = strings.NewReader(small)
@@ -71,7 +71,7 @@ func TestCLIGzipWithoutAName(t *testing.T) {
 func TestCLIGzipRequests(t *testing.T) {
 	t.Parallel()
 	small, large := numbered(1, 10), numbered(1, 50_000)
-	file := zipped(t, small)
+	file := gzipped(t, small)
 	got := make(chan string, 1)
 	settings := fake(t, func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
@@ -113,7 +113,7 @@ func TestCLIGzipRequests(t *testing.T) {
 		}
 	})
 
-	export := zipped(t, large)
+	export := gzipped(t, large)
 	for _, whole := range []bool{true, false} {
 		t.Run(fmt.Sprintf("an export that is whole: %v", whole), func(t *testing.T) {
 			exporting := fake(t, func(w http.ResponseWriter, r *http.Request) {

@@ -15,8 +15,8 @@ import (
 	"plantstore/database/dbtest"
 )
 
-// zipped returns texts compressed, each as a member of its own.
-func zipped(t *testing.T, texts ...string) string {
+// gzipped returns texts compressed, each as a member of its own.
+func gzipped(t *testing.T, texts ...string) string {
 	t.Helper()
 	var out bytes.Buffer
 	for _, text := range texts {
@@ -60,19 +60,19 @@ func TestGzipResponses(t *testing.T) {
 	} {
 		plain := s.raw(t, "GET", path, "")
 		for _, test := range []struct {
-			accept string
-			zipped bool
+			accept  string
+			gzipped bool
 		}{
-			{accept: "gzip", zipped: true},
-			{accept: "GZIP", zipped: true},
-			{accept: "X-GZIP", zipped: true},
+			{accept: "gzip", gzipped: true},
+			{accept: "GZIP", gzipped: true},
+			{accept: "X-GZIP", gzipped: true},
 			{accept: "x-gzip;q=0, identity"},
-			{accept: "gzip, deflate, br, zstd", zipped: true},
-			{accept: "br;q=1.0, gzip;q=0.001", zipped: true},
-			{accept: "gzip;q=1.0, identity; q=0.5, *;q=0", zipped: true},
-			{accept: "identity;q=0, gzip;q=0.2", zipped: true},
-			{accept: "*", zipped: true},
-			{accept: "gzip;q=0.5, *;q=0.4", zipped: true},
+			{accept: "gzip, deflate, br, zstd", gzipped: true},
+			{accept: "br;q=1.0, gzip;q=0.001", gzipped: true},
+			{accept: "gzip;q=1.0, identity; q=0.5, *;q=0", gzipped: true},
+			{accept: "identity;q=0, gzip;q=0.2", gzipped: true},
+			{accept: "*", gzipped: true},
+			{accept: "gzip;q=0.5, *;q=0.4", gzipped: true},
 			{accept: "gzip;q=0.5, *;q=0.9"},
 			{accept: ""},
 			{accept: "identity"},
@@ -90,7 +90,7 @@ func TestGzipResponses(t *testing.T) {
 					t.Errorf("got Vary %q, want Accept-Encoding", values)
 				}
 				coding, content := "", r.body
-				if test.zipped {
+				if test.gzipped {
 					coding = "gzip"
 					var err error
 					content, err = unzip(r.body)
@@ -105,7 +105,7 @@ func TestGzipResponses(t *testing.T) {
 				if !strings.Contains(path, "export") { // which is a stream
 					checkHeader(t, r, "Content-Length", strconv.Itoa(len(r.body)))
 				}
-				if test.zipped && len(r.body) > len(plain.body)/2 {
+				if test.gzipped && len(r.body) > len(plain.body)/2 {
 					t.Errorf("got %d bytes, want less than half of %d", len(r.body), len(plain.body))
 				}
 				head := s.raw(t, "HEAD", path, test.accept)
@@ -242,7 +242,7 @@ func TestImportGzip(t *testing.T) {
 	t.Parallel()
 	url := dbtest.SQLite(t)
 	s := start(t, "DATABASE_URL="+url, "PLANTSTORE_BULK_MAX_BODY_BYTES=100000")
-	rows, whole := numbered(1, 500), zipped(t, numbered(1, 500))
+	rows, whole := numbered(1, 500), gzipped(t, numbered(1, 500))
 	damaged := []byte(whole)
 	damaged[len(damaged)/2] ^= 0xff
 	wrongSum := []byte(whole)
@@ -254,11 +254,11 @@ func TestImportGzip(t *testing.T) {
 		want       string // the report, or a part of the message
 	}{
 		{"a file", whole, 0, stored},
-		{"two members", zipped(t, rows[:777], rows[777:]), 0, stored},
-		{"an empty member at the end", zipped(t, rows, ""), 0, stored},
-		{"4,000 empty members", strings.Repeat(zipped(t, ""), 4000) + whole, 0, stored},
-		{"an empty file", zipped(t, ""), 0, "0: 0 new, 0 unchanged, 0 rejected, stored"},
-		{"an invalid row", zipped(t, numbered(1, 1)+"{}\n"), 40004, "2: 1 new, 0 unchanged, 1 rejected; 2 40004"},
+		{"two members", gzipped(t, rows[:777], rows[777:]), 0, stored},
+		{"an empty member at the end", gzipped(t, rows, ""), 0, stored},
+		{"4,000 empty members", strings.Repeat(gzipped(t, ""), 4000) + whole, 0, stored},
+		{"an empty file", gzipped(t, ""), 0, "0: 0 new, 0 unchanged, 0 rejected, stored"},
+		{"an invalid row", gzipped(t, numbered(1, 1)+"{}\n"), 40004, "2: 1 new, 0 unchanged, 1 rejected; 2 40004"},
 		{"no byte", "", 40001, "the body is empty, and not gzip"},
 		{"a byte", whole[:1], 40001, "the gzip data of the body ends early"},
 		{"a plain file", rows, 40001, "not gzip"},
@@ -274,10 +274,10 @@ func TestImportGzip(t *testing.T) {
 		{"zeros before the start", "\x00\x00" + whole, 40001, "not gzip"},
 		{"a second member without the end of its name", whole + "\x1f\x8b\x08\x08\x00\x00\x00\x00\x00\x03plan", 40001, "the gzip data of the body ends early"},
 		{"half a second member", whole + whole[:len(whole)/2], 40001, "the gzip data of the body ends early"},
-		{"content at the limit", zipped(t, rows+strings.Repeat("\n", 100_000-len(rows))), 0, stored},
-		{"content beyond the limit", zipped(t, rows+strings.Repeat("\n", 100_001-len(rows))), 41301, "100000 bytes"},
-		{"members beyond the limit", strings.Repeat(zipped(t, strings.Repeat("\n", 60_000)), 2), 41301, "100000 bytes"},
-		{"a long line", zipped(t, strings.Repeat(" ", 70_000)), 41301, "line 1"},
+		{"content at the limit", gzipped(t, rows+strings.Repeat("\n", 100_000-len(rows))), 0, stored},
+		{"content beyond the limit", gzipped(t, rows+strings.Repeat("\n", 100_001-len(rows))), 41301, "100000 bytes"},
+		{"members beyond the limit", strings.Repeat(gzipped(t, strings.Repeat("\n", 60_000)), 2), 41301, "100000 bytes"},
+		{"a long line", gzipped(t, strings.Repeat(" ", 70_000)), 41301, "line 1"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			for _, query := range []string{"?dry_run=true", "?mode=partial&dry_run=true", ""} {
@@ -303,7 +303,7 @@ func TestImportGzip(t *testing.T) {
 	}
 	for _, coding := range []string{"GZIP", "x-gzip"} {
 		t.Run("CSV with "+coding, func(t *testing.T) {
-			r := s.send(t, "POST", "/plants/import", strings.NewReader(zipped(t, "id,name\n7,a\n")), as(token, "Content-Type", inCSV, "Content-Encoding", coding)...)
+			r := s.send(t, "POST", "/plants/import", strings.NewReader(gzipped(t, "id,name\n7,a\n")), as(token, "Content-Type", inCSV, "Content-Encoding", coding)...)
 			checkReport(t, r, 0, "1: "+map[bool]string{true: "1 new, 0", false: "0 new, 1"}[coding == "GZIP"]+" unchanged, 0 rejected, stored")
 		})
 	}

@@ -91,7 +91,7 @@ func TestGzipBomb(t *testing.T) {
 		must(t, err)
 	}
 	must(t, w.Close())
-	for name, body := range map[string]string{"one member": bomb.String(), "4 members": strings.Repeat(zipped(t, blank), 4)} {
+	for name, body := range map[string]string{"one member": bomb.String(), "4 members": strings.Repeat(gzipped(t, blank), 4)} {
 		t.Run(name, func(t *testing.T) {
 			before := s.memory(t)
 			done, most := make(chan response), 0

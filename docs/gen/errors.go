@@ -13,7 +13,6 @@ import (
 	"plantstore/middleware"
 )
 
-// errorTable returns the table of errors in Markdown.
 func errorTable() string {
 	var table strings.Builder
 	table.WriteString("| error | status | when |\n| --- | --- | --- |\n")
@@ -67,16 +66,14 @@ func addErrors(name string, operation, body object) {
 	}
 }
 
-// limited are the statuses of responses to requests that the rate limits have seen.
-const limited = "200 201 204 304 400 404 409 410 412 429 500 501 503"
-
-// headers are the headers that operations share, with their statuses; "" means all.
+// headers are the headers that operations share, with their statuses: those listed or, after
+// "!", all others. The rate limits do not see requests that are rejected for their token.
 var headers = []struct{ statuses, name, kind, description string }{
-	{"", middleware.RequestIDHeader, "string", "The id of the request: the client's, or a new one"},
+	{"!", middleware.RequestIDHeader, "string", "The id of the request: the client's, or a new one"},
 	{"401 403", "WWW-Authenticate", "string", "The challenge (RFC 6750)"},
 	{"429 503", "Retry-After", "integer", "Seconds to wait before the next attempt"},
-	{limited, "RateLimit", "string", "The remaining requests, if the operator has set a limit (draft-ietf-httpapi-ratelimit-headers)"},
-	{limited, "RateLimit-Policy", "string", "The limits"},
+	{"!401 403", "RateLimit", "string", "The remaining requests, if the operator has set a limit (draft-ietf-httpapi-ratelimit-headers)"},
+	{"!401 403", "RateLimit-Policy", "string", "The limits"},
 }
 
 func header(kind, description string) object {
@@ -97,7 +94,7 @@ func completeResponses(operation object) {
 		}
 		for _, h := range headers {
 			all := at(response, "headers")
-			if all[h.name] == nil && (h.statuses == "" || strings.Contains(h.statuses, status)) {
+			if all[h.name] == nil && strings.Contains(h.statuses, status) != strings.HasPrefix(h.statuses, "!") {
 				all[h.name] = header(h.kind, h.description)
 			}
 		}

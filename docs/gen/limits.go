@@ -45,7 +45,7 @@ func limits() []limit {
 		{"time to send the headers", "{}", "server.read_header_timeout", closed},
 		{"time to send a request with a body, other than an import", "{}", "server.read_timeout", "40001, and " + closed},
 		{"time to receive a response, from the end of the request's headers, other than to an import, an export or a request for changes", "{}", "server.write_timeout", closed},
-		{"time to take a part of the response to a request for changes", seconds(middleware.StreamPatience), "", closed},
+		{"time to take a part of the response to a request for changes", seconds(middleware.StreamTimeout), "", closed},
 		{"idle connection", "{}", "server.idle_timeout", closed},
 		{"time for an import or export, with the wait for its turn", "{}", "bulk.timeout", "41301 or 50302, or " + closed},
 		{"time for a database operation", "{}", "database.timeout", "50302"},
@@ -88,7 +88,6 @@ func ruleLimits() (all []limit) {
 	return all
 }
 
-// limitTable returns the table of limits in Markdown.
 func limitTable() string {
 	var table strings.Builder
 	table.WriteString("| limit | value | setting | if exceeded |\n| --- | --- | --- | --- |\n")

@@ -221,7 +221,6 @@ func isFile(body object) bool {
 	return ok && content[controllers.TypeCSV] != nil
 }
 
-// encode returns v as JSON.
 func encode(v any) string {
 	text, err := json.Marshal(v)
 	if err != nil {
