@@ -42,6 +42,14 @@ type Identity struct {
 // ErrInvalidToken, or with an error that wraps ErrCannotVerify.
 type Verifier func(ctx context.Context, token string) (*Identity, error)
 
+type againKey struct{}
+
+// Again returns a context in which a [Verifier] rejects a token at once if it no longer knows it, rather
+// than look for a new one: the token was accepted before.
+func Again(ctx context.Context) context.Context { return context.WithValue(ctx, againKey{}, true) }
+
+func isAgain(ctx context.Context) bool { return ctx.Value(againKey{}) != nil }
+
 // IsRejection reports whether err is one with which a [Verifier] fails.
 func IsRejection(err error) bool {
 	return errors.Is(err, ErrInvalidToken) || errors.Is(err, ErrCannotVerify)

@@ -35,10 +35,12 @@ const (
 	// one statement.
 	usePeriod = time.Minute
 	useBatch  = 1000
+	// readBatch is how many new tokens are read with one statement.
+	readBatch = 10_000
 )
 
 // IssuedTokens verifies the tokens in a store from a copy of all active ones in memory,
-// some 300 bytes each: neither a valid nor an invalid token costs a query. It is safe
+// some 400 bytes each: neither a valid nor an invalid token costs a query. It is safe
 // for concurrent use.
 type IssuedTokens struct {
 	store *models.TokenStore
@@ -61,6 +63,7 @@ type knownTokens struct {
 	asOf   time.Time // when the poll began
 	counts models.TokenCounts
 	byHash map[[sha256.Size]byte]*knownToken
+	byID   map[string]*knownToken
 }
 
 type knownToken struct {
@@ -82,8 +85,10 @@ func NewIssuedTokens(ctx context.Context, store *models.TokenStore, log *zap.Log
 		wanted:    make(chan struct{}, 1),
 	}
 	v.known.Store(&knownTokens{})
-	if err := v.refresh(ctx); err != nil {
-		return nil, err
+	for range 2 { // the first time, it may take longer than its result is trusted
+		if _, err := v.refresh(ctx); err != nil {
+			return nil, err
+		}
 	}
 	ctx, v.stop = context.WithCancel(context.WithoutCancel(ctx))
 	v.stopped = ctx.Done()
@@ -137,7 +142,7 @@ func (v *IssuedTokens) Verify(ctx context.Context, secret string) (*Identity, er
 	token, asOf := v.lookup(hash)
 	// Another process may just have created it. One that has expired takes as long as one that never
 	// existed, so that the time does not tell them apart.
-	if tried := time.Now(); !token.isActive(tried) {
+	if tried := time.Now(); !token.isActive(tried) && !isAgain(ctx) {
 		if err := v.Refresh(ctx); err != nil {
 			return nil, err
 		}
@@ -162,7 +167,10 @@ func (v *IssuedTokens) Verify(ctx context.Context, secret string) (*Identity, er
 func (v *IssuedTokens) cannotVerify(reason string) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return fmt.Errorf("%w: %s: %v", ErrCannotVerify, reason, v.failure) //nolint:errorlint // see above
+	if v.failure != nil {
+		reason += ": " + v.failure.Error()
+	}
+	return fmt.Errorf("%w: %s", ErrCannotVerify, reason)
 }
 
 // lookup returns the token with hash, or nil, and the time of the poll that read it. Its
@@ -212,16 +220,14 @@ func (v *IssuedTokens) run(ctx context.Context) {
 		waiting := v.refreshed
 		v.refreshed = make(chan struct{})
 		v.mu.Unlock()
-		begin := time.Now()
-		err := v.refresh(ctx)
+		polled, err := v.refresh(ctx)
 		pause = refreshFloor
 		if err == nil { // with many tokens, unknown ones must not keep the database busy for over a tenth of the time
-			pause = min(max(pause, 9*time.Since(begin)), refreshPeriod)
-		} else {
-			v.mu.Lock()
-			v.failure = err
-			v.mu.Unlock()
+			pause = min(max(pause, 9*polled), refreshPeriod)
 		}
+		v.mu.Lock()
+		v.failure = err
+		v.mu.Unlock()
 		switch {
 		case err != nil && !failing && ctx.Err() == nil:
 			v.log.Error("cannot read tokens; requests with issued tokens will soon get 503", zap.Error(err))
@@ -233,35 +239,53 @@ func (v *IssuedTokens) run(ctx context.Context) {
 	}
 }
 
-// refresh reads the tokens, if they have changed.
-func (v *IssuedTokens) refresh(ctx context.Context) error {
+// refresh reads the tokens that are new, and forgets those that are no longer active, if any have
+// changed. It returns how long it took to find out whether they have.
+func (v *IssuedTokens) refresh(ctx context.Context) (polled time.Duration, err error) {
 	old, now := v.known.Load(), time.Now()
-	// Counted first: the next refresh sees a change between the two queries.
+	// Counted first: the next refresh sees a change between the queries.
 	counts, err := v.store.Counts(ctx)
+	polled = time.Since(now)
 	if err != nil {
-		return err
+		return polled, err
 	}
-	if counts == old.counts && old.byHash != nil {
-		v.known.Store(&knownTokens{asOf: now, counts: counts, byHash: old.byHash})
-		return nil
+	setBack := now.Round(0).Before(old.asOf.Round(0)) // the clock was ahead, and tokens seemed to have expired
+	if counts == old.counts && old.byHash != nil && !setBack {
+		v.known.Store(&knownTokens{asOf: now, counts: counts, byHash: old.byHash, byID: old.byID})
+		return polled, nil
 	}
-	tokens, err := v.store.Active(ctx)
+	ids, err := v.store.ActiveIDs(ctx)
 	if err != nil {
-		return err
+		return polled, err
 	}
-	known := &knownTokens{asOf: now, counts: counts, byHash: make(map[[sha256.Size]byte]*knownToken, len(tokens))}
-	for _, t := range tokens {
-		if len(t.Hash) != sha256.Size {
-			return fmt.Errorf("the hash of the token %s is damaged", t.ID)
+	known := &knownTokens{
+		asOf: now, counts: counts,
+		byHash: make(map[[sha256.Size]byte]*knownToken, len(ids)), byID: make(map[string]*knownToken, len(ids)),
+	}
+	add := func(t *knownToken) { known.byHash[[sha256.Size]byte(t.Hash)], known.byID[t.ID] = t, t }
+	var missing []string
+	for _, id := range ids {
+		if t := old.byID[id]; t != nil {
+			add(t)
+		} else {
+			missing = append(missing, id)
 		}
-		hash := [sha256.Size]byte(t.Hash)
-		if known.byHash[hash] = old.byHash[hash]; known.byHash[hash] == nil {
-			known.byHash[hash] = &knownToken{Token: t}
+	}
+	for ids := range slices.Chunk(missing, readBatch) {
+		tokens, err := v.store.Find(ctx, ids)
+		if err != nil {
+			return polled, err
+		}
+		for _, t := range tokens {
+			if len(t.Hash) != sha256.Size {
+				return polled, fmt.Errorf("the hash of the token %s is damaged", t.ID)
+			}
+			add(&knownToken{Token: t})
 		}
 	}
 	v.known.Store(known)
 	v.collectUses(old) // including those of tokens that are no longer active
-	return nil
+	return polled, nil
 }
 
 // collectUses adds the tokens that were used since the last call to unstored.

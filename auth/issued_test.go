@@ -2,7 +2,9 @@ package auth_test
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"sync"
@@ -139,6 +141,67 @@ func TestExpiredTokensLookUnknown(t *testing.T) {
 	before := queries.Load()
 	if _, err := verifier.Verify(t.Context(), expired); !errors.Is(err, auth.ErrInvalidToken) || queries.Load() == before {
 		t.Errorf("got %v and %d queries, want ErrInvalidToken after a query", err, queries.Load()-before)
+	}
+}
+
+// TestRefreshReadsNewTokensOnly: with many tokens, reading all of them takes seconds.
+func TestRefreshReadsNewTokensOnly(t *testing.T) {
+	db := dbtest.Migrated(t, dbtest.SQLite(t))
+	store := models.NewTokenStore(db)
+	var read atomic.Int64
+	err := db.Reads(t.Context()).Callback().Query().After("gorm:query").Register("count", func(tx *gorm.DB) {
+		if tokens, ok := tx.Statement.Dest.(*[]models.Token); ok {
+			read.Add(int64(len(*tokens)))
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const old = 25_000 // of which one statement reads 10,000
+	all := make([]models.Token, old)
+	for i := range all {
+		id := fmt.Sprintf("pst_%08d", i)
+		hash := sha256.Sum256([]byte(id))
+		all[i] = models.Token{ID: id, Name: "x", Hash: hash[:], Scopes: models.AllScopes(), CreatedAt: time.Now()}
+	}
+	if err := db.WithContext(t.Context()).CreateInBatches(all, 1000).Error; err != nil {
+		t.Fatal(err)
+	}
+	verifier := issuedTokens(t, store)
+	if got := read.Load(); got != old || verifier.Len() != old {
+		t.Errorf("read %d tokens and know %d, want %d", got, verifier.Len(), old)
+	}
+	secret := issue(t, store, &models.Token{Name: "new", Scopes: models.AllScopes()})
+	if _, err := verifier.Verify(t.Context(), secret); err != nil {
+		t.Error(err)
+	}
+	if got := read.Load(); got != old+1 {
+		t.Errorf("read %d tokens after one was created, want 1", got-old)
+	}
+}
+
+// TestAgain: a token that was revoked meanwhile is rejected without a query, as its request must end
+// within seconds.
+func TestAgain(t *testing.T) {
+	db := dbtest.Migrated(t, dbtest.SQLite(t))
+	store := models.NewTokenStore(db)
+	token := models.Token{Name: "x", Scopes: models.AllScopes()}
+	secret := issue(t, store, &token)
+	queries := countReads(t, db, 0)
+	verifier := issuedTokens(t, store)
+	again := auth.Again(t.Context())
+	if _, err := verifier.Verify(again, secret); err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Revoke(t.Context(), token.ID); err != nil {
+		t.Fatal(err)
+	}
+	if err := verifier.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	before := queries.Load()
+	if _, err := verifier.Verify(again, secret); !errors.Is(err, auth.ErrInvalidToken) || queries.Load() != before {
+		t.Errorf("got %v and %d queries, want ErrInvalidToken and none", err, queries.Load()-before)
 	}
 }
 

@@ -91,11 +91,12 @@ func everyOperation(t *testing.T, plants *models.PlantStore, tokens *models.Toke
 	secret, err := tokens.Create(ctx, &token)
 	step(nil, err)
 	step(nil, tokens.Touch(ctx, []string{token.ID}))
-	active, err := tokens.Active(ctx)
-	i := slices.IndexFunc(active, func(t models.Token) bool { return t.ID == token.ID })
-	if hash, _ := models.HashToken(secret); i < 0 || string(active[i].Hash) != string(hash[:]) || !active[i].ExpiresAt.Equal(*token.ExpiresAt) ||
-		active[i].LastUsedAt == nil || time.Since(*active[i].LastUsedAt).Abs() > time.Minute {
-		t.Errorf("got %+v, %v, want %+v", active, err, token)
+	ids, err := tokens.ActiveIDs(ctx)
+	step(slices.Contains(ids, token.ID), err)
+	found, err := tokens.Find(ctx, []string{token.ID, "pst_unknown"})
+	if hash, _ := models.HashToken(secret); len(found) != 1 || string(found[0].Hash) != string(hash[:]) || !found[0].ExpiresAt.Equal(*token.ExpiresAt) ||
+		found[0].LastUsedAt == nil || time.Since(*found[0].LastUsedAt).Abs() > time.Minute {
+		t.Errorf("got %+v, %v, want %+v", found, err, token)
 	}
 	_, err = tokens.List(ctx, "", 1000)
 	step(nil, err)

@@ -57,20 +57,43 @@ func (s *TokenStore) Revoke(ctx context.Context, id string) error {
 	})
 }
 
-// Active returns the tokens that are neither revoked nor expired. It does not wait for
-// other reads, so that authentication works under load.
-func (s *TokenStore) Active(ctx context.Context) (tokens []Token, err error) {
+// ActiveIDs returns the ids of the tokens that are neither revoked nor expired. It does not
+// wait for other reads, so that authentication works under load.
+func (s *TokenStore) ActiveIDs(ctx context.Context) (ids []string, err error) {
+	err = s.db.Background(ctx, "read the ids of tokens", func(tx *gorm.DB) error {
+		return tx.Model(&Token{}).Where("revoked_at IS NULL AND (expires_at IS NULL OR expires_at > ?)", tx.NowFunc()).Pluck("id", &ids).Error
+	})
+	return ids, err
+}
+
+// Find returns the tokens ids that exist. Like ActiveIDs, it does not wait for other reads.
+func (s *TokenStore) Find(ctx context.Context, ids []string) (tokens []Token, err error) {
 	err = s.db.Background(ctx, "read tokens", func(tx *gorm.DB) error {
-		return tx.Where("revoked_at IS NULL AND (expires_at IS NULL OR expires_at > ?)", tx.NowFunc()).Find(&tokens).Error
+		return tx.Where(inIDs, keysOf(ids)).Find(&tokens).Error
 	})
 	return tokens, err
+}
+
+// inIDs is the condition that a token is one of those whose ids keysOf returned. It has one
+// argument, so that the statement is the same for any number of ids.
+const inIDs = "id IN (SELECT key FROM json_each(?))"
+
+// keysOf returns ids as the keys of a JSON object, of which json_each returns the keys on
+// PostgreSQL and on SQLite.
+func keysOf(ids []string) string {
+	object := make(map[string]bool, len(ids))
+	for _, id := range ids {
+		object[id] = true
+	}
+	keys, _ := json.Marshal(object) // cannot fail
+	return string(keys)
 }
 
 // TokenCounts shows whether tokens were created or revoked: both numbers only grow.
 // Unlike times, they do not depend on the clocks of replicas.
 type TokenCounts struct{ Created, Revoked int64 }
 
-// Counts returns the present counts. Like Active, it does not wait for other reads.
+// Counts returns the present counts. Like ActiveIDs, it does not wait for other reads.
 func (s *TokenStore) Counts(ctx context.Context) (counts TokenCounts, err error) {
 	err = s.db.Background(ctx, "count tokens", func(tx *gorm.DB) error {
 		return tx.Model(&Token{}).Select("count(*) AS created, count(revoked_at) AS revoked").Scan(&counts).Error
@@ -80,19 +103,9 @@ func (s *TokenStore) Counts(ctx context.Context) (counts TokenCounts, err error)
 
 // Touch stores that the tokens ids were used up to now, or up to their end if that is earlier.
 func (s *TokenStore) Touch(ctx context.Context, ids []string) error {
-	// One argument, so that the statement is the same for any number of ids. json_each returns
-	// the keys of a JSON object on PostgreSQL and on SQLite.
-	object := make(map[string]bool, len(ids))
-	for _, id := range ids {
-		object[id] = true
-	}
-	keys, err := json.Marshal(object)
-	if err != nil {
-		return err
-	}
 	return s.db.Write(ctx, "store the last use of tokens", func(tx *gorm.DB) error {
 		now := tx.NowFunc()
-		return tx.Model(&Token{}).Where("id IN (SELECT key FROM json_each(?)) AND (last_used_at IS NULL OR last_used_at < ?)", string(keys), now).
+		return tx.Model(&Token{}).Where(inIDs+" AND (last_used_at IS NULL OR last_used_at < ?)", keysOf(ids), now).
 			Update("last_used_at", gorm.Expr("CASE WHEN revoked_at < ? THEN revoked_at WHEN expires_at < ? THEN expires_at ELSE ? END", now, now, now)).Error
 	})
 }
