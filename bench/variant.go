@@ -34,8 +34,10 @@ var (
 var noFeed = []edit{
 	{file: "database/migrations/postgres/00004_feed.sql"},
 	{file: "database/migrations/postgres/00005_feed_index.sql"},
+	{file: "database/migrations/postgres/00006_feed_schema.sql"},
 	{file: "database/migrations/sqlite/00004_feed.sql"},
 	{file: "database/migrations/sqlite/00005_feed_index.sql"},
+	{file: "database/migrations/sqlite/00006_feed_schema.sql"},
 	{"database/feed.go", "if db.nodes != nil {", "if true {"}, // as on Citus
 	{"database/postgres_write.go", "table.Name == feedTable && ", "false && "},
 	{"database/sqlite_write.go", "g.changes[0].Table.Name != feedTable ||", "true ||"},

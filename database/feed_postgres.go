@@ -10,8 +10,10 @@ import (
 )
 
 // lastPosition is the position of the last change that is visible, or at least of the last one
-// that is forgotten.
-const lastPosition = `GREATEST((SELECT max(changed) FROM plants WHERE changed > 0),
+// that is forgotten. Of plants, only those after the last deletion matter: an old snapshot keeps the
+// index entries of deleted ones, and to read past millions takes a second.
+const lastPosition = `GREATEST(
+	(SELECT max(changed) FROM plants WHERE changed > 0 AND changed > (SELECT COALESCE(max(changed), 0) FROM plant_deletions)),
 	(SELECT max(changed) FROM plant_deletions), (SELECT max(position) FROM plant_imports), (SELECT kept - 1 FROM feed), 0)`
 
 // nextPosition is the position of the next transaction.
@@ -70,9 +72,11 @@ func (*postgresDialect) raiseFeed(ctx context.Context, tx *DB) error {
 		offset+missing)).Error
 }
 
-// purge passes over those that a write is renewing.
+// purge passes over those that a write is renewing. Of imports, a thousand parts are forgotten at
+// a time, which are up to ten million ids.
 func (*postgresDialect) purge() string {
-	return `WITH imports AS (DELETE FROM plant_imports WHERE position < $1)
+	return `WITH imports AS (DELETE FROM plant_imports WHERE (position, last) IN (
+			SELECT position, last FROM plant_imports WHERE position < $1 LIMIT 1000 FOR UPDATE SKIP LOCKED))
 		DELETE FROM plant_deletions WHERE id IN (
 			SELECT id FROM plant_deletions WHERE changed < $1 LIMIT $2 FOR UPDATE SKIP LOCKED)`
 }

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"gorm.io/gorm"
+
 	"plantstore/database"
 	"plantstore/database/dbtest"
 	"plantstore/models"
@@ -239,6 +241,47 @@ func TestFeedOfLargeImports(t *testing.T) {
 			first += rows
 		})
 	}
+}
+
+// TestFeedOfAnotherSearchPath: a program that names the schema of the plants writes to their feed, and
+// not to that of the schema in its search_path.
+func TestFeedOfAnotherSearchPath(t *testing.T) {
+	t.Parallel()
+	db := dbtest.Migrated(t, dbtest.Postgres(t))
+	store := models.NewPlantStore(db)
+	feed := models.NewPlantFeed(store)
+	if err := store.Create(t.Context(), &models.Plant{ID: 1, Name: "one"}); err != nil {
+		t.Fatal(err)
+	}
+	r := newReplica()
+	r.follow(t, feed, db, 10)
+	elsewhere := func(t *testing.T, statement string) {
+		t.Helper()
+		var schema string
+		err := db.WithContext(t.Context()).Transaction(func(tx *gorm.DB) error {
+			return errors.Join(tx.Raw("SELECT current_schema()").Scan(&schema).Error,
+				tx.Exec("SET LOCAL search_path TO pg_catalog").Error, tx.Exec(fmt.Sprintf(statement, schema+".plants")).Error)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, test := range []struct{ name, statement string }{
+		{"update", "UPDATE %s SET name = 'other'"},
+		{"change of an id", "UPDATE %s SET id = 2"},
+		{"delete", "DELETE FROM %s"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			elsewhere(t, test.statement)
+			r.follow(t, feed, db, 10)
+		})
+	}
+	t.Run("truncate", func(t *testing.T) {
+		elsewhere(t, "TRUNCATE %s")
+		if _, err := feed.Read(t.Context(), r.cursor, 10); !errors.Is(err, database.ErrCursor) {
+			t.Errorf("got %v, want ErrCursor", err)
+		}
+	})
 }
 
 func TestFeedIsForgotten(t *testing.T) {
