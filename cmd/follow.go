@@ -103,7 +103,7 @@ func printChanges(_ context.Context, changes feedChanges) error {
 // cursorFile keeps a cursor in the file path, or nowhere if that is empty.
 type cursorFile struct {
 	path   string
-	stored string // what this command has written
+	stored string // what is known to be in it
 }
 
 // read returns the cursor in the file, if it exists, or else after.
@@ -125,6 +125,7 @@ func (f *cursorFile) read(after string) (string, error) {
 	if after != "" && after != cursor {
 		fmt.Fprintf(os.Stderr, "plantstore: --after %s is ignored: starting at the cursor in %s\n", after, f.path)
 	}
+	f.stored = cursor
 	return cursor, nil
 }
 
@@ -156,6 +157,9 @@ func (c *client) follow(ctx context.Context, after, path string, deliver func(co
 		}
 		if err != nil {
 			if !mayRecover(err) {
+				if after != file.stored {
+					path = "" // the file has no part in it
+				}
 				return cursorError(err, path)
 			}
 			pause := retry.next()

@@ -307,6 +307,23 @@ func TestImportOfALeftOutRow(t *testing.T) {
 	})
 }
 
+// TestPutOfALeftOutRow: a row that a trigger leaves out is no unmet condition.
+func TestPutOfALeftOutRow(t *testing.T) {
+	leaveOut := map[string]string{
+		"postgresql": "CREATE FUNCTION leave_out() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$;" +
+			"CREATE TRIGGER leave_out BEFORE INSERT ON plants FOR EACH ROW EXECUTE FUNCTION leave_out()",
+		"sqlite": "CREATE TRIGGER leave_out BEFORE INSERT ON plants BEGIN SELECT RAISE(IGNORE); END",
+	}
+	eachStore(t, func(t *testing.T, store *models.PlantStore, db *database.DB) {
+		if err := db.Exec(leaveOut[db.System()]).Error; err != nil {
+			t.Fatal(err)
+		}
+		if _, err := store.Put(t.Context(), &models.Plant{ID: 1, Name: "x"}, models.Condition{}); err == nil || errors.Is(err, models.ErrCondition) {
+			t.Errorf("got %v, want an error that is not ErrCondition", err)
+		}
+	})
+}
+
 func TestImportAndExportWithATextKey(t *testing.T) {
 	eachPotStore(t, func(t *testing.T, store *models.Store[pot, string]) {
 		other := somePots[1]

@@ -58,7 +58,8 @@ func (s *Store[T, K]) Put(ctx context.Context, row *T, c Condition) (created boo
 		return false, err
 	}
 	change := database.Change{Write: s.table.Insert, Conflict: s.replace, Returns: len(s.table.Columns)}
-	switch replaces := c.Versions != nil || c.Exists; {
+	replaces := c.Versions != nil || c.Exists
+	switch {
 	case replaces && c.Absent:
 		return false, ErrCondition
 	case replaces:
@@ -70,12 +71,17 @@ func (s *Store[T, K]) Put(ctx context.Context, row *T, c Condition) (created boo
 	switch {
 	case err != nil:
 		return false, err
+	case stored == nil && !replaces && !c.Absent:
+		return false, errNotStored
 	case stored == nil:
 		return false, ErrCondition
 	}
 	*row = *stored
 	return s.isNew(row), nil
 }
+
+// errNotStored is the outcome of a write that no condition prevented, and that wrote nothing.
+var errNotStored = errors.New("the row was not stored: look for triggers and policies of the table")
 
 // isNew reports whether row, as a statement has written it, is a new one: each later write
 // moves the version forward, beyond the time of creation.

@@ -61,6 +61,7 @@ func TestFollow(t *testing.T) {
 	}{
 		{"a cursor of another database", "41001", 3, []string{"--after", "abc.1"}},
 		{"and in a file", "the cursor is in " + stale + ": remove that file", 3, []string{"--cursor-file", stale}},
+		{"a cursor that is not in the file", "export, then follow\n", 3, []string{"--after", "abc.1", "--cursor-file", filepath.Join(t.TempDir(), "new")}},
 		{"a file without a cursor", wrong + " has no cursor: remove it", 3, []string{"--cursor-file", wrong}},
 		{"a malformed cursor", "--after must be", 2, []string{"--after", "x"}},
 		{"the variable of the first cursor is not set", "--after must be", 2, []string{"--after", ""}},
