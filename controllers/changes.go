@@ -101,7 +101,7 @@ func (h *Changes) Get(c *gin.Context) error {
 			c.Header("Content-Type", TypeEvents)
 			return nil
 		}
-		return respondChanges(c, &changes)
+		return h.respond(c, &changes)
 	}
 	return h.feed.Follow(ctx, func(next models.NextChanges) error {
 		if streams {
@@ -113,7 +113,7 @@ func (h *Changes) Get(c *gin.Context) error {
 		if err != nil {
 			return err
 		}
-		return respondChanges(c, &changes)
+		return h.respond(c, &changes)
 	})
 }
 
@@ -138,7 +138,8 @@ func encodeChanges(changes *models.PlantChanges) ([]byte, error) {
 	})
 }
 
-func respondChanges(c *gin.Context, changes *models.PlantChanges) error {
+func (h *Changes) respond(c *gin.Context, changes *models.PlantChanges) error {
+	h.seen(c)
 	body, err := changes.Encode(encodeChanges)
 	if err != nil {
 		return err
@@ -173,6 +174,7 @@ func (h *Changes) stream(c *gin.Context, next models.NextChanges, from database.
 		}
 		event := [][]byte{[]byte(":\n\n")} // a comment
 		if first || len(changes.Rows) > 0 {
+			h.seen(c)
 			body, err := changes.Encode(encodeChanges)
 			if err != nil {
 				return err

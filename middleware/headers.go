@@ -27,9 +27,9 @@ func Headers(overTLS bool) gin.HandlerFunc {
 	return func(c *gin.Context) { maps.Copy(c.Writer.Header(), headers) }
 }
 
-// PositionHeader carries the position of a write in the database: in its response, and in a
-// request that must read it, although another token, or another replica of the service, has
-// written it.
+// PositionHeader carries the position of a write in the database: in its response, or one with
+// changes, and in a request that must read it, although another token, or another replica of the
+// service, has written it.
 const PositionHeader = "Write-Position"
 
 // SetHeader sets a header of the response under exactly this name. HTTP ignores case, but

@@ -28,6 +28,10 @@ type PlantFeed struct {
 // NewPlantFeed returns the feed of the plants in store, on its primary.
 func NewPlantFeed(store *PlantStore) *PlantFeed { return &PlantFeed{store: store.Store} }
 
+// Seen notes that ctx's client may have seen all of the feed up to now: its reads on standbys must
+// see that, too. It returns a position as [database.DB.Wrote] does.
+func (f *PlantFeed) Seen(ctx context.Context) database.Position { return f.store.db.Wrote(ctx, nil) }
+
 // PlantChange is a plant that was written, as it is now, or nil if it does not exist.
 type PlantChange struct {
 	ID   int64

@@ -55,6 +55,7 @@ func (s *service) changesSince(t *testing.T, query string) (c changes) {
 // stream is an open response of server-sent events.
 type stream struct {
 	t        *testing.T
+	header   http.Header
 	events   chan changes // closed when the response ends
 	comments chan struct{}
 	err      error // set before that
@@ -83,7 +84,7 @@ func (s *service) stream(t *testing.T, query string, headers ...string) *stream 
 	if !slices.Contains(response.Header.Values("Vary"), "Accept") || response.Header.Get("X-Accel-Buffering") != "no" {
 		t.Errorf("got %v, want headers that keep caches and nginx from holding events back", response.Header)
 	}
-	events := &stream{t: t, events: make(chan changes, 1000), comments: make(chan struct{}, 1000), close: cancel}
+	events := &stream{t: t, header: response.Header, events: make(chan changes, 1000), comments: make(chan struct{}, 1000), close: cancel}
 	t.Cleanup(cancel)
 	go func() {
 		defer transport.CloseIdleConnections()

@@ -105,6 +105,51 @@ func TestStandbyReads(t *testing.T) {
 	}
 }
 
+// TestStandbyAndChanges: who has got changes, or a cursor, must not export from a standby that lacks
+// what is before the cursor, and would never learn of that.
+func TestStandbyAndChanges(t *testing.T) {
+	t.Parallel()
+	s, standby := startWithStandby(t)
+	requireOK(t, s.post(t, bodyOf(0)))
+	followed(t, standby, 0)
+	pauseReplay(t, standby)
+	requireOK(t, s.post(t, bodyOf(1)))
+	sees := func(t *testing.T, name string, headers ...string) bool {
+		t.Helper()
+		read := plainReads[name]
+		return strings.Contains(s.get(t, read.path, headers...).body, read.shows)
+	}
+	for name, changes := range map[string]func(t *testing.T, own string) (position string){
+		"a cursor": func(t *testing.T, own string) string {
+			return s.get(t, "/plants/changes", as(own)...).header.Get(middleware.PositionHeader)
+		},
+		"a long poll": func(t *testing.T, own string) string {
+			return s.get(t, "/plants/changes?after=0&wait=1s", as(own)...).header.Get(middleware.PositionHeader)
+		},
+		"an event": func(t *testing.T, own string) string {
+			stream := s.stream(t, "after=0", as(own)...)
+			stream.next()
+			return stream.header.Get(middleware.PositionHeader)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			own, other := createToken(t, s, "plants:read"), createToken(t, s, "plants:read")
+			if sees(t, "export", as(own)...) || sees(t, "export", as(other)...) {
+				t.Fatal("the standby follows")
+			}
+			position := changes(t, own)
+			for read := range plainReads {
+				if !sees(t, read, as(own)...) {
+					t.Errorf("%s does not see what is before the cursor", read)
+				}
+				if !sees(t, read, as(other, middleware.PositionHeader, position)...) {
+					t.Errorf("%s of another client with the position %q does not", read, position)
+				}
+			}
+		})
+	}
+}
+
 // TestStandbyLags lets clients read what they have just written, from a standby that is five
 // seconds behind.
 func TestStandbyLags(t *testing.T) {

@@ -85,25 +85,22 @@ func completeOperations(document object) {
 	}
 }
 
-// addPosition adds the header with a position to the responses of an operation that writes
-// plants, and to the parameters of one that reads them.
+// addPosition adds the header with a position to the responses of an operation that writes plants or
+// reads their changes, and to the parameters of one that reads plants.
 func addPosition(operation object, scope models.Scope) {
-	switch scope {
-	case models.ScopePlantsWrite:
+	switch {
+	case scope == models.ScopePlantsWrite, isFeed(operation):
 		for status := range at(operation, "responses") {
 			if strings.HasPrefix(status, "2") {
 				at(operation, "responses", status, "headers")[middleware.PositionHeader] = header("string",
-					"A position in the database that has this write, if the service reads from standbys: see the parameter of the same name")
+					"A position in the database that has this write, or these changes, if the service reads from standbys: see the parameter of the same name")
 			}
 		}
-	case models.ScopePlantsRead:
-		if isFeed(operation) { // only the primary has it
-			return
-		}
+	case scope == models.ScopePlantsRead:
 		all, _ := operation["parameters"].([]any)
 		operation["parameters"] = append(all, object{
 			"name": middleware.PositionHeader, "in": "header", "schema": object{"type": "string", "pattern": database.PositionPattern.String()},
-			"description": "The header of the same name in the response to a write: the read sees that write, whoever sent it. Only needed if the service reads from standbys, and for writes with another token, or through another replica of the service",
+			"description": "The header of the same name in the response to a write, or with changes: the read sees these, whoever wrote them. Only needed if the service reads from standbys, and for a response to another token, or through another replica of the service",
 		})
 	}
 }
