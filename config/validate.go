@@ -45,7 +45,7 @@ func (c *Config) validate(databaseSet bool) error {
 		{"database.url", !production || databaseSet || c.Database.URL != SettingOf("database.url").Default, "is required in production: set it in the environment or with --database-url, even to the default"},
 		{"database.replica_urls", all(c.Database.ReplicaURLs, isStandbyURL), "must contain only postgres:// URLs, each of one host"},
 		{"database.replica_urls", len(c.Database.ReplicaURLs) == 0 || isPostgresURL(c.Database.URL), "requires a PostgreSQL database in database.url"},
-		{"auth.tokens", all(c.Auth.Tokens, bearerToken.MatchString), "must contain only tokens of letters, digits and -._~+/, with = at the end"},
+		{"auth.tokens", all(c.Auth.Tokens, bearerToken.MatchString), "must contain only tokens of letters, digits and -._~+/, with = at the end, separated by commas"},
 		{"auth.tokens", !production || all(c.Auth.Tokens, isStrong), fmt.Sprintf(
 			"must contain only random tokens of at least %d characters in production, and no development token: create one with openssl rand -hex 32", MinTokenLength)},
 		{"auth.jwt.issuer", jwt.Issuer != "" || jwt.Audience+jwt.JWKSURL+jwt.PublicKey == "", "is required when auth.jwt.audience, jwks_url or public_key is set"},

@@ -31,14 +31,19 @@ type Failures struct {
 	series map[int32]*series // by error code
 }
 
-// series is requests that fail with one error code, from the first one until a second
-// passes without any, and the service is ready.
+// quietTime is how long no request must have failed, and the service have been ready, before a
+// series is over. A request that waits for database.timeout fails a few seconds after the last one.
+const quietTime = 5 * time.Second
+
+// series is requests that fail with one error code, from the first one until quietTime passes
+// without any.
 type series struct {
 	code      int32
 	began     time.Time
-	requests  int   // failed ones
-	unlogged  int   // failed ones since the last line in the log
-	lastCause error // of the last request or probe
+	last      time.Time // when a request failed, or the service was not ready
+	requests  int       // failed ones
+	unlogged  int       // failed ones since the last line in the log
+	lastCause error     // of the last request or probe
 	// Of the last request.
 	lastRoute, lastToken string
 }
@@ -94,7 +99,7 @@ func (f *Failures) note(c *gin.Context, code int32, cause error) {
 	defer f.mu.Unlock()
 	s, known := f.series[code]
 	if !known {
-		s = &series{code: code, began: time.Now()}
+		s = &series{code: code, began: time.Now(), last: time.Now()}
 		f.series[code] = s
 		f.log.Log(levelOf(cause), "requests begin to fail", zap.Int32("code", code), zap.Error(cause),
 			middleware.RequestIDField(c), middleware.TraceIDField(c))
@@ -105,6 +110,7 @@ func (f *Failures) note(c *gin.Context, code int32, cause error) {
 		return
 	}
 	s.requests++
+	s.last = time.Now()
 	s.lastRoute, s.lastToken = c.FullPath(), middleware.SenderOf(c)
 	if known {
 		s.unlogged++
@@ -128,7 +134,10 @@ func (f *Failures) follow(s *series) {
 		f.mu.Lock()
 		failed, cause, route, token := s.unlogged, s.lastCause, s.lastRoute, s.lastToken
 		s.unlogged = 0
-		over := failed == 0 && err == nil
+		if err != nil {
+			s.last = time.Now()
+		}
+		lasted, over := s.last.Sub(s.began), time.Since(s.last) > quietTime
 		if over {
 			delete(f.series, s.code)
 		}
@@ -136,7 +145,7 @@ func (f *Failures) follow(s *series) {
 		switch {
 		case over:
 			f.log.Info("requests no longer fail", zap.Int32("code", s.code),
-				zap.Duration("duration", time.Since(s.began)), zap.Int("requests", s.requests))
+				zap.Duration("duration", lasted), zap.Int("requests", s.requests))
 			return
 		case failed > 0:
 			f.log.Log(levelOf(cause), "requests fail", zap.Int32("code", s.code), zap.Error(cause), zap.Int("requests", failed),

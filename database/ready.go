@@ -93,24 +93,26 @@ func (db *DB) check(ctx context.Context) error {
 		}
 		db.readiness.faults.CompareAndSwap(faults, 0)
 	}
-	var isReadOnly, isExpected, mayWrite bool
-	err = db.readPool.QueryRowContext(ctx, db.readyQuery()).Scan(&isReadOnly, &isExpected, &mayWrite)
+	var isReadOnly, isExpected bool
+	var protected string
+	err = db.readPool.QueryRowContext(ctx, db.readyQuery()).Scan(&isReadOnly, &isExpected, &protected)
 	var fault *NotWritableError
+	advice := "" // for the log
 	switch {
 	case isSchemaError(err), err == nil && !isExpected:
-		fault = &NotWritableError{wrongSchema}
+		fault, advice = &NotWritableError{wrongSchema}, ": see `plantstore migrate status`"
 	case isTableLocked(err): // a migration, perhaps: operations wait for it, and other replicas are no better
 		return nil
 	case err != nil:
 		return Failed("check the database", err)
 	case isReadOnly:
 		fault = &NotWritableError{readOnly}
-	case !mayWrite:
-		fault = &NotWritableError{missingRight}
+	case protected != "":
+		fault, advice = &NotWritableError{missingRight}, ": to write the table "+protected
 	default:
 		return nil
 	}
-	return errors.Join(fmt.Errorf("check the database: %w: %w", ErrUnavailable, fault), err)
+	return errors.Join(fmt.Errorf("check the database: %w: %w%s", ErrUnavailable, fault, advice), err)
 }
 
 // hangingTest limits a test of a write, which may outlast the check that began it: a server whose
@@ -150,19 +152,20 @@ func (db *DB) testWrite(ctx context.Context) error {
 const fromTooNew = "FROM " + goose.DefaultTablename + " WHERE version_id > %d AND version_id NOT IN (SELECT version FROM compatible_migrations)"
 
 // readyQuery returns the query for whether the database is read-only, whether its schema is the
-// expected one, and whether the role may write. It fails if a table or a column does not exist.
+// expected one, and for a table that the role may not write, or ”. It fails if a table or a column
+// does not exist.
 func (db *DB) readyQuery() string {
 	conditions := []string{
 		fmt.Sprintf("(SELECT count(DISTINCT version_id) FROM "+goose.DefaultTablename+" WHERE version_id BETWEEN 1 AND %d) = %d",
 			db.Schema(), len(db.migrations.ListSources())),
 		fmt.Sprintf("NOT EXISTS (SELECT 1 "+fromTooNew+")", db.Schema()),
 	}
-	rights := []string{"TRUE"}
+	protected := "''"
 	for _, table := range db.tables {
 		conditions = append(conditions, fmt.Sprintf("NOT EXISTS (SELECT %s FROM %s WHERE 1 = 0)", Names(table.Columns), table.Name))
-		rights = append(rights, db.dialect.mayWrite(table.Name))
+		protected = fmt.Sprintf("CASE WHEN %s THEN %s ELSE '%s' END", db.dialect.mayWrite(table.Name), protected, table.Name)
 	}
-	return "SELECT " + db.dialect.readOnly() + ", " + strings.Join(conditions, " AND ") + ", " + strings.Join(rights, " AND ")
+	return "SELECT " + db.dialect.readOnly() + ", " + strings.Join(conditions, " AND ") + ", " + protected
 }
 
 // isSchemaError reports whether err means that a table or a column of a query does not

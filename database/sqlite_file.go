@@ -267,14 +267,24 @@ func (d *sqliteDialect) check() error {
 	if d.files == nil { // not open yet
 		return nil
 	}
-	lost := false
-	for i, path := range d.paths() {
-		file, err := os.Stat(path)
-		lost = lost || err != nil || !os.SameFile(file, d.files[i])
-	}
+	lost := d.lostFile() != nil
 	d.lost.Store(lost)
 	if lost {
 		return errLost
+	}
+	return nil
+}
+
+// lostFile returns an error that names one of the open files that is no longer at its path.
+func (d *sqliteDialect) lostFile() error {
+	for i, path := range d.paths() {
+		file, err := os.Stat(path)
+		if err != nil {
+			return err
+		}
+		if !os.SameFile(file, d.files[i]) {
+			return fmt.Errorf("%s is another file", path)
+		}
 	}
 	return nil
 }
@@ -294,7 +304,7 @@ func (d *sqliteDialect) start(db *DB) {
 		before := lost
 		switch lost = d.check() != nil; {
 		case lost && !before:
-			db.log.Error("the database file was removed or replaced: all requests fail until the service is restarted or the file is back", zap.String("path", d.path))
+			db.log.Error("the database file was removed or replaced: all requests fail until the service is restarted or the file is back", zap.String("path", d.path), zap.Error(d.lostFile()))
 		case before && !lost:
 			db.log.Info("the database file is back", zap.String("path", d.path))
 		}

@@ -14,8 +14,12 @@ import (
 // the errors of a [Store].
 type TokenStore struct{ db *database.DB }
 
-// NewTokenStore returns the store of the tokens in db, which must be migrated.
-func NewTokenStore(db *database.DB) *TokenStore { return &TokenStore{db: db} }
+// NewTokenStore returns the store of the tokens in db, which must be migrated. The service is ready
+// only if it can write them: without tokens, it rejects all requests.
+func NewTokenStore(db *database.DB) *TokenStore {
+	db.Require(database.TableOf[Token]())
+	return &TokenStore{db: db}
+}
 
 // Create stores a new token with t's Name, Scopes and ExpiresAt, sets the rest of t,
 // and returns the token itself, which cannot be read again. It fails with an

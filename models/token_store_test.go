@@ -98,3 +98,17 @@ func TestTouch(t *testing.T) {
 		}
 	})
 }
+
+// TestReadyDependsOnTheTokens: a service that cannot read its tokens rejects all requests.
+func TestReadyDependsOnTheTokens(t *testing.T) {
+	t.Parallel()
+	owner := dbtest.Postgres(t)
+	dbtest.Migrated(t, owner)
+	role, as := dbtest.AsRole(t, owner, "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO NAME")
+	dbtest.Exec(t, owner, "REVOKE ALL ON tokens FROM "+role)
+	db := dbtest.Open(t, dbtest.Options(as))
+	models.NewTokenStore(db)
+	if err := db.Ready(t.Context()); err == nil || !strings.Contains(err.Error(), "its role lacks a right") {
+		t.Errorf("got %v, want a right that is missing", err)
+	}
+}
