@@ -124,8 +124,8 @@ func readBody(c *gin.Context, types ...string) (body []byte, err error) {
 	return body, nil
 }
 
-// SkipBody reads the body of a request that needs none. It must precede Stream and Bulk, which lift
-// the time limit for receiving a request.
+// SkipBody reads the body of a request that needs none: net/http would read it before it sends the
+// response. It must precede Stream and Bulk, which lift the time limit for receiving a request.
 func SkipBody(c *gin.Context) error {
 	if _, err := io.Copy(io.Discard, c.Request.Body); err != nil {
 		return bodyError(err)

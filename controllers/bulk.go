@@ -88,11 +88,11 @@ func respondReport(c *gin.Context, r *models.ImportReport, o models.ImportOption
 		return err
 	}
 	if err != nil && errors.Is(context.Cause(c.Request.Context()), middleware.ErrTooLong) {
-		code := int32(codeUnavailable)
+		code, stored := int32(codeUnavailable), "rows that were stored count as unchanged"
 		if isProblem { // the body was not received in time
-			code = codeBodyTooLarge
+			code, stored = codeBodyTooLarge, "nothing was stored"
 		}
-		advice := problemf(code, "%v: split the file; rows that were stored count as unchanged", middleware.ErrTooLong)
+		advice := problemf(code, "%v: split the file; %s", middleware.ErrTooLong, stored)
 		return fmt.Errorf("%w: %w", advice, err)
 	}
 	if isProblem {

@@ -110,7 +110,7 @@ var errorTable = []ErrorRow{
 		is(database.ErrShare, "too many such operations are running, or too many with this token"+nothingStored+": retry when one has ended"),
 		is(database.ErrTemporary, "the service cannot write temporary files"+nothingStored+": retry later"),
 		when(database.IsLocked, "another operation has locked the row or the table"+nothingStored+": retry later"),
-		is(database.ErrOverloaded, "too many operations are waiting"+nothingStored+": retry later")),
+		is(database.ErrOverloaded, database.ErrOverloaded.Error()+nothingStored+": retry later")),
 	row(codeUnavailable, "the database cannot be reached, does not respond in time or is not writable (read-only, disk full, file replaced), the keys of JWTs are unavailable, or the service is stopping; the message says which, whether the outcome of a write is unknown, and what to do",
 		is(errStopping, "the service is stopping: retry"),
 		as(func(e *database.NotWritableError) string {

@@ -200,7 +200,7 @@ func (db *DB) Changes(ctx context.Context, from Cursor, limit int) (changes []Ch
 	}
 	db.feed.note(settled, newest)
 	behind := from.at != nowAt && cmp.Or(from.at, from.since) < kept
-	if from.epoch != epoch || behind || from.at > end {
+	if from.epoch != epoch || behind || max(from.at, from.since) > end {
 		return nil, from, ErrCursor
 	}
 	if limit > 0 && len(changes) > limit {

@@ -2,6 +2,7 @@ package database
 
 import (
 	"context"
+	"errors"
 	"time"
 )
 
@@ -23,7 +24,11 @@ func (db *DB) WaitForLock(ctx context.Context, begin time.Time, err error, do fu
 	due := begin.Add(db.options.Timeout * (WaitShare - 1) / WaitShare)
 	return db.budget.waiters.run(clientOf(ctx), func() error {
 		for IsLocked(err) && time.Now().Before(due) {
-			err = db.waitTurn(ctx, time.Until(due), do)
+			next := db.waitTurn(ctx, time.Until(due), do)
+			if errors.Is(next, ErrOverloaded) && !IsLocked(next) { // others wait for the row as well
+				break
+			}
+			err = next
 		}
 		return err
 	})

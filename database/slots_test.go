@@ -48,7 +48,7 @@ func TestSlots(t *testing.T) {
 	})
 	t.Run("one that came too late for a slot says no negative time", func(t *testing.T) {
 		inSlots(t, func(t *testing.T, s slots, _ func()) {
-			const want = "too many operations are waiting: no slot within 0s"
+			want := ErrOverloaded.Error() + ": no slot within 0s"
 			if err := s.take(t.Context(), -time.Millisecond); err == nil || err.Error() != want {
 				t.Errorf("got %v, want %s", err, want)
 			}

@@ -335,6 +335,15 @@ func TestFeedIsForgotten(t *testing.T) {
 				t.Error(err)
 			}
 		})
+		t.Run("from a position that does not exist yet", func(t *testing.T) {
+			epoch, _, _ := strings.Cut(r.cursor.String(), ".")
+			for _, text := range []string{epoch + ".999999999999", epoch + ".0.5.999999999999"} {
+				future, ok := database.ParseCursor(text)
+				if _, err := feed.Read(ctx, future, 10); !ok || !errors.Is(err, database.ErrCursor) {
+					t.Errorf("%s: got %v, want ErrCursor", text, err)
+				}
+			}
+		})
 		t.Run("from the beginning", func(t *testing.T) { newReplica().follow(t, feed, db, 1) })
 		t.Run("what came right after what is forgotten", func(t *testing.T) {
 			err := errors.Join(db.PurgeFeed(ctx, 0), store.Delete(ctx, 2, models.Condition{}), store.Delete(ctx, 3, models.Condition{}), db.PurgeFeed(ctx, 0))

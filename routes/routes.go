@@ -83,7 +83,8 @@ func Table(o Options) []Route {
 	sending := middleware.NewSending(SendLimit)
 	body, send := middleware.BodyLimit(o.MaxBodyBytes), middleware.SendLimit(sending)
 	small := []middleware.Handler{body, middleware.ReceiveLimit(ReceiveLimit)}
-	page := []middleware.Handler{body, send}
+	empty := []middleware.Handler{body, controllers.SkipBody}
+	page := []middleware.Handler{body, controllers.SkipBody, send}
 	stream := []middleware.Handler{body, controllers.SkipBody, middleware.Stream(o.Verify), send}
 	download := []middleware.Handler{body, controllers.SkipBody, middleware.Bulk(o.Bulk, o.Verify)}
 	upload := []middleware.Handler{
@@ -93,17 +94,17 @@ func Table(o Options) []Route {
 	routes := slices.Concat(probes(o), []Route{
 		{"POST", "/plants", models.ScopePlantsWrite, nil, small, o.Plants.Create},
 		{"GET", "/plants", models.ScopePlantsRead, []string{"limit", "after", "tag", "q"}, page, o.Plants.List},
-		{"GET", "/plants/:id", models.ScopePlantsRead, nil, small, o.Plants.Get},
+		{"GET", "/plants/:id", models.ScopePlantsRead, nil, empty, o.Plants.Get},
 		{"PUT", "/plants/:id", models.ScopePlantsWrite, nil, small, o.Plants.Put},
 		{"PATCH", "/plants/:id", models.ScopePlantsWrite, nil, small, o.Plants.Patch},
-		{"DELETE", "/plants/:id", models.ScopePlantsWrite, nil, small, o.Plants.Delete},
+		{"DELETE", "/plants/:id", models.ScopePlantsWrite, nil, empty, o.Plants.Delete},
 		{"POST", "/plants/import", models.ScopePlantsWrite, []string{"mode", "dry_run", "on_conflict"}, upload, o.Plants.Import},
 		{"GET", "/plants/changes", models.ScopePlantsRead, []string{"after", "limit", "wait"}, stream, o.Changes.Get},
 		{"GET", "/plants/export", models.ScopePlantsRead, []string{"after", "tag", "q"}, download, o.Plants.Export},
 
 		{"POST", "/tokens", models.ScopeAdmin, nil, small, o.Tokens.Create},
 		{"GET", "/tokens", models.ScopeAdmin, []string{"limit", "after"}, page, o.Tokens.List},
-		{"DELETE", "/tokens/:id", models.ScopeAdmin, nil, small, o.Tokens.Revoke},
+		{"DELETE", "/tokens/:id", models.ScopeAdmin, nil, empty, o.Tokens.Revoke},
 	})
 	if o.Docs {
 		docs := controllers.NewDocs(o.BasePath)

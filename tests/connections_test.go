@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
 	"io"
@@ -236,4 +237,27 @@ func TestConnectionsOfAnAddress(t *testing.T) {
 func isTimeout(err error) bool {
 	e, ok := errors.AsType[net.Error](err)
 	return ok && e.Timeout()
+}
+
+// TestBodyThatIsNotNeeded: a request whose body does not arrive fails before it has done anything,
+// although it needs none.
+func TestBodyThatIsNotNeeded(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	requireOK(t, s.post(t, bodyOf(1)))
+	for _, request := range []string{"DELETE /plants/1", "GET /plants/1", "GET /plants", "GET /tokens", "DELETE /tokens/pst_aaaaaaaa", "GET /plants/changes", "GET /plants/export"} {
+		t.Run(request, func(t *testing.T) {
+			conn := s.dial(t).(*net.TCPConn)
+			_, err := fmt.Fprintf(conn, "%s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: 30\r\n\r\nx", request, token)
+			must(t, err)
+			must(t, conn.CloseWrite())
+			received, err := http.ReadResponse(bufio.NewReader(conn), nil)
+			must(t, err)
+			defer received.Body.Close()
+			if body, err := io.ReadAll(received.Body); err != nil || !strings.Contains(string(body), `"error":40001`) {
+				t.Errorf("got %s %s, %v, want error 40001", received.Status, body, err)
+			}
+		})
+	}
+	checkStatus(t, s.call(t, "GET", "/plants/1", ""), 200)
 }
