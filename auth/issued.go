@@ -51,7 +51,7 @@ type IssuedTokens struct {
 	refreshed chan struct{}       // closed at the end of the next refresh to begin
 	unstored  map[string]struct{} // ids of used tokens, for the next storeUses
 	wanted    chan struct{}       // requests a refresh before its time
-	failure   error               // of the last refresh that failed
+	failure   error               // of the last refresh, or nil
 
 	stop    context.CancelFunc
 	stopped <-chan struct{} // closed when no refresh will begin

@@ -72,7 +72,7 @@ type Config struct {
 	} `key:"auth"`
 	Limits struct {
 		RequestsPerSecond int `key:"requests_per_second" default:"0" validate:"min=0,max=1000000000" desc:"sustained rate for each token and each address; requests above it are rejected with error 42901; 0 disables the limit"`
-		Burst             int `key:"burst" default:"0" validate:"min=0,max=1000000000" desc:"number of requests that may arrive at once; 0 stands for requests_per_second, without which there is no burst"`
+		Burst             int `key:"burst" default:"0" validate:"min=0,max=1000000000" desc:"number of requests that may arrive at once; 0 stands for requests_per_second; it must be 0 if that is"`
 		FailuresPerMinute int `key:"failures_per_minute" default:"600" validate:"min=0,max=1000000000" desc:"number of requests with invalid tokens from an address; further ones get error 42901 instead of 40102; 0 disables the limit"`
 	} `key:"limits"`
 	Docs struct {

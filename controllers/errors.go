@@ -88,7 +88,7 @@ var errorTable = []ErrorRow{
 	row(codeExistsSame, "the id exists with the same content: an earlier attempt of this request succeeded",
 		exists(true, ": an earlier attempt of this request succeeded")),
 	row(codeCursor, "the cursor of the change feed is too old, or from another database, such as before a restore: get a new cursor, export, then follow",
-		is(database.ErrCursor, "the cursor is too old, or from another database, such as before a restore: get a new cursor, export, then follow")),
+		is(database.ErrCursor, "the cursor is too old, or from another database, such as before a restore: begin again with after=0 and an empty copy, or get a new cursor, export, then follow")),
 	row(codePrecondition, "`If-Match` or `If-None-Match` does not hold; nothing was written",
 		is(models.ErrCondition, "If-Match or If-None-Match does not hold, and nothing was written: get the current version and retry (a weak ETag, W/…, matches nothing)")),
 	row(codeBodyTooLarge, "the body, or a line of an import, is too large; or an import is not received within `bulk.timeout`",
@@ -110,7 +110,7 @@ var errorTable = []ErrorRow{
 		is(database.ErrShare, "too many such operations are running, or too many with this token"+nothingStored+": retry when one has ended"),
 		is(database.ErrTemporary, "the service cannot write temporary files"+nothingStored+": retry later"),
 		when(database.IsLocked, "another operation has locked the row or the table"+nothingStored+": retry later"),
-		is(database.ErrOverloaded, database.ErrOverloaded.Error()+nothingStored+": retry later")),
+		is(database.ErrOverloaded, "too many operations are waiting, or a long one, such as an import, holds them up"+nothingStored+": retry later")),
 	row(codeUnavailable, "the database cannot be reached, does not respond in time or is not writable (read-only, disk full, file replaced), the keys of JWTs are unavailable, or the service is stopping; the message says which, whether the outcome of a write is unknown, and what to do",
 		is(errStopping, "the service is stopping: retry"),
 		as(func(e *database.NotWritableError) string {

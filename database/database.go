@@ -140,8 +140,8 @@ type dialect interface {
 	lockWrites() string
 	// raiseFeed lets the positions of transactions be above those of all rows.
 	raiseFeed(ctx context.Context, tx *DB) error
-	// purge is a statement that forgets deletions before a position, up to a number of them.
-	purge() string
+	// purge is statements that forget changes before a position, each up to a number of them.
+	purge() []string
 	// searchIndexes returns the statements that create and drop the indexes of
 	// [DB.CreateSearchIndexes].
 	searchIndexes() (create, drop []string)

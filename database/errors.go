@@ -69,7 +69,7 @@ func (e *NotWritableError) Error() string { return "the database is not writable
 
 // ErrOverloaded means that an operation did not get its turn, or a lock, in time. Nothing
 // was stored.
-var ErrOverloaded = errors.New("too many operations are waiting, or a long one, such as an import, holds them up")
+var ErrOverloaded = errors.New("too many operations are waiting")
 
 // ErrShare means that too many operations of a kind are running, in all or for one client. It
 // wraps ErrOverloaded.

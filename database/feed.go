@@ -105,7 +105,8 @@ func (c Cursor) moveTo(position int64) Cursor {
 	return Cursor{epoch: c.epoch, at: position, order: math.MinInt64}
 }
 
-// ErrCursor means that a cursor is of another epoch, or that changes after it are forgotten.
+// ErrCursor means that a cursor is of another epoch or after the end of the feed, or that changes
+// after it are forgotten.
 var ErrCursor = errors.New("the cursor is too old or of another database")
 
 // ErrNoFeed means that the database has no feed.
@@ -304,12 +305,14 @@ func (db *DB) PurgeFeed(ctx context.Context, retention time.Duration) error {
 		}
 		return tx.Exec("UPDATE feed SET kept = ? WHERE kept < ?", kept, kept).Error
 	})
-	for rows := int64(purgePage); err == nil && rows == purgePage; {
-		err = db.Write(ctx, "purge the feed", func(tx *gorm.DB) error {
-			deleted := tx.Exec(db.dialect.purge(), kept, purgePage)
-			rows = deleted.RowsAffected
-			return deleted.Error
-		})
+	for _, statement := range db.dialect.purge() {
+		for rows := int64(1); err == nil && rows > 0; {
+			err = db.Write(ctx, "purge the feed", func(tx *gorm.DB) error {
+				deleted := tx.Exec(statement, kept, purgePage)
+				rows = deleted.RowsAffected
+				return deleted.Error
+			})
+		}
 	}
 	if err != nil {
 		return err

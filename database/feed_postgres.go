@@ -72,13 +72,15 @@ func (*postgresDialect) raiseFeed(ctx context.Context, tx *DB) error {
 		offset+missing)).Error
 }
 
-// purge passes over those that a write is renewing. Of imports, a thousand parts are forgotten at
-// a time, which are up to ten million ids.
-func (*postgresDialect) purge() string {
-	return `WITH imports AS (DELETE FROM plant_imports WHERE (position, last) IN (
-			SELECT position, last FROM plant_imports WHERE position < $1 LIMIT 1000 FOR UPDATE SKIP LOCKED))
-		DELETE FROM plant_deletions WHERE id IN (
-			SELECT id FROM plant_deletions WHERE changed < $1 LIMIT $2 FOR UPDATE SKIP LOCKED)`
+// purge passes over those that a write is renewing. A part of an import has up to importPart ids, so
+// that fewer are forgotten at a time.
+func (*postgresDialect) purge() []string {
+	return []string{
+		`DELETE FROM plant_deletions WHERE id IN (
+			SELECT id FROM plant_deletions WHERE changed < $1 LIMIT $2 FOR UPDATE SKIP LOCKED)`,
+		`DELETE FROM plant_imports WHERE (position, last) IN (
+			SELECT position, last FROM plant_imports WHERE position < $1 LIMIT $2 / 10 FOR UPDATE SKIP LOCKED)`,
+	}
 }
 
 const (

@@ -152,8 +152,8 @@ func (db *DB) testWrite(ctx context.Context) error {
 const fromTooNew = "FROM " + goose.DefaultTablename + " WHERE version_id > %d AND version_id NOT IN (SELECT version FROM compatible_migrations)"
 
 // readyQuery returns the query for whether the database is read-only, whether its schema is the
-// expected one, and for a table that the role may not write, or ”. It fails if a table or a column
-// does not exist.
+// expected one, and for a table that the role may not write, or an empty text. It fails if a table or a
+// column does not exist.
 func (db *DB) readyQuery() string {
 	conditions := []string{
 		fmt.Sprintf("(SELECT count(DISTINCT version_id) FROM "+goose.DefaultTablename+" WHERE version_id BETWEEN 1 AND %d) = %d",

@@ -356,9 +356,9 @@ func (*sqliteDialect) lockWrites() string { return "" }
 
 func (*sqliteDialect) raiseFeed(context.Context, *DB) error { return nil }
 
-func (*sqliteDialect) purge() string {
-	return `DELETE FROM plant_changes WHERE position IN (SELECT position FROM plant_changes
-		WHERE position < ? AND position < (SELECT max(position) FROM plant_changes) LIMIT ?)`
+func (*sqliteDialect) purge() []string {
+	return []string{`DELETE FROM plant_changes WHERE position IN (SELECT position FROM plant_changes
+		WHERE position < ? AND position < (SELECT max(position) FROM plant_changes) LIMIT ?)`}
 }
 
 // fileLocker is goose's lock on a SQLite database.

@@ -269,6 +269,7 @@ func TestFeedOfAnotherSearchPath(t *testing.T) {
 	for _, test := range []struct{ name, statement string }{
 		{"update", "UPDATE %s SET name = 'other'"},
 		{"change of an id", "UPDATE %s SET id = 2"},
+		{"insert", "INSERT INTO %s (id, name, created_at, updated_at) VALUES (3, 'three', now(), now())"},
 		{"delete", "DELETE FROM %s"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -307,6 +308,12 @@ func TestFeedIsForgotten(t *testing.T) {
 		}
 		if _, err := feed.Read(ctx, old, 10); err != nil {
 			t.Errorf("within the retention: got %v", err)
+		}
+		if db.System() == "postgresql" { // more than are forgotten at a time
+			err := db.Exec("INSERT INTO plant_imports SELECT 1, n, n, '{}' FROM generate_series(1, 2500) n").Error
+			if err != nil {
+				t.Fatal(err)
+			}
 		}
 		for range 2 { // the second one knows what is old
 			if err := db.PurgeFeed(ctx, 0); err != nil {

@@ -15,7 +15,7 @@ import (
 type TokenStore struct{ db *database.DB }
 
 // NewTokenStore returns the store of the tokens in db, which must be migrated. The service is ready
-// only if it can write them: without tokens, it rejects all requests.
+// only if it can write them: otherwise, it can verify no issued token, nor revoke one.
 func NewTokenStore(db *database.DB) *TokenStore {
 	db.Require(database.TableOf[Token]())
 	return &TokenStore{db: db}
