@@ -32,12 +32,12 @@ type plainReader struct {
 	begun bool
 }
 
-func (u *plainReader) Read(p []byte) (int, error) {
-	n, err := u.Reader.Read(p)
-	if !u.begun && bytes.HasPrefix(p[:n], []byte(controllers.GzipMagic)) {
+func (r *plainReader) Read(p []byte) (int, error) {
+	n, err := r.Reader.Read(p)
+	if !r.begun && bytes.HasPrefix(p[:n], []byte(controllers.GzipMagic)) {
 		return 0, errGzipped
 	}
-	u.begun = u.begun || n > 0
+	r.begun = r.begun || n > 0
 	return n, err
 }
 

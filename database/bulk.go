@@ -60,7 +60,7 @@ func noTurn(ctx context.Context, err error) error {
 // back. It fails with ErrNoRoom.
 func (db *DB) TakeDisk(ctx context.Context, bytes int64) error {
 	if err := db.budget.disk.Take(clientOf(ctx), bytes); err != nil {
-		return fmt.Errorf("%w: %v", ErrNoRoom, err) //nolint:errorlint // an ErrShare as well
+		return fmt.Errorf("%w: %w", ErrNoRoom, err)
 	}
 	return nil
 }

@@ -76,8 +76,8 @@ var ErrOverloaded = errors.New("too many operations are waiting")
 var ErrShare = fmt.Errorf("%w: no share is left", ErrOverloaded)
 
 // ErrNoRoom means that the temporary files of imports and exports may take no more room, in all or
-// for one client. It wraps ErrShare.
-var ErrNoRoom = fmt.Errorf("%w: no room for temporary files", ErrShare)
+// for one client. It is wrapped together with ErrShare.
+var ErrNoRoom = errors.New("no room for temporary files")
 
 // ErrTemporary means that temporary files cannot be written, as their disk is full, or their
 // folder is missing. It wraps ErrOverloaded.
