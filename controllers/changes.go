@@ -139,7 +139,6 @@ func encodeChanges(changes *models.PlantChanges) ([]byte, error) {
 }
 
 func (h *Changes) respond(c *gin.Context, changes *models.PlantChanges) error {
-	h.seen(c)
 	body, err := changes.Encode(encodeChanges)
 	if err != nil {
 		return err
@@ -174,7 +173,6 @@ func (h *Changes) stream(c *gin.Context, next models.NextChanges, from database.
 		}
 		event := [][]byte{[]byte(":\n\n")} // a comment
 		if first || len(changes.Rows) > 0 {
-			h.seen(c)
 			body, err := changes.Encode(encodeChanges)
 			if err != nil {
 				return err

@@ -126,8 +126,30 @@ func parseSwitch(query url.Values, name, off, on string, set *bool) error {
 	return nil
 }
 
-// contextOf returns the context for an operation of c's client, which then has no more than
-// its share of what others need, too.
+// positionKey is the key of the position in a request's context.
+type positionKey struct{}
+
+// Position rejects requests with a malformed Write-Position.
+func Position(c *gin.Context) error {
+	lines := c.Request.Header[middleware.PositionHeader]
+	if lines == nil {
+		return nil
+	}
+	at, ok := database.ParsePosition(lines[0])
+	if !ok || len(lines) > 1 {
+		return problemf(codeParameter, "%s must be copied from the response to a write, or with changes", middleware.PositionHeader)
+	}
+	c.Set(positionKey{}, at)
+	return nil
+}
+
+// contextOf returns the context for an operation of c's client: it has no more than its share of
+// what others need, too, it reads what Write-Position asks for, and it sets that header of the
+// response.
 func contextOf(c *gin.Context) context.Context {
-	return database.WithClient(c.Request.Context(), middleware.SenderOf(c))
+	ctx := database.WithClient(c.Request.Context(), middleware.SenderOf(c))
+	if at, ok := c.Get(positionKey{}); ok {
+		ctx = database.WithPosition(ctx, at.(database.Position))
+	}
+	return database.WithReport(ctx, func(at database.Position) { middleware.SetHeader(c, middleware.PositionHeader, at.String()) })
 }

@@ -104,7 +104,7 @@ func (h *Plants) Create(c *gin.Context) error {
 	}
 	plant := in.toPlant(*in.ID)
 	middleware.SetCreatedID(c, strconv.FormatInt(plant.ID, 10))
-	if err := h.wrote(c, h.store.Create(contextOf(c), plant)); err != nil {
+	if err := h.store.Create(contextOf(c), plant); err != nil {
 		return err
 	}
 	c.Header("Location", location(c, plant.ID))
@@ -127,11 +127,7 @@ func (h *Plants) Get(c *gin.Context) error {
 	if err != nil {
 		return err
 	}
-	ctx, err := readContext(c)
-	if err != nil {
-		return err
-	}
-	plant, err := h.store.Get(ctx, id)
+	plant, err := h.store.Get(contextOf(c), id)
 	if err != nil {
 		return err
 	}
@@ -159,11 +155,7 @@ func (h *Plants) List(c *gin.Context) error {
 		return err
 	}
 	filter.Limit = q.limit + 1 // one more tells whether there is a next page
-	ctx, err := readContext(c)
-	if err != nil {
-		return err
-	}
-	plants, err := h.store.List(ctx, filter)
+	plants, err := h.store.List(contextOf(c), filter)
 	if err != nil {
 		return err
 	}
@@ -216,7 +208,7 @@ func (h *Plants) Put(c *gin.Context) error {
 	}
 	plant := in.toPlant(id)
 	created, err := h.store.Put(contextOf(c), plant, condition)
-	if err := h.wrote(c, err); err != nil {
+	if err != nil {
 		return err
 	}
 	status := http.StatusOK
@@ -251,7 +243,7 @@ func (h *Plants) Patch(c *gin.Context) error {
 		return err
 	}
 	plant, err := h.store.Patch(contextOf(c), in.toPlant(id), fields, condition)
-	if err := h.wrote(c, err); err != nil {
+	if err != nil {
 		return err
 	}
 	return respondVersion(c, http.StatusOK, plant.UpdatedAt, toStoredPlant(plant))
@@ -272,7 +264,7 @@ func (h *Plants) Delete(c *gin.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := h.wrote(c, h.store.Delete(contextOf(c), id, condition)); err != nil {
+	if err := h.store.Delete(contextOf(c), id, condition); err != nil {
 		return err
 	}
 	c.Status(http.StatusNoContent)

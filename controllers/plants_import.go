@@ -30,7 +30,7 @@ func (h *Plants) Import(c *gin.Context) error {
 		return err
 	}
 	report, err := h.store.Import(contextOf(c), rows, options)
-	return respondReport(c, &report, options, h.wrote(c, err))
+	return respondReport(c, &report, options, err)
 }
 
 // Export responds with plants as of one moment.
@@ -50,11 +50,7 @@ func (h *Plants) Export(c *gin.Context) error {
 	if err != nil {
 		return err
 	}
-	ctx, err := readContext(c)
-	if err != nil {
-		return err
-	}
 	return respondRows(c, "plants", toNewPlant, func(yield func(*models.Plant) error) error {
-		return h.store.Export(ctx, filter, yield)
+		return h.store.Export(contextOf(c), filter, yield)
 	})
 }

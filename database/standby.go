@@ -319,12 +319,12 @@ func (db *DB) PickStandby(ctx context.Context) int {
 }
 
 // Wrote notes that ctx's client has written something, or tried to, with the outcome err:
-// its reads must see that from now on. It returns a position that has the write, or 0 if
-// there is none, or no standby.
-func (db *DB) Wrote(ctx context.Context, err error) Position {
+// its reads must see that from now on. After a success, it reports a position that has the
+// write, if the primary tells one: see [WithReport].
+func (db *DB) Wrote(ctx context.Context, err error) {
 	s := db.standbys
 	if s == nil || errors.Is(err, ErrOverloaded) {
-		return 0
+		return
 	}
 	at := unknownPosition
 	if !errors.Is(err, ErrUnavailable) && s.positions.Do(ctx, &at) != nil {
@@ -338,7 +338,9 @@ func (db *DB) Wrote(ctx context.Context, err error) Position {
 	}
 	w.position = max(w.position, at)
 	s.written[clientOf(ctx)] = w
-	return at
+	if report, ok := ctx.Value(reportKey{}).(func(Position)); ok && err == nil && at != 0 {
+		report(at)
+	}
 }
 
 // primaryAt returns how far the primary is. A server in recovery, to which a name may lead

@@ -15,7 +15,7 @@ import (
 // PlantFeed tells of changes to plants: see database/feed.go. While readers wait, one
 // goroutine reads the feed for all of them. It is safe for concurrent use.
 type PlantFeed struct {
-	store *Store[Plant, int64]
+	store *PlantStore
 
 	mu        sync.Mutex
 	followers int // calls of Follow that have not returned
@@ -25,12 +25,9 @@ type PlantFeed struct {
 	stop  context.CancelFunc
 }
 
-// NewPlantFeed returns the feed of the plants in store, on its primary.
-func NewPlantFeed(store *PlantStore) *PlantFeed { return &PlantFeed{store: store.Store} }
-
-// Seen notes that ctx's client may have seen all of the feed up to now: its reads on standbys must
-// see that, too. It returns a position as [database.DB.Wrote] does.
-func (f *PlantFeed) Seen(ctx context.Context) database.Position { return f.store.db.Wrote(ctx, nil) }
+// NewPlantFeed returns the feed of the plants in store, on its primary. Who has got changes or a
+// cursor of it reads no standby that lacks what is before them.
+func NewPlantFeed(store *PlantStore) *PlantFeed { return &PlantFeed{store: store} }
 
 // PlantChange is a plant that was written, as it is now, or nil if it does not exist.
 type PlantChange struct {
@@ -109,7 +106,21 @@ const (
 // Read returns at most limit changes from a cursor on. It fails with database.ErrCursor if
 // changes from there on are forgotten, with database.ErrNoFeed, and with the errors that all
 // methods of the store share.
-func (f *PlantFeed) Read(ctx context.Context, from database.Cursor, limit int) (changes PlantChanges, err error) {
+func (f *PlantFeed) Read(ctx context.Context, from database.Cursor, limit int) (PlantChanges, error) {
+	changes, err := f.catchUp(ctx, from, limit)
+	return changes, f.seen(ctx, err)
+}
+
+// seen notes that ctx's client sees all of the feed up to now, unless err is not nil, which it
+// returns.
+func (f *PlantFeed) seen(ctx context.Context, err error) error {
+	if err == nil {
+		f.store.db.Wrote(ctx, nil)
+	}
+	return err
+}
+
+func (f *PlantFeed) catchUp(ctx context.Context, from database.Cursor, limit int) (changes PlantChanges, err error) {
 	err = f.store.db.CatchUp(ctx, func() error {
 		changes, err = f.read(ctx, from, limit)
 		return err
@@ -166,7 +177,8 @@ func (f *PlantFeed) Follow(ctx context.Context, do func(NextChanges) error) erro
 			}
 		}()
 		return do(func(until context.Context, from database.Cursor, limit int) (PlantChanges, error) {
-			return f.next(ctx, until, from, limit)
+			changes, err := f.next(ctx, until, from, limit)
+			return changes, f.seen(ctx, err)
 		})
 	})
 }
@@ -177,7 +189,7 @@ func (f *PlantFeed) next(ctx, until context.Context, from database.Cursor, limit
 		p, sure := f.pageAt(from)
 		if p == nil || !sure && !confirmed {
 			confirmed = true
-			changes, err := f.Read(ctx, from, limit)
+			changes, err := f.catchUp(ctx, from, limit)
 			if err != nil || len(changes.Rows) > 0 || until.Err() != nil {
 				return changes, err
 			}

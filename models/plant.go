@@ -30,7 +30,7 @@ func (Plant) Rules() Rules {
 }
 
 // PlantStore keeps plants.
-type PlantStore = Replicated[Plant, int64]
+type PlantStore = Store[Plant, int64]
 
 // NewPlantStore returns the store of the plants in db, which must be migrated.
-func NewPlantStore(db *database.DB) *PlantStore { return NewReplicated[Plant, int64](db) }
+func NewPlantStore(db *database.DB) *PlantStore { return NewStore[Plant, int64](db) }

@@ -25,8 +25,12 @@ type Key interface{ int64 | string }
 // waiting, and one that wraps database.ErrUnavailable if the database cannot be
 // reached in time; the outcome of a write is then unknown. When a write returns nil,
 // it is on disk.
+//
+// Get, List and Export read from a standby of the database that has what ctx's client has written:
+// see [database.DB.PickStandby]. All else, such as what a write reads, comes from the primary.
 type Store[T Model, K Key] struct {
 	*reader[T, K]
+	copies  []*reader[T, K] // of the standbys
 	rules   Rules
 	inserts *database.Writer[*T]
 	changes *database.Writer[*database.Change]
@@ -43,6 +47,9 @@ func NewStore[T Model, K Key](db *database.DB) *Store[T, K] {
 	s := &Store[T, K]{reader: newReader[T, K](db), rules: (*new(T)).Rules()}
 	if key := s.table.Key.FieldType; key != reflect.TypeFor[K]() {
 		panic(fmt.Sprintf("the key of %T is of type %s", *new(T), key))
+	}
+	for _, standby := range db.Standbys() {
+		s.copies = append(s.copies, newReader[T, K](standby))
 	}
 	ruled := 0
 	for _, c := range s.table.Data {

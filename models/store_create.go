@@ -14,12 +14,13 @@ import (
 // Create validates and stores a new row and sets its timestamps. It fails with an
 // *InvalidError if the row breaks a rule, and with an *ExistsError if its key is
 // taken.
-func (s *Store[T, K]) Create(ctx context.Context, row *T) error {
+func (s *Store[T, K]) Create(ctx context.Context, row *T) (err error) {
 	if err := s.validate(row, s.table.Data); err != nil {
 		return err
 	}
+	defer s.wrote(ctx, &err)
 	begin := time.Now()
-	err := s.inserts.Do(ctx, row)
+	err = s.inserts.Do(ctx, row)
 	err = s.db.WaitForLock(ctx, begin, err, func(ctx context.Context, tx *database.DB) error { return s.insertOne(ctx, tx, row) })
 	if err != nil {
 		return database.Failed("insert "+s.table.Noun, err)

@@ -24,7 +24,17 @@ const (
 // set. It ends with the first error of yield, with database.ErrOverloaded if too many
 // imports and exports are running, in all or of ctx's client, and with the errors that all
 // methods share.
-func (r *reader[T, K]) Export(ctx context.Context, f Filter[K], yield func(*T) error) error {
+func (s *Store[T, K]) Export(ctx context.Context, f Filter[K], yield func(*T) error) error {
+	return s.read(ctx, func(r *reader[T, K]) (begun bool, err error) {
+		err = r.export(ctx, f, func(row *T) error {
+			begun = true
+			return yield(row)
+		})
+		return begun || err == nil, err
+	})
+}
+
+func (r *reader[T, K]) export(ctx context.Context, f Filter[K], yield func(*T) error) error {
 	return r.db.Transfer(ctx, func() error {
 		ctx, cancel := context.WithCancel(ctx)
 		chunks := make(chan []T, exportAhead)

@@ -86,6 +86,7 @@ const importBatch = 1000
 // methods share, such as a *database.CheckError if a row breaks a CHECK. After
 // database.ErrUnavailable, the outcome is unknown; after any other error, no row is stored.
 func (s *Store[T, K]) Import(ctx context.Context, rows iter.Seq2[ImportRow[T], error], o ImportOptions) (report ImportReport, err error) {
+	defer s.wrote(ctx, &err)
 	err = s.db.Transfer(ctx, func() error {
 		// Sorted, so that imports of the same rows wait for each other, rather than deadlock, and
 		// rows with the same key meet.

@@ -2,6 +2,7 @@ package models
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
 
@@ -38,15 +39,48 @@ func (e *NotFoundError) Error() string {
 	return text
 }
 
+// read calls do with the reader of a standby, or else of the primary. If do returns false on a
+// standby, the primary repeats the read.
+func (s *Store[T, K]) read(ctx context.Context, do func(*reader[T, K]) (done bool, err error)) error {
+	if i := s.db.PickStandby(ctx); i >= 0 {
+		if done, err := do(s.copies[i]); done || ctx.Err() != nil {
+			return err
+		}
+	}
+	_, err := do(s.reader)
+	return err
+}
+
+// Get returns the row with key, with every write of ctx's client that ended before the call. It fails
+// with a *NotFoundError if the row does not exist.
+func (s *Store[T, K]) Get(ctx context.Context, key K) (row *T, err error) {
+	err = s.read(ctx, func(r *reader[T, K]) (bool, error) {
+		row, err = r.get(ctx, key)
+		_, absent := errors.AsType[*NotFoundError](err)
+		return err == nil || absent, err
+	})
+	return row, err
+}
+
+// List returns rows by ascending key. Its cost does not depend on how many precede
+// f.After.
+func (s *Store[T, K]) List(ctx context.Context, f Filter[K]) (rows []T, err error) {
+	err = s.read(ctx, func(r *reader[T, K]) (bool, error) {
+		rows, err = r.list(ctx, f)
+		return err == nil, err
+	})
+	return rows, err
+}
+
 // lookup is a read of one row, which is nil if it does not exist.
 type lookup[T any, K Key] struct {
 	key K
 	row *T
 }
 
-// Get returns the row with key, with every write that ended before the call. It fails with a
+// get returns the row with key, with every write that ended before the call. It fails with a
 // *NotFoundError if the row does not exist.
-func (r *reader[T, K]) Get(ctx context.Context, key K) (*T, error) {
+func (r *reader[T, K]) get(ctx context.Context, key K) (*T, error) {
 	l := &lookup[T, K]{key: key}
 	if err := r.lookups.Do(ctx, l); err != nil {
 		return nil, database.Failed("get "+r.table.Noun, err)
@@ -118,9 +152,7 @@ func (r *reader[T, K]) filter(tx *gorm.DB, f Filter[K]) (*gorm.DB, error) {
 	return tx, nil
 }
 
-// List returns rows by ascending key. Its cost does not depend on how many precede
-// f.After.
-func (r *reader[T, K]) List(ctx context.Context, f Filter[K]) ([]T, error) {
+func (r *reader[T, K]) list(ctx context.Context, f Filter[K]) ([]T, error) {
 	rows := make([]T, 0, f.Limit)
 	err := r.db.Read(ctx, "list "+r.table.Name, func(tx *gorm.DB) error {
 		rows = rows[:0] // of an earlier attempt

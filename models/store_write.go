@@ -50,6 +50,9 @@ func (s *Store[T, K]) set(columns []*database.Column, value func(*database.Colum
 func given(c *database.Column) string    { return "@" + c.DBName }
 func excluded(c *database.Column) string { return "excluded." + c.DBName }
 
+// wrote notes a write with the outcome *err: see [database.DB.Wrote].
+func (s *Store[T, K]) wrote(ctx context.Context, err *error) { s.db.Wrote(ctx, *err) }
+
 // Put validates row and stores it under its key, whether or not there is a row
 // already, and sets its timestamps. It reports whether there was none. It fails with an
 // *InvalidError if the row breaks a rule, and with ErrCondition if c does not hold.
@@ -57,6 +60,7 @@ func (s *Store[T, K]) Put(ctx context.Context, row *T, c Condition) (created boo
 	if err := s.validate(row, s.table.Data); err != nil {
 		return false, err
 	}
+	defer s.wrote(ctx, &err)
 	change := database.Change{Write: s.table.Insert, Conflict: s.replace, Returns: len(s.table.Columns)}
 	replaces := c.Versions != nil || c.Exists
 	switch {
@@ -93,7 +97,7 @@ func (s *Store[T, K]) isNew(row *T) bool {
 // Patch writes the named columns of row to the row with its key, and returns the
 // whole row as stored. It fails with an *InvalidError if one of these columns breaks a
 // rule, a *NotFoundError if there is no such row, and ErrCondition if c does not hold.
-func (s *Store[T, K]) Patch(ctx context.Context, row *T, columns []string, c Condition) (*T, error) {
+func (s *Store[T, K]) Patch(ctx context.Context, row *T, columns []string, c Condition) (stored *T, err error) {
 	changed := make([]*database.Column, len(columns))
 	for i, name := range columns {
 		content := slices.IndexFunc(s.table.Content, func(c *database.Column) bool { return c.DBName == name })
@@ -105,15 +109,17 @@ func (s *Store[T, K]) Patch(ctx context.Context, row *T, columns []string, c Con
 	if err := s.validate(row, changed); err != nil {
 		return nil, err
 	}
+	defer s.wrote(ctx, &err)
 	return s.writeExisting(ctx, database.Change{Write: "UPDATE " + s.table.Name + s.set(changed, given), Returns: len(s.table.Columns)}, row, c)
 }
 
 // Delete removes the row with key. It fails with a *NotFoundError if there is no such
 // row, and with ErrCondition if c does not hold.
-func (s *Store[T, K]) Delete(ctx context.Context, key K, c Condition) error {
+func (s *Store[T, K]) Delete(ctx context.Context, key K, c Condition) (err error) {
+	defer s.wrote(ctx, &err)
 	row := new(T)
 	s.table.Key.Of(valueOf(row)).Set(reflect.ValueOf(key))
-	_, err := s.writeExisting(ctx, database.Change{Write: "DELETE FROM " + s.table.Name, Returns: 1}, row, c)
+	_, err = s.writeExisting(ctx, database.Change{Write: "DELETE FROM " + s.table.Name, Returns: 1}, row, c)
 	return err
 }
 
@@ -130,7 +136,7 @@ func (s *Store[T, K]) writeExisting(ctx context.Context, change database.Change,
 	case c.Versions == nil && !c.Absent:
 		return nil, &NotFoundError{Noun: s.table.Noun}
 	}
-	if _, err := s.Get(ctx, s.keyOf(row)); err != nil {
+	if _, err := s.get(ctx, s.keyOf(row)); err != nil {
 		return nil, err
 	}
 	return nil, ErrCondition

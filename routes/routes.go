@@ -224,6 +224,9 @@ func add(e *gin.Engine, routes []Route, bearer, limit middleware.Handler) {
 				panic(fmt.Sprintf("the route %s %s must have the scope Public, or one of models.AllScopes", r.Method, r.Path))
 			}
 			handlers = []middleware.Handler{bearer, middleware.RequireScope(r.Scope), limit, controllers.Query(r.Query...)}
+			if r.Method == http.MethodGet {
+				handlers = append(handlers, controllers.Position)
+			}
 		}
 		var chain gin.HandlersChain
 		for _, h := range slices.Concat(handlers, r.Limits, []middleware.Handler{r.Handler}) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log"
 	"maps"
+	"net/http"
 	"path"
 	"slices"
 	"strings"
@@ -71,7 +72,7 @@ func completeOperations(document object) {
 			o["tags"] = []any{tag}
 			o["security"] = []any{object{"BearerAuth": []any{row.Scope}}}
 			delete(rows, name)
-			addPosition(o, row.Scope)
+			addPosition(o, row)
 			completeParameters(o)
 			checkQuery(name, o, row.Query)
 			addErrors(name, o, completeBody(o, schemas))
@@ -85,18 +86,19 @@ func completeOperations(document object) {
 	}
 }
 
-// addPosition adds the header with a position to the responses of an operation that writes plants or
-// reads their changes, and to the parameters of one that reads plants.
-func addPosition(operation object, scope models.Scope) {
+// addPosition adds the header with a position to the responses of an operation that writes or reads
+// changes, and to the parameters of other reads. Tokens are never read from a standby.
+func addPosition(operation object, row routes.Route) {
 	switch {
-	case scope == models.ScopePlantsWrite, isFeed(operation):
+	case row.Scope == models.ScopeAdmin:
+	case row.Method != http.MethodGet, isFeed(operation):
 		for status := range at(operation, "responses") {
 			if strings.HasPrefix(status, "2") {
 				at(operation, "responses", status, "headers")[middleware.PositionHeader] = header("string",
 					"A position in the database that has this write, or these changes, if the service reads from standbys: see the parameter of the same name")
 			}
 		}
-	case scope == models.ScopePlantsRead:
+	default:
 		all, _ := operation["parameters"].([]any)
 		operation["parameters"] = append(all, object{
 			"name": middleware.PositionHeader, "in": "header", "schema": object{"type": "string", "pattern": database.PositionPattern.String()},
