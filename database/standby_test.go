@@ -1,6 +1,7 @@
 package database
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -69,12 +70,18 @@ func TestReadsAfterALostWrite(t *testing.T) {
 		"an unknown outcome":    {fmt.Errorf("x: %w", ErrUnavailable), -1},
 		"nothing was stored":    {ErrShare, 0},
 		"no room in the queues": {ErrOverloaded, 0},
+		"no position":           {nil, -1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			only := new(standby)
 			only.inUse.Store(true)
 			only.replayed.Store(100)
-			db := &DB{standbys: &standbys{all: []*standby{only}, first: 1, written: make(map[string]need)}}
+			s := &standbys{all: []*standby{only}, first: 1, written: make(map[string]need)}
+			s.positions = newBatcher(BatchOptions{MaxBatch: 1, Queue: 1}, time.Second, make(slots, 1), func(context.Context, []*Position) []error {
+				return []error{ErrUnavailable}
+			})
+			defer s.positions.close()
+			db := &DB{standbys: s}
 			writer, other := WithClient(t.Context(), "writer"), WithClient(t.Context(), "other")
 			db.Wrote(WithReport(writer, func(at Position) { t.Errorf("got the position %v, want none", at) }), test.outcome)
 			if got := db.PickStandby(writer); got != test.writer {

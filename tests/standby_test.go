@@ -95,6 +95,11 @@ func TestStandbyReads(t *testing.T) {
 			})
 		}
 	}
+	t.Run("what a write reads", func(t *testing.T) {
+		for _, method := range []string{"PATCH", "DELETE"} {
+			checkError(t, s.call(t, method, "/plants/1", `{"name":"x"}`, as(otherToken, "If-Match", `"none"`)...), 41201)
+		}
+	})
 	resume()
 	for name, read := range plainReads {
 		t.Run(name+", later", func(t *testing.T) {
@@ -262,6 +267,11 @@ func TestWritePosition(t *testing.T) {
 			checkHeader(t, without.call(t, r.Method, path, body, headers...), middleware.PositionHeader, "")
 		})
 	}
+	t.Run("a write that fails", func(t *testing.T) {
+		conflict := withStandby.post(t, `{"id":2,"name":"another"}`)
+		checkError(t, conflict, 40901)
+		checkHeader(t, conflict, middleware.PositionHeader, "")
+	})
 	t.Run("a position that is none", func(t *testing.T) {
 		for name, read := range plainReads {
 			for _, position := range []string{"!", "-1", "A", "01", "1000000000000"} {
