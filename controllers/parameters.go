@@ -126,10 +126,7 @@ func parseSwitch(query url.Values, name, off, on string, set *bool) error {
 	return nil
 }
 
-// positionKey is the key of the position in a request's context.
-type positionKey struct{}
-
-// Position rejects requests with a malformed Write-Position.
+// Position lets the operation of a read see what Write-Position asks for. It rejects a malformed one.
 func Position(c *gin.Context) error {
 	lines := c.Request.Header[middleware.PositionHeader]
 	if lines == nil {
@@ -139,17 +136,13 @@ func Position(c *gin.Context) error {
 	if !ok || len(lines) > 1 {
 		return problemf(codeParameter, "%s must be copied from the response to a write, or with changes", middleware.PositionHeader)
 	}
-	c.Set(positionKey{}, at)
+	c.Request = c.Request.WithContext(database.WithPosition(c.Request.Context(), at))
 	return nil
 }
 
-// contextOf returns the context for an operation of c's client: it has no more than its share of
-// what others need, too, it reads what Write-Position asks for, and it sets that header of the
-// response.
+// contextOf returns the context for an operation of c's client, which then has no more than its share
+// of what others need, too. The operation sets Write-Position in the response.
 func contextOf(c *gin.Context) context.Context {
 	ctx := database.WithClient(c.Request.Context(), middleware.SenderOf(c))
-	if at, ok := c.Get(positionKey{}); ok {
-		ctx = database.WithPosition(ctx, at.(database.Position))
-	}
 	return database.WithReport(ctx, func(at database.Position) { middleware.SetHeader(c, middleware.PositionHeader, at.String()) })
 }

@@ -214,8 +214,8 @@ func paths(routes []Route) (paths []string) {
 	return paths
 }
 
-// add adds routes to e. The order of handlers is: authentication, scope, rate limits, the
-// query, then the route's own limits and its handler.
+// add adds routes to e. The order of handlers is: authentication, scope, rate limits, the query,
+// Write-Position of a read, then the route's own limits and its handler.
 func add(e *gin.Engine, routes []Route, bearer, limit middleware.Handler) {
 	for _, r := range routes {
 		var handlers []middleware.Handler

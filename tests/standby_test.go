@@ -95,11 +95,12 @@ func TestStandbyReads(t *testing.T) {
 			})
 		}
 	}
-	t.Run("what a write reads", func(t *testing.T) {
-		for _, method := range []string{"PATCH", "DELETE"} {
-			checkError(t, s.call(t, method, "/plants/1", `{"name":"x"}`, as(otherToken, "If-Match", `"none"`)...), 41201)
-		}
-	})
+	for method, body := range map[string]string{"PATCH": `{"name":"x"}`, "DELETE": ""} {
+		t.Run("what a write reads, "+method, func(t *testing.T) {
+			another := createToken(t, s, "plants:write") // that has not written yet
+			checkError(t, s.call(t, method, "/plants/1", body, as(another, "If-Match", `"none"`)...), 41201)
+		})
+	}
 	resume()
 	for name, read := range plainReads {
 		t.Run(name+", later", func(t *testing.T) {
@@ -268,7 +269,8 @@ func TestWritePosition(t *testing.T) {
 		})
 	}
 	t.Run("a write that fails", func(t *testing.T) {
-		conflict := withStandby.post(t, `{"id":2,"name":"another"}`)
+		requireOK(t, withStandby.post(t, bodyOf(3)))
+		conflict := withStandby.post(t, `{"id":3,"name":"another"}`)
 		checkError(t, conflict, 40901)
 		checkHeader(t, conflict, middleware.PositionHeader, "")
 	})
