@@ -12,7 +12,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"plantstore/database"
+	"plantstore/database/background"
 	"plantstore/models"
 )
 
@@ -94,7 +94,7 @@ func NewIssuedTokens(ctx context.Context, store *models.TokenStore, log *zap.Log
 	v.stopped = ctx.Done()
 	v.running.Go(func() { v.run(ctx) })
 	v.running.Go(func() { // apart from run: a write may wait, and a refresh must not
-		database.Every(ctx, usePeriod, func() {
+		background.Every(ctx, usePeriod, func() {
 			if err := v.storeUses(ctx); err != nil && ctx.Err() == nil { // retried in a minute
 				v.log.Warn("cannot store the last use of tokens", zap.Error(err))
 			}
@@ -205,7 +205,7 @@ func (v *IssuedTokens) Refresh(ctx context.Context) error {
 // run refreshes every refreshPeriod, on request, and soon after a failure, until ctx ends.
 func (v *IssuedTokens) run(ctx context.Context) {
 	failing, pause := false, refreshFloor
-	for database.Sleep(ctx, pause) { // since the last refresh
+	for background.Sleep(ctx, pause) { // since the last refresh
 		period := refreshPeriod - pause
 		if failing {
 			period = refreshPeriod / 4

@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sync/singleflight"
 	"golang.org/x/time/rate"
 
-	"plantstore/database"
+	"plantstore/database/background"
 )
 
 const (
@@ -58,9 +58,9 @@ func newJWKS(ctx context.Context, o JWTOptions, log *zap.Logger) *jwks {
 	s.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	s.keys.Store(new([]publicKey))
 	s.refresh()
-	go database.Every(ctx, jwksPeriod, s.refresh)
+	go background.Every(ctx, jwksPeriod, s.refresh)
 	// A token that does not name its key causes no fetch.
-	go database.Every(ctx, jwksFloor, func() {
+	go background.Every(ctx, jwksFloor, func() {
 		if len(*s.keys.Load()) == 0 {
 			s.refresh()
 		}

@@ -12,6 +12,8 @@ import (
 
 	"plantstore/config"
 	"plantstore/database"
+	"plantstore/database/fault"
+	"plantstore/models"
 )
 
 // newGroup returns a command that only has subcommands.
@@ -70,10 +72,10 @@ func (s *settings) withDatabase(ctx context.Context, needs access, action func(*
 }
 
 func openDatabase(ctx context.Context, cfg *config.Config, log *zap.Logger) (*database.DB, error) {
-	db, err := database.Open(ctx, database.Options(cfg.Database), database.BatchOptions(cfg.Writes), log)
+	db, err := database.Open(ctx, database.Options(cfg.Database), database.BatchOptions(cfg.Writes), models.Followed(), log)
 	if err != nil {
 		err = databaseError(err)
-		if errors.Is(err, database.ErrURL) {
+		if errors.Is(err, fault.ErrURL) {
 			err = usageError(err)
 		}
 		return nil, err
@@ -122,7 +124,7 @@ func databaseError(err error) error {
 
 // standbyError names that setting, too, if err means that the database is a standby.
 func standbyError(err error) error {
-	if errors.Is(err, database.ErrStandby) {
+	if errors.Is(err, fault.ErrStandby) {
 		return usageError(databaseError(err))
 	}
 	return err

@@ -20,6 +20,7 @@ import (
 
 	"plantstore/controllers"
 	"plantstore/database"
+	"plantstore/database/background"
 )
 
 // followWait is how long the service waits for a change, and followGrace how much later its
@@ -164,7 +165,7 @@ func (c *client) follow(ctx context.Context, after, path string, deliver func(co
 			}
 			pause := retry.next()
 			fmt.Fprintf(os.Stderr, "plantstore: %s; trying again in %s\n", oneLine(err.Error()), pause.Round(time.Second))
-			if !database.Sleep(ctx, pause) {
+			if !background.Sleep(ctx, pause) {
 				return nil
 			}
 			continue

@@ -17,23 +17,8 @@ func newMigrate(s *settings) *cobra.Command {
 		newDatabaseCommand(s, "migrate status", "List all migrations and when they were applied", uses, migrateStatus))
 }
 
-func newSearchIndex(s *settings) *cobra.Command {
-	return newGroup("search-index", "Create or drop indexes that make searches of many plants fast and inserts slower", "search-index create",
-		newDatabaseCommand(s, "search-index create", "Create the indexes for the parameters tag and q, while the service runs", uses,
-			func(cmd *cobra.Command, db *database.DB) (string, error) {
-				if err := db.RequireSchema(cmd.Context()); err != nil {
-					return "", err
-				}
-				return "created in " + db.Name(), db.CreateSearchIndexes(cmd.Context())
-			}),
-		newDatabaseCommand(s, "search-index drop", "Drop the indexes for the parameters tag and q", uses,
-			func(cmd *cobra.Command, db *database.DB) (string, error) {
-				return "dropped in " + db.Name(), db.DropSearchIndexes(cmd.Context())
-			}))
-}
-
 func migrateUp(cmd *cobra.Command, db *database.DB) (string, error) {
-	applied, err := db.Migrate(cmd.Context())
+	applied, err := db.Schema().Migrate(cmd.Context())
 	for _, m := range applied { // also those before one that failed
 		_, _ = fmt.Println("applied", m.Name)
 	}
@@ -44,18 +29,18 @@ func migrateUp(cmd *cobra.Command, db *database.DB) (string, error) {
 }
 
 func migrateDown(cmd *cobra.Command, db *database.DB) (string, error) {
-	last, loss, err := db.Last(cmd.Context())
+	last, loss, err := db.Schema().Last(cmd.Context())
 	if err != nil {
 		return "", err
 	}
 	if err := confirm(cmd, fmt.Sprintf("Roll back %s of the database %s? This deletes %s.", last, db.Name(), loss)); err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("rolled back %s of the database %s", last, db.Name()), db.Rollback(cmd.Context(), last)
+	return fmt.Sprintf("rolled back %s of the database %s", last, db.Name()), db.Schema().Rollback(cmd.Context(), last)
 }
 
 func migrateStatus(cmd *cobra.Command, db *database.DB) (string, error) {
-	all, err := db.Migrations(cmd.Context())
+	all, err := db.Schema().Migrations(cmd.Context())
 	var lines []string
 	for _, m := range all {
 		applied := "pending"

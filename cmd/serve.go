@@ -66,7 +66,7 @@ func (s *settings) serve(cmd *cobra.Command, _ []string) (err error) {
 		return unlessStopped(ctx, err, log)
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	if err := prepare(ctx, cfg, db, log); err != nil {
+	if err := prepare(ctx, db); err != nil {
 		return unlessStopped(ctx, err, log)
 	}
 
@@ -92,7 +92,7 @@ func (s *settings) serve(cmd *cobra.Command, _ []string) (err error) {
 	}
 
 	plants, health := models.NewPlantStore(db), controllers.NewHealth(db.Ready)
-	db.KeepFeed(cfg.Feed.Retention)
+	db.Feed().Keep(cfg.Feed.Retention)
 	metrics := newMetrics(append(db.Collectors(), tokensInForce(issued), newReadiness(health.Fault))...)
 	if cfg.TLS() {
 		metrics.MustRegister(certificateExpires(server.TLSConfig.GetCertificate))
@@ -136,7 +136,7 @@ func (s *settings) serve(cmd *cobra.Command, _ []string) (err error) {
 	log.Info("serving",
 		zap.String("version", version), zap.String("commit", commit), zap.String("env", cfg.Env),
 		zap.String("address", listener.Addr().String()),
-		zap.String("database_system", db.System()), zap.String("database", db.Name()), zap.Int64("schema", db.Schema()),
+		zap.String("database_system", db.Dialect().Facts().System), zap.String("database", db.Name()), zap.Int64("schema", db.Schema().Version()),
 		zap.Int("gomaxprocs", runtime.GOMAXPROCS(0)), zap.Int("max_connections", listener.limit),
 		zap.Int("requests_per_second", cfg.Limits.RequestsPerSecond))
 	if cfg.Env == config.Development {
@@ -177,19 +177,13 @@ func unlessStopped(ctx context.Context, err error, log *zap.Logger) error {
 	return nil
 }
 
-// prepare migrates the database, and checks its standbys and its nodes.
-func prepare(ctx context.Context, cfg *config.Config, db *database.DB, log *zap.Logger) error {
-	if err := db.Prepare(ctx); err != nil {
+// prepare migrates the database, and opens its standbys.
+func prepare(ctx context.Context, db *database.DB) error {
+	if err := db.Schema().Prepare(ctx); err != nil {
 		return standbyError(err)
 	}
 	if err := db.UseStandbys(ctx); err != nil {
 		return usageError(fmt.Errorf("%s: %w", config.SettingOf("database.replica_urls"), err))
-	}
-	if err := db.CheckNodes(ctx); err != nil {
-		if cfg.Env == config.Production {
-			return err
-		}
-		log.Warn("a node of the database is not durable", zap.Error(err))
 	}
 	return nil
 }

@@ -6,7 +6,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"plantstore/database"
+	"plantstore/database/limit"
 	"plantstore/middleware"
 )
 
@@ -15,7 +15,7 @@ import (
 // from each connection. It aborts those beyond without a response, as their clients need not
 // read it.
 func (l *connections) limitStreams(next http.Handler) http.Handler {
-	inProgress := database.NewShares(int64(l.limit), int64(l.perAddress))
+	inProgress := limit.NewShares(int64(l.limit), int64(l.perAddress))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ProtoMajor == 1 {
 			next.ServeHTTP(w, r)

@@ -48,7 +48,7 @@ func (s *tokenStore) audit(change, id string) {
 // withTokens calls action with the tokens. It does not migrate: that may end an older service.
 func (s *settings) withTokens(ctx context.Context, action func(context.Context, *tokenStore) error) error {
 	return s.withDatabase(ctx, uses, func(db *database.DB, log *zap.Logger) error {
-		if err := db.RequireSchema(ctx); err != nil {
+		if err := db.Schema().Require(ctx); err != nil {
 			return err
 		}
 		return action(ctx, &tokenStore{models.NewTokenStore(db), db.Name(), log})

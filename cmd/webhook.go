@@ -20,7 +20,7 @@ import (
 
 	"plantstore/config"
 	"plantstore/controllers"
-	"plantstore/database"
+	"plantstore/database/background"
 )
 
 // A webhook is told of changes according to Standard Webhooks 1.0
@@ -102,7 +102,7 @@ func (w *webhook) deliver(ctx context.Context, changes feedChanges) error {
 		if ctx.Err() == nil {
 			fmt.Fprintf(os.Stderr, "plantstore: the webhook has not accepted %s: %s; trying again in %s\n", id, oneLine(err.Error()), pause.Round(time.Second))
 		}
-		if !database.Sleep(ctx, pause) {
+		if !background.Sleep(ctx, pause) {
 			return context.Cause(ctx)
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"plantstore/database"
+	"plantstore/database/sqlite"
 )
 
 // followLinks returns the file that path leads to, which need not exist.
@@ -47,7 +47,7 @@ func writeFile(path string, write func(io.Writer) error) error {
 	}
 	file, err := os.OpenFile(path+"."+rand.Text()[:8]+".part", os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 	if err != nil {
-		return database.PartError(path, err)
+		return sqlite.PartError(path, err)
 	}
 	if info != nil { // a private file stays private
 		err = file.Chmod(info.Mode().Perm())
@@ -59,7 +59,7 @@ func writeFile(path string, write func(io.Writer) error) error {
 		err = file.Sync()
 	}
 	if err = errors.Join(err, file.Close()); err == nil {
-		err = database.RenameDurably(file.Name(), path)
+		err = sqlite.RenameDurably(file.Name(), path)
 	}
 	if err != nil {
 		_ = os.Remove(file.Name()) // unless it was renamed

@@ -18,7 +18,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"plantstore/auth"
-	"plantstore/database"
+	"plantstore/database/limit"
 	"plantstore/middleware"
 )
 
@@ -137,7 +137,7 @@ func SkipBody(c *gin.Context) error {
 // bodyError explains why a body could not be read: a fault of the client.
 func bodyError(err error) error {
 	_, isLong := errors.AsType[*http.MaxBytesError](err)
-	if _, isProblem := errors.AsType[*problem](err); isLong || isProblem || errors.Is(err, database.ErrShare) {
+	if _, isProblem := errors.AsType[*problem](err); isLong || isProblem || errors.Is(err, limit.ErrShare) {
 		return err
 	}
 	return problemf(codeMalformed, "the body ended early, took too long, or is not valid HTTP: send as many bytes as Content-Length says, or valid chunks")

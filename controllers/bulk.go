@@ -11,7 +11,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
-	"plantstore/database"
+	"plantstore/database/fault"
 	"plantstore/middleware"
 	"plantstore/models"
 )
@@ -84,7 +84,8 @@ func bindRows[D, T any](c *gin.Context, toRow func(*D) T) (rows iter.Seq2[models
 // respondReport responds with the report of an import, whose outcome is err.
 func respondReport(c *gin.Context, r *models.ImportReport, o models.ImportOptions, err error) error {
 	p, isProblem := errors.AsType[*problem](err)
-	if errors.Is(err, database.ErrOverloaded) { // perhaps since its turn did not come within bulk.timeout
+	setPosition(c, r.Position)
+	if fault.NothingStored(err) { // perhaps since its turn did not come within bulk.timeout
 		return err
 	}
 	if err != nil && errors.Is(context.Cause(c.Request.Context()), middleware.ErrTooLong) {

@@ -98,6 +98,7 @@ func (h *Changes) Get(c *gin.Context) error {
 			return err
 		}
 		if head && streams {
+			setPosition(c, changes.Position)
 			c.Header("Content-Type", TypeEvents)
 			return nil
 		}
@@ -139,6 +140,7 @@ func encodeChanges(changes *models.PlantChanges) ([]byte, error) {
 }
 
 func (h *Changes) respond(c *gin.Context, changes *models.PlantChanges) error {
+	setPosition(c, changes.Position)
 	body, err := changes.Encode(encodeChanges)
 	if err != nil {
 		return err
@@ -180,6 +182,7 @@ func (h *Changes) stream(c *gin.Context, next models.NextChanges, from database.
 			event = [][]byte{[]byte("id: " + changes.Next.String() + "\ndata: "), body, []byte("\n\n")}
 		}
 		if first {
+			setPosition(c, changes.Position)
 			c.Header("Content-Type", TypeEvents)
 			c.Header("X-Accel-Buffering", "no") // nginx would keep events back
 			// In one write, which may fail: then the client gets an Error instead.

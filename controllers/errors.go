@@ -15,6 +15,9 @@ import (
 
 	"plantstore/auth"
 	"plantstore/database"
+	"plantstore/database/fault"
+	"plantstore/database/limit"
+	"plantstore/database/table"
 	"plantstore/middleware"
 	"plantstore/models"
 )
@@ -64,7 +67,7 @@ var errorTable = []ErrorRow{
 		example("id must be an integer literal "+int64Range+", without fraction, exponent or quotes")),
 	row(codeInvalidValue, "a text is out of bounds, or a value is not one that its field allows",
 		as((*models.InvalidError).Error).like(&models.InvalidError{Field: "name", Reason: "must have 1 to 255 characters, not 0"}),
-		as(func(e *database.CheckError) string { return "the row breaks the rule " + e.Constraint })),
+		as(func(e *fault.CheckError) string { return "the row breaks the rule " + e.Constraint })),
 	row(codeParameter, "invalid or unknown query parameter (on every operation), invalid path parameter or conditional header, or a PUT with Content-Range",
 		example(errQuery.Error())),
 	row(codeNoToken, "no bearer token",
@@ -77,7 +80,7 @@ var errorTable = []ErrorRow{
 			return e.Error() + ": ask the operator of the service for a token that has it"
 		}).like(&auth.ScopeError{Scope: models.ScopePlantsWrite})),
 	row(codeNoRow, "nothing has the id in the path, or it is a token that is already revoked",
-		as((*models.NotFoundError).Error).like(&models.NotFoundError{Noun: database.NounOf[models.Plant]()})),
+		as((*models.NotFoundError).Error).like(&models.NotFoundError{Noun: table.NounOf[models.Plant]()})),
 	row(codeNoPath, "no such path; `/plants/` is not `/plants`",
 		example("no such path")),
 	row(codeMethod, "method not allowed on this path; `Allow` lists the methods that are",
@@ -106,19 +109,19 @@ var errorTable = []ErrorRow{
 	row(codeNoFeed, "the database has no change feed: it is distributed by Citus",
 		is(database.ErrNoFeed, "this service has no change feed, as its database is distributed by Citus: export instead")),
 	row(codeOverloaded, "too many operations are waiting, another one has locked the row, or too many imports and exports, or followers of the change feed, are running; nothing was stored: retry after `Retry-After`",
-		is(database.ErrNoRoom, "no room is left for the temporary files of imports and exports, in all or with this token"+nothingStored+": retry later, or split an import that is rejected even if it runs alone"),
-		is(database.ErrShare, "too many such operations are running, or too many with this token"+nothingStored+": retry when one has ended"),
-		is(database.ErrTemporary, "the service cannot write temporary files"+nothingStored+": retry later"),
-		when(database.IsLocked, "another operation has locked the row or the table"+nothingStored+": retry later"),
-		is(database.ErrOverloaded, "too many operations are waiting, or a long one, such as an import, holds them up"+nothingStored+": retry later")),
+		is(models.ErrNoRoom, "no room is left for the temporary files of imports and exports, in all or with this token"+nothingStored+": retry later, or split an import that is rejected even if it runs alone"),
+		is(limit.ErrShare, "too many such operations are running, or too many with this token"+nothingStored+": retry when one has ended"),
+		is(models.ErrTemporary, "the service cannot write temporary files"+nothingStored+": retry later"),
+		when(func(err error) bool { return fault.IsLocked(err) || fault.IsRolledBack(err) }, "another operation has locked the row or the table"+nothingStored+": retry later"),
+		is(limit.ErrBusy, "too many operations are waiting, or a long one, such as an import, holds them up"+nothingStored+": retry later")),
 	row(codeUnavailable, "the database cannot be reached, does not respond in time or is not writable (read-only, disk full, file replaced), the keys of JWTs are unavailable, or the service is stopping; the message says which, whether the outcome of a write is unknown, and what to do",
 		is(errStopping, "the service is stopping: retry"),
-		as(func(e *database.NotWritableError) string {
+		as(func(e *fault.NotWritableError) string {
 			return e.Error() + unknownOutcome
 		}),
 		is(middleware.ErrTooLong, middleware.ErrTooLong.Error()+unknownOutcome),
-		is(database.ErrTimeout, database.ErrTimeout.Error()+unknownOutcome),
-		is(database.ErrUnavailable, "the database cannot be reached"+unknownOutcome),
+		is(fault.ErrTimeout, fault.ErrTimeout.Error()+unknownOutcome),
+		is(fault.ErrUnavailable, "the database cannot be reached"+unknownOutcome),
 		// After those above: a write may have begun when its token was verified again.
 		is(auth.ErrCannotVerify, "tokens cannot be verified at the moment, and nothing was done: retry")),
 }
@@ -225,7 +228,7 @@ func exists(same bool, more string) message {
 			return ""
 		}
 		return e.Error() + more
-	}).like(&models.ExistsError{Noun: database.NounOf[models.Plant](), Key: 1, Same: same})
+	}).like(&models.ExistsError{Noun: table.NounOf[models.Plant](), Key: 1, Same: same})
 }
 
 // Error is the body of every unsuccessful response.

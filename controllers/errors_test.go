@@ -22,6 +22,8 @@ import (
 
 	"plantstore/auth"
 	"plantstore/database"
+	"plantstore/database/fault"
+	"plantstore/database/limit"
 	"plantstore/middleware"
 	"plantstore/models"
 )
@@ -97,7 +99,7 @@ func TestErrorsUnavailable(t *testing.T) {
 				"GET": ": retry later", "HEAD": ": retry later",
 				"POST": sameID, "PUT": again, "PATCH": again, "DELETE": again,
 			} {
-				w, _ := serveErrorOf(t.Context(), t, method, failWith(database.Failed("insert", test.cause)))
+				w, _ := serveErrorOf(t.Context(), t, method, failWith(fault.In("insert", test.cause)))
 				if want := fmt.Sprintf(`{"error":50302,"message":"the database %s%s"}`, test.want, then); w.Code != 503 || w.Body.String() != want {
 					t.Errorf("%s: got %d %s, want %s", method, w.Code, w.Body, want)
 				}
@@ -112,9 +114,9 @@ func TestErrorsUnavailable(t *testing.T) {
 // TestErrorsOverloaded: only the response to a write says that nothing was stored.
 func TestErrorsOverloaded(t *testing.T) {
 	for cause, want := range map[error]string{
-		database.ErrNoRoom:             "no room is left for the temporary files of imports and exports, in all or with this token%s: retry later, or split an import that is rejected even if it runs alone",
-		database.ErrShare:              "too many such operations are running, or too many with this token%s: retry when one has ended",
-		database.ErrOverloaded:         "too many operations are waiting, or a long one, such as an import, holds them up%s: retry later",
+		models.ErrNoRoom:             "no room is left for the temporary files of imports and exports, in all or with this token%s: retry later, or split an import that is rejected even if it runs alone",
+		limit.ErrShare:              "too many such operations are running, or too many with this token%s: retry when one has ended",
+		limit.ErrBusy:         "too many operations are waiting, or a long one, such as an import, holds them up%s: retry later",
 		&pgconn.PgError{Code: "55P03"}: "another operation has locked the row or the table%s: retry later",
 	} {
 		for method, stored := range map[string]string{"GET": "", "HEAD": "", "POST": nothingStored, "PUT": nothingStored, "PATCH": nothingStored, "DELETE": nothingStored} {
@@ -130,7 +132,7 @@ func TestErrorsOverloaded(t *testing.T) {
 func TestUnknownToken(t *testing.T) {
 	e := gin.New()
 	e.Use(Errors(NewFailures(isReady, zap.NewNop())))
-	e.POST("/tokens", middleware.Handle(failWith(database.ErrUnavailable)))
+	e.POST("/tokens", middleware.Handle(failWith(fault.ErrUnavailable)))
 	w := httptest.NewRecorder()
 	e.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/tokens", nil))
 	if want := "revoke it, and create another"; !strings.Contains(w.Body.String(), want) || strings.Contains(w.Body.String(), "same id") {
@@ -200,7 +202,7 @@ func TestErrorsClientGone(t *testing.T) {
 	}, Errors(NewFailures(isReady, zap.New(core))))
 	e.GET("/", middleware.Handle(func(*gin.Context) error {
 		cancel()
-		return fmt.Errorf("insert: %w: %w", database.ErrUnavailable, context.Canceled)
+		return fmt.Errorf("insert: %w: %w", fault.ErrUnavailable, context.Canceled)
 	}))
 	w := httptest.NewRecorder()
 	wantAbort(t, func() { e.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil)) })
@@ -262,8 +264,8 @@ func TestErrorDuringTheResponse(t *testing.T) {
 		logged string // its level
 		code   string // that is counted
 	}{
-		"the client waits":               {t.Context(), database.ErrUnavailable, "error", "50302"},
-		"the client has gone":            {gone, database.ErrUnavailable, "", ""},
+		"the client waits":               {t.Context(), fault.ErrUnavailable, "error", "50302"},
+		"the client has gone":            {gone, fault.ErrUnavailable, "", ""},
 		"the client waits, a fault":      {t.Context(), errors.New("x"), "error", ""},
 		"the client leaves over HTTP/2":  {t.Context(), errors.New("client disconnected"), "", ""},
 		"the limit for exports":          {gone, fmt.Errorf("%w: %w", middleware.ErrTooLong, os.ErrDeadlineExceeded), "warn", "50302"},
@@ -376,7 +378,7 @@ func TestErrorOfEachDomain(t *testing.T) {
 		message string // a part
 	}{
 		{"an invalid value", &models.InvalidError{Field: "name", Reason: "must not be empty"}, codeInvalidValue, "name must not be empty"},
-		{"a broken CHECK", &database.CheckError{Constraint: "suppliers_rating"}, codeInvalidValue, "the row breaks the rule suppliers_rating"},
+		{"a broken CHECK", &fault.CheckError{Constraint: "suppliers_rating"}, codeInvalidValue, "the row breaks the rule suppliers_rating"},
 		{"a large body", &http.MaxBytesError{Limit: 7}, codeBodyTooLarge, "larger than 7 bytes"},
 		{"no token", auth.ErrNoToken, codeNoToken, "Authorization: Bearer"},
 		{"an invalid token", auth.ErrInvalidToken, codeInvalidToken, "not valid"},
@@ -390,11 +392,11 @@ func TestErrorOfEachDomain(t *testing.T) {
 		{"an id that another row of an import has", &models.RepeatedError{}, codeExists, "first valid row"},
 		{"an old cursor", database.ErrCursor, codeCursor, "get a new cursor"},
 		{"a database without a feed", database.ErrNoFeed, codeNoFeed, "export instead"},
-		{"an overload", database.ErrOverloaded, codeOverloaded, "nothing was stored"},
-		{"a client with its share", database.ErrShare, codeOverloaded, "with this token"},
-		{"a database that is not writable", &database.NotWritableError{Reason: "its disk is full"}, codeUnavailable, "its disk is full"},
-		{"a database that does not respond", database.ErrTimeout, codeUnavailable, "did not respond in time"},
-		{"a database that is unavailable", database.ErrUnavailable, codeUnavailable, "outcome is unknown"},
+		{"an overload", limit.ErrBusy, codeOverloaded, "nothing was stored"},
+		{"a client with its share", limit.ErrShare, codeOverloaded, "with this token"},
+		{"a database that is not writable", &fault.NotWritableError{Reason: "its disk is full"}, codeUnavailable, "its disk is full"},
+		{"a database that does not respond", fault.ErrTimeout, codeUnavailable, "did not respond in time"},
+		{"a database that is unavailable", fault.ErrUnavailable, codeUnavailable, "outcome is unknown"},
 		{"tokens that cannot be verified", auth.ErrCannotVerify, codeUnavailable, "tokens cannot be verified"},
 		{"a service that is stopping", errStopping, codeUnavailable, "stopping"},
 	} {
@@ -428,7 +430,7 @@ func TestErrorsLogTheTraceID(t *testing.T) {
 	gin.SetMode(gin.ReleaseMode)
 	for name, handler := range map[string]middleware.Handler{
 		"request failed":         failWith(errors.New("x")),
-		"requests begin to fail": failWith(database.ErrUnavailable),
+		"requests begin to fail": failWith(fault.ErrUnavailable),
 		"panic":                  func(*gin.Context) error { panic("x") },
 		"response aborted":       func(c *gin.Context) error { c.String(200, "x"); return errors.New("x") },
 	} {

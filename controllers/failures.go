@@ -15,7 +15,7 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"plantstore/auth"
-	"plantstore/database"
+	"plantstore/database/limit"
 	"plantstore/middleware"
 )
 
@@ -121,7 +121,7 @@ func (f *Failures) note(c *gin.Context, code int32, cause error) {
 // levelOf returns the level of a line about a fault that many share. A share that is used up may
 // be one client's, which harms no other.
 func levelOf(cause error) zapcore.Level {
-	if errors.Is(cause, database.ErrShare) {
+	if errors.Is(cause, limit.ErrShare) {
 		return zap.WarnLevel
 	}
 	return zap.ErrorLevel

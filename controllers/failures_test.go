@@ -11,7 +11,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
-	"plantstore/database"
+	"plantstore/database/limit"
 )
 
 // TestFailuresOfOneSlowClient: a request that waits for a lock fails every three seconds. That is one
@@ -23,7 +23,7 @@ func TestFailuresOfOneSlowClient(t *testing.T) {
 		for range 4 {
 			c, _ := gin.CreateTestContext(httptest.NewRecorder())
 			c.Request = httptest.NewRequestWithContext(t.Context(), "POST", "/plants", nil)
-			f.note(c, codeOverloaded, database.ErrOverloaded)
+			f.note(c, codeOverloaded, limit.ErrBusy)
 			time.Sleep(3 * time.Second)
 		}
 		time.Sleep(quietTime)

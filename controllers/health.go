@@ -9,7 +9,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
-	"plantstore/database"
+	"plantstore/database/fault"
 	"plantstore/middleware"
 )
 
@@ -92,6 +92,6 @@ func (h *Health) Fault(ctx context.Context) string {
 	case errors.Is(err, errStopping):
 		return errStopping.Error()
 	default:
-		return database.Reason(err)
+		return fault.Reason(err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"plantstore/database"
+	"plantstore/database/limit"
 	"plantstore/middleware"
 	"plantstore/models"
 )
@@ -140,9 +141,15 @@ func Position(c *gin.Context) error {
 	return nil
 }
 
-// contextOf returns the context for an operation of c's client, which then has no more than its share
-// of what others need, too. The operation sets Write-Position in the response.
+// setPosition sets Write-Position to the position that an operation has returned, if it did.
+func setPosition(c *gin.Context, at database.Position) {
+	if at != 0 {
+		middleware.SetHeader(c, middleware.PositionHeader, at.String())
+	}
+}
+
+// contextOf returns the context for an operation of c's client, which has no more than its share of
+// what all clients need.
 func contextOf(c *gin.Context) context.Context {
-	ctx := database.WithClient(c.Request.Context(), middleware.SenderOf(c))
-	return database.WithReport(ctx, func(at database.Position) { middleware.SetHeader(c, middleware.PositionHeader, at.String()) })
+	return limit.WithClient(c.Request.Context(), middleware.SenderOf(c))
 }

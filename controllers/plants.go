@@ -104,9 +104,11 @@ func (h *Plants) Create(c *gin.Context) error {
 	}
 	plant := in.toPlant(*in.ID)
 	middleware.SetCreatedID(c, strconv.FormatInt(plant.ID, 10))
-	if err := h.store.Create(contextOf(c), plant); err != nil {
+	outcome, err := h.store.Create(contextOf(c), plant)
+	if err != nil {
 		return err
 	}
+	setPosition(c, outcome.Position)
 	c.Header("Location", location(c, plant.ID))
 	return respondVersion(c, http.StatusOK, plant.UpdatedAt, Plant{toPlantContent(plant)})
 }
@@ -206,17 +208,17 @@ func (h *Plants) Put(c *gin.Context) error {
 	if in.ID != nil && *in.ID != id {
 		return problemf(codeInvalidValue, "id must be %d as in the path, or absent", id)
 	}
-	plant := in.toPlant(id)
-	created, err := h.store.Put(contextOf(c), plant, condition)
+	outcome, err := h.store.Put(contextOf(c), in.toPlant(id), condition)
 	if err != nil {
 		return err
 	}
+	setPosition(c, outcome.Position)
 	status := http.StatusOK
-	if created {
-		c.Header("Location", location(c, plant.ID))
+	if outcome.Created {
+		c.Header("Location", location(c, id))
 		status = http.StatusCreated
 	}
-	return respondVersion(c, status, plant.UpdatedAt, toStoredPlant(plant))
+	return respondVersion(c, status, outcome.Row.UpdatedAt, toStoredPlant(outcome.Row))
 }
 
 // Patch changes a plant.
@@ -242,11 +244,12 @@ func (h *Plants) Patch(c *gin.Context) error {
 	if err != nil {
 		return err
 	}
-	plant, err := h.store.Patch(contextOf(c), in.toPlant(id), fields, condition)
+	outcome, err := h.store.Patch(contextOf(c), in.toPlant(id), fields, condition)
 	if err != nil {
 		return err
 	}
-	return respondVersion(c, http.StatusOK, plant.UpdatedAt, toStoredPlant(plant))
+	setPosition(c, outcome.Position)
+	return respondVersion(c, http.StatusOK, outcome.Row.UpdatedAt, toStoredPlant(outcome.Row))
 }
 
 // Delete removes a plant.
@@ -264,9 +267,11 @@ func (h *Plants) Delete(c *gin.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := h.store.Delete(contextOf(c), id, condition); err != nil {
+	outcome, err := h.store.Delete(contextOf(c), id, condition)
+	if err != nil {
 		return err
 	}
+	setPosition(c, outcome.Position)
 	c.Status(http.StatusNoContent)
 	return nil
 }

@@ -8,7 +8,7 @@ import (
 	"go.uber.org/zap"
 
 	"plantstore/auth"
-	"plantstore/database"
+	"plantstore/database/fault"
 	"plantstore/middleware"
 	"plantstore/models"
 )
@@ -73,7 +73,7 @@ func NewTokens(store *models.TokenStore, issued *auth.IssuedTokens, log *zap.Log
 // says so; after any other error, there is no line. It returns err.
 func (h *Tokens) audit(c *gin.Context, change, id string, err error) error {
 	outcome := zap.Skip()
-	if errors.Is(err, database.ErrUnavailable) {
+	if errors.Is(err, fault.ErrUnavailable) {
 		outcome = zap.String("outcome", "unknown")
 	} else if err != nil {
 		return err

@@ -1,12 +1,15 @@
 package database_test
 
 import (
+	"reflect"
 	"strings"
 	"testing"
 	"time"
 
 	"plantstore/database"
 	"plantstore/database/dbtest"
+	"plantstore/database/fault"
+	"plantstore/database/table"
 )
 
 // mistyped is a table of goose's with another type than it has.
@@ -35,15 +38,12 @@ func testUnreadable(t *testing.T, url string) {
 			t.Fatal(err)
 		}
 	}
-	table := database.TableOf[mistyped]()
-	for name, changes := range map[string][]*database.Change{
-		"one":  {{Row: &mistyped{Version: 1}}},
-		"more": {{Row: &mistyped{Version: 1}}, {Row: &mistyped{Version: 2}}},
-	} {
+	update := &table.Statement{Table: table.Of[mistyped](), Write: "UPDATE mistyped SET version = @version", Returns: 2}
+	change := func(version int64) *table.Change {
+		return &table.Change{Statement: update, Row: reflect.ValueOf(&mistyped{Version: version}).Elem()}
+	}
+	for name, changes := range map[string][]*table.Change{"one": {change(1)}, "more": {change(1), change(2)}} {
 		t.Run(name, func(t *testing.T) {
-			for _, c := range changes {
-				c.Table, c.Write, c.Returns = table, "UPDATE mistyped SET version = @version", 2
-			}
 			if err := db.Run(t.Context(), changes, time.Now()); err == nil && changes[0].Err == nil {
 				t.Error("got no error for a text in an int64")
 			}
@@ -65,28 +65,30 @@ func TestVersionsInABatch(t *testing.T) {
 		if err := db.WithContext(t.Context()).Exec(create).Error; err != nil {
 			t.Fatal(err)
 		}
-		table := database.TableOf[pot]()
-		put := func() *database.Change {
-			return &database.Change{
-				Table: table, Write: table.Insert, Conflict: " ON CONFLICT (code) DO NOTHING", Returns: len(table.Columns), Row: &pot{Code: "a"},
-			}
+		pots := table.Of[pot]()
+		insert := &table.Statement{Table: pots, Write: pots.Insert.Write, Conflict: " ON CONFLICT (code) DO NOTHING", Returns: len(pots.Columns)}
+		change := func(s *table.Statement, code string) *table.Change {
+			return &table.Change{Statement: s, Row: reflect.ValueOf(&pot{Code: code}).Elem()}
 		}
-		remove := &database.Change{Table: table, Write: "DELETE FROM pots", Returns: 1, Row: &pot{Code: "a"}}
-		first, second, other := put(), put(), put()
-		other.Row = &pot{Code: "b"}
-		if err := db.Run(t.Context(), []*database.Change{first, other, remove, second}, db.NowFunc()); err != nil {
+		first, second, other := change(insert, "a"), change(insert, "a"), change(insert, "b")
+		remove := change(&table.Statement{Table: pots, Write: "DELETE FROM pots", Returns: 1}, "a")
+		if err := db.Run(t.Context(), []*table.Change{first, other, remove, second}, db.NowFunc()); err != nil {
 			t.Fatal(err)
 		}
-		before, _ := first.Stored.(*pot)
-		after, _ := second.Stored.(*pot)
-		if before == nil || after == nil || other.Stored == nil || remove.Stored == nil || !after.UpdatedAt.After(before.UpdatedAt) {
+		for _, c := range []*table.Change{first, second, other, remove} {
+			if !c.Stored.IsValid() {
+				t.Fatalf("%s %v was not made", c.Write, c.Row)
+			}
+		}
+		before, after := first.Stored.Interface().(pot), second.Stored.Interface().(pot)
+		if !after.UpdatedAt.After(before.UpdatedAt) {
 			t.Errorf("got %v, then %v, want a later version", before, after)
 		}
 	})
 }
 
-// TestInsertNewInATransactionReportsFaults: a fault of the database is not one of a row.
-func TestInsertNewInATransactionReportsFaults(t *testing.T) {
+// TestInsertInATransactionReportsFaults: a fault of the database is not one of a row.
+func TestInsertInATransactionReportsFaults(t *testing.T) {
 	t.Parallel()
 	type pot struct {
 		Code string `gorm:"primaryKey"`
@@ -98,13 +100,13 @@ func TestInsertNewInATransactionReportsFaults(t *testing.T) {
 				return err
 			}
 		}
-		_, err := database.InsertNew(t.Context(), tx, database.TableOf[pot](), []*pot{{Code: "a"}, {Code: strings.Repeat("b", 1<<20)}, {Code: "c"}})
+		_, err := database.Insert(t.Context(), tx, table.Of[pot](), []*pot{{Code: "a"}, {Code: strings.Repeat("b", 1<<20)}, {Code: "c"}}, false)
 		if err == nil {
 			t.Error("inserted into a full database")
 		}
 		return err
 	})
-	if !database.IsUnavailable(err) {
+	if !fault.IsUnavailable(err) {
 		t.Errorf("got %v, want that the disk is full", err)
 	}
 }

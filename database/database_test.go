@@ -21,6 +21,8 @@ import (
 
 	"plantstore/database"
 	"plantstore/database/dbtest"
+	"plantstore/database/limit"
+	"plantstore/database/table"
 )
 
 func TestMain(m *testing.M) { os.Exit(dbtest.Main(m)) }
@@ -116,7 +118,7 @@ func TestSQLiteFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 		db := dbtest.Open(t, dbtest.Options("sqlite:"+path))
-		if _, err := db.Migrate(t.Context()); err != nil {
+		if _, err := db.Schema().Migrate(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if info, err := os.Stat(path); err != nil || info.Size() == 0 || info.Mode() != 0o600 {
@@ -133,7 +135,7 @@ func openError(t *testing.T, url string) error {
 
 func openOptionsError(t *testing.T, o database.Options) error {
 	t.Helper()
-	db, err := database.Open(t.Context(), o, dbtest.Batches, zap.NewNop())
+	db, err := database.Open(t.Context(), o, dbtest.Batches, dbtest.Followed, zap.NewNop())
 	if err == nil {
 		_ = db.Close()
 	}
@@ -240,23 +242,23 @@ func TestOverload(t *testing.T) {
 		nothing := func(*gorm.DB) error { return nil }
 		started, end, ended := make(chan struct{}), make(chan struct{}), make(chan error)
 		read := func(client string) {
-			ctx := database.WithClient(t.Context(), client)
+			ctx := limit.WithClient(t.Context(), client)
 			ended <- db.Read(ctx, "get plant", func(*gorm.DB) error { started <- struct{}{}; <-end; return nil })
 		}
 		for i := range slots {
 			if i == slots/2 {
-				third := database.WithClient(t.Context(), "0")
-				if err := db.Read(third, "get plant", nothing); !errors.Is(err, database.ErrOverloaded) {
+				third := limit.WithClient(t.Context(), "0")
+				if err := db.Read(third, "get plant", nothing); !errors.Is(err, limit.ErrBusy) {
 					t.Errorf("more than half, by one client: got %v, want ErrOverloaded", err)
 				}
 			}
 			go read(strconv.Itoa(i / 2))
 			<-started
 		}
-		if err := db.Read(t.Context(), "get plant", nothing); !errors.Is(err, database.ErrOverloaded) || !strings.HasPrefix(err.Error(), "get plant: ") {
+		if err := db.Read(t.Context(), "get plant", nothing); !errors.Is(err, limit.ErrBusy) || !strings.HasPrefix(err.Error(), "get plant: ") {
 			t.Errorf("Read: got %v, want ErrOverloaded with the operation", err)
 		}
-		if err := db.Background(t.Context(), "read tokens", nothing); err != nil {
+		if err := db.ReadNow(t.Context(), "read tokens", nothing); err != nil {
 			t.Errorf("Background: got %v", err)
 		}
 		if err := db.Write(t.Context(), "put plant", nothing); err != nil {
@@ -294,7 +296,7 @@ func TestSlowQueriesAreLoggedWithoutValues(t *testing.T) {
 		if len(slow) == 0 || !strings.Contains(fmt.Sprint(slow[len(slow)-1].ContextMap()["sql"]), "SELECT length(") {
 			t.Errorf("got the log %v", logs.All())
 		}
-		if _, err := database.InsertNew(t.Context(), db, database.TableOf[canary](), []*canary{{ID: 1}}); err == nil {
+		if _, err := database.Insert(t.Context(), db, table.Of[canary](), []*canary{{ID: 1}}, true); err == nil {
 			t.Error("inserted into a table that does not exist")
 		}
 		if last := logs.FilterMessage("slow query").All(); fmt.Sprint(last[len(last)-1].ContextMap()["sql"]) != "INSERT INTO canaries" {
@@ -339,7 +341,7 @@ func TestRejectedByPooler(t *testing.T) {
 			})
 			o := dbtest.Options("postgres://x@" + listener.Addr().String() + "/x?sslmode=disable")
 			o.StartTimeout = time.Minute
-			_, err = database.Open(ctx, o, dbtest.Batches, zap.NewNop())
+			_, err = database.Open(ctx, o, dbtest.Batches, dbtest.Followed, zap.NewNop())
 			if err == nil || attempts == 1 && !strings.Contains(err.Error(), message) {
 				t.Errorf("got %v, want an error with %q", err, message)
 			}

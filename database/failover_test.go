@@ -18,6 +18,7 @@ import (
 
 	"plantstore/database"
 	"plantstore/database/dbtest"
+	"plantstore/database/fault"
 )
 
 // silent returns the address of a host that accepts connections and never responds.
@@ -143,7 +144,7 @@ func eventually(t *testing.T, do func() error, want func(error) bool) error {
 }
 
 func readOnly(err error) bool {
-	fault, ok := errors.AsType[*database.NotWritableError](err)
+	fault, ok := errors.AsType[*fault.NotWritableError](err)
 	return ok && strings.Contains(fault.Reason, "read-only")
 }
 
@@ -154,7 +155,7 @@ func inParallel(ctx context.Context, db *database.DB, statement string) error {
 	var group sync.WaitGroup
 	for i := range errs {
 		group.Go(func() {
-			errs[i] = db.Background(ctx, "write", func(tx *gorm.DB) error { return tx.Exec(statement).Error })
+			errs[i] = db.ReadNow(ctx, "write", func(tx *gorm.DB) error { return tx.Exec(statement).Error })
 		})
 	}
 	group.Wait()
@@ -187,7 +188,7 @@ func TestDemotedPrimary(t *testing.T) {
 	}
 	set(t, databaseURL, "default_transaction_read_only", "off")
 	write := func(tx *gorm.DB) error { return tx.Exec("INSERT INTO x DEFAULT VALUES").Error }
-	if err := db.Write(t.Context(), "write", write); !readOnly(err) || !errors.Is(err, database.ErrUnavailable) {
+	if err := db.Write(t.Context(), "write", write); !readOnly(err) || !errors.Is(err, fault.ErrUnavailable) {
 		t.Fatalf("got %v, want the old connection", err)
 	}
 	for range 10 {
@@ -267,7 +268,7 @@ func TestCloseAwaitsCancellation(t *testing.T) {
 	observer := dbtest.Open(t, dbtest.Options(databaseURL))
 	u, _ := url.Parse(databaseURL)
 	network := dbtest.NewLink(t, u.Host)
-	db, err := database.Open(t.Context(), dbtest.Options(withHosts(t, databaseURL, "", network.Address)), dbtest.Batches, zap.NewNop())
+	db, err := database.Open(t.Context(), dbtest.Options(withHosts(t, databaseURL, "", network.Address)), dbtest.Batches, dbtest.Followed, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,9 +16,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 	"gorm.io/gorm"
+
+	"plantstore/database/fault"
+	"plantstore/database/limit"
+	"plantstore/database/table"
 )
 
-// The feed of changes to plants.
+// The feed of changes to the rows of a table.
 //
 // Every write gives its rows a position: on PostgreSQL that of its transaction, on SQLite the
 // next one of a log. The feed has the ids of the rows by position, deleted ones included. It is
@@ -31,9 +35,6 @@ import (
 // as it is, except that rows move to after the end. The end is also right behind the last
 // change: a crash of PostgreSQL forgets transactions that have written nothing, and uses their
 // numbers again.
-
-// feedTable is the table that the feed is of.
-const feedTable = "plants"
 
 // Cursor is a place in the feed: all before it is known. The zero Cursor is the beginning.
 type Cursor struct {
@@ -118,61 +119,68 @@ type ChangedID struct {
 	Next Cursor // behind it
 }
 
-// feedState tells for how long the oldest running transaction has held up the feed.
-type feedState struct {
+// Feed reads the feed, and tells for how long the oldest running transaction has held it up.
+type Feed struct {
+	db      *DB
+	written chan struct{} // see Written
+
 	mu      sync.Mutex
 	settled int64     // the position of the oldest transaction that was running
 	held    time.Time // since when it is the oldest; zero if there was none
 }
 
+func newFeed(db *DB) *Feed { return &Feed{db: db, written: make(chan struct{}, 1)} }
+
 // note notes that the oldest running transaction is at settled, and that the next one will be
 // at newest.
-func (s *feedState) note(settled, newest int64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (f *Feed) note(settled, newest int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	switch {
 	case settled >= newest:
-		s.held = time.Time{}
-	case settled != s.settled || s.held.IsZero():
-		s.held = time.Now()
+		f.held = time.Time{}
+	case settled != f.settled || f.held.IsZero():
+		f.held = time.Now()
 	}
-	s.settled = settled
+	f.settled = settled
 }
 
 // lag returns for how long the same transaction has held up the feed.
-func (s *feedState) lag() time.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.held.IsZero() {
+func (f *Feed) lag() time.Duration {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.held.IsZero() {
 		return 0
 	}
-	return time.Since(s.held)
+	return time.Since(f.held)
 }
 
 // MaxChanges limits how many changes are read at a time.
 const MaxChanges = 1000
 
-// Changes returns the ids of at most limit changes from a cursor on, up to MaxChanges, and the
+// Changes returns the ids of at most most changes from a cursor on, up to MaxChanges, and the
 // cursor behind them, which is the end of the feed if there are no more. It fails
 // with ErrCursor if changes from there on are forgotten, and with ErrNoFeed.
-func (db *DB) Changes(ctx context.Context, from Cursor, limit int) (changes []ChangedID, next Cursor, err error) {
-	if db.nodes != nil { // on Citus, a distributed table has no triggers
+func (f *Feed) Changes(ctx context.Context, from Cursor, most int) (changes []ChangedID, next Cursor, err error) {
+	sql := f.db.dialect.Facts().Feed
+	if sql == nil {
 		return nil, from, ErrNoFeed
 	}
-	limit = min(limit, MaxChanges)
+	most = min(most, MaxChanges)
 	switch from {
 	case Cursor{}:
 		from.order = math.MinInt64
 	case Now():
-		limit = 0
+		most = 0
 	}
 	var epoch string
 	var kept, end, settled, newest int64
-	err = db.Read(ctx, "read the feed", func(tx *gorm.DB) error {
+	err = f.db.Read(ctx, "read the feed", func(tx *gorm.DB) error {
 		changes = changes[:0] // of an earlier attempt
-		text := db.dialect.changes()
+		text := sql.Changes()
 		begin := time.Now()
-		err := db.dialect.query(tx.Statement.Context, db.readPool, text, []any{from.at, from.order, limit + 1}, func(rows result) error {
+		_, pool := f.db.dialect.Pools()
+		err := f.db.dialect.Query(tx.Statement.Context, pool, text, []any{from.at, from.order, most + 1}, func(rows table.Rows) error {
 			for rows.Next() {
 				var position, order, id *int64
 				if err := rows.Scan(&epoch, &kept, &end, &settled, &newest, &position, &order, &id); err != nil {
@@ -190,22 +198,22 @@ func (db *DB) Changes(ctx context.Context, from Cursor, limit int) (changes []Ch
 			}
 			return rows.Err()
 		})
-		db.trace(ctx, begin, text, len(changes), err)
+		f.db.trace(ctx, begin, text, len(changes), err)
 		return err
 	})
 	if err != nil {
 		return nil, from, err
 	}
 	if epoch == "" { // no row
-		return nil, from, fmt.Errorf("read the feed: %w: %w", ErrUnavailable, &NotWritableError{readOnly})
+		return nil, from, fmt.Errorf("read the feed: %w: %w", fault.ErrUnavailable, &fault.NotWritableError{Reason: fault.ReadOnly})
 	}
-	db.feed.note(settled, newest)
+	f.note(settled, newest)
 	behind := from.at != nowAt && cmp.Or(from.at, from.since) < kept
 	if from.epoch != epoch || behind || max(from.at, from.since) > end {
 		return nil, from, ErrCursor
 	}
-	if limit > 0 && len(changes) > limit {
-		return changes[:limit], changes[limit-1].Next, nil
+	if most > 0 && len(changes) > most {
+		return changes[:most], changes[most-1].Next, nil
 	}
 	if from.at == 0 {
 		end = from.since
@@ -214,55 +222,57 @@ func (db *DB) Changes(ctx context.Context, from Cursor, limit int) (changes []Ch
 }
 
 // Written returns a channel that has a value after a write of this process.
-func (db *DB) Written() <-chan struct{} { return db.written }
+func (f *Feed) Written() <-chan struct{} { return f.written }
 
 // noteWrite signals Written.
-func (db *DB) noteWrite() {
+func (f *Feed) noteWrite() {
 	select {
-	case db.written <- struct{}{}:
+	case f.written <- struct{}{}:
 	default:
 	}
 }
 
-// FollowerSlot calls do, which follows the feed for ctx's client. It fails with ErrShare at
+// Follow calls do, which follows the feed for ctx's client. It fails with limit.ErrShare at
 // once if there are too many followers, or too many of the client.
-func (db *DB) FollowerSlot(ctx context.Context, do func() error) error {
-	return db.budget.followers.run(clientOf(ctx), do)
+func (f *Feed) Follow(ctx context.Context, do func() error) error {
+	return f.db.limits.followers.Do(ctx, do)
 }
 
 // CatchUp calls do, which reads a page of the feed, when it is its turn: many followers that
-// start at the same time take no slots from other reads, and those of one client do not queue
-// before those of others.
-func (db *DB) CatchUp(ctx context.Context, do func() error) error {
-	return db.budget.pages.run(ctx, clientOf(ctx), catchUpWait, do)
+// start at the same time take no turns from other reads, and the followers of one client do not queue
+// before those of another.
+func (f *Feed) CatchUp(ctx context.Context, do func() error) error {
+	return f.db.limits.pages.Do(ctx, catchUpWait, do)
 }
 
-// catchUpWait is how long a follower waits for its turn, among those of its client and among
-// all: a page takes milliseconds.
+// catchUpWait is how long a follower waits for its turn: a page takes milliseconds.
 const catchUpWait = 10 * time.Second
 
-// origin returns what differs in a copy of the database: see feedOrigin.
-func (db *DB) origin(ctx context.Context) (text string, err error) {
-	err = db.pool.QueryRowContext(ctx, "SELECT "+db.dialect.feedOrigin()).Scan(&text)
+// origin returns what differs in a copy of the database, or nothing if there is no feed.
+func (f *Feed) origin(ctx context.Context) (text string, err error) {
+	if sql := f.db.dialect.Facts().Feed; sql != nil {
+		err = f.db.primary().QueryRowContext(ctx, "SELECT "+sql.Origin()).Scan(&text)
+	}
 	return text, err
 }
 
-// prepareFeed gives the feed a new epoch if the database is a copy: a restored backup, or a
+// prepare gives the feed a new epoch if the database is a copy: a restored backup, or a
 // dump. Then its positions may have to grow, to stay above those of its rows.
-func (db *DB) prepareFeed(ctx context.Context) error {
-	if db.nodes != nil { // see ErrNoFeed
+func (f *Feed) prepare(ctx context.Context) error {
+	sql := f.db.dialect.Facts().Feed
+	if sql == nil {
 		return nil
 	}
 	isCopy := func(tx *DB) (is bool, err error) {
-		err = tx.WithContext(ctx).Raw("SELECT " + db.dialect.feedIsCopy() + " FROM feed").Scan(&is).Error
+		err = tx.WithContext(ctx).Raw("SELECT " + sql.IsCopy() + " FROM feed").Scan(&is).Error
 		return is, err
 	}
-	err := db.retryWhileLocked(ctx, func() error {
-		if is, err := isCopy(db); err != nil || !is {
+	err := f.db.schema.retryWhileLocked(ctx, func() error {
+		if is, err := isCopy(f.db); err != nil || !is {
 			return err
 		}
-		return db.transaction(ctx, db.options.Timeout/WaitShare/2, func(tx *DB) error {
-			if lock := db.dialect.lockWrites(); lock != "" {
+		return f.db.transaction(ctx, limit.Wait(f.db.options.Timeout)/2, func(tx *DB) error {
+			if lock := sql.LockWrites(); lock != "" {
 				if err := tx.WithContext(ctx).Exec(lock).Error; err != nil {
 					return err
 				}
@@ -270,33 +280,33 @@ func (db *DB) prepareFeed(ctx context.Context) error {
 			if is, err := isCopy(tx); err != nil || !is { // another replica was faster
 				return err
 			}
-			if err := db.dialect.raiseFeed(ctx, tx); err != nil {
+			if err := sql.Raise(ctx, tx.DB); err != nil {
 				return err
 			}
 			epoch := strings.ToLower(rand.Text()[:10])
-			return tx.WithContext(ctx).Exec("UPDATE feed SET epoch = ?, origin = "+db.dialect.feedOrigin(), epoch).Error
+			return tx.WithContext(ctx).Exec("UPDATE feed SET epoch = ?, origin = "+sql.Origin(), epoch).Error
 		})
 	})
 	if err != nil {
-		return fmt.Errorf("prepare the feed of changes in %s: %w", db.Name(), adviseOwner(err))
+		return fmt.Errorf("prepare the feed of changes in %s: %w", f.db.Name(), adviseOwner(err))
 	}
 	return nil
 }
 
-// purgePage is how many changes are forgotten at a time, so that others wait for no lock.
+// purgePage is how many changes are forgotten at a time, so that writes wait for no lock.
 const purgePage = 10_000
 
-// PurgeFeed forgets changes that are older than retention, as far as it has noted when they
-// happened: it must be called every now and then. On PostgreSQL, rows that exist keep theirs,
+// Purge forgets changes that are older than retention, as far as it has noted when they
+// happened: it must be called every now and then. On PostgreSQL, rows that exist keep their changes,
 // unless an import copied them.
-func (db *DB) PurgeFeed(ctx context.Context, retention time.Duration) error {
-	_, end, err := db.Changes(ctx, Now(), 0)
+func (f *Feed) Purge(ctx context.Context, retention time.Duration) error {
+	_, end, err := f.Changes(ctx, Now(), 0)
 	if err != nil {
 		return err
 	}
-	now := db.NowFunc()
+	now := f.db.NowFunc()
 	var kept int64
-	err = db.Write(ctx, "mark the feed", func(tx *gorm.DB) error {
+	err = f.db.Write(ctx, "mark the feed", func(tx *gorm.DB) error {
 		if err := tx.Exec("INSERT INTO feed_marks VALUES (?, ?) ON CONFLICT DO NOTHING", end.at, now).Error; err != nil {
 			return err
 		}
@@ -305,9 +315,9 @@ func (db *DB) PurgeFeed(ctx context.Context, retention time.Duration) error {
 		}
 		return tx.Exec("UPDATE feed SET kept = ? WHERE kept < ?", kept, kept).Error
 	})
-	for _, statement := range db.dialect.purge() {
+	for _, statement := range f.db.dialect.Facts().Feed.Purge() {
 		for rows := int64(1); err == nil && rows > 0; {
-			err = db.Write(ctx, "purge the feed", func(tx *gorm.DB) error {
+			err = f.db.Write(ctx, "purge the feed", func(tx *gorm.DB) error {
 				deleted := tx.Exec(statement, kept, purgePage)
 				rows = deleted.RowsAffected
 				return deleted.Error
@@ -317,33 +327,33 @@ func (db *DB) PurgeFeed(ctx context.Context, retention time.Duration) error {
 	if err != nil {
 		return err
 	}
-	return db.Write(ctx, "purge the feed", func(tx *gorm.DB) error {
+	return f.db.Write(ctx, "purge the feed", func(tx *gorm.DB) error {
 		return tx.Exec("DELETE FROM feed_marks WHERE position < ?", kept).Error
 	})
 }
 
-// KeepFeed calls PurgeFeed now and every hour, in the background, until db is closed.
-func (db *DB) KeepFeed(retention time.Duration) {
-	db.every(time.Hour, func(ctx context.Context) {
-		if err := db.PurgeFeed(ctx, retention); err != nil && !errors.Is(err, ErrNoFeed) && ctx.Err() == nil {
-			db.log.Warn("cannot forget old deletions", zap.Error(err))
+// Keep calls Purge now and every hour, in the background, until the database is closed.
+func (f *Feed) Keep(retention time.Duration) {
+	f.db.every(time.Hour, func(ctx context.Context) {
+		if err := f.Purge(ctx, retention); err != nil && !errors.Is(err, ErrNoFeed) && ctx.Err() == nil {
+			f.db.log.Warn("cannot forget old deletions", zap.Error(err))
 		}
 	})
 }
 
 const feedLagTimeout = 500 * time.Millisecond
 
-// feedLag is the metric of what the feed waits for. Each scrape reads the end of the feed.
-func (db *DB) feedLag() prometheus.Collector {
+// collector is the metric of what the feed waits for. Each scrape reads the end of the feed.
+func (f *Feed) collector() prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "plantstore_feed_lag_seconds", Help: "For how long the feed of changes has waited for the oldest transaction that is running.",
 	}, func() float64 {
 		// A database that hangs must not delay the other metrics.
 		ctx, cancel := context.WithTimeout(context.Background(), feedLagTimeout)
 		defer cancel()
-		if _, _, err := db.Changes(ctx, Now(), 0); err != nil && !errors.Is(err, ErrNoFeed) {
+		if _, _, err := f.Changes(ctx, Now(), 0); err != nil && !errors.Is(err, ErrNoFeed) {
 			return math.NaN() // unknown: the transaction may have ended
 		}
-		return db.feed.lag().Seconds()
+		return f.lag().Seconds()
 	})
 }

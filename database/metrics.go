@@ -15,6 +15,7 @@ type metrics struct {
 	byText          sync.Map // has the *statement of each, by its beginning
 	system          string
 	batchRows, wait prometheus.Histogram
+	queues          []func() int // how many writes wait, by batcher
 }
 
 func newMetrics(system string) *metrics {
@@ -70,21 +71,21 @@ func (db *DB) Collectors() []prometheus.Collector {
 		db.metrics.statements, db.metrics.batchRows, db.metrics.wait,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "plantstore_write_queue_rows", Help: "Writes that wait for a batch."},
 			func() (rows float64) {
-				for _, queued := range db.queues {
+				for _, queued := range db.metrics.queues {
 					rows += float64(queued())
 				}
 				return rows
 			}),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "plantstore_bulk_running", Help: "Imports and exports in progress, those that wait for their turn included."},
-			func() float64 { return float64(db.budget.transfers.inUse()) }),
+			func() float64 { return float64(db.limits.transfers.InUse()) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "plantstore_followers", Help: "Requests that follow the feed of changes."},
-			func() float64 { return float64(db.budget.followers.inUse()) }),
-		db.feedLag(),
-		collectors.NewDBStatsCollector(db.pool, "plantstore"),
+			func() float64 { return float64(db.limits.followers.InUse()) }),
+		db.feed.collector(),
+		collectors.NewDBStatsCollector(db.primary(), "plantstore"),
 	}
 	all = append(all, db.standbyCollectors()...)
-	if db.readPool != db.pool {
-		all = append(all, collectors.NewDBStatsCollector(db.readPool, "plantstore-reads"))
+	if pool, reads := db.dialect.Pools(); reads != pool {
+		all = append(all, collectors.NewDBStatsCollector(reads, "plantstore-reads"))
 	}
 	return all
 }

@@ -36,19 +36,10 @@ func WithPosition(ctx context.Context, position Position) context.Context {
 	return context.WithValue(ctx, positionKey{}, position)
 }
 
-// reportKey is the key of a report in a context.
-type reportKey struct{}
-
-// WithReport returns a context for operations that call report with a position that has what they
-// have written, or what they have seen of the feed.
-func WithReport(ctx context.Context, report func(Position)) context.Context {
-	return context.WithValue(ctx, reportKey{}, report)
-}
-
 // positionQuery is the query for how far a primary, or a standby, is, and whether it is a standby.
 const positionQuery = "SELECT (CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END - '0/0')::bigint, pg_is_in_recovery()"
 
 func (db *DB) position(ctx context.Context) (at Position, isStandby bool, err error) {
-	err = db.pool.QueryRowContext(ctx, positionQuery).Scan(&at, &isStandby)
+	err = db.primary().QueryRowContext(ctx, positionQuery).Scan(&at, &isStandby)
 	return at, isStandby, err
 }

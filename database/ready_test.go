@@ -14,6 +14,8 @@ import (
 
 	"plantstore/database"
 	"plantstore/database/dbtest"
+	"plantstore/database/fault"
+	"plantstore/database/table"
 )
 
 // plant has a part of the columns of the table plants.
@@ -29,7 +31,7 @@ func checkReady(t *testing.T, db *database.DB, reason string) {
 		if reason == "" || err == nil {
 			return reason == "" && err == nil
 		}
-		return errors.Is(err, database.ErrUnavailable) && strings.Contains(err.Error(), reason)
+		return errors.Is(err, fault.ErrUnavailable) && strings.Contains(err.Error(), reason)
 	})
 	if err != nil {
 		t.Errorf("want %q: %v", reason, err)
@@ -41,10 +43,10 @@ func TestReadyDependsOnTheSchema(t *testing.T) {
 		t.Parallel()
 		db := dbtest.Open(t, dbtest.Options(url))
 		checkReady(t, db, "schema")
-		if err := db.Prepare(t.Context()); err != nil {
+		if err := db.Schema().Prepare(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		db.Require(database.TableOf[plant]())
+		db.Require(table.Of[plant]())
 		checkReady(t, db, "")
 		for _, step := range []struct{ statement, reason string }{
 			{"ALTER TABLE plants RENAME COLUMN name TO called", "schema"},
@@ -70,7 +72,7 @@ func TestReadyDependsOnTheRights(t *testing.T) {
 	dbtest.Migrated(t, owner)
 	role, as := dbtest.AsRole(t, owner, "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO NAME")
 	db := dbtest.Open(t, dbtest.Options(as))
-	db.Require(database.TableOf[plant]())
+	db.Require(table.Of[plant]())
 	for _, right := range []string{"SELECT", "INSERT", "UPDATE", "DELETE"} {
 		t.Run(right, func(t *testing.T) {
 			checkReady(t, db, "")
@@ -125,7 +127,7 @@ func TestLockedTable(t *testing.T) {
 	t.Parallel()
 	url := dbtest.Postgres(t)
 	db, logs := migratedWithLog(t, url)
-	db.Require(database.TableOf[plant]())
+	db.Require(table.Of[plant]())
 	tx, err := mustOpenSQL(t, url).Begin()
 	if err != nil {
 		t.Fatal(err)
@@ -151,7 +153,7 @@ func TestReadyAfterASlowRead(t *testing.T) {
 	db := dbtest.Prepared(t, o)
 	forbidTableAs(t, o.URL)
 	err := db.Read(t.Context(), "search", func(tx *gorm.DB) error { return tx.Exec("SELECT pg_sleep(10)").Error })
-	if !errors.Is(err, database.ErrTimeout) {
+	if !errors.Is(err, fault.ErrTimeout) {
 		t.Errorf("Read: got %v, want ErrTimeout", err)
 	}
 	if err := db.Ready(t.Context()); err != nil {
@@ -165,7 +167,7 @@ func TestReadyCost(t *testing.T) {
 	url := dbtest.Postgres(t)
 	watcher := dbtest.Migrated(t, url)
 	others := value(t, watcher, backends) // of the watcher
-	db, err := database.Open(t.Context(), dbtest.Options(url), dbtest.Batches, zap.NewNop())
+	db, err := database.Open(t.Context(), dbtest.Options(url), dbtest.Batches, dbtest.Followed, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}

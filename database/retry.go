@@ -5,6 +5,10 @@ import (
 	"database/sql"
 	"math/rand/v2"
 	"time"
+
+	"plantstore/database/background"
+	"plantstore/database/fault"
+	"plantstore/database/limit"
 )
 
 // tableLockPause is the least pause between two attempts to lock a table.
@@ -14,53 +18,79 @@ const tableLockPause = 10 * time.Millisecond
 // nothing behind and is likely to pass: see attemptsFor. While another transaction has locked a
 // table, such as a migration, it does so for most of the time that ctx, or else the time
 // limit of an operation, leaves. In a transaction it does not: the whole transaction is retried.
-func (db *DB) Retry(ctx context.Context, do func() error) error {
-	return db.retry(ctx, do, db.readiness.note)
+func (db *DB) Retry(ctx context.Context, do func() error) (err error) {
+	for a := db.attempts(ctx); a.next(&err); {
+		err = do()
+	}
+	return err
 }
 
-// retry is Retry; note is called with the error of each attempt.
-func (db *DB) retry(ctx context.Context, do func() error, note func(error)) error {
-	due, limited := ctx.Deadline()
+// attempts are those of Retry.
+type attempts struct {
+	db        *DB
+	ctx       context.Context //nolint:containedctx // for as long as Retry runs
+	begin     time.Time       // of an attempt; zero before the first
+	first     time.Time
+	failed    int
+	wait      time.Duration // until the next attempt to lock a table
+	mayBeSlow bool          // what takes too long does not show that writes would fail
+}
+
+func (db *DB) attempts(ctx context.Context) attempts {
+	return attempts{db: db, ctx: ctx, wait: tableLockPause}
+}
+
+// inTransaction reports whether db is a transaction.
+func (db *DB) inTransaction() bool {
+	_, own := db.conn.(*sql.DB)
+	return !own
+}
+
+// next reports whether to make another attempt, after a pause. err is the outcome of the last attempt, if
+// there was one, which next classifies.
+func (a *attempts) next(err *error) bool {
+	if a.begin.IsZero() {
+		a.begin = time.Now()
+		a.first = a.begin
+		return true
+	}
+	if *err == nil || a.db.inTransaction() {
+		return false
+	}
+	*err = a.db.dialect.Classify(*err)
+	a.db.health.note(*err, !a.mayBeSlow)
+	// The transaction that won has probably no more left to do than this one had done, unless that was an import.
+	pause := min(time.Since(a.begin), time.Second) + time.Millisecond
+	locked := fault.IsTableLocked(*err)
+	if locked {
+		pause, a.wait = a.wait, min(2*a.wait, 10*tableLockPause)
+	} else if a.failed++; a.failed >= attemptsFor(*err) {
+		return false
+	}
+	pause += rand.N(pause) // for transactions that would collide again
+	if locked && time.Now().Add(pause).After(a.due()) || !background.Sleep(a.ctx, pause) {
+		return false
+	}
+	a.begin = time.Now()
+	return true
+}
+
+// due returns when to give up waiting for the lock of a table.
+func (a *attempts) due() time.Time {
+	due, limited := a.ctx.Deadline()
 	if !limited {
-		due = time.Now().Add(db.options.Timeout)
+		due = a.first.Add(a.db.options.Timeout)
 	}
-	due = due.Add(-db.options.Timeout / WaitShare)
-	attempts := 0
-	for wait := tableLockPause; ; {
-		begin := time.Now()
-		err := do()
-		if _, own := db.conn.(*sql.DB); !own {
-			return err
-		}
-		if db.nodes != nil {
-			err = asNodeError(err)
-		}
-		db.readiness.noteDamage(err)
-		note(err)
-		// The transaction that won has probably no more left to do than this one had done, unless that was an import.
-		pause := min(time.Since(begin), time.Second) + time.Millisecond
-		if isTableLocked(err) {
-			pause, wait = wait, min(2*wait, 10*tableLockPause)
-		} else if attempts++; attempts >= attemptsFor(err) {
-			return err
-		}
-		pause += rand.N(pause) // for those that would collide again
-		if isTableLocked(err) && time.Now().Add(pause).After(due) {
-			return err
-		}
-		if !Sleep(ctx, pause) {
-			return err
-		}
-	}
+	return due.Add(-limit.Wait(a.db.options.Timeout))
 }
 
 // attemptsFor returns how often to try a transaction that failed with err. It did
 // nothing in these cases.
 func attemptsFor(err error) int {
-	switch state := sqlState(err); {
-	case isRolledBack(err), state == idleSessionTimeout: // it ended before the statement arrived
+	switch state := fault.SQLState(err); {
+	case fault.IsRolledBack(err), state == fault.IdleSessionTimeout: // it ended before the statement arrived
 		return 3
-	case state == featureNotSupported: // an obsolete plan
+	case state == fault.FeatureNotSupported: // an obsolete plan
 		return 5 // the next migration may follow at once
 	}
 	return 1

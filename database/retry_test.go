@@ -11,6 +11,8 @@ import (
 
 	"plantstore/database"
 	"plantstore/database/dbtest"
+	"plantstore/database/fault"
+	"plantstore/database/limit"
 )
 
 func TestRetry(t *testing.T) {
@@ -59,8 +61,8 @@ func TestRetry(t *testing.T) {
 		}
 	})
 	t.Run("nothing was stored, so it is not called unknown", func(t *testing.T) {
-		err := database.Failed("write", &pgconn.PgError{Code: "40P01"})
-		if !errors.Is(err, database.ErrOverloaded) || errors.Is(err, database.ErrUnavailable) {
+		err := fault.In("write", &pgconn.PgError{Code: "40P01"})
+		if !errors.Is(err, limit.ErrBusy) || errors.Is(err, fault.ErrUnavailable) {
 			t.Errorf("got %v", err)
 		}
 	})

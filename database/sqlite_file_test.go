@@ -18,6 +18,7 @@ import (
 
 	"plantstore/database"
 	"plantstore/database/dbtest"
+	"plantstore/database/fault"
 )
 
 // pathOf returns the path of the SQLite database at url.
@@ -59,8 +60,8 @@ func insertPlants(t *testing.T, db *database.DB, from, to int) {
 
 // isLost reports whether err says that the file was removed or replaced.
 func isLost(err error) bool {
-	fault, ok := errors.AsType[*database.NotWritableError](err)
-	return ok && errors.Is(err, database.ErrUnavailable) && strings.Contains(fault.Reason, "removed or replaced")
+	lasting, ok := errors.AsType[*fault.NotWritableError](err)
+	return ok && errors.Is(err, fault.ErrUnavailable) && strings.Contains(lasting.Reason, "removed or replaced")
 }
 
 // losses are ways to lose the file of a database that is open.
@@ -97,7 +98,7 @@ func TestLostFile(t *testing.T) {
 			with func(db *database.DB, do func() error) error
 		}{
 			{"in a batch", func(db *database.DB, do func() error) error {
-				return database.Failed("insert", database.NewWriter(db, func(context.Context, []int) []error { return []error{do()} }).Do(context.Background(), 1))
+				return fault.In("insert", database.NewWriter(db, func(context.Context, []int) []error { return []error{do()} }).Do(context.Background(), 1))
 			}},
 			{"in a single write", func(db *database.DB, do func() error) error {
 				return db.Write(context.Background(), "put", func(*gorm.DB) error { return do() })
@@ -139,8 +140,8 @@ func TestLostFileIsNoticed(t *testing.T) {
 			url := dbtest.SQLite(t)
 			db := dbtest.OpenWith(t, dbtest.Options(url), dbtest.Batches, zap.New(core))
 			read := func() error { return db.Read(t.Context(), "get", func(*gorm.DB) error { return nil }) }
-			background := func() error { return db.Background(t.Context(), "tokens", func(*gorm.DB) error { return nil }) }
-			if err := errors.Join(db.Prepare(t.Context()), read(), background(), db.Ready(t.Context())); err != nil {
+			background := func() error { return db.ReadNow(t.Context(), "tokens", func(*gorm.DB) error { return nil }) }
+			if err := errors.Join(db.Schema().Prepare(t.Context()), read(), background(), db.Ready(t.Context())); err != nil {
 				t.Fatalf("before: got %v", err)
 			}
 			loss.lose(t, pathOf(url))
@@ -278,11 +279,11 @@ func TestRestoreThatFails(t *testing.T) {
 func closedDatabase(t *testing.T, n int) string {
 	t.Helper()
 	o := dbtest.Options(dbtest.SQLite(t))
-	db, err := database.Open(t.Context(), o, dbtest.Batches, zap.NewNop())
+	db, err := database.Open(t.Context(), o, dbtest.Batches, dbtest.Followed, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := db.Prepare(t.Context()); err != nil {
+	if err := db.Schema().Prepare(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	insertPlants(t, db, 1, n)
@@ -355,7 +356,7 @@ func TestDamagedFile(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		_, err := database.Open(ctx, dbtest.Options("sqlite:"+path), dbtest.Batches, zap.NewNop())
+		_, err := database.Open(ctx, dbtest.Options("sqlite:"+path), dbtest.Batches, dbtest.Followed, zap.NewNop())
 		if !errors.Is(err, context.Canceled) || strings.Contains(err.Error(), "damaged") || strings.Contains(err.Error(), "restore") {
 			t.Errorf("got %v, want only the interruption", err)
 		}
@@ -386,7 +387,7 @@ func TestWALWithoutItsFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = database.Open(t.Context(), dbtest.Options("sqlite:"+path), dbtest.Batches, zap.NewNop())
+	_, err = database.Open(t.Context(), dbtest.Options("sqlite:"+path), dbtest.Batches, dbtest.Followed, zap.NewNop())
 	if err == nil || !strings.Contains(err.Error(), path+" does not exist, but "+path+"-wal does") {
 		t.Errorf("got %v", err)
 	}

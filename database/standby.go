@@ -15,6 +15,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"go.uber.org/zap"
+
+	"plantstore/database/batch"
+	"plantstore/database/citus"
+	"plantstore/database/fault"
+	"plantstore/database/limit"
+	"plantstore/database/postgres"
 )
 
 // How often, and with how much patience, a standby is asked how far it is: one that hangs is
@@ -31,12 +37,12 @@ type standbys struct {
 	primary   *DB
 	all       []*standby
 	next      atomic.Uint32 // serves the next read
-	positions *Batcher[*Position]
+	positions *batch.Batcher[*Position]
 
 	mu      sync.Mutex
 	history []moment        // of the primary, oldest first; of those older than kept, only the newest
 	first   Position        // the lowest of the primary since the start; unknownPosition until it is known
-	origin  string          // of the primary: see feedOrigin; empty until it is known
+	origin  string          // of the primary: see [dialect.Feed]; empty until it is known
 	written map[string]need // by client, what its reads must see; without what every standby in use has
 }
 
@@ -68,7 +74,7 @@ func (n need) from(when time.Time, at Position) need {
 // standby is one of the standbys. Its DB has connections, slots and batches of its own.
 type standby struct {
 	*DB
-	network  *network
+	cut      func() // closes all connections
 	replayed atomic.Uint64
 	lag      atomic.Int64 // nanoseconds
 	inUse    atomic.Bool
@@ -88,7 +94,7 @@ func (db *DB) UseStandbys(ctx context.Context) error {
 	var closers []func()
 	defer func() { db.closers = append(db.closers, closers...) }() // after the last checks
 	for _, url := range db.options.ReplicaURLs {
-		opened, err := db.openStandby(ctx, url)
+		opened, err := db.openStandby(url)
 		if err != nil {
 			return fmt.Errorf("standby: %w", err)
 		}
@@ -109,22 +115,29 @@ func (db *DB) UseStandbys(ctx context.Context) error {
 }
 
 // openStandby opens the standby of db at url.
-func (db *DB) openStandby(ctx context.Context, url string) (*standby, error) {
+func (db *DB) openStandby(url string) (*standby, error) {
 	o := db.options
 	o.URL = url
 	s := new(standby)
-	dialect := &postgresDialect{accept: s.accept}
-	pool, _, err := dialect.open(ctx, o, db.log)
+	settings := db.dialect.(server).Settings()
+	settings.URL, settings.Accept = url, s.accept
+	settings.ConnectTimeout = standbyTimeout // reads fall back to the primary
+	var d server
+	var err error
+	if _, distributed := db.dialect.(*citus.Dialect); distributed {
+		d, err = citus.Open(settings, db.log)
+	} else {
+		d, err = postgres.Open(settings)
+	}
 	if err != nil {
 		return nil, err
 	}
-	s.network = &dialect.network
-	s.DB = newDB(dialect, pool, pool, o, db.batches, db.metrics, db.log)
-	s.budget.transfers, s.budget.disk = db.budget.transfers, db.budget.disk // of the process
-	if s.DB.DB, err = s.handle(pool); err != nil {
-		return nil, errors.Join(err, pool.Close())
+	s.cut = d.Cut
+	if s.DB, err = New(d, o, db.batches, db.log); err != nil {
+		return nil, errors.Join(err, d.Close())
 	}
-	s.reads = s.DB.DB
+	s.metrics = db.metrics
+	s.limits.transfers, s.limits.disk = db.limits.transfers, db.limits.disk // of the process
 	return s, nil
 }
 
@@ -159,7 +172,7 @@ func (s *standbys) sample(ctx context.Context) {
 	at, err := s.primaryAt(ctx)
 	var origin string
 	if err == nil {
-		origin, err = s.primary.origin(ctx)
+		origin, err = s.primary.feed.origin(ctx)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -205,7 +218,7 @@ func (s *standbys) check(ctx context.Context, standby *standby) {
 		if !errors.Is(err, context.Canceled) {
 			standby.checked, standby.strayed = time.Time{}, false // perhaps it is being built again
 			s.takeOut(standby, "it does not respond", zap.Error(err))
-			standby.network.cut() // for those that have begun to wait since
+			standby.cut() // for those that have begun to wait since
 			standby.replayed.Store(0)
 		}
 		return
@@ -241,7 +254,7 @@ func (s *standbys) check(ctx context.Context, standby *standby) {
 // isCopy reports whether a standby is one of the primary, and has the same database. known
 // reports whether the primary has told which that is.
 func (s *standbys) isCopy(ctx context.Context, standby *standby) (isCopy, known bool, err error) {
-	origin, err := standby.origin(ctx)
+	origin, err := standby.feed.origin(ctx)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	known = s.origin != ""
@@ -284,7 +297,7 @@ const lagging = "it lags behind"
 // primary serves them.
 func (s *standbys) takeOut(standby *standby, reason string, fields ...zap.Field) {
 	if standby.inUse.Swap(false) && reason != lagging {
-		standby.network.cut()
+		standby.cut()
 	}
 	if standby.fault != reason {
 		standby.fault = reason
@@ -292,55 +305,56 @@ func (s *standbys) takeOut(standby *standby, reason string, fields ...zap.Field)
 	}
 }
 
-// PickStandby returns the index of one of db's standbys that has what ctx's client must see: what
-// it has written, as far as [DB.Wrote] knows, and what is before the position in ctx. It returns
-// -1 if there is none: only db itself certainly has it.
-func (db *DB) PickStandby(ctx context.Context) int {
+// Standby returns a standby that has what ctx's client must see: what it has written, as far as
+// [DB.Wrote] knows, and what is before the position in ctx. It returns nil if there is none: only db
+// itself certainly has it.
+func (db *DB) Standby(ctx context.Context) *DB {
 	s := db.standbys
 	if s == nil {
-		return -1
+		return nil
 	}
 	seen, _ := ctx.Value(positionKey{}).(Position)
 	s.mu.Lock()
-	w := s.written[clientOf(ctx)]
+	w := s.written[limit.Client(ctx)]
 	least := max(seen, w.position, s.first) // perhaps the client wrote before a restart
 	s.mu.Unlock()
 	if !w.lost.IsZero() {
-		return -1
+		return nil
 	}
 	turn := s.next.Add(1)
-	for n := range uint32(len(s.all)) { // each once, although others take turns meanwhile
+	for n := range uint32(len(s.all)) { // each once, although other reads take turns meanwhile
 		i := int((turn + n) % uint32(len(s.all)))
 		if s.all[i].inUse.Load() && Position(s.all[i].replayed.Load()) >= least {
-			return i
+			return s.all[i].DB
 		}
 	}
-	return -1
+	return nil
 }
 
 // Wrote notes that ctx's client has written something, or tried to, with the outcome err:
-// its reads must see that from now on. After a success, it reports a position that has the
-// write, if the primary tells one: see [WithReport].
-func (db *DB) Wrote(ctx context.Context, err error) {
+// its reads must see that from now on. After a success, it returns a position that has the
+// write, if the primary tells it, otherwise 0.
+func (db *DB) Wrote(ctx context.Context, err error) Position {
 	s := db.standbys
-	if s == nil || errors.Is(err, ErrOverloaded) {
-		return
+	if s == nil || fault.NothingStored(err) {
+		return 0
 	}
 	at := unknownPosition
-	if !errors.Is(err, ErrUnavailable) && s.positions.Do(ctx, &at) != nil {
+	if !errors.Is(err, fault.ErrUnavailable) && s.positions.Do(ctx, &at) != nil {
 		at = unknownPosition
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	w := s.written[clientOf(ctx)]
+	w := s.written[limit.Client(ctx)]
 	if at == unknownPosition {
 		w.lost, at = time.Now(), 0
 	}
 	w.position = max(w.position, at)
-	s.written[clientOf(ctx)] = w
-	if report, ok := ctx.Value(reportKey{}).(func(Position)); ok && err == nil && at != 0 {
-		report(at)
+	s.written[limit.Client(ctx)] = w
+	if err != nil {
+		return 0
 	}
+	return at
 }
 
 // primaryAt returns how far the primary is. A server in recovery, to which a name may lead
@@ -348,7 +362,7 @@ func (db *DB) Wrote(ctx context.Context, err error) {
 func (s *standbys) primaryAt(ctx context.Context) (Position, error) {
 	at, isStandby, err := s.primary.position(ctx)
 	if err == nil && isStandby {
-		err = ErrStandby
+		err = fault.ErrStandby
 	}
 	return at, err
 }
@@ -371,7 +385,7 @@ func (db *DB) standbyCollectors() (all []prometheus.Collector) {
 	}
 	for _, standby := range db.standbys.all {
 		label := prometheus.Labels{"standby": standby.Name()}
-		all = append(all, collectors.NewDBStatsCollector(standby.pool, standby.Name()),
+		all = append(all, collectors.NewDBStatsCollector(standby.primary(), standby.Name()),
 			prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 				Name: "plantstore_standby_in_use", Help: "1 if the standby serves reads, otherwise 0.", ConstLabels: label,
 			}, func() float64 {

@@ -6,6 +6,10 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"plantstore/database/batch"
+	"plantstore/database/fault"
+	"plantstore/database/limit"
 )
 
 // TestSampleKeepsWhatIsKnown: of a client with a lost write and a later one whose position is
@@ -65,30 +69,31 @@ func TestLagAfterAFailover(t *testing.T) {
 func TestReadsAfterALostWrite(t *testing.T) {
 	for name, test := range map[string]struct {
 		outcome error
-		writer  int // what the writer's reads use
+		standby bool // the writer's reads use it
 	}{
-		"an unknown outcome":    {fmt.Errorf("x: %w", ErrUnavailable), -1},
-		"nothing was stored":    {ErrShare, 0},
-		"no room in the queues": {ErrOverloaded, 0},
-		"no position":           {nil, -1},
+		"an unknown outcome":    {fmt.Errorf("x: %w", fault.ErrUnavailable), false},
+		"nothing was stored":    {limit.ErrShare, true},
+		"no room in the queues": {limit.ErrBusy, true},
+		"no position":           {nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			only := new(standby)
+			only := &standby{DB: new(DB)}
 			only.inUse.Store(true)
 			only.replayed.Store(100)
 			s := &standbys{all: []*standby{only}, first: 1, written: make(map[string]need)}
-			s.positions = newBatcher(BatchOptions{MaxBatch: 1, Queue: 1}, time.Second, make(slots, 1), func(context.Context, []*Position) []error {
-				return []error{ErrUnavailable}
-			})
-			defer s.positions.close()
+			o := batch.Options{Max: 1, Queue: 1, Timeout: time.Second, Turns: limit.NewTurns(1, 0)}
+			s.positions = batch.New(o, func(context.Context, []*Position) []error { return []error{fault.ErrUnavailable} })
+			defer s.positions.Close()
 			db := &DB{standbys: s}
-			writer, other := WithClient(t.Context(), "writer"), WithClient(t.Context(), "other")
-			db.Wrote(WithReport(writer, func(at Position) { t.Errorf("got the position %v, want none", at) }), test.outcome)
-			if got := db.PickStandby(writer); got != test.writer {
-				t.Errorf("the writer reads from %d, want %d", got, test.writer)
+			writer, other := limit.WithClient(t.Context(), "writer"), limit.WithClient(t.Context(), "other")
+			if at := db.Wrote(writer, test.outcome); at != 0 {
+				t.Errorf("got the position %v, want none", at)
 			}
-			if got := db.PickStandby(other); got != 0 {
-				t.Errorf("another client reads from %d, want 0", got)
+			if got := db.Standby(writer) == only.DB; got != test.standby {
+				t.Errorf("the writer reads from the standby: got %v, want %v", got, test.standby)
+			}
+			if db.Standby(other) != only.DB {
+				t.Error("another client does not read from the standby")
 			}
 		})
 	}
@@ -107,10 +112,11 @@ func TestHistoryOutlastsTheLag(t *testing.T) {
 // queue before those of others.
 func TestCatchUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		db := &DB{budget: commonBudget(1)}
+		db := &DB{limits: commonLimits(1, 1)}
+		db.feed = newFeed(db)
 		running, end, order := 0, make(chan struct{}), make(chan string, 4)
 		read := func(client string) {
-			err := db.CatchUp(WithClient(t.Context(), client), func() error {
+			err := db.Feed().CatchUp(limit.WithClient(t.Context(), client), func() error {
 				if running++; running > 1 {
 					t.Error("two pages at the same time")
 				}

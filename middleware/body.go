@@ -7,7 +7,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
-	"plantstore/database"
+	"plantstore/database/limit"
 )
 
 // BodyLimit rejects bodies of more than limit bytes with an *http.MaxBytesError, at
@@ -29,10 +29,10 @@ func BodyLimit(limit int64) Handler {
 const Small = 4 << 10
 
 // ReceiveLimit limits how many bytes of bodies are kept in memory, from when they are read until
-// the handler of the request has ended: limit in all, and half of it for each client. Further
-// reads fail with database.ErrShare.
-func ReceiveLimit(limit int64) Handler {
-	receiving := database.NewShares(limit, limit/2)
+// the handler of the request has ended: bytes in all, and half of it for each client. Further
+// reads fail with limit.ErrShare.
+func ReceiveLimit(bytes int64) Handler {
+	receiving := limit.NewShares(bytes, bytes/2)
 	return func(c *gin.Context) error {
 		if length := c.Request.ContentLength; length >= 0 && length <= Small {
 			return nil
@@ -48,7 +48,7 @@ func ReceiveLimit(limit int64) Handler {
 // limitedBody is the body of a request of client.
 type limitedBody struct {
 	io.ReadCloser
-	receiving *database.Shares
+	receiving *limit.Shares
 	client    string
 	taken     int64
 }

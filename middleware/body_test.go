@@ -13,7 +13,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
-	"plantstore/database"
+	"plantstore/database/limit"
 	"plantstore/middleware"
 )
 
@@ -77,7 +77,7 @@ func TestReceiveLimit(t *testing.T) {
 					t.Error("the body was received")
 				}
 			case err := <-outcome:
-				if !test.rejected || !errors.Is(err, database.ErrShare) {
+				if !test.rejected || !errors.Is(err, limit.ErrShare) {
 					t.Errorf("got %v", err)
 				}
 			}

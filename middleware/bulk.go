@@ -13,7 +13,8 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"plantstore/auth"
-	"plantstore/database"
+	"plantstore/database/background"
+	"plantstore/database/fault"
 )
 
 // BulkOptions limits imports and exports.
@@ -64,7 +65,7 @@ func whileValid(c *gin.Context, endWith context.CancelCauseFunc, verify auth.Ver
 	ctx := c.Request.Context()
 	token, _ := bearerToken(c.Request.Header["Authorization"])
 	// A check may outlive the request, which does not wait for it: then no transfer is running.
-	go database.Every(ctx, auth.CheckPeriod, func() {
+	go background.Every(ctx, auth.CheckPeriod, func() {
 		if _, err := verify(auth.Again(ctx), token); auth.IsRejection(err) {
 			endWith(err)
 			in.interrupt()
@@ -80,7 +81,7 @@ func whileValid(c *gin.Context, endWith context.CancelCauseFunc, verify auth.Ver
 	}()
 	c.Next()
 	if cause := context.Cause(ctx); len(c.Errors) > 0 && auth.IsRejection(cause) {
-		isUnknown := c.Request.Method != http.MethodGet && errors.Is(c.Errors.Last(), database.ErrUnavailable)
+		isUnknown := c.Request.Method != http.MethodGet && errors.Is(c.Errors.Last(), fault.ErrUnavailable)
 		if isUnknown && errors.Is(cause, auth.ErrCannotVerify) {
 			return nil // that error says that the outcome of a write is unknown
 		}

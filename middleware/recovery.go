@@ -8,7 +8,7 @@ import (
 	"go.uber.org/zap"
 
 	"plantstore/auth"
-	"plantstore/database"
+	"plantstore/database/background"
 )
 
 // errPanic is the error of a request that panicked. The log has the cause.
@@ -29,7 +29,7 @@ func Recovery(log *zap.Logger) gin.HandlerFunc {
 				RequestIDField(c),
 				TraceIDField(c),
 				zap.String("route", c.FullPath()),
-				zap.String("cause", auth.Redact(database.DescribePanic(cause))),
+				zap.String("cause", auth.Redact(background.DescribePanic(cause))),
 				zap.StackSkip("stack", 1))
 			fail(c, errPanic)
 		}()

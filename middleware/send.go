@@ -6,17 +6,17 @@ import (
 
 	"github.com/gin-gonic/gin"
 
-	"plantstore/database"
+	"plantstore/database/limit"
 )
 
 // NewSending returns the memory for responses that wait for clients to read them: limit bytes in
 // all, and half of it for each client.
-func NewSending(limit int64) *database.Shares { return database.NewShares(limit, limit/2) }
+func NewSending(bytes int64) *limit.Shares { return limit.NewShares(bytes, bytes/2) }
 
 // SendLimit counts each write toward sending for as long as it waits for its client, unless it is
 // small; over HTTP/2, where a connection has many responses at a time, small ones count, too. Without
-// room, a write fails with database.ErrShare.
-func SendLimit(sending *database.Shares) Handler {
+// room, a write fails with limit.ErrShare.
+func SendLimit(sending *limit.Shares) Handler {
 	return func(c *gin.Context) error {
 		from := int64(Small + 1)
 		if c.Request.ProtoMajor > 1 {
@@ -33,7 +33,7 @@ func SendLimit(sending *database.Shares) Handler {
 // limitedWriter is the writer of a response for client.
 type limitedWriter struct {
 	gin.ResponseWriter
-	sending *database.Shares
+	sending *limit.Shares
 	from    int64 // the size from which a write counts
 	client  string
 }
@@ -50,8 +50,8 @@ func (w *limitedWriter) Write(p []byte) (int, error) {
 
 // Reserve takes size bytes of sending before a request is served, until the rest of its handlers
 // have written the response: it must not fail once something is stored. Without room, the request
-// fails with database.ErrShare.
-func Reserve(sending *database.Shares, size int64) Handler {
+// fails with limit.ErrShare.
+func Reserve(sending *limit.Shares, size int64) Handler {
 	return func(c *gin.Context) error {
 		if err := sending.Take(SenderOf(c), size); err != nil {
 			return err

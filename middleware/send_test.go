@@ -11,7 +11,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"plantstore/auth"
-	"plantstore/database"
+	"plantstore/database/limit"
 	"plantstore/middleware"
 )
 
@@ -91,7 +91,7 @@ func TestSendLimit(t *testing.T) {
 					t.Error("got a response, want none")
 				}
 			case err := <-outcome:
-				if !test.rejected || !errors.Is(err, database.ErrShare) {
+				if !test.rejected || !errors.Is(err, limit.ErrShare) {
 					t.Errorf("got %v", err)
 				}
 			}
@@ -157,7 +157,7 @@ func TestShared(t *testing.T) {
 				<-w.ended
 			}
 			close(w.read)
-			if err := <-outcome; errors.Is(err, database.ErrShare) != test.ends || err != nil && !test.ends {
+			if err := <-outcome; errors.Is(err, limit.ErrShare) != test.ends || err != nil && !test.ends {
 				t.Errorf("got %v", err)
 			}
 		})

@@ -11,7 +11,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"plantstore/auth"
-	"plantstore/database"
+	"plantstore/database/fault"
 )
 
 // TestEndOfAToken: a request that ends as its token cannot be verified says so, unless the outcome
@@ -22,10 +22,10 @@ func TestEndOfAToken(t *testing.T) {
 		verify, handler, want error
 	}{
 		"an invalid token":           {"POST", auth.ErrInvalidToken, context.Canceled, auth.ErrInvalidToken},
-		"and an unknown outcome":     {"POST", auth.ErrInvalidToken, database.ErrUnavailable, auth.ErrEnded},
-		"and a read":                 {"GET", auth.ErrInvalidToken, database.ErrUnavailable, auth.ErrInvalidToken},
+		"and an unknown outcome":     {"POST", auth.ErrInvalidToken, fault.ErrUnavailable, auth.ErrEnded},
+		"and a read":                 {"GET", auth.ErrInvalidToken, fault.ErrUnavailable, auth.ErrInvalidToken},
 		"it cannot be verified":      {"POST", auth.ErrCannotVerify, context.Canceled, auth.ErrCannotVerify},
-		"it cannot, unknown outcome": {"POST", auth.ErrCannotVerify, database.ErrUnavailable, database.ErrUnavailable},
+		"it cannot, unknown outcome": {"POST", auth.ErrCannotVerify, fault.ErrUnavailable, fault.ErrUnavailable},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

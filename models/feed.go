@@ -10,6 +10,8 @@ import (
 	"gorm.io/gorm"
 
 	"plantstore/database"
+	"plantstore/database/background"
+	"plantstore/database/fault"
 )
 
 // PlantFeed tells of changes to plants: see database/feed.go. While readers wait, one
@@ -38,9 +40,11 @@ type PlantChange struct {
 
 // PlantChanges is a part of the feed, without repeated ids, and the cursor behind it.
 type PlantChanges struct {
-	Rows   []PlantChange
-	Next   database.Cursor
-	shared *encoded // if other readers have the same changes
+	Rows []PlantChange
+	Next database.Cursor
+	// Position has all of the feed up to now, for reads from other replicas; or 0.
+	Position database.Position
+	shared   *encoded // if other readers have the same changes
 }
 
 // encoded is what all readers of a page send. It is kept for them until kept ends.
@@ -107,21 +111,22 @@ const (
 // changes from there on are forgotten, with database.ErrNoFeed, and with the errors that all
 // methods of the store share.
 func (f *PlantFeed) Read(ctx context.Context, from database.Cursor, limit int) (PlantChanges, error) {
-	changes, err := f.catchUp(ctx, from, limit)
-	return changes, f.seen(ctx, err)
+	return f.seen(ctx)(f.catchUp(ctx, from, limit))
 }
 
-// seen notes that ctx's client sees all of the feed up to now, unless err is not nil, which it
-// returns.
-func (f *PlantFeed) seen(ctx context.Context, err error) error {
-	if err == nil {
-		f.store.db.Wrote(ctx, nil)
+// seen returns a function that notes that ctx's client sees all of the feed up to now, unless err is not
+// nil.
+func (f *PlantFeed) seen(ctx context.Context) func(changes PlantChanges, err error) (PlantChanges, error) {
+	return func(changes PlantChanges, err error) (PlantChanges, error) {
+		if err == nil {
+			changes.Position = f.store.db.Wrote(ctx, nil)
+		}
+		return changes, err
 	}
-	return err
 }
 
 func (f *PlantFeed) catchUp(ctx context.Context, from database.Cursor, limit int) (changes PlantChanges, err error) {
-	err = f.store.db.CatchUp(ctx, func() error {
+	err = f.store.db.Feed().CatchUp(ctx, func() error {
 		changes, err = f.read(ctx, from, limit)
 		return err
 	})
@@ -129,7 +134,7 @@ func (f *PlantFeed) catchUp(ctx context.Context, from database.Cursor, limit int
 }
 
 func (f *PlantFeed) read(ctx context.Context, from database.Cursor, limit int) (changes PlantChanges, err error) {
-	all, next, err := f.store.db.Changes(ctx, from, limit)
+	all, next, err := f.store.db.Feed().Changes(ctx, from, limit)
 	changes.Next = next
 	if err != nil || len(all) == 0 {
 		return changes, err
@@ -141,7 +146,7 @@ func (f *PlantFeed) read(ctx context.Context, from database.Cursor, limit int) (
 	}
 	var rows map[int64]*Plant
 	err = f.store.db.Read(ctx, "read the feed", func(tx *gorm.DB) (err error) {
-		rows, err = f.store.lookUpKeys(tx.Statement.Context, f.store.db.ForReads(), ids)
+		rows, err = f.store.getAll(tx.Statement.Context, f.store.db.ForReads(), ids, false)
 		return err
 	})
 	for i, c := range all {
@@ -154,7 +159,7 @@ func (f *PlantFeed) read(ctx context.Context, from database.Cursor, limit int) (
 
 // readShared is read for the goroutine of the feed.
 func (f *PlantFeed) readShared(ctx context.Context, from database.Cursor) (changes PlantChanges, err error) {
-	defer database.Recover("the feed", &err)
+	defer background.Recover("the feed", &err)
 	return f.read(ctx, from, database.MaxChanges)
 }
 
@@ -162,10 +167,10 @@ func (f *PlantFeed) readShared(ctx context.Context, from database.Cursor) (chang
 // ends, and returns no changes if until ends before there is one.
 type NextChanges func(until context.Context, from database.Cursor, limit int) (PlantChanges, error)
 
-// Follow calls do with a function that waits for changes. It fails with database.ErrShare at
+// Follow calls do with a function that waits for changes. It fails with limit.ErrShare at
 // once if there are too many followers, in all or of ctx's client.
 func (f *PlantFeed) Follow(ctx context.Context, do func(NextChanges) error) error {
-	return f.store.db.FollowerSlot(ctx, func() error {
+	return f.store.db.Feed().Follow(ctx, func() error {
 		f.mu.Lock()
 		f.followers++
 		f.mu.Unlock()
@@ -177,8 +182,7 @@ func (f *PlantFeed) Follow(ctx context.Context, do func(NextChanges) error) erro
 			}
 		}()
 		return do(func(until context.Context, from database.Cursor, limit int) (PlantChanges, error) {
-			changes, err := f.next(ctx, until, from, limit)
-			return changes, f.seen(ctx, err)
+			return f.seen(ctx)(f.next(ctx, until, from, limit))
 		})
 	})
 }
@@ -272,12 +276,12 @@ func (f *PlantFeed) run(ctx context.Context, p *page) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-		case <-f.store.db.Written():
+		case <-f.store.db.Feed().Written():
 		}
 		for {
 			changes, err := f.readShared(ctx, p.read)
-			_, lasts := errors.AsType[*database.NotWritableError](err)
-			if !lasts && (errors.Is(err, database.ErrUnavailable) || errors.Is(err, database.ErrOverloaded)) {
+			_, lasts := errors.AsType[*fault.NotWritableError](err)
+			if !lasts && (errors.Is(err, fault.ErrUnavailable) || fault.NothingStored(err)) {
 				break // readers go on waiting
 			}
 			found := len(changes.Rows) > 0
@@ -337,5 +341,5 @@ func (f *PlantFeed) pause(ctx context.Context) {
 	f.mu.Lock()
 	pause := time.Duration(f.followers) * pausePerReader
 	f.mu.Unlock()
-	database.Sleep(ctx, pause)
+	background.Sleep(ctx, pause)
 }

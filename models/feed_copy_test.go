@@ -32,7 +32,7 @@ func TestFeedAfterACrash(t *testing.T) {
 	feed, r := models.NewPlantFeed(store), newReplica()
 	// crash creates the plant id, and the next one after a crash. It returns the numbers of the last transactions.
 	crash := func(id int64) (before, after int64) {
-		if err := store.Create(t.Context(), &models.Plant{ID: id, Name: "before"}); err != nil {
+		if _, err := store.Create(t.Context(), &models.Plant{ID: id, Name: "before"}); err != nil {
 			t.Fatal(err)
 		}
 		r.follow(t, feed, db, 10)
@@ -52,7 +52,7 @@ func TestFeedAfterACrash(t *testing.T) {
 			t.Fatal(err)
 		}
 		for begin := time.Now(); ; {
-			if err = store.Create(t.Context(), &models.Plant{ID: id + 1, Name: "after"}); err == nil {
+			if _, err = store.Create(t.Context(), &models.Plant{ID: id + 1, Name: "after"}); err == nil {
 				break
 			}
 			if exists, ok := errors.AsType[*models.ExistsError](err); ok && exists.Same {
@@ -125,7 +125,7 @@ func TestFeedOfACopy(t *testing.T) {
 			importAll(t, store, models.ImportOptions{}, models.Plant{ID: 1, Name: "one"})
 			if test.forget {
 				for range 2 { // the second one forgets what the first one has noted
-					if err := db.PurgeFeed(t.Context(), 0); err != nil {
+					if err := db.Feed().Purge(t.Context(), 0); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -150,11 +150,11 @@ func TestFeedOfACopy(t *testing.T) {
 // openMigrated is dbtest.Migrated, but the caller closes the database.
 func openMigrated(t *testing.T, url string) *database.DB {
 	t.Helper()
-	db, err := database.Open(t.Context(), dbtest.Options(url), dbtest.Batches, zap.NewNop())
+	db, err := database.Open(t.Context(), dbtest.Options(url), dbtest.Batches, dbtest.Followed, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := db.Prepare(t.Context()); err != nil {
+	if err := db.Schema().Prepare(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return db
@@ -197,7 +197,7 @@ func checkCopy(t *testing.T, o database.Options, r *replica) {
 	}
 	r.follow(t, feed, db, 10)
 	importAll(t, store, models.ImportOptions{}, models.Plant{ID: 3, Name: "three"})
-	if err := store.Delete(t.Context(), 1, models.Condition{}); err != nil {
+	if _, err := store.Delete(t.Context(), 1, models.Condition{}); err != nil {
 		t.Fatal(err)
 	}
 	r.follow(t, feed, db, 10)

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"plantstore/database"
+	"plantstore/database/background"
 )
 
 // TestReaderAheadOfAPage: it does not go back to changes that it did not ask for.
@@ -28,7 +29,7 @@ func TestFeedPanics(t *testing.T) {
 func TestEncodingPanics(t *testing.T) {
 	changes := PlantChanges{shared: newEncoded()}
 	encode := func(encode func(*PlantChanges) ([]byte, error)) (err error) {
-		defer database.Recover("the test", &err)
+		defer background.Recover("the test", &err)
 		_, err = changes.Encode(encode)
 		return err
 	}

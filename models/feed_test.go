@@ -110,7 +110,7 @@ func TestFeedHasEveryWrite(t *testing.T) {
 		ctx, feed := t.Context(), models.NewPlantFeed(store)
 		r := replicaFromNow(t, feed)
 		create := func(id int64, name string) error {
-			return store.Create(ctx, &models.Plant{ID: id, Name: name})
+			return errorOf(store.Create(ctx, &models.Plant{ID: id, Name: name}))
 		}
 		for _, step := range []struct {
 			name string
@@ -132,10 +132,10 @@ func TestFeedHasEveryWrite(t *testing.T) {
 				_, err := store.Patch(ctx, &models.Plant{ID: 1, Name: "eins"}, []string{"name"}, models.Condition{})
 				return err
 			}},
-			{"delete", func() error { return store.Delete(ctx, 1, models.Condition{}) }},
+			{"delete", func() error { return errorOf(store.Delete(ctx, 1, models.Condition{})) }},
 			{"create it again", func() error { return create(1, "un") }},
 			{"delete, create and delete", func() error {
-				return errors.Join(store.Delete(ctx, 1, models.Condition{}), create(1, "ein"), store.Delete(ctx, 1, models.Condition{}))
+				return errors.Join(errorOf(store.Delete(ctx, 1, models.Condition{})), create(1, "ein"), errorOf(store.Delete(ctx, 1, models.Condition{})))
 			}},
 			{"import", func() error {
 				importAll(t, store, models.ImportOptions{}, models.Plant{ID: 5, Name: "five"}, models.Plant{ID: 6, Name: "six"})
@@ -183,7 +183,7 @@ func TestFeedOfRowsThatExist(t *testing.T) {
 		r.follow(t, feed, db, exist)
 		r.names = make(map[int64]string)
 		importAll(t, store, models.ImportOptions{}, numbered(first, imported)...)
-		if err := store.Create(t.Context(), &models.Plant{ID: last, Name: "last"}); err != nil {
+		if _, err := store.Create(t.Context(), &models.Plant{ID: last, Name: "last"}); err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -234,7 +234,7 @@ func TestFeedOfLargeImports(t *testing.T) {
 			importAll(t, store, models.ImportOptions{}, plants...)
 			r.follow(t, feed, db, 999)
 			newReplica().follow(t, feed, db, 1000)
-			if err := store.Delete(t.Context(), first, models.Condition{}); err != nil {
+			if _, err := store.Delete(t.Context(), first, models.Condition{}); err != nil {
 				t.Fatal(err)
 			}
 			r.follow(t, feed, db, 1)
@@ -250,7 +250,7 @@ func TestFeedOfAnotherSearchPath(t *testing.T) {
 	db := dbtest.Migrated(t, dbtest.Postgres(t))
 	store := models.NewPlantStore(db)
 	feed := models.NewPlantFeed(store)
-	if err := store.Create(t.Context(), &models.Plant{ID: 1, Name: "one"}); err != nil {
+	if _, err := store.Create(t.Context(), &models.Plant{ID: 1, Name: "one"}); err != nil {
 		t.Fatal(err)
 	}
 	r := newReplica()
@@ -297,30 +297,30 @@ func TestFeedIsForgotten(t *testing.T) {
 		}
 		begun.apply(first)
 		old := r.cursor
-		if err := store.Delete(ctx, 1, models.Condition{}); err != nil {
+		if _, err := store.Delete(ctx, 1, models.Condition{}); err != nil {
 			t.Fatal(err)
 		}
 		r.follow(t, feed, db, 10)
 		for range 2 { // nothing is that old
-			if err := db.PurgeFeed(ctx, time.Hour); err != nil {
+			if err := db.Feed().Purge(ctx, time.Hour); err != nil {
 				t.Fatal(err)
 			}
 		}
 		if _, err := feed.Read(ctx, old, 10); err != nil {
 			t.Errorf("within the retention: got %v", err)
 		}
-		if db.System() == "postgresql" { // more than are forgotten at a time
+		if db.Dialect().Facts().System == "postgresql" { // more than are forgotten at a time
 			err := db.Exec("INSERT INTO plant_imports SELECT 1, n, n, '{}' FROM generate_series(1, 2500) n").Error
 			if err != nil {
 				t.Fatal(err)
 			}
 		}
 		for range 2 { // the second one knows what is old
-			if err := db.PurgeFeed(ctx, 0); err != nil {
+			if err := db.Feed().Purge(ctx, 0); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if db.System() == "postgresql" {
+		if db.Dialect().Facts().System == "postgresql" {
 			var imports int
 			if err := db.Raw("SELECT count(*) FROM plant_imports").Scan(&imports).Error; err != nil || imports > 0 {
 				t.Errorf("got %d parts of imports, %v, want none", imports, err)
@@ -334,7 +334,7 @@ func TestFeedIsForgotten(t *testing.T) {
 			})
 		}
 		t.Run("after the deletion", func(t *testing.T) {
-			if err := store.Create(ctx, &models.Plant{ID: 4, Name: "four"}); err != nil {
+			if _, err := store.Create(ctx, &models.Plant{ID: 4, Name: "four"}); err != nil {
 				t.Fatal(err)
 			}
 			r.follow(t, feed, db, 10)
@@ -353,7 +353,7 @@ func TestFeedIsForgotten(t *testing.T) {
 		})
 		t.Run("from the beginning", func(t *testing.T) { newReplica().follow(t, feed, db, 1) })
 		t.Run("what came right after what is forgotten", func(t *testing.T) {
-			err := errors.Join(db.PurgeFeed(ctx, 0), store.Delete(ctx, 2, models.Condition{}), store.Delete(ctx, 3, models.Condition{}), db.PurgeFeed(ctx, 0))
+			err := errors.Join(db.Feed().Purge(ctx, 0), errorOf(store.Delete(ctx, 2, models.Condition{})), errorOf(store.Delete(ctx, 3, models.Condition{})), db.Feed().Purge(ctx, 0))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -375,7 +375,7 @@ func TestFeedWaitsForTransactions(t *testing.T) {
 	if err := late.Exec("INSERT INTO plants (id, name, created_at, updated_at) VALUES (1, 'late', now(), now())").Error; err != nil {
 		t.Fatal(err)
 	}
-	if err := store.Create(t.Context(), &models.Plant{ID: 2, Name: "early"}); err != nil {
+	if _, err := store.Create(t.Context(), &models.Plant{ID: 2, Name: "early"}); err != nil {
 		t.Fatal(err)
 	}
 	changes, err := feed.Read(t.Context(), r.cursor, 10)
@@ -399,12 +399,12 @@ func TestFeedOfManyTransactions(t *testing.T) {
 	feed := models.NewPlantFeed(store)
 	r := replicaFromNow(t, feed)
 	importAll(t, store, models.ImportOptions{}, numbered(1, 100)...)
-	if err := store.Delete(t.Context(), 7, models.Condition{}); err != nil {
+	if _, err := store.Delete(t.Context(), 7, models.Condition{}); err != nil {
 		t.Fatal(err)
 	}
 	r.follow(t, feed, db, 10)
 	newReplica().follow(t, feed, db, 10)
-	if err := db.PurgeFeed(t.Context(), 0); err != nil {
+	if err := db.Feed().Purge(t.Context(), 0); err != nil {
 		t.Error(err)
 	}
 }
@@ -436,7 +436,7 @@ func TestFeedWakesFollowers(t *testing.T) {
 			})
 		}
 		for id := range int64(plants) {
-			if err := store.Create(t.Context(), &models.Plant{ID: id, Name: "x"}); err != nil {
+			if _, err := store.Create(t.Context(), &models.Plant{ID: id, Name: "x"}); err != nil {
 				t.Error(err)
 			}
 		}

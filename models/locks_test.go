@@ -12,6 +12,8 @@ import (
 
 	"plantstore/database"
 	"plantstore/database/dbtest"
+	"plantstore/database/fault"
+	"plantstore/database/limit"
 	"plantstore/models"
 )
 
@@ -48,7 +50,7 @@ func TestLockedRows(t *testing.T) {
 			"inserted and not committed", false,
 			"INSERT INTO plants (id, name, tag, created_at, updated_at) VALUES (?, 'held', NULL, now(), now())",
 			func(ctx context.Context, store *models.PlantStore, id int64) error {
-				return store.Create(ctx, &models.Plant{ID: id, Name: "new"})
+				return errorOf(store.Create(ctx, &models.Plant{ID: id, Name: "new"}))
 			},
 		},
 		{
@@ -65,7 +67,7 @@ func TestLockedRows(t *testing.T) {
 			store, holder := storeWithHolder(t, 30*time.Second)
 			for id := range lockedIDs {
 				if test.stored {
-					if err := store.Create(t.Context(), &models.Plant{ID: id, Name: "old"}); err != nil {
+					if _, err := store.Create(t.Context(), &models.Plant{ID: id, Name: "old"}); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -126,7 +128,7 @@ func TestManyLockedRows(t *testing.T) {
 		t.Fatal(err)
 	}
 	put := func(client string, id int64) error {
-		_, err := store.Put(database.WithClient(t.Context(), client), &models.Plant{ID: id, Name: "new"}, models.Condition{})
+		_, err := store.Put(limit.WithClient(t.Context(), client), &models.Plant{ID: id, Name: "new"}, models.Condition{})
 		return err
 	}
 	var importer, other sync.WaitGroup
@@ -158,14 +160,14 @@ func TestWaitersOfAClient(t *testing.T) {
 		t.Fatal(err)
 	}
 	create := func(client string, id int64) error {
-		return store.Create(database.WithClient(t.Context(), client), &models.Plant{ID: id, Name: "new"})
+		return errorOf(store.Create(limit.WithClient(t.Context(), client), &models.Plant{ID: id, Name: "new"}))
 	}
 	outcomes := make(chan error, all)
 	for id := range int64(all) {
 		go func() { outcomes <- create("greedy", id+1) }()
 	}
 	for range all - each {
-		if err := <-outcomes; !errors.Is(err, database.ErrShare) {
+		if err := <-outcomes; !errors.Is(err, limit.ErrShare) {
 			t.Errorf("got %v, want ErrShare", err)
 		}
 	}
@@ -203,7 +205,7 @@ func TestSecondWaiterOfARow(t *testing.T) {
 	soon, cancel := context.WithTimeout(t.Context(), 10*time.Second) // not that of the locked row
 	defer cancel()
 	patch := func(ctx context.Context, client string, id int64) error {
-		_, err := store.Patch(database.WithClient(ctx, client), &models.Plant{ID: id, Name: "new"}, []string{"name"}, models.Condition{})
+		_, err := store.Patch(limit.WithClient(ctx, client), &models.Plant{ID: id, Name: "new"}, []string{"name"}, models.Condition{})
 		return err
 	}
 	const lock = "UPDATE plants SET name = 'held' WHERE id = 1"
@@ -239,7 +241,7 @@ func TestLockedRowsFailAtLast(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, write := range map[string]func() error{
-		"POST": func() error { return store.Create(t.Context(), &models.Plant{ID: 5, Name: "new"}) },
+		"POST": func() error { return errorOf(store.Create(t.Context(), &models.Plant{ID: 5, Name: "new"})) },
 		"PUT": func() error {
 			_, err := store.Put(t.Context(), &models.Plant{ID: 5, Name: "new"}, models.Condition{})
 			return err
@@ -251,7 +253,7 @@ func TestLockedRowsFailAtLast(t *testing.T) {
 				go func() { outcomes <- write() }()
 			}
 			for range 3 {
-				if err := <-outcomes; !database.IsLocked(err) {
+				if err := <-outcomes; !fault.IsLocked(err) {
 					t.Errorf("got %v, want the error of a locked row", err)
 				}
 			}
@@ -275,8 +277,8 @@ func TestListsOfAClient(t *testing.T) {
 	for range 100 {
 		group.Go(func() {
 			for ctx.Err() == nil {
-				_, err := store.List(database.WithClient(ctx, "greedy"), models.Filter[int64]{Limit: 1})
-				if err != nil && !errors.Is(err, database.ErrOverloaded) && ctx.Err() == nil {
+				_, err := store.List(limit.WithClient(ctx, "greedy"), models.Filter[int64]{Limit: 1})
+				if err != nil && !errors.Is(err, limit.ErrBusy) && ctx.Err() == nil {
 					t.Error(err)
 				}
 			}
@@ -284,7 +286,7 @@ func TestListsOfAClient(t *testing.T) {
 	}
 	rejected, begin := 0, time.Now()
 	for range 20 {
-		if _, err := store.List(database.WithClient(t.Context(), "other"), models.Filter[int64]{Limit: 1}); err != nil {
+		if _, err := store.List(limit.WithClient(t.Context(), "other"), models.Filter[int64]{Limit: 1}); err != nil {
 			rejected++
 		}
 	}

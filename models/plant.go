@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"plantstore/database"
+	"plantstore/database/dialect"
 )
 
 // Plant is a row of the table plants.
@@ -31,6 +32,9 @@ func (Plant) Rules() Rules {
 
 // PlantStore keeps plants.
 type PlantStore = Store[Plant, int64]
+
+// Followed names the table of plants, whose changes are a feed.
+func Followed() dialect.Followed { return dialect.Followed{Table: "plants", Noun: "plant"} }
 
 // NewPlantStore returns the store of the plants in db, which must be migrated.
 func NewPlantStore(db *database.DB) *PlantStore { return NewStore[Plant, int64](db) }

@@ -19,7 +19,7 @@ func TestInsertedRowsStayInserted(t *testing.T) {
 	batch := []*Plant{{ID: 1, Name: "new"}, {ID: 2, Name: "taken"}, {ID: 1, Name: "new"}, {ID: 3, Name: "new, too"}}
 	outcomes := make([]error, len(batch))
 	db := dbtest.Open(t, dbtest.Options(as))
-	if err := NewPlantStore(db).insertAll(t.Context(), db, batch, outcomes); err != nil {
+	if err := NewPlantStore(db).insert(t.Context(), db, batch, outcomes, areFree); err != nil {
 		t.Fatal(err)
 	}
 	if outcomes[0] != nil || outcomes[3] != nil {
@@ -56,7 +56,7 @@ func TestRepeatedBatches(t *testing.T) {
 			},
 		} {
 			t.Run(test.name, func(t *testing.T) {
-				outcomes := store.create(t.Context(), test.batch)
+				outcomes := store.insertBatch(t.Context(), test.batch)
 				for i, ok := range test.ok {
 					if !ok(outcomes[i]) {
 						t.Errorf("%+v: got %v", *test.batch[i], outcomes[i])
@@ -65,7 +65,7 @@ func TestRepeatedBatches(t *testing.T) {
 			})
 		}
 		lock := "LOCK TABLE plants IN EXCLUSIVE MODE"
-		if db.System() == "sqlite" {
+		if db.Dialect().Facts().System == "sqlite" {
 			lock = "UPDATE plants SET name = name"
 		}
 		writer := dbtest.Open(t, dbtest.Options(url)).Begin()
@@ -73,7 +73,7 @@ func TestRepeatedBatches(t *testing.T) {
 		if err := writer.Exec(lock).Error; err != nil {
 			t.Fatal(err)
 		}
-		for i, err := range store.create(t.Context(), repeated) {
+		for i, err := range store.insertBatch(t.Context(), repeated) {
 			if !exists(true)(err) {
 				t.Errorf("%+v: got %v", *repeated[i], err)
 			}
@@ -88,14 +88,14 @@ func TestRejectedRowIsAlone(t *testing.T) {
 		t.Parallel()
 		db := dbtest.Migrated(t, url)
 		statement := "ALTER TABLE plants ADD CONSTRAINT no_poison CHECK (name <> 'poison')"
-		if db.System() == "sqlite" { // which cannot add a CHECK
+		if db.Dialect().Facts().System == "sqlite" { // which cannot add a CHECK
 			statement = "CREATE TRIGGER no_poison BEFORE INSERT ON plants WHEN NEW.name = 'poison' BEGIN SELECT RAISE(ABORT, 'no poison'); END"
 		}
 		if err := db.Exec(statement).Error; err != nil {
 			t.Fatal(err)
 		}
 		batch := []*Plant{{ID: 1, Name: "poison"}, {ID: 1, Name: "good"}, {ID: 1, Name: "good"}, {ID: 2, Name: "other"}}
-		outcomes := NewPlantStore(db).create(t.Context(), batch)
+		outcomes := NewPlantStore(db).insertBatch(t.Context(), batch)
 		if outcomes[0] == nil {
 			t.Error("the row that breaks the CHECK was stored")
 		}

@@ -11,6 +11,8 @@ import (
 
 	"plantstore/database"
 	"plantstore/database/dbtest"
+	"plantstore/database/fault"
+	"plantstore/database/limit"
 	"plantstore/models"
 )
 
@@ -61,8 +63,8 @@ func TestTablesHaveTheLimitsToo(t *testing.T) {
 			{"a long tag", models.Plant{ID: 4, Name: "x", Tag: new(strings.Repeat("é", 256))}, "plants_tag_length"},
 		} {
 			t.Run(test.name+" is rejected", func(t *testing.T) {
-				err := database.Failed("insert", db.WithContext(t.Context()).Create(&test.plant).Error)
-				broken, ok := errors.AsType[*database.CheckError](err)
+				err := fault.In("insert", db.WithContext(t.Context()).Create(&test.plant).Error)
+				broken, ok := errors.AsType[*fault.CheckError](err)
 				if !ok || broken.Constraint != test.check {
 					t.Errorf("got %v, want the CHECK %s", err, test.check)
 				}
@@ -77,7 +79,7 @@ func TestCreateInASCIIDatabase(t *testing.T) {
 	t.Parallel()
 	db := dbtest.Migrated(t, dbtest.PostgresWith(t, "ENCODING 'SQL_ASCII'"))
 	p := models.Plant{ID: 1, Name: strings.Repeat("🌵", 255), Tag: new(strings.Repeat("é", 255))}
-	if err := models.NewPlantStore(db).Create(t.Context(), &p); err != nil {
+	if _, err := models.NewPlantStore(db).Create(t.Context(), &p); err != nil {
 		t.Fatal(err)
 	}
 	if got := stored(t, db, 1); !reflect.DeepEqual(content(got), content(p)) {
@@ -103,16 +105,16 @@ func TestCreateTimesOut(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := store.Create(t.Context(), &models.Plant{ID: 1, Name: "x"}); !errors.Is(err, database.ErrOverloaded) {
+		if _, err := store.Create(t.Context(), &models.Plant{ID: 1, Name: "x"}); !errors.Is(err, limit.ErrBusy) {
 			t.Errorf("got %v, want ErrOverloaded", err)
 		}
 		if err := tx.Rollback().Error; err != nil {
 			t.Fatal(err)
 		}
 		// The same store works again. On a slow machine it may need more than one attempt.
-		err := database.ErrOverloaded
-		for attempts := 0; (errors.Is(err, database.ErrOverloaded) || errors.Is(err, database.ErrUnavailable)) && attempts < 100; attempts++ {
-			err = store.Create(t.Context(), &models.Plant{ID: 1, Name: "x"})
+		err := limit.ErrBusy
+		for attempts := 0; (errors.Is(err, limit.ErrBusy) || errors.Is(err, fault.ErrUnavailable)) && attempts < 100; attempts++ {
+			_, err = store.Create(t.Context(), &models.Plant{ID: 1, Name: "x"})
 		}
 		if exists, ok := errors.AsType[*models.ExistsError](err); err != nil && (!ok || !exists.Same) {
 			t.Errorf("after the lock was released: got %v", err)
@@ -124,7 +126,7 @@ func TestCreateEndsWithItsContext(t *testing.T) {
 	eachStore(t, func(t *testing.T, store *models.PlantStore, _ *database.DB) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if err := store.Create(ctx, &models.Plant{ID: 1, Name: "x"}); !errors.Is(err, context.Canceled) {
+		if _, err := store.Create(ctx, &models.Plant{ID: 1, Name: "x"}); !errors.Is(err, context.Canceled) {
 			t.Errorf("got %v, want context.Canceled", err)
 		}
 	})
@@ -134,7 +136,7 @@ func TestCreateEndsWithItsContext(t *testing.T) {
 // taken already.
 func TestBatchWithRepeatedIDs(t *testing.T) {
 	eachStore(t, func(t *testing.T, store *models.PlantStore, db *database.DB) {
-		if err := store.Create(t.Context(), &models.Plant{ID: 1, Name: "first"}); err != nil {
+		if _, err := store.Create(t.Context(), &models.Plant{ID: 1, Name: "first"}); err != nil {
 			t.Fatal(err)
 		}
 		type outcome struct{ created, same, other int }
@@ -147,7 +149,7 @@ func TestBatchWithRepeatedIDs(t *testing.T) {
 				p.Name = "second"
 			}
 			group.Go(func() {
-				err := store.Create(t.Context(), &p)
+				_, err := store.Create(t.Context(), &p)
 				mu.Lock()
 				defer mu.Unlock()
 				if results[p.ID] == nil {
@@ -221,7 +223,7 @@ func TestHiddenRow(t *testing.T) {
 		ALTER TABLE plants ENABLE ROW LEVEL SECURITY; CREATE POLICY hidden ON plants USING (tag IS DISTINCT FROM 'hidden') WITH CHECK (true)`)
 	_, as := dbtest.AsRole(t, owner, "GRANT SELECT, INSERT ON plants TO NAME")
 	db := dbtest.Open(t, dbtest.Options(as))
-	if err := models.NewPlantStore(db).Create(t.Context(), &models.Plant{ID: 1, Name: "x"}); err == nil || errors.Is(err, database.ErrUnavailable) {
+	if _, err := models.NewPlantStore(db).Create(t.Context(), &models.Plant{ID: 1, Name: "x"}); err == nil || errors.Is(err, fault.ErrUnavailable) {
 		t.Errorf("got %v, want an error that is no outage", err)
 	}
 	countPlants(t, db, 0)
@@ -237,8 +239,8 @@ func testPoison(t *testing.T, store *models.PlantStore, db *database.DB) {
 			p.Name = "poison"
 		}
 		group.Go(func() {
-			err := store.Create(t.Context(), &p)
-			if (err != nil) != (p.Name == "poison") || errors.Is(err, database.ErrUnavailable) {
+			_, err := store.Create(t.Context(), &p)
+			if (err != nil) != (p.Name == "poison") || errors.Is(err, fault.ErrUnavailable) {
 				t.Errorf("%s, id %d: %v", p.Name, id, err)
 			}
 		})

@@ -18,8 +18,8 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
-	"plantstore/database"
 	"plantstore/database/dbtest"
+	"plantstore/database/limit"
 	"plantstore/models"
 )
 
@@ -33,10 +33,11 @@ func everyOperation(t *testing.T, plants *models.PlantStore, tokens *models.Toke
 		text, _ := json.Marshal(result)
 		results = append(results, strings.ReplaceAll(fmt.Sprint(string(text), " ", err), fmt.Sprint("plant ", first+1), "plant 2"))
 	}
+	wrote := func(o models.Outcome[models.Plant], err error) { t.Helper(); step(o.Created, err) }
 	const name = `a\b'c € NULL`
 	create := func(id int64, tag *string) {
 		p := models.Plant{ID: id, Name: name, Tag: tag}
-		step(nil, plants.Create(ctx, &p))
+		wrote(plants.Create(ctx, &p))
 	}
 	create(first, nil)
 	create(first+1, new("NULL"))
@@ -56,10 +57,11 @@ func everyOperation(t *testing.T, plants *models.PlantStore, tokens *models.Toke
 	}
 	read(plants.Get(ctx, first))
 	put := models.Plant{ID: first + 2, Name: name}
-	step(plants.Put(ctx, &put, models.Condition{}))
+	wrote(plants.Put(ctx, &put, models.Condition{}))
 	again := models.Plant{ID: first + 2, Name: "again"}
-	step(plants.Put(ctx, &again, models.Condition{Versions: []time.Time{put.UpdatedAt}}))
-	read(plants.Patch(ctx, &models.Plant{ID: first, Tag: new("x")}, []string{"tag"}, models.Condition{}))
+	wrote(plants.Put(ctx, &again, models.Condition{Versions: []time.Time{put.UpdatedAt}}))
+	patched, err := plants.Patch(ctx, &models.Plant{ID: first, Tag: new("x")}, []string{"tag"}, models.Condition{})
+	read(patched.Row, err)
 	rows := func(yield func(models.ImportRow[models.Plant], error) bool) {
 		for i := range int64(3) { // the first exists
 			if !yield(models.ImportRow[models.Plant]{Line: int(i), Row: models.Plant{ID: first + 2 + i, Name: "again"}}, nil) {
@@ -85,7 +87,7 @@ func everyOperation(t *testing.T, plants *models.PlantStore, tokens *models.Toke
 	}))
 	step(exported, nil)
 	for i := range int64(5) {
-		step(nil, plants.Delete(ctx, first+i, models.Condition{}))
+		wrote(plants.Delete(ctx, first+i, models.Condition{}))
 	}
 	token := models.Token{Name: name, Scopes: models.Scopes{models.ScopePlantsRead}, ExpiresAt: new(time.Now().Add(time.Hour))}
 	secret, err := tokens.Create(ctx, &token)
@@ -144,7 +146,7 @@ func TestStatementsNameTheirColumns(t *testing.T) {
 		o := dbtest.Options(url)
 		o.SlowQuery = time.Nanosecond
 		db := dbtest.OpenWith(t, o, dbtest.Batches, zap.New(core))
-		if err := db.Prepare(t.Context()); err != nil {
+		if err := db.Schema().Prepare(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		everyOperation(t, models.NewPlantStore(db), models.NewTokenStore(db), 1)
@@ -219,7 +221,7 @@ func TestImportsInOppositeOrder(t *testing.T) {
 			}
 			if test.present {
 				for _, id := range []int64{0, rows - 1} {
-					if err := store.Create(t.Context(), &models.Plant{ID: id, Name: "x"}); err != nil {
+					if _, err := store.Create(t.Context(), &models.Plant{ID: id, Name: "x"}); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -245,7 +247,7 @@ func TestImportsInOppositeOrder(t *testing.T) {
 			for n, id := range []func(int64) int64{func(i int64) int64 { return i }, func(i int64) int64 { return rows - 1 - i }} {
 				group.Go(func() {
 					var err error
-					client := database.WithClient(ctx, strconv.Itoa(n)) // one of each client runs at a time
+					client := limit.WithClient(ctx, strconv.Itoa(n)) // one of each client runs at a time
 					if reports[n], err = store.Import(client, ordered(id), models.ImportOptions{}); err != nil {
 						t.Error(err)
 					}
@@ -299,7 +301,7 @@ func TestImportCountsRowsOnce(t *testing.T) {
 	t.Parallel()
 	url := dbtest.Postgres(t)
 	store := models.NewPlantStore(dbtest.Migrated(t, url))
-	if err := store.Create(t.Context(), &models.Plant{ID: 1, Name: "x"}); err != nil {
+	if _, err := store.Create(t.Context(), &models.Plant{ID: 1, Name: "x"}); err != nil {
 		t.Fatal(err)
 	}
 	// The numbers of a sequence survive a rollback.

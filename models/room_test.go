@@ -8,8 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"plantstore/database"
 	"plantstore/database/dbtest"
+	"plantstore/database/fault"
+	"plantstore/database/limit"
 	"plantstore/models"
 )
 
@@ -23,7 +24,7 @@ func TestRoomForTemporaryFiles(t *testing.T) {
 		store := models.NewPlantStore(dbtest.Prepared(t, o))
 		long := strings.Repeat("x", 250)
 		load := func(n int64, o models.ImportOptions) error {
-			_, err := store.Import(database.WithClient(t.Context(), "a"), func(yield func(models.ImportRow[models.Plant], error) bool) {
+			_, err := store.Import(limit.WithClient(t.Context(), "a"), func(yield func(models.ImportRow[models.Plant], error) bool) {
 				for id := range n {
 					if !yield(models.ImportRow[models.Plant]{Line: int(id) + 1, Row: models.Plant{ID: id, Name: long, Tag: &long}}, nil) {
 						return
@@ -38,7 +39,7 @@ func TestRoomForTemporaryFiles(t *testing.T) {
 					if err := load(10, options); err != nil {
 						t.Errorf("a small import: got %v", err)
 					}
-					if err := load(6000, options); !errors.Is(err, database.ErrNoRoom) { // 3 MB
+					if err := load(6000, options); !errors.Is(err, models.ErrNoRoom) { // 3 MB
 						t.Errorf("a large import: got %v, want ErrNoRoom", err)
 					}
 				}
@@ -59,26 +60,26 @@ func TestImportsWaitForTheirTurn(t *testing.T) {
 		for _, client := range []string{"a", "b"} {
 			others.Go(func() {
 				hold := func() error { running <- struct{}{}; <-end; return nil }
-				if err := db.WriteBulk(database.WithClient(t.Context(), client), "import", hold); err != nil {
+				if err := db.WriteBulk(limit.WithClient(t.Context(), client), "import", hold); err != nil {
 					t.Error(err)
 				}
 			})
 			<-running
 		}
 		load := func(ctx context.Context, id int64) error {
-			_, err := store.Import(database.WithClient(ctx, "c"), func(yield func(models.ImportRow[models.Plant], error) bool) {
+			_, err := store.Import(limit.WithClient(ctx, "c"), func(yield func(models.ImportRow[models.Plant], error) bool) {
 				yield(models.ImportRow[models.Plant]{Line: 1, Row: models.Plant{ID: id, Name: "Fern"}}, nil)
 			}, models.ImportOptions{})
 			return err
 		}
 		short, cancel := context.WithTimeoutCause(t.Context(), 100*time.Millisecond, errors.New("too long"))
 		defer cancel()
-		if err := load(short, 1); !errors.Is(err, database.ErrShare) || errors.Is(err, database.ErrUnavailable) {
+		if err := load(short, 1); !errors.Is(err, limit.ErrShare) || errors.Is(err, fault.ErrUnavailable) {
 			t.Errorf("an import that does not get its turn: got %v, want ErrShare", err)
 		}
 		outcome := make(chan error, 1)
 		go func() { outcome <- load(t.Context(), 2) }()
-		if err := store.Export(database.WithClient(t.Context(), "d"), models.Filter[int64]{}, func(*models.Plant) error { return nil }); err != nil {
+		if err := store.Export(limit.WithClient(t.Context(), "d"), models.Filter[int64]{}, func(*models.Plant) error { return nil }); err != nil {
 			t.Errorf("an export: got %v", err)
 		}
 		select {

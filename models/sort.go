@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"plantstore/database"
+	"plantstore/database/table"
 )
 
 // sortedSpool is a spool that returns its rows by ascending key, and those with the same
@@ -41,7 +42,7 @@ const (
 
 // newSortedSpool returns a spool of rows of model with columns, of which the first one is
 // the key.
-func newSortedSpool[K Key](ctx context.Context, db *database.DB, columns []*database.Column, model reflect.Type) (*sortedSpool[K], error) {
+func newSortedSpool[K Key](ctx context.Context, db *database.DB, columns []*table.Column, model reflect.Type) (*sortedSpool[K], error) {
 	spool, err := newSpool(ctx, db, columns)
 	return &sortedSpool[K]{spool: spool, model: model}, err
 }
@@ -90,7 +91,7 @@ func (s *sortedSpool[K]) rewind() error {
 		s.data, s.rows = nil, nil
 	}
 	if err := s.out.Flush(); err != nil {
-		return err
+		return unlessFull(err)
 	}
 	s.unread, s.only = nil, nil
 	start := int64(0)

@@ -12,6 +12,9 @@ import (
 	"strconv"
 
 	"plantstore/database"
+	"plantstore/database/fault"
+	"plantstore/database/limit"
+	"plantstore/database/table"
 )
 
 // spool keeps rows of an import or export in a temporary file, in the system's folder for
@@ -20,22 +23,30 @@ type spool struct {
 	ctx         context.Context //nolint:containedctx // of the import or export
 	db          *database.DB
 	size, taken int64 // in bytes, and how many of db's are taken for it
-	columns     []*database.Column
+	columns     []*table.Column
 	file        *os.File
 	in          *bufio.Reader
 	out         *bufio.Writer
 	buffer      []byte
 }
 
-// spoolStep is how many bytes a spool takes at a time; see [database.DB.TakeDisk].
+// spoolStep is how many bytes a spool takes at a time; see [database.DB.Disk].
 const spoolStep = 1 << 20
 
+// ErrNoRoom means that the temporary files of imports and exports may take no more room, in all or
+// for one client. It wraps limit.ErrShare.
+var ErrNoRoom = fmt.Errorf("no room for temporary files: %w", limit.ErrShare)
+
+// ErrTemporary means that temporary files cannot be written, as their disk is full, or their
+// folder is missing. Nothing was stored.
+var ErrTemporary = errors.New("temporary files (TMPDIR) cannot be written")
+
 // newSpool returns a spool of rows with columns of the kinds that NewStore allows. It fails with
-// database.ErrTemporary if there can be no file.
-func newSpool(ctx context.Context, db *database.DB, columns []*database.Column) (*spool, error) {
+// ErrTemporary if there can be no file.
+func newSpool(ctx context.Context, db *database.DB, columns []*table.Column) (*spool, error) {
 	file, err := os.CreateTemp("", "plantstore-rows-*")
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", database.ErrTemporary, err)
+		return nil, fmt.Errorf("%w: %w", ErrTemporary, err)
 	}
 	_ = os.Remove(file.Name()) // without a name, it does not outlive the process; see close
 	return &spool{ctx: ctx, db: db, columns: columns, file: file, in: bufio.NewReader(file), out: bufio.NewWriterSize(file, 64<<10)}, nil
@@ -43,7 +54,7 @@ func newSpool(ctx context.Context, db *database.DB, columns []*database.Column) 
 
 // close ends the file. That it fails means nothing: the rows have been read, and perhaps stored.
 func (s *spool) close() {
-	s.db.GiveDisk(s.ctx, s.taken)
+	s.db.Disk().Give(limit.Client(s.ctx), s.taken)
 	_ = s.file.Close()
 	_ = os.Remove(s.file.Name()) // on Windows, which removes no open file
 }
@@ -80,18 +91,26 @@ func (s *spool) encode(line int, row reflect.Value) []byte {
 // append appends a row that encode returned.
 func (s *spool) append(b []byte) error {
 	for s.size += int64(len(b)); s.taken < s.size; s.taken += spoolStep {
-		if err := s.db.TakeDisk(s.ctx, spoolStep); err != nil {
-			return err
+		if err := s.db.Disk().Take(limit.Client(s.ctx), spoolStep); err != nil {
+			return fmt.Errorf("%w: %w", ErrNoRoom, err)
 		}
 	}
 	_, err := s.out.Write(b)
+	return unlessFull(err)
+}
+
+// unlessFull returns err, with ErrTemporary if it means that the disk is full.
+func unlessFull(err error) error {
+	if fault.IsDiskFull(err) {
+		return fmt.Errorf("%w: %w", ErrTemporary, err)
+	}
 	return err
 }
 
 // rewind goes back to the first row, for reading.
 func (s *spool) rewind() error {
 	if err := s.out.Flush(); err != nil {
-		return err
+		return unlessFull(err)
 	}
 	_, err := s.file.Seek(0, io.SeekStart)
 	s.in.Reset(s.file)

@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"plantstore/database"
 	"plantstore/database/dbtest"
+	"plantstore/database/table"
 )
 
 // spooled is a row of a spool of T.
@@ -26,7 +26,7 @@ type spooled[T any] struct {
 // writeSpool returns a spool that has rows.
 func writeSpool[T any](t *testing.T, rows ...spooled[T]) *spool {
 	t.Helper()
-	s, err := newSpool(t.Context(), dbtest.Open(t, dbtest.Options(dbtest.SQLite(t))), database.TableOf[T]().Data)
+	s, err := newSpool(t.Context(), dbtest.Open(t, dbtest.Options(dbtest.SQLite(t))), table.Of[T]().Data)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +139,7 @@ func TestSortedSpool(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, n := range []int{0, 1, 2, 30_000} {
-				s, err := newSortedSpool[int64](t.Context(), db, database.TableOf[Plant]().Data, reflect.TypeFor[Plant]())
+				s, err := newSortedSpool[int64](t.Context(), db, table.Of[Plant]().Data, reflect.TypeFor[Plant]())
 				if err != nil {
 					t.Fatal(err)
 				}

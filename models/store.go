@@ -1,12 +1,16 @@
 package models
 
 import (
+	"context"
 	"fmt"
 	"reflect"
 	"slices"
+	"sync"
 	"sync/atomic"
 
 	"plantstore/database"
+	"plantstore/database/batch"
+	"plantstore/database/table"
 )
 
 // Model is a GORM model with rules for its columns.
@@ -21,38 +25,39 @@ type Key interface{ int64 | string }
 // Store keeps the rows of the model T, with keys that clients choose, in a
 // database. It is safe for concurrent use.
 //
-// Its methods share these errors: database.ErrOverloaded if too many operations are
-// waiting, and one that wraps database.ErrUnavailable if the database cannot be
+// Its methods share these errors: one for which fault.NothingStored holds if an operation did not get
+// its turn, its share or a lock, and one that wraps fault.ErrUnavailable if the database cannot be
 // reached in time; the outcome of a write is then unknown. When a write returns nil,
 // it is on disk.
 //
 // Get, List and Export read from a standby of the database that has what ctx's client has written:
-// see [database.DB.PickStandby]. All else, such as what a write reads, comes from the primary.
+// see [database.DB.Standby]. All else, such as what a write reads, comes from the primary.
 type Store[T Model, K Key] struct {
 	*reader[T, K]
-	copies  []*reader[T, K] // of the standbys
+	copies  map[*database.DB]*reader[T, K] // of the standbys
 	rules   Rules
-	inserts *database.Writer[*T]
-	changes *database.Writer[*database.Change]
-	// mostTaken is whether most keys of the last batch of inserts were taken.
-	mostTaken atomic.Bool
-	// update is the UPDATE of a change; replace is the clause ON CONFLICT that replaces a stored row.
-	update, replace string
+	inserts *batch.Batcher[*T]
+	changes *batch.Batcher[*table.Change]
+	taken   atomic.Int32 // the keys of the last batch of inserts
+	// The statements of Put without a version, of an import that replaces, and of Delete.
+	put, create, replace, remove, removeVersion *table.Statement
+	updates                                     sync.Map // *table.Statement by update
 }
 
 // NewStore returns the store of the rows of T in db, which must be migrated. It panics if
 // T is not a model with a key of type K, CreatedAt and UpdatedAt, if its other columns are not
 // texts with a rule, int64s or bools, or pointers to these, or if a rule does not fit its column.
 func NewStore[T Model, K Key](db *database.DB) *Store[T, K] {
-	s := &Store[T, K]{reader: newReader[T, K](db), rules: (*new(T)).Rules()}
-	if key := s.table.Key.FieldType; key != reflect.TypeFor[K]() {
+	s := &Store[T, K]{reader: newReader[T, K](db), rules: (*new(T)).Rules(), copies: make(map[*database.DB]*reader[T, K])}
+	t := s.table
+	if key := t.Key.FieldType; key != reflect.TypeFor[K]() {
 		panic(fmt.Sprintf("the key of %T is of type %s", *new(T), key))
 	}
 	for _, standby := range db.Standbys() {
-		s.copies = append(s.copies, newReader[T, K](standby))
+		s.copies[standby] = newReader[T, K](standby)
 	}
 	ruled := 0
-	for _, c := range s.table.Data {
+	for _, c := range t.Data {
 		switch rule, kind := s.rules[c.DBName], c.IndirectFieldType.Kind(); {
 		case rule != nil && rule.kind() == kind:
 			ruled++
@@ -63,14 +68,34 @@ func NewStore[T Model, K Key](db *database.DB) *Store[T, K] {
 	if ruled != len(s.rules) {
 		panic(fmt.Sprintf("%T has a rule for an unknown column", *new(T)))
 	}
-	if s.table.Created == nil || s.table.Updated == nil {
+	if t.Created == nil || t.Updated == nil {
 		panic(fmt.Sprintf("%T must have the fields CreatedAt and UpdatedAt", *new(T)))
 	}
-	s.inserts = database.NewWriter(db, database.PerNode(db, s.table, func(row *T) any { return s.keyOf(row) }, s.create))
-	s.changes = database.NewWriter(db, database.PerNode(db, s.table, func(c *database.Change) any { return s.keyOf(c.Row.(*T)) }, s.change))
-	s.update = "UPDATE " + s.table.Name + s.set(s.table.Content, given)
-	s.replace = " ON CONFLICT (" + s.table.Key.DBName + ") DO UPDATE" + s.set(s.table.Content, excluded)
+	s.inserts, s.changes = database.NewWriter(db, s.insertBatch), database.NewWriter(db, s.changeBatch)
+	put := " ON CONFLICT (" + t.Key.DBName + ") DO UPDATE" + s.set(t.Content, "excluded.")
+	s.put = &table.Statement{Table: t, Write: t.Insert.Write, Conflict: put, Returns: len(t.Columns)}
+	s.create = &table.Statement{Table: t, Write: t.Insert.Write, Conflict: t.InsertFree.Conflict, Returns: len(t.Columns)}
+	s.replace = &table.Statement{Table: t, Write: t.Insert.Write, Conflict: put}
+	s.remove = &table.Statement{Table: t, Write: "DELETE FROM " + t.Name, Returns: 1}
+	s.removeVersion = &table.Statement{Table: t, Write: s.remove.Write, Where: s.hasVersion(), Returns: 1}
 	return s
+}
+
+// Outcome is the outcome of a write that succeeded.
+type Outcome[T any] struct {
+	Row      *T                // as it is stored; nil after a deletion
+	Created  bool              // there was no such row
+	Position database.Position // that has the write, for reads from other replicas; or 0
+}
+
+// outcome returns the outcome of a write by ctx's client that has stored row or failed with err. Its reads
+// must see that from now on.
+func (s *Store[T, K]) outcome(ctx context.Context, row *T, created bool, err error) (Outcome[T], error) {
+	at := s.db.Wrote(ctx, err)
+	if err != nil {
+		return Outcome[T]{}, err
+	}
+	return Outcome[T]{row, created, at}, nil
 }
 
 // ExistsError means that a key is taken. The stored row is unchanged.
@@ -95,7 +120,7 @@ func valueOf[T any](row *T) reflect.Value { return reflect.ValueOf(row).Elem() }
 
 // validate reports the first of columns in which row breaks a rule, as an
 // *InvalidError.
-func (s *Store[T, K]) validate(row *T, columns []*database.Column) error {
+func (s *Store[T, K]) validate(row *T, columns []*table.Column) error {
 	for _, c := range columns {
 		rule, value := s.rules[c.DBName], reflect.Indirect(c.Of(valueOf(row)))
 		if rule == nil || !value.IsValid() { // a nil pointer
@@ -110,5 +135,5 @@ func (s *Store[T, K]) validate(row *T, columns []*database.Column) error {
 
 // sameContent reports whether two rows differ in nothing but key and timestamps.
 func (s *Store[T, K]) sameContent(a, b *T) bool {
-	return !slices.ContainsFunc(s.table.Content, func(c *database.Column) bool { return !c.Equal(valueOf(a), valueOf(b)) })
+	return !slices.ContainsFunc(s.table.Content, func(c *table.Column) bool { return !c.Equal(valueOf(a), valueOf(b)) })
 }

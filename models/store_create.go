@@ -9,36 +9,52 @@ import (
 	"time"
 
 	"plantstore/database"
+	"plantstore/database/fault"
+	"plantstore/database/table"
 )
 
 // Create validates and stores a new row and sets its timestamps. It fails with an
 // *InvalidError if the row breaks a rule, and with an *ExistsError if its key is
 // taken.
-func (s *Store[T, K]) Create(ctx context.Context, row *T) (err error) {
+func (s *Store[T, K]) Create(ctx context.Context, row *T) (Outcome[T], error) {
 	if err := s.validate(row, s.table.Data); err != nil {
-		return err
+		return Outcome[T]{}, err
 	}
-	defer s.wrote(ctx, &err)
 	begin := time.Now()
-	err = s.inserts.Do(ctx, row)
-	err = s.db.WaitForLock(ctx, begin, err, func(ctx context.Context, tx *database.DB) error { return s.insertOne(ctx, tx, row) })
-	if err != nil {
-		return database.Failed("insert "+s.table.Noun, err)
+	err := s.inserts.Do(ctx, row)
+	if fault.IsLocked(err) {
+		err = s.db.WaitForLock(ctx, begin, err, func(ctx context.Context, tx *database.DB) error {
+			outcome := make([]error, 1)
+			return cmp.Or(s.insert(ctx, tx, []*T{row}, outcome, mayBeTaken), outcome[0])
+		})
 	}
-	return nil
+	if err != nil {
+		err = fault.In("insert "+s.table.Noun, err)
+	}
+	return s.outcome(ctx, row, true, err)
 }
 
-// create writes a batch and returns the outcome of each row. If most keys of the last batch
-// were taken, as when a client repeats its requests, it looks for taken keys first: that
-// needs no write.
-func (s *Store[T, K]) create(ctx context.Context, batch []*T) []error {
-	outcomes := make([]error, len(batch))
+// keys says how many keys of rows are taken already.
+type keys int32
+
+const (
+	areFree    keys = iota // probably
+	mayBeTaken             // some of them
+	areTaken               // most of them
+	lockTaken              // like mayBeTaken, and locks the rows that have them until the end of the transaction
+)
+
+// insertBatch writes a batch and returns the outcome of each row. It expects as many taken keys as in the
+// last batch. If most were taken, as when a client repeats its requests, it looks for taken keys first:
+// that needs no write.
+func (s *Store[T, K]) insertBatch(ctx context.Context, rows []*T) []error {
+	outcomes, expected := make([]error, len(rows)), keys(s.taken.Load())
 	var err error
-	if s.mostTaken.Load() {
-		err = s.findTaken(ctx, batch, outcomes)
+	if expected == areTaken {
+		err = s.findTaken(ctx, rows, outcomes)
 	}
 	if err == nil {
-		err = s.insertAll(ctx, s.db, batch, outcomes)
+		err = s.insert(ctx, s.db, rows, outcomes, expected)
 	}
 	taken := 0
 	for i := range outcomes {
@@ -47,7 +63,15 @@ func (s *Store[T, K]) create(ctx context.Context, batch []*T) []error {
 			taken++
 		}
 	}
-	s.mostTaken.Store(2*taken > len(batch))
+	switch {
+	case taken == 0:
+		expected = areFree
+	case 2*taken > len(rows):
+		expected = areTaken
+	default:
+		expected = mayBeTaken
+	}
+	s.taken.Store(int32(expected))
 	return outcomes
 }
 
@@ -68,7 +92,7 @@ func (s *Store[T, K]) holders(ctx context.Context, db *database.DB, batch []*T) 
 	for i, row := range batch {
 		keys[i] = s.keyOf(row)
 	}
-	return s.lookUpKeys(ctx, db, keys)
+	return s.getAll(ctx, db, keys, false)
 }
 
 // exists returns the error of row: the stored row holder has its key.
@@ -77,41 +101,30 @@ func (s *Store[T, K]) exists(row, holder *T) error {
 }
 
 // errNoHolder is the outcome of a row that was not stored, as if its key were taken, while no row with
-// that key can be read: that one was deleted between the two statements, or rejected, unless a trigger
-// left out the new row, or a policy hides the other.
+// that key can be read: that row was deleted between the two statements, or rejected, unless a trigger
+// left out the new row, or a policy hides the stored row.
 var errNoHolder = errors.New("the row was not stored, and no row with its key can be read: look for triggers and policies of the table")
 
-// insertAttempts is how often insertOne inserts a row for which there is no holder.
+// insertAttempts is how often insert inserts a row for which there is no holder.
 const insertAttempts = 10
 
-// insertOne writes a row and returns its outcome.
-func (s *Store[T, K]) insertOne(ctx context.Context, db *database.DB, row *T) (err error) {
-	for range insertAttempts {
-		outcome := make([]error, 1)
-		if err = s.insertOnce(ctx, db, []*T{row}, outcome); err == nil {
-			err = outcome[0]
-		}
-		if !errors.Is(err, errNoHolder) {
-			break
-		}
-	}
-	return err
-}
-
-// insertAll writes the rows of a batch that have no outcome yet and sets the outcome of each, or fails
+// insert writes the rows of a batch that have no outcome yet and sets the outcome of each, or fails
 // as a whole.
-func (s *Store[T, K]) insertAll(ctx context.Context, db *database.DB, batch []*T, outcomes []error) error {
-	err := s.insertOnce(ctx, db, batch, outcomes)
-	for i, row := range batch {
-		if errors.Is(outcomes[i], errNoHolder) {
-			outcomes[i] = s.insertOne(ctx, db, row)
+func (s *Store[T, K]) insert(ctx context.Context, db *database.DB, rows []*T, outcomes []error, expected keys) error {
+	err := s.insertOnce(ctx, db, rows, outcomes, expected)
+	for i := range rows {
+		for n := 1; n < insertAttempts && errors.Is(outcomes[i], errNoHolder); n++ {
+			outcomes[i] = nil
+			if err := s.insertOnce(ctx, db, rows[i:i+1], outcomes[i:i+1], max(expected, mayBeTaken)); err != nil {
+				outcomes[i] = err
+			}
 		}
 	}
 	return err
 }
 
-// insertOnce is insertAll with one statement.
-func (s *Store[T, K]) insertOnce(ctx context.Context, db *database.DB, batch []*T, outcomes []error) error {
+// insertOnce is insert with one statement.
+func (s *Store[T, K]) insertOnce(ctx context.Context, db *database.DB, batch []*T, outcomes []error, expected keys) error {
 	ordered := s.toInsert(batch, outcomes, db.NowFunc())
 	if len(ordered) == 0 {
 		return nil
@@ -120,8 +133,8 @@ func (s *Store[T, K]) insertOnce(ctx context.Context, db *database.DB, batch []*
 	for i := range ordered {
 		rows[i] = ordered[i].row
 	}
-	results, err := database.InsertNew(ctx, db, s.table, rows)
-	if database.IsUnknown(err) || errors.Is(err, database.ErrLeftOut) {
+	results, err := database.Insert(ctx, db, s.table, rows, expected == areFree)
+	if fault.IsUnknown(err) || errors.Is(err, fault.ErrLeftOut) {
 		return s.findOut(ctx, db, batch, outcomes, err)
 	}
 	if err != nil {
@@ -129,15 +142,15 @@ func (s *Store[T, K]) insertOnce(ctx context.Context, db *database.DB, batch []*
 	}
 	holders := make(map[K]*T, len(rows)) // by key, the row that is stored
 	rejected := make(map[*T]error)
-	locked := make(map[K]error) // or deferred, for as long as others hold the lock
+	locked := make(map[K]error) // or deferred, for as long as another transaction holds the lock
 	var taken []K
 	for i, row := range ordered {
 		switch {
 		case results[i] == nil:
 			holders[row.key] = row.row
-		case errors.Is(results[i], database.ErrTaken):
+		case errors.Is(results[i], fault.ErrTaken):
 			taken = append(taken, row.key)
-		case database.IsRowRejected(results[i]):
+		case fault.IsRowRejected(results[i]):
 			rejected[row.row] = results[i]
 		default:
 			locked[row.key] = results[i]
@@ -146,8 +159,8 @@ func (s *Store[T, K]) insertOnce(ctx context.Context, db *database.DB, batch []*
 	if len(holders) == len(batch) {
 		return nil
 	}
-	// The inserted rows are stored, even if the others cannot be read.
-	stored, unknown := s.lookUpKeys(ctx, db, taken)
+	// The inserted rows are stored, even if the holders of taken keys cannot be read.
+	stored, unknown := s.getAll(ctx, db, taken, expected == lockTaken)
 	maps.Copy(holders, stored)
 	for i, row := range batch {
 		key := s.keyOf(row)
@@ -169,7 +182,7 @@ func (s *Store[T, K]) insertOnce(ctx context.Context, db *database.DB, batch []*
 }
 
 // toInsert stamps the rows of a batch that have no outcome yet, and returns them in the order that
-// InsertNew requires: of rows with the same key, the first wins.
+// database.Insert requires: of rows with the same key, the first wins.
 func (s *Store[T, K]) toInsert(batch []*T, outcomes []error, now time.Time) []keyed[T, K] {
 	ordered := make([]keyed[T, K], 0, len(batch))
 	for i, row := range batch {
@@ -207,7 +220,7 @@ func (s *Store[T, K]) findOut(ctx context.Context, db *database.DB, batch []*T, 
 
 // sameTimes reports whether two rows were written by the same statement.
 func (s *Store[T, K]) sameTimes(a, b *T) bool {
-	for _, c := range []*database.Column{s.table.Created, s.table.Updated} {
+	for _, c := range []*table.Column{s.table.Created, s.table.Updated} {
 		if !c.Of(valueOf(a)).Interface().(time.Time).Equal(c.Of(valueOf(b)).Interface().(time.Time)) {
 			return false
 		}

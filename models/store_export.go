@@ -7,7 +7,8 @@ import (
 	"sync"
 	"time"
 
-	"plantstore/database"
+	"plantstore/database/background"
+	"plantstore/database/table"
 )
 
 // An export passes on rows as the database returns them for snapshotTime. Then, as soon as
@@ -21,7 +22,7 @@ const (
 
 // Export calls yield for each row that f selects, by ascending key, from one snapshot:
 // later writes are not seen. There is no limit, and the timestamps of the rows are not
-// set. It ends with the first error of yield, with database.ErrOverloaded if too many
+// set. It ends with the first error of yield, with limit.ErrShare if too many
 // imports and exports are running, in all or of ctx's client, and with the errors that all
 // methods share.
 func (s *Store[T, K]) Export(ctx context.Context, f Filter[K], yield func(*T) error) error {
@@ -84,12 +85,12 @@ func (r *reader[T, K]) export(ctx context.Context, f Filter[K], yield func(*T) e
 // readAll sends the rows that f selects to out, a chunk at a time. Once the receiver has to
 // be waited for after snapshotTime, it returns the rest.
 func (r *reader[T, K]) readAll(ctx context.Context, f Filter[K], out chan<- []T) (rest *spool, err error) {
-	defer database.Recover("an export", &err)
+	defer background.Recover("an export", &err)
 	var rows *sql.Rows
 	err = r.db.Retry(ctx, func() error {
 		tx, err := r.filter(r.db.Reads(ctx), f)
 		if err == nil {
-			rows, err = tx.Model(new(T)).Select(database.Names(r.table.Data)).Rows() //nolint:sqlclosecheck // below
+			rows, err = tx.Model(new(T)).Select(table.Names(r.table.Data)).Rows() //nolint:sqlclosecheck // below
 		}
 		return err
 	})
@@ -133,7 +134,7 @@ func (r *reader[T, K]) readAll(ctx context.Context, f Filter[K], out chan<- []T)
 			chunk = make([]T, 0, exportChunk) // the receiver has the other
 		}
 		chunk = chunk[:len(chunk)+1]
-		targets = database.AppendPointers(targets[:0], r.table.Data, valueOf(&chunk[len(chunk)-1]))
+		targets = table.AppendPointers(targets[:0], r.table.Data, valueOf(&chunk[len(chunk)-1]))
 		if err := rows.Scan(targets...); err != nil {
 			return rest, err
 		}

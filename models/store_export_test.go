@@ -52,7 +52,7 @@ func TestSlowExport(t *testing.T) {
 			})
 		}()
 		<-started
-		if err := store.Create(t.Context(), &models.Plant{ID: plants, Name: "later"}); err != nil {
+		if _, err := store.Create(t.Context(), &models.Plant{ID: plants, Name: "later"}); err != nil {
 			t.Fatal(err)
 		}
 		if path, ok := strings.CutPrefix(url, "sqlite:"); ok {

@@ -10,6 +10,8 @@ import (
 	"slices"
 
 	"plantstore/database"
+	"plantstore/database/fault"
+	"plantstore/database/table"
 )
 
 // ImportRow is a row of an import, or the reason why it is not valid.
@@ -33,11 +35,12 @@ const MaxRejected = 1000
 type ImportReport struct {
 	Rows      int // in the file
 	Created   int
-	Replaced  int           // stored before with different content
-	Unchanged int           // stored before with the same content
-	Rejected  int           // not valid, or stored before with different content, unless that is replaced
-	Errors    []RejectedRow // the first MaxRejected of them, by line
-	Stored    bool          // whether the created and replaced rows were committed
+	Replaced  int               // stored before with different content
+	Unchanged int               // stored before with the same content
+	Rejected  int               // not valid, or stored before with different content, unless that is replaced
+	Errors    []RejectedRow     // the first MaxRejected of them, by line
+	Stored    bool              // whether the created and replaced rows were committed
+	Position  database.Position // that has the rows, as in an [Outcome]
 }
 
 // RejectedRow says why a row of an import was rejected.
@@ -71,8 +74,8 @@ func (r *ImportReport) trim() {
 	r.Errors = r.Errors[:min(len(r.Errors), MaxRejected)]
 }
 
-// importBatch is how many rows share a statement if they cannot be loaded at once.
-const importBatch = 1000
+// batchRows is how many rows share a statement if they cannot be loaded at once.
+const batchRows = 1000
 
 // Import stores rows, or no row at all, unless o says otherwise. It reads all rows
 // before it stores the first, so that a slow client holds no lock, and keeps them in a
@@ -81,12 +84,11 @@ const importBatch = 1000
 // is not an error. If o replaces such a row, the new one gets the time of creation of the
 // old one and a new version.
 //
-// It fails with the error that rows ends with, with database.ErrOverloaded if too many
+// It fails with the error that rows ends with, with limit.ErrShare if too many
 // imports and exports are running, in all or of ctx's client, and with the errors that all
-// methods share, such as a *database.CheckError if a row breaks a CHECK. After
-// database.ErrUnavailable, the outcome is unknown; after any other error, no row is stored.
+// methods share, such as a *fault.CheckError if a row breaks a CHECK. After
+// fault.ErrUnavailable, the outcome is unknown; after any other error, no row is stored.
 func (s *Store[T, K]) Import(ctx context.Context, rows iter.Seq2[ImportRow[T], error], o ImportOptions) (report ImportReport, err error) {
-	defer s.wrote(ctx, &err)
 	err = s.db.Transfer(ctx, func() error {
 		// Sorted, so that imports of the same rows wait for each other, rather than deadlock, and
 		// rows with the same key meet.
@@ -114,6 +116,7 @@ func (s *Store[T, K]) Import(ctx context.Context, rows iter.Seq2[ImportRow[T], e
 		return s.db.WriteBulk(ctx, "import "+s.table.Name, func() error { return s.importSpool(ctx, spool, o, &report) })
 	})
 	report.trim()
+	report.Position = s.db.Wrote(ctx, err)
 	return report, err
 }
 
@@ -129,7 +132,7 @@ func (s *Store[T, K]) importSpool(ctx context.Context, spool *sortedSpool[K], o 
 			report.Created, report.Stored = int(created), !o.DryRun
 			return nil
 		}
-		if !errors.Is(err, errors.ErrUnsupported) && !database.IsDuplicate(err) {
+		if !errors.Is(err, errors.ErrUnsupported) && !fault.IsDuplicate(err) {
 			return err
 		}
 	}
@@ -169,10 +172,10 @@ func (s *Store[T, K]) loadSpool(ctx context.Context, spool *sortedSpool[K], keep
 type importedRow[T any] struct {
 	row   *T
 	lines []int // the first MaxRejected of them
-	more  int   // how many others there are
+	more  int   // how many further lines there are
 }
 
-// insertSpool stores the rows with free keys and compares the others with the stored ones.
+// insertSpool stores the rows with free keys and compares the other rows with the stored rows.
 func (s *Store[T, K]) insertSpool(ctx context.Context, tx *database.DB, spool *sortedSpool[K], replace bool, report *ImportReport) error {
 	if err := spool.rewind(); err != nil {
 		return err
@@ -195,8 +198,8 @@ func (s *Store[T, K]) insertSpool(ctx context.Context, tx *database.DB, spool *s
 			}
 			continue
 		}
-		if !ok || len(batch) == importBatch {
-			if err := s.insertBatch(ctx, tx, batch, replace, report); err != nil {
+		if !ok || len(batch) == batchRows {
+			if err := s.importBatch(ctx, tx, batch, replace, report); err != nil {
 				return err
 			}
 			batch = batch[:0]
@@ -208,22 +211,23 @@ func (s *Store[T, K]) insertSpool(ctx context.Context, tx *database.DB, spool *s
 	}
 }
 
-// insertBatch is insertSpool for rows with different keys, in ascending order.
-func (s *Store[T, K]) insertBatch(ctx context.Context, tx *database.DB, batch []importedRow[T], replace bool, report *ImportReport) error {
+// importBatch is insertSpool for rows with different keys, in ascending order.
+func (s *Store[T, K]) importBatch(ctx context.Context, tx *database.DB, batch []importedRow[T], replace bool, report *ImportReport) error {
 	if len(batch) == 0 {
 		return nil
 	}
-	rows, outcomes, db := make([]*T, len(batch)), make([]error, len(batch)), tx
+	rows, outcomes := make([]*T, len(batch)), make([]error, len(batch))
 	for i := range batch {
 		rows[i] = batch[i].row
 	}
+	expected := mayBeTaken
 	if replace {
-		db = tx.Locking() // so that what is unchanged stays so until the others are replaced
+		expected = lockTaken // what is unchanged stays so until the other rows are replaced
 	}
-	if err := s.insertAll(ctx, db, rows, outcomes); err != nil {
+	if err := s.insert(ctx, tx, rows, outcomes, expected); err != nil {
 		return err
 	}
-	var replacements []*database.Change
+	var replacements []*table.Change
 	for i, err := range outcomes {
 		exists, taken := errors.AsType[*ExistsError](err)
 		switch {
@@ -233,7 +237,7 @@ func (s *Store[T, K]) insertBatch(ctx context.Context, tx *database.DB, batch []
 			report.Unchanged++
 		case taken && replace:
 			report.Replaced++
-			replacements = append(replacements, &database.Change{Table: s.table, Write: s.table.Insert, Conflict: s.replace, Row: rows[i]})
+			replacements = append(replacements, &table.Change{Statement: s.replace, Row: valueOf(rows[i])})
 		case taken:
 			for _, line := range batch[i].lines {
 				report.reject(line, err)
@@ -243,7 +247,7 @@ func (s *Store[T, K]) insertBatch(ctx context.Context, tx *database.DB, batch []
 		default:
 			return err
 		}
-		report.Unchanged += len(batch[i].lines) - 1 + batch[i].more // the first one made them so
+		report.Unchanged += len(batch[i].lines) - 1 + batch[i].more // the first line made them so
 	}
-	return tx.RunIn(ctx, replacements)
+	return tx.Run(ctx, replacements, s.db.NowFunc())
 }

@@ -1,27 +1,32 @@
 package models
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 
 	"gorm.io/gorm"
 
 	"plantstore/database"
+	"plantstore/database/batch"
+	"plantstore/database/fault"
+	"plantstore/database/table"
 )
 
 // reader reads the rows of the model T in a database, which may be a standby.
 type reader[T Model, K Key] struct {
 	db      *database.DB
-	table   *database.Table
-	lookups *database.Batcher[*lookup[T, K]]
+	table   *table.Table
+	lookups *batch.Batcher[*lookup[T, K]]
 }
 
 func newReader[T Model, K Key](db *database.DB) *reader[T, K] {
-	r := &reader[T, K]{db: db, table: database.TableOf[T]()}
+	r := &reader[T, K]{db: db, table: table.Of[T]()}
 	db.Require(r.table)
-	r.lookups = database.NewReader(db, database.PerNode(db, r.table, func(l *lookup[T, K]) any { return l.key }, r.lookUp))
+	r.lookups = database.NewReader(db, r.getBatch)
 	return r
 }
 
@@ -42,8 +47,8 @@ func (e *NotFoundError) Error() string {
 // read calls do with the reader of a standby, or else of the primary. If do returns false on a
 // standby, the primary repeats the read.
 func (s *Store[T, K]) read(ctx context.Context, do func(*reader[T, K]) (done bool, err error)) error {
-	if i := s.db.PickStandby(ctx); i >= 0 {
-		if done, err := do(s.copies[i]); done || ctx.Err() != nil {
+	if standby := s.db.Standby(ctx); standby != nil {
+		if done, err := do(s.copies[standby]); done || ctx.Err() != nil {
 			return err
 		}
 	}
@@ -83,7 +88,7 @@ type lookup[T any, K Key] struct {
 func (r *reader[T, K]) get(ctx context.Context, key K) (*T, error) {
 	l := &lookup[T, K]{key: key}
 	if err := r.lookups.Do(ctx, l); err != nil {
-		return nil, database.Failed("get "+r.table.Noun, err)
+		return nil, fault.In("get "+r.table.Noun, err)
 	}
 	if l.row == nil {
 		return nil, &NotFoundError{Noun: r.table.Noun}
@@ -91,34 +96,43 @@ func (r *reader[T, K]) get(ctx context.Context, key K) (*T, error) {
 	return l.row, nil
 }
 
-// lookUp reads the rows of a batch with one query, and returns the outcome of each.
-func (r *reader[T, K]) lookUp(ctx context.Context, batch []*lookup[T, K]) []error {
-	keys := make([]K, len(batch))
-	for i, l := range batch {
+// getBatch reads the rows of a batch with one query, and returns the outcome of each.
+func (r *reader[T, K]) getBatch(ctx context.Context, items []*lookup[T, K]) []error {
+	keys := make([]K, len(items))
+	for i, l := range items {
 		keys[i] = l.key
 	}
-	rows, err := r.lookUpKeys(ctx, r.db.ForReads(), keys)
-	outcomes := make([]error, len(batch))
-	for i, l := range batch {
+	found, outcomes, err := database.Get[T](ctx, r.db.ForReads(), r.table, keys, false)
+	if err != nil {
+		return slices.Repeat([]error{err}, len(items))
+	}
+	if outcomes == nil {
+		outcomes = make([]error, len(items))
+	}
+	rows := r.byKey(found)
+	for _, l := range items {
 		if row := rows[l.key]; row != nil {
 			l.row = new(*row) // a key can occur twice
 		}
-		outcomes[i] = err
 	}
 	return outcomes
 }
 
-// lookUpKeys returns the rows that have one of keys, by key.
-func (r *reader[T, K]) lookUpKeys(ctx context.Context, db *database.DB, keys []K) (map[K]*T, error) {
+// getAll returns the rows that have one of keys, by key, and locks them if lock is set.
+func (r *reader[T, K]) getAll(ctx context.Context, db *database.DB, keys []K, lock bool) (map[K]*T, error) {
 	if len(keys) == 0 {
 		return nil, nil
 	}
-	rows, err := database.Lookup[T](ctx, db, r.table, keys)
+	found, outcomes, err := database.Get[T](ctx, db, r.table, keys, lock)
+	return r.byKey(found), cmp.Or(append(outcomes, err)...)
+}
+
+func (r *reader[T, K]) byKey(rows []*T) map[K]*T {
 	byKey := make(map[K]*T, len(rows))
 	for _, row := range rows {
 		byKey[r.keyOf(row)] = row
 	}
-	return byKey, err
+	return byKey
 }
 
 // Filter selects the rows of a list or an export.
@@ -142,7 +156,7 @@ func (r *reader[T, K]) filter(tx *gorm.DB, f Filter[K]) (*gorm.DB, error) {
 			tx, filters = tx.Where(c.DBName+" = ?", value), filters+1
 		}
 		if part, ok := f.Contains[c.DBName]; ok {
-			condition, argument := r.db.Contains(c.DBName, part)
+			condition, argument := r.db.Dialect().Contains(c.DBName, part)
 			tx, filters = tx.Where(condition, argument), filters+1
 		}
 	}

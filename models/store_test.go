@@ -78,7 +78,7 @@ func bareAll(pots []pot) []pot {
 func create(t *testing.T, store *models.Store[pot, string], pots ...pot) {
 	t.Helper()
 	for _, p := range pots {
-		if err := store.Create(t.Context(), &p); err != nil {
+		if _, err := store.Create(t.Context(), &p); err != nil {
 			t.Fatalf("%s: %v", p.Code, err)
 		}
 	}
@@ -117,7 +117,7 @@ func TestCreateWithATextKey(t *testing.T) {
 				again := somePots[0]
 				test.change(&again)
 				want := models.ExistsError{Noun: "pot", Key: "0", Same: test.same}
-				if exists, ok := errors.AsType[*models.ExistsError](store.Create(t.Context(), &again)); !ok || *exists != want {
+				if exists, ok := errors.AsType[*models.ExistsError](errorOf(store.Create(t.Context(), &again))); !ok || *exists != want {
 					t.Errorf("got %+v, want %+v", exists, want)
 				}
 			})
@@ -127,7 +127,7 @@ func TestCreateWithATextKey(t *testing.T) {
 			"depth": {Code: "x", Material: "tin", Depth: new(int64(401))},
 		} {
 			t.Run("an invalid "+field+" is rejected", func(t *testing.T) {
-				if got, ok := errors.AsType[*models.InvalidError](store.Create(t.Context(), &invalid)); !ok || got.Field != field {
+				if got, ok := errors.AsType[*models.InvalidError](errorOf(store.Create(t.Context(), &invalid))); !ok || got.Field != field {
 					t.Errorf("got %v, want %s as invalid", got, field)
 				}
 			})
@@ -176,13 +176,13 @@ func TestPutWithATextKey(t *testing.T) {
 		if _, err := store.Put(t.Context(), &first, models.Condition{Exists: true}); !errors.Is(err, models.ErrCondition) {
 			t.Errorf("replace a row that does not exist: got %v, want ErrCondition", err)
 		}
-		if created, err := store.Put(t.Context(), &first, models.Condition{Absent: true}); err != nil || !created {
-			t.Fatalf("a new row: got %t, %v", created, err)
+		if put, err := store.Put(t.Context(), &first, models.Condition{Absent: true}); err != nil || !put.Created {
+			t.Fatalf("a new row: got %t, %v", put.Created, err)
 		}
 		second := pot{Code: "a", Material: "tin", Holed: true, Depth: new(int64(2))}
 		want := second
-		if created, err := store.Put(t.Context(), &second, models.Condition{Versions: []time.Time{first.UpdatedAt}}); err != nil || created {
-			t.Fatalf("a version: got %t, %v", created, err)
+		if put, err := store.Put(t.Context(), &second, models.Condition{Versions: []time.Time{first.UpdatedAt}}); err != nil || put.Created {
+			t.Fatalf("a version: got %t, %v", put.Created, err)
 		}
 		if !second.UpdatedAt.After(first.UpdatedAt) || !second.CreatedAt.Equal(first.CreatedAt) {
 			t.Errorf("got the timestamps %v, %v after %v", second.CreatedAt, second.UpdatedAt, first.UpdatedAt)
@@ -211,7 +211,8 @@ func TestPatchWithATextKey(t *testing.T) {
 		}
 		want := bare(*before)
 		want.Width, want.Label = 7, nil
-		got, err := store.Patch(t.Context(), &pot{Code: "0", Width: 7}, []string{"width", "label"}, models.Condition{Versions: []time.Time{before.UpdatedAt}})
+		patched, err := store.Patch(t.Context(), &pot{Code: "0", Width: 7}, []string{"width", "label"}, models.Condition{Versions: []time.Time{before.UpdatedAt}})
+		got := patched.Row
 		if err != nil || !reflect.DeepEqual(bare(*got), want) || !got.UpdatedAt.After(before.UpdatedAt) || !got.CreatedAt.Equal(before.CreatedAt) {
 			t.Fatalf("got %+v, %v, want %+v", got, err, want)
 		}
@@ -246,14 +247,14 @@ func TestPatchWithATextKey(t *testing.T) {
 func TestDeleteWithATextKey(t *testing.T) {
 	eachPotStore(t, func(t *testing.T, store *models.Store[pot, string]) {
 		create(t, store, somePots...)
-		if err := store.Delete(t.Context(), "B", models.Condition{Versions: []time.Time{time.Now()}}); !errors.Is(err, models.ErrCondition) {
+		if _, err := store.Delete(t.Context(), "B", models.Condition{Versions: []time.Time{time.Now()}}); !errors.Is(err, models.ErrCondition) {
 			t.Errorf("another version: got %v, want ErrCondition", err)
 		}
-		if err := store.Delete(t.Context(), "B", models.Condition{}); err != nil {
+		if _, err := store.Delete(t.Context(), "B", models.Condition{}); err != nil {
 			t.Fatal(err)
 		}
 		want := &models.NotFoundError{Noun: "pot"}
-		if err := store.Delete(t.Context(), "B", models.Condition{}); !reflect.DeepEqual(err, want) {
+		if _, err := store.Delete(t.Context(), "B", models.Condition{}); !reflect.DeepEqual(err, want) {
 			t.Errorf("a second time: got %v, want %v", err, want)
 		}
 		if _, err := store.Get(t.Context(), "B"); !reflect.DeepEqual(err, want) {
@@ -315,7 +316,7 @@ func TestPutOfALeftOutRow(t *testing.T) {
 		"sqlite": "CREATE TRIGGER leave_out BEFORE INSERT ON plants BEGIN SELECT RAISE(IGNORE); END",
 	}
 	eachStore(t, func(t *testing.T, store *models.PlantStore, db *database.DB) {
-		if err := db.Exec(leaveOut[db.System()]).Error; err != nil {
+		if err := db.Exec(leaveOut[db.Dialect().Facts().System]).Error; err != nil {
 			t.Fatal(err)
 		}
 		if _, err := store.Put(t.Context(), &models.Plant{ID: 1, Name: "x"}, models.Condition{}); err == nil || errors.Is(err, models.ErrCondition) {

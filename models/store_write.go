@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"plantstore/database"
+	"plantstore/database/fault"
+	"plantstore/database/table"
 )
 
 // Condition must hold for a write to happen. The statement that writes decides it: of two
@@ -25,63 +27,71 @@ type Condition struct {
 // ErrCondition means that a [Condition] does not hold. Nothing was written.
 var ErrCondition = errors.New("the condition does not hold")
 
-// where returns the SQL that holds for a row that has one of c's versions.
-func (s *Store[T, K]) where(c Condition) string {
-	if c.Versions == nil {
-		return ""
-	}
-	return s.db.Among(s.table.Name+"."+s.table.Updated.DBName, "@versions")
+// hasVersion returns the SQL that holds for a row that has one of the versions of a change.
+func (s *Store[T, K]) hasVersion() string {
+	return s.db.Dialect().Among(s.table.Qualified(s.table.Updated), "@"+table.VersionsName)
 }
 
-// set returns the assignments that write columns, with a new version. value returns the SQL of the
-// value of a column.
-func (s *Store[T, K]) set(columns []*database.Column, value func(*database.Column) string) string {
+// set returns the assignments that write columns, with a new version. The value of a column has the
+// prefix value, which is @ for the row of the statement, or excluded. in the clause ON CONFLICT.
+func (s *Store[T, K]) set(columns []*table.Column, value string) string {
 	var set []string
 	for _, c := range columns {
-		set = append(set, c.DBName+" = "+value(c))
+		set = append(set, c.DBName+" = "+value+c.DBName)
 	}
 	version := s.table.Updated
-	set = append(set, version.DBName+" = "+s.db.After(s.table.Name+"."+version.DBName, value(version)))
+	set = append(set, version.DBName+" = "+s.db.Dialect().After(s.table.Qualified(version), value+version.DBName))
 	return " SET " + strings.Join(set, ", ")
 }
 
-// given and excluded are the values of a column in the row that a statement writes, the
-// latter in the clause ON CONFLICT.
-func given(c *database.Column) string    { return "@" + c.DBName }
-func excluded(c *database.Column) string { return "excluded." + c.DBName }
+// update identifies an UPDATE of columns.
+type update struct {
+	columns   string
+	versioned bool // the row must have one of the versions
+}
 
-// wrote notes a write with the outcome *err: see [database.DB.Wrote].
-func (s *Store[T, K]) wrote(ctx context.Context, err *error) { s.db.Wrote(ctx, *err) }
+// updateOf returns the UPDATE of columns.
+func (s *Store[T, K]) updateOf(columns []*table.Column, versioned bool) *table.Statement {
+	key := update{table.Names(columns), versioned}
+	if known, ok := s.updates.Load(key); ok {
+		return known.(*table.Statement)
+	}
+	statement := &table.Statement{Table: s.table, Write: "UPDATE " + s.table.Name + s.set(columns, "@"), Returns: len(s.table.Columns)}
+	if versioned {
+		statement.Where = s.hasVersion()
+	}
+	kept, _ := s.updates.LoadOrStore(key, statement)
+	return kept.(*table.Statement)
+}
 
 // Put validates row and stores it under its key, whether or not there is a row
-// already, and sets its timestamps. It reports whether there was none. It fails with an
-// *InvalidError if the row breaks a rule, and with ErrCondition if c does not hold.
-func (s *Store[T, K]) Put(ctx context.Context, row *T, c Condition) (created bool, err error) {
+// already, and sets its timestamps. It fails with an *InvalidError if the row breaks a rule, and with
+// ErrCondition if c does not hold.
+func (s *Store[T, K]) Put(ctx context.Context, row *T, c Condition) (Outcome[T], error) {
 	if err := s.validate(row, s.table.Data); err != nil {
-		return false, err
+		return Outcome[T]{}, err
 	}
-	defer s.wrote(ctx, &err)
-	change := database.Change{Write: s.table.Insert, Conflict: s.replace, Returns: len(s.table.Columns)}
-	replaces := c.Versions != nil || c.Exists
+	statement, replaces := s.put, c.Versions != nil || c.Exists
 	switch {
 	case replaces && c.Absent:
-		return false, ErrCondition
+		return Outcome[T]{}, ErrCondition
 	case replaces:
-		change.Write, change.Where, change.Conflict = s.update, s.where(c), ""
+		statement = s.updateOf(s.table.Content, c.Versions != nil)
 	case c.Absent:
-		change.Conflict = s.table.Keep
+		statement = s.create
 	}
-	stored, err := s.write(ctx, change, row, c)
+	stored, err := s.write(ctx, statement, row, c)
 	switch {
-	case err != nil:
-		return false, err
-	case stored == nil && !replaces && !c.Absent:
-		return false, errNotStored
-	case stored == nil:
-		return false, ErrCondition
+	case err != nil || stored != nil:
+	case !replaces && !c.Absent:
+		err = errNotStored
+	default:
+		err = ErrCondition
 	}
-	*row = *stored
-	return s.isNew(row), nil
+	if err == nil {
+		*row = *stored
+	}
+	return s.outcome(ctx, row, err == nil && s.isNew(row), err)
 }
 
 // errNotStored is the outcome of a write that no condition prevented, and that wrote nothing.
@@ -94,41 +104,42 @@ func (s *Store[T, K]) isNew(row *T) bool {
 	return created.Interface().(time.Time).Equal(updated.Interface().(time.Time))
 }
 
-// Patch writes the named columns of row to the row with its key, and returns the
-// whole row as stored. It fails with an *InvalidError if one of these columns breaks a
-// rule, a *NotFoundError if there is no such row, and ErrCondition if c does not hold.
-func (s *Store[T, K]) Patch(ctx context.Context, row *T, columns []string, c Condition) (stored *T, err error) {
-	changed := make([]*database.Column, len(columns))
+// Patch writes the named columns of row to the row with its key. It fails with an *InvalidError if one of
+// these columns breaks a rule, a *NotFoundError if there is no such row, and ErrCondition if c does not
+// hold.
+func (s *Store[T, K]) Patch(ctx context.Context, row *T, columns []string, c Condition) (Outcome[T], error) {
+	changed := make([]*table.Column, len(columns))
 	for i, name := range columns {
-		content := slices.IndexFunc(s.table.Content, func(c *database.Column) bool { return c.DBName == name })
+		content := slices.IndexFunc(s.table.Content, func(c *table.Column) bool { return c.DBName == name })
 		if content < 0 {
-			return nil, invalid(name, "cannot be changed")
+			return Outcome[T]{}, invalid(name, "cannot be changed")
 		}
 		changed[i] = s.table.Content[content]
 	}
 	if err := s.validate(row, changed); err != nil {
-		return nil, err
+		return Outcome[T]{}, err
 	}
-	defer s.wrote(ctx, &err)
-	return s.writeExisting(ctx, database.Change{Write: "UPDATE " + s.table.Name + s.set(changed, given), Returns: len(s.table.Columns)}, row, c)
+	stored, err := s.writeExisting(ctx, s.updateOf(changed, c.Versions != nil), row, c)
+	return s.outcome(ctx, stored, false, err)
 }
 
 // Delete removes the row with key. It fails with a *NotFoundError if there is no such
 // row, and with ErrCondition if c does not hold.
-func (s *Store[T, K]) Delete(ctx context.Context, key K, c Condition) (err error) {
-	defer s.wrote(ctx, &err)
-	row := new(T)
+func (s *Store[T, K]) Delete(ctx context.Context, key K, c Condition) (Outcome[T], error) {
+	row, statement := new(T), s.remove
 	s.table.Key.Of(valueOf(row)).Set(reflect.ValueOf(key))
-	_, err = s.writeExisting(ctx, database.Change{Write: "DELETE FROM " + s.table.Name, Returns: 1}, row, c)
-	return err
+	if c.Versions != nil {
+		statement = s.removeVersion
+	}
+	_, err := s.writeExisting(ctx, statement, row, c)
+	return s.outcome(ctx, nil, false, err)
 }
 
 // writeExisting updates or deletes a row. It fails with a *NotFoundError if the row does not
 // exist, and with ErrCondition if c does not hold.
-func (s *Store[T, K]) writeExisting(ctx context.Context, change database.Change, row *T, c Condition) (stored *T, err error) {
+func (s *Store[T, K]) writeExisting(ctx context.Context, statement *table.Statement, row *T, c Condition) (stored *T, err error) {
 	if !c.Absent {
-		change.Where = s.where(c)
-		stored, err = s.write(ctx, change, row, c)
+		stored, err = s.write(ctx, statement, row, c)
 	}
 	switch {
 	case err != nil || stored != nil:
@@ -142,24 +153,30 @@ func (s *Store[T, K]) writeExisting(ctx context.Context, change database.Change,
 	return nil, ErrCondition
 }
 
-// write makes change, with the columns of row, and returns the row it wrote, or nil.
-func (s *Store[T, K]) write(ctx context.Context, change database.Change, row *T, c Condition) (*T, error) {
-	change.Table, change.Row, change.Versions = s.table, row, s.db.Times(c.Versions)
+// write runs statement with the columns of row, and returns the row it wrote, or nil.
+func (s *Store[T, K]) write(ctx context.Context, statement *table.Statement, row *T, c Condition) (*T, error) {
+	change := &table.Change{Statement: statement, Row: valueOf(row), Versions: s.db.Dialect().Times(c.Versions)}
 	begin := time.Now()
-	err := s.changes.Do(ctx, &change)
-	err = s.db.WaitForLock(ctx, begin, err, func(ctx context.Context, tx *database.DB) error { return tx.RunIn(ctx, []*database.Change{&change}) })
-	stored, _ := change.Stored.(*T)
-	if err != nil {
-		return nil, database.Failed("write "+s.table.Noun, err)
+	err := s.changes.Do(ctx, change)
+	if fault.IsLocked(err) {
+		err = s.db.WaitForLock(ctx, begin, err, func(ctx context.Context, tx *database.DB) error {
+			return tx.Run(ctx, []*table.Change{change}, s.db.NowFunc())
+		})
 	}
-	return stored, nil
+	if err != nil {
+		return nil, fault.In("write "+s.table.Noun, err)
+	}
+	if !change.Stored.IsValid() {
+		return nil, nil
+	}
+	return change.Stored.Addr().Interface().(*T), nil
 }
 
-// change writes a batch and returns the outcome of each change.
-func (s *Store[T, K]) change(ctx context.Context, batch []*database.Change) []error {
-	err := s.db.Run(ctx, batch, s.db.NowFunc())
-	outcomes := make([]error, len(batch))
-	for i, c := range batch {
+// changeBatch writes a batch and returns the outcome of each change.
+func (s *Store[T, K]) changeBatch(ctx context.Context, changes []*table.Change) []error {
+	err := s.db.Run(ctx, changes, s.db.NowFunc())
+	outcomes := make([]error, len(changes))
+	for i, c := range changes {
 		outcomes[i] = cmp.Or(c.Err, err) // a deferred change has an error of its own
 	}
 	return outcomes

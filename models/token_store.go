@@ -8,6 +8,7 @@ import (
 	"gorm.io/gorm"
 
 	"plantstore/database"
+	"plantstore/database/table"
 )
 
 // TokenStore keeps issued tokens. It is safe for concurrent use. Its methods share
@@ -17,7 +18,7 @@ type TokenStore struct{ db *database.DB }
 // NewTokenStore returns the store of the tokens in db, which must be migrated. The service is ready
 // only if it can write them: otherwise, it can verify no issued token, nor revoke one.
 func NewTokenStore(db *database.DB) *TokenStore {
-	db.Require(database.TableOf[Token]())
+	db.Require(table.Of[Token]())
 	return &TokenStore{db: db}
 }
 
@@ -55,7 +56,7 @@ func (s *TokenStore) Revoke(ctx context.Context, id string) error {
 	return s.db.Write(ctx, "revoke token", func(tx *gorm.DB) error {
 		revoked := tx.Model(&Token{}).Where("id = ? AND revoked_at IS NULL", id).Update("revoked_at", tx.NowFunc())
 		if revoked.Error == nil && revoked.RowsAffected == 0 {
-			return &NotFoundError{database.NounOf[Token](), "it is already revoked"}
+			return &NotFoundError{table.NounOf[Token](), "it is already revoked"}
 		}
 		return revoked.Error
 	})
@@ -64,7 +65,7 @@ func (s *TokenStore) Revoke(ctx context.Context, id string) error {
 // ActiveIDs returns the ids of the tokens that are neither revoked nor expired. It does not
 // wait for other reads, so that authentication works under load.
 func (s *TokenStore) ActiveIDs(ctx context.Context) (ids []string, err error) {
-	err = s.db.Background(ctx, "read the ids of tokens", func(tx *gorm.DB) error {
+	err = s.db.ReadNow(ctx, "read the ids of tokens", func(tx *gorm.DB) error {
 		return tx.Model(&Token{}).Where("revoked_at IS NULL AND (expires_at IS NULL OR expires_at > ?)", tx.NowFunc()).Pluck("id", &ids).Error
 	})
 	return ids, err
@@ -72,7 +73,7 @@ func (s *TokenStore) ActiveIDs(ctx context.Context) (ids []string, err error) {
 
 // Find returns the tokens ids that exist. Like ActiveIDs, it does not wait for other reads.
 func (s *TokenStore) Find(ctx context.Context, ids []string) (tokens []Token, err error) {
-	err = s.db.Background(ctx, "read tokens", func(tx *gorm.DB) error {
+	err = s.db.ReadNow(ctx, "read tokens", func(tx *gorm.DB) error {
 		return tx.Where(inIDs, keysOf(ids)).Find(&tokens).Error
 	})
 	return tokens, err
@@ -99,7 +100,7 @@ type TokenCounts struct{ Created, Revoked int64 }
 
 // Counts returns the present counts. Like ActiveIDs, it does not wait for other reads.
 func (s *TokenStore) Counts(ctx context.Context) (counts TokenCounts, err error) {
-	err = s.db.Background(ctx, "count tokens", func(tx *gorm.DB) error {
+	err = s.db.ReadNow(ctx, "count tokens", func(tx *gorm.DB) error {
 		return tx.Model(&Token{}).Select("count(*) AS created, count(revoked_at) AS revoked").Scan(&counts).Error
 	})
 	return counts, err

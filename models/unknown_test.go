@@ -7,8 +7,8 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"plantstore/database"
 	"plantstore/database/dbtest"
+	"plantstore/database/fault"
 )
 
 // TestUnknownCommit: the database does not know whether it has committed a batch, so the
@@ -20,7 +20,7 @@ func TestUnknownCommit(t *testing.T) {
 		store := NewPlantStore(db)
 		stored := &Plant{ID: 1, Name: "stored"}
 		other := &Plant{ID: 2, Name: "of another client"}
-		if err := store.insertAll(t.Context(), db, []*Plant{stored, other}, make([]error, 2)); err != nil {
+		if err := store.insert(t.Context(), db, []*Plant{stored, other}, make([]error, 2), areFree); err != nil {
 			t.Fatal(err)
 		}
 		late := stored.CreatedAt.Add(time.Second)
@@ -45,7 +45,7 @@ func TestUnknownCommit(t *testing.T) {
 			{"a row that was there before", exists(true)},
 			{"another row with its key", exists(false)},
 			{"a row that is not there", func(err error) bool {
-				return database.IsUnknown(err) && errors.Is(database.Failed("insert plant", err), database.ErrUnavailable)
+				return fault.IsUnknown(err) && errors.Is(fault.In("insert plant", err), fault.ErrUnavailable)
 			}},
 		} {
 			t.Run(test.name, func(t *testing.T) {
@@ -62,7 +62,10 @@ func TestUnknownCommitOfACreate(t *testing.T) {
 	t.Parallel()
 	url := dbtest.Postgres(t)
 	store := NewPlantStore(dbtest.Migrated(t, url))
-	create := func() error { return store.Create(t.Context(), &Plant{ID: 1, Name: "x"}) }
+	create := func() error {
+		_, err := store.Create(t.Context(), &Plant{ID: 1, Name: "x"})
+		return err
+	}
 	if err := create(); err != nil {
 		t.Fatal(err)
 	}

@@ -8,12 +8,16 @@ import (
 	"go.uber.org/zap/zaptest"
 
 	"plantstore/database"
+	"plantstore/database/dialect"
 )
 
 // Options returns the options of tests for the database at url.
 func Options(url string) database.Options {
 	return database.Options{URL: url, Migrate: true, MaxConnections: 15, Timeout: 5 * time.Second, StartTimeout: 30 * time.Second, Check: true, TemporaryBytes: 1 << 30}
 }
+
+// Followed names the table whose changes are a feed in the migrations.
+var Followed = dialect.Followed{Table: "plants", Noun: "plant"}
 
 // Batches are the limits of batches in tests.
 var Batches = database.BatchOptions{Flushers: 2, MaxBatch: 16, Queue: 1000}
@@ -27,7 +31,7 @@ func Open(t testing.TB, o database.Options) *database.DB {
 // OpenWith is Open with other limits of batches and another log.
 func OpenWith(t testing.TB, o database.Options, batches database.BatchOptions, log *zap.Logger) *database.DB {
 	t.Helper()
-	db, err := database.Open(t.Context(), o, batches, log)
+	db, err := database.Open(t.Context(), o, batches, Followed, log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +53,7 @@ func Migrated(t testing.TB, url string) *database.DB {
 func Prepared(t testing.TB, o database.Options) *database.DB {
 	t.Helper()
 	db := Open(t, o)
-	if err := db.Prepare(t.Context()); err != nil {
+	if err := db.Schema().Prepare(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return db

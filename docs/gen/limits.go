@@ -12,6 +12,7 @@ import (
 	"plantstore/config"
 	"plantstore/controllers"
 	"plantstore/database"
+	"plantstore/database/limit"
 	"plantstore/middleware"
 	"plantstore/models"
 	"plantstore/routes"
@@ -20,17 +21,17 @@ import (
 // limit is a row of the table of limits: what is limited, the highest value or both bounds, the
 // settings that change it, and the error code, or what else happens beyond it. In value, {} stands
 // for the default of a setting.
-type limit struct{ what, value, settings, exceeded string }
+type bound struct{ what, value, settings, exceeded string }
 
 // limits returns the limits that clients can meet. Values come from the code, and from the
 // defaults of the settings.
-func limits() []limit {
+func limits() []bound {
 	timeout, err := time.ParseDuration(config.SettingOf("database.timeout").Default)
 	if err != nil {
 		log.Fatal(err)
 	}
 	closed := "the connection is closed"
-	return append(ruleLimits(), []limit{
+	return append(ruleLimits(), []bound{
 		{"`q`", characters(models.Plant{}.Rules().Text("name").Part()), "", "40007"},
 		{"page", fmt.Sprintf("%s items, and %d by default", number(controllers.MaxLimit), controllers.DefaultLimit), "", "40007"},
 		{"changes in an event", number(database.MaxChanges), "", "the next event has the rest"},
@@ -49,7 +50,7 @@ func limits() []limit {
 		{"idle connection", "{}", "server.idle_timeout", closed},
 		{"time for an import or export, with the wait for its turn", "{}", "bulk.timeout", "41301 or 50302, or " + closed},
 		{"time for a database operation", "{}", "database.timeout", "50302"},
-		{"wait for a row that another transaction has locked", seconds(timeout - timeout/database.WaitShare), "database.timeout", "50301"},
+		{"wait for a row that another transaction has locked", seconds(timeout - limit.Wait(timeout)), "database.timeout", "50301"},
 		{"new plants that wait to be written; also changes, and reads by id", "{} each, and half with one token", "writes.queue", "50301"},
 		{"imports and exports that store or read at the same time, in the primary and in each standby", withEach(database.MaxBulk, database.MaxBulkEach), "", "50301"},
 		{"imports among these, in the primary", withEach(database.MaxImports, database.MaxImportsEach), "", "the others wait; 50301 after `bulk.timeout`"},
@@ -68,7 +69,7 @@ func limits() []limit {
 }
 
 // ruleLimits returns the limits by the rules of all models.
-func ruleLimits() (all []limit) {
+func ruleLimits() (all []bound) {
 	for _, model := range models.All() {
 		rules := model.Rules()
 		for _, column := range slices.Sorted(maps.Keys(rules)) {
@@ -82,7 +83,7 @@ func ruleLimits() (all []limit) {
 			case models.Integer:
 				value = fmt.Sprintf("%d to %d", rule.Min, rule.Max)
 			}
-			all = append(all, limit{fmt.Sprintf("`%s` of a %s", column, nameOf(model)), value, "", "40006"})
+			all = append(all, bound{fmt.Sprintf("`%s` of a %s", column, nameOf(model)), value, "", "40006"})
 		}
 	}
 	return all

@@ -1,0 +1,306 @@
+// Package batch runs operations that wait at the same time together.
+package batch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.opentelemetry.io/otel/trace"
+
+	"plantstore/database/background"
+	"plantstore/database/limit"
+)
+
+// Options are the limits of a [Batcher], and what it calls.
+type Options struct {
+	Max     int           // items in a batch
+	Queue   int           // items that wait for the next batch; each client may take half of them
+	Timeout time.Duration // from an item's arrival to its outcome
+	Turns   *limit.Turns  // of batches; batchers may share them
+	Closed  error         // the outcome of an item that arrives after Close
+	// Begin is called before each batch, and end after it. If one of them fails, all items of the
+	// batch do. It may be nil.
+	Begin func() (end func() error, err error)
+	// Items observes the number of items of each batch, and Waits the seconds that each item has
+	// waited for its batch. They may be nil.
+	Items, Waits Observer
+}
+
+// Observer measures something, as Prometheus' histograms do.
+type Observer interface{ Observe(value float64) }
+
+// ErrDeferred is the outcome of an item that a batch has not tried: it joins another batch.
+var ErrDeferred = errors.New("deferred to another batch")
+
+// Batcher runs operations, its items, in batches: items that arrive while a batch is in
+// flight form the next one, and share its statement and its commit. There is no timer: a
+// lone item runs at once, on its caller's goroutine. It is safe for concurrent use.
+type Batcher[T any] struct {
+	Options
+	run      func(ctx context.Context, items []T) []error
+	queue    chan *pending[T]
+	waiting  *limit.Shares // of the queue
+	flushers sync.WaitGroup
+	free     sync.Pool    // of *pending[T]
+	calls    atomic.Int64 // of Do that are in progress
+	lone     atomic.Bool  // no other item came while the last one ran alone
+	needs    atomic.Int64 // nanoseconds that a batch is expected to need; see expect
+
+	mu     sync.RWMutex // guards closed, and the closing of queue
+	closed bool
+}
+
+// pending is an item that waits for its outcome.
+type pending[T any] struct {
+	ctx     context.Context //nolint:containedctx // the caller's, for as long as it waits
+	item    T
+	due     time.Time
+	span    trace.Span        // the caller's, if it is recorded
+	begin   time.Time         // of its batch
+	batch   trace.SpanContext // its batch's
+	outcome chan error        // has room for one, so that a flusher never blocks
+}
+
+// New returns a batcher that calls run with the items of each batch. run returns their outcomes
+// before the deadline of its context, which nothing else ends: its Done returns nil, so a driver need
+// not watch it.
+func New[T any](o Options, run func(ctx context.Context, items []T) []error) *Batcher[T] {
+	b := &Batcher[T]{Options: o, run: run, queue: make(chan *pending[T], o.Queue)}
+	b.waiting = limit.NewShares(int64(o.Queue), max(int64(o.Queue)/2, 1))
+	b.needs.Store(int64(limit.Wait(o.Timeout)))
+	for range o.Turns.Len() {
+		b.flushers.Go(b.flush)
+	}
+	return b
+}
+
+// Len returns how many items wait for a batch.
+func (b *Batcher[T]) Len() int { return len(b.queue) }
+
+// Do runs item and returns its outcome. It fails at once with limit.ErrShare if the queue is full,
+// or if items of ctx's client take half of it; later with limit.ErrBusy if it was not the
+// item's turn in time. An item still in the queue when ctx ends is dropped; it fails with
+// ctx's cause. The queue is in order of arrival and a batch is due with its first item, so Do
+// has no timer of its own.
+func (b *Batcher[T]) Do(ctx context.Context, item T) (err error) {
+	alone := b.calls.Add(1) == 1
+	defer b.calls.Add(-1)
+	p, ok := b.free.Get().(*pending[T])
+	if !ok {
+		p = &pending[T]{outcome: make(chan error, 1)}
+	}
+	p.ctx, p.item, p.due, p.span = ctx, item, time.Now().Add(b.Timeout), recorded(ctx)
+	for again := true; again; {
+		err = nil
+		if !alone || ctx.Err() != nil || !b.runAlone(p) {
+			err = b.enqueue(p)
+		}
+		if err == nil {
+			err = <-p.outcome
+			traceWait(p.span, p.due.Add(-b.Timeout), p.begin, p.batch)
+		}
+		again = errors.Is(err, ErrDeferred)
+	}
+	*p = pending[T]{outcome: p.outcome} // retains nothing
+	b.free.Put(p)
+	return err
+}
+
+// runAlone runs p at once, unless there are other items to share a batch with. After an item that
+// ran alone, it does not look for them: yielding the processor can take as long as a read.
+func (b *Batcher[T]) runAlone(p *pending[T]) bool {
+	b.mu.RLock() // for as long as Close must wait
+	defer b.mu.RUnlock()
+	if b.closed || !b.Turns.Try() {
+		return false
+	}
+	defer b.Turns.Free()
+	if !b.lone.Load() {
+		runtime.Gosched() // see letQueueFill
+	}
+	if b.calls.Load() > 1 {
+		return false
+	}
+	b.runBatch([]*pending[T]{p})
+	b.lone.Store(b.calls.Load() == 1)
+	return true
+}
+
+func (b *Batcher[T]) enqueue(p *pending[T]) error {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	if b.closed {
+		return b.Closed
+	}
+	if err := b.waiting.Take(limit.Client(p.ctx), 1); err != nil {
+		return err
+	}
+	b.queue <- p // has room: waiting counts at least the items in it
+	return nil
+}
+
+// Close runs the queued items and stops the flushers. Later items fail.
+func (b *Batcher[T]) Close() {
+	b.mu.Lock()
+	if !b.closed {
+		b.closed = true
+		close(b.queue)
+	}
+	b.mu.Unlock()
+	b.flushers.Wait()
+}
+
+// flush runs the queued items, a batch at a time.
+func (b *Batcher[T]) flush() {
+	batch := make([]*pending[T], 0, b.Max)
+	for first := range b.queue {
+		b.waiting.Give(limit.Client(first.ctx), 1)
+		free, err := b.Turns.Take(first.ctx, time.Until(first.due)-time.Duration(b.needs.Load()))
+		if err != nil {
+			first.outcome <- err
+			continue
+		}
+		b.letQueueFill()
+		now := time.Now()
+		batch = b.gather(batch[:0], first, now)
+		for len(batch) < b.Max {
+			next := b.next()
+			if next == nil {
+				break
+			}
+			batch = b.gather(batch, next, now)
+		}
+		if len(batch) > 0 {
+			b.runBatch(batch)
+		}
+		free()
+		clear(batch) // for the garbage collector
+	}
+}
+
+// next returns the next item of the queue, or nil if there is none now.
+func (b *Batcher[T]) next() *pending[T] {
+	select {
+	case p, open := <-b.queue:
+		if open {
+			b.waiting.Give(limit.Client(p.ctx), 1)
+		}
+		return p
+	default:
+		return nil
+	}
+}
+
+// letQueueFill yields the processor for as long as that fills the queue, so that
+// requests already in memory share the batch. If there are no such requests, it takes no time.
+func (b *Batcher[T]) letQueueFill() {
+	for before := -1; before < len(b.queue) && len(b.queue) < b.Max; {
+		before = len(b.queue)
+		runtime.Gosched()
+	}
+}
+
+// gather appends p to batch, which begins now. It rejects p instead if p is no longer
+// awaited, or has less time left than the batch is expected to need: the batch would end
+// too early for its other items as well.
+func (b *Batcher[T]) gather(batch []*pending[T], p *pending[T], now time.Time) []*pending[T] {
+	needs := time.Duration(b.needs.Load())
+	switch {
+	case p.ctx.Err() != nil:
+		p.outcome <- fmt.Errorf("wait for a batch: %w", context.Cause(p.ctx))
+	case p.due.Sub(now) < needs:
+		p.outcome <- fmt.Errorf("%w: no batch within %s", limit.ErrBusy, b.Timeout-needs)
+	default:
+		batch = append(batch, p)
+	}
+	return batch
+}
+
+// runBatch runs the items of batch, and tells each its outcome. A panic is the outcome of every item,
+// so that no caller waits forever and the flusher survives.
+func (b *Batcher[T]) runBatch(batch []*pending[T]) {
+	begin, items, due := time.Now(), make([]T, len(batch)), batch[0].due
+	if b.Items != nil {
+		b.Items.Observe(float64(len(batch)))
+	}
+	var requests []trace.Span
+	for i, p := range batch {
+		items[i] = p.item
+		if p.due.Before(due) { // it was deferred
+			due = p.due
+		}
+		if b.Waits != nil {
+			b.Waits.Observe(begin.Sub(p.due.Add(-b.Timeout)).Seconds())
+		}
+		if p.span != nil {
+			requests = append(requests, p.span)
+		}
+	}
+	ctx, span := startBatch(len(batch), requests)
+	var outcomes []error
+	var fault error
+	defer func() {
+		span.End()
+		b.expect(time.Since(begin), !time.Now().Before(due))
+		if fault != nil {
+			outcomes = slices.Repeat([]error{fault}, len(batch))
+		}
+		for i, err := range outcomes {
+			if batch[i].span != nil {
+				batch[i].begin, batch[i].batch = begin, span.SpanContext()
+			}
+			batch[i].outcome <- err
+		}
+	}()
+	defer background.Recover("a batch", &fault)
+	end := func() error { return nil }
+	if b.Begin != nil {
+		if end, fault = b.Begin(); fault != nil {
+			return
+		}
+	}
+	outcomes = b.run(deadline{ctx, due}, items)
+	fault = end()
+}
+
+// expect sets the time that the next batch is expected to need to what the last one took
+// and a quarter more. Without it, items that have waited too long would fill batch after
+// batch under overload, and none would end in time. A batch that exceeded its limit would
+// have taken longer. The time at most doubles with each batch, since a single slow one says
+// little, and a sixth of an item's time is left to wait in.
+func (b *Batcher[T]) expect(took time.Duration, exceeded bool) {
+	if exceeded {
+		took = b.Timeout
+	}
+	share := limit.Wait(b.Timeout)
+	needs := min(took+took/4, 2*time.Duration(b.needs.Load()), b.Timeout-share)
+	b.needs.Store(int64(max(needs, share)))
+}
+
+// deadline is the context of a batch.
+type deadline struct {
+	context.Context //nolint:containedctx // it is one
+	due             time.Time
+}
+
+func (d deadline) Deadline() (time.Time, bool) { return d.due, true }
+
+func (d deadline) Err() error {
+	if time.Now().Before(d.due) {
+		return nil
+	}
+	return context.DeadlineExceeded
+}
+
+// Detached reports whether ctx is of a batch, which a driver should not watch: it has a deadline,
+// and is never canceled.
+func Detached(ctx context.Context) (due time.Time, ok bool) {
+	due, ok = ctx.Deadline()
+	return due, ok && ctx.Done() == nil
+}

@@ -1,0 +1,269 @@
+// Package citus is the dialect of Citus, which distributes the rows of a table over other PostgreSQL
+// servers, its nodes. What differs from PostgreSQL: Citus rejects STABLE functions of columns in an
+// UPDATE and locks of several rows in a SELECT; INSERT … SELECT and COPY have fault.InternalError instead
+// of the code of an error; several statements are one transaction only between BEGIN and COMMIT; settings
+// reach the nodes only by SET LOCAL; and a node can fail alone.
+package citus
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/pressly/goose/v3/lock"
+	"go.uber.org/zap"
+	"gorm.io/gorm"
+
+	"plantstore/database/dialect"
+	"plantstore/database/fault"
+	"plantstore/database/postgres"
+	"plantstore/database/table"
+)
+
+// Dialect is a database on Citus. It is safe for concurrent use.
+type Dialect struct {
+	*postgres.Dialect
+	pool  *sql.DB
+	nodes *nodes
+	log   *zap.Logger
+}
+
+// Detect reports whether pool leads to a node of a Citus cluster.
+func Detect(ctx context.Context, pool *sql.DB) (is bool, err error) {
+	err = pool.QueryRowContext(ctx, "SELECT EXISTS (SELECT FROM pg_extension WHERE extname = 'citus')").Scan(&is)
+	return is, err
+}
+
+// Open returns the database that o.URL names. It does not connect. It fails like postgres.Open.
+func Open(o postgres.Options, log *zap.Logger) (*Dialect, error) {
+	accept := o.Accept
+	o.Accept = func(ctx context.Context, conn *pgx.Conn) error {
+		// A batch has rows in most shards: a connection for each would cost far more than the
+		// rows. SET LOCAL is sent with the BEGIN that a node needs anyway.
+		_, err := conn.Exec(ctx, "SET citus.max_adaptive_executor_pool_size = 1; SET citus.propagate_set_commands = 'local'")
+		if err == nil && accept != nil {
+			err = accept(ctx, conn)
+		}
+		return err
+	}
+	o.Configure = func(config *pgx.ConnConfig) {
+		watchWarnings(config)
+		// Prepared statements would save no time, as Citus plans them again for each shard, and an INSERT
+		// has a text for each number of rows.
+		if config.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement {
+			config.DefaultQueryExecMode = pgx.QueryExecModeExec
+		}
+	}
+	o.Send, o.InsertRows = send, insertRows
+	base, err := postgres.Open(o)
+	if err != nil {
+		return nil, err
+	}
+	d := &Dialect{Dialect: base, log: log}
+	d.pool, _ = base.Pools()
+	d.nodes = newNodes(d)
+	return d, nil
+}
+
+// Facts returns those of PostgreSQL, without the feed: a distributed table has no triggers.
+func (d *Dialect) Facts() dialect.Facts {
+	facts := d.Dialect.Facts()
+	facts.Feed = nil
+	return facts
+}
+
+// Close closes the connections.
+func (d *Dialect) Close() error {
+	d.nodes.close()
+	return d.Dialect.Close()
+}
+
+// SetLockTimeout returns the statement of PostgreSQL, and durably.
+func (d *Dialect) SetLockTimeout(wait time.Duration) string {
+	return d.Dialect.SetLockTimeout(wait) + "; " + durably
+}
+
+// Get locks one row at a time. The outcome of a row on a node that is down is an error.
+func (d *Dialect) Get(ctx context.Context, conn gorm.ConnPool, t *table.Table, keys any, lock bool, next func() reflect.Value) (outcomes []error, err error) {
+	list := reflect.ValueOf(keys)
+	if _, own := conn.(*sql.DB); own {
+		return d.nodes.run(ctx, t, list.Len(), func(i int) any { return list.Index(i).Interface() }, func(items []int) ([]error, error) {
+			some := reflect.MakeSlice(list.Type(), 0, len(items))
+			for _, i := range items {
+				some = reflect.Append(some, list.Index(i))
+			}
+			return d.Dialect.Get(ctx, conn, t, some.Interface(), lock, next)
+		})
+	}
+	if !lock {
+		return d.Dialect.Get(ctx, conn, t, keys, lock, next)
+	}
+	for i := range list.Len() {
+		if _, err := d.Dialect.Get(ctx, conn, t, list.Slice(i, i+1).Interface(), lock, next); err != nil {
+			return nil, err
+		}
+	}
+	return nil, nil
+}
+
+// Insert copies rows whose keys are probably free: that takes a third of the time of an INSERT.
+func (d *Dialect) Insert(ctx context.Context, conn gorm.ConnPool, t *table.Table, rows []reflect.Value, free bool) (outcomes []error, err error) {
+	pool, own := conn.(*sql.DB)
+	if !own {
+		return d.Dialect.Insert(ctx, conn, t, rows, false)
+	}
+	return d.nodes.run(ctx, t, len(rows), func(i int) any { return t.Key.Of(rows[i]).Interface() }, func(items []int) ([]error, error) {
+		some := make([]reflect.Value, len(items))
+		for i, item := range items {
+			some[i] = rows[item]
+		}
+		if free && len(some) > 1 {
+			if copied, err := copyNew(ctx, pool, t, some); copied || err != nil {
+				return make([]error, len(some)), err
+			}
+		}
+		return d.Dialect.Insert(ctx, conn, t, some, false)
+	})
+}
+
+// Run runs each change with versions alone: reading the versions of several changes is STABLE, which
+// Citus rejects in an UPDATE.
+func (d *Dialect) Run(ctx context.Context, conn gorm.ConnPool, groups []*table.Group) error {
+	if _, own := conn.(*sql.DB); !own {
+		return d.Dialect.Run(ctx, conn, groups)
+	}
+	changes := table.All(groups)
+	outcomes, err := d.nodes.run(ctx, changes[0].Table, len(changes), func(i int) any {
+		return changes[i].Table.Key.Of(changes[i].Row).Interface()
+	}, func(items []int) ([]error, error) {
+		some, errs := make([]*table.Change, len(items)), make([]error, len(items))
+		for i, item := range items {
+			some[i] = changes[item]
+		}
+		if err := d.Dialect.Run(ctx, conn, withoutManyVersions(table.Groups(some))); err != nil {
+			return nil, err
+		}
+		for i, c := range some {
+			errs[i] = c.Err
+		}
+		return errs, nil
+	})
+	for i, err := range outcomes {
+		changes[i].Err = err
+	}
+	return err
+}
+
+// withoutManyVersions returns groups in which each change with versions is alone.
+func withoutManyVersions(groups []*table.Group) (parts []*table.Group) {
+	for _, g := range groups {
+		if !slices.Contains(g.Names(), table.VersionsName) {
+			parts = append(parts, g)
+			continue
+		}
+		for _, c := range g.Changes {
+			parts = append(parts, table.Groups([]*table.Change{c})...)
+		}
+	}
+	return parts
+}
+
+// Load copies the rows. A taken key has no code of its own here: Insert tells it.
+func (d *Dialect) Load(ctx context.Context, t *table.Table, keep bool, next func() ([]any, error)) (rows int64, err error) {
+	rows, err = d.Dialect.Load(ctx, t, keep, next)
+	if fault.SQLState(err) == fault.InternalError && !isCommitted(err) {
+		err = fmt.Errorf("%w: %w", errors.ErrUnsupported, err)
+	}
+	return rows, err
+}
+
+// Locker returns the lock of PostgreSQL, for the coordinator only.
+func (d *Dialect) Locker(log *zap.Logger) (lock.SessionLocker, error) {
+	locker, err := d.Dialect.Locker(log)
+	return coordinatorLocker{locker}, err
+}
+
+// coordinatorLocker fails on a node of the cluster that cannot change the schema.
+type coordinatorLocker struct{ lock.SessionLocker }
+
+func (l coordinatorLocker) SessionLock(ctx context.Context, conn *sql.Conn) error {
+	var is bool
+	err := conn.QueryRowContext(ctx, "SELECT citus_is_coordinator()").Scan(&is)
+	if err == nil && !is {
+		err = errors.New("migrations are pending, and the database is a worker of a Citus cluster: run `plantstore migrate up` on the coordinator")
+	}
+	if err != nil {
+		return err
+	}
+	return l.SessionLocker.SessionLock(ctx, conn)
+}
+
+// Inspect fails if a node may acknowledge a commit that is not on its disk. Batches and imports commit
+// durably nevertheless: see durably.
+func (d *Dialect) Inspect(ctx context.Context, log *zap.Logger) error {
+	if err := d.Dialect.Inspect(ctx, log); err != nil {
+		return err
+	}
+	var nodes, role sql.NullString
+	err := d.pool.QueryRowContext(ctx, `SELECT string_agg(format('%s:%s', n.nodename, n.nodeport), ', ' ORDER BY n.nodename, n.nodeport), quote_ident(current_user)
+		FROM run_command_on_all_nodes('SHOW synchronous_commit') r JOIN pg_dist_node n ON n.nodeid = r.nodeid
+		WHERE n.groupid <> 0 AND r.success AND r.result = 'off'`).Scan(&nodes, &role)
+	if err != nil {
+		return fmt.Errorf("check the settings of the nodes: %w", err)
+	}
+	if nodes.Valid {
+		return fmt.Errorf("synchronous_commit is off on the nodes %s, which may lose what they acknowledge: "+
+			"run ALTER ROLE %s SET synchronous_commit = 'on' on the coordinator", nodes.String, role.String)
+	}
+	return nil
+}
+
+// durably lets no node acknowledge a commit that is not on its disk.
+const durably = "SET LOCAL synchronous_commit = 'on'"
+
+// warning is the key of the last warning on a connection.
+const warning = "plantstore.warning"
+
+// watchWarnings remembers warnings. A node that fails after all nodes have agreed to commit is a warning:
+// the transaction is committed there later.
+func watchWarnings(config *pgx.ConnConfig) {
+	config.OnNotice = func(conn *pgconn.PgConn, n *pgconn.Notice) {
+		if n.SeverityUnlocalized == "WARNING" {
+			conn.CustomData()[warning] = (*pgconn.PgError)(n)
+		}
+	}
+}
+
+// transactionSettings are the statements after BEGIN. Citus sends the nodes each of them with the
+// whole text that it is in, so each must be a statement of its own: a BEGIN in that text would be a
+// warning in their logs.
+var transactionSettings = []string{fmt.Sprintf("SET LOCAL lock_timeout = %d", postgres.LockWait.Milliseconds()), durably}
+
+// insertRows returns an INSERT with VALUES, and its arguments.
+func insertRows(s *table.Statement, rows []reflect.Value) (text string, args []any) {
+	stamps := make(map[*table.Column]int) // the numbers of their parameters
+	tuples := make([]string, len(rows))
+	for i, row := range rows {
+		values := make([]string, len(s.Table.Columns))
+		for j, column := range s.Table.Columns {
+			n := stamps[column]
+			if n == 0 {
+				args = append(args, column.Of(row).Interface())
+				n = len(args)
+			}
+			if s.Table.IsTimestamp(column) {
+				stamps[column] = n
+			}
+			values[j] = fmt.Sprintf("$%d::%s", n, postgres.TypeOf(column))
+		}
+		tuples[i] = "(" + strings.Join(values, ", ") + ")"
+	}
+	return s.TextFrom(" VALUES "+strings.Join(tuples, ", "), ""), args
+}

@@ -1,0 +1,90 @@
+package citus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"regexp"
+
+	"github.com/pressly/goose/v3"
+	"go.uber.org/zap"
+
+	"plantstore/database/migrations"
+)
+
+// creates matches the statements of migrations that create a table, and distributes the
+// comments that say by which column its rows are distributed over the nodes of a Citus
+// cluster. Every other table is copied to each node.
+var (
+	creates     = regexp.MustCompile(`(?mi)^CREATE TABLE(?: IF NOT EXISTS)? (\w+)`)
+	distributes = regexp.MustCompile(`(?m)^-- citus: distribute (\w+) by (\w+)$`)
+)
+
+// undistributed returns the statements that distribute the tables of the migrations for
+// which it has not been done.
+func (d *Dialect) undistributed(ctx context.Context) (statements []string, err error) {
+	files, err := fs.Glob(migrations.Files, "postgres/*.sql")
+	if err != nil {
+		return nil, err
+	}
+	tables, by := []string{goose.DefaultTablename}, make(map[string]string)
+	for _, name := range files {
+		text, err := migrations.Files.ReadFile(name)
+		if err != nil {
+			return nil, err
+		}
+		for _, created := range creates.FindAllStringSubmatch(string(text), -1) {
+			tables = append(tables, created[1])
+		}
+		for _, distributed := range distributes.FindAllStringSubmatch(string(text), -1) {
+			by[distributed[1]] = distributed[2]
+		}
+	}
+	for _, table := range tables {
+		var local bool
+		err := d.pool.QueryRowContext(ctx, "SELECT EXISTS (SELECT FROM pg_class WHERE oid = to_regclass($1)"+
+			" AND oid NOT IN (SELECT logicalrelid FROM pg_dist_partition))", table).Scan(&local)
+		if err != nil {
+			return nil, err
+		}
+		switch column := by[table]; {
+		case !local:
+		case column != "":
+			statements = append(statements, fmt.Sprintf("SELECT create_distributed_table('%s', '%s')", table, column))
+		default:
+			statements = append(statements, fmt.Sprintf("SELECT create_reference_table('%s')", table))
+		}
+	}
+	return statements, nil
+}
+
+// Migrated distributes the tables of the migrations.
+func (d *Dialect) Migrated(ctx context.Context, log *zap.Logger) (err error) {
+	if statements, err := d.undistributed(ctx); err != nil || len(statements) == 0 {
+		return err
+	}
+	locker, err := d.Locker(log)
+	if err != nil {
+		return err
+	}
+	conn, err := d.pool.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, conn.Close()) }()
+	if err := locker.SessionLock(ctx, conn); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, locker.SessionUnlock(context.WithoutCancel(ctx), conn)) }()
+	statements, err := d.undistributed(ctx) // another process may have been faster
+	if err != nil {
+		return err
+	}
+	for _, statement := range statements {
+		if _, err := conn.ExecContext(ctx, statement); err != nil {
+			return fmt.Errorf("%s: %w", statement, err)
+		}
+	}
+	return nil
+}

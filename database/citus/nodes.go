@@ -1,0 +1,243 @@
+package citus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"go.uber.org/zap"
+
+	"plantstore/database/background"
+	"plantstore/database/fault"
+	"plantstore/database/limit"
+	"plantstore/database/postgres"
+	"plantstore/database/table"
+)
+
+// Classify returns the error of a node as a *fault.NodeError. The FATAL errors are those of the server
+// that the connection leads to.
+func (*Dialect) Classify(err error) error {
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	if !ok || isNodeError(err) || errors.Is(err, errors.ErrUnsupported) || pg.SeverityUnlocalized != "ERROR" {
+		return err
+	}
+	if pg.Code == fault.InternalError || strings.HasPrefix(pg.Code, "08") || strings.HasPrefix(pg.Code, "57P") { // connection_exception, operator_intervention
+		return &fault.NodeError{Err: err}
+	}
+	return err
+}
+
+func isNodeError(err error) bool {
+	_, ok := errors.AsType[*fault.NodeError](err)
+	return ok
+}
+
+// isCommitted reports whether err, of a node, means that the node was lost when all nodes had
+// agreed to commit: the rows will appear, see lostNode, and must not be written again.
+func isCommitted(err error) bool {
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && pg.SeverityUnlocalized == "WARNING"
+}
+
+// nodes knows which nodes of a database are down.
+type nodes struct {
+	*Dialect
+	turn *limit.Turns                 // the only turn, which a check takes
+	down atomic.Pointer[map[int]bool] // nil before the first check
+	stop func()                       // of the checks
+
+	suspecting atomic.Bool // suspect is running
+	work       sync.WaitGroup
+}
+
+// nodeCheck is the time between two checks of a node that is down, and nodeTimeout how long a check waits for
+// a node.
+const (
+	nodeCheck   = 500 * time.Millisecond
+	nodeTimeout = "500ms"
+)
+
+// newNodes begins to check the nodes, as long as some are down.
+func newNodes(d *Dialect) *nodes {
+	n := &nodes{Dialect: d, turn: limit.NewTurns(1, 0)}
+	n.stop = background.Start(nodeCheck, func(context.Context) {
+		if len(n.downNow()) > 0 {
+			n.checkNow()
+		}
+	})
+	return n
+}
+
+// close ends the checks.
+func (n *nodes) close() {
+	n.stop()
+	n.work.Wait()
+}
+
+// check finds out which nodes are down.
+func (n *nodes) check(ctx context.Context) error {
+	free, err := n.turn.Take(ctx, limit.UntilDone)
+	if err != nil {
+		return err
+	}
+	defer free()
+	found, err := n.findDown(ctx)
+	if err != nil {
+		return err
+	}
+	before := n.downNow()
+	if !maps.Equal(before, found) {
+		n.log.Warn("the unreachable nodes of the database have changed", zap.Ints("down", slices.Sorted(maps.Keys(found))))
+	}
+	returned := slices.ContainsFunc(slices.Collect(maps.Keys(before)), func(node int) bool { return !found[node] })
+	if returned || len(found) == 0 {
+		// What a returning node had agreed to commit becomes visible before it is used.
+		if _, err := n.pool.ExecContext(ctx, "SELECT recover_prepared_transactions()"); err != nil {
+			n.log.Warn("cannot finish the transactions of a node that was down; citus.recover_2pc_interval tells when Citus does", zap.Error(err))
+		}
+	}
+	n.down.Store(&found)
+	return nil
+}
+
+// suspect checks the nodes in the background, after a statement that did not end in time: a
+// node that hangs reports no error.
+func (n *nodes) suspect() {
+	if n.suspecting.Swap(true) {
+		return
+	}
+	n.work.Go(func() {
+		defer n.suspecting.Store(false)
+		n.Discard() // a session's connection to the node would hang, too
+		n.checkNow()
+	})
+}
+
+// checkNow is check for the background.
+func (n *nodes) checkNow() {
+	ctx, cancel := context.WithTimeout(context.Background(), n.Timeout)
+	defer cancel()
+	if err := n.check(ctx); err != nil {
+		n.log.Warn("cannot check the nodes of the database", zap.Error(err))
+	}
+}
+
+// downNow returns the nodes that are down.
+func (n *nodes) downNow() map[int]bool {
+	if down := n.down.Load(); down != nil {
+		return *down
+	}
+	return nil
+}
+
+// run calls do with the items of a batch, of which there are count, by their indices. If a node is down,
+// the items with rows on the other nodes run without it. It returns the outcome of each item, or nil if
+// all succeeded. keyOf returns the key of an item's row in t.
+func (n *nodes) run(ctx context.Context, t *table.Table, count int, keyOf func(int) any, do func(items []int) ([]error, error)) ([]error, error) {
+	outcomes, up := make([]error, count), make([]int, count)
+	for i := range up {
+		up[i] = i
+	}
+	run := func(items []int) error {
+		errs, err := do(items)
+		err = n.Classify(err)
+		for i, item := range items {
+			outcomes[item] = err
+			if err == nil && errs != nil {
+				outcomes[item] = errs[i]
+			}
+			outcomes[item] = n.Classify(outcomes[item])
+		}
+		return err
+	}
+	nodesOf := func() ([]int, error) {
+		keys := make([]string, count)
+		for i := range keys {
+			keys[i] = fmt.Sprint(keyOf(i))
+		}
+		return n.nodesOf(ctx, t, keys)
+	}
+	if down := n.downNow(); len(down) > 0 {
+		on, err := nodesOf()
+		if err != nil {
+			return nil, err
+		}
+		up = slices.DeleteFunc(up, func(i int) bool { return down[on[i]] })
+		for i, node := range on {
+			if down[node] {
+				outcomes[i] = errDown
+			}
+		}
+		if len(up) == 0 {
+			return outcomes, nil
+		}
+	}
+	if err := run(up); err != nil && !isNodeError(err) && !fault.IsTimeout(err) {
+		return nil, err
+	}
+	if slices.ContainsFunc(up, func(i int) bool { return outcomes[i] != nil && fault.IsTimeout(outcomes[i]) }) {
+		n.suspect() // this batch has no time left to wait for it
+	}
+	failed := slices.DeleteFunc(up, func(i int) bool { return !isNodeError(outcomes[i]) || isCommitted(outcomes[i]) })
+	if len(failed) == 0 || n.check(ctx) != nil || len(failed) == 1 {
+		return outcomes, nil
+	}
+	on, err := nodesOf()
+	if err != nil || !slices.ContainsFunc(failed, func(i int) bool { return on[i] != on[failed[0]] }) {
+		return outcomes, nil // of rows on one node, some may be stored
+	}
+	down := n.downNow()
+	if again := slices.DeleteFunc(failed, func(i int) bool { return down[on[i]] }); len(again) > 0 {
+		_ = run(again) // their outcomes have its error
+	}
+	return outcomes, nil
+}
+
+// errDown is the outcome of a row on a node that is down. Nothing was stored.
+var errDown = &fault.NodeError{Err: &pgconn.PgError{Severity: "ERROR", Code: "08006", Message: "the node of the row is down"}}
+
+// findDown returns the nodes with rows that cannot be reached.
+func (n *nodes) findDown(ctx context.Context) (down map[int]bool, err error) {
+	down = make(map[int]bool)
+	err = postgres.WithConn(ctx, n.pool, func(ctx context.Context, conn *pgx.Conn) error {
+		if _, err := conn.Exec(ctx, "SET citus.node_connection_timeout = '"+nodeTimeout+"'"); err != nil {
+			return err
+		}
+		rows, err := conn.Query(ctx, "SELECT groupid FROM pg_dist_node WHERE noderole = 'primary' AND shouldhaveshards"+
+			" AND NOT citus_check_connection_to_node(nodename, nodeport)")
+		if err != nil {
+			return err
+		}
+		groups, err := pgx.CollectRows(rows, pgx.RowTo[int])
+		for _, group := range groups {
+			down[group] = true
+		}
+		_, reset := conn.Exec(ctx, "RESET citus.node_connection_timeout")
+		return errors.Join(err, reset)
+	})
+	return down, err
+}
+
+// nodesOf returns the node of each key: 0, the coordinator, for a table that is on all nodes.
+func (n *nodes) nodesOf(ctx context.Context, t *table.Table, keys []string) (nodes []int, err error) {
+	err = postgres.WithConn(ctx, n.pool, func(ctx context.Context, conn *pgx.Conn) error {
+		// OFFSET 0: the shard of a key is found once, and not again for each placement.
+		rows, err := conn.Query(ctx, `SELECT CASE count(p.groupid) WHEN 1 THEN min(p.groupid) ELSE 0 END
+			FROM unnest($2::text[]) WITH ORDINALITY AS k(key, n)
+			CROSS JOIN LATERAL (SELECT get_shard_id_for_distribution_column($1::text::regclass, k.key) AS shardid OFFSET 0) AS s
+			LEFT JOIN pg_dist_placement p USING (shardid) GROUP BY k.n ORDER BY k.n`, t.Name, keys)
+		if err == nil {
+			nodes, err = pgx.CollectRows(rows, pgx.RowTo[int])
+		}
+		return err
+	})
+	return nodes, err
+}

@@ -1,0 +1,111 @@
+package citus
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"plantstore/database/fault"
+	"plantstore/database/postgres"
+	"plantstore/database/table"
+)
+
+// send runs batch between BEGIN and COMMIT.
+func send(ctx context.Context, conn *pgx.Conn, batch *pgx.Batch, read func(pgx.BatchResults) error) error {
+	framed := &pgx.Batch{}
+	for _, text := range append([]string{"BEGIN"}, transactionSettings...) {
+		framed.Queue(text)
+	}
+	before := framed.Len()
+	framed.QueuedQueries = append(framed.QueuedQueries, batch.QueuedQueries...)
+	framed.Queue("COMMIT")
+	delete(conn.PgConn().CustomData(), warning)
+	results := conn.SendBatch(ctx, framed)
+	for range before {
+		_, _ = results.Exec() // Close returns its error
+	}
+	unread := read(results)
+	err := results.Close()
+	if err != nil && !conn.IsClosed() && conn.PgConn().TxStatus() != 'I' {
+		_, rollback := conn.Exec(ctx, "ROLLBACK")
+		return errors.Join(err, rollback)
+	}
+	if err = cmp.Or(err, unread); err != nil {
+		return err
+	}
+	return lostNode(conn)
+}
+
+// copyNew copies rows, if no key is taken and none is locked.
+func copyNew(ctx context.Context, pool *sql.DB, t *table.Table, rows []reflect.Value) (copied bool, err error) {
+	err = postgres.WithConn(ctx, pool, func(ctx context.Context, conn *pgx.Conn) error {
+		data, err := copyText(conn.TypeMap(), t.Columns, rows)
+		if err != nil {
+			return err
+		}
+		// All in one message, as each round trip holds up the next batch. In a DO, each setting is
+		// a statement of its own.
+		text := fmt.Sprintf("BEGIN; DO $$ BEGIN %s; END $$; COPY %s (%s) FROM STDIN; COMMIT",
+			strings.Join(transactionSettings, "; "), t.Name, table.Names(t.Columns))
+		delete(conn.PgConn().CustomData(), warning)
+		_, err = conn.PgConn().CopyFrom(ctx, bytes.NewReader(data), text)
+		switch {
+		case err == nil:
+			copied = true
+			return lostNode(conn)
+		case conn.IsClosed() || conn.PgConn().TxStatus() == 'I': // nothing to roll back: the COMMIT failed, or the connection is lost
+			return err
+		}
+		if _, rollback := conn.Exec(ctx, "ROLLBACK"); rollback != nil {
+			return errors.Join(err, rollback)
+		}
+		if fault.SQLState(err) == fault.InternalError || fault.IsDuplicate(err) || fault.IsRowFault(err) {
+			return nil // an INSERT tells which row it is, or that a node is down
+		}
+		return err
+	})
+	return copied && err == nil, err
+}
+
+// copyText returns rows in the text format of COPY.
+func copyText(types *pgtype.Map, columns []*table.Column, rows []reflect.Value) (text []byte, err error) {
+	buffer := make([]byte, 0, 1024) // not nil, which Encode returns for NULL
+	for _, row := range rows {
+		for i, c := range columns {
+			if i > 0 {
+				text = append(text, '\t')
+			}
+			value, err := types.Encode(0, pgtype.TextFormatCode, c.Of(row).Interface(), buffer)
+			switch {
+			case err != nil:
+				return nil, err
+			case value == nil:
+				text = append(text, `\N`...)
+			default:
+				text = append(text, copyEscapes.Replace(string(value))...)
+			}
+		}
+		text = append(text, '\n')
+	}
+	return text, nil
+}
+
+// copyEscapes escapes the characters that COPY would not take for themselves in its text format.
+var copyEscapes = strings.NewReplacer(`\`, `\\`, "\t", `\t`, "\n", `\n`, "\r", `\r`)
+
+// lostNode returns the warning of a node that failed when all nodes had agreed to commit, or nil.
+func lostNode(conn *pgx.Conn) error {
+	if w, ok := conn.PgConn().CustomData()[warning].(*pgconn.PgError); ok {
+		return &fault.NodeError{Err: w} // the rows will appear, but may not have yet
+	}
+	return nil
+}

@@ -1,0 +1,117 @@
+// Package dialect says what a kind of database does for package database. The dialects are in
+// packages of their own.
+package dialect
+
+import (
+	"context"
+	"database/sql"
+	"reflect"
+	"time"
+
+	"github.com/pressly/goose/v3"
+	"github.com/pressly/goose/v3/lock"
+	"go.uber.org/zap"
+	"gorm.io/gorm"
+
+	"plantstore/database/table"
+)
+
+// Dialect is a database of one kind, which is open. Its methods are safe for concurrent use. A
+// gorm.ConnPool is a pool of Pools, where a statement is a transaction of its own, or a transaction.
+type Dialect interface {
+	// Name names the database for people: a path, or hosts and a name, without a password.
+	Name() string
+	// Facts returns what is constant.
+	Facts() Facts
+	// Pools returns the pools for writes and for reads.
+	Pools() (writes, reads *sql.DB)
+	// Dialector returns GORM's dialector for a pool.
+	Dialector(pool *sql.DB) gorm.Dialector
+	// Close closes the pools, and what else is open.
+	Close() error
+
+	// Check reports why the database that is open is not the one that a restart would open.
+	Check() error
+	// Inspect reports why the server would break a promise of the service, and logs what
+	// would do less harm.
+	Inspect(ctx context.Context, log *zap.Logger) error
+	// Classify returns an error of a statement as package fault knows it.
+	Classify(err error) error
+
+	// Locker returns the lock under which processes that start at the same time take turns to migrate
+	// the database. Migrated is called when no migration is pending.
+	Locker(log *zap.Logger) (lock.SessionLocker, error)
+	Migrated(ctx context.Context, log *zap.Logger) error
+
+	// Query runs a query and calls read with its result.
+	Query(ctx context.Context, conn gorm.ConnPool, text string, args []any, read func(table.Rows) error) error
+	// Get reads the rows of t that have one of keys, a slice, and locks them if lock is set. next returns
+	// the struct that takes the next row. Outcomes are the errors of keys whose rows cannot be read, or nil.
+	Get(ctx context.Context, conn gorm.ConnPool, t *table.Table, keys any, lock bool, next func() reflect.Value) (outcomes []error, err error)
+	// Insert inserts the rows with free keys, in one transaction, and returns the outcome of each: nil,
+	// fault.ErrTaken, batch.ErrDeferred, or the error of a row that is locked or that the database
+	// rejects, which harms no other row unless conn is a transaction. Rows are structs in ascending order
+	// of unique keys, with the same timestamps: inserts in another order can deadlock. free means that all
+	// keys are probably free.
+	Insert(ctx context.Context, conn gorm.ConnPool, t *table.Table, rows []reflect.Value, free bool) (outcomes []error, err error)
+	// Run runs groups of changes in their order, in one transaction, and sets their Stored and Err.
+	Run(ctx context.Context, conn gorm.ConnPool, groups []*table.Group) error
+	// Load inserts rows, all or none, faster than Insert, and returns their number. next returns nil
+	// after the last row. Unless keep is set, the rows are rolled back. It fails with
+	// errors.ErrUnsupported if the database has no faster way, or if only Insert can tell why a row is
+	// rejected, and with an error for which fault.IsDuplicate holds if a key is taken.
+	Load(ctx context.Context, t *table.Table, keep bool, next func() ([]any, error)) (int64, error)
+
+	// SetLockTimeout returns a statement that limits how long a transaction waits for locks; 0 stands for
+	// until its context ends. It is empty if no lock is a row's.
+	SetLockTimeout(wait time.Duration) string
+	// After returns the SQL of a time that moves a column forward: value if it is later than
+	// column's, otherwise the next moment after column's.
+	After(column, value string) string
+	// Among returns a condition that holds if column has one of the Times in an argument. It is the
+	// same for any number of them.
+	Among(column, argument string) string
+	// Times returns times as one argument.
+	Times(times []time.Time) string
+	// Contains returns a condition, and its argument, that holds if column, a text, contains part.
+	// ASCII letters match in any case.
+	Contains(column, part string) (condition, argument string)
+}
+
+// Facts are what is constant of a kind of database.
+type Facts struct {
+	System      string        // OpenTelemetry's name for the kind of database
+	Goose       goose.Dialect // of its migrations
+	Migrations  string        // the folder of its migrations
+	LockHolders string        // a query for descriptions of the oldest transactions that a migration may be waiting for
+	ReadOnly    string        // an expression that is true if the database rejects writes
+	MayWrite    string        // an expression that is true if the role has the rights to write a table, {table}
+	IsStandby   string        // an expression that is true if the database is a copy of another one
+	WriteTest   string        // a statement that changes nothing that matters, but fails if the disk is full or the database is read-only
+	Feed        Feed          // or nil if the database has no feed
+}
+
+// Followed names the table whose changes are a feed.
+type Followed struct {
+	Table string // such as plants
+	Noun  string // for one row, such as plant: the first word in the names of the feed's other tables
+}
+
+// Feed has the statements of the feed of changes.
+type Feed interface {
+	// Changes is a query with the arguments position, order and limit. It returns, beside each change,
+	// and at least once: the epoch, the position from which on all changes are retained, the end of the
+	// feed, the position of the oldest running transaction, and that of the next transaction.
+	Changes() string
+	// Origin is an expression that has another value in a copy of the database. IsCopy is an
+	// expression that is true if the row of feed is from another database, or from its future.
+	Origin() string
+	IsCopy() string
+	// LockWrites is a statement that waits for the transactions that have written the table of the
+	// feed, and keeps out new ones, or empty.
+	LockWrites() string
+	// Raise lets the positions of transactions be above those of all rows.
+	Raise(ctx context.Context, tx *gorm.DB) error
+	// Purge is statements that forget changes before a position, each up to a number of them.
+	Purge() []string
+}

@@ -1,0 +1,125 @@
+package limit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"time"
+)
+
+// ErrBusy means that the turn of an operation did not come in time. The operation has not begun.
+var ErrBusy = errors.New("too many operations are waiting")
+
+// UntilDone lets [Turns.Take] wait until its context ends.
+const UntilDone = time.Duration(math.MaxInt64)
+
+// Turns limits how many operations run at a time, in order of arrival. Operations that waited
+// for a connection of the pool instead would get it too late to use it: under overload, all of
+// them would fail. It is safe for concurrent use.
+type Turns struct {
+	all  chan struct{}
+	each int // operations of a client; 0: no limit
+
+	mu sync.Mutex
+	of map[string]*queue // by client that has operations, if each is not 0
+}
+
+// queue is what the operations of a client wait for.
+type queue struct {
+	turns chan struct{}
+	users int // operations that run or wait
+}
+
+// NewTurns returns Turns for all operations at a time, and each of a client: then the operations of
+// one client do not queue before those of another. If each is 0, clients are not told apart.
+func NewTurns(all, each int) *Turns {
+	return &Turns{all: make(chan struct{}, all), each: each, of: make(map[string]*queue)}
+}
+
+// Len returns how many operations may run at a time.
+func (t *Turns) Len() int { return cap(t.all) }
+
+// Try takes a turn if one is free, which the caller gives back with Free. It is for Turns that do
+// not tell clients apart.
+func (t *Turns) Try() bool {
+	select {
+	case t.all <- struct{}{}:
+		return true
+	default:
+		return false
+	}
+}
+
+// Free gives back a turn that Try took.
+func (t *Turns) Free() { <-t.all }
+
+// Take waits for a turn of ctx's client, which free gives back. It fails with ErrBusy if the turn
+// does not come within wait or before the deadline of ctx, and with ctx's cause if ctx is canceled.
+func (t *Turns) Take(ctx context.Context, wait time.Duration) (free func(), err error) {
+	if t.each == 0 {
+		return t.Free, take(ctx, t.all, wait)
+	}
+	begin, client := time.Now(), Client(ctx)
+	t.mu.Lock()
+	own := t.of[client]
+	if own == nil {
+		own = &queue{turns: make(chan struct{}, t.each)}
+		t.of[client] = own
+	}
+	own.users++
+	t.mu.Unlock()
+	leave := func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if own.users--; own.users == 0 {
+			delete(t.of, client)
+		}
+	}
+	if err := take(ctx, own.turns, wait); err != nil {
+		leave()
+		return nil, err
+	}
+	if err := take(ctx, t.all, wait-time.Since(begin)); err != nil {
+		<-own.turns
+		leave()
+		return nil, err
+	}
+	return func() {
+		<-t.all
+		<-own.turns
+		leave()
+	}, nil
+}
+
+// Do calls do in a turn. It fails like Take.
+func (t *Turns) Do(ctx context.Context, wait time.Duration, do func() error) error {
+	free, err := t.Take(ctx, wait)
+	if err != nil {
+		return err
+	}
+	defer free()
+	return do()
+}
+
+func take(ctx context.Context, turns chan struct{}, wait time.Duration) error {
+	select { // the common case needs no timer
+	case turns <- struct{}{}:
+		return nil
+	default:
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case turns <- struct{}{}:
+		return nil
+	case <-timer.C:
+		return fmt.Errorf("%w: no turn within %s", ErrBusy, max(wait, 0).Round(time.Millisecond))
+	case <-ctx.Done():
+	}
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return fmt.Errorf("%w: no turn before the deadline", ErrBusy)
+	}
+	return fmt.Errorf("wait for a turn: %w", context.Cause(ctx))
+}

@@ -1,0 +1,80 @@
+package database
+
+import (
+	"plantstore/database/limit"
+)
+
+// How many of these may run at the same time, in all and of each client.
+const (
+	MaxTransfers     = 16 // imports and exports, most of the time without a connection
+	MaxTransfersEach = 4
+	MaxBulk          = 3 // imports and exports that store or read rows
+	MaxBulkEach      = 2
+	MaxImports       = 2 // of these, imports: then one export can read
+	MaxImportsEach   = 1
+	MaxWaiters       = 64 // writes that wait for a lock
+	MaxWaitersEach   = 16
+	MaxFollowers     = 2000 // requests that follow the feed; a waiting one takes 20 to 40 KiB, and no connection
+	MaxFollowersEach = 100
+)
+
+// Connections whose number does not depend on database.max_connections.
+const (
+	lookupBatches = 2 // of reads by key
+	singleWrites  = 1 // of tokens
+	unlimited     = 1 // what takes no turn: the refresh of tokens, readiness, checks of standbys and of nodes
+)
+
+const fixedConnections = lookupBatches + singleWrites + unlimited + MaxBulk
+
+// MinConnections is the fewest connections to PostgreSQL that suffice for flushers
+// batches of writes at a time: one more is left for reads, and one for writes that wait for a
+// lock.
+func MinConnections(flushers int) int { return flushers + fixedConnections + 2 }
+
+// limits share out the connections, so that no kind of operation can starve another.
+type limits struct {
+	lookups       *limit.Turns // batches of reads by key
+	reads         *limit.Turns // other reads
+	pages         *limit.Turns // of the feed, for followers that are behind; each takes a turn of reads
+	bulk, imports *limit.Turns // imports and exports that use the database; an import takes a turn of both
+	batches       *limit.Turns // of writes
+	writes        *limit.Turns // single writes
+	locked        *limit.Turns // writes that wait for a lock
+	writer        *limit.Turns // the only turn of SQLite, which all writes share; or nil
+
+	transfers, waiters, followers *limit.Shares
+	disk                          *limit.Shares // bytes of temporary files
+}
+
+// newLimits returns the limits of a PostgreSQL database.
+func newLimits(flushers, connections int, temporaryBytes int64) *limits {
+	rest := max(connections-flushers-fixedConnections, 2)
+	locked := max(rest/4, 1)
+	l := commonLimits(rest-locked, temporaryBytes)
+	l.batches, l.writes, l.locked = limit.NewTurns(flushers, 0), limit.NewTurns(singleWrites, 0), limit.NewTurns(locked, 0)
+	return l
+}
+
+// newFileLimits returns the limits of a SQLite database, which has connections for
+// reading, and one that writes.
+func newFileLimits(readers int, temporaryBytes int64) *limits {
+	l := commonLimits(readers-lookupBatches-MaxBulk-unlimited, temporaryBytes)
+	l.writer = limit.NewTurns(1, 0)
+	l.writes, l.batches, l.locked = l.writer, l.writer, l.writer
+	return l
+}
+
+func commonLimits(reads int, temporaryBytes int64) *limits {
+	return &limits{
+		lookups:   limit.NewTurns(lookupBatches, 0),
+		reads:     limit.NewTurns(reads, max(reads/2, 1)),
+		pages:     limit.NewTurns(1, 1),
+		bulk:      limit.NewTurns(MaxBulk, MaxBulkEach),
+		imports:   limit.NewTurns(MaxImports, MaxImportsEach),
+		transfers: limit.NewShares(MaxTransfers, MaxTransfersEach),
+		waiters:   limit.NewShares(MaxWaiters, MaxWaitersEach),
+		followers: limit.NewShares(MaxFollowers, MaxFollowersEach),
+		disk:      limit.NewShares(temporaryBytes, temporaryBytes/2),
+	}
+}

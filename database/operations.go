@@ -1,0 +1,270 @@
+package database
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"gorm.io/gorm"
+	"gorm.io/gorm/logger"
+
+	"plantstore/database/fault"
+	"plantstore/database/limit"
+	"plantstore/database/table"
+)
+
+// Read calls do with the handle for reads, in its turn among reads, of which ctx's client may use
+// half, and within the time limit of an operation. operation names it in errors, such as "get plant".
+// Besides do's own errors, it fails with limit.ErrBusy if its turn does not come, and with an error that
+// wraps fault.ErrUnavailable if the database cannot be reached in time.
+func (db *DB) Read(ctx context.Context, operation string, do func(tx *gorm.DB) error) error {
+	ctx, cancel := context.WithTimeout(ctx, db.options.Timeout)
+	defer cancel()
+	return fault.In(operation, db.limits.reads.Do(ctx, limit.Wait(db.options.Timeout), func() (err error) {
+		for a := db.attempts(ctx); a.next(&err); {
+			a.mayBeSlow = true
+			if err = db.dialect.Check(); err == nil {
+				err = do(db.Reads(ctx))
+			}
+		}
+		return err
+	}))
+}
+
+// ReadNow is Read without a turn, for the one reader that must work under any load: authentication.
+func (db *DB) ReadNow(ctx context.Context, operation string, do func(tx *gorm.DB) error) error {
+	ctx, cancel := context.WithTimeout(ctx, db.options.Timeout)
+	defer cancel()
+	return fault.In(operation, db.Retry(ctx, func() error {
+		if err := db.dialect.Check(); err != nil {
+			return err
+		}
+		return do(db.Reads(ctx))
+	}))
+}
+
+// Write is Read with the handle for writes, in its turn among single writes. It calls do, which is one
+// transaction or statements that may be repeated, again while another transaction holds a lock that it
+// needs, and when [DB.Retry] does. When it returns nil, the changes of do are on disk. After
+// fault.ErrUnavailable, the outcome is unknown.
+func (db *DB) Write(ctx context.Context, operation string, do func(tx *gorm.DB) error) error {
+	begin := time.Now()
+	limited, cancel := context.WithTimeout(ctx, db.options.Timeout)
+	defer cancel()
+	err := db.limits.writes.Do(limited, limit.Wait(db.options.Timeout), func() error {
+		return db.written(func() error {
+			return db.Retry(limited, func() error { return do(db.WithContext(limited)) })
+		})
+	})
+	err = db.WaitForLock(ctx, begin, err, func(ctx context.Context, tx *DB) error { return do(tx.WithContext(ctx)) })
+	return fault.In(operation, err)
+}
+
+// written calls write between beginWrite and its end.
+func (db *DB) written(write func() error) error {
+	end, err := db.beginWrite()
+	if err != nil {
+		return err
+	}
+	err = write()
+	return cmp.Or(end(), err) // a restart may not find what was written
+}
+
+// Transaction calls do in a transaction, which is committed if do returns nil and
+// rolled back otherwise. It waits for locks until ctx ends. do may be called again, in
+// another transaction: see [DB.Retry].
+func (db *DB) Transaction(ctx context.Context, do func(tx *DB) error) error {
+	if db.limits.writer == nil {
+		return db.transaction(ctx, 0, do)
+	}
+	return db.limits.writer.Do(ctx, limit.UntilDone, func() error { return db.transaction(ctx, 0, do) })
+}
+
+// transaction is Transaction, but waits no longer than wait for a lock, unless it is 0.
+func (db *DB) transaction(ctx context.Context, wait time.Duration, do func(tx *DB) error) error {
+	return db.Retry(ctx, func() error {
+		return db.WithContext(ctx).Transaction(func(handle *gorm.DB) error {
+			tx := *db
+			tx.DB = handle
+			tx.conn = handle.Statement.ConnPool
+			if set := db.dialect.SetLockTimeout(wait); set != "" {
+				if err := handle.Exec(set).Error; err != nil {
+					return err
+				}
+			}
+			return do(&tx)
+		})
+	})
+}
+
+// lockTurn is how long a write waits for its lock before the next waiter's turn: the lock that one write
+// needs may be free long before that of another.
+const lockTurn = 20 * time.Millisecond
+
+// WaitForLock returns err, which ended an operation that began at begin, unless fault.IsLocked
+// holds for it. Then it calls do, in a transaction and apart from the operations that need
+// no locked row, until it gets the locks that it needs or most of the operation's
+// time limit is over. If too many writes wait, or too many of ctx's client, it fails with
+// limit.ErrShare at once.
+func (db *DB) WaitForLock(ctx context.Context, begin time.Time, err error, do func(ctx context.Context, tx *DB) error) error {
+	if !fault.IsLocked(err) {
+		return err
+	}
+	ctx, cancel := context.WithDeadline(ctx, begin.Add(db.options.Timeout))
+	defer cancel()
+	due := begin.Add(db.options.Timeout - limit.Wait(db.options.Timeout))
+	return db.limits.waiters.Do(ctx, func() error {
+		for fault.IsLocked(err) && time.Now().Before(due) {
+			next := db.limits.locked.Do(ctx, time.Until(due), func() error {
+				return db.written(func() error { return db.inLockTurn(ctx, do) })
+			})
+			if errors.Is(next, limit.ErrBusy) { // other writes wait for the row as well
+				break
+			}
+			err = next
+		}
+		return err
+	})
+}
+
+// inLockTurn calls do in a transaction that waits for locks for lockTurn.
+func (db *DB) inLockTurn(ctx context.Context, do func(ctx context.Context, tx *DB) error) error {
+	return db.transaction(ctx, lockTurn, func(tx *DB) error {
+		err := do(ctx, tx)
+		if fault.IsTableLocked(err) {
+			err = fault.RowLocked(err) // so that it is not tried again before the next waiter's turn
+		}
+		return err
+	})
+}
+
+// Transfer calls do, which is a whole import or export. It fails with limit.ErrShare at once if
+// there are too many of them, or too many of ctx's client.
+func (db *DB) Transfer(ctx context.Context, do func() error) error {
+	return db.limits.transfers.Do(ctx, do)
+}
+
+// ReadBulk calls do, which reads many rows, when it is its turn, without a time limit. It fails
+// with limit.ErrBusy if its turn does not come soon.
+func (db *DB) ReadBulk(ctx context.Context, operation string, do func() error) error {
+	return db.bulk(ctx, operation, limit.Wait(db.options.Timeout), func() error {
+		if err := db.dialect.Check(); err != nil {
+			return err
+		}
+		return do()
+	})
+}
+
+// WriteBulk is ReadBulk for what stores many rows. It waits for its turn until ctx ends: the
+// client has sent the rows, and would have to send them again.
+func (db *DB) WriteBulk(ctx context.Context, operation string, do func() error) error {
+	return db.limits.imports.Do(ctx, limit.UntilDone, func() error {
+		return db.bulk(ctx, operation, limit.UntilDone, func() error { return db.written(do) })
+	})
+}
+
+func (db *DB) bulk(ctx context.Context, operation string, wait time.Duration, do func() error) error {
+	return db.limits.bulk.Do(ctx, wait, func() error {
+		err := do()
+		if err != nil && ctx.Err() != nil { // drivers report it in many ways
+			err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
+		}
+		return fault.In(operation, err)
+	})
+}
+
+// Disk returns the shares of the bytes in temporary files.
+func (db *DB) Disk() *limit.Shares { return db.limits.disk }
+
+// Run runs changes in one transaction, at the time of now, or fails as a whole. It sets
+// their Stored and Err. Changes of one row happen one after the other and have different
+// times, so that each version is a new one. If db is a transaction, Run fails with the first error of a
+// change.
+func (db *DB) Run(ctx context.Context, changes []*table.Change, now time.Time) (err error) {
+	if len(changes) == 0 {
+		return nil
+	}
+	begin, groups := time.Now(), table.Groups(changes)
+	for i, g := range groups {
+		for _, c := range g.Changes {
+			g.Table.Stamp(c.Row, now.Add(time.Duration(i)*time.Microsecond))
+		}
+	}
+	for a := db.attempts(ctx); a.next(&err); {
+		for _, c := range changes {
+			c.Stored, c.Err = reflect.Value{}, nil
+		}
+		err = db.dialect.Run(ctx, db.conn, groups)
+	}
+	if db.inTransaction() {
+		for _, c := range changes {
+			err = cmp.Or(err, c.Err)
+		}
+	}
+	texts := make([]string, len(groups))
+	for i, g := range groups {
+		texts[i] = g.Text()
+	}
+	db.trace(ctx, begin, strings.Join(slices.Compact(texts), "; "), len(changes), err)
+	return err
+}
+
+// Get returns the rows of T, whose table is t, that have one of keys, and locks them until the end of the
+// transaction if lock is set. Outcomes are the errors of keys whose rows cannot be read, or nil.
+func Get[T, K any](ctx context.Context, db *DB, t *table.Table, keys []K, lock bool) (found []*T, outcomes []error, err error) {
+	begin := time.Now()
+	for a := db.attempts(ctx); a.next(&err); {
+		found = nil
+		outcomes, err = db.dialect.Get(ctx, db.conn, t, keys, lock, func() reflect.Value {
+			row := new(T)
+			found = append(found, row)
+			return reflect.ValueOf(row).Elem()
+		})
+	}
+	db.trace(ctx, begin, t.Select, len(found), err)
+	return found, outcomes, err
+}
+
+// Find runs the query that tx has built, on t. next returns the struct that takes the
+// next row. It scans rows in half of GORM's time.
+func (db *DB) Find(tx *gorm.DB, t *table.Table, next func() reflect.Value) error {
+	begin, rows := time.Now(), 0
+	built := tx.Session(&gorm.Session{DryRun: true, Logger: logger.Discard}).
+		Table(t.Name).Select(table.Names(t.Columns)).Find(&[]map[string]any{})
+	if built.Error != nil {
+		return built.Error
+	}
+	ctx, text := built.Statement.Context, built.Statement.SQL.String()
+	_, pool := db.dialect.Pools()
+	err := db.dialect.Query(ctx, pool, text, built.Statement.Vars, func(found table.Rows) error {
+		return table.Scan(found, t.Columns, func() reflect.Value {
+			rows++
+			return next()
+		})
+	})
+	db.trace(ctx, begin, text, rows, err)
+	return err
+}
+
+// Load inserts rows as [dialect.Dialect.Load] says. next returns a struct of the model, or false after
+// the last.
+func (db *DB) Load(ctx context.Context, t *table.Table, keep bool, next func() (reflect.Value, bool, error)) (int64, error) {
+	values := make([]any, len(t.Columns))
+	return db.dialect.Load(ctx, t, keep, func() ([]any, error) {
+		row, ok, err := next()
+		if !ok || err != nil {
+			return nil, err
+		}
+		for i, c := range t.Columns {
+			if values[i] == nil || !t.IsTimestamp(c) { // all rows share the timestamps
+				values[i] = c.Of(row).Interface()
+			}
+		}
+		return values, nil
+	})
+}

@@ -1,0 +1,139 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"gorm.io/gorm"
+)
+
+// feedSQL returns a text with the names of the feed's tables: {rows}, {deletions} and {imports}.
+func (d *Dialect) feedSQL(text string) string {
+	return strings.NewReplacer("{rows}", d.Followed.Table, "{deletions}", d.Followed.Noun+"_deletions", "{imports}", d.Followed.Noun+"_imports").Replace(text)
+}
+
+// lastPosition is the position of the last change that is visible, or at least of the last change
+// that is forgotten. Of the rows, only those after the last deletion matter: an old snapshot keeps the
+// index entries of deleted rows, and to read past millions takes a second.
+const lastPosition = `GREATEST(
+	(SELECT max(changed) FROM {rows} WHERE changed > 0 AND changed > (SELECT COALESCE(max(changed), 0) FROM {deletions})),
+	(SELECT max(changed) FROM {deletions}), (SELECT max(position) FROM {imports}), (SELECT kept - 1 FROM feed), 0)`
+
+// nextPosition is the position of the next transaction.
+const nextPosition = "feed_position(txid_snapshot_xmax(txid_current_snapshot()))"
+
+// maxChanges limits how many changes a query returns.
+const maxChanges = 1001
+
+// Changes reads up to the oldest transaction that is running, in any database of the server.
+// The rows of a part of an import come in their order, as unnest runs once for each part.
+//
+// The ranges are of pairs, and the limit in the text, so that the planner expects many rows,
+// of which few are needed: it would sort all that follow, rather than read them in the order of
+// the index. Where $1 first occurs, its type is named, which the literal would make an integer.
+func (d *Dialect) Changes() string {
+	const inRange = "(changed, id) >= ($1, $2) AND (changed, id) < (s.settled, %d)"
+	return fmt.Sprintf(d.feedSQL(`WITH state AS (
+			SELECT epoch, kept, feed_position(txid_snapshot_xmin(x)) AS settled, feed_position(txid_snapshot_xmax(x)) AS newest
+			FROM feed, txid_current_snapshot() x WHERE NOT pg_is_in_recovery() LIMIT 1) -- so that the planner expects one row, and compiles nothing
+		SELECT s.epoch, s.kept, LEAST(s.settled, %[1]s + 1), s.settled, s.newest, c.*
+		FROM state s LEFT JOIN LATERAL (
+			SELECT * FROM (
+				(SELECT 0, id, id FROM {rows} WHERE $1::bigint = 0 AND id >= $2 ORDER BY id LIMIT %[3]d)
+				UNION ALL
+				(SELECT changed, id, id FROM {rows} WHERE $1 > 0 AND changed > 0 AND %[2]s ORDER BY changed, id LIMIT %[3]d)
+				UNION ALL
+				(SELECT changed, id, id FROM {deletions} WHERE $1 > 0 AND %[2]s ORDER BY changed, id LIMIT %[3]d)
+				UNION ALL
+				(SELECT i.position, i.first + u.n - 1, u.id
+					FROM (SELECT * FROM {imports}
+						WHERE $1 > 0 AND (position, last) >= ($1, $2) AND position < s.settled ORDER BY position, last) i,
+					LATERAL unnest(i.ids) WITH ORDINALITY u (id, n)
+					WHERE i.position > $1 OR i.first + u.n - 1 >= $2 LIMIT %[3]d)
+			) u (position, number, id) ORDER BY 1, 2 LIMIT $3
+		) c ON true ORDER BY c.position, c.number`), d.feedSQL(lastPosition), fmt.Sprintf(inRange, math.MinInt64), maxChanges)
+}
+
+// Origin differs in another cluster, in another database, and after the table was created
+// again, as by a restore.
+func (d *Dialect) Origin() string {
+	return d.feedSQL("(SELECT concat_ws('/', (SELECT system_identifier FROM pg_control_system()), " +
+		"(SELECT oid FROM pg_database WHERE datname = current_database()), to_regclass('{rows}')::oid))")
+}
+
+// IsCopy is true for another origin, and for positions from the future.
+func (d *Dialect) IsCopy() string {
+	return "origin <> " + d.Origin() + " OR " + d.feedSQL(lastPosition) + " >= " + nextPosition
+}
+
+// LockWrites locks the table.
+func (d *Dialect) LockWrites() string {
+	return d.feedSQL("LOCK TABLE {rows} IN SHARE ROW EXCLUSIVE MODE")
+}
+
+// Raise changes the function feed_position.
+func (d *Dialect) Raise(ctx context.Context, tx *gorm.DB) error {
+	var missing, offset int64
+	err := tx.WithContext(ctx).Raw("SELECT "+d.feedSQL(lastPosition)+" - "+nextPosition+" + 1, feed_position(0)").Row().Scan(&missing, &offset)
+	if err != nil || missing <= 0 {
+		return err
+	}
+	return tx.WithContext(ctx).Exec(fmt.Sprintf(
+		"CREATE OR REPLACE FUNCTION feed_position(transaction bigint) RETURNS bigint LANGUAGE sql STABLE AS 'SELECT transaction + %d'",
+		offset+missing)).Error
+}
+
+// Purge passes over changes that a write is renewing. A part of an import has up to importPart ids, so
+// fewer parts are forgotten at a time.
+func (d *Dialect) Purge() []string {
+	return []string{
+		d.feedSQL(`DELETE FROM {deletions} WHERE id IN (
+			SELECT id FROM {deletions} WHERE changed < $1 LIMIT $2 FOR UPDATE SKIP LOCKED)`),
+		d.feedSQL(`DELETE FROM {imports} WHERE (position, last) IN (
+			SELECT position, last FROM {imports} WHERE position < $1 LIMIT $2 / 10 FOR UPDATE SKIP LOCKED)`),
+	}
+}
+
+const (
+	importCopy = 50_000 // rows that are copied before their ids
+	importPart = 10_000 // ids that share a row of the table of imports
+)
+
+// copyFollowed copies rows into the table of the feed, and their ids into the table of imports: an
+// entry in the index of changes for each row would make the copy a third slower.
+func (d *Dialect) copyFollowed(ctx context.Context, tx pgx.Tx, columns []string, next func() ([]any, error)) (stored int64, err error) {
+	columns, values := append(columns, "changed"), make([]any, 0, len(columns)+1)
+	rows := int64(0) // of the import
+	for more := true; more; {
+		ids := make([]int64, 0, importCopy)
+		copied, err := tx.CopyFrom(ctx, pgx.Identifier{d.Followed.Table}, columns, pgx.CopyFromFunc(func() ([]any, error) {
+			if len(ids) == importCopy {
+				return nil, nil
+			}
+			row, err := next()
+			if more = row != nil; !more || err != nil {
+				return nil, err
+			}
+			ids = append(ids, row[0].(int64))
+			values = append(append(values[:0], row...), 0)
+			return values, nil
+		}))
+		if stored += copied; err != nil {
+			return stored, err
+		}
+		parts := &pgx.Batch{}
+		for part := range slices.Chunk(ids, importPart) {
+			first := rows + 1
+			rows += int64(len(part))
+			parts.Queue(d.feedSQL("INSERT INTO {imports} VALUES (feed_position(txid_current()), $1, $2, $3)"), first, rows, part)
+		}
+		if err := tx.SendBatch(ctx, parts).Close(); err != nil {
+			return stored, err
+		}
+	}
+	return stored, nil
+}

@@ -1,0 +1,31 @@
+//go:build unix
+
+package postgres
+
+import (
+	"crypto/tls"
+	"errors"
+	"net"
+	"syscall"
+)
+
+// hasInput reports whether the server has closed an idle connection, or has sent something,
+// such as why it is about to. It does not read it, and costs a microsecond.
+func hasInput(conn net.Conn) bool {
+	if secure, ok := conn.(*tls.Conn); ok {
+		conn = secure.NetConn()
+	}
+	socket, ok := conn.(syscall.Conn)
+	if !ok {
+		return false
+	}
+	raw, err := socket.SyscallConn()
+	if err != nil {
+		return true // closed
+	}
+	var peeked error
+	err = raw.Control(func(fd uintptr) {
+		_, _, peeked = syscall.Recvfrom(int(fd), make([]byte, 1), syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+	})
+	return err != nil || !errors.Is(peeked, syscall.EAGAIN)
+}

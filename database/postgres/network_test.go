@@ -1,0 +1,33 @@
+package postgres
+
+import (
+	"net"
+	"testing"
+)
+
+// TestClosedConnectionsAreForgotten: the pool replaces its connections for as long as the service
+// runs.
+func TestClosedConnectionsAreForgotten(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	n := new(network)
+	dial := n.dial(new(net.Dialer).DialContext)
+	for range 3 {
+		conn, err := dial(t.Context(), "tcp", listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(n.open) != 1 {
+			t.Errorf("got %d connections, want the open one", len(n.open))
+		}
+		if err := conn.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if len(n.open) > 0 {
+		t.Errorf("got %d connections, want none", len(n.open))
+	}
+}

@@ -1,0 +1,252 @@
+// Package postgres is the dialect of PostgreSQL. Databases that resemble it are dialects which embed
+// [Dialect].
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"net"
+	"net/url"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/pressly/goose/v3"
+	"github.com/pressly/goose/v3/lock"
+	"go.uber.org/zap"
+	"gorm.io/driver/postgres"
+	"gorm.io/gorm"
+
+	"plantstore/database/dialect"
+	"plantstore/database/fault"
+	"plantstore/database/table"
+)
+
+// Options says which database to open, and how.
+type Options struct {
+	URL            string
+	MaxConnections int
+	Timeout        time.Duration // of an operation, and of an attempt to connect
+	ConnectTimeout time.Duration // of an attempt to connect, if it is less than Timeout; or 0
+	Followed       dialect.Followed
+	// Accept prepares a new connection, or fails if it must not be used. It may be nil.
+	Accept func(context.Context, *pgx.Conn) error
+	// Configure changes the configuration of connections. It may be nil.
+	Configure func(*pgx.ConnConfig)
+	// Send runs a batch in one transaction and calls read with its results, as sendBatch does. It may be nil.
+	Send func(ctx context.Context, conn *pgx.Conn, batch *pgx.Batch, read func(pgx.BatchResults) error) error
+	// InsertRows returns the INSERT of several rows, and its arguments. It may be nil.
+	InsertRows func(s *table.Statement, rows []reflect.Value) (text string, args []any)
+}
+
+// Dialect is a PostgreSQL database. It is safe for concurrent use.
+type Dialect struct {
+	Options
+	pool        *sql.DB
+	target      string                    // hosts and database
+	staleBefore atomic.Pointer[time.Time] // connections opened before are discarded; see staleSince
+	forms       sync.Map                  // of statements; see formOf
+	network     network
+}
+
+// connectionLifetime bounds how long a connection stays on a server that a load balancer
+// or a DNS name no longer leads to.
+const connectionLifetime = 30 * time.Minute
+
+// Open returns the database that o.URL names. It does not connect. It fails with fault.ErrURL if a
+// part of the URL is not valid.
+func Open(o Options) (*Dialect, error) {
+	d := &Dialect{Options: o}
+	config, err := parseURL(o.URL)
+	if err != nil {
+		return nil, err
+	}
+	hosts := []string{hostAndPort(config.Host, config.Port)}
+	for _, f := range config.Fallbacks { // one host can have several, such as with and without TLS
+		if host := hostAndPort(f.Host, f.Port); !slices.Contains(hosts, host) {
+			hosts = append(hosts, host)
+		}
+	}
+	d.target = strings.Join(hosts, ",") + "/" + config.Database
+	config.ConnectTimeout = cmp.Or(config.ConnectTimeout, o.Timeout)
+	if len(hosts) > 1 {
+		// A host that hangs leaves time for the other hosts and for the operation itself.
+		config.ConnectTimeout = min(config.ConnectTimeout, o.Timeout/time.Duration(len(hosts)+1))
+		if config.ValidateConnect == nil {
+			config.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite // the primary
+		}
+	}
+	if o.ConnectTimeout > 0 {
+		config.ConnectTimeout = min(config.ConnectTimeout, o.ConnectTimeout)
+	}
+	if config.RuntimeParams["application_name"] == "" {
+		config.RuntimeParams["application_name"] = "plantstore"
+	}
+	config.RuntimeParams["client_encoding"] = "UTF8"
+	d.watch(config)
+	config.DialFunc = d.network.dial(config.DialFunc)
+	if o.Configure != nil {
+		o.Configure(config)
+	}
+	d.pool = stdlib.OpenDB(*config,
+		stdlib.OptionAfterConnect(d.prepareConnection(config.ConnectTimeout)),
+		stdlib.OptionShouldPing(d.pingIdle),
+		stdlib.OptionResetSession(d.checkConnection))
+	d.pool.SetMaxOpenConns(o.MaxConnections)
+	d.pool.SetMaxIdleConns(o.MaxConnections)
+	d.pool.SetConnMaxIdleTime(5 * time.Minute)
+	d.pool.SetConnMaxLifetime(connectionLifetime)
+	return d, nil
+}
+
+// CheckURL fails with fault.ErrURL, as Open does, if a part of url is not valid. Files that it names
+// need not exist.
+func CheckURL(url string) error {
+	_, err := parseURL(url)
+	if _, ok := errors.AsType[*fs.PathError](err); ok {
+		return nil
+	}
+	return err
+}
+
+// parseURL parses the URL of a PostgreSQL database. Its errors name a parameter that is not valid,
+// but do not have the parser's message, which repeats parts of the URL.
+func parseURL(text string) (*pgx.ConnConfig, error) {
+	config, err := pgx.ParseConfig(text)
+	if file, ok := errors.AsType[*fs.PathError](err); ok { // of sslrootcert, sslcert or sslkey
+		return nil, fmt.Errorf("%w: %w", fault.ErrURL, file)
+	}
+	if err == nil {
+		return config, nil
+	}
+	if u, err := url.Parse(text); err == nil {
+		query := u.Query()
+		for _, key := range slices.Sorted(maps.Keys(query)) {
+			query.Del(key) // helps only if the parser knows it, so what is named below is no misplaced secret
+			u.RawQuery = query.Encode()
+			_, err := pgx.ParseConfig(u.String())
+			if _, ok := errors.AsType[*fs.PathError](err); ok || err == nil {
+				return nil, fmt.Errorf("%w: see the parameter %s", fault.ErrURL, key)
+			}
+		}
+	}
+	return nil, fault.ErrURL
+}
+
+func hostAndPort(host string, port uint16) string {
+	return net.JoinHostPort(host, strconv.Itoa(int(port)))
+}
+
+// Name returns the hosts and the name of the database.
+func (d *Dialect) Name() string { return d.target }
+
+// Settings returns the options of Open.
+func (d *Dialect) Settings() Options { return d.Options }
+
+// Pools returns the pool of connections, for writes and for reads.
+func (d *Dialect) Pools() (writes, reads *sql.DB) { return d.pool, d.pool }
+
+// Dialector returns GORM's dialector for pool.
+func (*Dialect) Dialector(pool *sql.DB) gorm.Dialector {
+	return gormDialector{&postgres.Dialector{Config: &postgres.Config{Conn: pool}}}
+}
+
+// gormDialector keeps values out of the log: it shows statements as prepared.
+type gormDialector struct{ *postgres.Dialector }
+
+func (gormDialector) Explain(statement string, _ ...any) string { return statement }
+
+// Facts returns what is constant.
+func (d *Dialect) Facts() dialect.Facts {
+	return dialect.Facts{
+		System: "postgresql", Goose: goose.DialectPostgres, Migrations: "postgres",
+		// Of other roles' processes, only members of pg_monitor see more than that they exist. The kind of
+		// a statement is shown, and not its text, which may have values.
+		LockHolders: `SELECT format('process %s (%s)', pid, application_name) || CASE WHEN state IS NULL THEN '' ELSE format(', %s for %s s, last statement %s', state,
+				round(extract(epoch FROM clock_timestamp() - xact_start)), upper(substring(ltrim(query) FROM '^[A-Za-z]*'))) END
+			FROM pg_stat_activity WHERE pid IN (SELECT l.pid FROM pg_locks l JOIN pg_database d ON d.oid = l.database
+				WHERE d.datname = current_database() AND l.relation >= 16384 AND l.granted) -- not of the system
+			ORDER BY xact_start LIMIT 3`,
+		ReadOnly:  "current_setting('transaction_read_only') = 'on'",
+		MayWrite:  "has_any_column_privilege('{table}', 'INSERT') AND has_any_column_privilege('{table}', 'UPDATE') AND has_table_privilege('{table}', 'DELETE')",
+		IsStandby: "pg_is_in_recovery()",
+		// A megabyte, which does not fit into space that is already allocated.
+		WriteTest: "CREATE TEMPORARY TABLE plantstore_write_test ON COMMIT DROP AS SELECT repeat('x', 1000) FROM generate_series(1, 1000)",
+		Feed:      d,
+	}
+}
+
+// Locker returns the lock under which processes migrate the database.
+func (d *Dialect) Locker(log *zap.Logger) (lock.SessionLocker, error) { return d.newLocker(log) }
+
+// Migrated does nothing.
+func (*Dialect) Migrated(context.Context, *zap.Logger) error { return nil }
+
+// Check does nothing: the server is the one that a restart would use.
+func (*Dialect) Check() error { return nil }
+
+// Classify returns err.
+func (*Dialect) Classify(err error) error { return err }
+
+// Cut closes all connections: what waits for a response fails now, rather than when its time is up.
+func (d *Dialect) Cut() { d.network.cut() }
+
+// cancelTimeout bounds how long Close waits until the server has taken requests to cancel
+// statements.
+const cancelTimeout = time.Second
+
+// Close closes the connections.
+func (d *Dialect) Close() error {
+	err := d.pool.Close()
+	d.network.drain(cancelTimeout)
+	return err
+}
+
+// SetLockTimeout returns a statement that limits how long a transaction waits for locks; 0 stands
+// for until its context ends.
+func (*Dialect) SetLockTimeout(wait time.Duration) string {
+	if wait == 0 {
+		return "SET LOCAL lock_timeout = 0" // none
+	}
+	return "SET LOCAL lock_timeout = " + milliseconds(wait)
+}
+
+// After returns the SQL of a time that moves a column forward: value if it is later
+// than column's, otherwise the next moment after column's. It adds without a time zone, which might
+// change the length of a day: timestamptz + interval is STABLE, and Citus rejects that in an UPDATE.
+func (*Dialect) After(column, value string) string {
+	return fmt.Sprintf("GREATEST(CAST(%s AS timestamptz), (%s AT TIME ZONE 'UTC' + interval '1 microsecond') AT TIME ZONE 'UTC')", value, column)
+}
+
+// Among returns a condition that holds if column has one of the Times in an argument. It is the same
+// for any number of them.
+func (*Dialect) Among(column, argument string) string {
+	return fmt.Sprintf("%s = ANY(CAST(%s AS timestamptz[]))", column, argument)
+}
+
+// Times returns times as one argument.
+func (*Dialect) Times(times []time.Time) string {
+	texts := make([]string, len(times))
+	for i, t := range times {
+		texts[i] = t.UTC().Format(time.RFC3339Nano)
+	}
+	return "{" + strings.Join(texts, ",") + "}"
+}
+
+// Contains returns a condition, and its argument, that holds if column, a text, contains part.
+// Letters match in any case, according to the locale.
+func (*Dialect) Contains(column, part string) (condition, argument string) {
+	return column + " ILIKE ?", "%" + strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`).Replace(part) + "%"
+}

@@ -1,0 +1,376 @@
+// Package sqlite is the dialect of SQLite.
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"reflect"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/gofrs/flock"
+	"github.com/libtnb/sqlite"
+	"github.com/pressly/goose/v3"
+	"github.com/pressly/goose/v3/lock"
+	"go.uber.org/zap"
+	"gorm.io/gorm"
+	modernc "modernc.org/sqlite"
+
+	"plantstore/database/dialect"
+	"plantstore/database/limit"
+	"plantstore/database/table"
+)
+
+// Options says which database to open, and how.
+type Options struct {
+	Path     string
+	Timeout  time.Duration // of an operation
+	Check    bool          // lets Open check the file for damage
+	Followed dialect.Followed
+}
+
+// Dialect is a SQLite database in a file. It is safe for concurrent use.
+type Dialect struct {
+	Options
+	file        string          // Path without symbolic links: SQLite's name for it
+	files       *[3]fs.FileInfo // that are open: see paths
+	inUse       *flock.Flock    // shared by the processes that have the file open
+	keeper      driver.Conn     // see keepOpen
+	pool, reads *sql.DB
+	stop        func()   // of the check of the files
+	forms       sync.Map // of statements, by *table.Statement
+	prepared    sync.Map // has the statements of prepare, by preparedKey
+}
+
+// lockPoll is how often a process that waits for a file lock tries again.
+const lockPoll = 20 * time.Millisecond
+
+// Readers is how many connections read the database besides the connection that writes.
+const Readers = 10
+
+// Open opens the database. It creates the file, with its folder, if it does not exist. It connects at
+// once: there is no server to wait for.
+func Open(ctx context.Context, o Options, log *zap.Logger) (d *Dialect, err error) {
+	if o.Path == "" || o.Path == ":memory:" {
+		return nil, errors.New("the database URL names no file: sqlite:data/plantstore.db")
+	}
+	d = &Dialect{Options: o}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, d.Close())
+		}
+	}()
+	unlock, err := d.lockFile(ctx, log)
+	if err != nil {
+		return d, err
+	}
+	defer func() { err = errors.Join(err, unlock()) }()
+	if err := d.prepareFile(ctx, o.Check); err != nil {
+		return d, err
+	}
+	writes := connector{d, dataSourceName(d.file, o.Timeout-limit.Wait(o.Timeout)), new(modernc.Driver)}
+	reads := writes
+	reads.name += "&_pragma=query_only(1)"
+	if err := d.keepOpen(ctx, writes); err != nil {
+		return d, fmt.Errorf("open %s: %w", o.Path, err)
+	}
+	// SQLite has one writer at a time. The service's writers wait for their turn, as waiting
+	// for SQLite's own lock is polling.
+	d.pool = sql.OpenDB(writes)
+	d.pool.SetMaxOpenConns(1)
+	d.reads = sql.OpenDB(reads)
+	d.reads.SetMaxOpenConns(Readers)
+	d.reads.SetMaxIdleConns(Readers)
+	d.watch(log)
+	return d, nil
+}
+
+// Name returns the path of the file.
+func (d *Dialect) Name() string { return d.Path }
+
+// Pools returns the pool with the connection that writes, and the pool that reads.
+func (d *Dialect) Pools() (writes, reads *sql.DB) { return d.pool, d.reads }
+
+// Inspect does nothing: each connection has the settings that it needs.
+func (*Dialect) Inspect(context.Context, *zap.Logger) error { return nil }
+
+// Classify returns err.
+func (*Dialect) Classify(err error) error { return err }
+
+// Dialector returns GORM's dialector for pool.
+func (*Dialect) Dialector(pool *sql.DB) gorm.Dialector {
+	return gormDialector{&sqlite.Dialector{Conn: pool}}
+}
+
+// gormDialector keeps values out of the log, which shows statements as prepared, and out of
+// their texts.
+type gormDialector struct{ *sqlite.Dialector }
+
+func (gormDialector) Explain(statement string, _ ...any) string { return statement }
+
+// Initialize lets the limit of a query be a parameter. The driver writes the number into the
+// text, and each text stays prepared: see prepare.
+func (d gormDialector) Initialize(db *gorm.DB) error {
+	err := d.Dialector.Initialize(db)
+	delete(db.ClauseBuilders, "LIMIT")
+	return err
+}
+
+// dataSourceName returns the driver's name for the file path, which must exist: SQLite
+// would create an empty one.
+func dataSourceName(path string, busyTimeout time.Duration) string {
+	return "file:" + escapePath(path) + "?" + url.Values{
+		"mode":    {"rw"},
+		"_txlock": {"immediate"},
+		"_pragma": {
+			"busy_timeout(" + strconv.FormatInt(busyTimeout.Milliseconds(), 10) + ")",
+			"journal_mode(WAL)",
+			"synchronous(FULL)",  // NORMAL would lose acknowledged rows on power loss
+			"temp_store(MEMORY)", // the root file system may be read-only
+			"journal_size_limit(" + strconv.Itoa(walLimit) + ")",
+		},
+		"_time_format": {"sqlite"},
+		"_timezone":    {"UTC"},
+	}.Encode()
+}
+
+// escapePath returns path as part of a file: URI.
+func escapePath(path string) string { return (&url.URL{Path: path}).EscapedPath() }
+
+// lockFile takes the lock under which a process creates, opens, migrates or replaces the
+// database. The system frees it when the process dies.
+func (d *Dialect) lockFile(ctx context.Context, log *zap.Logger) (unlock func() error, err error) {
+	if err := checkLinks(d.Path); err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(filepath.Dir(d.Path), 0o750); err != nil {
+		return nil, d.folderFault(fmt.Errorf("create the folder of the database: %w", err))
+	}
+	lock := d.fileLock()
+	free, err := lock.TryLock()
+	if err == nil && !free {
+		log.Info("waiting for another process that creates, migrates or restores the database", zap.String("path", d.Path))
+		_, err = lock.TryLockContext(ctx, lockPoll)
+	}
+	if err != nil {
+		return nil, d.folderFault(fmt.Errorf("lock the database: %w", err))
+	}
+	return lock.Unlock, nil
+}
+
+// ensureFile creates the database file if it does not exist. It is created under another
+// name and renamed when complete, so an empty file is never mistaken for a new database.
+// The caller holds the file lock.
+func (d *Dialect) ensureFile() error {
+	info, err := os.Stat(d.Path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if hasContent(d.Path + "-wal") {
+			return fmt.Errorf("%[1]s does not exist, but %[1]s-wal does, with the latest writes: "+
+				"put the file back where it was, or remove %[1]s-wal to start with an empty store", d.Path)
+		}
+		if err := d.createFile(); err != nil {
+			return d.folderFault(fmt.Errorf("create the database: %w", err))
+		}
+	case err != nil:
+		return fmt.Errorf("find the database: %w", err)
+	case info.IsDir():
+		return fmt.Errorf("%s is a folder, not a database file", d.Path)
+	case info.Size() == 0:
+		return fmt.Errorf("%s is empty, so it was damaged or is not a database: "+
+			"restore it from a backup with `plantstore restore`, or remove it to start with an empty store", d.Path)
+	}
+	return nil
+}
+
+// checkLinks fails if path or one of its folders is a symbolic link to nothing: perhaps to a volume
+// that is not mounted, which an empty database in place of the link would hide.
+func checkLinks(path string) error {
+	for ; path != filepath.Dir(path); path = filepath.Dir(path) {
+		target, err := os.Readlink(path)
+		if _, missing := os.Stat(path); err == nil && errors.Is(missing, fs.ErrNotExist) {
+			return fmt.Errorf("%s is a symbolic link to %s, which does not exist: "+
+				"put that back, or mount its volume; remove the link to start with an empty store", path, target)
+		}
+	}
+	return nil
+}
+
+// createFile creates an empty database in WAL mode. The caller holds the file lock.
+func (d *Dialect) createFile() error {
+	if err := probeFolder(d.Path); err != nil {
+		return err
+	}
+	unfinished := d.Path + ".new"
+	if err := os.WriteFile(unfinished, nil, 0o600); err != nil {
+		return err
+	}
+	pool, err := sql.Open(sqlite.DriverName, dataSourceName(unfinished, time.Second))
+	if err != nil {
+		return err
+	}
+	// Any write makes SQLite lay out the file; closing moves it out of the WAL.
+	_, err = pool.Exec("PRAGMA user_version = 0")
+	if err := errors.Join(err, pool.Close()); err != nil {
+		return err
+	}
+	return RenameDurably(unfinished, d.Path)
+}
+
+// RenameDurably renames a file within its folder, so that a power cut does not undo that. The content
+// of the file must be on disk.
+func RenameDurably(from, to string) error {
+	if err := os.Rename(from, to); err != nil {
+		return err
+	}
+	return syncFolder(to)
+}
+
+// syncFolder syncs the folder of the file path, unless its file system cannot.
+func syncFolder(path string) error {
+	if runtime.GOOS == "windows" {
+		return nil
+	}
+	folder, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	if err = folder.Sync(); errors.Is(err, syscall.EINVAL) {
+		err = nil
+	}
+	return errors.Join(err, folder.Close())
+}
+
+// fileLock returns the lock of lockFile.
+func (d *Dialect) fileLock() *flock.Flock { return flock.New(d.Path + ".lock") }
+
+// Locker returns the lock of the file.
+func (d *Dialect) Locker(*zap.Logger) (lock.SessionLocker, error) {
+	return fileLocker{d.fileLock()}, nil
+}
+
+// Migrated does nothing.
+func (*Dialect) Migrated(context.Context, *zap.Logger) error { return nil }
+
+// Facts returns what is constant.
+func (d *Dialect) Facts() dialect.Facts {
+	return dialect.Facts{
+		System: "sqlite", Goose: goose.DialectSQLite3, Migrations: "sqlite",
+		LockHolders: "SELECT 'another process that writes'",
+		ReadOnly:    "FALSE", // a query cannot tell: a write shows it
+		MayWrite:    "TRUE",
+		IsStandby:   "FALSE",
+		// The time of goose's first row, which is not a migration's: SQLite does not write a row that stays
+		// the same.
+		WriteTest: "UPDATE " + goose.DefaultTablename + " SET tstamp = strftime('%Y-%m-%d %H:%M:%f', 'now') WHERE version_id = 0",
+		Feed:      d,
+	}
+}
+
+// Query keeps the statement prepared, except in a transaction.
+func (d *Dialect) Query(ctx context.Context, conn gorm.ConnPool, text string, args []any, read func(table.Rows) error) error {
+	pool, ok := conn.(*sql.DB)
+	if !ok {
+		return table.Query(ctx, conn, text, args, read)
+	}
+	statement, err := d.prepare(ctx, pool, text) //nolint:sqlclosecheck // the pool closes it
+	if err != nil {
+		return err
+	}
+	return table.ReadAll(read)(statement.QueryContext(ctx, args...))
+}
+
+// preparedKey identifies a prepared statement.
+type preparedKey struct {
+	pool *sql.DB
+	text string
+}
+
+// prepare returns a statement that stays prepared on the connections of pool: SQLite takes
+// longer to compile one than to run it. There are few texts.
+func (d *Dialect) prepare(ctx context.Context, pool *sql.DB, text string) (*sql.Stmt, error) {
+	key := preparedKey{pool, text}
+	if known, ok := d.prepared.Load(key); ok {
+		return known.(*sql.Stmt), nil
+	}
+	statement, err := pool.PrepareContext(ctx, text)
+	if err != nil {
+		return nil, err
+	}
+	if earlier, ok := d.prepared.LoadOrStore(key, statement); ok {
+		return earlier.(*sql.Stmt), statement.Close() //nolint:sqlclosecheck // the other one stays
+	}
+	return statement, nil
+}
+
+// Get reads the rows of t that have one of keys. A transaction that writes has locked all rows.
+func (d *Dialect) Get(ctx context.Context, conn gorm.ConnPool, t *table.Table, keys any, _ bool, next func() reflect.Value) (outcomes []error, err error) {
+	condition, argument := d.Among(t.Key.DBName, "?"), any(nil)
+	if list := reflect.ValueOf(keys); list.Len() == 1 { // takes half the time of a list of one
+		condition, argument = t.Key.DBName+" = ?", list.Index(0).Interface()
+	} else {
+		list, _ := json.Marshal(keys) // cannot fail for int64s and strings
+		argument = string(list)
+	}
+	return nil, d.Query(ctx, conn, t.Select+" WHERE "+condition, []any{argument}, func(rows table.Rows) error {
+		return table.Scan(rows, t.Columns, next)
+	})
+}
+
+// Load is not faster than Insert here: a statement costs no round trip.
+func (*Dialect) Load(context.Context, *table.Table, bool, func() ([]any, error)) (int64, error) {
+	return 0, errors.ErrUnsupported
+}
+
+// SetLockTimeout returns nothing: no lock is a row's.
+func (*Dialect) SetLockTimeout(time.Duration) string { return "" }
+
+// After counts in milliseconds, as SQLite does, in the form in which the driver writes
+// times: without trailing zeros.
+func (*Dialect) After(column, value string) string {
+	return fmt.Sprintf("CASE WHEN %[1]s < %[2]s THEN %[2]s ELSE "+
+		"rtrim(rtrim(strftime('%%Y-%%m-%%d %%H:%%M:%%f', %[1]s, '+0.001 seconds'), '0'), '.') || '+00:00' END", column, value)
+}
+
+// Among uses a list in JSON.
+func (*Dialect) Among(column, argument string) string {
+	return fmt.Sprintf("%s IN (SELECT value FROM json_each(%s))", column, argument)
+}
+
+// Times writes times in the form in which the driver writes them.
+func (*Dialect) Times(times []time.Time) string {
+	texts := make([]string, len(times))
+	for i, t := range times {
+		texts[i] = t.UTC().Format(`"2006-01-02 15:04:05.999999999-07:00"`)
+	}
+	return "[" + strings.Join(texts, ",") + "]"
+}
+
+// Contains does not use LIKE, which takes U+FFFE and U+FFFF for U+FFFD.
+func (*Dialect) Contains(column, part string) (condition, argument string) {
+	return "instr(lower(" + column + "), lower(?)) > 0", part
+}
+
+// fileLocker is goose's lock on a SQLite database.
+type fileLocker struct{ lock *flock.Flock }
+
+func (l fileLocker) SessionLock(ctx context.Context, _ *sql.Conn) error {
+	if _, err := l.lock.TryLockContext(ctx, lockPoll); err != nil {
+		return fmt.Errorf("lock the database: %w", err)
+	}
+	return nil
+}
+
+func (l fileLocker) SessionUnlock(context.Context, *sql.Conn) error { return l.lock.Unlock() }

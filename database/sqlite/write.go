@@ -1,0 +1,174 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"reflect"
+
+	"gorm.io/gorm"
+
+	"plantstore/database/fault"
+	"plantstore/database/table"
+)
+
+// Insert runs a statement for each row.
+func (d *Dialect) Insert(ctx context.Context, conn gorm.ConnPool, t *table.Table, rows []reflect.Value, _ bool) (outcomes []error, err error) {
+	g := &table.Group{Statement: t.InsertFree, Changes: make([]*table.Change, len(rows))}
+	for i, row := range rows {
+		g.Changes[i] = &table.Change{Statement: t.InsertFree, Row: row}
+	}
+	if _, own := conn.(*sql.DB); own || t.Name != d.Followed.Table || len(rows) < manyRows {
+		err = d.Run(ctx, conn, []*table.Group{g})
+	} else {
+		err = d.insertMany(ctx, conn, g)
+	}
+	if err != nil {
+		return nil, err
+	}
+	outcomes = make([]error, len(rows))
+	for i, c := range g.Changes {
+		outcomes[i] = c.Err
+		if c.Err == nil && !c.Stored.IsValid() {
+			outcomes[i] = fault.ErrTaken
+		}
+	}
+	return outcomes, nil
+}
+
+// manyRows is the number of rows from which on insertMany is faster than Run.
+const manyRows = 100
+
+// insertMany runs the INSERTs of g in the transaction tx. Many rows enter the feed together:
+// the trigger, which adds one at a time, takes half as long as the INSERT itself.
+func (d *Dialect) insertMany(ctx context.Context, tx gorm.ConnPool, g *table.Group) error {
+	name, trigger := d.Followed.Table+"_insert", ""
+	err := table.Query(ctx, tx, "SELECT sql FROM sqlite_schema WHERE name = ?", []any{name}, func(rows table.Rows) error {
+		rows.Next()
+		return rows.Scan(&trigger)
+	})
+	if err != nil {
+		return err
+	}
+	if _, err := tx.ExecContext(ctx, "DROP TRIGGER "+name); err != nil {
+		return err
+	}
+	if err := d.Run(ctx, tx, []*table.Group{g}); err != nil {
+		return err
+	}
+	ids := make([]any, 0, len(g.Changes))
+	for _, c := range g.Changes {
+		if c.Stored.IsValid() {
+			ids = append(ids, g.Table.Key.Of(c.Row).Interface())
+		}
+	}
+	list, _ := json.Marshal(ids) // cannot fail for int64s
+	if _, err := tx.ExecContext(ctx, d.feedSQL("INSERT INTO {changes} (id) SELECT value FROM json_each(?)"), string(list)); err != nil {
+		return err
+	}
+	_, err = tx.ExecContext(ctx, trigger)
+	return err
+}
+
+// Run runs the changes one by one, in a transaction. A single change is a transaction by itself. In the
+// transaction conn, the end of ctx does not interrupt them: they are at most as many as an import
+// stores at a time, and the driver would start a goroutine for each statement.
+func (d *Dialect) Run(ctx context.Context, conn gorm.ConnPool, groups []*table.Group) (err error) {
+	changes, prepared := table.All(groups), make(map[*table.Statement]*sql.Stmt)
+	pool, own := conn.(*sql.DB)
+	if !own {
+		ctx = context.WithoutCancel(ctx)
+	}
+	for _, g := range groups {
+		text := d.formOf(g.Statement).text
+		if own {
+			prepared[g.Statement], err = d.prepare(ctx, pool, text) //nolint:sqlclosecheck // the pool closes it
+		} else if prepared[g.Statement] == nil {
+			var statement *sql.Stmt
+			statement, err = conn.PrepareContext(ctx, text)
+			defer func() { err = errors.Join(err, closeStatement(statement)) }()
+			prepared[g.Statement] = statement
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if !own || len(changes) == 1 {
+		return d.each(ctx, changes, prepared)
+	}
+	tx, err := pool.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback() //nolint:errcheck // does nothing after the commit
+	for s, statement := range prepared {
+		prepared[s] = tx.StmtContext(ctx, statement)
+	}
+	if err := d.each(ctx, changes, prepared); err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
+func closeStatement(s *sql.Stmt) error {
+	if s == nil {
+		return nil
+	}
+	return s.Close()
+}
+
+// each runs changes with their prepared statements. A rejected change leaves the transaction as it was.
+func (d *Dialect) each(ctx context.Context, changes []*table.Change, prepared map[*table.Statement]*sql.Stmt) error {
+	for _, c := range changes {
+		args := c.Values(d.formOf(c.Statement).names)
+		if c.Returns > 1 {
+			c.Err = table.ReadAll(c.Scan)(prepared[c.Statement].QueryContext(ctx, args...))
+		} else {
+			c.Err = execute(ctx, c, prepared[c.Statement], args)
+		}
+		if c.Err != nil && !fault.IsRowRejected(c.Err) {
+			return c.Err
+		}
+	}
+	return nil
+}
+
+// execute runs the statement of c, which returns no row: how many rows it wrote tells whether
+// it wrote Row, in half of the time.
+func execute(ctx context.Context, c *table.Change, statement *sql.Stmt, args []any) error {
+	result, err := statement.ExecContext(ctx, args...)
+	if err != nil {
+		return err
+	}
+	if written, err := result.RowsAffected(); err != nil || written == 0 {
+		return err
+	}
+	c.Stored = c.Row
+	return nil
+}
+
+// form is the text of a statement, and the names that its parameters stand for.
+type form struct {
+	text  string
+	names []string
+}
+
+// formOf returns the form of s. It has a parameter for each occurrence of a name, since the driver is
+// slow to find names, and returns no key alone: see execute.
+func (d *Dialect) formOf(s *table.Statement) form {
+	if known, ok := d.forms.Load(s); ok {
+		return known.(form)
+	}
+	copied := *s
+	if copied.Returns == 1 {
+		copied.Returns = 0
+	}
+	var f form
+	f.text = table.Parameter.ReplaceAllStringFunc(copied.Text(), func(match string) string {
+		f.names = append(f.names, match[1:])
+		return "?"
+	})
+	d.forms.Store(s, f)
+	return f
+}

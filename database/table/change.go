@@ -1,0 +1,134 @@
+package table
+
+import (
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Statement writes at most one row of a table for each [Change]. In its text, @name stands
+// for the value of the column name in the row of the change, and @versions for its versions.
+// Changes with the same *Statement share its text.
+type Statement struct {
+	Table    *Table
+	Write    string // INSERT INTO … (…), or UPDATE … SET …, or DELETE FROM …
+	Where    string // the condition of an UPDATE or DELETE, besides that the row has the key
+	Conflict string // the clause ON CONFLICT of an INSERT
+	Returns  int    // how many of the table's columns, from the key on, it returns
+}
+
+// VersionsName is the name that stands for the versions of a change.
+const VersionsName = "versions"
+
+// Parameter matches a name that stands for a value.
+var Parameter = regexp.MustCompile(`@\w+`)
+
+// Inserts reports whether s is an INSERT.
+func (s *Statement) Inserts() bool { return strings.HasPrefix(s.Write, "INSERT") }
+
+// RowNames returns the names that stand for the values of a row.
+func (s *Statement) RowNames() string {
+	return join(s.Table.Columns, func(c *Column) string { return "@" + c.DBName })
+}
+
+// Text returns the text of s for one row.
+func (s *Statement) Text() string {
+	if s.Inserts() {
+		return s.TextFrom(" VALUES ("+s.RowNames()+")", "")
+	}
+	return s.TextFrom("", "")
+}
+
+// TextFrom returns the text of s for rows that come from a clause. keys is a further condition.
+func (s *Statement) TextFrom(clause, keys string) string {
+	text := s.Write + clause
+	if !s.Inserts() {
+		text += " WHERE " + keys + s.Table.Qualified(s.Table.Key) + " = @" + s.Table.Key.DBName
+		if s.Where != "" {
+			text += " AND " + s.Where
+		}
+	}
+	text += s.Conflict
+	if s.Returns > 0 {
+		text += " RETURNING " + join(s.Table.Columns[:s.Returns], s.Table.Qualified)
+	}
+	return text
+}
+
+// Names returns the names in the text of s, each once.
+func (s *Statement) Names() (names []string) {
+	for _, match := range Parameter.FindAllString(s.Text(), -1) {
+		if name := match[1:]; !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// Change is a statement with a row, and its outcome.
+type Change struct {
+	*Statement
+	Row      reflect.Value // a struct of the model of the table
+	Versions string        // a list of times, as the dialect writes it
+	Stored   reflect.Value // the row that it has written, with the columns that it returns; or invalid
+	Err      error         // why it was not made: its row is locked or deferred, or the database rejects it
+}
+
+// Values returns the values that names stand for.
+func (c *Change) Values(names []string) []any {
+	values := make([]any, len(names))
+	for i, name := range names {
+		if values[i] = c.Versions; name != VersionsName {
+			values[i] = c.Table.Column(name).Of(c.Row).Interface()
+		}
+	}
+	return values
+}
+
+// Scan sets Stored to the row in a result.
+func (c *Change) Scan(rows Rows) error {
+	c.Stored = reflect.Value{}
+	return Scan(rows, c.Table.Columns[:c.Returns], func() reflect.Value {
+		c.Stored = reflect.New(c.Row.Type()).Elem()
+		return c.Stored
+	})
+}
+
+// Group is changes with one statement, each of another row.
+type Group struct {
+	*Statement
+	Changes []*Change
+	byKey   map[any]*Change
+}
+
+// Groups returns changes in groups, as few as possible.
+func Groups(changes []*Change) (groups []*Group) {
+	for _, c := range changes {
+		key := c.Table.Key.Of(c.Row).Interface()
+		i := slices.IndexFunc(groups, func(g *Group) bool { return g.Statement == c.Statement && g.byKey[key] == nil })
+		if i < 0 {
+			i = len(groups)
+			groups = append(groups, &Group{Statement: c.Statement, byKey: make(map[any]*Change)})
+		}
+		groups[i].Changes, groups[i].byKey[key] = append(groups[i].Changes, c), c
+	}
+	return groups
+}
+
+// Scan sets Stored of the changes whose rows are in a result.
+func (g *Group) Scan(rows Rows) error {
+	found, err := ScanNew(rows, g.Table.Columns[:g.Returns], g.Changes[0].Row.Type())
+	for _, row := range found {
+		g.byKey[g.Table.Key.Of(row).Interface()].Stored = row
+	}
+	return err
+}
+
+// All returns the changes of groups.
+func All(groups []*Group) (changes []*Change) {
+	for _, g := range groups {
+		changes = append(changes, g.Changes...)
+	}
+	return changes
+}

@@ -1,0 +1,199 @@
+// Package table derives the columns of a table, and the statements that read and write its rows,
+// from a GORM model.
+package table
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"gorm.io/gorm"
+	"gorm.io/gorm/schema"
+)
+
+// Table is the one list of a model's columns, read from its GORM schema. Every
+// statement, file and comparison is derived from it.
+type Table struct {
+	Name    string // of the table, such as plants
+	Noun    string // for one row, such as plant
+	Key     *Column
+	Created *Column   // CreatedAt, or nil
+	Updated *Column   // UpdatedAt, the version of a row, or nil
+	Content []*Column // the columns besides these, which clients set, in the order of the fields
+	Data    []*Column // Key and Content
+	Columns []*Column // Data and the timestamps
+	Select  string    // the SELECT of all rows
+	Insert  *Statement
+	// InsertFree leaves a stored row with the key as it is, and returns the keys of inserted rows.
+	InsertFree *Statement
+}
+
+// Column is one column of a [Table] and the field that holds it.
+type Column struct{ *schema.Field }
+
+// NounOf returns the noun for a row of the model T, such as "garden bed" for GardenBed.
+func NounOf[T any]() string {
+	return strings.ReplaceAll(schema.NamingStrategy{}.ColumnName("", reflect.TypeFor[T]().Name()), "_", " ")
+}
+
+// Of returns the table of the GORM model T. It panics if T is not a model with
+// one primary key, or has a timestamp that is not a time.Time.
+func Of[T any]() *Table {
+	parsed, err := schema.Parse(new(T), &sync.Map{}, schema.NamingStrategy{})
+	if err != nil {
+		panic(fmt.Sprintf("parse the model %T: %v", *new(T), err))
+	}
+	t := &Table{Name: parsed.Table, Noun: NounOf[T]()}
+	for _, field := range parsed.Fields {
+		if field.DBName == "" { // not a column
+			continue
+		}
+		if timestamp := field.AutoCreateTime+field.AutoUpdateTime > 0; timestamp && field.FieldType != reflect.TypeFor[time.Time]() {
+			panic(fmt.Sprintf("%T.%s is not a time.Time", *new(T), field.Name))
+		}
+		switch column := (&Column{field}); {
+		case field.AutoIncrement:
+			panic(fmt.Sprintf("%T.%s must have the tag autoIncrement:false, as clients choose keys", *new(T), field.Name))
+		case field.PrimaryKey && t.Key == nil:
+			t.Key = column
+		case field.PrimaryKey:
+			panic(fmt.Sprintf("%T has more than one primary key", *new(T)))
+		case field.AutoCreateTime > 0:
+			t.Created = column
+		case field.AutoUpdateTime > 0:
+			t.Updated = column
+		default:
+			t.Content = append(t.Content, column)
+		}
+	}
+	if t.Key == nil {
+		panic(fmt.Sprintf("%T has no primary key", *new(T)))
+	}
+	t.Data = append([]*Column{t.Key}, t.Content...)
+	t.Columns = slices.Clone(t.Data)
+	for _, timestamp := range []*Column{t.Created, t.Updated} {
+		if timestamp != nil {
+			t.Columns = append(t.Columns, timestamp)
+		}
+	}
+	t.Select = "SELECT " + Names(t.Columns) + " FROM " + t.Name
+	insert := "INSERT INTO " + t.Name + " (" + Names(t.Columns) + ")"
+	t.Insert = &Statement{Table: t, Write: insert}
+	t.InsertFree = &Statement{Table: t, Write: insert, Conflict: " ON CONFLICT (" + t.Key.DBName + ") DO NOTHING", Returns: 1}
+	return t
+}
+
+// Names returns the columns' names, as in SELECT.
+func Names(columns []*Column) string {
+	return join(columns, func(c *Column) string { return c.DBName })
+}
+
+// join returns text(column) of each column, separated by commas.
+func join(columns []*Column, text func(*Column) string) string {
+	texts := make([]string, len(columns))
+	for i, c := range columns {
+		texts[i] = text(c)
+	}
+	return strings.Join(texts, ", ")
+}
+
+// Column returns the column name, or nil.
+func (t *Table) Column(name string) *Column {
+	i := slices.IndexFunc(t.Columns, func(c *Column) bool { return c.DBName == name })
+	if i < 0 {
+		return nil
+	}
+	return t.Columns[i]
+}
+
+// Qualified returns the name of a column in a statement that has other tables.
+func (t *Table) Qualified(c *Column) string { return t.Name + "." + c.DBName }
+
+// IsTimestamp reports whether c is a timestamp, which all rows of an insert share.
+func (t *Table) IsTimestamp(c *Column) bool { return c == t.Created || c == t.Updated }
+
+// Of returns the column's field in row, a struct of the model.
+func (c *Column) Of(row reflect.Value) reflect.Value { return row.FieldByIndex(c.StructField.Index) }
+
+// Equal reports whether two rows have the same value in the column.
+func (c *Column) Equal(a, b reflect.Value) bool {
+	return reflect.DeepEqual(c.Of(a).Interface(), c.Of(b).Interface())
+}
+
+// Stamp sets the timestamps of a new row.
+func (t *Table) Stamp(row reflect.Value, now time.Time) {
+	for _, timestamp := range []*Column{t.Created, t.Updated} {
+		if timestamp != nil {
+			*timestamp.Of(row).Addr().Interface().(*time.Time) = now // without a copy on the heap
+		}
+	}
+}
+
+// Rows is the result of a query: a *sql.Rows or a pgx.Rows.
+type Rows interface {
+	Next() bool
+	Scan(targets ...any) error
+	Err() error
+}
+
+// AppendPointers appends pointers to the columns' fields in row, a struct of the model, for
+// Scan.
+func AppendPointers(to []any, columns []*Column, row reflect.Value) []any {
+	for _, c := range columns {
+		to = append(to, c.Of(row).Addr().Interface())
+	}
+	return to
+}
+
+// Scan reads a result, which has columns, up to its end, where its error is. next
+// returns the struct that takes the next row.
+func Scan(rows Rows, columns []*Column, next func() reflect.Value) error {
+	var targets []any
+	for rows.Next() {
+		targets = AppendPointers(targets[:0], columns, next())
+		if err := rows.Scan(targets...); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// ScanNew is Scan into new structs of the type model.
+func ScanNew(rows Rows, columns []*Column, model reflect.Type) (all []reflect.Value, err error) {
+	err = Scan(rows, columns, func() reflect.Value {
+		row := reflect.New(model).Elem()
+		all = append(all, row)
+		return row
+	})
+	return all, err
+}
+
+// Query runs a query on a connection of database/sql and calls read with its result.
+func Query(ctx context.Context, conn gorm.ConnPool, text string, args []any, read func(Rows) error) error {
+	return ReadAll(read)(conn.QueryContext(ctx, text, args...))
+}
+
+// ReadAll returns a function that calls read with the result of a query, and closes it.
+func ReadAll(read func(Rows) error) func(*sql.Rows, error) error {
+	return func(rows *sql.Rows, err error) error {
+		if err != nil {
+			return err
+		}
+		return errors.Join(read(rows), rows.Close())
+	}
+}
+
+// Structs returns the structs behind rows.
+func Structs[T any](rows []*T) []reflect.Value {
+	structs := make([]reflect.Value, len(rows))
+	for i, row := range rows {
+		structs[i] = reflect.ValueOf(row).Elem()
+	}
+	return structs
+}
