@@ -299,6 +299,7 @@ func Insert[T any](ctx context.Context, db *DB, t *table.Table, rows []*T, free 
 	begin, structs := time.Now(), table.Structs(rows)
 	for a := db.attempts(ctx); a.next(&err); {
 		outcomes, err = db.dialect.Insert(ctx, db.conn, t, structs, free)
+		free = false // an attempt has one statement
 	}
 	db.trace(ctx, begin, t.Insert.Write, len(rows), err)
 	return outcomes, err

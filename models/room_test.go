@@ -74,8 +74,8 @@ func TestImportsWaitForTheirTurn(t *testing.T) {
 		}
 		short, cancel := context.WithTimeoutCause(t.Context(), 100*time.Millisecond, errors.New("too long"))
 		defer cancel()
-		if err := load(short, 1); !errors.Is(err, limit.ErrShare) || errors.Is(err, fault.ErrUnavailable) {
-			t.Errorf("an import that does not get its turn: got %v, want ErrShare", err)
+		if err := load(short, 1); !errors.Is(err, limit.ErrBusy) || errors.Is(err, fault.ErrUnavailable) {
+			t.Errorf("an import that does not get its turn: got %v, want ErrBusy", err)
 		}
 		outcome := make(chan error, 1)
 		go func() { outcome <- load(t.Context(), 2) }()
