@@ -120,7 +120,7 @@ func newRoot() *cobra.Command {
 			Example: "  plantstore serve --port 8081 --log-level debug",
 		}, serviceFlags),
 		newMigrate(s), newSearchIndex(s), newToken(s), newImport(s), newExport(s), newFollow(s), newBackup(s), newRestore(s), newHealthcheck(s), newConfig(s),
-		newLicenses(), newSBOM(), newCompletion(),
+		newCompletion(),
 		&cobra.Command{
 			Use: "version", Short: "Print the version", Args: takes(0),
 			Example: "  plantstore version",

@@ -10,13 +10,12 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// takes returns a check that a command has n arguments: at least n if its usage ends in an
-// ellipsis, n or n+1 if it ends in a bracket. Its errors do not repeat arguments, which may
-// be secrets, except the short name of an unknown command.
+// takes returns a check that a command has n arguments, or at least n if its usage ends in an
+// ellipsis. Its errors do not repeat arguments, which may be secrets, except the short name of
+// an unknown command.
 func takes(n int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		_, names, _ := strings.Cut(cmd.Use, " ")
-		optional := strings.HasSuffix(names, "]")
 		switch {
 		case cmd.HasSubCommands() && len(args) > 0:
 			return unknownCommand(cmd, args[0])
@@ -24,9 +23,9 @@ func takes(n int) cobra.PositionalArgs {
 			return fmt.Errorf("`%s` got an empty argument: %s", cmd.CommandPath(), seeHelp(cmd))
 		case len(args) < n:
 			return fmt.Errorf("`%s` needs %s: %s", cmd.CommandPath(), names, seeHelp(cmd))
-		case len(args) == n || strings.HasSuffix(names, "...") || optional && len(args) == n+1:
+		case len(args) == n || strings.HasSuffix(names, "..."):
 			return nil
-		case n == 0 && !optional:
+		case n == 0:
 			return fmt.Errorf("`%s` takes no arguments: %s", cmd.CommandPath(), seeHelp(cmd))
 		}
 		return fmt.Errorf("`%s` takes only %s, but got %d arguments: %s", cmd.CommandPath(), names, len(args), seeHelp(cmd))

@@ -224,7 +224,7 @@ func (h *hunt) runCommands() {
 	}
 	for _, name := range []string{
 		"serve", "migrate", "migrate up", "migrate down", "migrate status", "search-index", "search-index create", "search-index drop",
-		"token", "token create", "token list", "token revoke", "import", "export", "backup", "restore", "healthcheck", "licenses", "sbom", "version", "help",
+		"token", "token create", "token list", "token revoke", "import", "export", "backup", "restore", "healthcheck", "version", "help",
 	} {
 		h.run(settings, 0, append(strings.Fields(name), "--help")...)
 	}

@@ -45,7 +45,6 @@ func TestUsageErrors(t *testing.T) {
 		{"token create", "`plantstore token create` needs --name: see `plantstore token create --help`"},
 		{"backup ", "`plantstore backup` got an empty argument: see `plantstore backup --help`"},
 		{"version x", "`plantstore version` takes no arguments: see `plantstore version --help`"},
-		{"sbom a b", "`plantstore sbom` takes only [FILE], but got 2 arguments: see `plantstore sbom --help`"},
 		{"completion", "`plantstore completion` needs bash|zsh|fish|powershell: see `plantstore completion --help`"},
 		{"completion tcsh", "no completion for the shell \"tcsh\": use bash, zsh, fish, powershell"},
 		{"import plants.json", "plants.json has the unknown extension .json: use .csv, .jsonl, .ndjson, or add --format csv or --format ndjson"},
@@ -108,8 +107,6 @@ func TestHelp(t *testing.T) {
 		"token revoke":        onDatabase,
 		"completion":          "",
 		"help":                "",
-		"licenses":            "",
-		"sbom":                "",
 		"version":             "",
 	}
 	flag := regexp.MustCompile(`(?m)^ +(?:-\w, )?--([a-z-]+)`)
