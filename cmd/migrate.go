@@ -17,21 +17,6 @@ func newMigrate(s *settings) *cobra.Command {
 		newDatabaseCommand(s, "migrate status", "List all migrations and when they were applied", uses, migrateStatus))
 }
 
-func newSearchIndex(s *settings) *cobra.Command {
-	return newGroup("search-index", "Create or drop indexes that make searches of many plants fast and inserts slower", "search-index create",
-		newDatabaseCommand(s, "search-index create", "Create the indexes for the parameters tag and q, while the service runs", uses,
-			func(cmd *cobra.Command, db *database.DB) (string, error) {
-				if err := db.RequireSchema(cmd.Context()); err != nil {
-					return "", err
-				}
-				return "created in " + db.Name(), db.CreateSearchIndexes(cmd.Context())
-			}),
-		newDatabaseCommand(s, "search-index drop", "Drop the indexes for the parameters tag and q", uses,
-			func(cmd *cobra.Command, db *database.DB) (string, error) {
-				return "dropped in " + db.Name(), db.DropSearchIndexes(cmd.Context())
-			}))
-}
-
 func migrateUp(cmd *cobra.Command, db *database.DB) (string, error) {
 	applied, err := db.Migrate(cmd.Context())
 	for _, m := range applied { // also those before one that failed

@@ -119,7 +119,7 @@ func newRoot() *cobra.Command {
 			Use: "serve", Short: "Serve the API (the default)", Args: takes(0), RunE: s.serve,
 			Example: "  plantstore serve --port 8081 --log-level debug",
 		}, serviceFlags),
-		newMigrate(s), newSearchIndex(s), newToken(s), newImport(s), newExport(s), newFollow(s), newBackup(s), newRestore(s), newHealthcheck(s), newConfig(s),
+		newMigrate(s), newToken(s), newImport(s), newExport(s), newFollow(s), newBackup(s), newRestore(s), newHealthcheck(s), newConfig(s),
 		newCompletion(),
 		&cobra.Command{
 			Use: "version", Short: "Print the version", Args: takes(0),

@@ -142,9 +142,6 @@ type dialect interface {
 	raiseFeed(ctx context.Context, tx *DB) error
 	// purge is statements that forget changes before a position, each up to a number of them.
 	purge() []string
-	// searchIndexes returns the statements that create and drop the indexes of
-	// [DB.CreateSearchIndexes].
-	searchIndexes() (create, drop []string)
 }
 
 // Open connects to the database that o.URL names. A SQLite file that does not exist

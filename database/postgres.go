@@ -223,18 +223,3 @@ func (*postgresDialect) timeList() (layout, start, end string) { return time.RFC
 func (*postgresDialect) contains(column, part string) (condition, argument string) {
 	return column + " ILIKE ?", "%" + strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`).Replace(part) + "%"
 }
-
-func (*postgresDialect) searchIndexes() (create, drop []string) {
-	create = []string{ // after drop
-		"CREATE INDEX CONCURRENTLY IF NOT EXISTS plants_tag ON plants (tag, id)",
-		"CREATE EXTENSION IF NOT EXISTS pg_trgm", // may fail, so not first
-		"CREATE INDEX CONCURRENTLY IF NOT EXISTS plants_name_trgm ON plants USING gin (name gin_trgm_ops)",
-		"ANALYZE plants", // lets the planner use them at once
-	}
-	drop = []string{
-		"SET lock_timeout = 0", // waits for running transactions
-		"DROP INDEX CONCURRENTLY IF EXISTS plants_name_trgm",
-		"DROP INDEX CONCURRENTLY IF EXISTS plants_tag",
-	}
-	return create, drop
-}

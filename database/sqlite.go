@@ -330,12 +330,6 @@ func (*sqliteDialect) contains(column, part string) (condition, argument string)
 	return "instr(lower(" + column + "), lower(?)) > 0", part
 }
 
-// searchIndexes has no index for parts of names: a scan of a million takes well under a
-// second.
-func (*sqliteDialect) searchIndexes() (create, drop []string) {
-	return []string{"CREATE INDEX IF NOT EXISTS plants_tag ON plants (tag, id)"}, []string{"DROP INDEX IF EXISTS plants_tag"}
-}
-
 func (*sqliteDialect) changes() string {
 	return `WITH state AS (SELECT epoch, kept, (SELECT COALESCE(max(position), 0) + 1 FROM plant_changes) AS settled FROM feed)
 		SELECT s.epoch, s.kept, s.settled, s.settled, s.settled, c.*

@@ -223,7 +223,7 @@ func (h *hunt) runCommands() {
 		h.run(settings, test.status, test.args...)
 	}
 	for _, name := range []string{
-		"serve", "migrate", "migrate up", "migrate down", "migrate status", "search-index", "search-index create", "search-index drop",
+		"serve", "migrate", "migrate up", "migrate down", "migrate status",
 		"token", "token create", "token list", "token revoke", "import", "export", "backup", "restore", "healthcheck", "version", "help",
 	} {
 		h.run(settings, 0, append(strings.Fields(name), "--help")...)
