@@ -42,8 +42,8 @@ type exitError struct {
 	status int
 }
 
-// errInterrupted is the error of a command that a signal has ended. It is the cause, too, if that
-// was SIGINT, as from Ctrl-C.
+// errInterrupted is the error of a command that a signal has ended. It is also the cause of its
+// context if the signal is SIGINT, as from Ctrl-C.
 var errInterrupted = errors.New("interrupted")
 
 // usageError marks err as an error in the command line or the configuration.

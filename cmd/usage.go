@@ -64,7 +64,7 @@ func unknownCommand(group *cobra.Command, name string) error {
 // of the files that contain them.
 func flagError(cmd *cobra.Command, err error) error {
 	if args := cmd.Flags().Args(); cmd.HasSubCommands() && len(args) > 0 {
-		return unknownCommand(cmd, args[0]) // whose flags are unknown, too
+		return unknownCommand(cmd, args[0]) // whose flags are also unknown
 	}
 	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
 		return unknownFlag(cmd, unknown)
@@ -96,8 +96,8 @@ func unknownFlag(cmd *cobra.Command, unknown *pflag.NotExistError) error {
 	return fmt.Errorf("`%s` has no flag %s%s", cmd.CommandPath(), flag, advice)
 }
 
-// similarTo returns the names that may be meant by a misspelled one, according to Cobra,
-// which looks only for commands.
+// similarTo returns the names that are similar to a misspelled name, according to Cobra, which
+// looks only for commands.
 func similarTo(misspelled string, names []string) []string {
 	if misspelled == "" {
 		return nil

@@ -83,7 +83,7 @@ func openAPI() (document object, err error) {
 	if err := json.Unmarshal(text, &document); err != nil {
 		return nil, err
 	}
-	delete(document, "externalDocs") // swag adds an empty one
+	delete(document, "externalDocs") // swag adds an empty object
 	walk(document, completeSchema)
 	paths, components := at(document, "paths"), at(document, "components")
 	completeOperations(document)
