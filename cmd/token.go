@@ -102,8 +102,19 @@ func newTokenCreate(s *settings) *cobra.Command {
 	create.Flags().StringVar(&scopes, "scope", strings.Join(models.DefaultScopes().Names(), ","),
 		"comma-separated scopes: "+strings.Join(models.AllScopes().Names(), ", ")+", which implies the others")
 	create.Flags().StringVar(&expires, "expires", "", "lifetime, such as 90d or 12h (default: unlimited)")
-	complete(create, "scope", cobra.ShellCompDirectiveNoFileComp, models.AllScopes().Names()...)
+	_ = create.RegisterFlagCompletionFunc("scope", completeScopes)
 	return s.addTo(create, databaseFlags)
+}
+
+// completeScopes completes the last scope of a list.
+func completeScopes(_ *cobra.Command, _ []string, text string) (lists []cobra.Completion, _ cobra.ShellCompDirective) {
+	others := text[:strings.LastIndex(text, ",")+1]
+	for _, scope := range models.AllScopes().Names() {
+		if !strings.Contains(others, scope+",") {
+			lists = append(lists, others+scope)
+		}
+	}
+	return lists, cobra.ShellCompDirectiveNoFileComp
 }
 
 // after returns the time after now by a Go duration or by a number of days such as 90d.
