@@ -4,19 +4,20 @@ FROM --platform=$BUILDPLATFORM golang:1.26 AS build
 WORKDIR /src
 COPY go.mod go.sum ./
 RUN --mount=type=cache,target=/go/pkg/mod go mod download
+RUN apt-get update && apt-get install --yes --no-install-recommends jq
 COPY . .
 ARG TARGETOS
 ARG TARGETARCH
 ARG VERSION=dev
 ARG COMMIT=unknown
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
-    GOOS=$TARGETOS GOARCH=$TARGETARCH make build \
+    GOOS=$TARGETOS GOARCH=$TARGETARCH make components \
     && mkdir -p /data /root-of-image/etc/ssl/certs \
-    && mv plantstore /root-of-image/ \
+    && mv plantstore plantstore.cdx.json licenses.txt /root-of-image/ \
     && cp /etc/ssl/certs/ca-certificates.crt /root-of-image/etc/ssl/certs/
 
-# The binary, the CA certificates for PostgreSQL and JWKS over TLS, and one writable
-# directory, for SQLite and the temporary files of imports.
+# The binary with its licenses and its bill of materials, the CA certificates for PostgreSQL
+# and JWKS over TLS, and one writable directory, for SQLite and the temporary files of imports.
 FROM scratch
 ARG VERSION=dev
 ARG COMMIT=unknown

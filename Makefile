@@ -131,14 +131,15 @@ screenshot: ## Update the pictures of Swagger UI in docs/
 	@tests/prerequisites.sh chromium
 	SCREENSHOTS='$(CURDIR)/docs' go test -count=1 -tags browser,$(TAGS) -run 'BrowserSwaggerUI/create|BrowserFirstScreen' ./tests
 
-sbom: build ## Write the software bill of materials plantstore.cdx.json
-	./plantstore sbom > plantstore.cdx.json
+components: build ## Write the bill of materials and the licenses of the binary beside it: plantstore.cdx.json, licenses.txt (jq)
+	VERSION='$(VERSION)' .ci/components '$(BINARY)'
 
-release: ## Write the files of a release to release/: programs and images for all platforms, checksums, bills of materials (20 minutes at first, then one)
+release: ## Write the files of a release to release/: programs and images for all platforms, checksums, licenses, bills of materials (20 minutes at first, then one)
 	@tests/prerequisites.sh buildah jq zip
 	VERSION='$(VERSION)' COMMIT='$(COMMIT)' CREATED='$(CREATED)' .ci/release
 
 check-release: release ## Check the release of the last commit: that building it in another folder gives the same bytes, that it runs, and its licenses
+	@tests/prerequisites.sh unzip
 	VERSION='$(VERSION)' .ci/check-release
 
 image: ## Build the container image plantstore; PLATFORMS=linux/amd64,linux/arm64 builds it for both

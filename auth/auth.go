@@ -44,13 +44,13 @@ type Verifier func(ctx context.Context, token string) (*Identity, error)
 
 type againKey struct{}
 
-// Again returns a context in which a [Verifier] rejects a token at once if it no longer knows it, rather
-// than look for a new one: the token was accepted before.
+// Again returns a context in which a [Verifier] rejects an unknown token at once, without a read of
+// new tokens: the token was accepted before.
 func Again(ctx context.Context) context.Context { return context.WithValue(ctx, againKey{}, true) }
 
 func isAgain(ctx context.Context) bool { return ctx.Value(againKey{}) != nil }
 
-// IsRejection reports whether err is one with which a [Verifier] fails.
+// IsRejection reports whether err is an error of a [Verifier].
 func IsRejection(err error) bool {
 	return errors.Is(err, ErrInvalidToken) || errors.Is(err, ErrCannotVerify)
 }
@@ -69,7 +69,7 @@ func AnyOf(verifiers ...Verifier) Verifier {
 
 // StaticTokens returns the verifier of tokens that are known at startup, each with
 // every scope. It keeps only their SHA-256. Its duration does not depend on how much of
-// a token is right, or on which one is.
+// a token is right, or on which token.
 func StaticTokens(tokens []string) Verifier {
 	hashes := make([][sha256.Size]byte, len(tokens))
 	identities := make([]*Identity, len(tokens))

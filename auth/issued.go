@@ -31,11 +31,10 @@ const (
 	// refreshFloor is the least time between two polls, however many unknown tokens
 	// are tried.
 	refreshFloor = 100 * time.Millisecond
-	// usePeriod is how often the last use of tokens is stored, useBatch how many with
-	// one statement.
+	// usePeriod is how often the last use of tokens is stored, useBatch how many in a statement.
 	usePeriod = time.Minute
 	useBatch  = 1000
-	// readBatch is how many new tokens are read with one statement.
+	// readBatch is how many new tokens a statement reads.
 	readBatch = 10_000
 )
 
@@ -140,8 +139,8 @@ func (v *IssuedTokens) Verify(ctx context.Context, secret string) (*Identity, er
 		return nil, ErrInvalidToken
 	}
 	token, asOf := v.lookup(hash)
-	// Another process may just have created it. One that has expired takes as long as one that never
-	// existed, so that the time does not tell them apart.
+	// Another process may just have created the token. Expired tokens take as long as unknown
+	// tokens, so that the time does not tell them apart.
 	if tried := time.Now(); !token.isActive(tried) && !isAgain(ctx) {
 		if err := v.Refresh(ctx); err != nil {
 			return nil, err
@@ -239,8 +238,7 @@ func (v *IssuedTokens) run(ctx context.Context) {
 	}
 }
 
-// refresh reads the tokens that are new, and forgets those that are no longer active, if any have
-// changed. It returns how long it took to find out whether they have.
+// refresh reads new tokens and forgets inactive tokens, if any have changed. It returns how long it took to find out whether they have.
 func (v *IssuedTokens) refresh(ctx context.Context) (polled time.Duration, err error) {
 	old, now := v.known.Load(), time.Now()
 	// Counted first: the next refresh sees a change between the queries.
@@ -284,7 +282,7 @@ func (v *IssuedTokens) refresh(ctx context.Context) (polled time.Duration, err e
 		}
 	}
 	v.known.Store(known)
-	v.collectUses(old) // including those of tokens that are no longer active
+	v.collectUses(old) // also of tokens that are no longer active
 	return polled, nil
 }
 
@@ -299,7 +297,7 @@ func (v *IssuedTokens) collectUses(known *knownTokens) {
 	}
 }
 
-// storeUses stores the collected uses, and keeps those that it cannot store.
+// storeUses stores the collected uses. It keeps the uses that it cannot store.
 func (v *IssuedTokens) storeUses(ctx context.Context) error {
 	v.collectUses(v.known.Load())
 	v.mu.Lock()

@@ -39,8 +39,8 @@ type jwks struct {
 	algorithms []string
 	log        *zap.Logger
 	client     http.Client
-	fetches    singleflight.Group // those that tokens cause
-	limiter    *rate.Limiter      // of these
+	fetches    singleflight.Group // that tokens cause
+	limiter    *rate.Limiter      // of fetches
 	keys       atomic.Pointer[[]publicKey]
 	failed     atomic.Bool // the last fetch
 }
@@ -68,9 +68,9 @@ func newJWKS(ctx context.Context, o JWTOptions, log *zap.Logger) *jwks {
 	return s
 }
 
-// find returns the keys that may have signed token: those with its kid and algorithm, as keys of
-// several types may share a kid (RFC 7517, section 4.5), or all of its algorithm if it has no kid.
-// It fetches the keys if token names one that is unknown.
+// find returns the keys that may have signed token: all keys with its algorithm and, if it has a
+// kid, with its kid. Keys of several types may share a kid (RFC 7517, section 4.5). It fetches the
+// keys if the kid is unknown.
 func (s *jwks) find(token *jwt.Token) (any, error) {
 	found := s.known(token)
 	if _, ok := token.Header["kid"]; ok && len(found) == 0 {
@@ -95,9 +95,9 @@ func (s *jwks) known(token *jwt.Token) (found []jwt.VerificationKey) {
 	return found
 }
 
-// fetchFor returns the keys that may have signed token after a fetch, if there may be one within
-// jwksTimeout. Tokens share it, so that none waits for longer than twice jwksTimeout, even if the
-// issuer hangs. A client that leaves does not end it.
+// fetchFor returns the keys that may have signed token after a fetch, if the limiter
+// allows a fetch within jwksTimeout. Tokens share the fetch, so a token waits for at most twice
+// jwksTimeout, even if the issuer hangs. A client that leaves does not end the fetch.
 func (s *jwks) fetchFor(token *jwt.Token) []jwt.VerificationKey {
 	_, _, _ = s.fetches.Do("", func() (any, error) {
 		ctx, cancel := context.WithTimeout(s.ctx, jwksTimeout)
@@ -110,7 +110,7 @@ func (s *jwks) fetchFor(token *jwt.Token) []jwt.VerificationKey {
 	return s.known(token)
 }
 
-// refresh fetches the keys. If it cannot, those of the last time stay.
+// refresh fetches the keys. If the fetch fails, the keys of the last fetch stay.
 func (s *jwks) refresh() {
 	keys, err := s.fetch()
 	s.failed.Store(err != nil)
@@ -152,8 +152,8 @@ func (s *jwks) fetch() ([]publicKey, error) {
 	return keys, nil
 }
 
-// parse returns the keys that verify signatures. It skips the others, as RFC 7517, section 5,
-// asks, and logs how many of these are for signatures, too.
+// parse returns the keys that verify signatures. It skips other keys, as RFC 7517, section 5,
+// asks, and logs how many keys for signatures it cannot use.
 func (s *jwks) parse(set []jsontext.Value) []publicKey {
 	keys := make([]publicKey, 0, len(set))
 	var faults []error

@@ -28,7 +28,7 @@ import (
 type JWTOptions struct {
 	Issuer, Audience string
 	JWKSURL          string        // of the issuer's keys (RFC 7517)
-	PublicKey        string        // the issuer's one key in PEM, if there is no JWKSURL
+	PublicKey        string        // the issuer's only key in PEM, if there is no JWKSURL
 	Algorithms       []string      // of signatures (RFC 7518, RFC 8037), with public keys only
 	Leeway           time.Duration // between the issuer's clock and ours
 }
@@ -122,7 +122,7 @@ type jwtClaims struct {
 }
 
 // UnmarshalJSON reads claims strictly: golang-jwt calls it by encoding/json, which would
-// take Scope for scope, and the last one of duplicates.
+// take Scope for scope, and the last value of duplicates.
 func (c *jwtClaims) UnmarshalJSON(text []byte) error {
 	type plain jwtClaims // without this method
 	if err := json.Unmarshal(text, (*plain)(c), json.WithUnmarshalers(json.UnmarshalFunc(readDate))); err != nil {
@@ -140,7 +140,7 @@ func readDate(text []byte, date **jwt.NumericDate) error {
 	return err
 }
 
-// check rejects the claims of a valid token that is not one for this service.
+// check rejects the claims of a valid token that is not for this service.
 func (c *jwtClaims) check() error {
 	if c.Confirmation != nil || c.Subject == "" || len(c.Subject) > maxSubject {
 		return errClaims
@@ -199,7 +199,7 @@ func parsePublicKey(text string, algorithms []string) (any, error) {
 	return key, checkKey(key, algorithms)
 }
 
-// checkKey fails if none of algorithms can verify with key.
+// checkKey fails if no algorithm in algorithms can verify with key.
 func checkKey(key any, algorithms []string) error {
 	var fitting []string
 	switch key := key.(type) {

@@ -28,18 +28,12 @@ func Redact(text string) string {
 // occur by chance.
 const tokenPart = 8
 
-// HasToken reports whether text has an issued token, a JWT, or a part of one of tokens.
+// HasToken reports whether text has an issued token, a JWT, or a part of a token in tokens.
 func HasToken(text string, tokens ...string) bool {
 	return slices.ContainsFunc(tokens, func(token string) bool { return hasPart(text, token) }) || Redact(text) != text
 }
 
-// HasHexPart is HasToken for ids in lower-case hexadecimal, such as those of a trace. Most tokens
-// have no part that could be in one, so it takes a tenth of the time.
-func HasHexPart(text string, tokens ...string) bool {
-	return slices.ContainsFunc(tokens, func(token string) bool { return hasHexRun(token) && hasPart(text, token) })
-}
-
-// hasPart reports whether text has a part of token, or all of a shorter one.
+// hasPart reports whether text has a part of token, or all of a shorter token.
 func hasPart(text, token string) bool {
 	size := min(tokenPart, max(len(token), 1))
 	short, long := text, token
@@ -52,17 +46,4 @@ func hasPart(text, token string) bool {
 		}
 	}
 	return false
-}
-
-// hasHexRun reports whether token has tokenPart lower-case hexadecimal digits in a row.
-func hasHexRun(token string) bool {
-	run := 0
-	for i := 0; i < len(token) && run < tokenPart; i++ {
-		if c := token[i]; '0' <= c && c <= '9' || 'a' <= c && c <= 'f' {
-			run++
-		} else {
-			run = 0
-		}
-	}
-	return run == tokenPart
 }

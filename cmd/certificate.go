@@ -56,7 +56,7 @@ func (c *certificate) warn(now time.Time) {
 }
 
 // get implements [tls.Config.GetCertificate]. It keeps the current certificate while
-// the new files do not match, such as between the replacement of the one and the other.
+// the new files do not match: both files cannot be replaced at once.
 func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -41,7 +41,7 @@ func (s *settings) client() (*client, error) {
 	}
 	c := &client{token: cfg.Client.Token, tokenSource: fmt.Sprintf("--token-file or %s", config.SettingOf("client.token"))}
 	// A redirect would send the token to a server that the user did not name. There is no
-	// time limit besides those of http.DefaultTransport and the service: imports take long.
+	// time limit besides the limits of http.DefaultTransport and the service: imports take long.
 	c.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 	base := cfg.Client.URL
@@ -78,8 +78,8 @@ func localURL(cfg *config.Config) string {
 
 const loopback = "127.0.0.1" // localhost may not resolve in an image from scratch
 
-// localHost returns a host by which a process on the same machine reaches one that
-// listens on host: local, if that is every address.
+// localHost returns the host by which a process on this machine reaches a listener on host:
+// local, if host is every address.
 func localHost(host, local string) string {
 	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
 		return local
@@ -196,6 +196,22 @@ func (c *client) send(r *http.Request) (*http.Response, error) {
 		return nil, fmt.Errorf("%s responded with media type %q instead of %s: is it a Plant Store?", c.base, got, r.Header.Get("Accept"))
 	}
 	return response, nil
+}
+
+// get sends a GET request for path, and returns its response as send does.
+func (c *client) get(ctx context.Context, path string, query url.Values, accept string) (*http.Response, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.target(path, query), nil)
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("Accept", accept)
+	return c.send(request)
+}
+
+func (c *client) target(path string, query url.Values) string {
+	target := c.base.JoinPath(path)
+	target.RawQuery = query.Encode()
+	return target.String()
 }
 
 func (c *client) readError(response *http.Response) error {

@@ -83,8 +83,8 @@ func openDatabase(ctx context.Context, cfg *config.Config, log *zap.Logger) (*da
 	return db, nil
 }
 
-// checkSettings fails if settings do not fit together, or if the database would reject one: what
-// [config.Load] cannot know, or what matters only to the service.
+// checkSettings checks what [config.Load] cannot know: whether settings fit together, and whether
+// the database would reject a setting.
 func checkSettings(cfg *config.Config) error {
 	least := database.MinConnections(cfg.Writes.Flushers)
 	if cfg.Database.MaxConnections < least && !strings.HasPrefix(cfg.Database.URL, "sqlite:") {
@@ -122,7 +122,7 @@ func databaseError(err error) error {
 	return fmt.Errorf("%s: %w", config.SettingOf("database.url"), err)
 }
 
-// standbyError names that setting, too, if err means that the database is a standby.
+// standbyError names the setting of the database if err means that the database is a standby.
 func standbyError(err error) error {
 	if errors.Is(err, fault.ErrStandby) {
 		return usageError(databaseError(err))

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"net/http"
 	"net/url"
 	"os"
 
@@ -52,7 +51,7 @@ func newExport(s *settings) *cobra.Command {
 			c.quiet = quiet
 			query := make(url.Values)
 			filter.VisitAll(func(f *pflag.Flag) {
-				if f.Changed { // an empty tag is one, too
+				if f.Changed { // also an empty tag
 					query.Set(f.Name, f.Value.String())
 				}
 			})
@@ -71,14 +70,7 @@ func newExport(s *settings) *cobra.Command {
 // export writes the plants that query selects to the file path, or to standard output if
 // path is -.
 func (c *client) export(ctx context.Context, query url.Values, mediaType, path string) error {
-	target := c.base.JoinPath("plants/export")
-	target.RawQuery = query.Encode()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, target.String(), nil)
-	if err != nil {
-		return err
-	}
-	request.Header.Set("Accept", mediaType)
-	response, err := c.send(request)
+	response, err := c.get(ctx, "plants/export", query, mediaType)
 	if err != nil {
 		return err
 	}
@@ -89,15 +81,13 @@ func (c *client) export(ctx context.Context, query url.Values, mediaType, path s
 		rows.showCount("exporting")
 		defer rows.stop()
 	}
-	write := func(w io.Writer) error {
-		_, err := io.Copy(w, rows)
-		return err
-	}
-	if _, gzipped := cutGz(path); gzipped {
-		write = func(w io.Writer) error { return copyGzipped(w, rows) }
-	}
-	save := func(w io.Writer) error {
-		err := write(w)
+	_, gzipped := cutGz(path)
+	save := func(w io.Writer) (err error) {
+		if gzipped {
+			err = copyGzipped(w, rows)
+		} else {
+			_, err = io.Copy(w, rows)
+		}
 		if _, local := errors.AsType[*fs.PathError](err); err != nil && !local {
 			err = fmt.Errorf("%w; run the export again", incomplete(ctx, err))
 		}

@@ -196,19 +196,12 @@ func (c *client) follow(ctx context.Context, after, path string, deliver func(co
 func (c *client) changesAfter(ctx context.Context, after string) (changes feedChanges, err error) {
 	ctx, cancel := context.WithTimeout(ctx, followWait+followGrace)
 	defer cancel()
-	target := c.base.JoinPath("plants/changes")
 	query := url.Values{"limit": {strconv.Itoa(controllers.MaxLimit)}}
 	if after != "" { // without it, the cursor must be known at once
 		query.Set("after", after)
 		query.Set("wait", fmt.Sprintf("%.0fs", followWait.Seconds()))
 	}
-	target.RawQuery = query.Encode()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, target.String(), nil)
-	if err != nil {
-		return changes, err
-	}
-	request.Header.Set("Accept", controllers.TypeJSON)
-	response, err := c.send(request)
+	response, err := c.get(ctx, "plants/changes", query, controllers.TypeJSON)
 	if err != nil {
 		return changes, err
 	}
@@ -242,7 +235,7 @@ func cursorError(err error, path string) error {
 	return &exitError{err, exitFinal}
 }
 
-// backoff is the pauses between attempts: each twice as long as the last one, up to a limit.
+// backoff is the pauses between attempts: each pause is twice as long as the last, up to a limit.
 type backoff struct{ pause, limit time.Duration }
 
 // next returns the next pause, with a fifth more or less, so that clients do not come

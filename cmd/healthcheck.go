@@ -33,14 +33,15 @@ func newHealthcheck(s *settings) *cobra.Command {
 			probe := http.Client{
 				Timeout: 3 * time.Second, // shorter than the timeouts of container engines
 				Transport: &http.Transport{ // without a proxy
-					// The certificate does not name this machine, and an expired one is no reason to
-					// restart the service. The request contains no secret.
+					// The certificate does not name this machine, and its end is no reason to restart
+					// the service. The request contains no secret.
 					TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: true},
 				},
 			}
 			base := localURL(cfg)
 			if cfg.Server.AdminAddress != "" && !s.flags["server.port"].Changed {
-				base = adminURL(cfg.Server.AdminAddress)
+				host, port, _ := net.SplitHostPort(cfg.Server.AdminAddress) // config has validated it
+				base = "http://" + net.JoinHostPort(localHost(host, loopback), port)
 			}
 			target, err := url.Parse(base)
 			if err != nil {
@@ -59,10 +60,4 @@ func newHealthcheck(s *settings) *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&ready, "ready", false, "check whether the service is ready, including its database")
 	return s.addTo(cmd, localFlags)
-}
-
-// adminURL returns the URL of the admin address on its own machine.
-func adminURL(address string) string {
-	host, port, _ := net.SplitHostPort(address) // config has validated it
-	return "http://" + net.JoinHostPort(localHost(host, loopback), port)
 }

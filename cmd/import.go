@@ -111,9 +111,7 @@ func (c *client) importFile(ctx context.Context, path, mediaType string, query u
 		}
 	}
 
-	target := c.base.JoinPath("plants/import")
-	target.RawQuery = query.Encode()
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, target.String(), body)
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.target("plants/import", query), body)
 	if err != nil {
 		return nil, err
 	}

@@ -17,11 +17,11 @@ import (
 	"plantstore/middleware"
 )
 
-// connections is a listener that limits how many connections are open: in total, and from
-// each address. A new connection beyond a limit replaces the one that has been idle
-// longest. If none is idle, it is closed if its address has its share, and otherwise waits
-// until another one closes or turns idle. A connection is idle while the server waits for
-// a request, including its headers, so that a client cannot keep one by sending slowly.
+// connections is a listener that limits how many connections are open: in total, and from each
+// address. A new connection beyond a limit replaces the connection that has been idle longest. If
+// all are in use, the new connection is closed at the limit of its address, and waits at the limit
+// of the total. A connection is idle while the server waits for a request, including its headers,
+// so a client cannot keep a connection by sending slowly.
 type connections struct {
 	net.Listener
 	limit, perAddress int
@@ -53,8 +53,8 @@ type connection struct {
 	closed           bool
 }
 
-// RemoteAddr returns the address of the client without the zone of a link-local address, such as
-// %eth0, with which Gin takes it for none.
+// RemoteAddr returns the address of the client without the zone of a link-local address, as in
+// fe80::1%eth0: Gin cannot parse a zone.
 func (c *connection) RemoteAddr() net.Addr {
 	address := *c.Conn.RemoteAddr().(*net.TCPAddr)
 	address.Zone = ""
@@ -71,8 +71,8 @@ func (c *connection) CloseWrite() error {
 	return half.CloseWrite()
 }
 
-// limitConnections returns listener with a limit of open connections in total, and one of
-// those from each address except trusted proxies: half of the former if it is 0.
+// limitConnections returns listener with a limit of open connections in total, and with perAddress
+// from each address except trusted proxies. If perAddress is 0, it is half of limit.
 func limitConnections(listener net.Listener, limit, perAddress int, proxies []string, log *zap.Logger) *connections {
 	l := &connections{
 		Listener: listener, limit: limit, perAddress: cmp.Or(perAddress, (limit+1)/2),
@@ -90,8 +90,8 @@ func limitConnections(listener net.Listener, limit, perAddress int, proxies []st
 	return l
 }
 
-// Accept returns the next connection, once there is room for it. It may close another one to
-// make room.
+// Accept returns the next connection, once there is room for it. It may close an idle connection
+// to make room.
 func (l *connections) Accept() (net.Conn, error) {
 	for {
 		conn, err := l.Listener.Accept()
@@ -127,7 +127,7 @@ func (l *connections) Close() error {
 func (l *connections) drain(limit time.Duration) error {
 	deadline := time.Now().Add(limit)
 	err := refuse(l.Listener)
-	time.Sleep(limit / 5) // for those that are being opened
+	time.Sleep(limit / 5) // for connections that are being opened
 	err = errors.Join(err, l.Close())
 	for time.Now().Before(deadline) && l.inUse() > 0 {
 		time.Sleep(limit / 100)
@@ -182,8 +182,7 @@ func (l *connections) admit(conn net.Conn) (admitted, replaced *connection) {
 	return admitted, replaced
 }
 
-// dropIdle no longer counts the first connection of idle, and returns it, or nil if there
-// is none.
+// dropIdle no longer counts the first connection of idle, and returns it, or nil if idle is empty.
 func (l *connections) dropIdle(idle *list.List) *connection {
 	first := idle.Front()
 	if first == nil {

@@ -45,7 +45,7 @@ func escape(text string) string {
 	return escaped.String()
 }
 
-// oneLine returns text, such as a message of a server, as one line, without tokens and without
+// oneLine returns text, which may be from a server, on a single line, without tokens and without
 // characters that a terminal would obey.
 func oneLine(text string) string { return escape(auth.Redact(strings.Join(strings.Fields(text), " "))) }
 

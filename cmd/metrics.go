@@ -11,7 +11,7 @@ import (
 	"plantstore/auth"
 )
 
-// newMetrics returns a registry of the metrics in all, and of those of the process and of Go.
+// newMetrics returns a registry of the metrics in all and the metrics of the process and of Go.
 func newMetrics(all ...prometheus.Collector) *prometheus.Registry {
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "plantstore_build_info", Help: "The version of the program; always 1.",
@@ -43,7 +43,7 @@ func certificateExpires(get func(*tls.ClientHelloInfo) (*tls.Certificate, error)
 }
 
 // newReadiness returns the metric of whether the service is ready; fault returns why it is not,
-// or nothing. Each scrape asks, so that it is known without probes, too, and so does registration.
+// or nothing. Each scrape asks, so that it is known without probes. So does registration.
 func newReadiness(fault func(context.Context) string) prometheus.Collector {
 	desc := prometheus.NewDesc("plantstore_ready", "1 if a write would succeed, otherwise 0, with the reason.", []string{"reason"}, nil)
 	return prometheus.CollectorFunc(func(metrics chan<- prometheus.Metric) {

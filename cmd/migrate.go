@@ -19,7 +19,7 @@ func newMigrate(s *settings) *cobra.Command {
 
 func migrateUp(cmd *cobra.Command, db *database.DB) (string, error) {
 	applied, err := db.Schema().Migrate(cmd.Context())
-	for _, m := range applied { // also those before one that failed
+	for _, m := range applied { // also before a failure
 		_, _ = fmt.Println("applied", m.Name)
 	}
 	if len(applied) == 0 {

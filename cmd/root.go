@@ -42,8 +42,8 @@ type exitError struct {
 	status int
 }
 
-// errInterrupted is the error of a command that a signal has ended. It is the cause, too, if that
-// was SIGINT, as from Ctrl-C.
+// errInterrupted is the error of a command that a signal has ended. It is also the cause of its
+// context if the signal is SIGINT, as from Ctrl-C.
 var errInterrupted = errors.New("interrupted")
 
 // usageError marks err as an error in the command line or the configuration.
@@ -119,7 +119,8 @@ func newRoot() *cobra.Command {
 			Use: "serve", Short: "Serve the API (the default)", Args: takes(0), RunE: s.serve,
 			Example: "  plantstore serve --port 8081 --log-level debug",
 		}, serviceFlags),
-		newLicenses(), newSBOM(), newCompletion(),
+		newMigrate(s), newToken(s), newImport(s), newExport(s), newFollow(s), newBackup(s), newRestore(s), newHealthcheck(s), newConfig(s),
+		newCompletion(),
 		&cobra.Command{
 			Use: "version", Short: "Print the version", Args: takes(0),
 			Example: "  plantstore version",

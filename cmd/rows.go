@@ -20,8 +20,8 @@ import (
 	"plantstore/controllers"
 )
 
-// mediaTypeOf returns the media type of the given format. If that is empty, the extension
-// of path determines the media type. Without one, it is defaultType, if that is not empty.
+// mediaTypeOf returns the media type of format. If format is empty, the extension of path
+// determines the media type. Without an extension, it is defaultType, if that is not empty.
 func mediaTypeOf(format, path, defaultType string) (string, error) {
 	const hint = "add --format csv or --format ndjson"
 	extension := strings.ToLower(filepath.Ext(path))

@@ -188,8 +188,8 @@ func prepare(ctx context.Context, db *database.DB) error {
 	return nil
 }
 
-// staticTokens returns the configured tokens or, if a development service has none, the
-// development token, which is dev.
+// staticTokens returns the configured tokens. A development service without tokens gets the
+// development token, dev.
 func staticTokens(cfg *config.Config) (tokens []string, dev string, err error) {
 	if len(cfg.Auth.Tokens) > 0 || cfg.Env != config.Development {
 		return cfg.Auth.Tokens, "", nil
@@ -213,7 +213,7 @@ func checkTemporaryFolder(log *zap.Logger) {
 // newJWTVerifier returns the verifier of JWTs, which are configured.
 func newJWTVerifier(ctx context.Context, cfg *config.Config, log *zap.Logger) (auth.Verifier, error) {
 	verify, err := auth.JWT(ctx, auth.JWTOptions(cfg.Auth.JWT), log)
-	if err != nil { // only a key that was given can be wrong: others are fetched later
+	if err != nil { // only a configured key can be wrong: other keys are fetched later
 		err = usageError(fmt.Errorf("%s: %w", config.SettingOf("auth.jwt.public_key"), err))
 	}
 	return verify, err

@@ -43,8 +43,7 @@ func newServer(cfg *config.Config, log *zap.Logger) (*http.Server, error) {
 			// The timeouts above are per request. This one closes connections that the
 			// client no longer reads.
 			WriteByteTimeout: cfg.Server.WriteTimeout,
-			// What a connection may hold in memory without a request that reads it. Go's defaults
-			// are 1 MiB each.
+			// Per-connection buffers for data that no handler has read. Go's defaults are 1 MiB each.
 			MaxReadFrameSize:              16 << 10,
 			MaxReceiveBufferPerConnection: receiveBuffer,
 			MaxReceiveBufferPerStream:     receiveBuffer,
@@ -65,7 +64,7 @@ func newServer(cfg *config.Config, log *zap.Logger) (*http.Server, error) {
 func listen(key, address string) (net.Listener, error) {
 	var lc net.ListenConfig
 	lc.SetMultipathTCP(false) // such sockets have no packet filters, see refuse
-	// Several probes before giveUpAfter ends a connection: one may be lost.
+	// Several probes before giveUpAfter ends a connection: a probe may be lost.
 	lc.KeepAliveConfig = net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 3 * time.Second, Count: 5}
 	listener, err := lc.Listen(context.Background(), "tcp", address)
 	if err == nil {
@@ -126,15 +125,15 @@ func errorLog(log *zap.Logger) *stdlog.Logger {
 }
 
 // sample returns log for what may happen a thousand times per second: it logs each message
-// at most once per minute. Its counts take half a megabyte, so one serves all.
+// at most once per minute. All callers share it: its counts take half a megabyte.
 func sample(log *zap.Logger) *zap.Logger {
 	return log.WithOptions(zap.WrapCore(func(core zapcore.Core) zapcore.Core {
 		return zapcore.NewSamplerWithOptions(core, time.Minute, 1, 0)
 	}))
 }
 
-// quoted matches a text in the syntax of Go, sender the address of a client, and ends those of a
-// connection.
+// quoted matches a text in the syntax of Go, sender the address of a client, and ends the two
+// addresses of a connection.
 var (
 	quoted = regexp.MustCompile(`"(\\.|[^"\\])*"`)
 	sender = regexp.MustCompile(`\bfrom (\S+:\d+)`)
@@ -161,8 +160,7 @@ func (h httpErrors) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// adminConnections is how many connections the admin address has room for, apart from
-// those of the API.
+// adminConnections is the limit of connections to the admin address.
 const adminConnections = 64
 
 // serveAdmin serves handler at the admin address until the server that it returns is
@@ -191,7 +189,7 @@ func serveAdmin(address string, handler http.Handler, log *zap.Logger) (*http.Se
 }
 
 // otherFiles is how many files the service has open at most, besides connections of
-// clients and to PostgreSQL: those of SQLite, imports, listeners, the keys of an issuer.
+// clients and to PostgreSQL: files of SQLite and imports, listeners, the keys of an issuer.
 const otherFiles = 64
 
 // connectionLimit returns server.max_connections, or less if files, the number of files

@@ -21,8 +21,7 @@ type settings struct {
 	all   *pflag.FlagSet
 }
 
-// The flags of the settings that commands use. A command has no others, which it would
-// ignore.
+// The flags of the settings that commands use. A command has no flag that it would ignore.
 const (
 	localFlags    = "config host port" // they tell where the service on this machine is
 	clientFlags   = localFlags + " url token-file"
@@ -30,7 +29,7 @@ const (
 	serviceFlags  = databaseFlags + " host port"
 )
 
-// newSettings creates the flags of the settings. Secrets have none: other users of the
+// newSettings creates the flags of the settings. Secrets have no flags: other users of the
 // machine can read command lines.
 func newSettings() *settings {
 	s := &settings{flags: make(map[string]*pflag.Flag), all: pflag.NewFlagSet("settings", pflag.ContinueOnError)}
@@ -93,7 +92,7 @@ const (
 	callsService = false
 )
 
-// load loads the configuration. An error in it is one in the usage.
+// load loads the configuration. Its errors are errors in the usage.
 func (s *settings) load(needsDatabase bool) (*config.Config, error) {
 	cfg, err := config.Load(s.file, s.flags, needsDatabase)
 	if err != nil {

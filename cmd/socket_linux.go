@@ -18,9 +18,9 @@ var ignoreSYN = []bpf.Instruction{
 	bpf.RetConstant{Val: 1 << 16},
 }
 
-// refuse makes the kernel open no further connections to listener, so that those it has
-// opened can be accepted before listener is closed, which resets the others. Where filters need
-// a privilege, the kernel still opens a connection whenever none waits to be accepted.
+// refuse makes the kernel open no further connections to listener, so that all open connections
+// can be accepted before listener is closed: closing it resets what waits. Where filters need a
+// privilege, the kernel still opens a connection whenever no connection waits.
 func refuse(listener net.Listener) error {
 	assembled, err := bpf.Assemble(ignoreSYN)
 	if err != nil {

@@ -10,10 +10,10 @@ import (
 	"plantstore/middleware"
 )
 
-// limitStreams returns next with the limits of l for requests of HTTP/2 that are in progress,
-// of which a connection may have many: in total and from each address, or for a trusted proxy
-// from each connection. It aborts those beyond without a response, as their clients need not
-// read it.
+// limitStreams returns next with the limits of l for in-flight requests of HTTP/2, since a
+// connection may have many requests: in total and from each address, or from each connection of a
+// trusted proxy. It aborts further requests without a response, as their clients need not read a
+// response.
 func (l *connections) limitStreams(next http.Handler) http.Handler {
 	inProgress := limit.NewShares(int64(l.limit), int64(l.perAddress))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -10,13 +10,12 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// takes returns a check that a command has n arguments: at least n if its usage ends in an
-// ellipsis, n or n+1 if it ends in a bracket. Its errors do not repeat arguments, which may
-// be secrets, except the short name of an unknown command.
+// takes returns a check that a command has n arguments, or at least n if its usage ends in an
+// ellipsis. Its errors do not repeat arguments, which may be secrets, except the short name of
+// an unknown command.
 func takes(n int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		_, names, _ := strings.Cut(cmd.Use, " ")
-		optional := strings.HasSuffix(names, "]")
 		switch {
 		case cmd.HasSubCommands() && len(args) > 0:
 			return unknownCommand(cmd, args[0])
@@ -24,9 +23,9 @@ func takes(n int) cobra.PositionalArgs {
 			return fmt.Errorf("`%s` got an empty argument: %s", cmd.CommandPath(), seeHelp(cmd))
 		case len(args) < n:
 			return fmt.Errorf("`%s` needs %s: %s", cmd.CommandPath(), names, seeHelp(cmd))
-		case len(args) == n || strings.HasSuffix(names, "...") || optional && len(args) == n+1:
+		case len(args) == n || strings.HasSuffix(names, "..."):
 			return nil
-		case n == 0 && !optional:
+		case n == 0:
 			return fmt.Errorf("`%s` takes no arguments: %s", cmd.CommandPath(), seeHelp(cmd))
 		}
 		return fmt.Errorf("`%s` takes only %s, but got %d arguments: %s", cmd.CommandPath(), names, len(args), seeHelp(cmd))
@@ -65,7 +64,7 @@ func unknownCommand(group *cobra.Command, name string) error {
 // of the files that contain them.
 func flagError(cmd *cobra.Command, err error) error {
 	if args := cmd.Flags().Args(); cmd.HasSubCommands() && len(args) > 0 {
-		return unknownCommand(cmd, args[0]) // whose flags are unknown, too
+		return unknownCommand(cmd, args[0]) // whose flags are also unknown
 	}
 	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
 		return unknownFlag(cmd, unknown)
@@ -97,8 +96,8 @@ func unknownFlag(cmd *cobra.Command, unknown *pflag.NotExistError) error {
 	return fmt.Errorf("`%s` has no flag %s%s", cmd.CommandPath(), flag, advice)
 }
 
-// similarTo returns the names that may be meant by a misspelled one, according to Cobra,
-// which looks only for commands.
+// similarTo returns the names that are similar to a misspelled name, according to Cobra, which
+// looks only for commands.
 func similarTo(misspelled string, names []string) []string {
 	if misspelled == "" {
 		return nil

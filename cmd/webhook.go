@@ -144,7 +144,7 @@ func (w *webhook) sign(id, timestamp string, body []byte) string {
 }
 
 // retryAfter parses Retry-After (RFC 9110, section 10.2.3). It returns at most webhookLongestPause, and
-// 0 if there is none.
+// 0 if text is neither a time nor a number.
 func retryAfter(text string) time.Duration {
 	seconds, err := strconv.ParseInt(text, 10, 64)
 	if at, notDate := http.ParseTime(text); notDate == nil {

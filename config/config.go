@@ -1,4 +1,4 @@
-// Package config reads the configuration once, into one typed and validated value.
+// Package config reads the configuration once, into a typed and validated value.
 // Nothing else in the program reads the environment, except for the variables that are not
 // its own, such as PG* and GOGC: docs/configuration.md lists them.
 package config
@@ -60,7 +60,7 @@ type Config struct {
 	Auth struct {
 		Tokens []string `key:"tokens" secret:"true" desc:"static bearer tokens with all scopes; openssl rand -hex 32 prints a good one"`
 		// Algorithms with a shared secret are not supported: a party that can verify such a token
-		// can also sign one, and a public key might be used as the secret.
+		// can also sign a token, and a public key might be used as the secret.
 		JWT struct {
 			Issuer     string        `key:"issuer" desc:"required value of the iss claim of JWTs; if empty, JWTs are rejected"`
 			Audience   string        `key:"audience" desc:"required value of the aud claim"`

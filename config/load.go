@@ -28,7 +28,7 @@ const FileVariable = "PLANTSTORE_CONFIG"
 
 // Load reads, merges and validates the configuration. Flags, by key, override the
 // environment, which overrides the file, which overrides the defaults. If file is empty,
-// PLANTSTORE_CONFIG names it, and otherwise it is DefaultFile. An error is one line that
+// PLANTSTORE_CONFIG names it, and otherwise it is DefaultFile. An error is a line that
 // names the key and the valid values, but not the value, which may be a secret. Production
 // requires the settings of the database only of a command that uses it.
 func Load(file string, flags map[string]*pflag.Flag, usesDatabase bool) (*Config, error) {
@@ -102,7 +102,7 @@ func load(file string, flags map[string]*pflag.Flag, usesDatabase bool) (*Config
 }
 
 // bind binds s to its flag, which may be nil, and to its variable. An empty variable
-// counts as unset: docker compose passes on those without a value.
+// counts as unset: docker compose passes on variables without a value.
 func bind(v *viper.Viper, s Setting, flag *pflag.Flag) error {
 	name := s.Variable
 	err := v.BindEnv(s.Key, name)
@@ -136,7 +136,7 @@ func strictly(c *mapstructure.DecoderConfig) {
 var yamlLine = regexp.MustCompile(`line \d+`)
 
 // readFile reads the configuration file path. If path is empty, it reads DefaultFile, if
-// there is one.
+// that exists.
 func readFile(v *viper.Viper, settings []Setting, path string) error {
 	optional := path == ""
 	path = cmp.Or(path, DefaultFile)
@@ -173,8 +173,8 @@ var keyName = regexp.MustCompile(`^[A-Za-z_.-]+$`)
 // decimal matches a decimal integer in YAML, where 010 is 8.
 var decimal = regexp.MustCompile(`^[+-]?(0|[1-9][0-9]*)$`)
 
-// checkKeys rejects the keys of section that are those of no setting: Viper ignores them, and
-// reads Server as server.
+// checkKeys rejects the keys of section that no setting has: Viper ignores them, and reads Server
+// as server.
 func checkKeys(section *yaml.Node, prefix string, settings []Setting) error {
 	for i := 0; i+1 < len(section.Content); i += 2 {
 		name, value := section.Content[i], section.Content[i+1]
@@ -200,7 +200,7 @@ func checkKeys(section *yaml.Node, prefix string, settings []Setting) error {
 			if err := checkKeys(value, key+".", settings); err != nil {
 				return err
 			}
-		case value.ShortTag() != "!!null": // a section without keys is one whose keys are comments
+		case value.ShortTag() != "!!null": // null is a section whose keys are comments
 			return fmt.Errorf("line %d: %q is a section: its keys belong below it", name.Line, key)
 		}
 	}

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// Setting is one setting, as the tags of its field define it.
+// Setting is a setting, as the tags of its field define it.
 type Setting struct {
 	Key, Variable, Default, Description string
 	// Values are the allowed values, if there are only a few.
@@ -25,8 +25,8 @@ type Setting struct {
 	rules  string // for validator
 }
 
-// settings are all settings, which each flag looks up. Their fields are those of an empty
-// Config, which stays so.
+// settings are all settings, which each flag looks up. Their fields are in an empty Config, which
+// stays empty.
 var settings = sync.OnceValue(func() []Setting { return settingsOf(reflect.ValueOf(new(Config)).Elem(), "") })
 
 // Settings returns all settings in the order of their fields.

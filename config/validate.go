@@ -108,7 +108,7 @@ func isOrigin(text string) bool {
 
 func isDatabaseURL(text string) bool {
 	scheme, rest, _ := strings.Cut(text, ":")
-	if scheme == "sqlite" { // what is between two slashes and the next one would be a host, and what is after a ? parameters
+	if scheme == "sqlite" { // in a URL, // starts a host, and ? starts parameters
 		return rest != "" && rest != ":memory:" && !strings.Contains(rest, "?") && strings.HasPrefix(rest, "//") == strings.HasPrefix(rest, "///")
 	}
 	return isPostgresURL(text)
@@ -119,8 +119,8 @@ func isPostgresURL(text string) bool {
 	return err == nil && (u.Scheme == "postgres" || u.Scheme == "postgresql") && strings.HasPrefix(text, u.Scheme+"://")
 }
 
-// isStandbyURL reports whether text names one server: a connection to several would go to the
-// primary.
+// isStandbyURL reports whether text names a single server: a connection to several would go to
+// the primary.
 func isStandbyURL(text string) bool {
 	u, _ := url.Parse(text)
 	return isPostgresURL(text) && !strings.Contains(u.Host, ",")

@@ -9,11 +9,6 @@ import "embed"
 //go:embed openapi.json
 var OpenAPI []byte
 
-// Licenses are the licenses of all that is linked into the program.
-//
-//go:embed licenses.txt
-var Licenses string
-
 // UI has the style and the layout of Swagger UI.
 //
 //go:embed ui

@@ -89,7 +89,7 @@ func (o TraceOptions) clientSpan(headers http.Header) trace.SpanContext {
 		carrier["tracestate"] = state
 	}
 	span := trace.SpanContextFromContext(propagation.TraceContext{}.Extract(context.Background(), carrier))
-	if auth.HasHexPart(span.TraceID().String()+"-"+span.SpanID().String(), tokens...) {
+	if auth.HasToken(span.TraceID().String()+"-"+span.SpanID().String(), tokens...) {
 		return trace.SpanContext{}
 	}
 	return span

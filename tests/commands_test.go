@@ -45,15 +45,15 @@ func TestInterruptedCommand(t *testing.T) {
 	tx, err := db.BeginTx(t.Context(), nil)
 	must(t, err)
 	defer func() { must(t, tx.Rollback()) }()
-	_, err = tx.ExecContext(t.Context(), "LOCK TABLE plants IN ROW EXCLUSIVE MODE")
+	_, err = tx.ExecContext(t.Context(), "LOCK TABLE compatible_migrations IN EXCLUSIVE MODE")
 	must(t, err)
 	running := func() (n int) {
 		t.Helper()
-		must(t, db.QueryRowContext(t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state = 'active' AND query LIKE 'CREATE INDEX%'").Scan(&n))
+		must(t, db.QueryRowContext(t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state = 'active' AND query LIKE 'DELETE FROM compatible_migrations%'").Scan(&n))
 		return n
 	}
-	p := launch(t, command(t, []string{"DATABASE_URL=" + databaseURL}, "search-index", "create"))
-	eventually(t, "the creation of an index", func() bool { return running() == 1 })
+	p := launch(t, command(t, []string{"DATABASE_URL=" + databaseURL}, "migrate", "down", "--yes"))
+	eventually(t, "the rollback", func() bool { return running() == 1 })
 	must(t, p.process.Signal(syscall.SIGINT))
 	err = p.wait(t)
 	exit, ok := errors.AsType[*exec.ExitError](err)
@@ -79,7 +79,7 @@ func TestMigrateCommand(t *testing.T) {
 		if status != 1 || !strings.Contains(stderr, "plantstore migrate up") {
 			t.Errorf("start with an old schema: got exit status %d, %q, want 1", status, stderr)
 		}
-		checkCLI(t, settings, []string{"search-index", "create"}, 1, "", "migration 00001_plants.sql is pending: run `plantstore migrate up`")
+		checkCLI(t, settings, []string{"token", "list"}, 1, "", "migration 00001_plants.sql is pending: run `plantstore migrate up`")
 		migrate("status", "pending")
 		migrations, err := filepath.Glob("../database/migrations/sqlite/*.sql")
 		must(t, err)

@@ -223,8 +223,8 @@ func (h *hunt) runCommands() {
 		h.run(settings, test.status, test.args...)
 	}
 	for _, name := range []string{
-		"serve", "migrate", "migrate up", "migrate down", "migrate status", "search-index", "search-index create", "search-index drop",
-		"token", "token create", "token list", "token revoke", "import", "export", "backup", "restore", "healthcheck", "licenses", "sbom", "version", "help",
+		"serve", "migrate", "migrate up", "migrate down", "migrate status",
+		"token", "token create", "token list", "token revoke", "import", "export", "backup", "restore", "healthcheck", "version", "help",
 	} {
 		h.run(settings, 0, append(strings.Fields(name), "--help")...)
 	}

@@ -298,7 +298,6 @@ func TestCommandsCreateNoDatabase(t *testing.T) {
 		{"token", "revoke", "pst_aaaaaaaa"},
 		{"migrate", "status"},
 		{"migrate", "down"},
-		{"search-index", "create"},
 		{"backup", "x.db"},
 	} {
 		t.Run(strings.Join(args[:2], " "), func(t *testing.T) {
@@ -352,7 +351,7 @@ func TestCommandsNameTheirDatabase(t *testing.T) {
 		withPassword := strings.Replace(url, "postgres@", "postgres:canary@", 1)
 		settings, name := []string{"DATABASE_URL=" + withPassword}, nameOfDatabase(url)
 		for _, args := range [][]string{
-			{"migrate", "up"}, {"token", "create", "--name", "x"}, {"search-index", "create"}, {"search-index", "drop"},
+			{"migrate", "up"}, {"token", "create", "--name", "x"},
 		} {
 			t.Run(strings.Join(args, " "), func(t *testing.T) {
 				stdout, stderr, status := runToEnd(t, settings, args...)

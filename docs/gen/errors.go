@@ -66,8 +66,8 @@ func addErrors(name string, operation, body object) {
 	}
 }
 
-// headers are the headers that operations share, with their statuses: those listed or, after
-// "!", all others. The rate limits do not see requests that are rejected for their token.
+// headers are the headers that operations share, with their statuses: the listed statuses or, after
+// "!", all other statuses. The rate limits do not see requests that are rejected for their token.
 var headers = []struct{ statuses, name, kind, description string }{
 	{"!", middleware.RequestIDHeader, "string", "The id of the request: the client's, or a new one"},
 	{"401 403", "WWW-Authenticate", "string", "The challenge (RFC 6750)"},

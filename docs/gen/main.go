@@ -1,6 +1,6 @@
 // Gen writes the generated files: docs/openapi.json, the tables in docs/api.md,
-// docs/configuration.md, docs/licenses.txt and configs/config.yaml. Run it in the root of the repository,
-// as make docs does.
+// docs/configuration.md and configs/config.yaml. Run it in the root of the repository, as
+// make docs does.
 package main
 
 import (
@@ -37,9 +37,6 @@ func generate() (files map[string][]byte, err error) {
 		return nil, err
 	}
 	if files["docs/openapi.json"], err = encodeDocument(document); err != nil {
-		return nil, err
-	}
-	if files["docs/licenses.txt"], err = licenses(); err != nil {
 		return nil, err
 	}
 	const name = "docs/api.md"
@@ -86,7 +83,7 @@ func openAPI() (document object, err error) {
 	if err := json.Unmarshal(text, &document); err != nil {
 		return nil, err
 	}
-	delete(document, "externalDocs") // swag adds an empty one
+	delete(document, "externalDocs") // swag adds an empty object
 	walk(document, completeSchema)
 	paths, components := at(document, "paths"), at(document, "components")
 	completeOperations(document)

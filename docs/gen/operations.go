@@ -187,7 +187,7 @@ func describeFiles(operation, paths, schemas object, collection string) {
 	})
 }
 
-// exampleFiles returns the content of files with one row, the example of schema.
+// exampleFiles returns the content of files with a single row, the example of schema.
 func exampleFiles(schema object) fileContent {
 	row := exampleOf(schema)
 	names := slices.Sorted(maps.Keys(row))
@@ -209,7 +209,7 @@ func exampleFiles(schema object) fileContent {
 	return fileContent{CSV: file(table.String()), NDJSON: file(encode(row) + "\n")}
 }
 
-// schemaOf returns the one of schemas to which reference refers.
+// schemaOf returns the schema to which reference refers.
 func schemaOf(reference, schemas object) object {
 	return at(schemas, path.Base(reference["$ref"].(string)))
 }
@@ -230,7 +230,7 @@ func encode(v any) string {
 
 // completeBody gives all media types of JSON the same schema, and returns it: unknown
 // fields are invalid; in a JSON Merge Patch (RFC 7396), fields may be absent, and null
-// removes an optional one.
+// removes an optional value.
 func completeBody(operation, schemas object) (schema object) {
 	if operation["requestBody"] == nil || isFile(at(operation, "requestBody")) {
 		return nil

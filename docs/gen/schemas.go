@@ -40,8 +40,8 @@ func walk(value any, visit func(object)) {
 // nameOf returns the name of a model, as in x-rule and in prose.
 func nameOf(model models.Model) string { return strings.ToLower(reflect.TypeOf(model).Name()) }
 
-// rules returns the rules of all models by model and column, such as plant.name, and
-// those of a part of such a text, such as plant.name.part.
+// rules returns the rules of all models by model and column, as in plant.name, and the rules
+// of a part of a text, as in plant.name.part.
 func rules() map[string]models.Rule {
 	all := make(map[string]models.Rule)
 	for _, model := range models.All() {
