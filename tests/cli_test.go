@@ -178,7 +178,7 @@ func TestCLIFailures(t *testing.T) {
 		t.Run(url, func(t *testing.T) { checkCLI(t, nil, []string{"export", "--url", url}, 2, "", "development token") })
 	}
 	// There is no development token, and port 0 is any port.
-	checkCLI(t, nil, []string{"export"}, 2, "", "data/dev-token")
+	checkCLI(t, []string{"PORT=1"}, []string{"export"}, 2, "", "data/dev-token")
 	checkCLI(t, []string{"PORT=0"}, []string{"export"}, 2, "", "client.url (PLANTSTORE_CLIENT_URL)")
 }
 

@@ -99,6 +99,7 @@ func TestNoTemporaryFiles(t *testing.T) {
 			s.checkNoPlants(t)
 		})
 	}
+	s.stop(t)
 	if log := s.stderr.String(); !strings.Contains(log, "temporary files (TMPDIR) cannot be written") {
 		t.Errorf("got the log %s", log)
 	}

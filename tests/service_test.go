@@ -97,14 +97,14 @@ func coverageFolder() string {
 }
 
 // command returns the program with args, in its own folder and with only settings in its
-// environment.
+// environment. Unless they name a port, it uses any free one.
 func command(t *testing.T, settings []string, args ...string) *exec.Cmd {
 	t.Helper()
 	must(t, noteSources())
 	cmd := exec.CommandContext(t.Context(), program, args...)
 	cmd.Dir = t.TempDir()
 	// The race detector would let each process sleep for a second before it exits.
-	cmd.Env = slices.Concat([]string{"PLANTSTORE_SERVER_SHUTDOWN_DELAY=0s", "GORACE=atexit_sleep_ms=10"}, settings, []string{"PATH=" + os.Getenv("PATH")})
+	cmd.Env = slices.Concat([]string{"PORT=0", "PLANTSTORE_SERVER_SHUTDOWN_DELAY=0s", "GORACE=atexit_sleep_ms=10"}, settings, []string{"PATH=" + os.Getenv("PATH")})
 	if folder := coverageFolder(); folder != "" {
 		cmd.Env = append(cmd.Env, "GOCOVERDIR="+folder)
 	}
