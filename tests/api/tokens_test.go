@@ -90,72 +90,63 @@ func TestTokensAPI(t *testing.T) {
 // TestTokensAPIErrors sends invalid requests for tokens, after which no tokens exist.
 func TestTokensAPIErrors(t *testing.T) {
 	t.Parallel()
-	service.Each(t, func(t *testing.T, s *service.Service) {
-		const whole = "pst_abcdefghijklmnopqrstuvwxyz234567abcdefghijklmno"
-		expires := func(at string) string { return `{"name":"x","scopes":["admin"],"expires_at":` + at + `}` }
-		for _, test := range []struct {
-			name, method, path, body string
-			code                     int
-			mentions                 string
-		}{
-			{name: "no body", method: "POST", path: "/tokens", code: 40001, mentions: "empty"},
-			{name: "an array", method: "POST", path: "/tokens", body: "[]", code: 40001, mentions: "object"},
-			{name: "an unknown field", method: "POST", path: "/tokens", body: `{"name":"x","scopes":["admin"],"expires":"90d"}`, code: 40002, mentions: "expires"},
-			{name: "an id", method: "POST", path: "/tokens", body: `{"name":"x","scopes":["admin"],"id":"pst_abcdefgh"}`, code: 40002, mentions: "id"},
-			{name: "a token", method: "POST", path: "/tokens", body: `{"name":"x","scopes":["admin"],"token":"` + whole + `"}`, code: 40002, mentions: "token"},
-			{name: "scopes twice", method: "POST", path: "/tokens", body: `{"name":"x","scopes":["plants:read"],"scopes":["admin"]}`, code: 40003, mentions: "scopes"},
-			{name: "no name", method: "POST", path: "/tokens", body: `{"scopes":["admin"]}`, code: 40004, mentions: "name"},
-			{name: "no scopes", method: "POST", path: "/tokens", body: `{"name":"x"}`, code: 40004, mentions: "scopes"},
-			{name: "null scopes", method: "POST", path: "/tokens", body: `{"name":"x","scopes":null}`, code: 40004, mentions: "scopes"},
-			{name: "a text for scopes", method: "POST", path: "/tokens", body: `{"name":"x","scopes":"admin"}`, code: 40004, mentions: "scopes"},
-			{name: "a null scope", method: "POST", path: "/tokens", body: `{"name":"x","scopes":[null]}`, code: 40004, mentions: "scopes"},
-			{name: "a number for an expiry", method: "POST", path: "/tokens", body: expires("4102358400"), code: 40004, mentions: "expires_at"},
-			{name: "a null expiry", method: "POST", path: "/tokens", body: expires("null"), code: 40004, mentions: "expires_at"},
-			{name: "an empty name", method: "POST", path: "/tokens", body: `{"name":"","scopes":["admin"]}`, code: 40006, mentions: "name"},
-			{name: "a blank name", method: "POST", path: "/tokens", body: `{"name":" \u00a0","scopes":["admin"]}`, code: 40006, mentions: "name"},
-			{name: "a long name", method: "POST", path: "/tokens", body: `{"name":"` + strings.Repeat("é", 101) + `","scopes":["admin"]}`, code: 40006, mentions: "name"},
-			{name: "a control character in the name", method: "POST", path: "/tokens", body: `{"name":"a\u001b[31m","scopes":["admin"]}`, code: 40006, mentions: "name"},
-			{name: "an empty list of scopes", method: "POST", path: "/tokens", body: `{"name":"x","scopes":[]}`, code: 40006, mentions: "scopes"},
-			{name: "an unknown scope", method: "POST", path: "/tokens", body: `{"name":"x","scopes":["plants:read","plants:*"]}`, code: 40006, mentions: "scopes"},
-			{name: "a scope in capitals", method: "POST", path: "/tokens", body: `{"name":"x","scopes":["ADMIN"]}`, code: 40006, mentions: "scopes"},
-			{name: "an expiry in the past", method: "POST", path: "/tokens", body: expires(`"2020-01-01T00:00:00Z"`), code: 40006, mentions: "expires_at"},
-			{name: "an expiry without a time", method: "POST", path: "/tokens", body: expires(`"2099-12-31"`), code: 40006, mentions: "expires_at"},
-			{name: "an expiry without a zone", method: "POST", path: "/tokens", body: expires(`"2099-12-31T00:00:00"`), code: 40006, mentions: "expires_at"},
-			{name: "an expiry on February 29 of 2099", method: "POST", path: "/tokens", body: expires(`"2099-02-29T00:00:00Z"`), code: 40006, mentions: "expires_at"},
-			{name: "an expiry with an hour of one digit", method: "POST", path: "/tokens", body: expires(`"2099-12-31T1:00:00Z"`), code: 40006, mentions: "expires_at"},
-			{name: "an expiry with a comma", method: "POST", path: "/tokens", body: expires(`"2099-12-31T01:00:00,5Z"`), code: 40006, mentions: "expires_at"},
-			{name: "an expiry with an offset of a day", method: "POST", path: "/tokens", body: expires(`"2099-12-31T01:00:00+24:00"`), code: 40006, mentions: "expires_at"},
-			{name: "an expiry with an offset of 60 minutes", method: "POST", path: "/tokens", body: expires(`"2099-12-31T01:00:00+00:60"`), code: 40006, mentions: "expires_at"},
-			{name: "an expiry with a space for T", method: "POST", path: "/tokens", body: expires(`"2099-12-31 01:00:00Z"`), code: 40006, mentions: "expires_at"},
-			{name: "an expiry with an offset without a colon", method: "POST", path: "/tokens", body: expires(`"2099-12-31T01:00:00+0100"`), code: 40006, mentions: "expires_at"},
-			{name: "an expiry with a bare point", method: "POST", path: "/tokens", body: expires(`"2099-12-31T01:00:00.Z"`), code: 40006, mentions: "expires_at"},
-			{name: "an empty expiry", method: "POST", path: "/tokens", body: expires(`""`), code: 40006, mentions: "expires_at"},
-			{name: "a token as expiry", method: "POST", path: "/tokens", body: expires(`"` + whole + `"`), code: 40006, mentions: "expires_at"},
-			{name: "an expiry in the year 10000 UTC", method: "POST", path: "/tokens", body: expires(`"9999-12-31T23:59:59-01:00"`), code: 40006, mentions: "expires_at"},
-			{name: "an unknown parameter", method: "GET", path: "/tokens?name=x", code: 40007, mentions: "name"},
-			{name: "limit 0", method: "GET", path: "/tokens?limit=0", code: 40007, mentions: "limit"},
-			{name: "a large limit", method: "GET", path: "/tokens?limit=1001", code: 40007, mentions: "limit"},
-			{name: "a number as after", method: "GET", path: "/tokens?after=1", code: 40007, mentions: "after"},
-			{name: "a token as after", method: "GET", path: "/tokens?after=" + whole, code: 40007, mentions: "after"},
-			{name: "an invalid id", method: "DELETE", path: "/tokens/1", code: 40007, mentions: "id"},
-			{name: "a token instead of its id", method: "DELETE", path: "/tokens/" + whole, code: 40007, mentions: "id"},
-			{name: "an unknown id", method: "DELETE", path: "/tokens/pst_abcdefgh", code: 40401, mentions: "token"},
-			{name: "a large body", method: "POST", path: "/tokens", body: strings.Repeat(" ", 70000), code: 41301, mentions: "65536"},
-		} {
-			t.Run(test.name, func(t *testing.T) {
-				r := s.Call(t, test.method, test.path, test.body)
-				r.CheckError(t, test.code, test.mentions)
-				if strings.Contains(r.Body, whole) {
-					t.Errorf("got a token in %v", r)
-				}
-			})
-		}
-		s.Call(t, "POST", "/tokens", "{}", "Content-Type", "text/plain").CheckError(t, 41501)
-		s.Send(t, "PUT", "/tokens", nil).CheckError(t, 40501)
-		if r := s.Call(t, "GET", "/tokens", ""); r.Status != 200 || r.Body != "[]" {
-			t.Errorf("got %v, want no tokens", r)
-		}
-	})
+	s := service.Start(t)
+	const whole = "pst_abcdefghijklmnopqrstuvwxyz234567abcdefghijklmno"
+	expires := func(at string) string { return `{"name":"x","scopes":["admin"],"expires_at":` + at + `}` }
+	for _, test := range []struct {
+		name, method, path, body string
+		code                     int
+		mentions                 string
+	}{
+		{name: "no body", method: "POST", path: "/tokens", code: 40001, mentions: "empty"},
+		{name: "an unknown field", method: "POST", path: "/tokens", body: `{"name":"x","scopes":["admin"],"expires":"90d"}`, code: 40002, mentions: "expires"},
+		{name: "a token", method: "POST", path: "/tokens", body: `{"name":"x","scopes":["admin"],"token":"` + whole + `"}`, code: 40002, mentions: "token"},
+		{name: "scopes twice", method: "POST", path: "/tokens", body: `{"name":"x","scopes":["plants:read"],"scopes":["admin"]}`, code: 40003, mentions: "scopes"},
+		{name: "no scopes", method: "POST", path: "/tokens", body: `{"name":"x"}`, code: 40004, mentions: "scopes"},
+		{name: "an empty name", method: "POST", path: "/tokens", body: `{"name":"","scopes":["admin"]}`, code: 40006, mentions: "name"},
+		{name: "a blank name", method: "POST", path: "/tokens", body: `{"name":" \u00a0","scopes":["admin"]}`, code: 40006, mentions: "name"},
+		{name: "a long name", method: "POST", path: "/tokens", body: `{"name":"` + strings.Repeat("é", 101) + `","scopes":["admin"]}`, code: 40006, mentions: "name"},
+		{name: "a control character in the name", method: "POST", path: "/tokens", body: `{"name":"a\u001b[31m","scopes":["admin"]}`, code: 40006, mentions: "name"},
+		{name: "an empty list of scopes", method: "POST", path: "/tokens", body: `{"name":"x","scopes":[]}`, code: 40006, mentions: "scopes"},
+		{name: "an unknown scope", method: "POST", path: "/tokens", body: `{"name":"x","scopes":["plants:read","plants:*"]}`, code: 40006, mentions: "scopes"},
+		{name: "a scope in capitals", method: "POST", path: "/tokens", body: `{"name":"x","scopes":["ADMIN"]}`, code: 40006, mentions: "scopes"},
+		{name: "an expiry in the past", method: "POST", path: "/tokens", body: expires(`"2020-01-01T00:00:00Z"`), code: 40006, mentions: "expires_at"},
+		{name: "an expiry without a time", method: "POST", path: "/tokens", body: expires(`"2099-12-31"`), code: 40006, mentions: "expires_at"},
+		{name: "an expiry without a zone", method: "POST", path: "/tokens", body: expires(`"2099-12-31T00:00:00"`), code: 40006, mentions: "expires_at"},
+		{name: "an expiry on February 29 of 2099", method: "POST", path: "/tokens", body: expires(`"2099-02-29T00:00:00Z"`), code: 40006, mentions: "expires_at"},
+		{name: "an expiry with an hour of one digit", method: "POST", path: "/tokens", body: expires(`"2099-12-31T1:00:00Z"`), code: 40006, mentions: "expires_at"},
+		{name: "an expiry with a comma", method: "POST", path: "/tokens", body: expires(`"2099-12-31T01:00:00,5Z"`), code: 40006, mentions: "expires_at"},
+		{name: "an expiry with an offset of a day", method: "POST", path: "/tokens", body: expires(`"2099-12-31T01:00:00+24:00"`), code: 40006, mentions: "expires_at"},
+		{name: "an expiry with an offset of 60 minutes", method: "POST", path: "/tokens", body: expires(`"2099-12-31T01:00:00+00:60"`), code: 40006, mentions: "expires_at"},
+		{name: "an expiry with a space for T", method: "POST", path: "/tokens", body: expires(`"2099-12-31 01:00:00Z"`), code: 40006, mentions: "expires_at"},
+		{name: "an expiry with an offset without a colon", method: "POST", path: "/tokens", body: expires(`"2099-12-31T01:00:00+0100"`), code: 40006, mentions: "expires_at"},
+		{name: "an expiry with a bare point", method: "POST", path: "/tokens", body: expires(`"2099-12-31T01:00:00.Z"`), code: 40006, mentions: "expires_at"},
+		{name: "an empty expiry", method: "POST", path: "/tokens", body: expires(`""`), code: 40006, mentions: "expires_at"},
+		{name: "a token as expiry", method: "POST", path: "/tokens", body: expires(`"` + whole + `"`), code: 40006, mentions: "expires_at"},
+		{name: "an expiry in the year 10000 UTC", method: "POST", path: "/tokens", body: expires(`"9999-12-31T23:59:59-01:00"`), code: 40006, mentions: "expires_at"},
+		{name: "an unknown parameter", method: "GET", path: "/tokens?name=x", code: 40007, mentions: "name"},
+		{name: "limit 0", method: "GET", path: "/tokens?limit=0", code: 40007, mentions: "limit"},
+		{name: "a large limit", method: "GET", path: "/tokens?limit=1001", code: 40007, mentions: "limit"},
+		{name: "a number as after", method: "GET", path: "/tokens?after=1", code: 40007, mentions: "after"},
+		{name: "a token as after", method: "GET", path: "/tokens?after=" + whole, code: 40007, mentions: "after"},
+		{name: "an invalid id", method: "DELETE", path: "/tokens/1", code: 40007, mentions: "id"},
+		{name: "a token instead of its id", method: "DELETE", path: "/tokens/" + whole, code: 40007, mentions: "id"},
+		{name: "an unknown id", method: "DELETE", path: "/tokens/pst_abcdefgh", code: 40401, mentions: "token"},
+		{name: "a large body", method: "POST", path: "/tokens", body: strings.Repeat(" ", 70000), code: 41301, mentions: "65536"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			r := s.Call(t, test.method, test.path, test.body)
+			r.CheckError(t, test.code, test.mentions)
+			if strings.Contains(r.Body, whole) {
+				t.Errorf("got a token in %v", r)
+			}
+		})
+	}
+	s.Call(t, "POST", "/tokens", "{}", "Content-Type", "text/plain").CheckError(t, 41501)
+	s.Send(t, "PUT", "/tokens", nil).CheckError(t, 40501)
+	if r := s.Call(t, "GET", "/tokens", ""); r.Status != 200 || r.Body != "[]" {
+		t.Errorf("got %v, want no tokens", r)
+	}
 }
 
 // TestTokenLastUse checks that the last use is stored when the service stops, at the

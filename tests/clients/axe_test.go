@@ -17,7 +17,7 @@ func TestBrowserAccessibility(t *testing.T) {
 	service.Must(t, err)
 	path := chromium(t)
 	b := openBrowser(t, path, service.Start(t).URL)
-	for _, d := range devices {
+	for _, d := range []device{desktop, phone} {
 		t.Run(d.name, func(t *testing.T) {
 			b.t = t
 			b.size(d)
