@@ -173,8 +173,8 @@ func TestOutagesInTheLog(t *testing.T) {
 				})
 			}
 			awaitPlants := func() {
-				stored := of(statuses, http.StatusOK)
-				service.Eventually(t, "plants", func() bool { return of(statuses, http.StatusOK) > stored+100 })
+				stored := statuses.Of(http.StatusOK)
+				service.Eventually(t, "plants", func() bool { return statuses.Of(http.StatusOK) > stored+100 })
 			}
 			awaitPlants()
 			end := begin(s)
@@ -189,7 +189,7 @@ func TestOutagesInTheLog(t *testing.T) {
 				}
 			}
 
-			failed := of(statuses, http.StatusServiceUnavailable)
+			failed := statuses.Of(http.StatusServiceUnavailable)
 			service.Eventually(t, "all failed requests in the log", func() bool {
 				n := 0
 				for _, line := range s.Logged(t, "requests no longer fail") {

@@ -101,9 +101,3 @@ func openLoop(perSecond float64, span time.Duration, send func() int) (map[int]i
 	all.Wait()
 	return statuses.Counts, time.Since(begin)
 }
-
-func of(c *service.Tally, status int) int {
-	c.Mu.Lock()
-	defer c.Mu.Unlock()
-	return c.Counts[status]
-}

@@ -266,7 +266,7 @@ func ClosedLoop(clients int, span time.Duration, send func() int) (map[int]int, 
 
 // Tally counts responses by status.
 type Tally struct {
-	Mu     sync.Mutex
+	mu     sync.Mutex
 	Counts map[int]int
 }
 
@@ -275,7 +275,14 @@ func NewTally() *Tally { return &Tally{Counts: make(map[int]int)} }
 
 // Add counts a response.
 func (c *Tally) Add(status int) {
-	c.Mu.Lock()
-	defer c.Mu.Unlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.Counts[status]++
+}
+
+// Of returns how many responses have status.
+func (c *Tally) Of(status int) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.Counts[status]
 }
