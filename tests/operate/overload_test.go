@@ -87,7 +87,7 @@ func TestOverload(t *testing.T) { // not in parallel: it measures rates
 }
 
 // openLoop sends perSecond requests, however many are in flight, for span. It returns the
-// same as closedLoop.
+// same as service.ClosedLoop.
 func openLoop(perSecond float64, span time.Duration, send func() int) (map[int]int, time.Duration) {
 	statuses, begin := service.NewTally(), time.Now()
 	var all sync.WaitGroup
