@@ -48,7 +48,7 @@ func TestContractAuthentication(t *testing.T) {
 	request, err := http.NewRequest(http.MethodPost, s.URL+"/plants", strings.NewReader(plant()))
 	service.Must(t, err)
 	request.Header["Authorization"] = []string{"Bearer " + service.Token, "Bearer " + service.Token}
-	resp, err := http.DefaultClient.Do(request)
+	resp, err := http.DefaultClient.Do(request) //nolint:bodyclose // ReadResponse closes it
 	service.Must(t, err)
 	two, err := service.ReadResponse(resp)
 	service.Must(t, err)

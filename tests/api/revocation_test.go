@@ -20,7 +20,7 @@ type use struct {
 }
 
 // useUntil sends requests with a token, one after another, until ctx ends.
-func useUntil(s *service.Service, ctx context.Context, token string) (uses []use) {
+func useUntil(ctx context.Context, s *service.Service, token string) (uses []use) {
 	transport := &http.Transport{}
 	defer transport.CloseIdleConnections()
 	for ctx.Err() == nil {
@@ -70,7 +70,7 @@ func TestTokensEndOnEveryReplica(t *testing.T) {
 				for i, s := range replicas {
 					// Each replica has the token in its cache from here on.
 					s.Get(t, "/plants", service.As(issued)...).RequireOK(t)
-					group.Go(func() { uses[i] = useUntil(s, ctx, issued) })
+					group.Go(func() { uses[i] = useUntil(ctx, s, issued) })
 				}
 				begin := time.Now()
 				last := test.end(t, issued)
