@@ -119,8 +119,7 @@ func TestImportKilled(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, url string) {
 		t.Parallel()
 		const rows = 10_000
-		long := strings.Repeat("x", 200)
-		body := strings.ReplaceAll(service.Numbered(1, rows), `"}`, `","tag":"`+long+`"}`)
+		body := longRows(rows)
 
 		s := service.Start(t, "DATABASE_URL="+url)
 		i := beginImport(t, s, "")
@@ -158,6 +157,11 @@ func TestImportKilled(t *testing.T) {
 		s.CheckNoPlants(t)
 		s.ImportRows(t, "", service.InNDJSON, body).CheckReport(t, 0, fmt.Sprintf("%d: %[1]d new, 0 unchanged, 0 rejected, stored", rows))
 	})
+}
+
+// longRows returns n rows, of which a half exceeds the cache of SQLite.
+func longRows(n int64) string {
+	return strings.ReplaceAll(service.Numbered(1, n), `"}`, `","tag":"`+strings.Repeat("🌵", 200)+`"}`)
 }
 
 // awaitStoring returns stored, which waits until some rows of an import are written but

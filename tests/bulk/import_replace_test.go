@@ -205,7 +205,7 @@ func TestReplacingImportKilled(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, url string) {
 		t.Parallel()
 		const rows = 10_000
-		body := strings.ReplaceAll(service.Numbered(1, rows), `"}`, `","tag":"`+strings.Repeat("x", 200)+`"}`)
+		body := longRows(rows)
 		s := service.Start(t, "DATABASE_URL="+url)
 		before := service.Numbered(1, rows)
 		s.ImportRows(t, "", service.InNDJSON, before).RequireOK(t)
