@@ -12,7 +12,7 @@ RACE    := -race -gcflags=modernc.org/...=-race=false
 TESTS   := go test -vet=off -parallel 4 -timeout 20m -tags $(TAGS),pgbouncer,haproxy,strace
 NEEDS   := postgresql pgbouncer haproxy strace
 # Those of all tests, so that the linters see each file.
-ALLTAGS  = $(shell grep -h '^//go:build [a-z]' tests/*.go | cut -d ' ' -f 2- | grep -o '[a-z]*' | sort -u | paste -sd ,)
+ALLTAGS  = $(shell grep -h '^//go:build [a-z]' tests/*/*.go | cut -d ' ' -f 2- | grep -o '[a-z]*' | sort -u | paste -sd ,)
 LINT    := go tool -modfile=.ci/lint.mod golangci-lint
 VULN    := go tool -modfile=.ci/lint.mod govulncheck
 REDOCLY := @redocly/cli@1.34.5
@@ -57,7 +57,7 @@ coverage: ## Run all tests and print the coverage of all code, that of the progr
 results: ## Run the trials of faults and a soak at their full length, as root, and of clients, and write tests/RESULTS.md (30 minutes)
 	@tests/prerequisites.sh postgresql pgbouncer haproxy prometheus npm maven default-jdk-headless python3-venv
 	@printf '# Results\n\nOf `make results`, on %s, with %s on %s processors.\n' "$$(date +%F)" "$$(go version | cut -d' ' -f3)" "$$(nproc)" > tests/RESULTS.md.new
-	CGO_ENABLED=0 TEST_CITUS_URL= RESULTS='$(CURDIR)/tests/RESULTS.md.new' HISTORIES='$(HISTORIES)' go test -count=1 -timeout 60m -tags haproxy,pgbouncer,prometheus,clients,soak,$(TAGS) -run '$(TRIALS)' ./tests
+	CGO_ENABLED=0 TEST_CITUS_URL= RESULTS='$(CURDIR)/tests/RESULTS.md.new' HISTORIES='$(HISTORIES)' go test -p 1 -count=1 -timeout 60m -tags haproxy,pgbouncer,prometheus,clients,soak,$(TAGS) -run '$(TRIALS)' ./tests/...
 	@sed -n '/^## Citus/,$$p' tests/RESULTS.md >> tests/RESULTS.md.new
 	mv tests/RESULTS.md.new tests/RESULTS.md
 
@@ -80,7 +80,7 @@ drill: ## Measure how much an import, and clients that write its rows, delay oth
 
 check-consistency: ## Check that the clients of two replicas see linearizable histories while replicas and databases are killed (5 minutes at most; SEED=… repeats a run)
 	@tests/prerequisites.sh postgresql
-	HISTORIES='$(HISTORIES)' go test $(RACE) -v -count=1 -timeout 5m -tags $(TAGS) -run 'Linearizable|KillService|KillPostgres|Falsified' ./tests
+	HISTORIES='$(HISTORIES)' go test $(RACE) -v -count=1 -timeout 5m -tags $(TAGS) -run 'Linearizable|KillService|KillPostgres|Falsified' ./tests/operate
 
 lint: ## Run the linters
 	$(LINT) run --build-tags $(ALLTAGS),$(TAGS) ./...
@@ -108,28 +108,28 @@ check-api: ## Check the OpenAPI document with Redocly and Spectral, its page wit
 	npx --yes $(REDOCLY) lint --config .ci/redocly.yaml docs/openapi.json
 	npx --yes $(SPECTRAL) lint --fail-severity hint --ruleset .ci/spectral.yaml docs/openapi.json
 	npm install --silent --no-save --prefix '$(VENVS)/axe' $(AXE)
-	AXE='$(VENVS)/axe/node_modules/axe-core/axe.min.js' go test -count=1 -tags browser,axe,$(TAGS) -run BrowserAccessibility ./tests
+	AXE='$(VENVS)/axe/node_modules/axe-core/axe.min.js' go test -count=1 -tags browser,axe,$(TAGS) -run BrowserAccessibility ./tests/clients
 	$(call pip,schemathesis)
-	SCHEMATHESIS='$(VENVS)/schemathesis/bin/schemathesis' go test -v -count=1 -timeout 10m -tags schemathesis,$(TAGS) -run Schemathesis ./tests
+	SCHEMATHESIS='$(VENVS)/schemathesis/bin/schemathesis' go test -v -count=1 -timeout 10m -tags schemathesis,$(TAGS) -run Schemathesis ./tests/api
 
 check-clients: ## Generate six clients from the OpenAPI document, and call all operations with them (npm, Maven, PyPI; 2 minutes)
 	@tests/prerequisites.sh npm maven default-jdk-headless python3-venv
-	go test -v -count=1 -timeout 20m -tags clients,$(TAGS) -run 'GeneratedClients|WebhookLibrary' ./tests
+	go test -v -count=1 -timeout 20m -tags clients,$(TAGS) -run 'GeneratedClients|WebhookLibrary' ./tests/clients ./tests/feed
 
 check-alerts: ## Check the alerts with promtool, and that the dashboard and the alerts explain outages, with Prometheus (2 minutes)
 	@tests/prerequisites.sh prometheus postgresql
 	promtool check rules deploy/prometheus/alerts.yaml
 	promtool test rules deploy/prometheus/alerts_test.yaml
-	go test -v -count=1 -timeout 5m -tags prometheus,$(TAGS) -run Dashboard ./tests
+	go test -v -count=1 -timeout 5m -tags prometheus,$(TAGS) -run Dashboard ./tests/operate
 
 check-deploy: ## Check deploy/: manifests, Compose file and HAProxy's configuration, and their settings against the program
 	@tests/prerequisites.sh python3-venv haproxy
 	$(call pip,kubernetes-validate)
-	PATH="$$PATH:/usr/sbin" KUBERNETES_VALIDATE='$(VENVS)/kubernetes-validate/bin/kubernetes-validate' go test -v -count=1 -tags deploy,$(TAGS) -run TestDeploy ./tests
+	PATH="$$PATH:/usr/sbin" KUBERNETES_VALIDATE='$(VENVS)/kubernetes-validate/bin/kubernetes-validate' go test -v -count=1 -tags deploy,$(TAGS) -run TestDeploy ./tests/operate
 
 screenshot: ## Update the pictures of Swagger UI in docs/
 	@tests/prerequisites.sh chromium
-	SCREENSHOTS='$(CURDIR)/docs' go test -count=1 -tags browser,$(TAGS) -run 'BrowserSwaggerUI/create|BrowserFirstScreen' ./tests
+	SCREENSHOTS='$(CURDIR)/docs' go test -count=1 -tags browser,$(TAGS) -run 'BrowserSwaggerUI/create|BrowserFirstScreen' ./tests/clients
 
 components: build ## Write the bill of materials and the licenses of the binary beside it: plantstore.cdx.json, licenses.txt (jq)
 	VERSION='$(VERSION)' .ci/components '$(BINARY)'

@@ -13,6 +13,12 @@ import (
 	"plantstore/config"
 )
 
+// TestMain removes the settings of whoever runs the tests from the environment.
+func TestMain(m *testing.M) {
+	os.Clearenv()
+	m.Run()
+}
+
 // write makes a file of text and returns its path.
 func write(t *testing.T, text string) string {
 	t.Helper()

@@ -5,9 +5,11 @@ import (
 	"testing"
 
 	"github.com/gin-gonic/gin"
+
+	"plantstore/database/dbtest"
 )
 
 func TestMain(m *testing.M) {
 	gin.SetMode(gin.ReleaseMode)
-	os.Exit(m.Run())
+	os.Exit(dbtest.Main(m))
 }

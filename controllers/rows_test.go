@@ -66,6 +66,36 @@ func TestReadRows(t *testing.T) {
 		{"a quote out of place in the last of two lines", readPlantsCSV, "id,name,tag\n1,\"a\nb\",\"c\"d\n2,b,\n", `2: 40001|4: 2 "b"`},
 		{"an id of more than one line is malformed", readPlantsCSV, "id,name\n\"1\n\",a\n2,b\n", `2: 40005|4: 2 "b"`},
 		{"empty lines before the header are skipped", readPlantsCSV, "\n\r\nname,id\na,1\n", `4: 1 "a"`},
+		{"only blank lines", readPlantsNDJSON, "\n \r\n\t\n", ""},
+		{"no final newline", readPlantsNDJSON, `{"id":1,"name":"a"}`, `1: 1 "a"`},
+		{"CRLF, blank lines and spaces", readPlantsNDJSON, "\r\n {\"id\":1,\"name\":\"a\"} \r\n\r\n{\"id\" : 2,\"name\":\"b\"}\r\n", `2: 1 "a"|4: 2 "b"`},
+		{"the edges of int64", readPlantsNDJSON, `{"id":9223372036854775807,"name":"a"}` + "\n" + `{"id":-9223372036854775808,"name":"b"}`, `1: 9223372036854775807 "a"|2: -9223372036854775808 "b"`},
+		{"a bad row", readPlantsNDJSON, "{\"id\":1,\"name\":\"plant 1\"}\n{\"id\":2,\"name\":\"plant 2\"}\n" + `{"id":3.0,"name":"x"}` + "\n" + "{\"id\":4,\"name\":\"plant 4\"}\n{\"id\":5,\"name\":\"plant 5\"}\n", `1: 1 "plant 1"|2: 2 "plant 2"|3: 40005|4: 4 "plant 4"|5: 5 "plant 5"`},
+		{"blank lines are counted as lines", readPlantsNDJSON, "\n\n" + "{\"id\":1,\"name\":\"plant 1\"}\n" + "\r\n\n" + `{"id":true,"name":"x"}`, `3: 1 "plant 1"|6: 40004`},
+		{"minus zero", readPlantsNDJSON, `{"id":-0,"name":"x"}`, `1: 40005`},
+		{"a byte order mark", readPlantsNDJSON, "\ufeff" + "{\"id\":1,\"name\":\"plant 1\"}\n", `1: 1 "plant 1"`},
+		{"only a byte order mark", readPlantsNDJSON, "\ufeff", ""},
+		{"a byte order mark in the second line", readPlantsNDJSON, "{\"id\":1,\"name\":\"plant 1\"}\n" + "\ufeff" + "{\"id\":2,\"name\":\"plant 2\"}\n", `1: 1 "plant 1"|2: 40001`},
+		{"two byte order marks", readPlantsNDJSON, "\ufeff\ufeff" + "{\"id\":1,\"name\":\"plant 1\"}\n", `1: 40001`},
+		{"CSV", readPlantsNDJSON, "\ufeffid,name,tag\r\n1,a,b\r\n", `1: 40001|2: 40001`},
+		{"text that is no header", readPlantsNDJSON, "ids\n" + "{\"id\":1,\"name\":\"plant 1\"}\n", `1: 40001|2: 1 "plant 1"`},
+		{"a text in JSON", readPlantsNDJSON, "\"identity\"\n", `1: 40001`},
+		{"an array of plants", readPlantsNDJSON, `[{"id":1,"name":"x"}]`, `1: 40001`},
+		{"only a header without a newline", readPlantsCSV, "id,name", ""},
+		{"a byte order mark and CRLF", readPlantsCSV, "\ufeffid,name,tag\r\n1,a,t\r\n2,b,'\r\n", `2: 1 "a" "t"|3: 2 "b" ""`},
+		{"a quoted header behind a byte order mark", readPlantsCSV, "\ufeff\"id\",\"name\"\n\"1\",\"a\"\n", `2: 1 "a"`},
+		{"another column order, no final newline", readPlantsCSV, "tag,name,id\nt,a,1", `2: 1 "a" "t"`},
+		{"no column for tags", readPlantsCSV, "name,id\na,1\n", `2: 1 "a"`},
+		{"quoted cells", readPlantsCSV, "id,name,tag\n\"1\",\"a \"\"b\"\", c\",\"\"\n", `2: 1 "a \"b\", c"`},
+		{"spaces are kept", readPlantsCSV, "id,name,tag\n1, a , \n", `2: 1 " a " " "`},
+		{"formulas, with and without a ' before them", readPlantsCSV, "id,name,tag\n1,'=a,'-b\n2,=a,-b\n3,''=a,'@\n4,'a,''\n", `2: 1 "=a" "-b"|3: 2 "=a" "-b"|4: 3 "'=a" "@"|5: 4 "'a" "'"`},
+		{"formulas within cells", readPlantsCSV, "id,name,tag\n1,a;'=b,'＝c\n2,a;=b,a;''+b\n", `2: 1 "a;=b" "＝c"|3: 2 "a;=b" "a;'+b"`},
+		{"bad ids", readPlantsCSV, "id,name\n+1,a\n01,a\n 1,a\n1.0,a\n,a\nabc,a\n9223372036854775808,a\n-0,a\n1_0,a\n'1,a\n", `2: 40005|3: 40005|4: 40005|5: 40005|6: 40004|7: 40005|8: 40005|9: 40005|10: 40005|11: 40005`},
+		{"blank lines between rows", readPlantsCSV, "\n\nid,name\n\n1,a\n\r\n\n2,\n", `5: 1 "a"|8: 40004`},
+		{"too few and too many cells", readPlantsCSV, "id,name,tag\n1,a\n2,a,b,c\n3\n \n5,a,b\n", `2: 40001|3: 40001|4: 40001|5: 40001|6: 5 "a" "b"`},
+		{"quotes out of place", readPlantsCSV, "id,name,tag\n1,a\"b,\n2,\"a\"b,\n3,a,b\n", `2: 40001|3: 40001|4: 3 "a" "b"`},
+		{"bad UTF-8", readPlantsCSV, "id,name,tag\n1,a\xff,b\n2,a,b\xed\xa0\x80\n3,a,\n", `2: 40001|3: 40001|4: 3 "a"`},
+		{"too few cells", readPlantsCSV, "id,name,tag\n1,a\n", `2: 40001`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			for reader, body := range map[string]io.Reader{
@@ -87,6 +117,47 @@ func TestReadRows(t *testing.T) {
 					t.Errorf("the first row: got %+v, %v", row, err)
 				}
 				break
+			}
+		})
+	}
+}
+
+// TestReadRowsToAFault reads bodies with a fault that ends the import.
+func TestReadRowsToAFault(t *testing.T) {
+	for _, test := range []struct {
+		name     string
+		read     func(io.Reader) plantRows
+		body     string
+		want     string // the rows before it, with | between them
+		code     int32
+		mentions string
+	}{
+		{"an empty body", readPlantsCSV, "", "", 40001, "empty"},
+		{"only a byte order mark", readPlantsCSV, "\ufeff", "", 40001, "empty"},
+		{"a file cut off within quotes", readPlantsCSV, "id,name\n1,\"a\"\n2,\"b", `2: 1 "a"`, 40001, "line 3: a quote is out of place or not closed"},
+		{"another case", readPlantsCSV, "ID,name\n1,a\n", "", 40002, "ID"},
+		{"a blank before a column", readPlantsCSV, "id, name\n1,a\n", "", 40002, `" name"`},
+		{"an unnamed column", readPlantsCSV, "id,name,\n1,a,\n", "", 40002, `""`},
+		{"a header in UTF-16", readPlantsCSV, "\xff\xfei\x00d\x00,\x00", "", 40001, "line 1: the header is not valid UTF-8"},
+		{"lines that end with CR", readPlantsCSV, "id,name\r1,a\r", "", 40001, "the lines must end with LF or CRLF"},
+		{"many lines that end with CR", readPlantsCSV, "id,name\r" + strings.Repeat("1,a\r", 20000), "", 40001, "the lines must end with LF or CRLF"},
+		{"a compressed file", readPlantsCSV, "\x1f\x8b\x08;\"", "", 40001, "the body is compressed: send Content-Encoding: gzip"},
+		{"a column twice", readPlantsCSV, "id,name,id\n1,a,1\n", "", 40003, "id"},
+		{"no column for names", readPlantsCSV, "id,tag\n1,a\n", "", 40004, "name"},
+		{"no column for ids", readPlantsCSV, "name\na\n", "", 40004, "id"},
+		{"another separator", readPlantsCSV, "id;name;tag\n1;a;b\n", "", 40002, "line 1: the columns are separated by semicolons: separate them by commas, as in id,name,tag"},
+		{"another separator and quotes", readPlantsCSV, "\"id\";\"name\"\n\"1\";\"a\"\n", "", 40001, "semicolons"},
+		{"a malformed header", readPlantsCSV, "id,na\"me\n", "", 40001, "line 1"},
+		{"an unclosed quote before a large rest", readPlantsCSV, "id,name\n1,\"a\n" + strings.Repeat("2,b\n", 50_000), "", 41301, "the row that begins in line 2 is larger than 73728 bytes: is a quote not closed?"},
+		{"a long header", readPlantsCSV, strings.Repeat("x", 200_000) + "\n", "", 41301, "line 1"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			read, err := readAll(test.read(strings.NewReader(test.body)))
+			if got := strings.Join(read, "|"); err == nil || got != test.want {
+				t.Fatalf("got %s, %v, want %s and an error", got, err, test.want)
+			}
+			if end := describe(nil, err); end.Code != test.code || !strings.Contains(end.Message, test.mentions) {
+				t.Errorf("got %d %s, want %d with %s", end.Code, end.Message, test.code, test.mentions)
 			}
 		})
 	}

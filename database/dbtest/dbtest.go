@@ -25,6 +25,12 @@ import (
 // Main runs the tests of a package and stops the PostgreSQL server that they shared:
 // func TestMain(m *testing.M) { os.Exit(dbtest.Main(m)) }.
 func Main(m *testing.M) int {
+	for _, entry := range os.Environ() {
+		// libpq's variables would change each connection.
+		if name, _, _ := strings.Cut(entry, "="); strings.HasPrefix(name, "PG") {
+			_ = os.Unsetenv(name)
+		}
+	}
 	code := m.Run()
 	shared.mu.Lock()
 	defer shared.mu.Unlock()

@@ -1,0 +1,101 @@
+package bulk
+
+import (
+	"strings"
+	"testing"
+
+	"plantstore/database/dbtest"
+	"plantstore/tests/service"
+)
+
+// importRow is a row of TestImportNDJSON and TestImportCSV.
+type importRow struct {
+	name, body string
+	code       int    // 0 for success
+	want       string // the report or, without one, a part of the message
+	stored     string // the export afterwards
+}
+
+// testImport imports each body into an empty database. TestReadRows and TestReadRowsToAFault of
+// controllers have all that is found when rows are read.
+func testImport(t *testing.T, contentType string, tests []importRow) {
+	t.Helper()
+	url := dbtest.SQLite(t)
+	s := service.Start(t, "DATABASE_URL="+url)
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			r := s.ImportRows(t, "", contentType, test.body)
+			r.CheckHeaders(t)
+			if r.Code() != test.code || r.Status != service.StatusOf(test.code) {
+				t.Errorf("got %v, want error %d", r, test.code)
+			}
+			switch got := r.Summary(); {
+			case !strings.Contains(test.want, "rejected"):
+				r.CheckError(t, test.code, test.want)
+			case got != test.want:
+				t.Errorf("got %v, want the report %s", r, test.want)
+			case test.code != 0:
+				// The message is about the first rejected row.
+				_, rest, _ := strings.Cut(got, "; ")
+				line, _, _ := strings.Cut(rest, " ")
+				if !strings.Contains(r.Body, `"line `+line+": ") || !strings.Contains(r.Body, `; nothing was stored"`) {
+					t.Errorf("got %v, want a message about line %s, and that nothing was stored", r, line)
+				}
+			}
+			if got := s.Export(t, service.InNDJSON); got != test.stored {
+				t.Errorf("stored %q, want %q", got, test.stored)
+			}
+			if test.stored != "" {
+				emptyTable(t, url)
+			}
+		})
+	}
+}
+
+func TestImportNDJSON(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("é", 256)
+	testImport(t, service.InNDJSON, []importRow{
+		{name: "an empty body", want: "0: 0 new, 0 unchanged, 0 rejected, stored"},
+		{name: "two unordered plants", body: `{"id":2,"name":"b","tag":""}` + "\n" + `{"tag":"t","id":1,"name":"a"}` + "\n", want: "2: 2 new, 0 unchanged, 0 rejected, stored", stored: `{"id":1,"name":"a","tag":"t"}` + "\n" + `{"id":2,"name":"b","tag":""}` + "\n"},
+		{name: "a row of each fault", body: strings.Join([]string{
+			`{"id":1,"name":"x"`, `[]`, "null", "x", "{\"id\":1,\"name\":\"\xff\"}", `{"id":1,"name":"x"} {"id":2,"name":"x"}`,
+			`{"id":1,"name":"x","colour":1}`, `{"ID":1,"name":"x"}`, `{"id":1,"id":1,"name":"x"}`,
+			`{"name":"x"}`, `{"id":1}`, `{"id":1,"name":"x","tag":null}`, `{"id":1,"name":2}`,
+			`{"id":"1","name":"x"}`, `{"id":9223372036854775808,"name":"x"}`, `{"id":1,"name":""}`, `{"id":1,"name":"` + long + `"}`, `{"id":1,"name":"x","tag":"\n"}`,
+		}, "\n"), code: 40001, want: "18: 0 new, 0 unchanged, 18 rejected; 1 40001; 2 40001; 3 40001; 4 40001; 5 40001; 6 40001" +
+			"; 7 40002; 8 40002; 9 40003; 10 40004; 11 40004; 12 40004; 13 40004; 14 40005; 15 40005; 16 40006; 17 40006; 18 40006"},
+		{name: "stored plants", body: `{"id":1,"name":"a","tag":"t","created_at":"2026-11-21T10:00:00.123456Z","updated_at":"2026-11-21T10:00:00Z"}` + "\n" + `{"id":2,"name":"b","updated_at":"2001-01-01T00:00:00+01:00"}`, want: "2: 2 new, 0 unchanged, 0 rejected, stored", stored: `{"id":1,"name":"a","tag":"t"}` + "\n" + `{"id":2,"name":"b"}` + "\n"},
+		{name: "times that are none", body: `{"id":1,"name":"a","created_at":"x"}` + "\n" + `{"id":2,"name":"b","updated_at":5}` + "\n" + `{"id":3,"name":"c","updated_at":null}`, code: 40006, want: "3: 0 new, 0 unchanged, 3 rejected; 1 40006; 2 40004; 3 40004"},
+		{name: "a compressed file", body: "\x1f\x8b\x08;\"\n" + service.Numbered(1, 1), code: 40001, want: "the body is compressed: send Content-Encoding: gzip"},
+		{name: "a row twice", body: service.Numbered(1, 2) + service.Numbered(1, 1), want: "3: 2 new, 1 unchanged, 0 rejected, stored", stored: service.Numbered(1, 2)},
+		{name: "an id twice with another name", body: service.Numbered(1, 2) + `{"id":1,"name":"x"}`, code: 40901, want: "3: 2 new, 0 unchanged, 1 rejected; 3 40901"},
+		{name: "an id twice with another tag", body: service.Numbered(1, 1) + `{"id":1,"name":"plant 1","tag":""}`, code: 40901, want: "2: 1 new, 0 unchanged, 1 rejected; 2 40901"},
+		{name: "a long line", body: service.Numbered(1, 1) + `{"id":2,"name":"` + strings.Repeat("x", 70_000) + `"}`, code: 41301, want: "line 2"},
+	})
+}
+
+func TestImportCSV(t *testing.T) {
+	t.Parallel()
+	long, longest := strings.Repeat("é", 256), strings.Repeat("🌵", 255)
+	testImport(t, service.InCSV, []importRow{
+		{name: "only a header", body: "id,name,tag\n", want: "0: 0 new, 0 unchanged, 0 rejected, stored"},
+		{name: "two plants", body: "id,name,tag\n1,a,t\n-2,b,\n", want: "2: 2 new, 0 unchanged, 0 rejected, stored", stored: `{"id":-2,"name":"b"}` + "\n" + `{"id":1,"name":"a","tag":"t"}` + "\n"},
+		{name: "the longest texts", body: "id,name,tag\n1," + longest + "," + longest, want: "1: 1 new, 0 unchanged, 0 rejected, stored", stored: `{"id":1,"name":"` + longest + `","tag":"` + longest + `"}` + "\n"},
+		{name: "stored plants", body: "created_at,id,updated_at,name\n2026-11-21T10:00:00.123456Z,1,2026-11-21T10:00:00Z,a\n,2,,b\n", want: "2: 2 new, 0 unchanged, 0 rejected, stored", stored: `{"id":1,"name":"a"}` + "\n" + `{"id":2,"name":"b"}` + "\n"},
+		{name: "times that are none", body: "id,name,created_at,updated_at\n1,a,x,\n2,b,,2026-11-21\n", code: 40006, want: "2: 0 new, 0 unchanged, 2 rejected; 2 40006; 3 40006"},
+		{
+			name: "bad texts", body: "id,name,tag\n1,,\n2,  ,\n3," + long + ",\n4,a\tb,\n5,a," + long + "\n6,a,b\u0085\n7,',\n8,'',\n", code: 40004,
+			want: "8: 1 new, 0 unchanged, 7 rejected; 2 40004; 3 40006; 4 40006; 5 40006; 6 40006; 7 40006; 8 40006",
+		},
+		{
+			name: "newlines in cells", body: "id,name,tag\n1,\"a\n\nb\",\n2,b,\n3,\"c\r\nd\",\"e\nf\"\n4,,\n", code: 40006,
+			want: "4: 1 new, 0 unchanged, 3 rejected; 2 40006; 6 40006; 9 40004",
+		},
+		{name: "an unclosed quote", body: "id,name,tag\n1,a,b\n2,\"a,b\n3,a,b\n4,a,b\n", code: 40001, want: "line 3: the row extends to line 5, as the quote in line 3 is not closed"},
+		{name: "NUL", body: "id,name\n1,a\x00\n", code: 40006, want: "1: 0 new, 0 unchanged, 1 rejected; 2 40006"},
+		{name: "an id twice with another name", body: "id,name\n1,a\n1,a\n1,b\n", code: 40901, want: "3: 1 new, 1 unchanged, 1 rejected; 4 40901"},
+		{name: "an unknown column", body: "id,name,colour\n1,a,b\n", code: 40002, want: "colour"},
+		{name: "a long row", body: "id,name\n1,a\n2," + strings.Repeat("x", 200_000) + "\n3,a\n", code: 41301, want: "line 3"},
+	})
+}

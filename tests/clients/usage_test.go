@@ -1,0 +1,285 @@
+package clients
+
+import (
+	"encoding/json"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"plantstore/database/dbtest"
+	"plantstore/models"
+	"plantstore/tests/service"
+)
+
+// TestUsageErrors: a wrong command line gets one line that says what is wrong, where, and
+// what to do.
+func TestUsageErrors(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ args, want string }{
+		{"imprt plants.csv", "`plantstore` has no command \"imprt\"; did you mean `plantstore import`?"},
+		{"exprt --format csv", "`plantstore` has no command \"exprt\"; did you mean `plantstore export`?"},
+		{"token crate", "`plantstore token` has no command \"crate\"; did you mean `plantstore token create`?"},
+		{"re", "`plantstore` has no command \"re\"; did you mean `plantstore restore`?"},
+		{"frobnicate", "`plantstore` has no command \"frobnicate\": see `plantstore --help`"},
+		{"token perhaps-a-secret-not-a-command", "`plantstore token` has no such command: see `plantstore token --help`"},
+		{"help imprt", "`plantstore` has no command \"imprt\"; did you mean `plantstore import`?"},
+		{"help token frobnicate", "`plantstore token` has no command \"frobnicate\": see `plantstore token --help`"},
+		{"--prot 9000", "`plantstore` has no flag --prot; did you mean --port?"},
+		{"export --fromat csv", "`plantstore export` has no flag --fromat; did you mean --format?"},
+		{"import x.csv -dry-run", "`plantstore import` has no flag -dry-run; did you mean --dry-run?"},
+		{"export --frobnicate", "`plantstore export` has no flag --frobnicate: see `plantstore export --help`"},
+		{"export -x", "`plantstore export` has no flag -x: see `plantstore export --help`"},
+		{"import x.csv --database-url sqlite:x.db", "`plantstore import` has no flag --database-url: see `plantstore import --help`"},
+		{"--port", "--port needs a value: see `plantstore --help`"},
+		{"export -o", "--output needs a value: see `plantstore export --help`"},
+		{"healthcheck --ready=maybe", "--ready takes no value but true or false: see `plantstore healthcheck --help`"},
+		{"healthcheck --port 0x50", "server.port (PORT) must be a decimal integer, from 0 to 65535"},
+		{"export --=x", "malformed flag: see `plantstore export --help`"},
+		{"import", "`plantstore import` needs FILE|-: see `plantstore import --help`"},
+		{"import a.csv b.csv", "`plantstore import` takes only FILE|-, but got 2 arguments: see `plantstore import --help`"},
+		{"backup", "`plantstore backup` needs FILE: see `plantstore backup --help`"},
+		{"token revoke", "`plantstore token revoke` needs PREFIX...: see `plantstore token revoke --help`"},
+		{"token create", "`plantstore token create` needs --name: see `plantstore token create --help`"},
+		{"backup ", "`plantstore backup` got an empty argument: see `plantstore backup --help`"},
+		{"version x", "`plantstore version` takes no arguments: see `plantstore version --help`"},
+		{"completion", "`plantstore completion` needs bash|zsh|fish|powershell: see `plantstore completion --help`"},
+		{"completion tcsh", "no completion for the shell \"tcsh\": use bash, zsh, fish, powershell"},
+		{"import plants.json", "plants.json has the unknown extension .json: use .csv, .jsonl, .ndjson, or add --format csv or --format ndjson"},
+		{"export -o plants.json", "plants.json has the unknown extension .json: use .csv, .jsonl, .ndjson, or add --format csv or --format ndjson"},
+		{"export -o plants.TXT", "plants.TXT has the unknown extension .txt: use .csv, .jsonl, .ndjson, or add --format csv or --format ndjson"},
+		{"import plants", "plants has no extension: add --format csv or --format ndjson"},
+		{"import -", "standard input has no extension: add --format csv or --format ndjson"},
+		{"export -o ", "--output must be a path, or - for standard output"},
+		{"export --format json", "--format must be csv or ndjson"},
+	} {
+		t.Run(test.args, func(t *testing.T) {
+			stdout, stderr, status := service.RunToEnd(t, nil, strings.Split(test.args, " ")...)
+			if want := "plantstore: " + test.want + "\n"; status != 2 || stdout != "" || stderr != want {
+				t.Errorf("got exit status %d, %q and %q, want 2 and %q", status, stdout, stderr, want)
+			}
+		})
+	}
+}
+
+// TestFormatWithAnyExtension: --format makes up for an extension, and an export without
+// one is NDJSON.
+func TestFormatWithAnyExtension(t *testing.T) {
+	t.Parallel()
+	settings := service.ClientOf(service.Start(t).URL)
+	file := filepath.Join(t.TempDir(), "plants.json")
+	service.CheckCLI(t, settings, []string{"import", service.Write(t, "plants.txt", "id,name\n1,x\n"), "--format", "csv"}, 0, service.Counts(1, 0, 0, "stored"))
+	service.CheckCLI(t, settings, []string{"export", "-o", file, "--format", "ndjson"}, 0, "1 plants written to "+file+"\n")
+	service.CheckCLI(t, settings, []string{"import", file, "--format", "ndjson"}, 0, service.Counts(0, 1, 0, "stored"))
+	service.CheckCLI(t, settings, []string{"export", "-o", strings.TrimSuffix(file, ".json")}, 0, "1 plants written to "+strings.TrimSuffix(file, ".json")+"\n")
+	service.CheckCLI(t, settings, []string{"import", service.Write(t, "plants.csv", "id;name;tag\n1;x;\n")}, 1, "",
+		"40002 line 1: the columns are separated by semicolons: separate them by commas, as in id,name,tag")
+}
+
+// TestHelp checks the help of each command: its flags are those that the command uses,
+// and its examples can be run.
+func TestHelp(t *testing.T) {
+	t.Parallel()
+	const onDatabase, onService = "config database-url env log-level", "config host port token-file url"
+	flags := map[string]string{
+		"":               onDatabase + " host port version",
+		"serve":          onDatabase + " host port",
+		"config":         onDatabase + " host port",
+		"config check":   onDatabase + " host port",
+		"import":         onService + " dry-run format partial quiet replace",
+		"follow":         onService + " after cursor-file post secret-file",
+		"export":         onService + " after format output q quiet tag",
+		"healthcheck":    "config host port ready",
+		"backup":         onDatabase,
+		"restore":        onDatabase + " yes",
+		"migrate":        "",
+		"migrate up":     onDatabase,
+		"migrate down":   onDatabase + " yes",
+		"migrate status": onDatabase,
+		"token":          "",
+		"token create":   onDatabase + " expires name scope",
+		"token list":     onDatabase + " json",
+		"token revoke":   onDatabase,
+		"completion":     "",
+		"help":           "",
+		"version":        "",
+	}
+	flag := regexp.MustCompile(`(?m)^ +(?:-\w, )?--([a-z-]+)`)
+	child := regexp.MustCompile(`(?m)^  ([a-z-]+) +[A-Z]`)
+	seen := make(map[string]bool)
+	var visit func(path string)
+	visit = func(path string) {
+		seen[path] = true
+		t.Run("plantstore "+path, func(t *testing.T) {
+			help, stderr, status := service.RunToEnd(t, nil, append(strings.Fields(path), "--help")...)
+			if status != 0 || stderr != "" {
+				t.Fatalf("got exit status %d and %q, want 0", status, stderr)
+			}
+			want, known := flags[path]
+			if !known {
+				t.Error("this command is not in the table of the test")
+			}
+			var got []string
+			_, list, _ := strings.Cut(help, "\nFlags:\n")
+			for _, match := range flag.FindAllStringSubmatch(list, -1) {
+				got = append(got, match[1])
+			}
+			if want := slices.Sorted(slices.Values(strings.Fields(want + " help"))); !slices.Equal(slices.Sorted(slices.Values(got)), want) {
+				t.Errorf("got the flags %v, want %v", got, want)
+			}
+			_, examples, _ := strings.Cut(help, "\nExamples:\n")
+			examples, _, _ = strings.Cut(examples, "\n\n")
+			found := false
+			for line := range strings.Lines(examples) {
+				_, example, ok := strings.Cut(line, "plantstore ")
+				found = found || ok
+				example, _, _ = strings.Cut(regexp.MustCompile(`[|>)].*`).ReplaceAllString(example, ""), "$(")
+				if _, stderr, status := service.RunToEnd(t, nil, append(strings.Fields(example), "--help")...); status != 0 {
+					t.Errorf("example %q: got exit status %d and %q, want 0", example, status, stderr)
+				}
+			}
+			if !found {
+				t.Error("got no example")
+			}
+			_, list, _ = strings.Cut(help, "\nAvailable Commands:\n")
+			list, _, _ = strings.Cut(list, "\n\n")
+			for _, match := range child.FindAllStringSubmatch(list, -1) {
+				visit(strings.TrimSpace(path + " " + match[1]))
+			}
+		})
+	}
+	visit("")
+	for path := range flags {
+		if !seen[path] {
+			t.Errorf("no help mentions the command %q", path)
+		}
+	}
+}
+
+func TestVersionFlags(t *testing.T) {
+	t.Parallel()
+	want, _, _ := service.RunToEnd(t, nil, "version")
+	for _, arg := range []string{"--version", "-v"} {
+		t.Run(arg, func(t *testing.T) { service.CheckCLI(t, nil, []string{arg}, 0, want) })
+	}
+}
+
+// TestFlagsBeforeTheCommand starts the service with its flags with, before and without the
+// command serve.
+func TestFlagsBeforeTheCommand(t *testing.T) {
+	t.Parallel()
+	for _, args := range []string{"--port 0 --log-level info", "serve --port 0", "--port 0 serve", "--port=0 serve --log-level info"} {
+		t.Run(args, func(t *testing.T) {
+			t.Parallel()
+			s := service.Launch(t, service.Command(t, []string{"PORT=1", "PLANTSTORE_LOG_LEVEL=error", "PLANTSTORE_LOG_FORMAT=json"},
+				append(strings.Fields(args), "--log-level", "info")...))
+			s.AwaitServing(t)
+			if s.Port() == "1" {
+				t.Error("got the port of the environment, want that of the flag")
+			}
+		})
+	}
+}
+
+// TestCompletion completes command lines in bash. Its functions stand for those of the
+// package bash-completion.
+func TestCompletion(t *testing.T) {
+	t.Parallel()
+	const script = `
+_init_completion() { words=("${COMP_WORDS[@]}"); cword=$COMP_CWORD; cur=${words[cword]}; }
+_filedir() { COMPREPLY=("files: $1"); }
+compopt() { :; }
+source <("$PROGRAM" completion bash)
+COMP_WORDS=("$PROGRAM" "$@") COMP_CWORD=$# COMP_LINE="$PROGRAM $*" COMP_TYPE=9
+COMP_POINT=${#COMP_LINE}
+__start_plantstore
+printf '%s\n' "${COMPREPLY[@]%% *(*}"`
+	scopes := slices.Sorted(slices.Values(models.AllScopes().Names()))
+	others := slices.DeleteFunc(slices.Clone(scopes), func(scope string) bool { return scope == string(models.ScopePlantsRead) })
+	for _, test := range []struct{ line, want string }{
+		{"imp", "import"},
+		{"token ", "create list revoke"},
+		{"help migrate ", "down status up"},
+		{"export --for", "--format"},
+		{"export --format ", "csv ndjson"},
+		{"import --format=", "csv ndjson"},
+		{"--env ", "development production"},
+		{"serve --log-level ", "debug error info warn"},
+		{"token create --scope ", strings.Join(scopes, " ")},
+		{"token create --scope plants:read,", "read," + strings.Join(others, " read,")}, // a : separates words in bash
+		{"completion ", "bash fish powershell zsh"},
+		{"import ", "files: csv|jsonl|ndjson|"},
+		{"export -o ", "files: csv|jsonl|ndjson|"},
+		{"config --config ", "files: yaml|yml|"},
+		{"token revoke ", ""},
+		{"export --tag ", ""},
+		{"version ", ""},
+	} {
+		t.Run(test.line, func(t *testing.T) {
+			t.Parallel()
+			cmd := exec.CommandContext(t.Context(), "bash", append([]string{"-c", script, "bash"}, strings.Split(test.line, " ")...)...)
+			cmd.Env = service.Command(t, []string{"PROGRAM=" + service.Program}).Env
+			cmd.Dir = t.TempDir()
+			var stderr strings.Builder
+			cmd.Stderr = &stderr
+			out, err := cmd.Output()
+			got := strings.Split(strings.TrimSpace(string(out)), "\n")
+			slices.Sort(got)
+			want := strings.Join(got, " ")
+			if err != nil || want != test.want {
+				t.Errorf("got %v, %q and %q, want %q", err, out, &stderr, test.want)
+			}
+		})
+	}
+	for _, shell := range []string{"zsh", "fish", "powershell"} {
+		t.Run(shell, func(t *testing.T) {
+			if stdout, stderr, status := service.RunToEnd(t, nil, "completion", shell); status != 0 || !strings.Contains(stdout, "plantstore") {
+				t.Errorf("got exit status %d and %q, want a script", status, stderr)
+			}
+		})
+	}
+}
+
+// TestTokenListJSON: the command prints what the service responds.
+func TestTokenListJSON(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, url string) {
+		t.Parallel()
+		list := func() (tokens []map[string]any) {
+			stdout, stderr, status := service.RunToEnd(t, []string{"DATABASE_URL=" + url}, "token", "list", "--json")
+			if status != 0 || stderr != "" {
+				t.Fatalf("got exit status %d and %q, want 0", status, stderr)
+			}
+			service.Must(t, json.Unmarshal([]byte(stdout), &tokens))
+			return tokens
+		}
+		service.MigrateUp(t, url)
+		if got := list(); got == nil || len(got) != 0 {
+			t.Errorf("got %v without tokens, want an empty array", got)
+		}
+		s := service.Start(t, "DATABASE_URL="+url)
+		service.Issue(t, url, "--expires", "90d")
+		revoked := service.Issue(t, url, "--scope", "admin")
+		s.Call(t, "DELETE", "/tokens/"+service.PrefixOf(revoked), "").CheckStatus(t, 204)
+		var want []map[string]any
+		service.Must(t, json.Unmarshal([]byte(s.Call(t, "GET", "/tokens", "").Body), &want))
+		if got := list(); len(got) != 2 || !reflect.DeepEqual(got, want) {
+			t.Errorf("got %v, want %v as from GET /tokens", got, want)
+		}
+	})
+}
+
+// TestCLIQuiet: with -q, the commands print only what is wrong.
+func TestCLIQuiet(t *testing.T) {
+	t.Parallel()
+	settings, file := service.ClientOf(service.Start(t).URL), filepath.Join(t.TempDir(), "plants.csv")
+	bad := service.Write(t, "bad.csv", "id,name\n3.5,x\n")
+	service.CheckCLI(t, settings, []string{"import", "-q", service.Absolute(t, samplePlants)}, 0, "")
+	service.CheckCLI(t, settings, []string{"import", "--quiet", bad}, 3, "", bad+":2: 40005 id ", "plantstore: 1 of 1 rows rejected")
+	service.CheckCLI(t, settings, []string{"export", "-q", "-o", file}, 0, "")
+	service.CheckCLI(t, settings, []string{"export", "-q", "--q", "no such plant"}, 0, "")
+	service.CheckCLI(t, settings, []string{"export", "-q", "-o", file, "--token-file", service.Write(t, "token", "wrong")}, 1, "", "40102")
+}

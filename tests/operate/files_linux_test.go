@@ -1,0 +1,118 @@
+package operate
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"plantstore/database/dbtest"
+	"plantstore/tests/service"
+)
+
+// TestFewFiles starts the service with room for fewer files than connections.
+func TestFewFiles(t *testing.T) {
+	t.Parallel()
+	const files, connections = 300, 400
+	cmd := service.Command(t, []string{"PORT=0", "PLANTSTORE_LOG_FORMAT=json", "PLANTSTORE_AUTH_TOKENS=" + service.Token})
+	cmd.Args = []string{"sh", "-c", fmt.Sprintf(`ulimit -n %d; exec "$0"`, files), cmd.Path}
+	var err error
+	cmd.Path, err = exec.LookPath("sh")
+	service.Must(t, err)
+	s := service.Launch(t, cmd)
+	s.AwaitServing(t)
+	line := s.AwaitLog(t, "ulimit -n is too low for server.max_connections, which is lowered")
+	lowered, _ := line["lowered_to"].(float64)
+	if line["level"] != "warn" || line["ulimit"] != float64(files) || line["max_connections"] != float64(10_000) || lowered < 1 || lowered >= files {
+		t.Errorf("got log line %v", line)
+	}
+	open := make([]net.Conn, connections)
+	for i := range open {
+		open[i] = dialFrom(t, s, fmt.Sprintf("127.0.0.%d", 2+i%8))
+		askHealth(t, open[i])
+		readHealth(t, open[i])
+	}
+	s.Post(t, `{"id":1,"name":"x"}`).CheckStatus(t, 200)
+	if strings.Contains(s.Stderr.String(), "Accept error") {
+		t.Error("the service tried to accept more connections than it may open files")
+	}
+}
+
+// TestEnoughFiles starts the service with room for all connections.
+func TestEnoughFiles(t *testing.T) {
+	t.Parallel()
+	s := service.Start(t, "PLANTSTORE_SERVER_MAX_CONNECTIONS=100")
+	if strings.Contains(s.Stderr.String(), "ulimit") {
+		t.Error("got a warning")
+	}
+}
+
+// TestAcceptErrorsAreWarnings takes from the running service the right to open files.
+func TestAcceptErrorsAreWarnings(t *testing.T) {
+	t.Parallel()
+	s := service.Start(t)
+	var before unix.Rlimit
+	service.Must(t, unix.Prlimit(s.Process.Pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 1, Max: 1 << 10}, &before))
+	conn := s.Dial(t)
+	askHealth(t, conn)
+	line := ""
+	s.Stderr.Await(s.Ended, func(text string) bool { line = text; return strings.Contains(text, "Accept error") })
+	if !strings.Contains(line, `"level":"warn"`) || !strings.Contains(line, "too many open files") {
+		t.Errorf("got %s, want a warning", line)
+	}
+	service.Must(t, unix.Prlimit(s.Process.Pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 1 << 10, Max: 1 << 10}, nil))
+	readHealth(t, conn)
+}
+
+// TestTokenIsNotLost prints a token to a full disk: the command tells what to revoke.
+func TestTokenIsNotLost(t *testing.T) {
+	t.Parallel()
+	url := dbtest.SQLite(t)
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	service.Must(t, err)
+	defer full.Close()
+	service.MigrateUp(t, url)
+	cmd := service.Command(t, []string{"DATABASE_URL=" + url}, "token", "create", "--name", "lost")
+	var stderr strings.Builder
+	cmd.Stdout, cmd.Stderr = full, &stderr
+	err = cmd.Run()
+	advice := regexp.MustCompile("no space left on device: the token is lost; revoke it with `plantstore token revoke (pst_[a-z2-7]{8})`\n$").FindStringSubmatch(stderr.String())
+	if err == nil || advice == nil {
+		t.Fatalf("got %v, %q", err, &stderr)
+	}
+	service.CheckCLI(t, []string{"DATABASE_URL=" + url}, []string{"token", "revoke", advice[1]}, 0, "revoked "+advice[1]+" in "+service.NameOfDatabase(url)+"\n", "revoked a token")
+}
+
+// TestNoTemporaryFiles imports more than the disk of temporary files has room for.
+func TestNoTemporaryFiles(t *testing.T) {
+	t.Parallel()
+	s := service.Start(t, "DATABASE_URL="+dbtest.Postgres(t))
+	service.Must(t, service.LimitFiles(s, 100_000))
+	for name, query := range map[string]string{"an import": "", "an import that replaces": "?on_conflict=replace"} {
+		t.Run(name, func(t *testing.T) {
+			s.ImportRows(t, query, service.InNDJSON, service.Numbered(0, 19_999)).CheckError(t, 50301, "the service cannot write temporary files")
+			s.CheckNoPlants(t)
+		})
+	}
+	s.Stop(t)
+	if log := s.Stderr.String(); !strings.Contains(log, "temporary files (TMPDIR) cannot be written") {
+		t.Errorf("got the log %s", log)
+	}
+}
+
+// TestNoTemporaryFolder imports after the folder of temporary files was removed.
+func TestNoTemporaryFolder(t *testing.T) {
+	t.Parallel()
+	folder := filepath.Join(t.TempDir(), "temporary")
+	service.Must(t, os.Mkdir(folder, 0o700))
+	s := service.Start(t, "DATABASE_URL="+dbtest.SQLite(t), "TMPDIR="+folder)
+	service.Must(t, os.RemoveAll(folder))
+	s.ImportRows(t, "", service.InNDJSON, service.BodyOf(1)).CheckError(t, 50301, "the service cannot write temporary files")
+	s.CheckNoPlants(t)
+}
