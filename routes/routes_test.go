@@ -28,7 +28,7 @@ func TestMain(m *testing.M) { os.Exit(dbtest.Main(m)) }
 
 // optionsOf returns the options of a service on a new SQLite database, and the store of
 // its tokens.
-func optionsOf(t *testing.T) (Options, *models.TokenStore) {
+func optionsOf(t testing.TB) (Options, *models.TokenStore) {
 	t.Helper()
 	db := dbtest.Migrated(t, dbtest.SQLite(t))
 	tokens := models.NewTokenStore(db)
