@@ -34,7 +34,7 @@ func TestResponseDoesNotWaitForItsLine(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			log := slowLog{make(chan struct{})}
 			e := gin.New()
-			e.Use(middleware.AccessLog(zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(zapcore.EncoderConfig{}), log, zap.InfoLevel))), middleware.SendNow())
+			e.Use(middleware.Observe(middleware.ObserverOptions{Log: zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(zapcore.EncoderConfig{}), log, zap.InfoLevel))}))
 			e.GET("/", respond)
 			server := httptest.NewServer(e)
 			defer server.Close()
@@ -57,7 +57,7 @@ func TestLineDoesNotWaitForABody(t *testing.T) {
 	log := zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(zapcore.EncoderConfig{}), zapcore.AddSync(io.Discard), zap.InfoLevel),
 		zap.Hooks(func(line zapcore.Entry) error { lines <- line; return nil }))
 	e := gin.New()
-	e.Use(middleware.AccessLog(log), middleware.SendNow(), middleware.DiscardBody())
+	e.Use(middleware.Observe(middleware.ObserverOptions{Log: log}), middleware.DiscardBody())
 	e.DELETE("/", func(c *gin.Context) { c.Status(http.StatusNoContent) })
 	server := httptest.NewServer(e)
 	defer server.CloseClientConnections() // else Close would wait for the body

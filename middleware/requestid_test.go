@@ -41,7 +41,7 @@ func TestRequestID(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			core, logs := observer.New(zap.InfoLevel)
 			engine, w := gin.New(), httptest.NewRecorder()
-			engine.Use(middleware.RequestID(static), middleware.AccessLog(zap.New(core)))
+			engine.Use(middleware.Observe(middleware.ObserverOptions{Log: zap.New(core), Tokens: []string{static}}))
 			r := httptest.NewRequest(http.MethodGet, "/", nil)
 			r.Header.Set("Authorization", "Bearer "+bearer)
 			r.Header.Set(middleware.RequestIDHeader, test.id)

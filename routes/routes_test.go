@@ -138,6 +138,31 @@ func TestEveryRouteRequiresItsScope(t *testing.T) {
 	}
 }
 
+// TestHandlersBeforeCreate: a POST /plants passes few handlers before its controller.
+func TestHandlersBeforeCreate(t *testing.T) {
+	o, _ := optionsOf(t)
+	o.Verify = anyToken
+	o.Limits.RequestsPerSecond, o.Limits.Burst = 100, 100
+	o.Origins = []string{"https://example.org"}
+	table := Table(o)
+	var before []string
+	for i, r := range table {
+		if r.Method == http.MethodPost && r.Path == "/plants" {
+			table[i].Handler = func(c *gin.Context) error {
+				before = slices.Clone(c.HandlerNames())
+				before = before[:len(before)-1] // without this one
+				return nil
+			}
+		}
+	}
+	send(t.Context(), NewWith(o, table), httptest.NewRecorder(), "POST", "/plants", "{}")
+	const most = 14
+	if len(before) == 0 || len(before) > most {
+		t.Errorf("got %d handlers, want at most %d:\n%s", len(before), most, strings.Join(before, "\n"))
+	}
+	t.Logf("%d handlers", len(before))
+}
+
 // TestPanicWhileTheBodyIsSent: a client that sends its whole body before it reads the response gets
 // that, also if the handler panics before it has read the body.
 func TestPanicWhileTheBodyIsSent(t *testing.T) {
