@@ -66,8 +66,7 @@ func (*Docs) Home(c *gin.Context) error {
 
 // OpenAPI serves the OpenAPI 3.1 document.
 func (d *Docs) OpenAPI(c *gin.Context) error {
-	c.Data(http.StatusOK, TypeJSON, d.document)
-	return nil
+	return send(c, http.StatusOK, TypeJSON, d.document)
 }
 
 // UI serves the file of Swagger UI that the parameter file names: one that the page needs.

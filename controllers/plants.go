@@ -107,7 +107,7 @@ func (h *Plants) Create(c *gin.Context) error {
 	if err := h.store.Create(contextOf(c), plant); err != nil {
 		return err
 	}
-	c.Header("Location", location(c, plant.ID))
+	middleware.SetHeader(c, "Location", location(c, plant.ID))
 	return respondVersion(c, http.StatusOK, plant.UpdatedAt, Plant{toPlantContent(plant)})
 }
 
@@ -213,7 +213,7 @@ func (h *Plants) Put(c *gin.Context) error {
 	}
 	status := http.StatusOK
 	if created {
-		c.Header("Location", location(c, plant.ID))
+		middleware.SetHeader(c, "Location", location(c, plant.ID))
 		status = http.StatusCreated
 	}
 	return respondVersion(c, status, plant.UpdatedAt, toStoredPlant(plant))

@@ -72,8 +72,7 @@ func (f *file) respond(c *gin.Context) error {
 		header.Set("Content-Encoding", "gzip")
 		body = f.gzipped
 	}
-	c.Data(http.StatusOK, header.Get("Content-Type"), body)
-	return nil
+	return send(c, http.StatusOK, header.Get("Content-Type"), body)
 }
 
 // record returns the response of h to an unconditional GET.

@@ -1,6 +1,7 @@
 package middleware
 
 import (
+	"bytes"
 	"cmp"
 	"sync"
 
@@ -24,6 +25,7 @@ type request struct {
 	stream            *streamWriter
 	values            []string // of headers: see SetHeader
 	line              [11]zap.Field
+	buffer            bytes.Buffer
 }
 
 // requestKey is the key of the request in c.Keys.
@@ -42,7 +44,11 @@ func begin(c *gin.Context) *request {
 // end lets another request use the memory of r.
 func (r *request) end() {
 	clear(r.keys)
-	*r = request{keys: r.keys}
+	buffer := r.buffer
+	if buffer.Cap() > keptBuffer {
+		buffer = bytes.Buffer{}
+	}
+	*r = request{keys: r.keys, buffer: buffer}
 	requests.Put(r)
 }
 
@@ -54,6 +60,17 @@ func requestOf(c *gin.Context) *request {
 	r := new(request) // in tests, without Observe
 	c.Set(requestKey{}, r)
 	return r
+}
+
+// keptBuffer is the size, in bytes, of the largest buffer that another request may use again.
+const keptBuffer = 16 << 10
+
+// Buffer returns an empty buffer, whose content is valid until the next call for c, or the end of
+// c's request.
+func Buffer(c *gin.Context) *bytes.Buffer {
+	r := requestOf(c)
+	r.buffer.Reset()
+	return &r.buffer
 }
 
 // ClientPath returns path as the client of c's request must send it.
