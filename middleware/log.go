@@ -79,20 +79,22 @@ func optional(name, text string) zap.Field {
 
 // pathOf returns the path of c's request with only words and ids.
 func (l accessLog) pathOf(c *gin.Context) string {
-	path := c.Request.URL.Path
-	if path == c.FullPath() {
+	path, isOther := c.Request.URL.Path, func(p gin.Param) bool { return !isID(p.Value) }
+	if c.FullPath() != "" && !slices.ContainsFunc(c.Params, isOther) {
 		return path
 	}
 	segments := strings.SplitN(path, "/", 16) // more than a route has: a path may have thousands
 	for i, segment := range segments {
-		if l.words[segment] {
-			continue
-		}
-		n, err := strconv.ParseInt(segment, 10, 64)
-		if isID := err == nil && strconv.FormatInt(n, 10) == segment || models.TokenID.MatchString(segment); !isID {
+		if !l.words[segment] && !isID(segment) {
 			segments[i] = other
 		}
 	}
 	segments = slices.CompactFunc(segments, func(a, b string) bool { return a == other && b == other })
 	return strings.Join(segments, "/")
+}
+
+// isID reports whether text is the id of a row or a token.
+func isID(text string) bool {
+	n, err := strconv.ParseInt(text, 10, 64)
+	return err == nil && strconv.FormatInt(n, 10) == text || models.TokenID.MatchString(text)
 }

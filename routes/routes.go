@@ -110,9 +110,9 @@ func Table(o Options) []Route {
 		docs := controllers.NewDocs(o.BasePath)
 		routes = append(routes,
 			Route{"GET", "/", Public, nil, nil, docs.Home},
-			Route{"GET", "/openapi.json", Public, nil, nil, controllers.Static(docs.OpenAPI)},
+			Route{"GET", "/openapi.json", Public, nil, nil, docs.File},
 			Route{"GET", "/swagger", Public, nil, nil, docs.Home},
-			Route{"GET", "/swagger/*file", Public, nil, nil, controllers.Static(docs.UI)})
+			Route{"GET", "/swagger/*file", Public, nil, nil, docs.File})
 	}
 	return routes
 }
