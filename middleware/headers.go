@@ -48,8 +48,7 @@ func Headers(overTLS bool, draining func() bool, origins []string) gin.HandlerFu
 const PositionHeader = "Write-Position"
 
 // SetHeader sets a header of the response under exactly this name. HTTP ignores case, but
-// some clients do not, and [http.Header.Set] would turn ETag into Etag. Only [HeaderOf]
-// finds such a header again.
+// some clients do not, and [http.Header.Set] would turn ETag into Etag.
 func SetHeader(c *gin.Context, name, value string) {
 	r := requestOf(c)
 	if r.values == nil {
@@ -58,14 +57,6 @@ func SetHeader(c *gin.Context, name, value string) {
 	r.values = append(r.values, value)
 	n := len(r.values)
 	c.Writer.Header()[name] = r.values[n-1 : n : n]
-}
-
-// HeaderOf returns the header that [SetHeader] has set, or an empty string.
-func HeaderOf(c *gin.Context, name string) string {
-	if values := c.Writer.Header()[name]; len(values) > 0 {
-		return values[0]
-	}
-	return ""
 }
 
 // The headers that a page of another origin may send and read (Fetch standard, section
