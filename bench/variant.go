@@ -21,7 +21,7 @@ var (
 		{"database/trace.go", "trace.Span {\n\tif span :=", "trace.Span {\n\treturn nil\n\tif span :="},
 	}
 	noMetrics = []edit{
-		{"middleware/metrics.go", "if registry == nil {", "if true {"},
+		{"middleware/metrics.go", "duration time.Duration) {\n", "duration time.Duration) {\nreturn\n"},
 		{"database/batch.go", "if b.metrics != nil {", "if false {"},
 		{"database/metrics.go", "*statement {\n", "*statement {\nreturn new(statement)\n"},
 	}

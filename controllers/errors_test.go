@@ -37,7 +37,7 @@ func serveErrorOf(ctx context.Context, t *testing.T, method string, handler midd
 	core, logs := observer.New(zap.DebugLevel)
 	log := zap.New(core)
 	e := gin.New()
-	e.Use(middleware.Observe(middleware.ObserverOptions{Log: zap.NewNop()}), Errors(NewFailures(isReady, log)), middleware.Recovery(log))
+	e.Use(middleware.Observe(middleware.ObserverOptions{Log: zap.NewNop(), Metrics: prometheus.NewRegistry()}), Errors(NewFailures(isReady, log)), middleware.Recovery(log))
 	e.Handle(method, "/", middleware.Handle(handler))
 	w := httptest.NewRecorder()
 	e.ServeHTTP(w, httptest.NewRequestWithContext(ctx, method, "/", nil))
@@ -434,7 +434,7 @@ func TestErrorsLogTheTraceID(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := gin.New()
-			e.Use(middleware.Observe(middleware.ObserverOptions{Log: zap.NewNop()}), Errors(NewFailures(isReady, log)), middleware.Recovery(log))
+			e.Use(middleware.Observe(middleware.ObserverOptions{Log: zap.NewNop(), Metrics: prometheus.NewRegistry()}), Errors(NewFailures(isReady, log)), middleware.Recovery(log))
 			e.GET("/", middleware.Handle(handler))
 			r := httptest.NewRequest(http.MethodGet, "/", nil)
 			r.Header.Set("traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")

@@ -14,26 +14,11 @@ import (
 	"plantstore/models"
 )
 
-// accessLog writes the lines of requests. A client may have put a token anywhere, so a line has no
-// query and no body. Of the path it has only ids and words of routes; of the headers, only ids
-// without parts of tokens, and the client's address. It has the sender's name instead of the token.
-type accessLog struct {
-	log   *zap.Logger
-	words map[string]bool // of the paths of routes
-}
-
-func newAccessLog(log *zap.Logger, paths []string) accessLog {
-	words := make(map[string]bool)
-	for _, path := range paths {
-		for word := range strings.SplitSeq(path, "/") {
-			words[word] = true
-		}
-	}
-	return accessLog{log, words}
-}
-
-// write writes the line of c's request, which took duration and ended at end.
-func (l accessLog) write(c *gin.Context, r *request, end time.Time, duration time.Duration) {
+// writeLine writes the line of c's request, which took duration and ended at end. A client may have
+// put a token anywhere, so the line has no query and no body. Of the path it has only ids and words of
+// routes; of the headers, only ids without parts of tokens, and the client's address. It has the
+// sender's name instead of the token.
+func (o *ObserverOptions) writeLine(c *gin.Context, r *request, end time.Time, duration time.Duration) {
 	status, level := c.Writer.Status(), zapcore.InfoLevel
 	switch {
 	case r.quiet:
@@ -42,7 +27,7 @@ func (l accessLog) write(c *gin.Context, r *request, end time.Time, duration tim
 		level = zapcore.ErrorLevel
 	}
 	// The logger would read the clock again.
-	line := l.log.Core().Check(zapcore.Entry{Level: level, Time: end, LoggerName: l.log.Name(), Message: "request"}, nil)
+	line := o.Log.Core().Check(zapcore.Entry{Level: level, Time: end, LoggerName: o.Log.Name(), Message: "request"}, nil)
 	if line == nil {
 		return
 	}
@@ -54,10 +39,10 @@ func (l accessLog) write(c *gin.Context, r *request, end time.Time, duration tim
 		code = zap.Int32("code", r.errorCode)
 	}
 	r.line = [...]zap.Field{
-		r.idField(),
-		optional("trace_id", r.traceID),
+		RequestIDField(c),
+		TraceIDField(c),
 		zap.String("method", method),
-		zap.String("path", l.pathOf(c)),
+		zap.String("path", o.pathOf(c)),
 		optional("id", r.createdID),
 		zap.Int("status", status),
 		code,
@@ -78,14 +63,14 @@ func optional(name, text string) zap.Field {
 }
 
 // pathOf returns the path of c's request with only words and ids.
-func (l accessLog) pathOf(c *gin.Context) string {
+func (o *ObserverOptions) pathOf(c *gin.Context) string {
 	path, isOther := c.Request.URL.Path, func(p gin.Param) bool { return !isID(p.Value) }
 	if c.FullPath() != "" && !slices.ContainsFunc(c.Params, isOther) {
 		return path
 	}
 	segments := strings.SplitN(path, "/", 16) // more than a route has: a path may have thousands
 	for i, segment := range segments {
-		if !l.words[segment] && !isID(segment) {
+		if !slices.Contains(o.words, segment) && !isID(segment) {
 			segments[i] = other
 		}
 	}

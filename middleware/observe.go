@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -18,19 +19,22 @@ import (
 // ObserverOptions says what [Observe] reports of requests.
 type ObserverOptions struct {
 	Log      *zap.Logger
-	Paths    []string              // of the routes: the log has their words
-	Tokens   []string              // no part of them is logged or exported
-	BasePath string                // that a proxy has removed from requests, such as /store
-	Metrics  prometheus.Registerer // or nil
-	Codes    []int32               // of errors, which the metrics count
-	Tracer   trace.Tracer          // or nil: then only the trace ids of clients are logged
-	Silent   []string              // paths of routes whose requests have no span
+	Paths    []string // of the routes: the log has their words
+	Tokens   []string // no part of them is logged or exported
+	BasePath string   // that a proxy has removed from requests, such as /store
+	Metrics  prometheus.Registerer
+	Codes    []int32      // of errors, which the metrics count
+	Tracer   trace.Tracer // or nil: then only the trace ids of clients are logged
+	Silent   []string     // paths of routes whose requests have no span
+
+	words []string // of Paths
 }
 
 // Observe gives each request an id and a span. Once the handler of the request has ended, or has
 // aborted the response, it counts the request and logs a line.
 func Observe(o ObserverOptions) gin.HandlerFunc {
-	lines, metrics := newAccessLog(o.Log, o.Paths), newMetrics(o.Metrics, o.Codes)
+	count := newMetrics(o.Metrics, o.Codes)
+	o.words = strings.Split(strings.Join(o.Paths, "/"), "/")
 	return func(c *gin.Context) {
 		start, r, header := time.Now(), begin(c), c.Writer.Header()
 		r.basePath = o.BasePath
@@ -42,8 +46,8 @@ func Observe(o ObserverOptions) gin.HandlerFunc {
 			if span != nil {
 				endSpan(span, method, c)
 			}
-			metrics.observe(method, c, r, end.Sub(start))
-			lines.write(c, r, end, end.Sub(start))
+			count(outcome{method, c.FullPath(), c.Writer.Status()}, r.errorCode, end.Sub(start))
+			o.writeLine(c, r, end, end.Sub(start))
 			r.end()
 		}()
 		c.Next()

@@ -80,9 +80,10 @@ func ClientPath(c *gin.Context, path string) string { return requestOf(c).basePa
 func RequestIDOf(c *gin.Context) string { return requestOf(c).id }
 
 // RequestIDField is the field for the id of c's request.
-func RequestIDField(c *gin.Context) zap.Field { return requestOf(c).idField() }
-
-func (r *request) idField() zap.Field { return zap.String("request_id", cmp.Or(r.loggedID, r.id)) }
+func RequestIDField(c *gin.Context) zap.Field {
+	r := requestOf(c)
+	return zap.String("request_id", cmp.Or(r.loggedID, r.id))
+}
 
 // TraceIDField is the field for the trace id of c's request, if the client sent one or the
 // request has a span.

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/gin-gonic/gin"
+	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
@@ -29,7 +30,7 @@ const (
 func traced(o middleware.ObserverOptions, path string, status int, headers ...string) (logged string) {
 	gin.SetMode(gin.ReleaseMode)
 	e := gin.New()
-	o.Log = zap.NewNop()
+	o.Log, o.Metrics = zap.NewNop(), prometheus.NewRegistry()
 	e.Use(middleware.Observe(o), func(c *gin.Context) { logged = middleware.TraceIDField(c).String })
 	respond := func(c *gin.Context) { c.Status(status) }
 	e.Any("/plants/:id", respond)
@@ -209,7 +210,7 @@ func BenchmarkTrace(b *testing.B) {
 				headers = append(headers, "traceparent", test.header)
 			}
 			e := gin.New()
-			e.Use(middleware.Observe(middleware.ObserverOptions{Log: zap.NewNop(), Tracer: test.tracer, Tokens: []string{token}}))
+			e.Use(middleware.Observe(middleware.ObserverOptions{Log: zap.NewNop(), Tracer: test.tracer, Tokens: []string{token}, Metrics: prometheus.NewRegistry()}))
 			e.GET("/plants/:id", func(*gin.Context) {})
 			w, r := httptest.NewRecorder(), get("/plants/1", headers...)
 			b.ReportAllocs()

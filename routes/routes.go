@@ -150,7 +150,7 @@ func NewWith(o Options, table []Route) http.Handler {
 func Admin(o Options) http.Handler {
 	o.Docs, o.TLS, o.Origins = false, false, nil
 	mux := http.NewServeMux()
-	mux.Handle("/", engine(o, probes(o), middleware.ObserverOptions{}))
+	mux.Handle("/", engine(o, probes(o), middleware.ObserverOptions{Metrics: prometheus.NewRegistry()}))
 	mux.Handle("/metrics", promhttp.HandlerFor(o.Metrics, promhttp.HandlerOpts{}))
 	mux.HandleFunc("/debug/pprof/", pprof.Index) // includes the named profiles
 	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
