@@ -48,7 +48,7 @@ func Observe(o ObserverOptions) gin.HandlerFunc {
 			}
 			count(outcome{method, c.FullPath(), c.Writer.Status()}, r.errorCode, end.Sub(start))
 			o.writeLine(c, r, end, end.Sub(start))
-			r.end()
+			r.end(c)
 		}()
 		c.Next()
 		sendNow(c, r, header)

@@ -41,11 +41,12 @@ func begin(c *gin.Context) *request {
 	return r
 }
 
-// end lets another request use the memory of r.
-func (r *request) end() {
+// end lets another request use the memory of r, c's request. It drops a buffer that HTTP/2 may still
+// be sending: there, a write can fail before it has ended.
+func (r *request) end(c *gin.Context) {
 	clear(r.keys)
 	buffer := r.buffer
-	if buffer.Cap() > keptBuffer {
+	if c.Request.ProtoMajor > 1 || buffer.Cap() > keptBuffer {
 		buffer = bytes.Buffer{}
 	}
 	*r = request{keys: r.keys, buffer: buffer}
