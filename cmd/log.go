@@ -19,9 +19,9 @@ import (
 type logWriter struct{ zapcore.WriteSyncer }
 
 func (w logWriter) Write(line []byte) (int, error) {
-	safe, text := line, string(line)
-	if redacted := auth.Redact(text); redacted != text || !isPlain(text) {
-		safe = []byte(escape(redacted))
+	safe := line
+	if !isPlain(line) || auth.HasSecret(line) {
+		safe = []byte(escape(auth.Redact(string(line))))
 	}
 	if _, err := w.WriteSyncer.Write(safe); err != nil {
 		return 0, err
@@ -50,9 +50,9 @@ func escape(text string) string {
 func oneLine(text string) string { return escape(auth.Redact(strings.Join(strings.Fields(text), " "))) }
 
 // isPlain reports whether text is ASCII that needs no escapes, as most lines are.
-func isPlain(text string) bool {
-	for i := range len(text) {
-		if c := text[i]; c > '~' || c < ' ' && c != '\n' && c != '\t' {
+func isPlain(text []byte) bool {
+	for _, c := range text {
+		if c > '~' || c < ' ' && c != '\n' && c != '\t' {
 			return false
 		}
 	}

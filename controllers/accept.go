@@ -3,6 +3,7 @@ package controllers
 import (
 	"cmp"
 	"mime"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -11,18 +12,12 @@ import (
 // the one with the greatest quality, then the one that they name more exactly, then the
 // one that they name first. It returns the first offer if none is acceptable.
 func preferred(accept []string, offers ...string) string {
-	best, bestMatch := offers[0], match{}
-	for _, offer := range offers {
-		if m := matchOf(accept, offer); m.quality > 0 && m.compare(bestMatch) > 0 {
-			best, bestMatch = offer, m
-		}
-	}
-	return best
+	return slices.MaxFunc(offers, func(a, b string) int { return matchOf(accept, a).compare(matchOf(accept, b)) })
 }
 
 // match is how a media range matches a media type.
 type match struct {
-	quality  float64 // 0 if the type is not acceptable
+	quality  float64 // 0 if the type is not acceptable: then all is 0
 	exact    int     // 3 for the type itself, 2 for text/*, 1 for */*, or for * of Accept-Encoding
 	position int     // less for a later range
 }
@@ -48,6 +43,9 @@ func matchOf(accept []string, mediaType string) (best match) {
 		if valid := err == nil && quality >= 0 && quality <= 1; valid && exactness[name] > best.exact {
 			best = match{quality, exactness[name], -i}
 		}
+	}
+	if best.quality == 0 {
+		return match{}
 	}
 	return best
 }

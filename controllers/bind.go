@@ -106,22 +106,17 @@ func jsonFields(t reflect.Type) []jsonField {
 	return fields
 }
 
-// readBody returns the whole body, which has one of types; the middleware limits its
-// size.
-func readBody(c *gin.Context, types ...string) (body []byte, err error) {
+// readBody returns the whole body, which has one of types, in c's buffer; the middleware limits
+// its size.
+func readBody(c *gin.Context, types ...string) ([]byte, error) {
 	if _, err := contentType(c, types...); err != nil {
 		return nil, err // before a client that expects 100 Continue sends it
 	}
-	if length := c.Request.ContentLength; length >= 0 && length <= middleware.Small {
-		body = make([]byte, length)
-		_, err = io.ReadFull(c.Request.Body, body)
-	} else { // takes memory only for what was sent
-		body, err = io.ReadAll(c.Request.Body)
-	}
-	if err != nil {
+	buffer := middleware.Buffer(c) // takes memory only for what was sent
+	if _, err := buffer.ReadFrom(c.Request.Body); err != nil {
 		return nil, bodyError(err)
 	}
-	return body, nil
+	return buffer.Bytes(), nil
 }
 
 // SkipBody reads the body of a request that needs none: net/http would read it before it sends the

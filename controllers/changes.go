@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gin-gonic/gin"
+	"github.com/go-json-experiment/json"
 
 	"plantstore/database"
 	"plantstore/middleware"
@@ -127,7 +128,7 @@ func parseCursor(name, text string) (database.Cursor, error) {
 }
 
 func encodeChanges(changes *models.PlantChanges) ([]byte, error) {
-	return encode(PlantChanges{
+	return json.Marshal(PlantChanges{
 		Changes: mapAll(changes.Rows, func(r *models.PlantChange) PlantChange {
 			change := PlantChange{ID: r.ID}
 			if r.Row != nil {
@@ -147,11 +148,9 @@ func (h *Changes) respond(c *gin.Context, changes *models.PlantChanges) error {
 	}
 	if kept := changes.Kept(); kept != nil { // many clients may get this body, and each would compress it
 		c.Writer = middleware.Shared(kept, c)
-		c.Data(http.StatusOK, TypeJSON, body)
-		return nil
+		return send(c, http.StatusOK, TypeJSON, body)
 	}
-	sendGzipped(c, body)
-	return nil
+	return sendGzipped(c, body)
 }
 
 // stream sends changes as server-sent events. The first event comes at once, even without changes,

@@ -2,12 +2,16 @@ package controllers
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"fmt"
 	"io"
 	"io/fs"
+	"mime"
 	"net/http"
+	"net/url"
+	"path"
 	"strings"
-	"time"
+	"sync"
 
 	"github.com/gin-gonic/gin"
 	"github.com/klauspost/compress/gzip"
@@ -27,29 +31,36 @@ const UIPath = "/swagger/index.html"
 const uiPolicy = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// Docs serves the OpenAPI document and Swagger UI, by way of [Static]. The page has relative
-// addresses only, so that it works behind any proxy.
+// Docs serves the OpenAPI document and Swagger UI. The page has relative addresses only, so that it
+// works behind any proxy.
 type Docs struct {
-	document []byte
-	pages    gin.HandlerFunc
+	files func() (map[string]*file, error) // by path
 }
 
 // NewDocs returns the handlers of the documentation of the API at basePath.
 func NewDocs(basePath string) *Docs {
-	document := docs.OpenAPI
-	if basePath != "" {
-		document = bytes.Replace(document, []byte(`"url": "/"`), fmt.Appendf(nil, `"url": %q`, basePath), 1)
-	}
-	// gin-swagger writes the pages that name the document. It would serve the other
-	// files over WebDAV; [Docs.UI] serves them as files.
-	return &Docs{document, ginswagger.CustomWrapHandler(&ginswagger.Config{
-		Title:                    "Plant Store",
-		URL:                      "../openapi.json",
-		DocExpansion:             "list",
-		DeepLinking:              true,
-		DefaultModelsExpandDepth: 1,
-		PersistAuthorization:     true,
-	}, &webdav.Handler{})}
+	return &Docs{sync.OnceValues(func() (map[string]*file, error) {
+		document := docs.OpenAPI
+		if basePath != "" {
+			document = bytes.Replace(document, []byte(`"url": "/"`), fmt.Appendf(nil, `"url": %q`, basePath), 1)
+		}
+		files := map[string]*file{"/openapi.json": newFile(TypeJSON, document)}
+		for _, name := range []string{"index.html", "swagger-initializer.js"} {
+			files["/swagger/"+name] = newPage(name)
+		}
+		for name, read := range map[string]func(string) ([]byte, error){
+			"ui/index.css": docs.UI.ReadFile, "ui/swagger-ui-standalone-preset.js": docs.UI.ReadFile,
+			"favicon-16x16.png": static.FS.ReadFile, "favicon-32x32.png": static.FS.ReadFile,
+			"swagger-ui.css": UIFile, "swagger-ui-bundle.js": UIFile,
+		} {
+			content, err := read(name)
+			if err != nil {
+				return nil, err
+			}
+			files["/swagger/"+path.Base(name)] = newFile(mime.TypeByExtension(path.Ext(name)), content)
+		}
+		return files, nil
+	})}
 }
 
 // Home redirects to Swagger UI. Its path has at most one segment, but a client may have sent the
@@ -64,36 +75,89 @@ func (*Docs) Home(c *gin.Context) error {
 	return nil
 }
 
-// OpenAPI serves the OpenAPI 3.1 document.
-func (d *Docs) OpenAPI(c *gin.Context) error {
-	c.Data(http.StatusOK, TypeJSON, d.document)
-	return nil
-}
-
-// UI serves the file of Swagger UI that the parameter file names: one that the page needs.
-func (d *Docs) UI(c *gin.Context) error {
-	switch name := strings.TrimPrefix(c.Param("file"), "/"); name {
-	case "":
+// File serves the file at the path of c's request.
+func (d *Docs) File(c *gin.Context) error {
+	files, err := d.files()
+	if err != nil {
+		return err
+	}
+	if file, ok := files[c.Request.URL.Path]; ok {
+		return file.respond(c)
+	}
+	if c.Param("file") == "/" {
 		c.Header("Location", "index.html")
 		c.Status(http.StatusFound)
-	case "index.html", "swagger-initializer.js":
-		c.Header("Content-Security-Policy", uiPolicy)
-		d.page(c, name)
-	case "index.css", "swagger-ui-standalone-preset.js": // instead of those that gin-swagger's page expects
-		http.ServeFileFS(c.Writer, c.Request, docs.UI, "ui/"+name)
-	case "favicon-16x16.png", "favicon-32x32.png":
-		http.ServeFileFS(c.Writer, c.Request, static.FS, name)
-	case "swagger-ui.css", "swagger-ui-bundle.js":
-		content, err := UIFile(name)
-		if err != nil {
-			return err
-		}
-		http.ServeContent(c.Writer, c.Request, name, time.Time{}, bytes.NewReader(content))
-	default:
-		return NoRoute(true)(c)
+		return nil
 	}
-	return nil
+	return NoRoute(true)(c)
 }
+
+// file is a response that does not change.
+type file struct {
+	mediaType, version string
+	policy             string // instead of the usual Content-Security-Policy, unless empty
+	plain, gzipped     []byte // the latter is nil if it is not smaller
+}
+
+func newFile(mediaType string, content []byte) *file {
+	hash := sha256.Sum256(content)
+	// Weak, since it stands for both forms (RFC 9110, section 8.8.1).
+	f := &file{mediaType: mediaType, version: fmt.Sprintf(`W/"%x"`, hash[:8]), plain: content}
+	if gzipped := compress(content); len(content) >= gzipFrom && len(gzipped) < len(content) {
+		f.gzipped = gzipped
+	}
+	return f
+}
+
+// respond responds with the file, compressed for clients that accept that, or with 304 to clients
+// that have it.
+func (f *file) respond(c *gin.Context) error {
+	gzipped := f.gzipped != nil && acceptsGzip(c)
+	unchanged, err := setVersion(c, f.version)
+	if err != nil {
+		return err
+	}
+	if f.policy != "" { // also in a 304, which updates what the client keeps
+		c.Header("Content-Security-Policy", f.policy)
+	}
+	switch {
+	case unchanged:
+		return nil
+	case gzipped:
+		c.Header("Content-Encoding", "gzip")
+		return send(c, http.StatusOK, f.mediaType, f.gzipped)
+	default:
+		return send(c, http.StatusOK, f.mediaType, f.plain)
+	}
+}
+
+// newPage returns the page called name that gin-swagger writes. It names the document; gin-swagger
+// would serve other files over WebDAV.
+func newPage(name string) *file {
+	e, page := gin.New(), recorder{header: make(http.Header)}
+	e.GET("/:name", ginswagger.CustomWrapHandler(&ginswagger.Config{
+		Title:                    "Plant Store",
+		URL:                      "../openapi.json",
+		DocExpansion:             "list",
+		DeepLinking:              true,
+		DefaultModelsExpandDepth: 1,
+		PersistAuthorization:     true,
+	}, &webdav.Handler{}))
+	e.ServeHTTP(&page, &http.Request{Method: http.MethodGet, URL: &url.URL{Path: "/" + name}, RequestURI: "/" + name})
+	f := newFile(page.header.Get("Content-Type"), page.Bytes())
+	f.policy = uiPolicy
+	return f
+}
+
+// recorder keeps a response.
+type recorder struct {
+	header http.Header
+	bytes.Buffer
+}
+
+func (r *recorder) Header() http.Header { return r.header }
+
+func (r *recorder) WriteHeader(int) {}
 
 // UIFile returns a script or a style of Swagger UI.
 func UIFile(name string) ([]byte, error) {
@@ -106,15 +170,4 @@ func UIFile(name string) ([]byte, error) {
 		return nil, err
 	}
 	return io.ReadAll(file)
-}
-
-// page writes the page name with gin-swagger, which reads the name from the request's
-// target, in which a query would mislead it.
-func (d *Docs) page(c *gin.Context, name string) {
-	original := c.Request
-	request := *original
-	request.RequestURI = "/swagger/" + name
-	c.Request = &request
-	d.pages(c)
-	c.Request = original
 }

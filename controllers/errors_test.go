@@ -39,7 +39,7 @@ func serveErrorOf(ctx context.Context, t *testing.T, method string, handler midd
 	core, logs := observer.New(zap.DebugLevel)
 	log := zap.New(core)
 	e := gin.New()
-	e.Use(middleware.RequestID(), Errors(NewFailures(isReady, log)), middleware.Recovery(log))
+	e.Use(middleware.Observe(middleware.ObserverOptions{Log: zap.NewNop(), Metrics: prometheus.NewRegistry()}), Errors(NewFailures(isReady, log)), middleware.Recovery(log))
 	e.Handle(method, "/", middleware.Handle(handler))
 	w := httptest.NewRecorder()
 	e.ServeHTTP(w, httptest.NewRequestWithContext(ctx, method, "/", nil))
@@ -276,7 +276,7 @@ func TestErrorDuringTheResponse(t *testing.T) {
 			core, logs := observer.New(zap.DebugLevel)
 			registry := prometheus.NewRegistry()
 			e := gin.New()
-			e.Use(middleware.Metrics(registry, nil), Errors(NewFailures(isReady, zap.New(core))), middleware.Recovery(zap.New(core)), func(c *gin.Context) {
+			e.Use(middleware.Observe(middleware.ObserverOptions{Log: zap.NewNop(), Metrics: registry}), Errors(NewFailures(isReady, zap.New(core))), middleware.Recovery(zap.New(core)), func(c *gin.Context) {
 				ctx, cancel := context.WithCancel(c.Request.Context())
 				defer cancel()
 				c.Request = c.Request.WithContext(ctx)
@@ -436,7 +436,7 @@ func TestErrorsLogTheTraceID(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := gin.New()
-			e.Use(middleware.Trace(middleware.TraceOptions{}), Errors(NewFailures(isReady, log)), middleware.Recovery(log))
+			e.Use(middleware.Observe(middleware.ObserverOptions{Log: zap.NewNop(), Metrics: prometheus.NewRegistry()}), Errors(NewFailures(isReady, log)), middleware.Recovery(log))
 			e.GET("/", middleware.Handle(handler))
 			r := httptest.NewRequest(http.MethodGet, "/", nil)
 			r.Header.Set("traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")

@@ -38,7 +38,7 @@ const drainPause = time.Second
 
 // untilDrain returns a context that ends with ctx, after timeout, or when the service drains.
 func (h *Health) untilDrain(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
-	if h.serving.Err() != nil {
+	if h.Draining() {
 		return context.WithTimeout(ctx, min(timeout, drainPause))
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
@@ -49,14 +49,8 @@ func (h *Health) untilDrain(ctx context.Context, timeout time.Duration) (context
 	}
 }
 
-// CloseConnection makes the client of c's request send the next one on another connection,
-// and thus to another replica, if the service drains (RFC 9112, section 9.6; net/http sends
-// a GOAWAY over HTTP/2).
-func (h *Health) CloseConnection(c *gin.Context) {
-	if h.serving.Err() != nil {
-		c.Header("Connection", "close")
-	}
-}
+// Draining reports whether Drain was called.
+func (h *Health) Draining() bool { return h.serving.Err() != nil }
 
 // Live reports that the process is alive.
 func (*Health) Live(c *gin.Context) error {
@@ -75,7 +69,7 @@ func (h *Health) Ready(c *gin.Context) error {
 }
 
 func (h *Health) check(ctx context.Context) error {
-	if h.serving.Err() != nil {
+	if h.Draining() {
 		return errStopping
 	}
 	if err := h.ready(ctx); err != nil {

@@ -33,9 +33,6 @@ func parseInt64(code int32, name, text string) (int64, error) {
 
 var errQuery = problemf(codeParameter, "the query is malformed: percent-encode everything but letters, digits and -._~")
 
-// queryKey is the key of the query in a request's context.
-type queryKey struct{}
-
 // Query rejects requests with a query that is malformed, has another parameter than names,
 // or one of them more than once.
 func Query(names ...string) middleware.Handler {
@@ -44,7 +41,7 @@ func Query(names ...string) middleware.Handler {
 		valid = "valid parameters: " + strings.Join(names, ", ")
 	}
 	return func(c *gin.Context) error {
-		if c.Request.URL.RawQuery == "" {
+		if len(names) == 0 && c.Request.URL.RawQuery == "" {
 			return nil
 		}
 		query, err := url.ParseQuery(c.Request.URL.RawQuery)
@@ -59,18 +56,13 @@ func Query(names ...string) middleware.Handler {
 				return problemf(codeParameter, "the parameter %s is given more than once", name)
 			}
 		}
-		c.Set(queryKey{}, query)
+		c.Request.Form = query
 		return nil
 	}
 }
 
 // queryOf returns the parameters of the query that Query has checked.
-func queryOf(c *gin.Context) url.Values {
-	if query, ok := c.Get(queryKey{}); ok {
-		return query.(url.Values)
-	}
-	return url.Values{}
-}
+func queryOf(c *gin.Context) url.Values { return c.Request.Form }
 
 // The number of items on a page.
 const (

@@ -109,7 +109,7 @@ func (h *Plants) Create(c *gin.Context) error {
 		return err
 	}
 	setPosition(c, outcome.Position)
-	c.Header("Location", location(c, plant.ID))
+	middleware.SetHeader(c, "Location", location(c, plant.ID))
 	return respondVersion(c, http.StatusOK, plant.UpdatedAt, Plant{toPlantContent(plant)})
 }
 
@@ -215,7 +215,7 @@ func (h *Plants) Put(c *gin.Context) error {
 	setPosition(c, outcome.Position)
 	status := http.StatusOK
 	if outcome.Created {
-		c.Header("Location", location(c, id))
+		middleware.SetHeader(c, "Location", location(c, id))
 		status = http.StatusCreated
 	}
 	return respondVersion(c, status, outcome.Row.UpdatedAt, toStoredPlant(outcome.Row))

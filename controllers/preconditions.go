@@ -27,7 +27,8 @@ func parseTarget(c *gin.Context) (int64, models.Condition, error) {
 // last written at updatedAt: the microseconds since 1970, which every write moves
 // forward.
 func etag(updatedAt time.Time) string {
-	return `"` + strconv.FormatInt(updatedAt.UnixMicro(), 36) + `"`
+	tag := make([]byte, 0, 16)
+	return string(append(strconv.AppendInt(append(tag, '"'), updatedAt.UnixMicro(), 36), '"'))
 }
 
 // parseCondition returns the condition of a write in its conditional headers (RFC 9110,

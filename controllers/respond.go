@@ -14,20 +14,29 @@ import (
 
 // respond writes v as JSON. Text is not escaped for HTML.
 func respond(c *gin.Context, status int, v any) error {
-	body, err := encode(v)
+	body, err := encodeFor(c, v)
 	if err != nil {
 		return err
 	}
-	c.Data(status, TypeJSON, body)
-	return nil
+	return send(c, status, TypeJSON, body)
 }
 
-func encode(v any) ([]byte, error) {
-	body, err := json.Marshal(v)
-	if err != nil {
+// encodeFor returns v as JSON, in c's buffer.
+func encodeFor(c *gin.Context, v any) ([]byte, error) {
+	buffer := middleware.Buffer(c)
+	if err := json.MarshalWrite(buffer, v); err != nil {
 		return nil, fmt.Errorf("encode the response: %w", err)
 	}
-	return body, nil
+	return buffer.Bytes(), nil
+}
+
+// send writes a response with a body of mediaType.
+func send(c *gin.Context, status int, mediaType string, body []byte) error {
+	middleware.SetHeader(c, "Content-Type", mediaType)
+	middleware.SetHeader(c, "Content-Length", strconv.Itoa(len(body)))
+	c.Status(status)
+	_, err := c.Writer.Write(body)
+	return err
 }
 
 // respondPage writes the first q.limit items, compressed for clients that accept it. If
@@ -39,21 +48,20 @@ func respondPage[T any](c *gin.Context, q pageQuery, items []T, id func(T) any) 
 		q.Set("after", fmt.Sprint(id(items[q.limit-1])))
 		c.Header("Link", "<"+middleware.ClientPath(c, c.FullPath())+"?"+q.Encode()+`>; rel="next"`)
 	}
-	body, err := encode(items)
+	body, err := encodeFor(c, items)
 	if err != nil {
 		return err
 	}
-	sendGzipped(c, body)
-	return nil
+	return sendGzipped(c, body)
 }
 
 // sendGzipped writes a body in JSON, compressed for clients that accept it.
-func sendGzipped(c *gin.Context, body []byte) {
+func sendGzipped(c *gin.Context, body []byte) error {
 	if acceptsGzip(c) && len(body) >= gzipFrom {
 		c.Header("Content-Encoding", "gzip")
 		body = compress(body)
 	}
-	c.Data(http.StatusOK, TypeJSON, body)
+	return send(c, http.StatusOK, TypeJSON, body)
 }
 
 // mapAll returns convert of each item.
@@ -67,5 +75,6 @@ func mapAll[A, B any](items []A, convert func(*A) B) []B {
 
 // location returns the path of the row with id, for a request that creates it.
 func location(c *gin.Context, id int64) string {
-	return middleware.ClientPath(c, strings.TrimSuffix(c.FullPath(), "/:id")+"/"+strconv.FormatInt(id, 10))
+	path := append(make([]byte, 0, 64), strings.TrimSuffix(c.FullPath(), "/:id")+"/"...)
+	return middleware.ClientPath(c, string(strconv.AppendInt(path, id, 10)))
 }

@@ -42,7 +42,7 @@ func Bearer(verify auth.Verifier, failuresPerMinute int) Handler {
 			}
 		}
 		if err == nil {
-			c.Set(identityKey, identity)
+			requestOf(c).identity = identity
 		}
 		challenge(c, err)
 		return err
@@ -60,26 +60,10 @@ func challenge(c *gin.Context, err error) {
 	}
 }
 
-// identityOf returns the sender of c's request, or nil if Bearer has not accepted it.
-func identityOf(c *gin.Context) *auth.Identity {
-	value, _ := c.Get(identityKey)
-	identity, _ := value.(*auth.Identity)
-	return identity
-}
-
-// SenderOf returns the name of the sender of c's request, or an empty string if [Bearer] has not
-// accepted it.
-func SenderOf(c *gin.Context) string {
-	if identity := identityOf(c); identity != nil {
-		return identity.Name
-	}
-	return ""
-}
-
 // RequireScope rejects requests whose token lacks scope.
 func RequireScope(scope models.Scope) Handler {
 	return func(c *gin.Context) error {
-		if identity := identityOf(c); identity == nil || !identity.Scopes.Allow(scope) {
+		if identity := requestOf(c).identity; identity == nil || !identity.Scopes.Allow(scope) {
 			SetHeader(c, "WWW-Authenticate", fmt.Sprintf(challengeScope, scope))
 			return &auth.ScopeError{Scope: scope}
 		}

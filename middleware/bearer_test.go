@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"github.com/gin-gonic/gin"
@@ -28,6 +29,9 @@ func send(token, address string, handlers ...middleware.Handler) *gin.Context {
 	return c
 }
 
+// headerOf returns a header of the response that [middleware.SetHeader] has set, or an empty string.
+func headerOf(c *gin.Context, name string) string { return strings.Join(c.Writer.Header()[name], ",") }
+
 // rejection returns the error that ended a request, or nil.
 func rejection(c *gin.Context) error {
 	if !c.IsAborted() || len(c.Errors) == 0 {
@@ -44,7 +48,7 @@ func TestRequireScope(t *testing.T) {
 		if got, ok := errors.AsType[*auth.ScopeError](rejection(c)); !ok || got.Scope != models.ScopePlantsRead {
 			t.Errorf("got %v, want a ScopeError", rejection(c))
 		}
-		if got, want := middleware.HeaderOf(c, "WWW-Authenticate"), `Bearer error="insufficient_scope", scope="plants:read"`; got != want {
+		if got, want := headerOf(c, "WWW-Authenticate"), `Bearer error="insufficient_scope", scope="plants:read"`; got != want {
 			t.Errorf("got the challenge %s, want %s", got, want)
 		}
 	})

@@ -69,8 +69,7 @@ const (
 	discardTime  = time.Second
 )
 
-// DiscardBody reads the rest of the body of a request that is rejected. It also records, for
-// [SendNow], whether the body was read to its end.
+// DiscardBody reads the rest of the body of a request that is rejected.
 func DiscardBody() gin.HandlerFunc {
 	return func(c *gin.Context) {
 		if c.Request.ContentLength == 0 {
@@ -78,10 +77,14 @@ func DiscardBody() gin.HandlerFunc {
 		}
 		// A copy, as net/http looks at the body of its own request: a client that expects 100
 		// Continue gets the response without it, and the connection is closed.
-		request, body := *c.Request, &observedBody{ReadCloser: c.Request.Body}
-		request.Body = body
-		c.Request = &request
-		defer func() { c.Set(bodyLeftKey, !body.ended) }()
+		observed := &struct {
+			http.Request
+			observedBody
+		}{*c.Request, observedBody{ReadCloser: c.Request.Body}}
+		c.Request = &observed.Request
+		body := &observed.observedBody
+		c.Request.Body = body
+		defer func() { requestOf(c).bodyLeft = !body.ended }()
 		c.Next()
 		if len(c.Errors) == 0 || body.ended {
 			return

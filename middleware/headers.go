@@ -1,7 +1,6 @@
 package middleware
 
 import (
-	"maps"
 	"net/http"
 	"slices"
 
@@ -12,19 +11,35 @@ import (
 // Only browsers from before 2018 would need X-Frame-Options for the latter.
 const policy = "default-src 'none'; frame-ancestors 'none'"
 
-// Headers sets the headers of every response. overTLS means that it is sent by HTTPS.
-func Headers(overTLS bool) gin.HandlerFunc {
-	headers := http.Header{
-		"X-Content-Type-Options":  {"nosniff"},
-		"Cache-Control":           {"no-store"},
-		"Referrer-Policy":         {"no-referrer"},
-		"Content-Security-Policy": {policy},
+// Headers sets the headers of every response. overTLS means that it is sent by HTTPS. While
+// draining, a client sends its next request on another connection, and thus to another replica
+// (RFC 9112, section 9.6; net/http sends a GOAWAY over HTTP/2). Pages of origins may call the API.
+func Headers(overTLS bool, draining func() bool, origins []string) gin.HandlerFunc {
+	type header struct {
+		name   string
+		values []string // which responses share: net/http copies them
+	}
+	always := []header{
+		{"X-Content-Type-Options", []string{"nosniff"}},
+		{"Cache-Control", []string{"no-store"}},
+		{"Referrer-Policy", []string{"no-referrer"}},
+		{"Content-Security-Policy", []string{policy}},
 	}
 	if overTLS { // RFC 6797, section 7.2
-		headers["Strict-Transport-Security"] = []string{"max-age=31536000"}
+		always = append(always, header{"Strict-Transport-Security", []string{"max-age=31536000"}})
 	}
-	// Responses share the values: net/http copies headers before it writes them.
-	return func(c *gin.Context) { maps.Copy(c.Writer.Header(), headers) }
+	return func(c *gin.Context) {
+		to := c.Writer.Header()
+		for _, h := range always {
+			to[h.name] = h.values
+		}
+		if draining() {
+			to.Set("Connection", "close")
+		}
+		if len(origins) > 0 {
+			allowOrigin(c, to, origins)
+		}
+	}
 }
 
 // PositionHeader carries the position of a write in the database: in its response, or one with
@@ -33,16 +48,15 @@ func Headers(overTLS bool) gin.HandlerFunc {
 const PositionHeader = "Write-Position"
 
 // SetHeader sets a header of the response under exactly this name. HTTP ignores case, but
-// some clients do not, and [http.Header.Set] would turn ETag into Etag. Only [HeaderOf]
-// finds such a header again.
-func SetHeader(c *gin.Context, name, value string) { c.Writer.Header()[name] = []string{value} }
-
-// HeaderOf returns the header that [SetHeader] has set, or an empty string.
-func HeaderOf(c *gin.Context, name string) string {
-	if values := c.Writer.Header()[name]; len(values) > 0 {
-		return values[0]
+// some clients do not, and [http.Header.Set] would turn ETag into Etag.
+func SetHeader(c *gin.Context, name, value string) {
+	r := requestOf(c)
+	if r.values == nil {
+		r.values = make([]string, 0, 8) // the values of a response share an array
 	}
-	return ""
+	r.values = append(r.values, value)
+	n := len(r.values)
+	c.Writer.Header()[name] = r.values[n-1 : n : n]
 }
 
 // The headers that a page of another origin may send and read (Fetch standard, section
@@ -54,28 +68,22 @@ const (
 	corsMaxAge  = "7200"
 )
 
-// CORS lets pages of origins call the API from a browser, without cookies: a page sends
+// allowOrigin lets pages of origins call the API from a browser, without cookies: a page sends
 // its token itself. It responds to preflights, which have no token. Responses to other
 // origins lack these headers, so that browsers hide them from the page.
-func CORS(origins []string) gin.HandlerFunc {
-	if len(origins) == 0 {
-		return func(*gin.Context) {}
+func allowOrigin(c *gin.Context, header http.Header, origins []string) {
+	header.Add("Vary", "Origin") // for caches, in every response
+	origin := c.GetHeader("Origin")
+	if !slices.Contains(origins, origin) {
+		return
 	}
-	return func(c *gin.Context) {
-		header := c.Writer.Header()
-		header.Add("Vary", "Origin") // for caches, in every response
-		origin := c.GetHeader("Origin")
-		if !slices.Contains(origins, origin) {
-			return
-		}
-		header.Set("Access-Control-Allow-Origin", origin)
-		if c.Request.Method != http.MethodOptions || c.GetHeader("Access-Control-Request-Method") == "" {
-			header.Set("Access-Control-Expose-Headers", corsExposed)
-			return
-		}
-		header.Set("Access-Control-Allow-Methods", corsMethods)
-		header.Set("Access-Control-Allow-Headers", corsHeaders)
-		header.Set("Access-Control-Max-Age", corsMaxAge)
-		c.AbortWithStatus(http.StatusNoContent)
+	header.Set("Access-Control-Allow-Origin", origin)
+	if c.Request.Method != http.MethodOptions || c.GetHeader("Access-Control-Request-Method") == "" {
+		header.Set("Access-Control-Expose-Headers", corsExposed)
+		return
 	}
+	header.Set("Access-Control-Allow-Methods", corsMethods)
+	header.Set("Access-Control-Allow-Headers", corsHeaders)
+	header.Set("Access-Control-Max-Age", corsMaxAge)
+	c.AbortWithStatus(http.StatusNoContent)
 }

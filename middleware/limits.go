@@ -73,17 +73,14 @@ func NetworkOf(address netip.Addr) netip.Prefix {
 
 // addressOf returns the address that limits count for c's request.
 func addressOf(c *gin.Context) string {
-	address, _ := netip.ParseAddr(c.ClientIP())
+	address, _ := netip.ParseAddr(clientOf(c))
 	return NetworkOf(address).String()
 }
 
 // RateLimit allows each token and each address perSecond requests on average, and burst
 // at once. The headers RateLimit and RateLimit-Policy tell them how many are left
-// (draft-ietf-httpapi-ratelimit-headers-10). If perSecond is 0, there is no limit.
+// (draft-ietf-httpapi-ratelimit-headers-10).
 func RateLimit(perSecond, burst int) Handler {
-	if perSecond == 0 {
-		return func(*gin.Context) error { return nil }
-	}
 	limit := rate.Limit(perSecond)
 	tokens, addresses := newBuckets(limit, burst), newBuckets(limit, burst)
 	window := math.Ceil(float64(burst) / float64(perSecond))

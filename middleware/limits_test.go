@@ -53,7 +53,7 @@ func TestLimitOfInvalidTokens(t *testing.T) {
 				if got := limitOf(t, c); got != test.want || c.IsAborted() != (test.token == "wrong") {
 					t.Errorf("got %q, want %q", got, test.want)
 				}
-				header := middleware.HeaderOf(c, "RateLimit")
+				header := headerOf(c, "RateLimit")
 				if want := map[bool]string{true: `"invalid-tokens";r=0;t=60`}[test.want != ""]; header != want {
 					t.Errorf("got RateLimit %q, want %q", header, want)
 				}

@@ -14,53 +14,45 @@ import (
 	"plantstore/models"
 )
 
-// Quiet logs c's request at the level debug only, whatever its outcome.
-func Quiet(c *gin.Context) { c.Set(quietKey, true) }
-
-// IsQuiet reports whether [Quiet] was called for c's request.
-func IsQuiet(c *gin.Context) bool { return c.GetBool(quietKey) }
-
-// AccessLog logs a line for each request, once its handler has ended. A client may have
-// put a token anywhere, so the line has no query and no body. Of the path it has only ids and
-// words of paths, which are those of routes; of the headers, only ids without parts of tokens,
-// and the client's address. It has the sender's name instead of the token.
-func AccessLog(log *zap.Logger, paths ...string) gin.HandlerFunc {
-	words := make(map[string]bool)
-	for _, path := range paths {
-		for word := range strings.SplitSeq(path, "/") {
-			words[word] = true
-		}
+// writeLine writes the line of c's request, which took duration and ended at end. A client may have
+// put a token anywhere, so the line has no query and no body. Of the path it has only ids and words of
+// routes; of the headers, only ids without parts of tokens, and the client's address. It has the
+// sender's name instead of the token.
+func (o *ObserverOptions) writeLine(c *gin.Context, r *request, end time.Time, duration time.Duration) {
+	status, level := c.Writer.Status(), zapcore.InfoLevel
+	switch {
+	case r.quiet:
+		level = zapcore.DebugLevel
+	case status >= 500 && status != http.StatusNotImplemented: // which is no fault
+		level = zapcore.ErrorLevel
 	}
-	return func(c *gin.Context) {
-		start := time.Now()
-		// Deferred, so that an aborted response is logged, too.
-		defer func() {
-			level := zapcore.InfoLevel
-			switch {
-			case IsQuiet(c):
-				level = zapcore.DebugLevel
-			case c.Writer.Status() >= 500 && c.Writer.Status() != http.StatusNotImplemented: // which is no fault
-				level = zapcore.ErrorLevel
-			}
-			log.Log(level, "request",
-				RequestIDField(c),
-				TraceIDField(c),
-				zap.String("method", loggedMethod(c.Request.Method)),
-				zap.String("path", loggedPath(c.Request.URL.Path, words)),
-				optional("id", c.GetString(createdIDKey)),
-				zap.Int("status", c.Writer.Status()),
-				errorCode(c),
-				zap.Duration("duration", time.Since(start)),
-				zap.Int("bytes", max(c.Writer.Size(), 0)),
-				zap.String("client", c.ClientIP()),
-				zap.String("token", SenderOf(c)))
-		}()
-		c.Next()
+	// The logger would read the clock again.
+	line := o.Log.Core().Check(zapcore.Entry{Level: level, Time: end, LoggerName: o.Log.Name(), Message: "request"}, nil)
+	if line == nil {
+		return
 	}
+	method, code := semanticMethod(c.Request.Method), zap.Skip()
+	if method == otherMethod {
+		method = other
+	}
+	if r.errorCode != 0 {
+		code = zap.Int32("code", r.errorCode)
+	}
+	r.line = [...]zap.Field{
+		RequestIDField(c),
+		TraceIDField(c),
+		zap.String("method", method),
+		zap.String("path", o.pathOf(c)),
+		optional("id", r.createdID),
+		zap.Int("status", status),
+		code,
+		zap.Duration("duration", duration),
+		zap.Int("bytes", max(c.Writer.Size(), 0)),
+		zap.String("client", clientOf(c)),
+		zap.String("token", SenderOf(c)),
+	}
+	line.Write(r.line[:]...)
 }
-
-// SetCreatedID records the id of what c's request creates, for the log: its path lacks it.
-func SetCreatedID(c *gin.Context, id string) { c.Set(createdIDKey, id) }
 
 // optional is the field name, which is left out if text is empty.
 func optional(name, text string) zap.Field {
@@ -70,39 +62,24 @@ func optional(name, text string) zap.Field {
 	return zap.String(name, text)
 }
 
-// errorCode is the field for the code of an Error.
-func errorCode(c *gin.Context) zap.Field {
-	if code := errorCodeOf(c); code != 0 {
-		return zap.Int32("code", code)
+// pathOf returns the path of c's request with only words and ids.
+func (o *ObserverOptions) pathOf(c *gin.Context) string {
+	path, isOther := c.Request.URL.Path, func(p gin.Param) bool { return !isID(p.Value) }
+	if c.FullPath() != "" && !slices.ContainsFunc(c.Params, isOther) {
+		return path
 	}
-	return zap.Skip()
-}
-
-// other stands for what a client has chosen.
-const other = "…"
-
-// loggedMethod returns a method of HTTP, in which net/http accepts any word.
-func loggedMethod(method string) string {
-	switch method {
-	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
-		http.MethodConnect, http.MethodOptions, http.MethodTrace:
-		return method
-	}
-	return other
-}
-
-// loggedPath returns path with only words and ids.
-func loggedPath(path string, words map[string]bool) string {
 	segments := strings.SplitN(path, "/", 16) // more than a route has: a path may have thousands
 	for i, segment := range segments {
-		if words[segment] {
-			continue
-		}
-		n, err := strconv.ParseInt(segment, 10, 64)
-		if isID := err == nil && strconv.FormatInt(n, 10) == segment || models.TokenID.MatchString(segment); !isID {
+		if !slices.Contains(o.words, segment) && !isID(segment) {
 			segments[i] = other
 		}
 	}
 	segments = slices.CompactFunc(segments, func(a, b string) bool { return a == other && b == other })
 	return strings.Join(segments, "/")
+}
+
+// isID reports whether text is the id of a row or a token.
+func isID(text string) bool {
+	n, err := strconv.ParseInt(text, 10, 64)
+	return err == nil && strconv.FormatInt(n, 10) == text || models.TokenID.MatchString(text)
 }

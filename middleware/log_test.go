@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gin-gonic/gin"
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
@@ -34,7 +35,7 @@ func TestResponseDoesNotWaitForItsLine(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			log := slowLog{make(chan struct{})}
 			e := gin.New()
-			e.Use(middleware.AccessLog(zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(zapcore.EncoderConfig{}), log, zap.InfoLevel))), middleware.SendNow())
+			e.Use(middleware.Observe(middleware.ObserverOptions{Log: zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(zapcore.EncoderConfig{}), log, zap.InfoLevel)), Metrics: prometheus.NewRegistry()}))
 			e.GET("/", respond)
 			server := httptest.NewServer(e)
 			defer server.Close()
@@ -57,7 +58,7 @@ func TestLineDoesNotWaitForABody(t *testing.T) {
 	log := zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(zapcore.EncoderConfig{}), zapcore.AddSync(io.Discard), zap.InfoLevel),
 		zap.Hooks(func(line zapcore.Entry) error { lines <- line; return nil }))
 	e := gin.New()
-	e.Use(middleware.AccessLog(log), middleware.SendNow(), middleware.DiscardBody())
+	e.Use(middleware.Observe(middleware.ObserverOptions{Log: log, Metrics: prometheus.NewRegistry()}), middleware.DiscardBody())
 	e.DELETE("/", func(c *gin.Context) { c.Status(http.StatusNoContent) })
 	server := httptest.NewServer(e)
 	defer server.CloseClientConnections() // else Close would wait for the body

@@ -16,21 +16,6 @@ func Handle(h Handler) gin.HandlerFunc {
 	}
 }
 
-// key is the key of what a request's steps tell each other in its context.
-type key int
-
-const (
-	basePathKey  key = iota
-	bodyLeftKey      // whether the body was not read up to its end
-	createdIDKey     // the id of what the request creates
-	errorCodeKey     // that of the response
-	identityKey
-	quietKey     // whether the request is not worth a line at the usual level
-	requestIDKey // what the log has instead of the id
-	streamKey
-	traceIDKey
-)
-
 func fail(c *gin.Context, err error) {
 	_ = c.Error(err)
 	c.Abort()

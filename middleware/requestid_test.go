@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/gin-gonic/gin"
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
@@ -41,7 +42,7 @@ func TestRequestID(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			core, logs := observer.New(zap.InfoLevel)
 			engine, w := gin.New(), httptest.NewRecorder()
-			engine.Use(middleware.RequestID(static), middleware.AccessLog(zap.New(core)))
+			engine.Use(middleware.Observe(middleware.ObserverOptions{Log: zap.New(core), Tokens: []string{static}, Metrics: prometheus.NewRegistry()}))
 			r := httptest.NewRequest(http.MethodGet, "/", nil)
 			r.Header.Set("Authorization", "Bearer "+bearer)
 			r.Header.Set(middleware.RequestIDHeader, test.id)

@@ -2,7 +2,6 @@ package middleware
 
 import (
 	"context"
-	"net/http"
 
 	"github.com/gin-gonic/gin"
 
@@ -74,7 +73,7 @@ type sharedWriter struct {
 // kept ends. From then on, it counts toward SendLimit; if there is no room, the stream ends. The
 // route has [Stream] and then SendLimit.
 func Shared(kept context.Context, c *gin.Context) gin.ResponseWriter {
-	return &sharedWriter{c.Writer.(*limitedWriter), streamOf(c), kept}
+	return &sharedWriter{c.Writer.(*limitedWriter), requestOf(c).stream, kept}
 }
 
 func (w *sharedWriter) Write(p []byte) (int, error) {
@@ -93,18 +92,4 @@ func (w *sharedWriter) Write(p []byte) (int, error) {
 		}
 	}
 	return written, err
-}
-
-// SendNow sends responses of a known length at once, so that their clients wait for nothing
-// that comes after them, such as the line in the log. It does nothing if net/http would first
-// wait for the rest of the body, or over HTTP/2, where it would cost another frame.
-func SendNow() gin.HandlerFunc {
-	return func(c *gin.Context) {
-		c.Next()
-		status := c.Writer.Status()
-		known := c.Writer.Header().Get("Content-Length") != "" || status == http.StatusNoContent || status == http.StatusNotModified
-		if known && c.Request.ProtoMajor == 1 && !c.GetBool(bodyLeftKey) {
-			c.Writer.Flush()
-		}
-	}
 }

@@ -125,22 +125,22 @@ func (w *endedWriter) SetWriteDeadline(deadline time.Time) error {
 
 // TestShared: a body that many responses share counts when it is no longer kept for them.
 func TestShared(t *testing.T) {
-	const limit = 64 << 10 // of a client
+	const most = 64 << 10 // of a client
 	for _, test := range []struct {
 		name       string
 		size       int
 		kept, ends bool
 	}{
-		{"a kept body", 2 * limit, true, false},
-		{"no longer kept", limit, false, false},
-		{"no longer kept, and no room", 2 * limit, false, true},
+		{"a kept body", 2 * most, true, false},
+		{"no longer kept", most, false, false},
+		{"no longer kept, and no room", 2 * most, false, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			kept, forget := context.WithCancel(t.Context())
 			defer forget()
 			outcome := make(chan error, 1)
 			e := gin.New()
-			for _, h := range []middleware.Handler{middleware.Bearer(asTold, 0), middleware.Stream(asTold), middleware.SendLimit(middleware.NewSending(2 * limit))} {
+			for _, h := range []middleware.Handler{middleware.Bearer(asTold, 0), middleware.Stream(asTold), middleware.SendLimit(middleware.NewSending(2 * most))} {
 				e.Use(middleware.Handle(h))
 			}
 			e.GET("/", func(c *gin.Context) {

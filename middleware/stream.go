@@ -33,15 +33,12 @@ func Stream(verify auth.Verifier) Handler {
 		out := &transfer{ctx: ctx, setDeadline: control.SetWriteDeadline}
 		c.Request = c.Request.WithContext(ctx)
 		stream := &streamWriter{plain, out, endWith}
-		c.Set(streamKey, stream)
+		requestOf(c).stream = stream
 		c.Writer = stream
 		defer func() { c.Writer = plain }()
 		return whileValid(c, endWith, verify, nil, out, timeToRespond)
 	}
 }
-
-// streamOf returns c's stream: its route has [Stream].
-func streamOf(c *gin.Context) *streamWriter { return c.MustGet(streamKey).(*streamWriter) }
 
 // streamWriter is the writer of a stream.
 type streamWriter struct {
@@ -70,7 +67,7 @@ func (w *streamWriter) Write(p []byte) (n int, err error) {
 // Flush sends what was written to a stream: its route has [Stream]. It fails if the client does
 // not read.
 func Flush(c *gin.Context) error {
-	stream := streamOf(c)
+	stream := requestOf(c).stream
 	plain := stream.ResponseWriter.(interface{ Unwrap() http.ResponseWriter }).Unwrap() // Gin's Flush has no error
 	flush := http.NewResponseController(plain).Flush
 	if _, err := stream.transfer.run(time.Now().Add(StreamTimeout), func() (int, error) { return 0, flush() }); err != nil {

@@ -110,9 +110,9 @@ func Table(o Options) []Route {
 		docs := controllers.NewDocs(o.BasePath)
 		routes = append(routes,
 			Route{"GET", "/", Public, nil, nil, docs.Home},
-			Route{"GET", "/openapi.json", Public, nil, nil, controllers.Static(docs.OpenAPI)},
+			Route{"GET", "/openapi.json", Public, nil, nil, docs.File},
 			Route{"GET", "/swagger", Public, nil, nil, docs.Home},
-			Route{"GET", "/swagger/*file", Public, nil, nil, controllers.Static(docs.UI)})
+			Route{"GET", "/swagger/*file", Public, nil, nil, docs.File})
 	}
 	return routes
 }
@@ -138,12 +138,11 @@ func New(o Options) http.Handler {
 
 // NewWith returns the handler of table, with all that requests to the API share.
 func NewWith(o Options, table []Route) http.Handler {
-	var codes []int32
+	observer := middleware.ObserverOptions{Metrics: o.Metrics, Tracer: o.Tracer, Silent: paths(probes(o))}
 	for _, row := range controllers.ErrorTable() {
-		codes = append(codes, row.Code)
+		observer.Codes = append(observer.Codes, row.Code)
 	}
-	tracing := middleware.TraceOptions{Tracer: o.Tracer, Silent: paths(probes(o)), Tokens: o.StaticTokens}
-	return engine(o, table, middleware.Metrics(o.Metrics, codes), middleware.Trace(tracing))
+	return engine(o, table, observer)
 }
 
 // Admin returns the handler of the admin address: the probes, Prometheus metrics and Go's
@@ -151,7 +150,7 @@ func NewWith(o Options, table []Route) http.Handler {
 func Admin(o Options) http.Handler {
 	o.Docs, o.TLS, o.Origins = false, false, nil
 	mux := http.NewServeMux()
-	mux.Handle("/", engine(o, probes(o)))
+	mux.Handle("/", engine(o, probes(o), middleware.ObserverOptions{Metrics: prometheus.NewRegistry()}))
 	mux.Handle("/metrics", promhttp.HandlerFor(o.Metrics, promhttp.HandlerOpts{}))
 	mux.HandleFunc("/debug/pprof/", pprof.Index) // includes the named profiles
 	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
@@ -160,9 +159,8 @@ func Admin(o Options) http.Handler {
 	return mux
 }
 
-// engine returns the handler of routes. Its middleware is the access log, the handlers in first, and
-// then what all routes share.
-func engine(o Options, routes []Route, first ...gin.HandlerFunc) http.Handler {
+// engine returns the handler of routes, with what all of them share.
+func engine(o Options, routes []Route, observer middleware.ObserverOptions) http.Handler {
 	gin.SetMode(gin.ReleaseMode)
 	e := gin.New()
 	// Paths match exactly: no redirects, no cleaning.
@@ -176,23 +174,21 @@ func engine(o Options, routes []Route, first ...gin.HandlerFunc) http.Handler {
 		panic(err) // config has checked them
 	}
 
-	e.Use(middleware.AccessLog(o.Log, paths(routes)...))
-	e.Use(first...)
+	observer.Log, observer.Paths, observer.Tokens, observer.BasePath = o.Log, paths(routes), o.StaticTokens, o.BasePath
 	e.Use(
-		middleware.RequestID(o.StaticTokens...),
-		middleware.SendNow(),
-		middleware.Headers(o.TLS),
-		o.Health.CloseConnection,
-		middleware.BasePath(o.BasePath),
-		middleware.CORS(o.Origins),
+		middleware.Observe(observer),
+		middleware.Headers(o.TLS, o.Health.Draining, o.Origins),
 		controllers.Errors(o.Failures),
 		middleware.DiscardBody(),
 		middleware.Recovery(o.Log),
-		middleware.Handle(allowedMethods(routes)),
 	)
 	e.NoRoute(middleware.Handle(controllers.NoRoute(o.Docs)))
-	e.NoMethod(middleware.Handle(controllers.NoMethod))
-	add(e, routes, middleware.Bearer(o.Verify, o.Limits.FailuresPerMinute), middleware.RateLimit(o.Limits.RequestsPerSecond, o.Limits.Burst))
+	e.NoMethod(middleware.Handle(allowedMethods(routes)), middleware.Handle(controllers.NoMethod))
+	var limit middleware.Handler
+	if o.Limits.RequestsPerSecond > 0 {
+		limit = middleware.RateLimit(o.Limits.RequestsPerSecond, o.Limits.Burst)
+	}
+	add(e, routes, middleware.Bearer(o.Verify, o.Limits.FailuresPerMinute), limit)
 	return exactSlashes(e)
 }
 
@@ -215,15 +211,23 @@ func paths(routes []Route) (paths []string) {
 }
 
 // add adds routes to e. The order of handlers is: authentication, scope, rate limits, the query,
-// Write-Position of a read, then the route's own limits and its handler.
+// Write-Position of a read, then the route's own limits and its handler. limit may be nil.
 func add(e *gin.Engine, routes []Route, bearer, limit middleware.Handler) {
+	allowed := allowedMethods(routes)
 	for _, r := range routes {
 		var handlers []middleware.Handler
+		if strings.Contains(r.Path, ":") {
+			handlers = append(handlers, allowed)
+		}
 		if r.Scope != Public {
 			if !slices.Contains(models.AllScopes(), r.Scope) {
 				panic(fmt.Sprintf("the route %s %s must have the scope Public, or one of models.AllScopes", r.Method, r.Path))
 			}
-			handlers = []middleware.Handler{bearer, middleware.RequireScope(r.Scope), limit, controllers.Query(r.Query...)}
+			handlers = append(handlers, bearer, middleware.RequireScope(r.Scope))
+			if limit != nil {
+				handlers = append(handlers, limit)
+			}
+			handlers = append(handlers, controllers.Query(r.Query...))
 			if r.Method == http.MethodGet {
 				handlers = append(handlers, controllers.Position)
 			}

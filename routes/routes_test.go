@@ -28,7 +28,7 @@ func TestMain(m *testing.M) { os.Exit(dbtest.Main(m)) }
 
 // optionsOf returns the options of a service on a new SQLite database, and the store of
 // its tokens.
-func optionsOf(t *testing.T) (Options, *models.TokenStore) {
+func optionsOf(t testing.TB) (Options, *models.TokenStore) {
 	t.Helper()
 	db := dbtest.Migrated(t, dbtest.SQLite(t))
 	tokens := models.NewTokenStore(db)
@@ -136,6 +136,31 @@ func TestEveryRouteRequiresItsScope(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestHandlersBeforeCreate: a POST /plants passes few handlers before its controller.
+func TestHandlersBeforeCreate(t *testing.T) {
+	o, _ := optionsOf(t)
+	o.Verify = anyToken
+	o.Limits.RequestsPerSecond, o.Limits.Burst = 100, 100
+	o.Origins = []string{"https://example.org"}
+	table := Table(o)
+	var before []string
+	for i, r := range table {
+		if r.Method == http.MethodPost && r.Path == "/plants" {
+			table[i].Handler = func(c *gin.Context) error {
+				before = slices.Clone(c.HandlerNames())
+				before = before[:len(before)-1] // without this one
+				return nil
+			}
+		}
+	}
+	send(t.Context(), NewWith(o, table), httptest.NewRecorder(), "POST", "/plants", "{}")
+	const most = 14
+	if len(before) == 0 || len(before) > most {
+		t.Errorf("got %d handlers, want at most %d:\n%s", len(before), most, strings.Join(before, "\n"))
+	}
+	t.Logf("%d handlers", len(before))
 }
 
 // TestPanicWhileTheBodyIsSent: a client that sends its whole body before it reads the response gets

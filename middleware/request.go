@@ -1,0 +1,123 @@
+package middleware
+
+import (
+	"bytes"
+	"cmp"
+	"sync"
+
+	"github.com/gin-gonic/gin"
+	"go.uber.org/zap"
+
+	"plantstore/auth"
+)
+
+// request is what the handlers of a request tell each other.
+type request struct {
+	keys              map[any]any // c.Keys, with the request itself
+	id, loggedID      string      // loggedID is … if id has a part of a token
+	traceID, basePath string
+	client            string         // see clientOf
+	identity          *auth.Identity // nil until Bearer accepts the token
+	createdID         string
+	errorCode         int32 // 0 unless the response is an Error
+	quiet             bool  // no line in the log above the level debug
+	bodyLeft          bool  // the body was not read to its end
+	stream            *streamWriter
+	values            []string // of headers: see SetHeader
+	line              [11]zap.Field
+	buffer            bytes.Buffer
+}
+
+// requestKey is the key of the request in c.Keys.
+type requestKey struct{}
+
+var requests = sync.Pool{New: func() any { return &request{keys: make(map[any]any)} }}
+
+// begin returns a new request for c, until end.
+func begin(c *gin.Context) *request {
+	r := requests.Get().(*request)
+	r.keys[requestKey{}] = r
+	c.Keys = r.keys
+	return r
+}
+
+// end lets another request use the memory of r, c's request. It drops a buffer that HTTP/2 may still
+// be sending: there, a write can fail before it has ended.
+func (r *request) end(c *gin.Context) {
+	clear(r.keys)
+	buffer := r.buffer
+	if c.Request.ProtoMajor > 1 || buffer.Cap() > keptBuffer {
+		buffer = bytes.Buffer{}
+	}
+	*r = request{keys: r.keys, buffer: buffer}
+	requests.Put(r)
+}
+
+// requestOf returns c's request.
+func requestOf(c *gin.Context) *request {
+	if value, ok := c.Get(requestKey{}); ok {
+		return value.(*request)
+	}
+	r := new(request) // in tests, without Observe
+	c.Set(requestKey{}, r)
+	return r
+}
+
+// keptBuffer is the size, in bytes, of the largest buffer that another request may use again.
+const keptBuffer = 16 << 10
+
+// Buffer returns an empty buffer, whose content is valid until the next call for c, or the end of
+// c's request.
+func Buffer(c *gin.Context) *bytes.Buffer {
+	r := requestOf(c)
+	r.buffer.Reset()
+	return &r.buffer
+}
+
+// ClientPath returns path as the client of c's request must send it.
+func ClientPath(c *gin.Context, path string) string { return requestOf(c).basePath + path }
+
+// RequestIDOf returns the id of c's request.
+func RequestIDOf(c *gin.Context) string { return requestOf(c).id }
+
+// RequestIDField is the field for the id of c's request.
+func RequestIDField(c *gin.Context) zap.Field {
+	r := requestOf(c)
+	return zap.String("request_id", cmp.Or(r.loggedID, r.id))
+}
+
+// TraceIDField is the field for the trace id of c's request, if the client sent one or the
+// request has a span.
+func TraceIDField(c *gin.Context) zap.Field { return optional("trace_id", requestOf(c).traceID) }
+
+// SenderOf returns the name of the sender of c's request, or an empty string if [Bearer] has not
+// accepted it.
+func SenderOf(c *gin.Context) string {
+	if identity := requestOf(c).identity; identity != nil {
+		return identity.Name
+	}
+	return ""
+}
+
+// clientOf returns the address of c's client.
+func clientOf(c *gin.Context) string {
+	r := requestOf(c)
+	if r.client == "" {
+		if r.client = c.RemoteIP(); c.Request.Header["X-Forwarded-For"] != nil {
+			r.client = c.ClientIP() // which a trusted proxy has sent
+		}
+	}
+	return r.client
+}
+
+// Quiet logs c's request at the level debug only, whatever its outcome.
+func Quiet(c *gin.Context) { requestOf(c).quiet = true }
+
+// IsQuiet reports whether [Quiet] was called for c's request.
+func IsQuiet(c *gin.Context) bool { return requestOf(c).quiet }
+
+// SetCreatedID records the id of what c's request creates, for the log: its path lacks it.
+func SetCreatedID(c *gin.Context, id string) { requestOf(c).createdID = id }
+
+// SetErrorCode records the code of the Error that c's request gets.
+func SetErrorCode(c *gin.Context, code int32) { requestOf(c).errorCode = code }
