@@ -1,8 +1,8 @@
 package main
 
 import (
-	"cmp"
 	"context"
+	"crypto/rand"
 	"database/sql"
 	_ "embed"
 	"errors"
@@ -53,61 +53,89 @@ INSERT INTO plants SELECT n, 'Plant ' || n, 'houseplant', '2026-01-01 00:00:00+0
 
 type database struct {
 	*engine
-	onDisk     bool
-	fsync      time.Duration // added to each fsync of PostgreSQL
-	migratedBy string        // the program that migrates it, if it is not the service
+	onDisk bool
+	fsync  time.Duration // added to each fsync of PostgreSQL
+	own    bool          // each contender has a database of its own, which it has migrated
 }
 
 // store is an open database with the table plants.
 type store struct {
 	*engine
 	url    string
-	folder string
 	server *dbtest.Server // nil: SQLite
 	db     *sql.DB
 	rows   int  // in the table, with the ids 1 to rows; unknown: -1
 	added  bool // there may be rows with other ids
 }
 
-// open starts PostgreSQL or creates a SQLite database, and migrates it.
+// open starts PostgreSQL, creates and migrates the databases of c, and returns them by contender.
 //
 // PostgreSQL has its default settings, except for more connections and for enough
 // WAL for a whole comparison: no contender pays for a checkpoint of another.
-func (b *bench) open(ctx context.Context, d database) (s *store, err error) {
+func (b *bench) open(ctx context.Context, c comparison) (map[string]*store, error) {
 	folder := b.ramDisk
-	if d.onDisk {
+	if c.database.onDisk {
 		folder = b.disk
 	}
-	s = &store{engine: d.engine, rows: -1}
-	b.stores = append(b.stores, s)
-	var source string
-	if d.engine == postgres {
-		s.server, err = dbtest.StartServerIn(folder, "max_connections=300", "max_wal_size=16GB", "checkpoint_timeout=1h", "shared_buffers=1GB")
-		if err != nil {
+	var server *dbtest.Server
+	if c.database.engine == postgres {
+		var err error
+		if server, err = dbtest.StartServerIn(folder, "max_connections=300", "max_wal_size=16GB", "checkpoint_timeout=1h", "shared_buffers=1GB"); err != nil {
 			return nil, err
 		}
-		s.url, source = s.server.URL, s.server.URL
-		if d.fsync > 0 {
-			if err := b.slowDown(ctx, s.server, d.fsync); err != nil {
+		b.closers = append(b.closers, server.Close)
+		if c.database.fsync > 0 {
+			if err := b.slowDown(ctx, server, c.database.fsync); err != nil {
 				return nil, err
 			}
 		}
-	} else {
-		if s.folder, err = os.MkdirTemp(folder, "plantstore-bench-sqlite-*"); err != nil {
+	}
+	stores := make(map[string]*store)
+	for i, name := range c.contenders {
+		if i > 0 && !c.database.own {
+			stores[name] = stores[c.contenders[0]]
+			continue
+		}
+		migrator := service
+		if c.database.own {
+			migrator = name
+		}
+		s, err := b.create(ctx, c.database.engine, server, folder, migrator)
+		if err != nil {
+			return nil, fmt.Errorf("create a database for %s: %w", name, err)
+		}
+		stores[name] = s
+	}
+	return stores, nil
+}
+
+// create creates a database, on server or as a file in folder, which migrator migrates.
+func (b *bench) create(ctx context.Context, e *engine, server *dbtest.Server, folder, migrator string) (s *store, err error) {
+	s = &store{engine: e, server: server, rows: -1}
+	var source string
+	if server != nil {
+		name := "bench_" + strings.ToLower(rand.Text())
+		if err := output(server.Command("psql", "-q", "-c", "CREATE DATABASE "+name, server.URL)); err != nil {
 			return nil, err
 		}
-		s.url, source = "sqlite:"+s.folder+"/plants.db", "file:"+s.folder+"/plants.db?_pragma=busy_timeout(5000)"
+		s.url = strings.Replace(server.URL, "/postgres?", "/"+name+"?", 1)
+		source = s.url
+	} else {
+		if folder, err = os.MkdirTemp(folder, "plantstore-bench-sqlite-*"); err != nil {
+			return nil, err
+		}
+		b.closers = append(b.closers, func() error { return os.RemoveAll(folder) })
+		s.url, source = "sqlite:"+folder+"/plants.db", "file:"+folder+"/plants.db?_pragma=busy_timeout(5000)"
 	}
-	migrator := cmp.Or(d.migratedBy, service)
-	cmd := exec.CommandContext(ctx, filepath.Join(b.folder, migrator), "migrate", "up")
-	cmd.Dir = b.folder // has no configs/config.yaml
-	cmd.Env = []string{"DATABASE_URL=" + s.url}
-	if output, err := cmd.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("%s migrate up: %w\n%s", migrator, err, output)
-	}
-	if s.db, err = sql.Open(d.driver, source); err != nil {
+	migrate := b.command(ctx, migrator)
+	migrate.Args = append(migrate.Args[:1], "migrate", "up")
+	if err := output(migrate, "DATABASE_URL="+s.url); err != nil {
 		return nil, err
 	}
+	if s.db, err = sql.Open(e.driver, source); err != nil {
+		return nil, err
+	}
+	b.closers = append(b.closers, s.db.Close)
 	s.db.SetMaxIdleConns(0) // closing the last connection checkpoints and removes SQLite's WAL
 	return s, nil
 }
@@ -120,8 +148,8 @@ func (b *bench) slowDown(ctx context.Context, server *dbtest.Server, delay time.
 	library := filepath.Join(b.folder, "slowfsync.so")
 	cmd := exec.CommandContext(ctx, "gcc", "-shared", "-fPIC", "-O2", "-o", library, "-x", "c", "-")
 	cmd.Stdin = strings.NewReader(slowFsync)
-	if output, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("gcc: %w\n%s", err, output)
+	if err := output(cmd); err != nil {
+		return err
 	}
 	if err := server.Stop(); err != nil {
 		return err
@@ -130,18 +158,12 @@ func (b *bench) slowDown(ctx context.Context, server *dbtest.Server, delay time.
 	return server.Start()
 }
 
-// closeStores closes all databases and removes them.
-func (b *bench) closeStores() (err error) {
-	for _, s := range b.stores {
-		if s.db != nil {
-			err = errors.Join(err, s.db.Close())
-		}
-		if s.server != nil {
-			err = errors.Join(err, s.server.Close())
-		}
-		err = errors.Join(err, os.RemoveAll(s.folder)) // of SQLite
+// close closes all databases and removes them.
+func (b *bench) close() (err error) {
+	for _, close := range slices.Backward(b.closers) {
+		err = errors.Join(err, close())
 	}
-	b.stores = nil
+	b.closers = nil
 	return err
 }
 

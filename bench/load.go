@@ -32,50 +32,71 @@ type load struct {
 	connections int
 	warmup      time.Duration
 	duration    time.Duration // after the warm-up
-	start       time.Time
+	first       int64         // the number of the first request
 }
 
-// until sends the load to the server at address until ctx ends. It measures the requests that
-// are sent after begin, and fails if a response to one of them is not a success.
-func (l load) until(ctx context.Context, address string, begin time.Time) (o outcome, err error) {
-	l.start = time.Now()
+// send sends the load to s until its duration has passed or ctx ends; an operation that moves rows
+// is sent once. It measures the requests that are sent after the warm-up, and fails if a
+// response to a measured request is not a success.
+func (l load) send(ctx context.Context, s *server) (o outcome, err error) {
+	start := time.Now()
+	begin := start.Add(l.warmup)
+	turn, cancel := ctx, context.CancelFunc(func() {})
+	if l.moves == 0 {
+		turn, cancel = context.WithDeadline(ctx, begin.Add(l.duration))
+	}
+	defer cancel()
 	var next atomic.Int64
 	var clients sync.WaitGroup
 	measured, errs := make([][]float64, l.connections), make([]error, l.connections)
 	for i := range l.connections {
-		clients.Go(func() { measured[i], errs[i] = l.client(ctx, address, begin, &next) })
+		clients.Go(func() { measured[i], errs[i] = l.client(turn, s.address, start, &next) })
 	}
+	time.Sleep(time.Until(begin))
+	before, err := s.cpuTime()
 	clients.Wait()
+	after, failed := s.cpuTime()
 	took := time.Since(begin)
 	latencies := slices.Concat(measured...)
-	if err := cmp.Or(errs...); err != nil || len(latencies) == 0 {
+	if err := cmp.Or(append(errs, err, failed)...); err != nil || len(latencies) == 0 {
 		return o, cmp.Or(err, errors.New("no response within a turn"))
 	}
 	slices.Sort(latencies)
 	n := float64(len(latencies))
-	o[rate] = n / took.Seconds()
+	o[rate], o[rows] = n/took.Seconds(), n/took.Seconds()*float64(l.moves)
+	o[cpu] = float64((after - before).Microseconds()) / n
 	for _, latency := range latencies {
 		o[mean] += latency / n
 	}
 	for figure, share := range map[int]float64{p50: 0.5, p99: 0.99, p999: 0.999} {
 		o[figure] = latencies[int(share*(n-1))]
 	}
+	_, highest := s.memory()
+	o[idle], o[peak], o[growth] = s.idle, highest, highest-s.idle
 	return o, nil
 }
 
+// statusError is the status of a response that is not a success.
+type statusError int
+
+func (e statusError) Error() string { return fmt.Sprintf("a response has the status %d", int(e)) }
+
 // client is one connection. It returns the latencies, in milliseconds, of
-// requests sent after begin.
-func (l load) client(ctx context.Context, address string, begin time.Time, next *atomic.Int64) (latencies []float64, err error) {
+// requests sent after the warm-up.
+func (l load) client(ctx context.Context, address string, start time.Time, next *atomic.Int64) (latencies []float64, err error) {
 	conn, err := net.Dial("tcp", address)
 	if err != nil {
 		return nil, err
 	}
 	defer conn.Close()
+	if l.moves > 0 { // the request may take long
+		defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+	}
 	responses := bufio.NewReader(conn)
 	var request []byte
 	var version string
 	if l.ifMatch {
-		// All rows have the same version, as one statement has inserted them. This one
+		// All rows have the same version, as one statement has inserted them. This row
 		// would be written last.
 		if _, err := conn.Write(get.request(nil, existingRows-1, "")); err != nil {
 			return nil, err
@@ -86,10 +107,10 @@ func (l load) client(ctx context.Context, address string, begin time.Time, next 
 	}
 	for ctx.Err() == nil {
 		n := next.Add(1) - 1
-		request = l.request(request[:0], n, version)
+		request = l.request(request[:0], l.first+n, version)
 		sent := time.Now()
 		if l.arrivals > 0 {
-			due := l.start.Add(time.Duration(n) * time.Second / time.Duration(l.arrivals))
+			due := start.Add(time.Duration(n) * time.Second / time.Duration(l.arrivals))
 			if end, ok := ctx.Deadline(); ok && due.After(end) {
 				break
 			}
@@ -101,18 +122,21 @@ func (l load) client(ctx context.Context, address string, begin time.Time, next 
 			}
 		}
 		if _, err := conn.Write(request); err != nil {
-			return nil, err
+			return nil, cmp.Or(ctx.Err(), err)
 		}
 		status, _, err := readResponse(responses)
 		if err != nil {
-			return nil, err
+			return nil, cmp.Or(ctx.Err(), err)
 		}
 		switch {
-		case sent.Before(begin):
+		case sent.Sub(start) < l.warmup:
 		case status == l.status:
 			latencies = append(latencies, time.Since(sent).Seconds()*1e3)
 		default:
-			return nil, fmt.Errorf("status %d, expected %d", status, l.status)
+			return nil, statusError(status)
+		}
+		if l.moves > 0 {
+			break
 		}
 	}
 	return latencies, nil
@@ -126,8 +150,8 @@ func (o operation) request(buffer []byte, n int64, version string) []byte {
 	id := strconv.FormatInt(o.id(n), 10)
 	body := strings.ReplaceAll(o.body, "{id}", id)
 	return fmt.Appendf(buffer, "%s %s HTTP/1.1\r\nHost: plantstore\r\n"+o.header+"Authorization: Bearer "+token+
-		"%s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
-		o.method, strings.ReplaceAll(o.path, "{id}", id), version, len(body), body)
+		"%s\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n%s",
+		o.method, strings.ReplaceAll(o.path, "{id}", id), version, cmp.Or(o.contentType, "application/json"), len(body), body)
 }
 
 // readResponse reads a response of a Go server and returns its status and ETag. It does

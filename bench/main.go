@@ -33,30 +33,33 @@ type bench struct {
 	ramDisk, disk    string
 	duration         time.Duration
 	rounds           int
-	stores           []*store // of the comparison
-	only, contenders string   // separated by commas; "": all
-	chart            string   // a file; "": none
+	only, contenders string         // separated by commas; "": all
+	against          string         // a revision; "": the baselines
+	chart            string         // a file; "": no chart
+	closers          []func() error // of the databases of a comparison
+	notes            []string       // for below the table of a comparison
 }
 
 func run(ctx context.Context) (err error) {
 	b := &bench{}
 	flag.DurationVar(&b.duration, "duration", time.Second, "the length of a turn")
-	flag.IntVar(&b.rounds, "rounds", 3, "the number of turns of each contender")
+	flag.IntVar(&b.rounds, "rounds", 0, fmt.Sprintf("the number of rounds of each section; 0: %d, or another default of the section", defaultRounds))
 	flag.StringVar(&b.ramDisk, "ram-disk", "/dev/shm", "a folder on a RAM disk")
 	flag.StringVar(&b.disk, "disk", os.TempDir(), "a folder on a real disk")
 	flag.StringVar(&b.only, "only", "", "run only these sections, separated by commas: "+strings.Join(sections(), ", "))
 	flag.StringVar(&b.contenders, "contenders", "", "run only these contenders, separated by commas")
+	flag.StringVar(&b.against, "against", "", "compare the service with this revision of it instead of the baselines")
 	flag.StringVar(&b.chart, "chart", "", "draw the comparison of operations on PostgreSQL as an SVG file of this name")
 	flag.Parse()
+	if b.against != "" {
+		comparisons = []comparison{against(b.against)}
+	}
 
 	if b.folder, err = os.MkdirTemp(b.ramDisk, "plantstore-bench-*"); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(b.folder)) }()
 	if err := os.Chmod(b.folder, 0o755); err != nil { //nolint:gosec // PostgreSQL runs as another user and reads files from it
-		return err
-	}
-	if err := b.build(ctx); err != nil {
 		return err
 	}
 
@@ -69,15 +72,24 @@ func run(ctx context.Context) (err error) {
 			}
 		}
 		fmt.Fprintln(os.Stderr, "==", c.title)
-		fmt.Fprintf(&tables, "\n## %s\n\n", c.title)
-		measure := compare
-		if c.measure != nil {
-			measure = c.measure
+		if err := b.build(ctx, c); err != nil {
+			return err
 		}
-		results, err := measure(ctx, b, c, &tables)
-		if err := errors.Join(err, b.closeStores()); err != nil {
+		results, err := b.compare(ctx, c)
+		if err := errors.Join(err, b.close()); err != nil {
 			return fmt.Errorf("%s: %w", c.title, err)
 		}
+		if b.against != "" {
+			fmt.Fprintln(&tables)
+			results.against(c, &tables)
+		} else {
+			fmt.Fprintf(&tables, "\n## %s\n\n", c.title)
+			results.table(c, &tables)
+		}
+		for _, note := range b.notes {
+			fmt.Fprintf(&tables, "\n%s\n", note)
+		}
+		b.notes = nil
 		if c.drawn && b.chart != "" {
 			if err := results.chart(c, b.chart); err != nil {
 				return err
@@ -103,12 +115,18 @@ func run(ctx context.Context) (err error) {
 	return err
 }
 
+// note adds a sentence below the table of the comparison.
+func (b *bench) note(format string, args ...any) {
+	b.notes = append(b.notes, fmt.Sprintf(format, args...))
+	fmt.Fprintln(os.Stderr, b.notes[len(b.notes)-1])
+}
+
 // sections returns what the flag -only may list.
 func sections() (names []string) {
 	for _, c := range comparisons {
 		names = append(names, c.section)
 	}
-	for _, o := range operations {
+	for _, o := range append(operations, page) {
 		names = append(names, o.section)
 	}
 	slices.Sort(names)

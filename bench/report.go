@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -36,11 +37,24 @@ func format(o outcome, figure int) string {
 func writeHeading(w io.Writer, b *bench) {
 	processors, _ := os.ReadFile("/proc/cpuinfo")
 	kernel, _ := os.ReadFile("/proc/version")
+	machine := fmt.Sprintf("%s, %d processors, %s, Linux %s", find(processors, `model name\s*: (.*)`),
+		runtime.NumCPU(), runtime.Version(), find(kernel, `^Linux version (\S+)`))
+	today := time.Now().UTC().Format(time.DateOnly)
+	if b.against != "" {
+		fmt.Fprintf(w, `# The working tree and %s
+
+Written by %s on %s. Machine: %s.
+The two programs took turns of %v, each after a start and a warm-up of %v, with a database
+each on one PostgreSQL server. Figures are medians; a ratio is the median of the ratios within
+each round. CPU time is the program's own, without PostgreSQL and the client.
+`, b.against, "`make bench-against`", today, machine, b.duration, warmup)
+		return
+	}
 	fmt.Fprintf(w, `# Results
 
 Written by %s on %s. Do not edit; run it again.
 
-Machine: %s, %d processors, %s, Linux %s. The client, the contender and the
+Machine: %s. The client, the contender and the
 database share it, so absolute figures depend on it; compare the ratios. The
 contenders took turns, %d of %v each after a warm-up of %v. Figures are medians of
 the turns; ratios are medians of the ratios within each round. All contenders write
@@ -59,8 +73,7 @@ the service with writes.max_batch 1; **no tracing** and **no metrics** are the s
 built without the code for tracing, and without that and the code for metrics; **no feed**
 is it without the feed of changes. **pgbench** runs the same INSERT, prepared, one row
 per transaction, without HTTP.
-`, "`make bench`", time.Now().UTC().Format(time.DateOnly), find(processors, `model name\s*: (.*)`),
-		runtime.NumCPU(), runtime.Version(), find(kernel, `^Linux version (\S+)`), b.rounds, b.duration, warmup, existingRows)
+`, "`make bench`", today, machine, cmp.Or(b.rounds, defaultRounds), b.duration, warmup, existingRows)
 	if b.only != "" {
 		fmt.Fprintf(w, "\nThis run had only the sections %s.\n", strings.ReplaceAll(b.only, ",", ", "))
 	}

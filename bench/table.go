@@ -1,14 +1,12 @@
 package main
 
 import (
-	"context"
 	"fmt"
-	"io"
 	"slices"
 	"time"
 )
 
-// The contenders. All but service, single and pgbench are names that bench/baseline knows.
+// The contenders.
 const (
 	service = "plantstore"
 	plain   = "gin+gorm"
@@ -21,6 +19,15 @@ const (
 	untraced   = "no tracing"
 	unmeasured = "no metrics"
 	unfed      = "no feed"
+	psql       = "psql"
+)
+
+// baselines are the contenders that bench/baseline knows.
+var baselines = []string{plain, tuned, direct, noStore}
+
+const (
+	csv    = "text/csv"
+	ndjson = "application/x-ndjson"
 )
 
 // operation is a request that contenders are measured with. In path and body,
@@ -31,7 +38,9 @@ type operation struct {
 	method, path string
 	baselinePath string // if the baselines use another path
 	header       string // one more, with its line end
+	contentType  string // "": JSON
 	body         string
+	moves        int                 // the number of rows of an import or export; 0: other requests
 	id           func(n int64) int64 // the id in the n-th request
 	rows         int                 // the number of rows in the table before a turn; their ids are 1 to rows
 	arrivals     int                 // requests per second of an open loop; 0: a closed loop
@@ -88,6 +97,27 @@ INSERT INTO plants (id, name, tag, created_at, updated_at) VALUES (:id, 'Monster
 		path: "/plants?limit=100&after=999900", baselinePath: "/plants?limit=100&offset=999900",
 		id: existing, rows: million,
 	}
+	page = operation{
+		name: "GET /plants, page of 100", section: "list", method: "GET", path: "/plants?limit=100", status: 200,
+		id: existing, rows: existingRows,
+	}
+	importCSV = operation{
+		name: "import CSV", method: "POST", path: "/plants/import", status: 200, contentType: csv, moves: million,
+		id: ascending, contenders: []string{service, psql},
+	}
+	importNDJSON = operation{
+		name: "import NDJSON", method: "POST", path: "/plants/import", status: 200, contentType: ndjson, moves: million,
+		id: ascending, contenders: []string{service, unfed},
+	}
+	importAgain = operation{
+		name: "import NDJSON, all rows exist", method: "POST", path: "/plants/import", status: 200, contentType: ndjson, moves: million,
+		id: ascending, rows: million, contenders: []string{service},
+	}
+	export = operation{
+		name: "export", method: "GET", path: "/plants/export", status: 200, moves: million,
+		id: ascending, rows: million, contenders: []string{service},
+	}
+	bulk = []operation{importCSV, importNDJSON, importAgain, export}
 )
 
 const million = 1_000_000
@@ -128,6 +158,9 @@ func (o operation) by(contender string, connections int) cell {
 	return cell{o.name, contender, connections}
 }
 
+// ascending returns the ids of a table that prepare fills.
+func ascending(n int64) int64 { return n + 1 }
+
 // sequential returns ascending ids that are not in the table.
 func sequential(n int64) int64 { return 1<<40 + n }
 
@@ -153,6 +186,8 @@ var (
 	postgresDisk = database{engine: postgres, onDisk: true}
 	sqliteRAM    = database{engine: sqlite}
 	sqliteDisk   = database{engine: sqlite, onDisk: true}
+	ownPostgres  = database{engine: postgres, own: true}
+	ownSQLite    = database{engine: sqlite, own: true}
 )
 
 // comparison is a table of the results: contenders × operations × connections on
@@ -166,9 +201,12 @@ type comparison struct {
 	operations     []operation
 	contenders     []string
 	connections    []int
-	duration       time.Duration // of the only turn; 0: as the flags say
+	rounds         int           // unless the flag says otherwise; 0: defaultRounds
+	turns          int           // of a contender in a round, without a restart; 0: 1
+	duration       time.Duration // of a turn; 0: as the flag says
+	limit          time.Duration // without another round
+	figures        []int         // in the table; nil: those of requests
 	claims         []claim
-	measure        func(context.Context, *bench, comparison, io.Writer) (results, error) // nil: compare
 }
 
 // limit is a claim for the figures of the service, next to those of a contender that
@@ -206,13 +244,55 @@ var (
 // loneRequests: with one connection, no other request shares the commit.
 var loneRequests = []limit{{rate, 1, tuned, "≥", 0.95}, {p99, 1, tuned, "≤", 1.05}}
 
+var bulkFigures = []int{rows, ratio, growth}
+
+// bulkClaims also have the cost of the feed.
+var bulkClaims = []claim{
+	{rows, importNDJSON.by(service, 1), importNDJSON.by(unfed, 1), "≥", 0.8},
+	{growth, importCSV.by(service, 1), cell{}, "≤", 32},
+	{growth, importNDJSON.by(service, 1), cell{}, "≤", 32},
+	{growth, export.by(service, 1), cell{}, "≤", 32},
+}
+
+// Many short turns, so that other load on the machine, and the state of the database, are the same
+// for all contenders: they tell differences of a hundredth. Contenders start more than once, because
+// two processes of a program can differ by 3 %.
+const (
+	manyRounds = 8
+	manyTurns  = 10
+	shortTurn  = 250 * time.Millisecond
+)
+
+// feedCost compares the service with itself without the feed of changes.
+func feedCost(d database) comparison {
+	return comparison{
+		section: "feed", title: "The cost of the feed of changes, " + d.name + " on a RAM disk", database: d,
+		operations: []operation{create}, contenders: []string{service, unfed}, connections: []int{256},
+		rounds: manyRounds, turns: manyTurns, duration: shortTurn,
+		claims: all([]operation{create}, limit{rate, 256, unfed, "≥", 0.95}),
+	}
+}
+
+// against compares the service with a revision of it.
+func against(revision string) comparison {
+	all := []operation{create, get, page, put, patch, remove}
+	for i := range all {
+		all[i].contenders = nil
+	}
+	return comparison{
+		section: "against", title: "The working tree and " + revision + ", PostgreSQL on a RAM disk", database: ownPostgres, everyOperation: true,
+		operations: all, contenders: []string{revision, service}, connections: []int{1, 64, 256},
+		rounds: 7, limit: 8 * time.Minute,
+	}
+}
+
 // openLoop compares moderate loads on a disk of which each fsync takes delay.
 func openLoop(delay time.Duration) comparison {
 	return comparison{
 		section: "open", title: fmt.Sprintf("Open loop, PostgreSQL on a RAM disk with %v added to each fsync", delay),
 		database:   database{engine: postgres, fsync: delay},
 		operations: []operation{create.arriving(200), create.arriving(1000), create.arriving(3000)},
-		contenders: []string{service, tuned}, connections: []int{256}, duration: 4 * time.Second,
+		contenders: []string{service, tuned}, connections: []int{256}, rounds: 1, duration: 4 * time.Second,
 	}
 }
 
@@ -264,22 +344,14 @@ var comparisons = []comparison{
 		),
 	},
 	{
-		section: "observability", measure: overhead, database: postgresRAM,
-		title:      fmt.Sprintf("The cost of metrics and tracing, PostgreSQL on a RAM disk, in %d turns of %v", starts*(roundsPerStart-1), shortTurn),
+		section: "observability", database: postgresRAM,
+		title:      fmt.Sprintf("The cost of metrics and tracing, PostgreSQL on a RAM disk, in %d turns of %v", manyRounds*manyTurns, shortTurn),
 		operations: slices.Concat(quiet, traced), contenders: []string{service, untraced, unmeasured}, connections: []int{256},
+		rounds: manyRounds, turns: manyTurns, duration: shortTurn,
 		// Less than 2 % cannot be told from the noise.
 		claims: slices.Concat(all(quiet, limit{rate, 256, untraced, "≥", 0.98}), all(traced, limit{rate, 256, unmeasured, "≥", 0.97})),
 	},
-	{
-		section: "feed", measure: feedCost, title: "The cost of the feed of changes, on a RAM disk",
-		contenders: []string{service, unfed}, connections: []int{256},
-		claims: []claim{
-			{rate, create.on(postgresRAM).by(service, 256), create.on(postgresRAM).by(unfed, 256), "≥", 0.95},
-			{rows, importNDJSON.on(postgresRAM), importNDJSON.of(unfed).on(postgresRAM), "≥", 0.8},
-			{rate, create.on(sqliteRAM).by(service, 256), create.on(sqliteRAM).by(unfed, 256), "≥", 0.95},
-			{rows, importNDJSON.on(sqliteRAM), importNDJSON.of(unfed).on(sqliteRAM), "≥", 0.8},
-		},
-	},
+	feedCost(ownPostgres), feedCost(ownSQLite),
 	openLoop(100 * time.Microsecond),
 	openLoop(2 * time.Millisecond),
 	openLoop(10 * time.Millisecond),
@@ -302,26 +374,29 @@ var comparisons = []comparison{
 		claims: []claim{{rate, firstPage.by(service, 64), lastPage.by(service, 64), "≤", 1.5}},
 	},
 	{
-		section: "bulk", measure: bulk, title: "Import and export of a million rows",
-		claims: []claim{
-			{rows, importCSV.on(postgresRAM), copyCSV.on(postgresRAM), "≥", 0.5},
-			{rows, importNDJSON.on(postgresRAM), copyCSV.on(postgresRAM), "≥", 0.5},
-			{growth, export.on(postgresRAM), cell{}, "≤", 32}, // after the imports
-		},
+		section: "bulk", title: "Import and export of a million rows, PostgreSQL on a RAM disk", database: ownPostgres,
+		operations: bulk, contenders: []string{service, unfed, psql}, connections: []int{1}, figures: bulkFigures,
+		claims: append(bulkClaims,
+			claim{rows, importCSV.by(service, 1), importCSV.by(psql, 1), "≥", 0.5},
+			claim{rows, importNDJSON.by(service, 1), importCSV.by(psql, 1), "≥", 0.5}),
 	},
 	{
-		section: "isolation", measure: isolation, title: "An import of 2 million rows and clients that write the same rows", database: postgresRAM,
-		operations: []operation{create, get},
+		section: "bulk", title: "Import and export of a million rows, SQLite on a RAM disk", database: ownSQLite,
+		operations: bulk, contenders: []string{service, unfed}, connections: []int{1}, figures: bulkFigures, claims: bulkClaims,
+	},
+	{
+		section: "isolation", title: "An import of 2 million rows and clients that write the same rows", database: postgresRAM,
+		operations: []operation{create, get}, contenders: []string{nothing, imports, rivalry}, connections: []int{32}, duration: 6 * time.Second, figures: []int{rate, p50, p99},
 		claims: []claim{
-			{rate, rivalry.cell(create), imports.cell(create), "≥", 0.8},
-			{p99, rivalry.cell(create), cell{}, "≤", 100},
-			{rate, rivalry.cell(get), imports.cell(get), "≥", 0.8},
-			{p99, rivalry.cell(get), cell{}, "≤", 100},
+			{rate, create.by(rivalry, 32), create.by(imports, 32), "≥", 0.8},
+			{p99, create.by(rivalry, 32), cell{}, "≤", 100},
+			{rate, get.by(rivalry, 32), get.by(imports, 32), "≥", 0.8},
+			{p99, get.by(rivalry, 32), cell{}, "≤", 100},
 		},
 	},
 	{
 		section: "memory", title: "Memory over a minute", database: postgresRAM,
-		operations: []operation{create}, contenders: []string{service}, connections: []int{256}, duration: time.Minute,
+		operations: []operation{create}, contenders: []string{service}, connections: []int{256}, rounds: 1, duration: time.Minute,
 		claims: []claim{{peak, create.by(service, 256), cell{}, "≤", 64}},
 	},
 }
