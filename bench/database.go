@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/rand"
 	"database/sql"
 	_ "embed"
 	"errors"
@@ -21,13 +20,11 @@ import (
 	"plantstore/database/dbtest"
 )
 
-// engine is a kind of database.
+// engine is a kind of database. Its statements delete all rows and return their space; insert the rows
+// 1 to {rows} into the empty table; and delete all other rows.
 type engine struct {
-	name   string
-	driver string
-	empty  []string // statements that delete all rows and return their space
-	fill   []string // statements that insert the rows 1 to {rows} into the empty table
-	trim   []string // statements that delete all other rows
+	name, driver      string
+	empty, fill, trim []string
 }
 
 var (
@@ -68,27 +65,29 @@ type store struct {
 	added  bool // there may be rows with other ids
 }
 
-// open starts PostgreSQL, creates and migrates the databases of c, and returns them by contender.
+// open creates and migrates the databases of c, on a PostgreSQL server if they need one, and returns
+// them by contender.
 //
 // PostgreSQL has its default settings, except for more connections and for enough
 // WAL for a whole comparison: no contender pays for a checkpoint of another.
-func (b *bench) open(ctx context.Context, c comparison) (map[string]*store, error) {
+func (b *bench) open(ctx context.Context, c comparison) (_ map[string]*store, err error) {
 	folder := b.ramDisk
 	if c.database.onDisk {
 		folder = b.disk
 	}
 	var server *dbtest.Server
 	if c.database.engine == postgres {
-		var err error
-		if server, err = dbtest.StartServerIn(folder, "max_connections=300", "max_wal_size=16GB", "checkpoint_timeout=1h", "shared_buffers=1GB"); err != nil {
+		server, err = dbtest.StartServerIn(folder, "max_connections=300", "max_wal_size=16GB", "checkpoint_timeout=1h", "shared_buffers=1GB")
+		if err != nil {
 			return nil, err
 		}
 		b.closers = append(b.closers, server.Close)
-		if c.database.fsync > 0 {
-			if err := b.slowDown(ctx, server, c.database.fsync); err != nil {
-				return nil, err
-			}
-		}
+		err = b.slowDown(ctx, server, c.database.fsync)
+	} else if folder, err = os.MkdirTemp(folder, "plantstore-bench-sqlite-*"); err == nil {
+		b.closers = append(b.closers, func() error { return os.RemoveAll(folder) })
+	}
+	if err != nil {
+		return nil, err
 	}
 	stores := make(map[string]*store)
 	for i, name := range c.contenders {
@@ -96,65 +95,53 @@ func (b *bench) open(ctx context.Context, c comparison) (map[string]*store, erro
 			stores[name] = stores[c.contenders[0]]
 			continue
 		}
-		migrator := service
-		if c.database.own {
-			migrator = name
+		s := &store{engine: c.database.engine, server: server, rows: -1}
+		file := fmt.Sprintf("%s/bench%d.db", folder, i)
+		source := "file:" + file + "?_pragma=busy_timeout(5000)"
+		s.url = "sqlite:" + file
+		if server != nil {
+			source = strings.Replace(server.URL, "/postgres?", fmt.Sprintf("/bench%d?", i), 1)
+			s.url = source
+			if _, err := output(server.Command("psql", "-q", "-c", fmt.Sprintf("CREATE DATABASE bench%d", i), server.URL)); err != nil {
+				return nil, err
+			}
 		}
-		s, err := b.create(ctx, c.database.engine, server, folder, migrator)
-		if err != nil {
-			return nil, fmt.Errorf("create a database for %s: %w", name, err)
+		migrate := b.command(ctx, name)
+		if slices.Contains(baselines, name) {
+			migrate = b.command(ctx, service)
 		}
+		migrate.Args = append(migrate.Args, "migrate", "up")
+		if _, err = output(migrate, "DATABASE_URL="+s.url); err != nil {
+			return nil, err
+		}
+		if s.db, err = sql.Open(s.driver, source); err != nil {
+			return nil, err
+		}
+		b.closers = append(b.closers, s.db.Close)
+		s.db.SetMaxIdleConns(0) // closing the last connection checkpoints and removes SQLite's WAL
 		stores[name] = s
 	}
 	return stores, nil
 }
 
-// create creates a database, on server or as a file in folder, which migrator migrates.
-func (b *bench) create(ctx context.Context, e *engine, server *dbtest.Server, folder, migrator string) (s *store, err error) {
-	s = &store{engine: e, server: server, rows: -1}
-	var source string
-	if server != nil {
-		name := "bench_" + strings.ToLower(rand.Text())
-		if err := output(server.Command("psql", "-q", "-c", "CREATE DATABASE "+name, server.URL)); err != nil {
-			return nil, err
-		}
-		s.url = strings.Replace(server.URL, "/postgres?", "/"+name+"?", 1)
-		source = s.url
-	} else {
-		if folder, err = os.MkdirTemp(folder, "plantstore-bench-sqlite-*"); err != nil {
-			return nil, err
-		}
-		b.closers = append(b.closers, func() error { return os.RemoveAll(folder) })
-		s.url, source = "sqlite:"+folder+"/plants.db", "file:"+folder+"/plants.db?_pragma=busy_timeout(5000)"
-	}
-	migrate := b.command(ctx, migrator)
-	migrate.Args = append(migrate.Args[:1], "migrate", "up")
-	if err := output(migrate, "DATABASE_URL="+s.url); err != nil {
-		return nil, err
-	}
-	if s.db, err = sql.Open(e.driver, source); err != nil {
-		return nil, err
-	}
-	b.closers = append(b.closers, s.db.Close)
-	s.db.SetMaxIdleConns(0) // closing the last connection checkpoints and removes SQLite's WAL
-	return s, nil
-}
-
 //go:embed slowfsync/slowfsync.c
 var slowFsync string
 
-// slowDown restarts server with delay added to each fsync.
+// slowDown restarts server with delay, if any, added to each fsync.
 func (b *bench) slowDown(ctx context.Context, server *dbtest.Server, delay time.Duration) error {
-	library := filepath.Join(b.folder, "slowfsync.so")
-	cmd := exec.CommandContext(ctx, "gcc", "-shared", "-fPIC", "-O2", "-o", library, "-x", "c", "-")
-	cmd.Stdin = strings.NewReader(slowFsync)
-	if err := output(cmd); err != nil {
-		return err
+	if delay == 0 {
+		return nil
 	}
-	if err := server.Stop(); err != nil {
+	library := filepath.Join(b.folder, "slowfsync.so")
+	compile := exec.CommandContext(ctx, "gcc", "-shared", "-fPIC", "-O2", "-o", library, "-x", "c", "-")
+	compile.Stdin = strings.NewReader(slowFsync)
+	if _, err := output(compile); err != nil {
 		return err
 	}
 	server.Env = []string{"LD_PRELOAD=" + library, fmt.Sprintf("FSYNC_DELAY_MICROSECONDS=%d", delay.Microseconds())}
+	if err := server.Stop(); err != nil {
+		return err
+	}
 	return server.Start()
 }
 

@@ -24,23 +24,14 @@ const (
 	rivalToken = "token-of-the-rivals-with-more-than-32-characters"
 )
 
-var (
-	nothing = service
-	imports = "beside an import"
-	rivalry = fmt.Sprintf("beside an import and %d rivals", rivals)
-)
-
-// drills are the contenders of the drill: the service, and the number of rivals.
-var drills = map[string]int{imports: 0, rivalry: rivals}
-
 var hugeImport = operation{
 	method: "POST", path: "/plants/import", status: 200, contentType: csv, moves: 2 * million,
 	id: func(n int64) int64 { return firstRow + n },
 }
 
-// drill measures l beside an import and rivals. It fails if a response to a rival is not as the API
-// promises.
-func (b *bench) drill(ctx context.Context, s *server, st *store, l load, rivals int) (o outcome, err error) {
+// drill measures l beside an import and, if name says so, rivals. It fails if a response to a rival
+// is not as the API promises.
+func (b *bench) drill(ctx context.Context, name string, s *server, st *store, l load) (o outcome, err error) {
 	st.rows = -1
 	turn, end := context.WithCancel(ctx)
 	defer end()
@@ -53,12 +44,22 @@ func (b *bench) drill(ctx context.Context, s *server, st *store, l load, rivals 
 		end()
 	}()
 	if err := st.awaitCopy(turn); err != nil {
-		return o, cmp.Or(<-imported, err)
+		return nil, cmp.Or(<-imported, err)
 	}
+	var mu sync.Mutex
 	var group sync.WaitGroup
-	counts := make([]map[string]int, rivals)
-	for i := range counts {
-		group.Go(func() { counts[i] = rival(turn, s.address, l.operation) })
+	responses := map[string]int{}
+	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: rivals}}
+	defer client.CloseIdleConnections()
+	for range rivals {
+		group.Go(func() {
+			for name == rivalry && turn.Err() == nil {
+				response := rival(client, s.address, l.operation)
+				mu.Lock()
+				responses[response]++
+				mu.Unlock()
+			}
+		})
 	}
 	l.warmup = 0
 	o, err = l.send(turn, s)
@@ -67,16 +68,12 @@ func (b *bench) drill(ctx context.Context, s *server, st *store, l load, rivals 
 	if failed := <-imported; !errors.Is(failed, context.Canceled) {
 		err = errors.Join(err, failed)
 	}
-	responses := map[string]int{}
-	for _, count := range counts {
-		for response, n := range count {
-			responses[response] += n
-			if !slices.Contains([]string{"200", "201", "40901", "40902", "50301"}, response) {
-				err = fmt.Errorf("a rival got the response %s", response)
-			}
+	for response := range responses {
+		if !slices.Contains([]string{"200", "201", "40901", "40902", "50301"}, response) {
+			err = errors.Join(err, fmt.Errorf("a rival got the response %s", response))
 		}
 	}
-	if rivals > 0 {
+	if name == rivalry {
 		b.note("Responses to the rivals beside %s: %v.", l.name, responses)
 	}
 	return o, err
@@ -92,37 +89,28 @@ func (s *store) awaitCopy(ctx context.Context) error {
 	return nil
 }
 
-// rival writes rows of the import, one after another, until ctx ends: it creates them
-// beside a load that writes, and replaces them beside one that reads. It returns how many
-// responses of each status or error code it had.
-func rival(ctx context.Context, address string, beside operation) map[string]int {
-	responses := map[string]int{}
-	client := &http.Client{Transport: &http.Transport{}}
-	defer client.CloseIdleConnections()
-	for ctx.Err() == nil {
-		id := firstRow + rand.Int64N(lockedRows)
-		method, path, body := "POST", "/plants", fmt.Sprintf(`{"id":%d,"name":"rival"}`, id)
-		if beside.method == http.MethodGet {
-			method, path, body = "PUT", fmt.Sprintf("/plants/%d", id), `{"name":"rival"}`
-		}
-		// Without ctx: each request gets its response.
-		request, err := http.NewRequest(method, "http://"+address+path, strings.NewReader(body)) //nolint:noctx // see above
-		if err != nil {
-			return map[string]int{err.Error(): 1}
-		}
-		request.Header.Set("Authorization", "Bearer "+rivalToken)
-		response, err := client.Do(request)
-		if err != nil {
-			responses[err.Error()]++
-			return responses
-		}
-		var fault struct{ Error int }
-		err = json.NewDecoder(response.Body).Decode(&fault)
-		kind := strconv.Itoa(cmp.Or(fault.Error, response.StatusCode))
-		if err = errors.Join(err, response.Body.Close()); err != nil {
-			kind = err.Error()
-		}
-		responses[kind]++
+// rival writes a row of the import: it creates the row beside a load that writes, and replaces it
+// beside a load that reads. It returns the status or error code of the response.
+func rival(client *http.Client, address string, beside operation) string {
+	id := firstRow + rand.Int64N(lockedRows)
+	method, path, body := "POST", "/plants", fmt.Sprintf(`{"id":%d,"name":"rival"}`, id)
+	if beside.method == http.MethodGet {
+		method, path, body = "PUT", fmt.Sprintf("/plants/%d", id), `{"name":"rival"}`
 	}
-	return responses
+	// Without a context: each request gets its response.
+	request, err := http.NewRequest(method, "http://"+address+path, strings.NewReader(body)) //nolint:noctx // see above
+	if err != nil {
+		return err.Error()
+	}
+	request.Header.Set("Authorization", "Bearer "+rivalToken)
+	response, err := client.Do(request)
+	if err != nil {
+		return err.Error()
+	}
+	defer response.Body.Close()
+	var fault struct{ Error int }
+	if err := json.NewDecoder(response.Body).Decode(&fault); err != nil {
+		return err.Error()
+	}
+	return strconv.Itoa(cmp.Or(fault.Error, response.StatusCode))
 }

@@ -29,23 +29,24 @@ const warmup = time.Second / 2
 // sent late, because every connection is waiting, has waited since then.
 type load struct {
 	operation
-	connections int
-	warmup      time.Duration
-	duration    time.Duration // after the warm-up
-	first       int64         // the number of the first request
+	connections      int
+	warmup, duration time.Duration // the duration follows the warm-up
+	first            int64         // the number of the first request
 }
 
-// send sends the load to s until its duration has passed or ctx ends; an operation that moves rows
-// is sent once. It measures the requests that are sent after the warm-up, and fails if a
+// send sends the load to s until its duration has passed or ctx ends; an operation that moves
+// rows, once. It measures the requests that are sent after the warm-up, and fails if a
 // response to a measured request is not a success.
-func (l load) send(ctx context.Context, s *server) (o outcome, err error) {
-	start := time.Now()
+func (l load) send(ctx context.Context, s *server) (outcome, error) {
+	start, turn := time.Now(), ctx
 	begin := start.Add(l.warmup)
-	turn, cancel := ctx, context.CancelFunc(func() {})
-	if l.moves == 0 {
+	if l.moves > 0 {
+		l.warmup, begin = 0, start
+	} else {
+		var cancel context.CancelFunc
 		turn, cancel = context.WithDeadline(ctx, begin.Add(l.duration))
+		defer cancel()
 	}
-	defer cancel()
 	var next atomic.Int64
 	var clients sync.WaitGroup
 	measured, errs := make([][]float64, l.connections), make([]error, l.connections)
@@ -56,24 +57,23 @@ func (l load) send(ctx context.Context, s *server) (o outcome, err error) {
 	before, err := s.cpuTime()
 	clients.Wait()
 	after, failed := s.cpuTime()
-	took := time.Since(begin)
+	took := time.Since(begin).Seconds()
 	latencies := slices.Concat(measured...)
 	if err := cmp.Or(append(errs, err, failed)...); err != nil || len(latencies) == 0 {
-		return o, cmp.Or(err, errors.New("no response within a turn"))
+		return nil, cmp.Or(err, errors.New("no response within a turn"))
 	}
 	slices.Sort(latencies)
 	n := float64(len(latencies))
-	o[rate], o[rows] = n/took.Seconds(), n/took.Seconds()*float64(l.moves)
-	o[cpu] = float64((after - before).Microseconds()) / n
+	at := func(share float64) float64 { return latencies[int(share*(n-1))] }
+	sum := 0.0
 	for _, latency := range latencies {
-		o[mean] += latency / n
-	}
-	for figure, share := range map[int]float64{p50: 0.5, p99: 0.99, p999: 0.999} {
-		o[figure] = latencies[int(share*(n-1))]
+		sum += latency
 	}
 	_, highest := s.memory()
-	o[idle], o[peak], o[growth] = s.idle, highest, highest-s.idle
-	return o, nil
+	return outcome{
+		rate: n / took, rows: n / took * float64(l.moves), cpu: float64((after - before).Microseconds()) / n,
+		mean: sum / n, p50: at(0.5), p99: at(0.99), p999: at(0.999), idle: s.idle, peak: highest, growth: highest - s.idle,
+	}, nil
 }
 
 // statusError is the status of a response that is not a success.
@@ -89,22 +89,19 @@ func (l load) client(ctx context.Context, address string, start time.Time, next 
 		return nil, err
 	}
 	defer conn.Close()
-	if l.moves > 0 { // the request may take long
+	if l.moves > 0 { // its request may take long
 		defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
 	}
 	responses := bufio.NewReader(conn)
-	var request []byte
 	var version string
 	if l.ifMatch {
 		// All rows have the same version, as one statement has inserted them. This row
 		// would be written last.
-		if _, err := conn.Write(get.request(nil, existingRows-1, "")); err != nil {
-			return nil, err
-		}
-		if _, version, err = readResponse(responses); err != nil {
+		if _, version, err = exchange(conn, responses, get.request(nil, existingRows-1, "")); err != nil {
 			return nil, err
 		}
 	}
+	var request []byte
 	for ctx.Err() == nil {
 		n := next.Add(1) - 1
 		request = l.request(request[:0], l.first+n, version)
@@ -121,19 +118,15 @@ func (l load) client(ctx context.Context, address string, start time.Time, next 
 				sent = due
 			}
 		}
-		if _, err := conn.Write(request); err != nil {
-			return nil, cmp.Or(ctx.Err(), err)
-		}
-		status, _, err := readResponse(responses)
-		if err != nil {
-			return nil, cmp.Or(ctx.Err(), err)
-		}
+		status, _, err := exchange(conn, responses, request)
 		switch {
+		case err != nil:
+			return nil, cmp.Or(ctx.Err(), err)
 		case sent.Sub(start) < l.warmup:
-		case status == l.status:
-			latencies = append(latencies, time.Since(sent).Seconds()*1e3)
-		default:
+		case status != l.status:
 			return nil, statusError(status)
+		default:
+			latencies = append(latencies, time.Since(sent).Seconds()*1e3)
 		}
 		if l.moves > 0 {
 			break
@@ -154,9 +147,12 @@ func (o operation) request(buffer []byte, n int64, version string) []byte {
 		o.method, strings.ReplaceAll(o.path, "{id}", id), version, cmp.Or(o.contentType, "application/json"), len(body), body)
 }
 
-// readResponse reads a response of a Go server and returns its status and ETag. It does
-// less than net/http, to leave the machine to the server.
-func readResponse(r *bufio.Reader) (status int, version string, err error) {
+// exchange sends a request to a Go server and returns the status and ETag of its response. It
+// does less than net/http, to leave the machine to the server.
+func exchange(conn io.Writer, r *bufio.Reader, request []byte) (status int, version string, err error) {
+	if _, err := conn.Write(request); err != nil {
+		return 0, "", err
+	}
 	var length int
 	var chunked bool
 	for {

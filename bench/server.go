@@ -25,7 +25,7 @@ type server struct {
 	idle    float64 // memory in MB before the first request
 }
 
-// command returns the command that runs a contender in b.folder.
+// command returns the command that runs a contender in b.folder, which has no configs/config.yaml.
 func (b *bench) command(ctx context.Context, name string) *exec.Cmd {
 	program, args := service, []string(nil)
 	switch {
@@ -34,20 +34,20 @@ func (b *bench) command(ctx context.Context, name string) *exec.Cmd {
 	case variants[name] != nil:
 		program = name
 	case name == b.against:
-		program = "revision" // the name may have a slash
+		program = "revision" // its name may have a slash
 	}
 	cmd := exec.CommandContext(ctx, filepath.Join(b.folder, program), args...)
-	cmd.Dir = b.folder // has no configs/config.yaml
+	cmd.Dir = b.folder
 	return cmd
 }
 
 // start runs a contender on databaseURL and waits until it accepts connections.
-func (b *bench) start(ctx context.Context, name, databaseURL string) (*server, error) {
+func (b *bench) start(ctx context.Context, name, databaseURL string) (s *server, err error) {
 	port, err := dbtest.FreePort()
 	if err != nil {
 		return nil, err
 	}
-	s := &server{address: fmt.Sprintf("127.0.0.1:%d", port), cmd: b.command(ctx, name)}
+	s = &server{address: fmt.Sprintf("127.0.0.1:%d", port), cmd: b.command(ctx, name)}
 	if s.log, err = os.CreateTemp(b.folder, "*.log"); err != nil {
 		return nil, err
 	}
@@ -78,9 +78,9 @@ func (s *server) stop() error {
 	return errors.Join(err, s.log.Close(), os.Remove(s.log.Name()))
 }
 
-// memory returns the resident set of s, now and at its largest, in MB.
+// memory returns the resident set of s, now and at its largest, in MB, or 0.
 func (s *server) memory() (now, peak float64) {
-	status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.cmd.Process.Pid)) // without it, the figures are missing
+	status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.cmd.Process.Pid))
 	return number(status, `VmRSS:\s+(\d+) kB`) * 1024 / 1e6, number(status, `VmHWM:\s+(\d+) kB`) * 1024 / 1e6
 }
 
