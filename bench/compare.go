@@ -15,7 +15,8 @@ import (
 
 const defaultRounds = 3
 
-// compare gives the contenders alternating turns. Their order changes with each round.
+// compare gives the contenders alternating turns. Their order changes with each round. Besides an
+// error, it returns the results so far.
 func (b *bench) compare(ctx context.Context, c comparison) (results, error) {
 	stores, err := b.open(ctx, c)
 	if err != nil {
@@ -35,7 +36,7 @@ func (b *bench) compare(ctx context.Context, c comparison) (results, error) {
 					slices.Reverse(contenders)
 				}
 				if err := b.alternate(ctx, c, op, connections, contenders, stores, r); err != nil {
-					return nil, fmt.Errorf("%s: %w", op.name, err)
+					return r, fmt.Errorf("%s: %w", op.name, err)
 				}
 			}
 		}

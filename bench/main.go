@@ -66,7 +66,11 @@ func run(ctx context.Context) (err error) {
 	}
 
 	var claims, slower, tables bytes.Buffer
+	var failed error
 	for _, c := range comparisons {
+		if failed != nil {
+			break // and print what has been measured
+		}
 		if !selected(b.only, c.section) {
 			c.operations = slices.DeleteFunc(slices.Clone(c.operations), func(o operation) bool {
 				return !c.everyOperation || !selected(b.only, o.section)
@@ -81,7 +85,7 @@ func run(ctx context.Context) (err error) {
 		}
 		r, err := b.compare(ctx, c)
 		if err := errors.Join(err, b.close()); err != nil {
-			return fmt.Errorf("%s: %w", c.title, err)
+			failed = fmt.Errorf("%s: %w", c.title, err)
 		}
 		fmt.Fprintf(&tables, "\n## %s\n\n", c.title)
 		table(r, c, &tables)
@@ -115,8 +119,8 @@ func run(ctx context.Context) (err error) {
 		fmt.Printf("\n## Where %s is slower than a baseline\n\n", service)
 		fmt.Print(heading("comparison", "operation", "connections", "baseline", "figure", service+" ÷ baseline"), &slower)
 	}
-	_, err = fmt.Print(&tables)
-	return err
+	fmt.Print(&tables)
+	return failed
 }
 
 //go:embed introduction.md

@@ -69,7 +69,7 @@ func quartiles(values []float64) (median, low, high float64) {
 	}
 	slices.Sort(values)
 	n := len(values)
-	return values[n/2], values[n/4], values[(3*n-1)/4]
+	return (values[(n-1)/2] + values[n/2]) / 2, values[n/4], values[(3*n-1)/4]
 }
 
 // claim is a limit for a figure of a cell, or, unless to is zero, for the ratio

@@ -27,7 +27,7 @@ type server struct {
 
 // command returns the command that runs a contender in b.folder, which has no configs/config.yaml.
 func (b *bench) command(ctx context.Context, name string) *exec.Cmd {
-	program, args := service, []string(nil)
+	program, args := "service", []string(nil)
 	switch {
 	case slices.Contains(baselines, name):
 		program, args = "baseline", []string{name}
@@ -68,13 +68,18 @@ func (b *bench) start(ctx context.Context, name, databaseURL string) (s *server,
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	text, _ := os.ReadFile(s.log.Name())
-	return nil, errors.Join(fmt.Errorf("%s does not accept connections:\n%s", name, text), s.stop())
+	return nil, errors.Join(fmt.Errorf("%s does not accept connections", name), s.stop())
 }
 
+// stop ends s. It fails with the end of the log of a contender that has failed.
 func (s *server) stop() error {
 	err := s.cmd.Process.Signal(syscall.SIGTERM)
-	_ = s.cmd.Wait() // the baselines do not handle the signal
+	_ = s.cmd.Wait()
+	// The baselines do not handle the signal.
+	if end := s.cmd.ProcessState.String(); end != "exit status 0" && end != "signal: terminated" {
+		text, _ := os.ReadFile(s.log.Name())
+		err = fmt.Errorf("a contender ended with %s:\n%s", end, text[max(0, len(text)-2000):])
+	}
 	return errors.Join(err, s.log.Close(), os.Remove(s.log.Name()))
 }
 
