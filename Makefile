@@ -18,7 +18,6 @@ VULN    := go tool -modfile=.ci/lint.mod govulncheck
 REDOCLY := @redocly/cli@1.34.5
 SPECTRAL := @stoplight/spectral-cli@6.16.3
 AXE     := axe-core@4.14.1
-ROUNDS  ?= 3
 HISTORIES ?= 150
 TRIALS  := Linearizable|Outages|StopUnderLoad|StandbyLags|StandbyFails|Promotion|RollingRestarts|Pgbouncer|UpgradeUnderLoad|Soak|TestImage$$|GeneratedClients|WebhookLibrary|Feed
 VENVS   := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/plantstore
@@ -74,9 +73,13 @@ bench: ## Compare the service with its baselines and write bench/RESULTS.md and 
 	mv bench/RESULTS.md.new bench/RESULTS.md
 	mv bench/RESULTS.svg.new bench/RESULTS.svg
 
+bench-against: ## Compare the working tree with the revision REV, operation by operation (10 minutes; ONLY=post,get takes less)
+	@tests/prerequisites.sh postgresql
+	$(if $(REV),,$(error REV must name a revision to compare with: make bench-against REV=HEAD))go run -tags $(TAGS) ./bench -against '$(REV)' -only '$(ONLY)' $(if $(ROUNDS),-rounds $(ROUNDS))
+
 drill: ## Measure how much an import, and clients that write its rows, delay others (a minute per round: ROUNDS=1)
 	@tests/prerequisites.sh postgresql
-	go run -tags $(TAGS) ./bench -only isolation -rounds $(ROUNDS)
+	go run -tags $(TAGS) ./bench -only isolation $(if $(ROUNDS),-rounds $(ROUNDS))
 
 check-consistency: ## Check that the clients of two replicas see linearizable histories while replicas and databases are killed (5 minutes at most; SEED=… repeats a run)
 	@tests/prerequisites.sh postgresql

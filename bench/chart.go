@@ -1,91 +1,57 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
-	"image/color"
 	"os"
 	"slices"
-
-	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/plotter"
-	"gonum.org/v1/plot/vg"
-	"gonum.org/v1/plot/vg/draw"
-	"gonum.org/v1/plot/vg/vgsvg"
+	"strings"
 )
 
 // chart draws the rates in c with the most connections as an SVG file: a group of
 // bars for each unconditional operation that succeeds, a bar for each contender that
 // speaks HTTP and stores plants. Without any of them, it writes no file.
 func (r results) chart(c comparison, file string) error {
-	const barWidth, margin = 16, 10 // points
+	const left, bottom, height, barWidth = 60.0, 290.0, 230.0, 22.0 // pixels
 	connections := slices.Max(c.connections)
-	plot.DefaultFont.Variant = "Sans"
-	p := plot.New()
-	p.Title.Text = fmt.Sprintf("%s, %d connections (higher is better)", c.title, connections)
-	p.Title.Padding = margin
-	p.Y.Label.Text = units[rate].name
-	p.Y.Min = 0
-	p.BackgroundColor = nil // the white below also covers the margin and the legend
-	grid := plotter.NewGrid()
-	grid.Vertical.Color = nil
-	p.Add(grid)
-	legend := plot.NewLegend()
-	legend.Top, legend.Left = true, true
-	legend.Padding = margin / 2
-
-	var methods, listed []string
+	colors := map[string]string{service: "#2e7d32", plain: "#c8c8c8", tuned: "#989898", direct: "#686868"}
+	type bar struct {
+		x, rate float64
+		color   string
+	}
+	var bars []bar
+	var text, legend strings.Builder
+	x, highest := left, 0.0
 	for _, o := range c.operations {
-		if o.ifMatch || o.status >= 400 {
-			continue
+		begin := x + barWidth
+		for _, name := range append([]string{service}, baselines...) {
+			if of := o.by(name, connections); len(r[of]) > 0 && !o.ifMatch && o.status < 400 {
+				x = max(x, begin-barWidth) + barWidth
+				bars = append(bars, bar{x, r.median(of)[rate], colors[name]})
+				highest = max(highest, bars[len(bars)-1].rate)
+			}
 		}
-		var bars []*plotter.BarChart
-		for i, name := range c.contenders {
-			of := o.by(name, connections)
-			if name == noStore || name == pgbench || len(r[of]) == 0 {
-				continue
-			}
-			bar := &plotter.BarChart{
-				Values: plotter.Values{r.median(of)[rate]}, XMin: float64(len(methods)),
-				Width: barWidth, Color: color.Gray{Y: 0xf8 - 0x30*uint8(i)}, // the next one is darker
-			}
-			if name == service {
-				bar.Color = color.RGBA{R: 0x2e, G: 0x7d, B: 0x32, A: 0xff} // green
-			}
-			if !slices.Contains(listed, name) {
-				listed = append(listed, name)
-				legend.Add(name, bar)
-			}
-			bars = append(bars, bar)
-		}
-		for i, bar := range bars {
-			bar.Offset = barWidth * (vg.Length(i) - vg.Length(len(bars)-1)/2) // the group is centered
-			p.Add(bar)
-		}
-		if len(bars) > 0 {
-			methods = append(methods, o.method)
+		if x >= begin {
+			x += barWidth
+			fmt.Fprintf(&text, `<text x="%g" y="%g" text-anchor="middle">%s</text>`+"\n", (begin+x)/2, bottom+20, o.method)
 		}
 	}
-	if len(methods) == 0 {
+	if bars == nil {
 		return nil
 	}
-	p.NominalX(methods...)
-	p.X.Min, p.X.Max = -0.5, float64(len(methods))-0.5
-
-	svg := vgsvg.New(8.5*vg.Inch, 3.5*vg.Inch)
-	area := draw.New(svg)
-	area.SetColor(color.White)
-	area.Fill(area.Path())
-	area = draw.Crop(area, margin, -margin, margin, -margin)
-	width := 1.25 * legend.Rectangle(area).Size().X // viewers may have a wider font
-	p.Draw(draw.Crop(area, 0, -width-margin, 0, 0))
-	legend.Draw(draw.Crop(area, area.Size().X-width, 0, 0, 0))
-
-	var text bytes.Buffer
-	if _, err := svg.WriteTo(&text); err != nil {
-		return err
+	for line := 0.0; line <= highest; line += 10_000 {
+		y := bottom - line/highest*height
+		fmt.Fprintf(&text, `<path d="M%g %gH%g" stroke="#ddd"/><text x="%g" y="%g" text-anchor="end">%g</text>`+"\n", left, y, x+barWidth, left-6, y+4, line)
 	}
-	// Most machines have one of these fonts; the first three have the same widths.
-	const font = "font-family:Liberation Sans"
-	return os.WriteFile(file, bytes.ReplaceAll(text.Bytes(), []byte(font), []byte(font+",Arial,Helvetica,sans-serif")), 0o644)
+	for _, b := range bars {
+		fmt.Fprintf(&text, `<path d="M%g %gv%.1fh%gV%g" fill="%s"/>`+"\n", b.x, bottom, -b.rate/highest*height, barWidth, bottom, b.color)
+	}
+	for i, name := range append([]string{service}, baselines...) {
+		fmt.Fprintf(&legend, `<rect x="%g" y="%d" width="12" height="12" fill="%s"/><text x="%g" y="%d">%s</text>`+"\n",
+			x+2*barWidth, 60+24*i, colors[name], x+2*barWidth+20, 71+24*i, name)
+	}
+	return os.WriteFile(file, fmt.Appendf(nil, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %g 330" font-family="Liberation Sans,Arial,Helvetica,sans-serif" font-size="12">
+<rect width="100%%" height="100%%" fill="#fff"/>
+<text x="%g" y="30" font-size="14">%s, %d connections: requests/s (higher is better)</text>
+%s%s</svg>
+`, x+190, left, c.title, connections, &text, &legend), 0o644)
 }

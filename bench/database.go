@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	_ "embed"
@@ -21,13 +20,11 @@ import (
 	"plantstore/database/dbtest"
 )
 
-// engine is a kind of database.
+// engine is a kind of database. Its statements delete all rows and return their space; insert the rows
+// 1 to {rows} into the empty table; and delete all other rows.
 type engine struct {
-	name   string
-	driver string
-	empty  []string // statements that delete all rows and return their space
-	fill   []string // statements that insert the rows 1 to {rows} into the empty table
-	trim   []string // statements that delete all other rows
+	name, driver      string
+	empty, fill, trim []string
 }
 
 var (
@@ -53,95 +50,107 @@ INSERT INTO plants SELECT n, 'Plant ' || n, 'houseplant', '2026-01-01 00:00:00+0
 
 type database struct {
 	*engine
-	onDisk     bool
-	fsync      time.Duration // added to each fsync of PostgreSQL
-	migratedBy string        // the program that migrates it, if it is not the service
+	onDisk bool
+	fsync  time.Duration // added to each fsync of PostgreSQL
+	own    bool          // each contender has a database of its own, which it has migrated
 }
 
 // store is an open database with the table plants.
 type store struct {
 	*engine
 	url    string
-	folder string
 	server *dbtest.Server // nil: SQLite
 	db     *sql.DB
 	rows   int  // in the table, with the ids 1 to rows; unknown: -1
 	added  bool // there may be rows with other ids
 }
 
-// open starts PostgreSQL or creates a SQLite database, and migrates it.
+// open creates and migrates the databases of c, on a PostgreSQL server if they need one, and returns
+// them by contender.
 //
 // PostgreSQL has its default settings, except for more connections and for enough
 // WAL for a whole comparison: no contender pays for a checkpoint of another.
-func (b *bench) open(ctx context.Context, d database) (s *store, err error) {
+func (b *bench) open(ctx context.Context, c comparison) (_ map[string]*store, err error) {
 	folder := b.ramDisk
-	if d.onDisk {
+	if c.database.onDisk {
 		folder = b.disk
 	}
-	s = &store{engine: d.engine, rows: -1}
-	b.stores = append(b.stores, s)
-	var source string
-	if d.engine == postgres {
-		s.server, err = dbtest.StartServerIn(folder, "max_connections=300", "max_wal_size=16GB", "checkpoint_timeout=1h", "shared_buffers=1GB")
+	var server *dbtest.Server
+	if c.database.engine == postgres {
+		server, err = dbtest.StartServerIn(folder, "max_connections=300", "max_wal_size=16GB", "checkpoint_timeout=1h", "shared_buffers=1GB")
 		if err != nil {
 			return nil, err
 		}
-		s.url, source = s.server.URL, s.server.URL
-		if d.fsync > 0 {
-			if err := b.slowDown(ctx, s.server, d.fsync); err != nil {
+		b.closers = append(b.closers, server.Close)
+		err = b.slowDown(ctx, server, c.database.fsync)
+	} else if folder, err = os.MkdirTemp(folder, "plantstore-bench-sqlite-*"); err == nil {
+		b.closers = append(b.closers, func() error { return os.RemoveAll(folder) })
+	}
+	if err != nil {
+		return nil, err
+	}
+	stores := make(map[string]*store)
+	for i, name := range c.contenders {
+		if i > 0 && !c.database.own {
+			stores[name] = stores[c.contenders[0]]
+			continue
+		}
+		s := &store{engine: c.database.engine, server: server, rows: -1}
+		file := fmt.Sprintf("%s/bench%d.db", folder, i)
+		source := "file:" + file + "?_pragma=busy_timeout(5000)"
+		s.url = "sqlite:" + file
+		if server != nil {
+			source = strings.Replace(server.URL, "/postgres?", fmt.Sprintf("/bench%d?", i), 1)
+			s.url = source
+			if _, err := output(server.Command("psql", "-q", "-c", fmt.Sprintf("CREATE DATABASE bench%d", i), server.URL)); err != nil {
 				return nil, err
 			}
 		}
-	} else {
-		if s.folder, err = os.MkdirTemp(folder, "plantstore-bench-sqlite-*"); err != nil {
+		migrate := b.command(ctx, name)
+		if slices.Contains(baselines, name) {
+			migrate = b.command(ctx, service)
+		}
+		migrate.Args = append(migrate.Args, "migrate", "up")
+		if _, err = output(migrate, "DATABASE_URL="+s.url); err != nil {
 			return nil, err
 		}
-		s.url, source = "sqlite:"+s.folder+"/plants.db", "file:"+s.folder+"/plants.db?_pragma=busy_timeout(5000)"
+		if s.db, err = sql.Open(s.driver, source); err != nil {
+			return nil, err
+		}
+		b.closers = append(b.closers, s.db.Close)
+		s.db.SetMaxIdleConns(0) // closing the last connection checkpoints and removes SQLite's WAL
+		stores[name] = s
 	}
-	migrator := cmp.Or(d.migratedBy, service)
-	cmd := exec.CommandContext(ctx, filepath.Join(b.folder, migrator), "migrate", "up")
-	cmd.Dir = b.folder // has no configs/config.yaml
-	cmd.Env = []string{"DATABASE_URL=" + s.url}
-	if output, err := cmd.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("%s migrate up: %w\n%s", migrator, err, output)
-	}
-	if s.db, err = sql.Open(d.driver, source); err != nil {
-		return nil, err
-	}
-	s.db.SetMaxIdleConns(0) // closing the last connection checkpoints and removes SQLite's WAL
-	return s, nil
+	return stores, nil
 }
 
 //go:embed slowfsync/slowfsync.c
 var slowFsync string
 
-// slowDown restarts server with delay added to each fsync.
+// slowDown restarts server with delay, if any, added to each fsync.
 func (b *bench) slowDown(ctx context.Context, server *dbtest.Server, delay time.Duration) error {
-	library := filepath.Join(b.folder, "slowfsync.so")
-	cmd := exec.CommandContext(ctx, "gcc", "-shared", "-fPIC", "-O2", "-o", library, "-x", "c", "-")
-	cmd.Stdin = strings.NewReader(slowFsync)
-	if output, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("gcc: %w\n%s", err, output)
+	if delay == 0 {
+		return nil
 	}
-	if err := server.Stop(); err != nil {
+	library := filepath.Join(b.folder, "slowfsync.so")
+	compile := exec.CommandContext(ctx, "gcc", "-shared", "-fPIC", "-O2", "-o", library, "-x", "c", "-")
+	compile.Stdin = strings.NewReader(slowFsync)
+	if _, err := output(compile); err != nil {
 		return err
 	}
 	server.Env = []string{"LD_PRELOAD=" + library, fmt.Sprintf("FSYNC_DELAY_MICROSECONDS=%d", delay.Microseconds())}
+	if err := server.Stop(); err != nil {
+		return err
+	}
 	return server.Start()
 }
 
-// closeStores closes all databases and removes them.
-func (b *bench) closeStores() (err error) {
-	for _, s := range b.stores {
-		if s.db != nil {
-			err = errors.Join(err, s.db.Close())
-		}
-		if s.server != nil {
-			err = errors.Join(err, s.server.Close())
-		}
-		err = errors.Join(err, os.RemoveAll(s.folder)) // of SQLite
+// close closes all databases and removes them.
+func (b *bench) close() (err error) {
+	for _, close := range slices.Backward(b.closers) {
+		err = errors.Join(err, close())
 	}
-	b.stores = nil
+	b.closers = nil
 	return err
 }
 

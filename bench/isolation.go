@@ -1,18 +1,13 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"maps"
 	"math/rand/v2"
 	"net/http"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,131 +18,65 @@ import (
 // The isolation drill measures a load of clients while an import is stored, with and
 // without rivals: clients that write rows of the import, which are locked.
 const (
-	clients      = 32
-	rivals       = 12
-	importedRows = 2 * million
-	lockedRows   = 40_000  // of which the rivals write some, once they are locked; a COPY of an import has more
-	firstRow     = 1 << 50 // apart from the rows of the clients
-	fileImport   = "import.csv"
-	rivalToken   = "token-of-the-rivals-with-more-than-32-characters"
+	rivals     = 12
+	lockedRows = 40_000  // of which the rivals write some, once they are locked; a COPY of an import has more
+	firstRow   = 1 << 50 // apart from the rows of the clients
+	rivalToken = "token-of-the-rivals-with-more-than-32-characters"
 )
 
-// beside is what happens during a turn.
-type beside struct {
-	name           string
-	imports, rival bool
+var hugeImport = operation{
+	method: "POST", path: "/plants/import", status: 200, contentType: csv, moves: 2 * million,
+	id: func(n int64) int64 { return firstRow + n },
 }
 
-var (
-	nothing = beside{"nothing", false, false}
-	imports = beside{"an import", true, false}
-	rivalry = beside{fmt.Sprintf("an import and %d rivals", rivals), true, true}
-)
-
-func (b beside) cell(op operation) cell { return cell{op.name + " beside " + b.name, service, clients} }
-
-// isolation measures the drill.
-func isolation(ctx context.Context, b *bench, c comparison, w io.Writer) (results, error) {
-	var file bytes.Buffer
-	file.WriteString("id,name\n")
-	for n := range int64(importedRows) {
-		fmt.Fprintf(&file, "%d,Planta numerata\n", firstRow+n)
-	}
-	if err := os.WriteFile(filepath.Join(b.folder, fileImport), file.Bytes(), 0o600); err != nil {
-		return nil, err
-	}
-	st, err := b.open(ctx, c.database)
-	if err != nil {
-		return nil, err
-	}
-	r, responses := results{}, map[cell]map[string]int{}
-	for range b.rounds {
-		for _, op := range c.operations {
-			for _, beside := range []beside{nothing, imports, rivalry} {
-				of := beside.cell(op)
-				o, got, err := b.isolationTurn(ctx, st, op, beside)
-				if err != nil {
-					return nil, fmt.Errorf("%s: %w", of.operation, err)
-				}
-				fmt.Fprintf(os.Stderr, "%s: %.0f/s, p99 %.2f ms; rivals: %v\n", of.operation, o[rate], o[p99], got)
-				r[of] = append(r[of], o)
-				if responses[of] == nil {
-					responses[of] = map[string]int{}
-				}
-				for response, n := range got {
-					responses[of][response] += n
-				}
-			}
-		}
-	}
-	heading(w, "operation", "beside", "requests/s", "p50", "p99", "responses to the rivals")
-	for _, op := range c.operations {
-		for _, beside := range []beside{nothing, imports, rivalry} {
-			of := beside.cell(op)
-			m, counts := r.median(of), []string(nil)
-			for _, response := range slices.Sorted(maps.Keys(responses[of])) {
-				counts = append(counts, fmt.Sprintf("%d × %s", responses[of][response], response))
-			}
-			row(w, op.name, beside.name, format(m, rate), format(m, p50), format(m, p99), strings.Join(counts, ", "))
-		}
-	}
-	return r, nil
-}
-
-// isolationTurn measures op while the rest happens, and returns how many responses of
-// each kind the rivals had. It fails if one of them is not as the API promises.
-func (b *bench) isolationTurn(ctx context.Context, st *store, op operation, rest beside) (o outcome, responses map[string]int, err error) {
-	if err := st.prepare(ctx, op.rows); err != nil {
-		return o, nil, err
-	}
+// drill measures l beside an import and, if name says so, rivals. It fails if a response to a rival
+// is not as the API promises.
+func (b *bench) drill(ctx context.Context, name string, s *server, st *store, l load) (o outcome, err error) {
 	st.rows = -1
-	s, err := b.start(ctx, service, st.url)
-	if err != nil {
-		return o, nil, err
-	}
-	defer func() { err = errors.Join(err, s.stop()) }()
 	turn, end := context.WithCancel(ctx)
 	defer end()
+	huge := load{operation: hugeImport, connections: 1}
+	huge.body = hugeImport.table()
 	imported := make(chan error, 1)
-	if rest.imports {
-		go func() {
-			imported <- transfer{file: fileImport, contentType: "text/csv"}.send(turn, s.address, b.folder)
-			end()
-		}()
-		if err := st.awaitCopy(turn); err != nil {
-			return o, nil, cmp.Or(err, <-imported)
-		}
-	} else {
-		imported <- nil
+	go func() {
+		_, err := huge.send(turn, s)
+		imported <- err
+		end()
+	}()
+	if err := st.awaitCopy(turn); err != nil {
+		return nil, cmp.Or(<-imported, err)
 	}
-	time.AfterFunc(6*b.duration, end) // at the latest
+	var mu sync.Mutex
 	var group sync.WaitGroup
-	counts := make([]map[string]int, rivals)
-	if rest.rival {
-		for i := range counts {
-			group.Go(func() { counts[i] = rival(turn, s.address, op) })
-		}
+	responses := map[string]int{}
+	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: rivals}}
+	defer client.CloseIdleConnections()
+	for range rivals {
+		group.Go(func() {
+			for name == rivalry && turn.Err() == nil {
+				response := rival(client, s.address, l.operation)
+				mu.Lock()
+				responses[response]++
+				mu.Unlock()
+			}
+		})
 	}
-	o, err = load{operation: op, connections: clients}.until(turn, s.address, time.Now())
+	l.warmup = 0
+	o, err = l.send(turn, s)
+	end()
 	group.Wait()
 	if failed := <-imported; !errors.Is(failed, context.Canceled) {
 		err = errors.Join(err, failed)
 	}
-	if err != nil {
-		return o, nil, err
-	}
-	responses = map[string]int{}
-	for _, count := range counts {
-		for response, n := range count {
-			responses[response] += n
-			switch response {
-			case "200", "201", "40901", "40902", "50301":
-			default:
-				err = fmt.Errorf("a rival got the response %s", response)
-			}
+	for response := range responses {
+		if !slices.Contains([]string{"200", "201", "40901", "40902", "50301"}, response) {
+			err = errors.Join(err, fmt.Errorf("a rival got the response %s", response))
 		}
 	}
-	return o, responses, err
+	if name == rivalry {
+		b.note("Responses to the rivals beside %s: %v.", l.name, responses)
+	}
+	return o, err
 }
 
 // awaitCopy waits until an import has stored, and not committed, the lockedRows.
@@ -160,37 +89,28 @@ func (s *store) awaitCopy(ctx context.Context) error {
 	return nil
 }
 
-// rival writes rows of the import, one after another, until ctx ends: it creates them
-// beside a load that writes, and replaces them beside one that reads. It returns how many
-// responses of each status or error code it had.
-func rival(ctx context.Context, address string, beside operation) map[string]int {
-	responses := map[string]int{}
-	client := &http.Client{Transport: &http.Transport{}}
-	defer client.CloseIdleConnections()
-	for ctx.Err() == nil {
-		id := firstRow + rand.Int64N(lockedRows)
-		method, path, body := "POST", "/plants", fmt.Sprintf(`{"id":%d,"name":"rival"}`, id)
-		if beside.method == http.MethodGet {
-			method, path, body = "PUT", fmt.Sprintf("/plants/%d", id), `{"name":"rival"}`
-		}
-		// Without ctx: each request gets its response.
-		request, err := http.NewRequest(method, "http://"+address+path, strings.NewReader(body)) //nolint:noctx // see above
-		if err != nil {
-			return map[string]int{err.Error(): 1}
-		}
-		request.Header.Set("Authorization", "Bearer "+rivalToken)
-		response, err := client.Do(request)
-		if err != nil {
-			responses[err.Error()]++
-			return responses
-		}
-		var fault struct{ Error int }
-		err = json.NewDecoder(response.Body).Decode(&fault)
-		kind := strconv.Itoa(cmp.Or(fault.Error, response.StatusCode))
-		if err = errors.Join(err, response.Body.Close()); err != nil {
-			kind = err.Error()
-		}
-		responses[kind]++
+// rival writes a row of the import: it creates the row beside a load that writes, and replaces it
+// beside a load that reads. It returns the status or error code of the response.
+func rival(client *http.Client, address string, beside operation) string {
+	id := firstRow + rand.Int64N(lockedRows)
+	method, path, body := "POST", "/plants", fmt.Sprintf(`{"id":%d,"name":"rival"}`, id)
+	if beside.method == http.MethodGet {
+		method, path, body = "PUT", fmt.Sprintf("/plants/%d", id), `{"name":"rival"}`
 	}
-	return responses
+	// Without a context: each request gets its response.
+	request, err := http.NewRequest(method, "http://"+address+path, strings.NewReader(body)) //nolint:noctx // see above
+	if err != nil {
+		return err.Error()
+	}
+	request.Header.Set("Authorization", "Bearer "+rivalToken)
+	response, err := client.Do(request)
+	if err != nil {
+		return err.Error()
+	}
+	defer response.Body.Close()
+	var fault struct{ Error int }
+	if err := json.NewDecoder(response.Body).Decode(&fault); err != nil {
+		return err.Error()
+	}
+	return strconv.Itoa(cmp.Or(fault.Error, response.StatusCode))
 }

@@ -1,7 +1,7 @@
 // Command baseline runs one of the programs that the service is compared with, as
 // a team would write them by hand. Each requires a bearer token, logs a line per
 // request, with the fields of the service's line (gin+gorm: Gin's own line), and
-// responds with 200 only after the row is durable, except for the one without storage.
+// responds with 200 only after the row is durable.
 package main
 
 import (
@@ -9,31 +9,16 @@ import (
 	"net/http"
 	"os"
 	"time"
-
-	"go.uber.org/zap"
-	"go.uber.org/zap/zapcore"
 )
 
 var baselines = map[string]func(databaseURL, token string) (http.Handler, error){
 	"gin+gorm":       ginGorm,
 	"tuned gin+gorm": tunedGinGorm,
 	"net/http+pgx":   netHTTP,
-	"no storage":     noStorage,
 }
 
 // tokenName stands for the token in the access log.
 const tokenName = "static:1"
-
-// newLog returns the log of the service. It writes every line, while zap.NewProduction
-// would drop most of them.
-func newLog() *zap.Logger {
-	encoding := zap.NewProductionEncoderConfig()
-	encoding.EncodeTime = zapcore.RFC3339NanoTimeEncoder
-	encoding.EncodeDuration = func(d time.Duration, to zapcore.PrimitiveArrayEncoder) {
-		to.AppendFloat64(float64(d.Microseconds()) / 1000)
-	}
-	return zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(encoding), zapcore.Lock(os.Stderr), zap.InfoLevel))
-}
 
 func main() {
 	newHandler, ok := baselines[os.Args[1]]
@@ -46,12 +31,8 @@ func main() {
 	}
 	// The timeouts of the service, because they take time in each request.
 	server := &http.Server{
-		Addr:              "127.0.0.1:" + os.Getenv("PORT"),
-		Handler:           handler,
-		ReadHeaderTimeout: 5 * time.Second,
-		ReadTimeout:       15 * time.Second,
-		WriteTimeout:      30 * time.Second,
-		IdleTimeout:       time.Minute,
+		Addr: "127.0.0.1:" + os.Getenv("PORT"), Handler: handler,
+		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 15 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: time.Minute,
 	}
 	log.Fatal(server.ListenAndServe())
 }

@@ -23,6 +23,9 @@ import (
 // them best.
 const poolSize = 16
 
+// plants has a handler for each operation, which returns the response.
+type plants struct{ *pgxpool.Pool }
+
 // netHTTP is the standard library with pgx: one prepared statement per row.
 func netHTTP(databaseURL, token string) (http.Handler, error) {
 	config, err := pgxpool.ParseConfig(databaseURL)
@@ -36,13 +39,13 @@ func netHTTP(databaseURL, token string) (http.Handler, error) {
 	}
 	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
 	mux := http.NewServeMux()
-	handle := func(pattern string, handler func(http.ResponseWriter, *http.Request, *pgxpool.Pool) (status int, body any)) {
+	handle := func(pattern string, handler func(http.ResponseWriter, *http.Request) (status int, body any)) {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			start, id, sender := time.Now(), rand.Text(), ""
-			status, body := http.StatusUnauthorized, any(problem{401, "invalid token"})
+			status, body := problem(http.StatusUnauthorized, "invalid token")
 			if r.Header.Get("Authorization") == "Bearer "+token {
 				sender = tokenName
-				status, body = handler(w, r, pool)
+				status, body = handler(w, r)
 			}
 			var response []byte
 			if body != nil {
@@ -61,18 +64,24 @@ func netHTTP(databaseURL, token string) (http.Handler, error) {
 				"duration", time.Since(start), "bytes", len(response), "client", client, "token", sender)
 		})
 	}
-	handle("POST /plants", createPlant)
-	handle("GET /plants/{id}", getPlant)
-	handle("PUT /plants/{id}", putPlant)
-	handle("PATCH /plants/{id}", patchPlant)
-	handle("DELETE /plants/{id}", deletePlant)
+	p := plants{pool}
+	handle("POST /plants", p.create)
+	handle("GET /plants/{id}", p.get)
+	handle("PUT /plants/{id}", p.put)
+	handle("PATCH /plants/{id}", p.patch)
+	handle("DELETE /plants/{id}", p.remove)
 	return mux, nil
 }
 
-type problem struct {
-	Error   int    `json:"error"`
-	Message string `json:"message"`
+// problem returns an unsuccessful response.
+func problem(status int, message string) (int, any) {
+	return status, struct {
+		Error   int    `json:"error"`
+		Message string `json:"message"`
+	}{status, message}
 }
+
+const invalid = "id and name are required, name and tag have at most 255 characters"
 
 // plantContent is the content of a request.
 type plantContent struct {
@@ -84,95 +93,78 @@ func (p plantContent) valid() bool {
 	return p.Name != nil && *p.Name != "" && len(*p.Name) <= 255 && (p.Tag == nil || len(*p.Tag) <= 255)
 }
 
-type storedPlant struct {
-	ID int64 `json:"id"`
-	plantContent
-	CreatedAt time.Time `json:"created_at"`
-	UpdatedAt time.Time `json:"updated_at"`
-}
-
-func createPlant(w http.ResponseWriter, r *http.Request, pool *pgxpool.Pool) (status int, body any) {
-	var p struct {
+func (p plants) create(w http.ResponseWriter, r *http.Request) (status int, body any) {
+	var in struct {
 		ID *int64 `json:"id"`
 		plantContent
 	}
-	if err := decode(w, r, &p); err != nil {
-		return http.StatusBadRequest, problem{400, err.Error()}
-	}
-	if p.ID == nil || !p.valid() {
-		return http.StatusBadRequest, problem{400, "id and name are required, name and tag have at most 255 characters"}
+	if err := decode(w, r, &in); err != nil || in.ID == nil || !in.valid() {
+		return problem(400, invalid)
 	}
 	now := time.Now()
-	_, err := pool.Exec(r.Context(), "INSERT INTO plants (id, name, tag, created_at, updated_at) VALUES ($1, $2, $3, $4, $4)",
-		*p.ID, *p.Name, p.Tag, now)
+	_, err := p.Exec(r.Context(), "INSERT INTO plants (id, name, tag, created_at, updated_at) VALUES ($1, $2, $3, $4, $4)",
+		*in.ID, *in.Name, in.Tag, now)
 	if rejected, ok := errors.AsType[*pgconn.PgError](err); ok && rejected.Code == "23505" {
-		return http.StatusConflict, problem{409, "the id is taken"}
+		return problem(409, "the id is taken")
 	}
 	if err != nil {
-		return http.StatusInternalServerError, problem{500, "internal error"}
+		return problem(500, "internal error")
 	}
-	w.Header().Set("Location", "/plants/"+strconv.FormatInt(*p.ID, 10))
+	w.Header().Set("Location", "/plants/"+strconv.FormatInt(*in.ID, 10))
 	w.Header().Set("ETag", etag(now))
-	return http.StatusOK, p.plantContent
+	return http.StatusOK, in.plantContent
 }
 
-func getPlant(w http.ResponseWriter, r *http.Request, pool *pgxpool.Pool) (status int, body any) {
+func (p plants) get(w http.ResponseWriter, r *http.Request) (status int, body any) {
 	id, _, err := target(r)
 	if err != nil {
-		return http.StatusBadRequest, problem{400, err.Error()}
+		return problem(400, err.Error())
 	}
-	return respond(w, nil, pool.QueryRow(r.Context(),
-		"SELECT id, name, tag, created_at, updated_at, false FROM plants WHERE id = $1", id))
+	return respond(w, nil, p.QueryRow(r.Context(), "SELECT id, name, tag, created_at, updated_at, false FROM plants WHERE id = $1", id))
 }
 
-func putPlant(w http.ResponseWriter, r *http.Request, pool *pgxpool.Pool) (status int, body any) {
-	var p plantContent
+func (p plants) put(w http.ResponseWriter, r *http.Request) (status int, body any) {
+	var in plantContent
 	id, version, err := target(r)
-	if err = cmp.Or(err, decode(w, r, &p)); err != nil {
-		return http.StatusBadRequest, problem{400, err.Error()}
-	}
-	if !p.valid() {
-		return http.StatusBadRequest, problem{400, "name is required, name and tag have at most 255 characters"}
+	if err = cmp.Or(err, decode(w, r, &in)); err != nil || !in.valid() {
+		return problem(400, invalid)
 	}
 	if version != nil {
-		return respond(w, version, pool.QueryRow(r.Context(),
+		return respond(w, version, p.QueryRow(r.Context(),
 			`UPDATE plants SET name = $2, tag = $3, updated_at = $4 WHERE id = $1 AND updated_at = $5
-			RETURNING id, name, tag, created_at, updated_at, false`, id, *p.Name, p.Tag, time.Now(), *version))
+			RETURNING id, name, tag, created_at, updated_at, false`, id, *in.Name, in.Tag, time.Now(), *version))
 	}
-	return respond(w, nil, pool.QueryRow(r.Context(),
+	return respond(w, nil, p.QueryRow(r.Context(),
 		`INSERT INTO plants (id, name, tag, created_at, updated_at) VALUES ($1, $2, $3, $4, $4)
 		ON CONFLICT (id) DO UPDATE SET name = excluded.name, tag = excluded.tag, updated_at = excluded.updated_at
-		RETURNING id, name, tag, created_at, updated_at, xmax = 0`, id, *p.Name, p.Tag, time.Now()))
+		RETURNING id, name, tag, created_at, updated_at, xmax = 0`, id, *in.Name, in.Tag, time.Now()))
 }
 
-// patchPlant merges: an absent field stays, and null removes the tag.
-func patchPlant(w http.ResponseWriter, r *http.Request, pool *pgxpool.Pool) (status int, body any) {
+// patch merges: an absent field stays, and null removes the tag.
+func (p plants) patch(w http.ResponseWriter, r *http.Request) (status int, body any) {
 	var fields map[string]*string
 	id, version, err := target(r)
-	if err = cmp.Or(err, decode(w, r, &fields)); err != nil {
-		return http.StatusBadRequest, problem{400, err.Error()}
-	}
+	err = cmp.Or(err, decode(w, r, &fields))
 	name, renamed := fields["name"]
 	tag, tagged := fields["tag"]
-	if renamed && !(plantContent{name, tag}).valid() || tagged && tag != nil && len(*tag) > 255 {
-		return http.StatusBadRequest, problem{400, "name and tag have at most 255 characters"}
+	if err != nil || renamed && !(plantContent{name, tag}).valid() || tag != nil && len(*tag) > 255 {
+		return problem(400, invalid)
 	}
-	return respond(w, version, pool.QueryRow(r.Context(),
+	return respond(w, version, p.QueryRow(r.Context(),
 		`UPDATE plants SET name = coalesce($2, name), tag = CASE WHEN $3 THEN $4 ELSE tag END, updated_at = $5
 		WHERE id = $1 AND ($6::timestamptz IS NULL OR updated_at = $6)
 		RETURNING id, name, tag, created_at, updated_at, false`, id, name, tagged, tag, time.Now(), version))
 }
 
-func deletePlant(_ http.ResponseWriter, r *http.Request, pool *pgxpool.Pool) (status int, body any) {
+func (p plants) remove(_ http.ResponseWriter, r *http.Request) (status int, body any) {
 	id, version, err := target(r)
 	if err != nil {
-		return http.StatusBadRequest, problem{400, err.Error()}
+		return problem(400, err.Error())
 	}
-	deleted, err := pool.Exec(r.Context(),
-		"DELETE FROM plants WHERE id = $1 AND ($2::timestamptz IS NULL OR updated_at = $2)", id, version)
+	deleted, err := p.Exec(r.Context(), "DELETE FROM plants WHERE id = $1 AND ($2::timestamptz IS NULL OR updated_at = $2)", id, version)
 	switch {
 	case err != nil:
-		return http.StatusInternalServerError, problem{500, "internal error"}
+		return problem(500, "internal error")
 	case deleted.RowsAffected() == 0:
 		return missing(version)
 	}
@@ -203,26 +195,29 @@ func etag(updatedAt time.Time) string {
 
 // respond returns the response with the row.
 func respond(w http.ResponseWriter, version *time.Time, row pgx.Row) (status int, body any) {
-	var p storedPlant
-	var created bool
-	err := row.Scan(&p.ID, &p.Name, &p.Tag, &p.CreatedAt, &p.UpdatedAt, &created)
-	switch {
+	var p struct {
+		ID int64 `json:"id"`
+		plantContent
+		CreatedAt time.Time `json:"created_at"`
+		UpdatedAt time.Time `json:"updated_at"`
+	}
+	status, created := http.StatusOK, false
+	switch err := row.Scan(&p.ID, &p.Name, &p.Tag, &p.CreatedAt, &p.UpdatedAt, &created); {
 	case errors.Is(err, pgx.ErrNoRows):
 		return missing(version)
 	case err != nil:
-		return http.StatusInternalServerError, problem{500, "internal error"}
+		return problem(500, "internal error")
+	case created:
+		status = http.StatusCreated
 	}
 	w.Header().Set("ETag", etag(p.UpdatedAt))
-	if created {
-		return http.StatusCreated, p
-	}
-	return http.StatusOK, p
+	return status, p
 }
 
 // missing is the response if there is no row with the version.
 func missing(version *time.Time) (status int, body any) {
 	if version != nil {
-		return http.StatusPreconditionFailed, problem{412, "the plant has another version"}
+		return problem(412, "the plant has another version")
 	}
-	return http.StatusNotFound, problem{404, "no such plant"}
+	return problem(404, "no such plant")
 }

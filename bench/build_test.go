@@ -6,8 +6,10 @@ import "testing"
 func TestVariants(t *testing.T) {
 	for name, edits := range variants {
 		t.Run(name, func(t *testing.T) {
-			if _, err := edited("..", edits); err != nil {
-				t.Error(err)
+			for _, e := range edits {
+				if _, err := e.apply(".."); err != nil {
+					t.Error(err)
+				}
 			}
 		})
 	}
