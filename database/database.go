@@ -301,6 +301,6 @@ func Insert[T any](ctx context.Context, db *DB, t *table.Table, rows []*T, free 
 		outcomes, err = db.dialect.Insert(ctx, db.conn, t, structs, free)
 		free = false // an attempt has one statement
 	}
-	db.trace(ctx, begin, t.Insert.Write, len(rows), err)
+	db.trace(ctx, begin, "INSERT INTO "+t.Name, len(rows), err)
 	return outcomes, err
 }

@@ -237,6 +237,7 @@ func TestOverload(t *testing.T) {
 		t.Parallel()
 		o := dbtest.Options(url)
 		o.Timeout = 600 * time.Millisecond
+		o.MaxConnections = 14
 		db := dbtest.Open(t, o)
 		const slots = 4
 		nothing := func(*gorm.DB) error { return nil }

@@ -5,6 +5,8 @@ import (
 	"math"
 	"regexp"
 	"strconv"
+
+	"plantstore/database/batch"
 )
 
 // Position is a place in the write-ahead log of PostgreSQL, and so the writes up to there.
@@ -40,6 +42,8 @@ func WithPosition(ctx context.Context, position Position) context.Context {
 const positionQuery = "SELECT (CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END - '0/0')::bigint, pg_is_in_recovery()"
 
 func (db *DB) position(ctx context.Context) (at Position, isStandby bool, err error) {
+	ctx, cancel := batch.Attach(ctx)
+	defer cancel()
 	err = db.primary().QueryRowContext(ctx, positionQuery).Scan(&at, &isStandby)
 	return at, isStandby, err
 }

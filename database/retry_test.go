@@ -12,7 +12,6 @@ import (
 	"plantstore/database"
 	"plantstore/database/dbtest"
 	"plantstore/database/fault"
-	"plantstore/database/limit"
 )
 
 func TestRetry(t *testing.T) {
@@ -62,7 +61,7 @@ func TestRetry(t *testing.T) {
 	})
 	t.Run("nothing was stored, so it is not called unknown", func(t *testing.T) {
 		err := fault.In("write", &pgconn.PgError{Code: "40P01"})
-		if !errors.Is(err, limit.ErrBusy) || errors.Is(err, fault.ErrUnavailable) {
+		if !fault.NothingStored(err) || errors.Is(err, fault.ErrUnavailable) {
 			t.Errorf("got %v", err)
 		}
 	})

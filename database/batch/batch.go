@@ -68,8 +68,8 @@ type pending[T any] struct {
 }
 
 // New returns a batcher that calls run with the items of each batch. run returns their outcomes
-// before the deadline of its context, which nothing else ends: its Done returns nil, so a driver need
-// not watch it.
+// before the deadline of its context, which nothing else ends. Its Done returns nil, so that a driver
+// does not watch it: what waits for Done needs [Attach].
 func New[T any](o Options, run func(ctx context.Context, items []T) []error) *Batcher[T] {
 	b := &Batcher[T]{Options: o, run: run, queue: make(chan *pending[T], o.Queue)}
 	b.waiting = limit.NewShares(int64(o.Queue), max(int64(o.Queue)/2, 1))
@@ -303,4 +303,13 @@ func (d deadline) Err() error {
 func Detached(ctx context.Context) (due time.Time, ok bool) {
 	due, ok = ctx.Deadline()
 	return due, ok && ctx.Done() == nil
+}
+
+// Attach returns ctx, or for a batch a context that ends at its deadline: for what has no other way to
+// end in time. The caller calls cancel.
+func Attach(ctx context.Context) (attached context.Context, cancel context.CancelFunc) {
+	if due, ok := Detached(ctx); ok {
+		return context.WithDeadline(context.Background(), due)
+	}
+	return ctx, func() {}
 }

@@ -16,6 +16,7 @@ import (
 	"go.uber.org/zap"
 
 	"plantstore/database/background"
+	"plantstore/database/batch"
 	"plantstore/database/fault"
 	"plantstore/database/limit"
 	"plantstore/database/postgres"
@@ -84,6 +85,8 @@ func (n *nodes) close() {
 
 // check finds out which nodes are down.
 func (n *nodes) check(ctx context.Context) error {
+	ctx, cancel := batch.Attach(ctx)
+	defer cancel()
 	free, err := n.turn.Take(ctx, limit.UntilDone)
 	if err != nil {
 		return err

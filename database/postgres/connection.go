@@ -159,12 +159,8 @@ func checkEncoding(conn *pgx.Conn) error {
 // for as long, which costs less than waiting for ctx beside the operation.
 func WithConn(ctx context.Context, pool *sql.DB, do func(context.Context, *pgx.Conn) error) (err error) {
 	due, detached := batch.Detached(ctx)
-	connecting := ctx
-	if detached { // database/sql waits for the context to be done
-		var cancel context.CancelFunc
-		connecting, cancel = context.WithDeadline(context.Background(), due)
-		defer cancel()
-	}
+	connecting, cancel := batch.Attach(ctx)
+	defer cancel()
 	conn, err := pool.Conn(connecting)
 	if err != nil {
 		return err
