@@ -53,9 +53,9 @@ func run(ctx context.Context) (err error) {
 	flag.StringVar(&b.against, "against", "", "compare the service with this revision of it instead of the baselines")
 	flag.StringVar(&b.chart, "chart", "", "draw the comparison of operations on PostgreSQL as an SVG file of this name")
 	flag.Parse()
-	table := results.table
+	table, about := results.table, introduction
 	if b.against != "" {
-		comparisons, table = []comparison{against(b.against)}, results.against
+		comparisons, table, about = []comparison{against(b.against)}, results.against, ""
 	}
 	if b.folder, err = os.MkdirTemp(b.ramDisk, "plantstore-bench-*"); err != nil {
 		return err
@@ -66,17 +66,14 @@ func run(ctx context.Context) (err error) {
 	}
 
 	var claims, slower, tables bytes.Buffer
-	var failed error
+	var failed error // it ends the run, which prints what it has measured
 	for _, c := range comparisons {
-		if failed != nil {
-			break // and print what has been measured
-		}
 		if !selected(b.only, c.section) {
 			c.operations = slices.DeleteFunc(slices.Clone(c.operations), func(o operation) bool {
 				return !c.everyOperation || !selected(b.only, o.section)
 			})
 		}
-		if len(c.operations) == 0 {
+		if len(c.operations) == 0 || failed != nil {
 			continue
 		}
 		fmt.Fprintln(os.Stderr, "==", c.title)
@@ -108,7 +105,7 @@ func run(ctx context.Context) (err error) {
 	kernel, _ := os.ReadFile("/proc/version")
 	fmt.Printf("# Results\n\nWritten on %s by the program in bench/. Do not edit; run it again.\n\nMachine: %s, %d processors, %s, Linux %s. Turns: %v, after a warm-up of %v.\n%s",
 		time.Now().UTC().Format(time.DateOnly), find(processors, `model name\s*: (.*)`), runtime.NumCPU(), runtime.Version(),
-		find(kernel, `^Linux version (\S+)`), b.duration, warmup, introduction)
+		find(kernel, `^Linux version (\S+)`), b.duration, warmup, about)
 	if b.only != "" {
 		fmt.Printf("\nThis run had only the sections %s.\n", strings.ReplaceAll(b.only, ",", ", "))
 	}
