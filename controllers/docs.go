@@ -34,33 +34,36 @@ const uiPolicy = "default-src 'none'; script-src 'self'; style-src 'self' 'unsaf
 // Docs serves the OpenAPI document and Swagger UI. The page has relative addresses only, so that it
 // works behind any proxy.
 type Docs struct {
-	files func() (map[string]*file, error) // by path
+	files map[string]func() (*file, error) // by path; each is made at its first request
 }
 
 // NewDocs returns the handlers of the documentation of the API at basePath.
 func NewDocs(basePath string) *Docs {
-	return &Docs{sync.OnceValues(func() (map[string]*file, error) {
+	d := &Docs{make(map[string]func() (*file, error))}
+	d.files["/openapi.json"] = sync.OnceValues(func() (*file, error) {
 		document := docs.OpenAPI
 		if basePath != "" {
 			document = bytes.Replace(document, []byte(`"url": "/"`), fmt.Appendf(nil, `"url": %q`, basePath), 1)
 		}
-		files := map[string]*file{"/openapi.json": newFile(TypeJSON, document)}
-		for _, name := range []string{"index.html", "swagger-initializer.js"} {
-			files["/swagger/"+name] = newPage(name)
-		}
-		for name, read := range map[string]func(string) ([]byte, error){
-			"ui/index.css": docs.UI.ReadFile, "ui/swagger-ui-standalone-preset.js": docs.UI.ReadFile,
-			"favicon-16x16.png": static.FS.ReadFile, "favicon-32x32.png": static.FS.ReadFile,
-			"swagger-ui.css": UIFile, "swagger-ui-bundle.js": UIFile,
-		} {
+		return newFile(TypeJSON, document), nil
+	})
+	for _, name := range []string{"index.html", "swagger-initializer.js"} {
+		d.files["/swagger/"+name] = sync.OnceValues(func() (*file, error) { return newPage(name), nil })
+	}
+	for name, read := range map[string]func(string) ([]byte, error){
+		"ui/index.css": docs.UI.ReadFile, "ui/swagger-ui-standalone-preset.js": docs.UI.ReadFile,
+		"favicon-16x16.png": static.FS.ReadFile, "favicon-32x32.png": static.FS.ReadFile,
+		"swagger-ui.css": UIFile, "swagger-ui-bundle.js": UIFile,
+	} {
+		d.files["/swagger/"+path.Base(name)] = sync.OnceValues(func() (*file, error) {
 			content, err := read(name)
 			if err != nil {
 				return nil, err
 			}
-			files["/swagger/"+path.Base(name)] = newFile(mime.TypeByExtension(path.Ext(name)), content)
-		}
-		return files, nil
-	})}
+			return newFile(mime.TypeByExtension(path.Ext(name)), content), nil
+		})
+	}
+	return d
 }
 
 // Home redirects to Swagger UI. Its path has at most one segment, but a client may have sent the
@@ -77,11 +80,11 @@ func (*Docs) Home(c *gin.Context) error {
 
 // File serves the file at the path of c's request.
 func (d *Docs) File(c *gin.Context) error {
-	files, err := d.files()
-	if err != nil {
-		return err
-	}
-	if file, ok := files[c.Request.URL.Path]; ok {
+	if load, ok := d.files[c.Request.URL.Path]; ok {
+		file, err := load()
+		if err != nil {
+			return err
+		}
 		return file.respond(c)
 	}
 	if c.Param("file") == "/" {

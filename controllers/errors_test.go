@@ -114,9 +114,9 @@ func TestErrorsUnavailable(t *testing.T) {
 // TestErrorsOverloaded: only the response to a write says that nothing was stored.
 func TestErrorsOverloaded(t *testing.T) {
 	for cause, want := range map[error]string{
-		models.ErrNoRoom:             "no room is left for the temporary files of imports and exports, in all or with this token%s: retry later, or split an import that is rejected even if it runs alone",
-		limit.ErrShare:              "too many such operations are running, or too many with this token%s: retry when one has ended",
-		limit.ErrBusy:         "too many operations are waiting, or a long one, such as an import, holds them up%s: retry later",
+		models.ErrNoRoom:               "no room is left for the temporary files of imports and exports, in all or with this token%s: retry later, or split an import that is rejected even if it runs alone",
+		limit.ErrShare:                 "too many such operations are running, or too many with this token%s: retry when one has ended",
+		limit.ErrBusy:                  "too many operations are waiting, or a long one, such as an import, holds them up%s: retry later",
 		&pgconn.PgError{Code: "55P03"}: "another operation has locked the row or the table%s: retry later",
 	} {
 		for method, stored := range map[string]string{"GET": "", "HEAD": "", "POST": nothingStored, "PUT": nothingStored, "PATCH": nothingStored, "DELETE": nothingStored} {
