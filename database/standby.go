@@ -71,7 +71,7 @@ func (n need) from(when time.Time, at Position) need {
 	return n
 }
 
-// standby is one of the standbys. Its DB has connections, slots and batches of its own.
+// standby is one of the standbys. Its DB has connections, turns and batches of its own.
 type standby struct {
 	*DB
 	cut      func() // closes all connections

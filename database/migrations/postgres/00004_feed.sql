@@ -3,7 +3,7 @@
 CREATE TABLE feed (
     one    boolean PRIMARY KEY DEFAULT true CHECK (one),
     epoch  text    NOT NULL,
-    origin text    NOT NULL, -- of the epoch: see database/feed_postgres.go
+    origin text    NOT NULL, -- of the epoch: see database/postgres/feed.go
     kept   bigint  NOT NULL  -- the position from which on all changes are retained
 );
 INSERT INTO feed VALUES (true, '', '', 0);
