@@ -129,7 +129,7 @@ func TestConfig(t *testing.T) {
 	}
 	service.CheckCLI(t, settings, []string{"config", "check"}, 0, "", "the configuration is valid")
 	service.CheckCLI(t, append(settings, "PORT=x"), []string{"config", "check"}, 2, "", "server.port (PORT) must be a decimal integer")
-	service.CheckCLI(t, append(settings, "PLANTSTORE_WRITES_FLUSHERS=7"), []string{"config", "check"}, 2, "", "database.max_connections (PLANTSTORE_DATABASE_MAX_CONNECTIONS) must be at least 16 with writes.flushers at 7")
+	service.CheckCLI(t, append(settings, "PLANTSTORE_WRITES_FLUSHERS=8"), []string{"config", "check"}, 2, "", "database.max_connections (PLANTSTORE_DATABASE_MAX_CONNECTIONS) must be at least 17 with writes.flushers at 8")
 	service.CheckCLI(t, append(settings, "PLANTSTORE_DATABASE_MAX_CONNECTIONS=0"), []string{"config", "check"}, 2, "", "database.max_connections (PLANTSTORE_DATABASE_MAX_CONNECTIONS) must be at least 10")
 	service.CheckCLI(t, append(settings, jwt...), []string{"config", "check"}, 2, "", "auth.jwt.public_key (PLANTSTORE_AUTH_JWT_PUBLIC_KEY): not PEM")
 	service.CheckCLI(t, append(settings, "DATABASE_URL_FILE=", "DATABASE_URL=postgres://h/d?sslrootcert=/nothing"), []string{"config", "check"}, 0, "", "the configuration is valid")
