@@ -137,7 +137,7 @@ func (db *DB) openStandby(url string) (*standby, error) {
 		return nil, errors.Join(err, d.Close())
 	}
 	s.metrics = db.metrics
-	s.DB.DB.Logger, s.reads.Logger = db.Logger, db.Logger                   // which measure into db.metrics
+	s.Logger, s.reads.Logger = db.Logger, db.Logger                         // which measure into db.metrics
 	s.limits.transfers, s.limits.disk = db.limits.transfers, db.limits.disk // of the process
 	return s, nil
 }
