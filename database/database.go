@@ -287,11 +287,14 @@ func (db *DB) endWrite() error {
 // beginWriteToDisk is beginWrite for a batch. A write that hangs with the disk of a SQLite file cannot be
 // interrupted, so a timer notes that writes do not end.
 func (db *DB) beginWriteToDisk() (end func() error, err error) {
+	if err := db.dialect.Check(); err != nil {
+		return nil, err
+	}
 	timer := time.AfterFunc(db.options.Timeout, func() { db.health.faults.Add(1) })
 	return func() error {
 		timer.Stop()
 		return db.endWrite()
-	}, db.dialect.Check()
+	}, nil
 }
 
 // Insert inserts the rows of T with free keys, as [dialect.Dialect.Insert] says.
