@@ -9,7 +9,7 @@ import (
 )
 
 func newBackup(s *settings) *cobra.Command {
-	return s.addTo(withFile(&cobra.Command{
+	return s.addTo(&cobra.Command{
 		Use:   "backup FILE",
 		Short: "Write a copy of the SQLite database to a new file, while the service runs",
 		Long: "Write a copy of the SQLite database, as of one moment, to a new file. The service can keep\n" +
@@ -32,11 +32,11 @@ func newBackup(s *settings) *cobra.Command {
 			fmt.Println("wrote a backup to", args[0])
 			return nil
 		},
-	}), databaseFlags)
+	}, databaseFlags)
 }
 
 func newRestore(s *settings) *cobra.Command {
-	return s.addTo(addYes(withFile(&cobra.Command{
+	return s.addTo(addYes(&cobra.Command{
 		Use:   "restore FILE",
 		Short: "Replace the SQLite database with a copy of a backup; the service must not run",
 		Long: "Check the backup in FILE and replace the SQLite database with a copy of it. All that was stored\n" +
@@ -58,5 +58,5 @@ func newRestore(s *settings) *cobra.Command {
 			fmt.Printf("restored %s from %s\n", name, args[0])
 			return nil
 		},
-	})), databaseFlags)
+	}), databaseFlags)
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"crypto/tls"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -27,7 +26,6 @@ type certificate struct {
 	pair    *tls.Certificate
 	text    string // of both files, or the error, at the last check
 	checked time.Time
-	warned  time.Time // that it expires soon or has expired
 }
 
 func newCertificate(cfg *config.Config, log *zap.Logger) (*certificate, error) {
@@ -35,24 +33,7 @@ func newCertificate(cfg *config.Config, log *zap.Logger) (*certificate, error) {
 	if _, err := c.load(); err != nil {
 		return nil, err
 	}
-	c.warn(c.checked)
 	return c, nil
-}
-
-// warn logs that the certificate expires soon, or has expired: at once, and then once a day.
-func (c *certificate) warn(now time.Time) {
-	const day = 24 * time.Hour
-	expires := c.pair.Leaf.NotAfter
-	level, text, isDue := zap.WarnLevel, "the certificate expires soon: replace its files", now.Sub(c.warned) >= day
-	if !now.Before(expires) {
-		level, text = zap.ErrorLevel, "the certificate has expired, and clients reject it: replace its files"
-		isDue = isDue || c.warned.Before(expires)
-	}
-	if expires.Sub(now) >= 14*day || !isDue {
-		return
-	}
-	c.warned = now
-	c.log.Log(level, text, zap.Stringer("setting", config.SettingOf("server.tls_certificate")), zap.String("expires", expires.Format(time.RFC3339)))
 }
 
 // get implements [tls.Config.GetCertificate]. It keeps the current certificate while
@@ -67,9 +48,7 @@ func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 			c.log.Error("cannot load the new certificate, keeping the current one", zap.Error(err))
 		case changed:
 			c.log.Info("loaded the new certificate", zap.String("expires", c.pair.Leaf.NotAfter.Format(time.RFC3339)))
-			c.warned = time.Time{}
 		}
-		c.warn(now)
 	}
 	return c.pair, nil
 }
@@ -91,9 +70,6 @@ func (c *certificate) load() (changed bool, err error) {
 		return false, err
 	}
 	pair, err := tls.X509KeyPair([]byte(cert), []byte(key))
-	if err != nil && strings.Contains(key, "ENCRYPTED") { // of PKCS #8, or of the older format
-		return false, fmt.Errorf("%s: the key is encrypted, which is not supported: decrypt it with `openssl pkey`", keySetting)
-	}
 	if err != nil {
 		return false, fmt.Errorf("%s and %s: %w", certSetting, keySetting, err)
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 )
 
 // addYes adds the flag --yes, with which confirm does not ask.
@@ -22,7 +23,7 @@ func confirm(cmd *cobra.Command, question string) error {
 	if yes, err := cmd.Flags().GetBool("yes"); yes || err != nil {
 		return err
 	}
-	if !isTerminal(os.Stdin) {
+	if !term.IsTerminal(int(os.Stdin.Fd())) {
 		return usageError(fmt.Errorf("%s Add --yes to confirm it", question))
 	}
 	cmd.PrintErr(question, " [y/N] ")

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -12,7 +11,6 @@ import (
 
 	"plantstore/config"
 	"plantstore/database"
-	"plantstore/database/fault"
 	"plantstore/models"
 )
 
@@ -24,23 +22,6 @@ func newGroup(name, short, example string, commands ...*cobra.Command) *cobra.Co
 	}
 	group.AddCommand(commands...)
 	return group
-}
-
-// newDatabaseCommand returns the command at path, which calls action with the configured
-// database and prints its report.
-func newDatabaseCommand(s *settings, path, short string, needs access, action func(*cobra.Command, *database.DB) (report string, err error)) *cobra.Command {
-	return s.addTo(&cobra.Command{
-		Use: path[strings.Index(path, " ")+1:], Short: short, Example: "  plantstore " + path, Args: takes(0),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return s.withDatabase(cmd.Context(), needs, func(db *database.DB, _ *zap.Logger) error {
-				report, err := action(cmd, db)
-				if err == nil {
-					_, err = fmt.Println(report)
-				}
-				return err
-			})
-		},
-	}, databaseFlags)
 }
 
 // access is what a command does to the file of a SQLite database that does not exist.
@@ -74,11 +55,7 @@ func (s *settings) withDatabase(ctx context.Context, needs access, action func(*
 func openDatabase(ctx context.Context, cfg *config.Config, log *zap.Logger) (*database.DB, error) {
 	db, err := database.Open(ctx, database.Options(cfg.Database), database.BatchOptions(cfg.Writes), models.Followed(), log)
 	if err != nil {
-		err = databaseError(err)
-		if errors.Is(err, fault.ErrURL) {
-			err = usageError(err)
-		}
-		return nil, err
+		return nil, databaseError(err)
 	}
 	return db, nil
 }
@@ -99,33 +76,10 @@ func checkSettings(cfg *config.Config) error {
 			return usageError(fmt.Errorf("%s: %w", config.SettingOf("database.replica_urls"), err))
 		}
 	}
-	if samePort(cfg) {
-		return usageError(fmt.Errorf("%s must not use the port of the API, %s", config.SettingOf("server.admin_address"), config.SettingOf("server.port")))
-	}
 	return nil
-}
-
-// samePort reports whether the admin address is also that of the API.
-func samePort(cfg *config.Config) bool {
-	host, name, _ := net.SplitHostPort(cfg.Server.AdminAddress) // config has validated it
-	port, err := net.LookupPort("tcp", name)
-	if err != nil || port == 0 || port != cfg.Server.Port {
-		return false
-	}
-	const all = "all addresses"
-	admin, api := localHost(host, all), localHost(cfg.Server.Host, all)
-	return admin == all || api == all || admin == api
 }
 
 // databaseError names the setting that names the database.
 func databaseError(err error) error {
 	return fmt.Errorf("%s: %w", config.SettingOf("database.url"), err)
-}
-
-// standbyError names the setting of the database if err means that the database is a standby.
-func standbyError(err error) error {
-	if errors.Is(err, fault.ErrStandby) {
-		return usageError(databaseError(err))
-	}
-	return err
 }

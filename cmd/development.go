@@ -18,14 +18,19 @@ const devTokenFile = "data/dev-token"
 
 // ensureDevToken returns the development token, which it creates if it does not exist.
 func ensureDevToken() (string, error) {
-	token, err := readDevToken()
-	if !errors.Is(err, fs.ErrNotExist) {
-		return token, err
-	}
-	if err := createDevToken(); err != nil {
+	if err := os.MkdirAll(filepath.Dir(devTokenFile), 0o750); err != nil {
 		return "", err
 	}
-	return readDevToken()
+	file, err := os.OpenFile(devTokenFile, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return readDevToken()
+	}
+	if err != nil {
+		return "", err
+	}
+	token := config.DevTokenPrefix + rand.Text() + rand.Text()
+	_, err = fmt.Fprintln(file, token)
+	return token, errors.Join(err, file.Close())
 }
 
 func readDevToken() (string, error) {
@@ -39,24 +44,6 @@ func readDevToken() (string, error) {
 			devTokenFile, config.MinTokenLength)
 	}
 	return token, nil
-}
-
-// createDevToken writes a new token to devTokenFile, readable by its owner only. The
-// file appears with its content, and the first of several processes wins.
-func createDevToken() error {
-	if err := os.MkdirAll(filepath.Dir(devTokenFile), 0o750); err != nil {
-		return err
-	}
-	temporary, token := devTokenFile+"-"+rand.Text(), config.DevTokenPrefix+rand.Text()+rand.Text()
-	defer func() { _ = os.Remove(temporary) }()
-	if err := os.WriteFile(temporary, []byte(token+"\n"), 0o600); err != nil {
-		return err
-	}
-	err := os.Link(temporary, devTokenFile)
-	if err == nil || errors.Is(err, fs.ErrExist) {
-		return nil
-	}
-	return os.Rename(temporary, devTokenFile) // a file system without hard links: the last process wins
 }
 
 // welcome prints the URL of a development service, its token and a request to try.

@@ -1,13 +1,14 @@
 package cmd
 
 import (
+	"bytes"
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net/url"
 	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -17,7 +18,6 @@ import (
 
 func newExport(s *settings) *cobra.Command {
 	var format, path string
-	var quiet bool
 	filter := pflag.NewFlagSet("filter", pflag.ContinueOnError)
 	filter.String("tag", "", "only plants with exactly this tag")
 	filter.String("q", "", "only plants with this text in their name, ignoring case")
@@ -26,21 +26,19 @@ func newExport(s *settings) *cobra.Command {
 		Use:   "export",
 		Short: "Write the plants of a running service to a file or to standard output",
 		Long: "Write all plants of a running service, or those that the flags select, ordered by id, to a\n" +
-			"file or to standard output. The import command reads them back. A file whose name ends in .gz\n" +
-			"is compressed. Without --url, the service is the one on this machine, at the address and port\n" +
-			"of its configuration.\n\n" +
+			"file or to standard output. The import command reads them back. Without --url, the service is\n" +
+			"the one on this machine, at the address and port of its configuration.\n\n" +
 			"A file is complete or not written at all. Standard output is complete if the exit status\n" +
 			"is 0.\n\n" +
 			exitStatuses,
 		Example: "  plantstore export -o plants.csv\n" +
-			"  plantstore export -o plants.ndjson.gz",
+			"  plantstore export --format csv | gzip > plants.csv.gz",
 		Args: takes(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if path == "" {
-				return usageError(errors.New("--output must be a path, or - for standard output"))
+			if filepath.Ext(path) == "" {
+				format = cmp.Or(format, "ndjson")
 			}
-			plain, _ := cutGz(path)
-			mediaType, err := mediaTypeOf(format, plain, controllers.TypeNDJSON)
+			mediaType, err := mediaTypeOf(format, path)
 			if err != nil {
 				return err
 			}
@@ -48,7 +46,6 @@ func newExport(s *settings) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			c.quiet = quiet
 			query := make(url.Values)
 			filter.VisitAll(func(f *pflag.Flag) {
 				if f.Changed { // also an empty tag
@@ -60,10 +57,7 @@ func newExport(s *settings) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&format, "format", "", "csv or ndjson (default: by the extension of FILE, or ndjson if it has none)")
 	cmd.Flags().StringVarP(&path, "output", "o", "-", "`FILE` to write, or - for standard output")
-	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "print only errors: no progress and no summary")
 	cmd.Flags().AddFlagSet(filter)
-	complete(cmd, "format", cobra.ShellCompDirectiveNoFileComp, "csv", "ndjson")
-	complete(cmd, "output", cobra.ShellCompDirectiveFilterFileExt, extensions()...)
 	return s.addTo(cmd, clientFlags)
 }
 
@@ -75,23 +69,12 @@ func (c *client) export(ctx context.Context, query url.Values, mediaType, path s
 		return err
 	}
 	defer response.Body.Close()
-	rows := newRowReader(response.Body, mediaType)
-	rows.quiet = c.quiet
-	if path != "-" || !isTerminal(os.Stdout) { // a terminal shows either rows or a bar
-		rows.showCount("exporting")
-		defer rows.stop()
-	}
-	_, gzipped := cutGz(path)
-	save := func(w io.Writer) (err error) {
-		if gzipped {
-			err = copyGzipped(w, rows)
-		} else {
-			_, err = io.Copy(w, rows)
+	var lines lineCounter
+	save := func(w io.Writer) error {
+		if _, err := io.Copy(io.MultiWriter(w, &lines), response.Body); err != nil {
+			return fmt.Errorf("the export is not complete: %w; run the export again", err)
 		}
-		if _, local := errors.AsType[*fs.PathError](err); err != nil && !local {
-			err = fmt.Errorf("%w; run the export again", incomplete(ctx, err))
-		}
-		return err
+		return nil
 	}
 	if path == "-" {
 		return save(os.Stdout)
@@ -99,9 +82,17 @@ func (c *client) export(ctx context.Context, query url.Values, mediaType, path s
 	if err := writeFile(path, save); err != nil {
 		return err
 	}
-	rows.stop()
-	if !c.quiet {
-		fmt.Printf("%d plants written to %s\n", rows.rows, path)
+	if mediaType == controllers.TypeCSV {
+		lines-- // the header
 	}
+	fmt.Printf("%d plants written to %s\n", lines, path)
 	return nil
+}
+
+// lineCounter counts the lines that are written to it.
+type lineCounter int
+
+func (n *lineCounter) Write(p []byte) (int, error) {
+	*n += lineCounter(bytes.Count(p, []byte{'\n'}))
+	return len(p), nil
 }

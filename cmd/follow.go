@@ -77,10 +77,6 @@ func newFollow(s *settings) *cobra.Command {
 	cmd.Flags().StringVar(&target, "post", "", "`URL` of the webhook")
 	cmd.Flags().StringVar(&secretFile, "secret-file", "", "`FILE` with the secret of the webhook: whsec_ and 24 to 64 bytes in base64")
 	cmd.Flags().StringVar(&cursorPath, "cursor-file", "", "`FILE` that keeps the place in the feed")
-	complete(cmd, "after", cobra.ShellCompDirectiveNoFileComp, "0")
-	complete(cmd, "post", cobra.ShellCompDirectiveNoFileComp)
-	complete(cmd, "secret-file", cobra.ShellCompDirectiveDefault)
-	complete(cmd, "cursor-file", cobra.ShellCompDirectiveDefault)
 	return s.addTo(cmd, clientFlags)
 }
 
@@ -101,19 +97,10 @@ func printChanges(_ context.Context, changes feedChanges) error {
 	return err
 }
 
-// cursorFile keeps a cursor in the file path, or nowhere if that is empty.
-type cursorFile struct {
-	path   string
-	stored string // what is known to be in it
-}
-
-// read returns the cursor in the file, if it exists, or else after.
-func (f *cursorFile) read(after string) (string, error) {
-	if f.path == "" {
-		return after, nil
-	}
-	text, err := os.ReadFile(f.path)
-	if errors.Is(err, fs.ErrNotExist) {
+// readCursor returns the cursor in the file path, if it exists, or else after. path may be empty.
+func readCursor(path, after string) (string, error) {
+	text, err := os.ReadFile(path)
+	if path == "" || errors.Is(err, fs.ErrNotExist) {
 		return after, nil
 	}
 	if err != nil {
@@ -121,22 +108,17 @@ func (f *cursorFile) read(after string) (string, error) {
 	}
 	cursor := strings.TrimSpace(string(text))
 	if _, ok := database.ParseCursor(cursor); !ok {
-		return "", &exitError{fmt.Errorf("%s has no cursor: remove it, and start with --after 0, or without --after to skip earlier changes", f.path), exitFinal}
+		return "", &exitError{fmt.Errorf("%s has no cursor: remove it, and start with --after 0, or without --after to skip earlier changes", path), exitFinal}
 	}
-	if after != "" && after != cursor {
-		fmt.Fprintf(os.Stderr, "plantstore: --after %s is ignored: starting at the cursor in %s\n", after, f.path)
-	}
-	f.stored = cursor
 	return cursor, nil
 }
 
-// write stores cursor.
-func (f *cursorFile) write(cursor string) error {
-	if f.path == "" || cursor == f.stored {
+// writeCursor stores cursor in the file path, which may be empty.
+func writeCursor(path, cursor string) error {
+	if path == "" {
 		return nil
 	}
-	f.stored = cursor
-	return writeFile(f.path, func(w io.Writer) error {
+	return writeFile(path, func(w io.Writer) error {
 		_, err := fmt.Fprintln(w, cursor)
 		return err
 	})
@@ -145,8 +127,7 @@ func (f *cursorFile) write(cursor string) error {
 // follow calls deliver with changes until ctx ends. It starts at the cursor in the file path,
 // if it exists, or else at after, and keeps the cursor there.
 func (c *client) follow(ctx context.Context, after, path string, deliver func(context.Context, feedChanges) error) error {
-	file := cursorFile{path: path}
-	after, err := file.read(after)
+	after, err := readCursor(path, after)
 	if err != nil {
 		return err
 	}
@@ -157,11 +138,11 @@ func (c *client) follow(ctx context.Context, after, path string, deliver func(co
 			return nil
 		}
 		if err != nil {
-			if !mayRecover(err) {
-				if after != file.stored {
-					path = "" // the file has no part in it
+			if response, ok := errors.AsType[*responseError](err); ok && !mayRecover(response.status) {
+				if response.status == http.StatusGone { // the cursor is no longer valid
+					return &exitError{err, exitFinal}
 				}
-				return cursorError(err, path)
+				return err
 			}
 			pause := retry.next()
 			fmt.Fprintf(os.Stderr, "plantstore: %s; trying again in %s\n", oneLine(err.Error()), pause.Round(time.Second))
@@ -174,9 +155,6 @@ func (c *client) follow(ctx context.Context, after, path string, deliver func(co
 			fmt.Fprintln(os.Stderr, "plantstore: the service responds again")
 			retry = first
 		}
-		if err := file.write(after); err != nil { // now, not after a delivery that a restart would repeat
-			return err
-		}
 		if len(changes.Changes) > 0 {
 			if err := deliver(ctx, changes); err != nil {
 				if ctx.Err() != nil {
@@ -185,8 +163,10 @@ func (c *client) follow(ctx context.Context, after, path string, deliver func(co
 				return err
 			}
 		}
-		if err := file.write(changes.Cursor); err != nil {
-			return err
+		if changes.Cursor != after {
+			if err := writeCursor(path, changes.Cursor); err != nil {
+				return err
+			}
 		}
 		after = changes.Cursor
 	}
@@ -207,7 +187,7 @@ func (c *client) changesAfter(ctx context.Context, after string) (changes feedCh
 	}
 	defer response.Body.Close()
 	if err := json.NewDecoder(response.Body).Decode(&changes); err != nil {
-		return changes, incomplete(ctx, err)
+		return changes, fmt.Errorf("the response of %s is not complete: %w", c.base, err)
 	}
 	if changes.Cursor == "" {
 		return changes, fmt.Errorf("%s responded without a cursor: is it a Plant Store?", c.base)
@@ -215,24 +195,9 @@ func (c *client) changesAfter(ctx context.Context, after string) (changes feedCh
 	return changes, nil
 }
 
-// mayRecover reports whether a request may succeed later: the service, or a proxy, does not
-// say otherwise.
-func mayRecover(err error) bool {
-	response, ok := errors.AsType[*responseError](err)
-	return !ok || response.status >= 500 && response.status != http.StatusNotImplemented || response.status == http.StatusTooManyRequests
-}
-
-// cursorError returns err with an exit status of its own if the cursor is no longer valid, as a
-// restart would not help. path is the file of the cursor, or empty.
-func cursorError(err error, path string) error {
-	response, ok := errors.AsType[*responseError](err)
-	if !ok || response.status != http.StatusGone {
-		return err
-	}
-	if path != "" {
-		err = fmt.Errorf("%w; the cursor is in %s: remove that file, let the receiver begin with an empty copy, and start again with --after 0", err, path)
-	}
-	return &exitError{err, exitFinal}
+// mayRecover reports whether a request may succeed later although it got a response with status.
+func mayRecover(status int) bool {
+	return status >= 500 && status != http.StatusNotImplemented || status == http.StatusTooManyRequests
 }
 
 // backoff is the pauses between attempts: each pause is twice as long as the last, up to a limit.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"net/url"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -43,17 +42,13 @@ func newHealthcheck(s *settings) *cobra.Command {
 				host, port, _ := net.SplitHostPort(cfg.Server.AdminAddress) // config has validated it
 				base = "http://" + net.JoinHostPort(localHost(host, loopback), port)
 			}
-			target, err := url.Parse(base)
-			if err != nil {
-				return err // config has validated it
-			}
-			response, err := probe.Get(target.JoinPath(path).String())
+			response, err := probe.Get(base + path)
 			if err != nil {
 				return fmt.Errorf("no response from the service: %w", err)
 			}
 			defer response.Body.Close()
 			if response.StatusCode != http.StatusOK {
-				return fmt.Errorf("%s: %w", path, (&client{base: target}).readError(response))
+				return fmt.Errorf("%s: %w", path, newResponseError(response))
 			}
 			return nil
 		},

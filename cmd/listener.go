@@ -25,7 +25,7 @@ import (
 type connections struct {
 	net.Listener
 	limit, perAddress int
-	proxies           []*net.IPNet // trusted: their addresses have no limit of their own
+	proxies           []netip.Prefix // trusted: their addresses have no limit of their own
 	log               *zap.Logger
 
 	mu     sync.Mutex
@@ -45,30 +45,12 @@ type peer struct {
 
 // connection is an open connection. The mutex of its listener guards its fields.
 type connection struct {
-	net.Conn
-	listener *connections
-	peer     *peer
+	*net.TCPConn // its CloseWrite lets net/http end a response before it has read the whole request
+	listener     *connections
+	peer         *peer
 	// idle are its elements in the lists of its listener and its peer, or nil.
 	idle, idleOfPeer *list.Element
 	closed           bool
-}
-
-// RemoteAddr returns the address of the client without the zone of a link-local address, as in
-// fe80::1%eth0: Gin cannot parse a zone.
-func (c *connection) RemoteAddr() net.Addr {
-	address := *c.Conn.RemoteAddr().(*net.TCPAddr)
-	address.Zone = ""
-	return &address
-}
-
-// CloseWrite lets net/http end a response before it has read the whole request: closing the
-// connection at once would reset it, and the client could lose the response.
-func (c *connection) CloseWrite() error {
-	half, ok := c.Conn.(interface{ CloseWrite() error })
-	if !ok {
-		return errors.ErrUnsupported
-	}
-	return half.CloseWrite()
 }
 
 // limitConnections returns listener with a limit of open connections in total, and with perAddress
@@ -80,10 +62,10 @@ func limitConnections(listener net.Listener, limit, perAddress int, proxies []st
 	}
 	l.room.L = &l.mu
 	for _, text := range proxies {
-		_, network, err := net.ParseCIDR(text)
+		network, err := netip.ParsePrefix(text)
 		if err != nil { // config has checked that it is an address
-			ip := net.ParseIP(text)
-			network = &net.IPNet{IP: ip, Mask: net.CIDRMask(8*len(ip), 8*len(ip))}
+			address, _ := netip.ParseAddr(text)
+			network = netip.PrefixFrom(address, address.BitLen())
 		}
 		l.proxies = append(l.proxies, network)
 	}
@@ -98,9 +80,9 @@ func (l *connections) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		admitted, replaced := l.admit(conn)
+		admitted, replaced := l.admit(conn.(*net.TCPConn))
 		if replaced != nil {
-			_ = replaced.Conn.Close()
+			_ = replaced.TCPConn.Close()
 		}
 		if admitted != nil {
 			return admitted, nil
@@ -144,13 +126,13 @@ func (l *connections) inUse() int {
 
 // isProxy reports whether address is that of a trusted proxy.
 func (l *connections) isProxy(address netip.Addr) bool {
-	return slices.ContainsFunc(l.proxies, func(n *net.IPNet) bool { return n.Contains(address.AsSlice()) })
+	return slices.ContainsFunc(l.proxies, func(p netip.Prefix) bool { return p.Contains(address) })
 }
 
 // admit counts conn as open, or returns nil if there is no room for it. It returns the
 // connection that it replaces, if any, for the caller to close.
-func (l *connections) admit(conn net.Conn) (admitted, replaced *connection) {
-	address := conn.RemoteAddr().(*net.TCPAddr).AddrPort().Addr()
+func (l *connections) admit(conn *net.TCPConn) (admitted, replaced *connection) {
+	address := conn.RemoteAddr().(*net.TCPAddr).AddrPort().Addr().Unmap()
 	network, limited := middleware.NetworkOf(address), !l.isProxy(address)
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -177,7 +159,7 @@ func (l *connections) admit(conn net.Conn) (admitted, replaced *connection) {
 	}
 	l.open++
 	p.open++
-	admitted = &connection{Conn: conn, listener: l, peer: p}
+	admitted = &connection{TCPConn: conn, listener: l, peer: p}
 	l.setIdle(admitted)
 	return admitted, replaced
 }
@@ -246,5 +228,5 @@ func (c *connection) Close() error {
 	c.listener.mu.Lock()
 	c.listener.drop(c)
 	c.listener.mu.Unlock()
-	return c.Conn.Close()
+	return c.TCPConn.Close()
 }

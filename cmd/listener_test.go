@@ -26,23 +26,6 @@ func listenLimited(t *testing.T, limit, perAddress int) *connections {
 	return l
 }
 
-// linkLocal is a connection of a client with a link-local address.
-type linkLocal struct{ net.Conn }
-
-func (linkLocal) RemoteAddr() net.Addr {
-	return &net.TCPAddr{IP: net.ParseIP("fe80::1"), Port: 1024, Zone: "eth0"}
-}
-
-func TestZoneIsNoPartOfTheAddress(t *testing.T) {
-	near, far := net.Pipe()
-	t.Cleanup(func() { _ = far.Close() })
-	admitted, _ := listenLimited(t, 1, 1).admit(linkLocal{near})
-	t.Cleanup(func() { _ = admitted.Close() })
-	if got, want := admitted.RemoteAddr().String(), "[fe80::1]:1024"; got != want {
-		t.Errorf("got %s, want %s", got, want)
-	}
-}
-
 // TestConnectionsAreCounted has more clients than there is room for, which end their
 // connections in every way, and then looks for connections that are still counted.
 func TestConnectionsAreCounted(t *testing.T) {

@@ -1,10 +1,8 @@
 package cmd
 
 import (
-	"fmt"
 	"strings"
 	"unicode"
-	"unicode/utf16"
 	"unicode/utf8"
 
 	"go.uber.org/zap/zapcore"
@@ -12,16 +10,15 @@ import (
 	"plantstore/auth"
 )
 
-// logWriter writes log lines without tokens, and escapes characters that a terminal would
+// logWriter writes log lines without tokens, and without characters that a terminal would
 // obey or that would make a line look like another: zap's encoders pass on both, as a
-// client or a database sent them. In JSON, such characters occur in strings only, where the
-// escapes stand for the same characters.
+// client or a database sent them.
 type logWriter struct{ zapcore.WriteSyncer }
 
 func (w logWriter) Write(line []byte) (int, error) {
 	safe := line
 	if !isPlain(line) || auth.HasSecret(line) {
-		safe = []byte(escape(auth.Redact(string(line))))
+		safe = []byte(visible(auth.Redact(string(line))))
 	}
 	if _, err := w.WriteSyncer.Write(safe); err != nil {
 		return 0, err
@@ -29,25 +26,21 @@ func (w logWriter) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// escape returns text with an escape in place of each invisible character.
-func escape(text string) string {
-	var escaped strings.Builder
-	for _, r := range strings.ToValidUTF8(text, string(utf8.RuneError)) {
-		switch high, low := utf16.EncodeRune(r); {
-		case !isInvisible(r):
-			escaped.WriteRune(r)
-		case high != utf8.RuneError:
-			fmt.Fprintf(&escaped, `\u%04x\u%04x`, high, low)
-		default:
-			fmt.Fprintf(&escaped, `\u%04x`, r)
+// visible returns text with U+FFFD in place of each invisible character.
+func visible(text string) string {
+	return strings.Map(func(r rune) rune {
+		if isInvisible(r) {
+			return utf8.RuneError
 		}
-	}
-	return escaped.String()
+		return r
+	}, text)
 }
 
 // oneLine returns text, which may be from a server, on a single line, without tokens and without
 // characters that a terminal would obey.
-func oneLine(text string) string { return escape(auth.Redact(strings.Join(strings.Fields(text), " "))) }
+func oneLine(text string) string {
+	return visible(auth.Redact(strings.Join(strings.Fields(text), " ")))
+}
 
 // isPlain reports whether text is ASCII that needs no escapes, as most lines are.
 func isPlain(text []byte) bool {

@@ -6,15 +6,32 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"go.uber.org/zap"
 
 	"plantstore/database"
 )
 
 func newMigrate(s *settings) *cobra.Command {
 	return newGroup("migrate", "Migrate the database schema", "migrate status",
-		newDatabaseCommand(s, "migrate up", "Apply every pending migration", creates, migrateUp),
-		addYes(newDatabaseCommand(s, "migrate down", "Roll back the last migration, with the data it added", uses, migrateDown)),
-		newDatabaseCommand(s, "migrate status", "List all migrations and when they were applied", uses, migrateStatus))
+		newMigration(s, "up", "Apply every pending migration", creates, migrateUp),
+		addYes(newMigration(s, "down", "Roll back the last migration, with the data it added", uses, migrateDown)),
+		newMigration(s, "status", "List all migrations and when they were applied", uses, migrateStatus))
+}
+
+// newMigration returns a command that calls action with the configured database and prints its report.
+func newMigration(s *settings, name, short string, needs access, action func(*cobra.Command, *database.DB) (report string, err error)) *cobra.Command {
+	return s.addTo(&cobra.Command{
+		Use: name, Short: short, Example: "  plantstore migrate " + name, Args: takes(0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return s.withDatabase(cmd.Context(), needs, func(db *database.DB, _ *zap.Logger) error {
+				report, err := action(cmd, db)
+				if err == nil {
+					_, err = fmt.Println(report)
+				}
+				return err
+			})
+		},
+	}, databaseFlags)
 }
 
 func migrateUp(cmd *cobra.Command, db *database.DB) (string, error) {
@@ -23,7 +40,7 @@ func migrateUp(cmd *cobra.Command, db *database.DB) (string, error) {
 		_, _ = fmt.Println("applied", m.Name)
 	}
 	if len(applied) == 0 {
-		return "no pending migrations", standbyError(err)
+		return "no pending migrations", err
 	}
 	return "migrated " + db.Name(), err
 }

@@ -42,9 +42,8 @@ type exitError struct {
 	status int
 }
 
-// errInterrupted is the error of a command that a signal has ended. It is also the cause of its
-// context if the signal is SIGINT, as from Ctrl-C.
-var errInterrupted = errors.New("interrupted")
+// errInterrupted is the cause of the end of a command's context if the signal is SIGINT, as from Ctrl-C.
+var errInterrupted = fmt.Errorf("interrupted: %w", context.Canceled)
 
 // usageError marks err as an error in the command line or the configuration.
 func usageError(err error) error { return &exitError{err, exitUsage} }
@@ -79,7 +78,7 @@ func Main(args []string) int {
 	}
 	message := err.Error()
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) { // by a signal
-		message = errInterrupted.Error()
+		message = "interrupted"
 	}
 	_, _ = fmt.Fprintln(os.Stderr, "plantstore:", oneLine(message))
 	if exit, ok := errors.AsType[*exitError](err); ok {
@@ -111,8 +110,6 @@ func newRoot() *cobra.Command {
 	about := fmt.Sprintf("plantstore %s (commit %s, %s)\n", version, commit, runtime.Version())
 	root.SetVersionTemplate(about)
 	root.SetFlagErrorFunc(flagError)
-	root.CompletionOptions.DisableDefaultCmd = true // there is our own
-	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 	s.addTo(root, serviceFlags)
 	root.AddCommand(
 		s.addTo(&cobra.Command{
@@ -120,7 +117,6 @@ func newRoot() *cobra.Command {
 			Example: "  plantstore serve --port 8081 --log-level debug",
 		}, serviceFlags),
 		newMigrate(s), newToken(s), newImport(s), newExport(s), newFollow(s), newBackup(s), newRestore(s), newHealthcheck(s), newConfig(s),
-		newCompletion(),
 		&cobra.Command{
 			Use: "version", Short: "Print the version", Args: takes(0),
 			Example: "  plantstore version",
@@ -129,11 +125,5 @@ func newRoot() *cobra.Command {
 				return err
 			},
 		})
-	root.InitDefaultVersionFlag()
-	root.InitDefaultHelpCmd()
-	if help, _, err := root.Find([]string{"help"}); err == nil {
-		help.Args = helpTopic
-		help.Example = "  plantstore help token create"
-	}
 	return root
 }

@@ -18,7 +18,6 @@ import (
 	"plantstore/auth"
 	"plantstore/config"
 	"plantstore/controllers"
-	"plantstore/database"
 	"plantstore/middleware"
 	"plantstore/models"
 	"plantstore/routes"
@@ -63,11 +62,14 @@ func (s *settings) serve(cmd *cobra.Command, _ []string) (err error) {
 	}
 	db, err := openDatabase(ctx, cfg, log)
 	if err != nil {
-		return unlessStopped(ctx, err, log)
+		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	if err := prepare(ctx, db); err != nil {
-		return unlessStopped(ctx, err, log)
+	if err := db.Schema().Prepare(ctx); err != nil {
+		return err
+	}
+	if err := db.UseStandbys(ctx); err != nil {
+		return fmt.Errorf("%s: %w", config.SettingOf("database.replica_urls"), err)
 	}
 
 	static, devToken, err := staticTokens(cfg)
@@ -77,7 +79,7 @@ func (s *settings) serve(cmd *cobra.Command, _ []string) (err error) {
 	tokens := models.NewTokenStore(db)
 	issued, err := auth.NewIssuedTokens(ctx, tokens, log)
 	if err != nil {
-		return unlessStopped(ctx, err, log)
+		return err
 	}
 	defer func() {
 		if err := issued.Close(); err != nil {
@@ -118,7 +120,6 @@ func (s *settings) serve(cmd *cobra.Command, _ []string) (err error) {
 		Tracer:       tracer,
 	}
 	server.Handler, server.ErrorLog = routes.New(options), errorLog(sampled)
-	checkTemporaryFolder(log)
 	listener, err := listenAPI(cfg, log, sampled)
 	if err != nil {
 		return err
@@ -167,27 +168,6 @@ func serveUntil(ctx context.Context, cfg *config.Config, server *http.Server, li
 	return shutDown(server, listener, health, delay, cfg.Server.ShutdownTimeout, log)
 }
 
-// unlessStopped returns err, which ended the start, unless a signal came first: it ends what the
-// start does with the database.
-func unlessStopped(ctx context.Context, err error, log *zap.Logger) error {
-	if ctx.Err() == nil {
-		return err
-	}
-	log.Warn("stopped before the service was ready", zap.Error(err))
-	return nil
-}
-
-// prepare migrates the database, and opens its standbys.
-func prepare(ctx context.Context, db *database.DB) error {
-	if err := db.Schema().Prepare(ctx); err != nil {
-		return standbyError(err)
-	}
-	if err := db.UseStandbys(ctx); err != nil {
-		return usageError(fmt.Errorf("%s: %w", config.SettingOf("database.replica_urls"), err))
-	}
-	return nil
-}
-
 // staticTokens returns the configured tokens. A development service without tokens gets the
 // development token, dev.
 func staticTokens(cfg *config.Config) (tokens []string, dev string, err error) {
@@ -198,16 +178,6 @@ func staticTokens(cfg *config.Config) (tokens []string, dev string, err error) {
 		return nil, "", fmt.Errorf("development token: %w", err)
 	}
 	return []string{dev}, dev, nil
-}
-
-// checkTemporaryFolder logs a warning if temporary files cannot be created.
-func checkTemporaryFolder(log *zap.Logger) {
-	file, err := os.CreateTemp("", "plantstore-*")
-	if err != nil {
-		log.Warn("imports and long exports will fail: TMPDIR must name a writable directory", zap.Error(err))
-		return
-	}
-	_ = errors.Join(file.Close(), os.Remove(file.Name()))
 }
 
 // newJWTVerifier returns the verifier of JWTs, which are configured.

@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"regexp"
 	"strconv"
-	"syscall"
 	"time"
 
 	"go.uber.org/zap"
@@ -26,10 +25,6 @@ import (
 const receiveBuffer = 128 << 10
 
 func newServer(cfg *config.Config, log *zap.Logger) (*http.Server, error) {
-	if least := min(cfg.Server.ReadTimeout, cfg.Server.WriteTimeout); cfg.Database.Timeout >= least {
-		log.Warn("database.timeout should be shorter than server.read_timeout and server.write_timeout: they end a request without a response",
-			zap.Duration("timeout", cfg.Database.Timeout), zap.Duration("shortest", least))
-	}
 	server := &http.Server{
 		ReadHeaderTimeout: cfg.Server.ReadHeaderTimeout,
 		ReadTimeout:       cfg.Server.ReadTimeout,
@@ -59,41 +54,22 @@ func newServer(cfg *config.Config, log *zap.Logger) (*http.Server, error) {
 	return server, nil
 }
 
-// listen listens on address, which the setting key configures. Its errors are errors in
-// the configuration, unless another process uses the port.
+// listen listens on address, which the setting key configures.
 func listen(key, address string) (net.Listener, error) {
 	var lc net.ListenConfig
 	lc.SetMultipathTCP(false) // such sockets have no packet filters, see refuse
-	// Several probes before giveUpAfter ends a connection: a probe may be lost.
-	lc.KeepAliveConfig = net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 3 * time.Second, Count: 5}
 	listener, err := lc.Listen(context.Background(), "tcp", address)
-	if err == nil {
-		return listener, nil
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", config.SettingOf(key), err)
 	}
-	if _, unknown := errors.AsType[*net.DNSError](err); key == "server.port" && (unknown || errors.Is(err, syscall.EADDRNOTAVAIL)) {
-		key = "server.host"
-	}
-	err = fmt.Errorf("%s: %w", config.SettingOf(key), err)
-	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, fmt.Errorf("%w: choose another port, or end the program that uses this one", err)
-	}
-	return nil, usageError(err)
+	return listener, nil
 }
-
-// maxUserTimeout is the longest limit for giveUpAfter: the kernel's own limits, which it replaces,
-// are shorter than some that can be configured.
-const maxUserTimeout = 5 * time.Minute
 
 // listenAPI listens on the address of the API, with the configured limits of connections.
 func listenAPI(cfg *config.Config, log, sampled *zap.Logger) (*connections, error) {
 	listener, err := listen("server.port", addressOf(cfg))
 	if err != nil {
 		return nil, err
-	}
-	if limit := max(cfg.Server.WriteTimeout, cfg.Bulk.Grace); limit <= maxUserTimeout {
-		if err := giveUpAfter(listener, limit); err != nil {
-			log.Warn("cannot set TCP_USER_TIMEOUT: a client that loses its network keeps its connection for a quarter of an hour", zap.Error(err))
-		}
 	}
 	return limitConnections(listener, connectionLimit(cfg, maxFiles(), log), cfg.Server.MaxPerAddress, cfg.Server.TrustedProxies, sampled), nil
 }
@@ -132,31 +108,19 @@ func sample(log *zap.Logger) *zap.Logger {
 	}))
 }
 
-// quoted matches a text in the syntax of Go, sender the address of a client, and ends the two
-// addresses of a connection.
-var (
-	quoted = regexp.MustCompile(`"(\\.|[^"\\])*"`)
-	sender = regexp.MustCompile(`\bfrom (\S+:\d+)`)
-	ends   = regexp.MustCompile(`\b\w+ tcp \S+->\S+: `)
-)
+// quoted matches a text in the syntax of Go.
+var quoted = regexp.MustCompile(`"(\\.|[^"\\])*"`)
 
 // httpErrors logs what net/http writes, without what that quotes: the start of a request
-// that it cannot read, which may be a token. The client's address is only in a field of its own,
-// so that messages are equal for the sampler.
+// that it cannot read, which may be a token.
 type httpErrors struct{ log *zap.Logger }
 
 func (h httpErrors) Write(line []byte) (int, error) {
 	level := zapcore.WarnLevel
-	if bytes.HasPrefix(line, []byte("http: TLS handshake error ")) { // such as from port scanners
-		level = zapcore.InfoLevel
+	if bytes.HasPrefix(line, []byte("http: TLS handshake error ")) { // the client's fault, as of port scanners
+		level = zapcore.DebugLevel
 	}
-	message := ends.ReplaceAll(quoted.ReplaceAll(bytes.TrimSpace(line), []byte(`"…"`)), nil)
-	var fields []zap.Field
-	if from := sender.FindSubmatch(message); from != nil {
-		fields = append(fields, zap.ByteString("client", from[1]))
-		message = sender.ReplaceAll(message, []byte("from …"))
-	}
-	h.log.Log(level, string(message), fields...)
+	h.log.Log(level, string(quoted.ReplaceAll(bytes.TrimSpace(line), []byte(`"…"`))))
 	return len(line), nil
 }
 

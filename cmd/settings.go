@@ -1,7 +1,6 @@
 package cmd
 
 import (
-	"errors"
 	"os"
 	"strings"
 	"time"
@@ -16,9 +15,9 @@ import (
 
 // settings is the part of the configuration that comes from the command line.
 type settings struct {
-	file  string
-	flags map[string]*pflag.Flag
-	all   *pflag.FlagSet
+	file, tokenFile string
+	flags           map[string]*pflag.Flag // by the key of the setting
+	all             *pflag.FlagSet
 }
 
 // The flags of the settings that commands use. A command has no flag that it would ignore.
@@ -34,56 +33,24 @@ const (
 func newSettings() *settings {
 	s := &settings{flags: make(map[string]*pflag.Flag), all: pflag.NewFlagSet("settings", pflag.ContinueOnError)}
 	s.all.StringVar(&s.file, "config", "", "configuration file [$"+config.FileVariable+"] (default "+config.DefaultFile+", if it exists)")
-	add := func(set *pflag.FlagSet, name, key string) {
+	for name, key := range map[string]string{
+		"env": "env", "host": "server.host", "port": "server.port", "database-url": "database.url", "log-level": "log.level", "url": "client.url",
+	} {
 		setting := config.SettingOf(key)
-		set.String(name, setting.Default, setting.Usage()+" [$"+setting.Variable+"]")
-		s.flags[key] = set.Lookup(name)
+		s.all.String(name, setting.Default, setting.Usage()+" [$"+setting.Variable+"]")
+		s.flags[key] = s.all.Lookup(name)
 	}
-	add(s.all, "env", "env")
-	add(s.all, "host", "server.host")
-	add(s.all, "port", "server.port")
-	add(s.all, "database-url", "database.url")
-	add(s.all, "log-level", "log.level")
-	add(s.all, "url", "client.url")
-
-	// --token-file sets a flag that is on no command line.
-	token, hidden := config.SettingOf("client.token"), pflag.NewFlagSet("hidden", pflag.ContinueOnError)
-	add(hidden, "token", token.Key)
-	s.all.Func("token-file", "`FILE` with the "+token.Usage()+" [$"+token.Variable+"_FILE]", func(path string) error {
-		text, err := config.ReadFile(path)
-		if err == nil && text == "" {
-			err = errors.New("the file is empty")
-		}
-		return errors.Join(err, hidden.Set("token", text))
-	})
+	token := config.SettingOf("client.token")
+	s.all.StringVar(&s.tokenFile, "token-file", "", "`FILE` with the "+token.Usage()+" [$"+token.Variable+"_FILE]")
 	return s
 }
 
-// addTo adds the flags with the given names to cmd, with the completion of their values.
+// addTo adds the flags with the given names to cmd.
 func (s *settings) addTo(cmd *cobra.Command, names string) *cobra.Command {
 	for name := range strings.FieldsSeq(names) {
 		cmd.Flags().AddFlag(s.all.Lookup(name))
 	}
-	for key, flag := range s.flags {
-		if cmd.Flags().Lookup(flag.Name) != nil {
-			complete(cmd, flag.Name, cobra.ShellCompDirectiveNoFileComp, config.SettingOf(key).Values...)
-		}
-	}
-	complete(cmd, "config", cobra.ShellCompDirectiveFilterFileExt, "yaml", "yml")
-	complete(cmd, "token-file", cobra.ShellCompDirectiveDefault)
 	return cmd
-}
-
-// withFile lets shells offer files as the arguments of cmd.
-func withFile(cmd *cobra.Command) *cobra.Command {
-	cmd.ValidArgsFunction = cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault)
-	return cmd
-}
-
-// complete sets the values that shells offer for a flag of cmd, if it has that flag.
-func complete(cmd *cobra.Command, flag string, directive cobra.ShellCompDirective, values ...string) {
-	// Commands share flags and their values, so all but the first fail.
-	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, directive))
 }
 
 // Whether a command uses the database, for load, or calls a service.
@@ -110,7 +77,9 @@ func newLogger(cfg *config.Config) *zap.Logger {
 	level, _ := zapcore.ParseLevel(cfg.Log.Level) // config has validated it
 	encoding := zap.NewProductionEncoderConfig()
 	encoding.EncodeTime = zapcore.RFC3339NanoTimeEncoder
-	encoding.EncodeDuration = encodeMilliseconds
+	encoding.EncodeDuration = func(d time.Duration, to zapcore.PrimitiveArrayEncoder) {
+		to.AppendFloat64(float64(d.Microseconds()) / 1000) // milliseconds
+	}
 	encoder := zapcore.NewJSONEncoder
 	if cfg.Log.Format == "console" || cfg.Log.Format == "auto" && cfg.Env == config.Development {
 		encoding.EncodeTime = zapcore.TimeEncoderOfLayout("15:04:05.000")
@@ -118,9 +87,4 @@ func newLogger(cfg *config.Config) *zap.Logger {
 		encoder = zapcore.NewConsoleEncoder
 	}
 	return zap.New(zapcore.NewCore(encoder(encoding), logWriter{zapcore.Lock(os.Stderr)}, level))
-}
-
-// encodeMilliseconds writes a duration as a number of milliseconds.
-func encodeMilliseconds(d time.Duration, to zapcore.PrimitiveArrayEncoder) {
-	to.AppendFloat64(float64(d.Microseconds()) / 1000)
 }

@@ -2,8 +2,8 @@ package cmd
 
 import (
 	"errors"
+	"math"
 	"net"
-	"time"
 
 	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
@@ -30,32 +30,27 @@ func refuse(listener net.Listener) error {
 	for i, in := range assembled {
 		filter[i] = unix.SockFilter{Code: in.Op, Jt: in.Jt, Jf: in.Jf, K: in.K}
 	}
-	return onSocket(listener, func(fd int) error {
-		err := unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER,
-			&unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]})
-		if errors.Is(err, unix.EPERM) {
-			err = unix.Listen(fd, 0) // the most that may wait
-		}
-		return err
-	})
-}
-
-// giveUpAfter makes the kernel close a connection of listener when its client has acknowledged
-// nothing of what was sent for limit (RFC 5482), or has not read for as long: without it, a
-// client that has lost its network keeps a stream for a quarter of an hour.
-func giveUpAfter(listener net.Listener, limit time.Duration) error {
-	return onSocket(listener, func(fd int) error { // connections inherit it
-		return unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(limit.Milliseconds()))
-	})
-}
-
-// onSocket calls do with the file descriptor of listener.
-func onSocket(listener net.Listener, do func(fd int) error) error {
 	raw, err := listener.(*net.TCPListener).SyscallConn()
 	if err != nil {
 		return err
 	}
 	var failed error
-	err = raw.Control(func(fd uintptr) { failed = do(int(fd)) })
+	err = raw.Control(func(fd uintptr) {
+		failed = unix.SetsockoptSockFprog(int(fd), unix.SOL_SOCKET, unix.SO_ATTACH_FILTER,
+			&unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]})
+		if errors.Is(failed, unix.EPERM) {
+			failed = unix.Listen(int(fd), 0) // the most that may wait
+		}
+	})
 	return errors.Join(err, failed)
+}
+
+// maxFiles returns how many files the process may open, including connections: ulimit -n.
+// Go has raised the soft limit to the hard limit.
+func maxFiles() int {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		return math.MaxInt
+	}
+	return int(min(limit.Cur, math.MaxInt))
 }

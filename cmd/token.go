@@ -5,21 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
 	"os/user"
 	"strconv"
 	"strings"
-	"syscall"
 	"text/tabwriter"
 	"time"
 
-	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
 
 	"plantstore/auth"
-	"plantstore/controllers"
 	"plantstore/database"
 	"plantstore/models"
 )
@@ -66,7 +61,7 @@ func newTokenCreate(s *settings) *cobra.Command {
 		Args:    takes(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if name == "" {
-				return usageError(fmt.Errorf("`%s` needs --name: %s", cmd.CommandPath(), seeHelp(cmd)))
+				return usageError(withHelp(cmd, errors.New("--name is required")))
 			}
 			token, until := models.Token{Name: name}, "revoked"
 			for scope := range strings.SplitSeq(scopes, ",") {
@@ -88,9 +83,8 @@ func newTokenCreate(s *settings) *cobra.Command {
 					return err
 				}
 				tokens.audit(auth.Created, token.ID)
-				signal.Ignore(syscall.SIGPIPE)                 // Println returns the error
 				if _, err := fmt.Println(secret); err != nil { // nothing else, for scripts
-					return fmt.Errorf("%w: the token is lost; revoke it with `plantstore token revoke %s`", err, token.ID)
+					return err
 				}
 				cmd.PrintErrf("created in %s for %s with scopes %s, valid until %s; not shown again; revoke it with `plantstore token revoke %s`\n",
 					tokens.database, token.Name, token.Scopes, until, token.ID)
@@ -102,19 +96,7 @@ func newTokenCreate(s *settings) *cobra.Command {
 	create.Flags().StringVar(&scopes, "scope", strings.Join(models.DefaultScopes().Names(), ","),
 		"comma-separated scopes: "+strings.Join(models.AllScopes().Names(), ", ")+", which implies the others")
 	create.Flags().StringVar(&expires, "expires", "", "lifetime, such as 90d or 12h (default: unlimited)")
-	_ = create.RegisterFlagCompletionFunc("scope", completeScopes)
 	return s.addTo(create, databaseFlags)
-}
-
-// completeScopes completes the last scope of a list.
-func completeScopes(_ *cobra.Command, _ []string, text string) (lists []cobra.Completion, _ cobra.ShellCompDirective) {
-	others := text[:strings.LastIndex(text, ",")+1]
-	for _, scope := range models.AllScopes().Names() {
-		if !strings.Contains(others, scope+",") {
-			lists = append(lists, others+scope)
-		}
-	}
-	return lists, cobra.ShellCompDirectiveNoFileComp
 }
 
 // after returns the time after now by a Go duration or by a number of days such as 90d.
@@ -133,26 +115,19 @@ func after(now time.Time, text string) (time.Time, error) {
 }
 
 func newTokenList(s *settings) *cobra.Command {
-	var asJSON bool
-	list := &cobra.Command{
+	return s.addTo(&cobra.Command{
 		Use: "list", Short: "List all tokens, including revoked and expired ones", Args: takes(0),
-		Example: "  plantstore token list\n" +
-			"  plantstore token list --json | jq -r '.[] | select(.last_used_at == null) | .id'",
+		Example: "  plantstore token list",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return s.withTokens(cmd.Context(), func(ctx context.Context, tokens *tokenStore) error {
 				all, err := tokens.all(ctx)
 				if err != nil {
 					return err
 				}
-				if asJSON {
-					return printJSON(all)
-				}
 				return printTable(all)
 			})
 		},
-	}
-	list.Flags().BoolVar(&asJSON, "json", false, "print a JSON array, as GET /tokens does")
-	return s.addTo(list, databaseFlags)
+	}, databaseFlags)
 }
 
 // all returns all tokens by ascending id.
@@ -171,18 +146,6 @@ func (s *tokenStore) all(ctx context.Context) (all []models.Token, _ error) {
 	}
 }
 
-func printJSON(tokens []models.Token) error {
-	list := make([]controllers.Token, len(tokens))
-	for i := range tokens {
-		list[i] = controllers.TokenOf(&tokens[i])
-	}
-	if err := json.MarshalWrite(os.Stdout, list, jsontext.WithIndent("  ")); err != nil {
-		return err
-	}
-	fmt.Println()
-	return nil
-}
-
 func printTable(tokens []models.Token) error {
 	table := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 	_, _ = fmt.Fprintln(table, "PREFIX\tNAME\tSCOPES\tCREATED\tEXPIRES\tLAST USED\tSTATE")
@@ -194,7 +157,7 @@ func printTable(tokens []models.Token) error {
 		case t.Expired(time.Now()):
 			state = "expired"
 		}
-		_, _ = fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", t.ID, escape(t.Name), strings.Join(t.Scopes.Names(), ","),
+		_, _ = fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", t.ID, visible(t.Name), strings.Join(t.Scopes.Names(), ","),
 			moment(&t.CreatedAt), moment(t.ExpiresAt), moment(t.LastUsedAt), state)
 	}
 	return table.Flush()
@@ -218,21 +181,16 @@ func newTokenRevoke(s *settings) *cobra.Command {
 				}
 			}
 			return s.withTokens(cmd.Context(), func(ctx context.Context, tokens *tokenStore) error {
-				var failed []string
-				for _, id := range ids { // continue after failures
+				for _, id := range ids {
 					err := tokens.Revoke(ctx, id)
 					if _, ok := errors.AsType[*models.NotFoundError](err); ok {
 						err = errors.New("no such token, or already revoked: see `plantstore token list`")
 					}
 					if err != nil {
-						failed = append(failed, id+": "+err.Error())
-						continue
+						return fmt.Errorf("%s: %w", id, err)
 					}
 					tokens.audit(auth.Revoked, id)
 					fmt.Println("revoked", id, "in", tokens.database)
-				}
-				if len(failed) > 0 {
-					return errors.New(strings.Join(failed, "; "))
 				}
 				return nil
 			})

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/url"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -32,12 +31,12 @@ func newTracer(ctx context.Context, log *zap.Logger) (tracer trace.Tracer, flush
 		return nil, func() {}, err
 	}
 	log = log.Named("tracing")
-	names, err := tracingVariables()
-	if err != nil {
-		return nil, nil, err
-	}
-	isValid := true // else the SDK reports a variable, and goes on without it
-	reportTo(func(error) { isValid = false })
+	warn := func(err error) { log.Warn("cannot trace", zap.Error(err)) }
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(warn))
+	// Without the values, which may be headers with a password.
+	withoutValues := funcr.Options{RenderArgsHook: func([]any) []any { return nil }}
+	otel.SetLogger(funcr.New(func(_, message string) { warn(errors.New(message)) }, withoutValues))
+
 	about, err := resource.New(ctx, resource.WithTelemetrySDK(),
 		resource.WithAttributes(semconv.ServiceName("plantstore"), semconv.ServiceVersion(version)), resource.WithFromEnv())
 	if err != nil {
@@ -48,10 +47,6 @@ func newTracer(ctx context.Context, log *zap.Logger) (tracer trace.Tracer, flush
 		return nil, nil, usageError(fmt.Errorf("OTEL_EXPORTER_OTLP_*: %w", err))
 	}
 	provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(about))
-	if !isValid {
-		return nil, nil, usageError(fmt.Errorf("one of these variables is not valid: %s", strings.Join(names, ", ")))
-	}
-	reportTo(func(err error) { log.Warn("cannot trace", zap.Error(err)) })
 	flush = func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTimeout)
 		defer cancel()
@@ -60,31 +55,6 @@ func newTracer(ctx context.Context, log *zap.Logger) (tracer trace.Tracer, flush
 		}
 	}
 	return provider.Tracer("plantstore"), flush, nil
-}
-
-// reportTo makes the SDK call handle with its errors.
-func reportTo(handle func(error)) {
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(handle))
-	// Without the values, which may be headers with a password.
-	withoutValues := funcr.Options{RenderArgsHook: func([]any) []any { return nil }}
-	otel.SetLogger(funcr.New(func(_, message string) { handle(errors.New(message)) }, withoutValues))
-}
-
-// tracingVariables returns the names of OpenTelemetry's variables that are set. It removes empty
-// ones, which count as unset, but not for all parts of the SDK.
-func tracingVariables() (names []string, err error) {
-	for _, entry := range os.Environ() {
-		name, value, _ := strings.Cut(entry, "=")
-		switch {
-		case !strings.HasPrefix(name, "OTEL_"):
-		case strings.TrimSpace(value) == "":
-			err = errors.Join(err, os.Unsetenv(name))
-		default:
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	return names, err
 }
 
 // tracingOn reports whether the environment names an endpoint for spans.

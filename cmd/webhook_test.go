@@ -127,7 +127,7 @@ func TestWebhookErrorsOnATerminal(t *testing.T) {
 		t.Fatal(err)
 	}
 	printed, err := io.ReadAll(read)
-	if want := `: \u001b[2Jno route; trying again in `; err != nil || !strings.Contains(string(printed), want) {
+	if want := ": \uFFFD[2Jno route; trying again in "; err != nil || !strings.Contains(string(printed), want) {
 		t.Errorf("got %q, %v, want %q", printed, err, want)
 	}
 }

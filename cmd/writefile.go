@@ -4,38 +4,16 @@ import (
 	"crypto/rand"
 	"errors"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 
 	"plantstore/database/sqlite"
 )
 
-// followLinks returns the file that path leads to, which need not exist.
-func followLinks(path string) (string, error) {
-	target, err := filepath.EvalSymlinks(path)
-	if err == nil {
-		return target, nil
-	}
-	if !errors.Is(err, fs.ErrNotExist) {
-		_, err = os.Stat(path) // which names the path in any error
-		return path, err
-	}
-	next, err := os.Readlink(path)
-	if err != nil { // no link
-		return path, nil //nolint:nilerr // opening path gives a better error
-	}
-	if !filepath.IsAbs(next) {
-		next = filepath.Join(filepath.Dir(path), next)
-	}
-	return followLinks(next)
-}
-
 // writeFile calls write to write the file path. On error, the file remains unchanged.
 func writeFile(path string, write func(io.Writer) error) error {
-	path, err := followLinks(path) // replace the target of a link, not the link
-	if err != nil {
-		return err
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		path = target // replace the target of a link, not the link
 	}
 	info, err := os.Stat(path)
 	if err == nil && !info.Mode().IsRegular() {

@@ -1,15 +1,12 @@
 package clients
 
 import (
-	"bytes"
 	"fmt"
 	"io"
-	"net/http"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -42,59 +39,6 @@ func terminal(t *testing.T) (tty *os.File, screen *service.Lines, keyboard io.Wr
 		_ = tty.Close()
 		<-copied
 		_ = control.Close()
-	}
-}
-
-// TestCLIProgress imports on a terminal. The service responds when the terminal shows how
-// many rows it has to store, and that time passes.
-func TestCLIProgress(t *testing.T) {
-	t.Parallel()
-	tty, screen, _, hangUp := terminal(t)
-	ended := make(chan struct{})
-	waits := regexp.MustCompile(`625 rows sent, waiting for the service to store them  \[[1-9]\d*s\]`)
-	settings := fake(t, func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body)
-		if !screen.Await(ended, func(line string) bool {
-			return waits.MatchString(line)
-		}) {
-			t.Errorf("got %q on the terminal", screen)
-		}
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = io.WriteString(w, `{"rows":625,"created":625,"stored":true}`)
-	})
-	cmd := service.Command(t, settings, "import", service.Absolute(t, samplePlants))
-	var stdout bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, tty
-	err := cmd.Run()
-	close(ended)
-	hangUp()
-	if err != nil || stdout.String() != service.Counts(625, 0, 0, "stored") {
-		t.Errorf("got %v and %q, want 625 plants", err, &stdout)
-	}
-	shown := screen.String()
-	if !strings.Contains(shown, " importing (0, ") || strings.Contains(shown, "\x1b") {
-		t.Errorf("got %q on the terminal, want the progress without colors", shown)
-	}
-	if last := shown[strings.LastIndex(strings.TrimRight(shown, "\r"), "\r")+1:]; strings.TrimSpace(last) != "" {
-		t.Errorf("got %q left on the terminal", last)
-	}
-}
-
-// TestCLIQuietOnTerminal: with -q, there is no progress.
-func TestCLIQuietOnTerminal(t *testing.T) {
-	t.Parallel()
-	settings := service.ClientOf(service.Start(t).URL)
-	for _, args := range []string{"import -q " + service.Absolute(t, samplePlants), "export -q -o plants.csv"} {
-		t.Run(args, func(t *testing.T) {
-			tty, screen, _, hangUp := terminal(t)
-			cmd := service.Command(t, settings, strings.Fields(args)...)
-			cmd.Stdout, cmd.Stderr = tty, tty
-			err := cmd.Run()
-			hangUp()
-			if err != nil || screen.String() != "" {
-				t.Errorf("got %v and %q on the terminal, want nothing", err, screen)
-			}
-		})
 	}
 }
 

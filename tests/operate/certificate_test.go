@@ -132,9 +132,6 @@ func TestCertificateMetric(t *testing.T) {
 	if !expires(first) {
 		t.Error("got another time than that of the certificate")
 	}
-	if got := s.AwaitLog(t, "the certificate expires soon: replace its files")["setting"]; got != "server.tls_certificate (PLANTSTORE_SERVER_TLS_CERTIFICATE)" {
-		t.Errorf("got the setting %v", got)
-	}
 	second.In(t, folder)
 	service.Eventually(t, "the new certificate", func() bool {
 		return expires(second) && strings.Contains(s.Stderr.String(), "loaded the new certificate")
@@ -148,7 +145,6 @@ func TestCertificateMetric(t *testing.T) {
 func TestBadCertificateStopsTheStart(t *testing.T) {
 	t.Parallel()
 	own, other := service.NewPair(t), service.NewPair(t)
-	const encrypted = "server.tls_key (PLANTSTORE_SERVER_TLS_KEY): the key is encrypted, which is not supported"
 	for name, test := range map[string]struct {
 		cert, key []byte
 		mentions  string
@@ -157,8 +153,6 @@ func TestBadCertificateStopsTheStart(t *testing.T) {
 		"no key":             {own.Cert, nil, "server.tls_key (PLANTSTORE_SERVER_TLS_KEY): no such file"},
 		"half a key":         {own.Cert, own.Key[:len(own.Key)/2], "server.tls_key"},
 		"the key of another": {own.Cert, other.Key, "server.tls_key"},
-		"an encrypted key":   {own.Cert, []byte("-----BEGIN ENCRYPTED PRIVATE KEY-----\nMIHs\n-----END ENCRYPTED PRIVATE KEY-----\n"), encrypted},
-		"an old one":         {own.Cert, []byte("-----BEGIN EC PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,B99E\n\nMIHs\n-----END EC PRIVATE KEY-----\n"), encrypted},
 		"swapped files":      {own.Key, own.Cert, "server.tls_certificate"},
 	} {
 		t.Run(name, func(t *testing.T) {

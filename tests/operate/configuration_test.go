@@ -1,6 +1,9 @@
 package operate
 
 import (
+	"crypto/ed25519"
+	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"io/fs"
 	"os"
@@ -111,7 +114,12 @@ func TestConfig(t *testing.T) {
 		"PLANTSTORE_CONFIG=" + file, "DATABASE_URL=", "DATABASE_URL_FILE=" + secret, "PLANTSTORE_AUTH_TOKENS=" + service.Token, "PORT=7",
 		"DATABASE_REPLICA_URLS=postgres://user:password-4711@127.0.0.1/y",
 	}
-	jwt := []string{"PLANTSTORE_AUTH_JWT_ISSUER=a", "PLANTSTORE_AUTH_JWT_AUDIENCE=b", "PLANTSTORE_AUTH_JWT_PUBLIC_KEY=c\nd"}
+	public, _, err := ed25519.GenerateKey(nil)
+	service.Must(t, err)
+	der, err := x509.MarshalPKIXPublicKey(public)
+	service.Must(t, err)
+	key := string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}))
+	jwt := []string{"PLANTSTORE_AUTH_JWT_ISSUER=a", "PLANTSTORE_AUTH_JWT_AUDIENCE=b", "PLANTSTORE_AUTH_JWT_PUBLIC_KEY=" + key}
 	stdout, stderr, status := service.RunToEnd(t, append(settings, jwt...), "config", "--host", "127.0.0.1")
 	if status != 0 || stderr != "" || strings.Contains(stdout, "4711") || strings.Contains(stdout, service.Token) {
 		t.Fatalf("got exit status %d, %q, %q", status, stdout, stderr)
@@ -119,7 +127,7 @@ func TestConfig(t *testing.T) {
 	for _, want := range []string{
 		`server\.host +127\.0\.0\.1 +--host`, `server\.port +7 +PORT`, `database\.url +\*\*\* +DATABASE_URL_FILE`, `log\.level +warn +\S*config\.yaml`,
 		`auth\.tokens +\*\*\* +PLANTSTORE_AUTH_TOKENS`, `database\.replica_urls +\*\*\* +DATABASE_REPLICA_URLS`, `client\.token + default`, `database\.slow_query +200ms +default`,
-		`auth\.jwt\.public_key +c\\nd +PLANTSTORE_AUTH_JWT_PUBLIC_KEY`,
+		`auth\.jwt\.public_key +-----BEGIN PUBLIC KEY-----\\n.* +PLANTSTORE_AUTH_JWT_PUBLIC_KEY`,
 	} {
 		t.Run(want, func(t *testing.T) {
 			if !regexp.MustCompile("(?m)^" + want + "$").MatchString(stdout) {
@@ -127,18 +135,17 @@ func TestConfig(t *testing.T) {
 			}
 		})
 	}
-	service.CheckCLI(t, settings, []string{"config", "check"}, 0, "", "the configuration is valid")
-	service.CheckCLI(t, append(settings, "PORT=x"), []string{"config", "check"}, 2, "", "server.port (PORT) must be a decimal integer")
-	service.CheckCLI(t, append(settings, "PLANTSTORE_WRITES_FLUSHERS=8"), []string{"config", "check"}, 2, "", "database.max_connections (PLANTSTORE_DATABASE_MAX_CONNECTIONS) must be at least 17 with writes.flushers at 8")
-	service.CheckCLI(t, append(settings, "PLANTSTORE_DATABASE_MAX_CONNECTIONS=0"), []string{"config", "check"}, 2, "", "database.max_connections (PLANTSTORE_DATABASE_MAX_CONNECTIONS) must be at least 10")
-	service.CheckCLI(t, append(settings, jwt...), []string{"config", "check"}, 2, "", "auth.jwt.public_key (PLANTSTORE_AUTH_JWT_PUBLIC_KEY): not PEM")
-	service.CheckCLI(t, append(settings, "DATABASE_URL_FILE=", "DATABASE_URL=postgres://h/d?sslrootcert=/nothing"), []string{"config", "check"}, 0, "", "the configuration is valid")
-	service.CheckCLI(t, append(settings, "PORT=0", "PLANTSTORE_SERVER_ADMIN_ADDRESS=127.0.0.1:0"), []string{"config", "check"}, 0, "", "the configuration is valid")
-	service.CheckCLI(t, append(settings, "PLANTSTORE_SERVER_HOST=127.0.0.2", "PLANTSTORE_SERVER_ADMIN_ADDRESS=127.0.0.1:7"), []string{"config", "check"}, 0, "", "the configuration is valid")
+	service.CheckCLI(t, append(settings, "PORT=x"), []string{"config"}, 2, "", "server.port (PORT) must be a decimal integer")
+	service.CheckCLI(t, append(settings, "PLANTSTORE_WRITES_FLUSHERS=8"), []string{"config"}, 2, "", "database.max_connections (PLANTSTORE_DATABASE_MAX_CONNECTIONS) must be at least 17 with writes.flushers at 8")
+	service.CheckCLI(t, append(settings, "PLANTSTORE_DATABASE_MAX_CONNECTIONS=0"), []string{"config"}, 2, "", "database.max_connections (PLANTSTORE_DATABASE_MAX_CONNECTIONS) must be at least 10")
+	service.CheckCLI(t, append(settings, append(jwt, "PLANTSTORE_AUTH_JWT_PUBLIC_KEY=x")...), []string{"config"}, 2, "", "auth.jwt.public_key (PLANTSTORE_AUTH_JWT_PUBLIC_KEY): not PEM")
+	if _, stderr, status := service.RunToEnd(t, append(settings, "DATABASE_URL_FILE=", "DATABASE_URL=postgres://h/d?sslrootcert=/nothing"), "config"); status != 0 {
+		t.Errorf("got exit status %d and %q without the certificate of the database, want 0", status, stderr)
+	}
 }
 
-// TestConfigCheckIsAsStrict compares `config check` with the service.
-func TestConfigCheckIsAsStrict(t *testing.T) {
+// TestConfigIsAsStrict compares `config` with the service.
+func TestConfigIsAsStrict(t *testing.T) {
 	t.Parallel()
 	const secret = "value-4711"
 	for _, test := range []struct {
@@ -148,12 +155,9 @@ func TestConfigCheckIsAsStrict(t *testing.T) {
 		{[]string{"DATABASE_URL=postgres://u:" + secret + "@h/d?application_name=a&sslmode=" + secret}, "database.url (DATABASE_URL): the database URL, or a variable such as PGSSLMODE, has a port or a parameter that is not valid, or names a file that cannot be read: see the parameter sslmode\n"},
 		{[]string{"DATABASE_URL=postgres://u:" + secret + "@h/d?connect_timeout=" + secret}, "see the parameter connect_timeout\n"},
 		{[]string{"DATABASE_URL=postgres://h/d", "DATABASE_REPLICA_URLS=postgres://u:" + secret + "@h/d,postgres://h/d?sslmode=" + secret}, "database.replica_urls (DATABASE_REPLICA_URLS): the database URL, or a variable"},
-		{[]string{"PORT=7", "PLANTSTORE_SERVER_ADMIN_ADDRESS=127.0.0.1:7"}, "server.admin_address (PLANTSTORE_SERVER_ADMIN_ADDRESS) must not use the port of the API, server.port (PORT)\n"},
-		{[]string{"PORT=80", "PLANTSTORE_SERVER_HOST=127.0.0.1", "PLANTSTORE_SERVER_ADMIN_ADDRESS=:http"}, "must not use the port of the API"},
-		{[]string{"PORT=7", "PLANTSTORE_SERVER_HOST=127.0.0.1", "PLANTSTORE_SERVER_ADMIN_ADDRESS=127.0.0.1:7"}, "must not use the port of the API"},
 	} {
 		t.Run(strings.Join(test.settings, " "), func(t *testing.T) {
-			_, check, status := service.RunToEnd(t, test.settings, "config", "check")
+			_, check, status := service.RunToEnd(t, test.settings, "config")
 			_, serve, also := service.RunToEnd(t, test.settings)
 			if status != 2 || also != 2 || check != serve || !strings.Contains(check, test.mentions) || strings.Contains(check, secret) {
 				t.Errorf("got exit status %d, %q, and of the service %d, %q, want 2, and %q in both", status, check, also, serve, test.mentions)

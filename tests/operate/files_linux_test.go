@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -68,25 +67,6 @@ func TestAcceptErrorsAreWarnings(t *testing.T) {
 	}
 	service.Must(t, unix.Prlimit(s.Process.Pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 1 << 10, Max: 1 << 10}, nil))
 	readHealth(t, conn)
-}
-
-// TestTokenIsNotLost prints a token to a full disk: the command tells what to revoke.
-func TestTokenIsNotLost(t *testing.T) {
-	t.Parallel()
-	url := dbtest.SQLite(t)
-	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
-	service.Must(t, err)
-	defer full.Close()
-	service.MigrateUp(t, url)
-	cmd := service.Command(t, []string{"DATABASE_URL=" + url}, "token", "create", "--name", "lost")
-	var stderr strings.Builder
-	cmd.Stdout, cmd.Stderr = full, &stderr
-	err = cmd.Run()
-	advice := regexp.MustCompile("no space left on device: the token is lost; revoke it with `plantstore token revoke (pst_[a-z2-7]{8})`\n$").FindStringSubmatch(stderr.String())
-	if err == nil || advice == nil {
-		t.Fatalf("got %v, %q", err, &stderr)
-	}
-	service.CheckCLI(t, []string{"DATABASE_URL=" + url}, []string{"token", "revoke", advice[1]}, 0, "revoked "+advice[1]+" in "+service.NameOfDatabase(url)+"\n", "revoked a token")
 }
 
 // TestNoTemporaryFiles imports more than the disk of temporary files has room for.

@@ -1,16 +1,13 @@
 package operate
 
 import (
-	"bytes"
 	"crypto/tls"
 	"fmt"
 	"net/http"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"plantstore/tests/service"
 )
@@ -39,68 +36,25 @@ func TestTLS(t *testing.T) {
 	service.Start(t).Get(t, "/healthz").CheckHeader(t, "Strict-Transport-Security", "")
 }
 
-// TestTLSCommands runs the commands that use the service on the same machine.
+// TestTLSCommands runs the commands that use a service with TLS: those that send a token trust only
+// what the system trusts.
 func TestTLSCommands(t *testing.T) {
 	t.Parallel()
 	own, folder := service.NewPair(t), t.TempDir()
 	own.In(t, folder)
 	s := service.StartTLS(t, folder)
 	settings := append(service.PairFiles(folder), "PORT="+s.Port(), "PLANTSTORE_CLIENT_TOKEN="+service.Token)
+	trusted, url := "SSL_CERT_FILE="+filepath.Join(folder, "cert.pem"), "PLANTSTORE_CLIENT_URL="+s.URL
 	plants := service.Write(t, "plants.csv", "id,name\n1,one\n2,two\n")
 	service.CheckCLI(t, settings, []string{"healthcheck", "--ready"}, 0, "")
-	service.CheckCLI(t, settings, []string{"import", plants}, 0, service.Counts(2, 0, 0, "stored"))
+	service.CheckCLI(t, settings, []string{"import", plants}, 2, "", "--url or client.url (PLANTSTORE_CLIENT_URL) is required")
+	service.CheckCLI(t, append(settings, url), []string{"import", plants}, 1, "", "unknown authority")
+	service.CheckCLI(t, append(settings, "PLANTSTORE_CLIENT_URL=http"+strings.TrimPrefix(s.URL, "https")), []string{"import", plants}, 1, "", "400 Bad Request")
+	service.CheckCLI(t, append(settings, url, trusted), []string{"import", plants}, 0, service.Counts(2, 0, 0, "stored"))
 	target := filepath.Join(t.TempDir(), "plants.ndjson")
-	if _, stderr, status := service.RunToEnd(t, settings, "export", "-o", target); status != 0 {
-		t.Errorf("export: got exit status %d, %q, want 0", status, stderr)
-	}
-	if text, err := os.ReadFile(target); err != nil || bytes.Count(text, []byte("\n")) != 2 {
-		t.Errorf("got %d lines, %v, want 2", bytes.Count(text, []byte("\n")), err)
-	}
-
-	// The token is not sent to a service with another certificate.
-	impostor, elsewhere := service.NewPair(t), t.TempDir()
-	impostor.In(t, elsewhere)
-	service.CheckCLI(t, append(settings, service.PairFiles(elsewhere)...), []string{"import", plants}, 1, "", "certificate")
+	service.CheckCLI(t, append(settings, url, trusted), []string{"export", "-o", target}, 0, "2 plants written to "+target+"\n")
 	if n := strings.Count(s.Stderr.String(), `"path":"/plants/import"`); n != 1 {
 		t.Errorf("got %d imports, want 1", n)
-	}
-	service.CheckCLI(t, append(settings, "PLANTSTORE_CLIENT_URL="+s.URL), []string{"import", plants}, 1, "", "certificate")
-}
-
-// TestTLSCommandsSayWhatIsWrong: with a URL, commands trust only what the system trusts.
-func TestTLSCommandsSayWhatIsWrong(t *testing.T) {
-	t.Parallel()
-	plants := service.Write(t, "plants.csv", "id,name\n1,one\n")
-	private, expired := service.NewPair(t), service.NewPairUntil(t, time.Now().Add(-time.Minute))
-	folder, elsewhere := t.TempDir(), t.TempDir()
-	private.In(t, folder)
-	expired.In(t, elsewhere)
-	s, old := service.StartTLS(t, folder), service.StartTLS(t, elsewhere)
-	plain := "http" + strings.TrimPrefix(s.URL, "https")
-	for _, test := range []struct {
-		name, url string
-		trusted   string // a file
-		status    int
-		mentions  []string
-	}{
-		{"unknown authority", s.URL, "", 1, []string{"the certificate of " + s.URL + " is not valid: ", "unknown authority", "in SSL_CERT_FILE\n"}},
-		{"the advice", s.URL, filepath.Join(folder, "cert.pem"), 0, nil},
-		{"expired", old.URL, filepath.Join(elsewhere, "cert.pem"), 1, []string{"is not valid: ", "has expired", "replace it there"}},
-		{"without TLS", plain, "", 1, []string{"is " + plain + " a Plant Store with TLS? Then set its URL, with https, with --url"}},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			for _, args := range [][]string{{"import", plants}, {"export"}} {
-				_, stderr, status := service.RunToEnd(t, []string{"SSL_CERT_FILE=" + test.trusted, "PLANTSTORE_CLIENT_TOKEN=" + service.Token}, append(args, "--url", test.url)...)
-				if status != test.status || strings.Contains(stderr, "is the service running there") {
-					t.Errorf("%s: got exit status %d and %q, want %d", args[0], status, stderr, test.status)
-				}
-				for _, text := range test.mentions {
-					if !strings.Contains(stderr, text) {
-						t.Errorf("%s: got %q, want %q in it", args[0], stderr, text)
-					}
-				}
-			}
-		})
 	}
 }
 

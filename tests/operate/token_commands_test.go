@@ -19,7 +19,7 @@ func TestTokenListIsPlain(t *testing.T) {
 	s := service.Start(t)
 	s.Call(t, "POST", "/tokens", `{"name":"x \u202ey 🌵","scopes":["plants:read"]}`).CheckStatus(t, 200)
 	stdout, _, _ := service.RunToEnd(t, []string{"DATABASE_URL=sqlite:" + filepath.Join(s.Folder, "data", "plantstore.db")}, "token", "list")
-	if want := `  x \u202ey 🌵  plants:read  `; !strings.Contains(stdout, want) {
+	if want := "  x \uFFFDy 🌵  plants:read  "; !strings.Contains(stdout, want) {
 		t.Errorf("got %q, want %q in it", stdout, want)
 	}
 }

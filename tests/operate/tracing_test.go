@@ -340,24 +340,16 @@ func TestCollectorIsDown(t *testing.T) {
 	}
 }
 
-// TestInvalidVariablesOfOpenTelemetry checks the one line about each, which has no value. The SDK would use its default
-// instead: trace all requests, or none. Empty variables count as unset.
+// TestInvalidVariablesOfOpenTelemetry checks the one line about each, which has no value.
 func TestInvalidVariablesOfOpenTelemetry(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ variable, value, want string }{
 		{"OTEL_EXPORTER_OTLP_ENDPOINT", "collector:4317", "OTEL_EXPORTER_OTLP_ENDPOINT must be "},
 		{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://user:secret@ x/", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT must be "},
 		{"OTEL_RESOURCE_ATTRIBUTES", "secret", "OTEL_RESOURCE_ATTRIBUTES must be "},
-		{"OTEL_EXPORTER_OTLP_HEADERS", "a secret", "one of these variables is not valid: OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_EXPORTER_OTLP_HEADERS\n"},
-		{"OTEL_EXPORTER_OTLP_CERTIFICATE", "/secret", "one of these variables is not valid: OTEL_EXPORTER_OTLP_CERTIFICATE, OTEL_EXPORTER_OTLP_ENDPOINT\n"},
-		{"OTEL_EXPORTER_OTLP_TIMEOUT", "secret", "one of these variables is not valid: OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_EXPORTER_OTLP_TIMEOUT\n"},
-		{"OTEL_TRACES_SAMPLER", "secret", "one of these variables is not valid: OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_TRACES_SAMPLER\n"},
 	} {
 		t.Run(test.variable, func(t *testing.T) {
 			settings := []string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1", "PLANTSTORE_AUTH_TOKENS=" + service.Token, test.variable + "=" + test.value}
-			if test.variable != "OTEL_TRACES_SAMPLER" {
-				settings = append(settings, "OTEL_TRACES_SAMPLER=")
-			}
 			out, errors, status := service.RunToEnd(t, settings, "serve")
 			if status != 2 || out != "" || !strings.HasPrefix(errors, "plantstore: "+test.want) || strings.Contains(errors, "secret") {
 				t.Errorf("got %d, %q, %q", status, out, errors)

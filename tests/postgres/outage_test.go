@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -116,7 +117,10 @@ func TestDatabaseComesLate(t *testing.T) {
 	settings := []string{"DATABASE_URL=" + server.URL, "PLANTSTORE_LOG_FORMAT=json", "PORT=0"}
 	s := service.Launch(t, service.Command(t, settings))
 	s.AwaitLog(t, "waiting for the database")
-	s.Stop(t) // with exit status 0
+	service.Must(t, s.Process.Signal(syscall.SIGTERM))
+	if err := s.Wait(t); err == nil || service.LastLine(s.Stderr.String()) != "plantstore: interrupted" {
+		t.Errorf("got %v and %q, want that the start was interrupted", err, s.Stderr)
+	}
 	s = service.Launch(t, service.Command(t, settings))
 	s.AwaitLog(t, "waiting for the database")
 	service.Must(t, server.Start())
