@@ -130,7 +130,7 @@ func (c *client) send(r *http.Request) (*http.Response, error) {
 		if failed, ok := errors.AsType[*url.Error](err); ok {
 			err = failed.Err // without the method and the URL
 		}
-		return nil, fmt.Errorf("no response from %s: %w: --url or %s sets the URL", c.base, err, config.SettingOf("client.url"))
+		return nil, fmt.Errorf("no response from %s, which --url or %s sets: %w", c.base, config.SettingOf("client.url"), err)
 	}
 	got, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type"))
 	if response.StatusCode == http.StatusOK && got == r.Header.Get("Accept") {

@@ -137,7 +137,7 @@ func printReport(report *controllers.ImportReport, path string, dryRun bool) err
 	fmt.Printf("%d rows: %d created, %d replaced, %d unchanged, %d refused; %s\n",
 		report.Rows, report.Created, report.Replaced, report.Unchanged, report.Rejected, outcome)
 	if report.Rejected > 0 {
-		return &exitError{fmt.Errorf("%d of %d rows rejected: %s", report.Rejected, report.Rows, outcome), exitRejected}
+		return &exitError{fmt.Errorf("%d of %d rows rejected", report.Rejected, report.Rows), exitRejected}
 	}
 	return nil
 }

@@ -95,10 +95,7 @@ func (w *webhook) deliver(ctx context.Context, changes feedChanges) error {
 		if err == nil || errors.Is(err, errWebhookGone) {
 			return err
 		}
-		pause := after
-		if pause < pauses.pause { // next doubles it, so a longer Retry-After must not call it
-			pause = max(after, pauses.next())
-		}
+		pause := max(after, pauses.next())
 		if ctx.Err() == nil {
 			fmt.Fprintf(os.Stderr, "plantstore: the webhook has not accepted %s: %s; trying again in %s\n", id, oneLine(err.Error()), pause.Round(time.Second))
 		}
