@@ -66,7 +66,7 @@ func (s *settings) serve(cmd *cobra.Command, _ []string) (err error) {
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 	if err := db.Schema().Prepare(ctx); err != nil {
-		return err
+		return databaseError(err)
 	}
 	if err := db.UseStandbys(ctx); err != nil {
 		return fmt.Errorf("%s: %w", config.SettingOf("database.replica_urls"), err)
