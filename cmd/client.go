@@ -41,7 +41,8 @@ func (s *settings) client() (*client, error) {
 	base := cfg.Client.URL
 	if base == "" {
 		if cfg.Server.Port == 0 || cfg.TLS() {
-			return nil, usageError(fmt.Errorf("--url or %s is required when server.port is 0 or the service uses TLS", config.SettingOf("client.url")))
+			return nil, usageError(fmt.Errorf("--url or %s is required when server.port is 0 or the service uses TLS",
+				config.SettingOf("client.url")))
 		}
 		base = localURL(cfg)
 		transport := http.DefaultTransport.(*http.Transport).Clone()

@@ -53,7 +53,7 @@ func isPlain(text []byte) bool {
 }
 
 // isInvisible reports whether r is a control character (C0 but tab and newline, DEL, C1),
-// a format character such as a bidi mark, or a separator of lines or paragraphs.
+// a format character like a bidi mark, or a separator of lines or paragraphs.
 func isInvisible(r rune) bool {
 	return r > '~' && unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp) || r < ' ' && r != '\n' && r != '\t'
 }

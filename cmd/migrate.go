@@ -19,7 +19,7 @@ func newMigrate(s *settings) *cobra.Command {
 }
 
 // newMigration returns a command that calls action with the configured database and prints its report.
-func newMigration(s *settings, name, short string, needs access, action func(*cobra.Command, *database.DB) (report string, err error)) *cobra.Command {
+func newMigration(s *settings, name, short string, needs access, action func(*cobra.Command, *database.DB) (string, error)) *cobra.Command {
 	return s.addTo(&cobra.Command{
 		Use: name, Short: short, Example: "  plantstore migrate " + name, Args: takes(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -99,7 +99,7 @@ func newTokenCreate(s *settings) *cobra.Command {
 	return s.addTo(create, databaseFlags)
 }
 
-// after returns the time after now by a Go duration or by a number of days such as 90d.
+// after returns the time after now by a Go duration or by a number of days, as in 90d.
 func after(now time.Time, text string) (time.Time, error) {
 	lifetime, err := time.ParseDuration(text)
 	at := now.Add(lifetime)
