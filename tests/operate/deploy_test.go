@@ -169,7 +169,7 @@ func checkEnvironment(t *testing.T, variables map[string]string) error {
 		}
 		settings = append(settings, name+"="+value)
 	}
-	if _, stderr, status := service.RunToEnd(t, settings, "config", "check"); status != 0 {
+	if _, stderr, status := service.RunToEnd(t, settings, "config"); status != 0 {
 		return errors.New(stderr)
 	}
 	return nil
