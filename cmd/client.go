@@ -38,6 +38,14 @@ func (s *settings) client() (*client, error) {
 	// time limit besides the limits of http.DefaultTransport and the service: imports take long.
 	c.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
+	if s.tokenFile != "" {
+		if c.token, err = config.ReadFile(s.tokenFile); err == nil && c.token == "" {
+			err = errors.New("the file is empty")
+		}
+		if err != nil {
+			return nil, usageError(fmt.Errorf("--token-file: %w", err))
+		}
+	}
 	base := cfg.Client.URL
 	if base == "" {
 		if cfg.Server.Port == 0 || cfg.TLS() {
@@ -51,14 +59,6 @@ func (s *settings) client() (*client, error) {
 	}
 	if c.base, err = url.Parse(base); err != nil {
 		return nil, err // config has validated it
-	}
-	if s.tokenFile != "" {
-		if c.token, err = config.ReadFile(s.tokenFile); err == nil && c.token == "" {
-			err = errors.New("the file is empty")
-		}
-		if err != nil {
-			return nil, usageError(fmt.Errorf("--token-file: %w", err))
-		}
 	}
 	if c.token == "" {
 		if c.token, err = devTokenFor(c.base.Hostname()); err != nil {

@@ -81,7 +81,7 @@ func TestCLIRejectedRows(t *testing.T) {
 
 	// An invalid header or token stops the import before the first row.
 	service.CheckCLI(t, settings, []string{"import", service.Write(t, "x.csv", "id,nam\n")}, 1, "", "40002 line 1: unknown column nam")
-	large := service.Write(t, "large.csv", "id,nam\n"+strings.Repeat("1,x\n", 8<<20))
+	large := service.Write(t, "large.csv", "id,nam\n"+strings.Repeat("1,x\n", 3<<20))
 	service.CheckCLI(t, settings, []string{"import", large}, 1, "", "40002 line 1: unknown column nam")
 	service.CheckCLI(t, settings, []string{"import", large, "--token-file", service.Write(t, "token", "wrong")}, 1, "", "40102")
 }

@@ -104,7 +104,7 @@ func TestTokenUsageErrors(t *testing.T) {
 		{"an unknown flag", []string{"create", "--name", "x", "--token=" + secret}, "--token"},
 		{"a token for list", []string{"list", secret}, ""},
 		{"a token instead of a command", []string{secret}, ""},
-		{"nothing to revoke", []string{"revoke"}, "needs PREFIX"},
+		{"nothing to revoke", []string{"revoke"}, "takes PREFIX"},
 		{"a token to revoke", []string{"revoke", secret}, "prefixes"},
 		{"a token after a prefix", []string{"revoke", "pst_abcdefgh", secret}, "prefixes"},
 		{"a short prefix", []string{"revoke", "pst_abcdefg"}, "pst_"},
