@@ -21,7 +21,7 @@ func newConfig(s *settings) *cobra.Command {
 		Example: "  plantstore config --config /etc/plantstore.yaml",
 		Args:    takes(0),
 		RunE: func(*cobra.Command, []string) error {
-			all, err := config.Describe(s.file, s.flags)
+			_, all, err := config.Load(s.file, s.flags, usesDatabase)
 			if err != nil {
 				return usageError(err)
 			}
