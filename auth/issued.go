@@ -23,6 +23,12 @@ const (
 	CheckPeriod = time.Second / 2
 )
 
+// The messages of the log about changes of tokens.
+const (
+	Created = "created a token"
+	Revoked = "revoked a token"
+)
+
 const (
 	refreshPeriod = 2 * time.Second          // between two polls for changes to the tokens
 	retryPeriod   = refreshPeriod / 4        // before the next poll after a failure
@@ -86,17 +92,6 @@ func NewIssuedTokens(ctx context.Context, store *models.TokenStore, log *zap.Log
 		})
 	})
 	return v, nil
-}
-
-// The changes of tokens that [Audit] logs.
-const (
-	Created = "created a token"
-	Revoked = "revoked a token"
-)
-
-// Audit logs a change of the token with id, and who made it.
-func Audit(log *zap.Logger, change, id, by string, more ...zap.Field) {
-	log.Info(change, append([]zap.Field{zap.String("id", id), zap.String("by", by)}, more...)...)
 }
 
 // Close stops the verifier and stores the last uses.

@@ -49,20 +49,13 @@ func newJWKS(ctx context.Context, url string, log *zap.Logger) *jwks {
 	s := &jwks{ctx: ctx, url: url, log: log}
 	s.keys.Store(new([]publicKey))
 	s.refresh()
-	go func() {
-		for background.Sleep(ctx, s.period()) {
+	go background.Every(ctx, jwksPeriod, s.refresh)
+	go background.Every(ctx, jwksFloor, func() {
+		if len(*s.keys.Load()) == 0 { // a token that does not name its key causes no fetch
 			s.refresh()
 		}
-	}()
+	})
 	return s
-}
-
-// period returns the time until the next fetch.
-func (s *jwks) period() time.Duration {
-	if len(*s.keys.Load()) == 0 { // a token that does not name its key causes no fetch
-		return jwksFloor
-	}
-	return jwksPeriod
 }
 
 // find returns the keys that may have signed token: all keys with its algorithm and, if it has a

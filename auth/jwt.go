@@ -35,7 +35,7 @@ const maxSubject = 255
 var (
 	errNoKeys = fmt.Errorf("%w: the keys of JWTs could not be fetched", ErrCannotVerify)
 	errHeader = errors.New("the header has crit or the typ of another kind of token")
-	errClaims = errors.New("the claims have cnf or no valid sub")
+	errClaims = errors.New("the claims have a duplicate name, a wrong type, cnf or no valid sub")
 )
 
 // JWT returns the verifier of the JSON Web Tokens that o describes. They need an exp, a
@@ -73,24 +73,11 @@ func JWT(ctx context.Context, o JWTOptions, log *zap.Logger) (Verifier, error) {
 			err = errClaims
 		}
 		if err != nil {
-			log.Debug("rejected a JWT", zap.String("reason", reasonOf(err)))
+			log.Debug("rejected a JWT", zap.Error(err))
 			return nil, ErrInvalidToken
 		}
 		return &Identity{Name: "jwt:" + claims.Subject, Scopes: claims.scopes()}, nil
 	}, nil
-}
-
-// reasonOf returns why a JWT was rejected, without the parts of it that err repeats.
-func reasonOf(err error) string {
-	for _, reason := range []error{
-		jwt.ErrTokenExpired, jwt.ErrTokenNotValidYet, jwt.ErrTokenInvalidIssuer, jwt.ErrTokenInvalidAudience,
-		jwt.ErrTokenRequiredClaimMissing, jwt.ErrTokenSignatureInvalid, jwt.ErrTokenUnverifiable, errHeader, errClaims,
-	} {
-		if errors.Is(err, reason) {
-			return reason.Error()
-		}
-	}
-	return jwt.ErrTokenMalformed.Error()
 }
 
 // isAccessToken reports whether header may be that of an access token (RFC 9068), and has no
@@ -111,10 +98,13 @@ type jwtClaims struct {
 }
 
 // UnmarshalJSON reads claims strictly: golang-jwt calls it by encoding/json, which would
-// take Scope for scope, and the last value of duplicates.
+// take Scope for scope, and the last value of duplicates. Its error repeats no claim.
 func (c *jwtClaims) UnmarshalJSON(text []byte) error {
 	type plain jwtClaims // without this method
-	return json.Unmarshal(text, (*plain)(c))
+	if json.Unmarshal(text, (*plain)(c)) != nil {
+		return errClaims
+	}
+	return nil
 }
 
 // scopes returns the known scopes. A claim separates them by U+0020 (RFC 6749, section 3.3), or

@@ -37,6 +37,7 @@ type Effective struct {
 // requires the settings of the database only of a command that uses it.
 func Load(file string, flags map[string]*pflag.Flag, usesDatabase bool) (*Config, []Effective, error) {
 	c, v, validate := new(Config), viper.New(), validator.New()
+	strictly := func(d *mapstructure.DecoderConfig) { d.WeaklyTypedInput, d.DecodeHook = false, parse }
 	settings := settingsOf(reflect.ValueOf(c).Elem(), "")
 	if err := checkVariables(settings); err != nil {
 		return nil, nil, err
@@ -92,11 +93,6 @@ func override(v *viper.Viper, s Setting, flag *pflag.Flag) (source string, err e
 		v.Set(s.Key, text)
 	}
 	return source, nil
-}
-
-func strictly(c *mapstructure.DecoderConfig) {
-	c.WeaklyTypedInput = false
-	c.DecodeHook = parse
 }
 
 var (
