@@ -129,7 +129,7 @@ func (s *jwks) fetch() ([]publicKey, error) {
 		return nil, err
 	}
 	keys := s.parse(set.Keys)
-	if len(keys) == 0 { // such as from the URL of another document
+	if len(keys) == 0 { // the URL may be that of another document
 		return nil, errors.New("the response has no usable key")
 	}
 	return keys, nil

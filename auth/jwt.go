@@ -29,9 +29,6 @@ type JWTOptions struct {
 	Leeway           time.Duration // between the issuer's clock and ours
 }
 
-// maxSubject limits the subject of a token, in bytes (OpenID Connect Core 1.0, section 2).
-const maxSubject = 255
-
 var (
 	errNoKeys = fmt.Errorf("%w: the keys of JWTs could not be fetched", ErrCannotVerify)
 	errHeader = errors.New("the header has crit or the typ of another kind of token")
@@ -69,7 +66,7 @@ func JWT(ctx context.Context, o JWTOptions, log *zap.Logger) (Verifier, error) {
 		case err != nil:
 		case !isAccessToken(parsed.Header):
 			err = errHeader
-		case claims.Confirmation != nil || claims.Subject == "" || len(claims.Subject) > maxSubject:
+		case claims.Confirmation != nil || claims.Subject == "" || len(claims.Subject) > 255: // OpenID Connect Core 1.0, section 2
 			err = errClaims
 		}
 		if err != nil {

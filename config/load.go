@@ -23,19 +23,13 @@ const DefaultFile = "configs/config.yaml"
 // FileVariable is the environment variable that names another configuration file.
 const FileVariable = "PLANTSTORE_CONFIG"
 
-// Effective is a setting with its value, *** if that is a secret, and where it comes from:
-// a flag, a variable, the configuration file, or the default.
-type Effective struct {
-	Setting
-	Value, Source string
-}
-
-// Load reads, merges and validates the configuration, and describes it. Flags, by key, override
+// Load reads, merges and validates the configuration. It returns the settings, too, with their
+// values and sources. Flags, by key, override
 // the environment, which overrides the file, which overrides the defaults. If file is empty,
 // PLANTSTORE_CONFIG names it, and otherwise it is DefaultFile. An error is a line that
 // names the key and the valid values, but not the value, which may be a secret. Production
 // requires the settings of the database only of a command that uses it.
-func Load(file string, flags map[string]*pflag.Flag, usesDatabase bool) (*Config, []Effective, error) {
+func Load(file string, flags map[string]*pflag.Flag, usesDatabase bool) (*Config, []Setting, error) {
 	c, v, validate := new(Config), viper.New(), validator.New()
 	strictly := func(d *mapstructure.DecoderConfig) { d.WeaklyTypedInput, d.DecodeHook = false, parse }
 	settings := settingsOf(reflect.ValueOf(c).Elem(), "")
@@ -45,9 +39,8 @@ func Load(file string, flags map[string]*pflag.Flag, usesDatabase bool) (*Config
 	if err := readFile(v, settings, cmp.Or(file, os.Getenv(FileVariable))); err != nil {
 		return nil, nil, err
 	}
-	var all []Effective
 	isDatabaseSet := !usesDatabase
-	for _, s := range settings {
+	for i, s := range settings {
 		source, err := override(v, s, flags[s.Key])
 		if err != nil {
 			return nil, nil, err
@@ -60,13 +53,13 @@ func Load(file string, flags map[string]*pflag.Flag, usesDatabase bool) (*Config
 		if source == "" && v.InConfig(s.Key) {
 			source = v.ConfigFileUsed()
 		}
-		all = append(all, Effective{s, s.text(), cmp.Or(source, "default")})
+		settings[i].Value, settings[i].Source = s.text(), cmp.Or(source, "default")
 	}
 	if err := c.validate(isDatabaseSet); err != nil {
 		return nil, nil, err
 	}
 	c.Limits.Burst = cmp.Or(c.Limits.Burst, c.Limits.RequestsPerSecond)
-	return c, all, nil
+	return c, settings, nil
 }
 
 // override sets s to its default, and overrides that and the file by the variables or by the flag,

@@ -18,8 +18,11 @@ type Setting struct {
 	Key, Variable, Default, Description string
 	// Values are the allowed values, if there are only a few.
 	Values []string
+	// Load sets the value, *** if that is a secret, and where it comes from: a flag, a variable,
+	// the configuration file, or the default.
+	Value, Source string
 
-	bounds string // of values of the type, such as "at least 1", if there are any
+	bounds string // "at least 1", or "" if the type has no other bounds
 	secret bool   // the value is or has a password or a token
 	field  reflect.Value
 	rules  string // for validator

@@ -17,17 +17,20 @@ const MinTokenLength = 32
 // DevTokenPrefix starts each token that a development server creates for itself.
 const DevTokenPrefix = "dev_"
 
-// bearerToken is the syntax of a bearer token: b64token of RFC 6750, section 2.1.
-var bearerToken = regexp.MustCompile(`^[A-Za-z0-9._~+/-]+=*$`)
+var (
+	// bearerToken is the syntax of a bearer token: b64token of RFC 6750, section 2.1.
+	bearerToken = regexp.MustCompile(`^[A-Za-z0-9._~+/-]+=*$`)
+	// basePath is the syntax of a base path, which may be empty. No segment starts with a dot.
+	basePath = regexp.MustCompile(`^(/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)*$`)
+	// origin is the syntax of an origin as browsers send it (RFC 6454, section 6.2).
+	origin = regexp.MustCompile(`^https?://([a-z0-9._-]+|\[[0-9a-f:]+\])(:[0-9]+)?$`)
+	// placeholder matches what no random token contains, and the start of a development token.
+	placeholder = regexp.MustCompile(`(?i)^` + DevTokenPrefix + `|change.?me|password`)
 
-// basePath is the syntax of a base path, which may be empty. No segment starts with a dot.
-var basePath = regexp.MustCompile(`^(/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)*$`)
-
-// placeholder matches what no random token contains, and the start of a development token.
-var placeholder = regexp.MustCompile(`(?i)^` + DevTokenPrefix + `|change.?me|password`)
-
-// origin is the syntax of an origin as browsers send it (RFC 6454, section 6.2).
-var origin = regexp.MustCompile(`^https?://([a-z0-9._-]+|\[[0-9a-f:]+\])(:[0-9]+)?$`)
+	postgresURL = regexp.MustCompile(`^postgres(ql)?://`)
+	// standbyURL matches the URL of a single server: a connection to several would go to the primary.
+	standbyURL = regexp.MustCompile(`^postgres(ql)?://([^/?]*@)?[^/?,@]*([/?]|$)`)
+)
 
 // validate checks the rules that the tags of the fields cannot express. isDatabaseSet is true if a
 // flag or the environment sets database.url, or if the command needs no database. A file that sets
@@ -47,8 +50,8 @@ func (c *Config) validate(isDatabaseSet bool) error {
 		{"server.cors_origins", all(server.CORSOrigins, origin.MatchString), "must contain only origins as browsers send them, such as https://plants.example.org: in lower case, without a path or a trailing /"},
 		{"database.url", isDatabaseURL(c.Database.URL), "must be sqlite:PATH, such as sqlite:data/plantstore.db, or postgres://user:password@host:5432/name?sslmode=verify-full, with special characters percent-encoded"},
 		{"database.url", !production || isDatabaseSet || c.Database.URL != SettingOf("database.url").Default, "is required in production: set it in the environment or with --database-url, even to the default"},
-		{"database.replica_urls", all(c.Database.ReplicaURLs, isStandbyURL), "must contain only postgres:// URLs, each of one host"},
-		{"database.replica_urls", len(c.Database.ReplicaURLs) == 0 || isPostgresURL(c.Database.URL), "requires a PostgreSQL database in database.url"},
+		{"database.replica_urls", all(c.Database.ReplicaURLs, standbyURL.MatchString), "must contain only postgres:// URLs, each of one host"},
+		{"database.replica_urls", len(c.Database.ReplicaURLs) == 0 || postgresURL.MatchString(c.Database.URL), "requires a PostgreSQL database in database.url"},
 		{"auth.tokens", all(c.Auth.Tokens, bearerToken.MatchString), "must contain only tokens of letters, digits and -._~+/, with = at the end, separated by commas"},
 		{"auth.tokens", !production || all(c.Auth.Tokens, isStrong), fmt.Sprintf(
 			"must contain only random tokens of at least %d characters in production, and no development token: create one with openssl rand -hex 32", MinTokenLength)},
@@ -71,36 +74,26 @@ func all(list []string, holds func(string) bool) bool {
 
 // isListenAddress reports whether text is a port, with or without a host before it.
 func isListenAddress(text string) bool {
-	_, port, _ := net.SplitHostPort(text) // "" if there is none
+	_, port, _ := net.SplitHostPort(text) // "" if it is missing
 	_, err := net.LookupPort("tcp", port)
 	return port != "" && err == nil
 }
 
 // isAddressRange reports whether text is an IP address or a CIDR range. A range of all
-// addresses, such as ::ffff:0:0/96, would let every client forge its address.
+// addresses would let every client forge its address; ::ffff:0:0/96 is all of IPv4.
 func isAddressRange(text string) bool {
 	prefix, err := netip.ParsePrefix(text)
 	return net.ParseIP(text) != nil || err == nil && prefix.Bits() >= 8 && !prefix.Addr().Is4In6()
 }
 
+// isDatabaseURL checks the form only. The database checks the parts of a PostgreSQL URL.
 func isDatabaseURL(text string) bool {
-	scheme, rest, _ := strings.Cut(text, ":")
-	if scheme == "sqlite" { // in a URL, // starts a host, and ? starts parameters
-		return rest != "" && rest != ":memory:" && !strings.Contains(rest, "?") && strings.HasPrefix(rest, "//") == strings.HasPrefix(rest, "///")
+	path, isFile := strings.CutPrefix(text, "sqlite:")
+	if !isFile {
+		return postgresURL.MatchString(text)
 	}
-	return isPostgresURL(text)
-}
-
-func isPostgresURL(text string) bool {
-	u, err := url.Parse(text)
-	return err == nil && (u.Scheme == "postgres" || u.Scheme == "postgresql") && strings.HasPrefix(text, u.Scheme+"://")
-}
-
-// isStandbyURL reports whether text names a single server: a connection to several would go to
-// the primary.
-func isStandbyURL(text string) bool {
-	u, _ := url.Parse(text)
-	return isPostgresURL(text) && !strings.Contains(u.Host, ",")
+	// In a URL, // starts a host, and ? starts parameters.
+	return path != "" && path != ":memory:" && !strings.Contains(path, "?") && strings.HasPrefix(path, "//") == strings.HasPrefix(path, "///")
 }
 
 // isKeyURL reports whether keys from the URL text can be trusted.
