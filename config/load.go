@@ -140,13 +140,10 @@ var kubernetesLink = regexp.MustCompile(`^PLANTSTORE_(\w+_)?(SERVICE_HOST|SERVIC
 // checkVariables rejects variables that look like ours but set nothing; most are
 // misspelled.
 func checkVariables(settings []Setting) error {
-	known := []string{FileVariable}
-	for _, s := range settings {
-		known = append(known, s.Variable, s.Variable+"_FILE")
-	}
-	for _, entry := range slices.Sorted(slices.Values(os.Environ())) {
+	for _, entry := range os.Environ() {
 		name, _, _ := strings.Cut(entry, "=")
-		if strings.HasPrefix(name, "PLANTSTORE_") && !slices.Contains(known, name) && !kubernetesLink.MatchString(entry) {
+		isKnown := name == FileVariable || slices.ContainsFunc(settings, func(s Setting) bool { return s.Variable == strings.TrimSuffix(name, "_FILE") })
+		if strings.HasPrefix(name, "PLANTSTORE_") && !isKnown && !kubernetesLink.MatchString(entry) {
 			return fmt.Errorf("unknown environment variable %s: see docs/configuration.md", name)
 		}
 	}
