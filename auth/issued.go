@@ -3,8 +3,8 @@ package auth
 import (
 	"context"
 	"crypto/sha256"
+	"crypto/subtle"
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -23,19 +23,20 @@ const (
 	CheckPeriod = time.Second / 2
 )
 
-// A replica polls for changes to the tokens every refreshPeriod. If it cannot, it trusts its copy for
-// trustPeriod.
+// The messages of the log about changes of tokens.
 const (
-	refreshPeriod = 2 * time.Second
-	trustPeriod   = EndsWithin - CheckPeriod
-	// refreshFloor is the least time between two polls, however many unknown tokens
-	// are tried.
-	refreshFloor = 100 * time.Millisecond
-	// usePeriod is how often the last use of tokens is stored, useBatch how many in a statement.
-	usePeriod = time.Minute
-	useBatch  = 1000
-	// readBatch is how many new tokens a statement reads.
-	readBatch = 10_000
+	Created = "created a token"
+	Revoked = "revoked a token"
+)
+
+const (
+	refreshPeriod = 2 * time.Second          // between two polls for changes to the tokens
+	retryPeriod   = refreshPeriod / 4        // before the next poll after a failure
+	trustPeriod   = EndsWithin - CheckPeriod // how long the copy is trusted if polls fail
+	refreshFloor  = 100 * time.Millisecond   // between two polls, however many unknown tokens are tried
+	readBatch     = 10_000                   // new tokens that a statement reads
+	usePeriod     = time.Minute              // how often the last use of tokens is stored
+	useBatch      = 1000                     // tokens in a statement that stores their last use
 )
 
 // IssuedTokens verifies the tokens in a store from a copy of all active ones in memory,
@@ -45,15 +46,15 @@ type IssuedTokens struct {
 	store *models.TokenStore
 	log   *zap.Logger
 	known atomic.Pointer[knownTokens]
+	used  sync.Map // the *models.Token that were used, until that is stored
 
-	mu        sync.Mutex
-	refreshed chan struct{}       // closed at the end of the next refresh to begin
-	unstored  map[string]struct{} // ids of used tokens, for the next storeUses
-	wanted    chan struct{}       // requests a refresh before its time
-	failure   error               // of the last refresh, or nil
+	turn    chan struct{} // full while a Refresh uses the fields below
+	began   time.Time     // when the last poll began
+	next    time.Time     // when the next poll may begin
+	failure error         // of the last poll, or nil
 
+	ctx     context.Context //nolint:containedctx // the service's, not a request's
 	stop    context.CancelFunc
-	stopped <-chan struct{} // closed when no refresh will begin
 	running sync.WaitGroup
 }
 
@@ -61,56 +62,36 @@ type IssuedTokens struct {
 type knownTokens struct {
 	asOf   time.Time // when the poll began
 	counts models.TokenCounts
-	byHash map[[sha256.Size]byte]*knownToken
-	byID   map[string]*knownToken
+	byID   map[string]*models.Token
 }
-
-type knownToken struct {
-	models.Token
-	used atomic.Bool // since uses were last collected
-}
-
-// isActive reports whether t, which may be nil, exists and has not expired.
-func (t *knownToken) isActive(now time.Time) bool { return t != nil && !t.Expired(now) }
 
 // NewIssuedTokens returns a verifier that polls store until it is closed. It fails if
 // the database cannot be reached.
 func NewIssuedTokens(ctx context.Context, store *models.TokenStore, log *zap.Logger) (*IssuedTokens, error) {
-	v := &IssuedTokens{
-		store:     store,
-		log:       log,
-		refreshed: make(chan struct{}),
-		unstored:  make(map[string]struct{}),
-		wanted:    make(chan struct{}, 1),
-	}
+	v := &IssuedTokens{store: store, log: log, turn: make(chan struct{}, 1)}
 	v.known.Store(&knownTokens{})
 	for range 2 { // the first time, it may take longer than its result is trusted
-		if _, err := v.refresh(ctx); err != nil {
+		if err := v.read(ctx); err != nil {
 			return nil, err
 		}
 	}
-	ctx, v.stop = context.WithCancel(context.WithoutCancel(ctx))
-	v.stopped = ctx.Done()
-	v.running.Go(func() { v.run(ctx) })
-	v.running.Go(func() { // apart from run: a write may wait, and a refresh must not
-		background.Every(ctx, usePeriod, func() {
-			if err := v.storeUses(ctx); err != nil && ctx.Err() == nil { // retried in a minute
+	v.ctx, v.stop = context.WithCancel(context.WithoutCancel(ctx))
+	v.running.Go(func() {
+		for pause := refreshPeriod; background.Sleep(v.ctx, pause); {
+			pause = refreshPeriod
+			if err := v.Refresh(v.ctx); err != nil {
+				pause = retryPeriod
+			}
+		}
+	})
+	v.running.Go(func() { // apart from polls: a write may wait, and a poll must not
+		background.Every(v.ctx, usePeriod, func() {
+			if err := v.storeUses(v.ctx); err != nil && v.ctx.Err() == nil { // retried in a minute
 				v.log.Warn("cannot store the last use of tokens", zap.Error(err))
 			}
 		})
 	})
 	return v, nil
-}
-
-// The changes of tokens that [Audit] logs.
-const (
-	Created = "created a token"
-	Revoked = "revoked a token"
-)
-
-// Audit logs a change of the token with id, and who made it.
-func Audit(log *zap.Logger, change, id, by string, more ...zap.Field) {
-	log.Info(change, append([]zap.Field{zap.String("id", id), zap.String("by", by)}, more...)...)
 }
 
 // Close stops the verifier and stores the last uses.
@@ -123,7 +104,7 @@ func (v *IssuedTokens) Close() error {
 // Len returns the number of active tokens.
 func (v *IssuedTokens) Len() (n int) {
 	now := time.Now()
-	for _, token := range v.known.Load().byHash {
+	for _, token := range v.known.Load().byID {
 		if !token.Expired(now) {
 			n++
 		}
@@ -138,180 +119,128 @@ func (v *IssuedTokens) Verify(ctx context.Context, secret string) (*Identity, er
 	if !ok {
 		return nil, ErrInvalidToken
 	}
-	token, asOf := v.lookup(hash)
-	// Another process may just have created the token. Expired tokens take as long as unknown
-	// tokens, so that the time does not tell them apart.
-	if tried := time.Now(); !token.isActive(tried) && !isAgain(ctx) {
+	now, known := time.Now(), v.known.Load()
+	token := known.find(secret, hash, now)
+	if token == nil { // another process may just have created it
 		if err := v.Refresh(ctx); err != nil {
 			return nil, err
 		}
-		if token, asOf = v.lookup(hash); !token.isActive(tried) && asOf.Before(tried) {
-			return nil, v.cannotVerify("tokens cannot be read")
+		known = v.known.Load()
+		if token = known.find(secret, hash, now); token == nil {
+			return nil, ErrInvalidToken
 		}
 	}
-	switch now := time.Now(); {
-	case !token.isActive(now):
-		return nil, ErrInvalidToken
-	case now.Sub(asOf) > trustPeriod:
-		return nil, v.cannotVerify("tokens have not been read for " + now.Sub(asOf).Round(time.Second).String())
+	if age := now.Sub(known.asOf); age > trustPeriod {
+		return nil, fmt.Errorf("%w: tokens have not been read for %s", ErrCannotVerify, age.Round(time.Second))
 	}
-	if !token.used.Load() { // a needless write would cost other processors their cache line
-		token.used.Store(true)
-	}
+	v.used.LoadOrStore(token, nil)
 	return &Identity{Name: token.ID, Scopes: token.Scopes}, nil
 }
 
-// cannotVerify returns an ErrCannotVerify with its reason and the error of the last read of the
-// tokens. It does not wrap that, which tells of no request's own operation.
-func (v *IssuedTokens) cannotVerify(reason string) error {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if v.failure != nil {
-		reason += ": " + v.failure.Error()
-	}
-	return fmt.Errorf("%w: %s", ErrCannotVerify, reason)
-}
-
-// lookup returns the token with hash, or nil, and the time of the poll that read it. Its
-// duration does not depend on how much of a token is right, as the hash of a similar
-// token is not similar.
-func (v *IssuedTokens) lookup(hash [sha256.Size]byte) (*knownToken, time.Time) {
-	known := v.known.Load()
-	return known.byHash[hash], known.asOf
-}
-
-// Refresh waits for the end of a read of the tokens that began after the call: a change before it
-// is in force, unless the database cannot be reached. It fails with ErrCannotVerify if ctx ends
-// first, or the verifier is closed.
-func (v *IssuedTokens) Refresh(ctx context.Context) error {
-	v.mu.Lock()
-	refreshed := v.refreshed
-	v.mu.Unlock()
-	select {
-	case v.wanted <- struct{}{}:
-	default: // already requested
-	}
-	select {
-	case <-refreshed:
+// find returns the token with secret and hash, or nil if it is unknown or has expired. It looks up
+// only the id, which is no secret.
+func (k *knownTokens) find(secret string, hash [sha256.Size]byte, now time.Time) *models.Token {
+	token := k.byID[secret[:models.TokenIDLength]]
+	if token == nil || token.Expired(now) || subtle.ConstantTimeCompare(token.Hash, hash[:]) == 0 {
 		return nil
-	case <-v.stopped:
-		return fmt.Errorf("%w: stopping", ErrCannotVerify)
+	}
+	return token
+}
+
+// Refresh returns when the tokens have been read since its call: a change before it is in force.
+// Calls at the same time share a poll. It fails with ErrCannotVerify.
+func (v *IssuedTokens) Refresh(ctx context.Context) error {
+	called := time.Now()
+	select {
+	case v.turn <- struct{}{}:
+		defer func() { <-v.turn }()
 	case <-ctx.Done():
 		return fmt.Errorf("%w: %w", ErrCannotVerify, ctx.Err())
 	}
-}
-
-// run refreshes every refreshPeriod, on request, and soon after a failure, until ctx ends.
-func (v *IssuedTokens) run(ctx context.Context) {
-	failing, pause := false, refreshFloor
-	for background.Sleep(ctx, pause) { // since the last refresh
-		period := refreshPeriod - pause
-		if failing {
-			period = refreshPeriod / 4
+	if v.began.Before(called) {
+		if !background.Sleep(v.ctx, time.Until(v.next)) {
+			return fmt.Errorf("%w: stopping", ErrCannotVerify)
 		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-v.wanted:
-		case <-time.After(period):
-		}
-		v.mu.Lock()
-		waiting := v.refreshed
-		v.refreshed = make(chan struct{})
-		v.mu.Unlock()
-		polled, err := v.refresh(ctx)
-		pause = refreshFloor
-		if err == nil { // with many tokens, unknown ones must not keep the database busy for over a tenth of the time
-			pause = min(max(pause, 9*polled), refreshPeriod)
-		}
-		v.mu.Lock()
-		v.failure = err
-		v.mu.Unlock()
-		switch {
-		case err != nil && !failing && ctx.Err() == nil:
-			v.log.Error("cannot read tokens; requests with issued tokens will soon get 503", zap.Error(err))
-		case err == nil && failing:
-			v.log.Info("tokens can be read again")
-		}
-		failing = err != nil
-		close(waiting)
+		v.poll()
 	}
+	if v.failure != nil { // not wrapped, as it tells of no request's own operation
+		return fmt.Errorf("%w: tokens cannot be read: %s", ErrCannotVerify, v.failure.Error())
+	}
+	return nil
 }
 
-// refresh reads new tokens and forgets inactive tokens, if any have changed. It returns how long it took to find out whether they have.
-func (v *IssuedTokens) refresh(ctx context.Context) (polled time.Duration, err error) {
+// poll reads the tokens, for all callers of Refresh: its end is not that of a request.
+func (v *IssuedTokens) poll() {
+	v.began = time.Now()
+	err := v.read(v.ctx)
+	pause := refreshFloor
+	if err == nil { // with many tokens, unknown ones must not keep the database busy for over a tenth of the time
+		pause = min(max(pause, 9*time.Since(v.began)), refreshPeriod)
+	}
+	switch {
+	case err != nil && v.failure == nil && v.ctx.Err() == nil:
+		v.log.Error("cannot read tokens; requests with issued tokens will soon get 503", zap.Error(err))
+	case err == nil && v.failure != nil:
+		v.log.Info("tokens can be read again")
+	}
+	v.next, v.failure = time.Now().Add(pause), err
+}
+
+// read reads new tokens and forgets inactive tokens, if any have changed.
+func (v *IssuedTokens) read(ctx context.Context) error {
 	old, now := v.known.Load(), time.Now()
-	// Counted first: the next refresh sees a change between the queries.
+	// Counted first: the next poll sees a change between the queries.
 	counts, err := v.store.Counts(ctx)
-	polled = time.Since(now)
 	if err != nil {
-		return polled, err
+		return err
 	}
-	setBack := now.Round(0).Before(old.asOf.Round(0)) // the clock was ahead, and tokens seemed to have expired
-	if counts == old.counts && old.byHash != nil && !setBack {
-		v.known.Store(&knownTokens{asOf: now, counts: counts, byHash: old.byHash, byID: old.byID})
-		return polled, nil
+	if counts == old.counts {
+		v.known.Store(&knownTokens{now, counts, old.byID})
+		return nil
 	}
 	ids, err := v.store.ActiveIDs(ctx)
 	if err != nil {
-		return polled, err
+		return err
 	}
-	known := &knownTokens{
-		asOf: now, counts: counts,
-		byHash: make(map[[sha256.Size]byte]*knownToken, len(ids)), byID: make(map[string]*knownToken, len(ids)),
-	}
-	add := func(t *knownToken) { known.byHash[[sha256.Size]byte(t.Hash)], known.byID[t.ID] = t, t }
+	byID := make(map[string]*models.Token, len(ids))
 	var missing []string
 	for _, id := range ids {
-		if t := old.byID[id]; t != nil {
-			add(t)
+		if token := old.byID[id]; token != nil {
+			byID[id] = token
 		} else {
 			missing = append(missing, id)
 		}
 	}
-	for ids := range slices.Chunk(missing, readBatch) {
-		tokens, err := v.store.Find(ctx, ids)
+	for batch := range slices.Chunk(missing, readBatch) {
+		tokens, err := v.store.Find(ctx, batch)
 		if err != nil {
-			return polled, err
+			return err
 		}
-		for _, t := range tokens {
-			if len(t.Hash) != sha256.Size {
-				return polled, fmt.Errorf("the hash of the token %s is damaged", t.ID)
-			}
-			add(&knownToken{Token: t})
+		for _, token := range tokens {
+			byID[token.ID] = &token
 		}
 	}
-	v.known.Store(known)
-	v.collectUses(old) // also of tokens that are no longer active
-	return polled, nil
+	v.known.Store(&knownTokens{now, counts, byID})
+	return nil
 }
 
-// collectUses adds the tokens that were used since the last call to unstored.
-func (v *IssuedTokens) collectUses(known *knownTokens) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	for _, token := range known.byHash {
-		if token.used.Swap(false) {
-			v.unstored[token.ID] = struct{}{}
-		}
-	}
-}
-
-// storeUses stores the collected uses. It keeps the uses that it cannot store.
+// storeUses stores the uses of tokens. It keeps the uses that it cannot store.
 func (v *IssuedTokens) storeUses(ctx context.Context) error {
-	v.collectUses(v.known.Load())
-	v.mu.Lock()
-	all := slices.Collect(maps.Keys(v.unstored))
-	v.mu.Unlock()
-	for ids := range slices.Chunk(all, useBatch) {
+	var used []*models.Token
+	for token := range v.used.Range {
+		used = append(used, token.(*models.Token))
+	}
+	for batch := range slices.Chunk(used, useBatch) {
+		ids := make([]string, 0, useBatch)
+		for _, token := range batch {
+			ids = append(ids, token.ID)
+		}
 		if err := v.store.Touch(ctx, ids); err != nil {
 			return err
 		}
-		v.mu.Lock()
-		for _, id := range ids {
-			delete(v.unstored, id)
+		for _, token := range batch {
+			v.used.Delete(token)
 		}
-		v.mu.Unlock()
 	}
 	return nil
 }

@@ -180,31 +180,6 @@ func TestRefreshReadsNewTokensOnly(t *testing.T) {
 	}
 }
 
-// TestAgain: a token that was revoked meanwhile is rejected without a query, as its request must end
-// within seconds.
-func TestAgain(t *testing.T) {
-	db := dbtest.Migrated(t, dbtest.SQLite(t))
-	store := models.NewTokenStore(db)
-	token := models.Token{Name: "x", Scopes: models.AllScopes()}
-	secret := issue(t, store, &token)
-	queries := countReads(t, db, 0)
-	verifier := issuedTokens(t, store)
-	again := auth.Again(t.Context())
-	if _, err := verifier.Verify(again, secret); err != nil {
-		t.Fatal(err)
-	}
-	if err := store.Revoke(t.Context(), token.ID); err != nil {
-		t.Fatal(err)
-	}
-	if err := verifier.Refresh(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	before := queries.Load()
-	if _, err := verifier.Verify(again, secret); !errors.Is(err, auth.ErrInvalidToken) || queries.Load() != before {
-		t.Errorf("got %v and %d queries, want ErrInvalidToken and none", err, queries.Load()-before)
-	}
-}
-
 // TestRevocationDuringARefresh revokes a token right after a refresh has read it.
 func TestRevocationDuringARefresh(t *testing.T) {
 	t.Parallel()

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -15,34 +15,27 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/golang-jwt/jwt/v5"
 	"go.uber.org/zap"
-	"golang.org/x/sync/singleflight"
-	"golang.org/x/time/rate"
 
 	"plantstore/database/background"
 )
 
 const (
-	// jwksPeriod is the time between two scheduled fetches of the keys at a JWKS URL.
-	jwksPeriod = 15 * time.Minute
-	// jwksFloor is the least time between two fetches that tokens with unknown keys cause,
-	// and between two while there is no key.
-	jwksFloor = 10 * time.Second
-	// jwksTimeout limits a fetch, and before it the wait for jwksFloor.
-	jwksTimeout = 5 * time.Second
-	jwksSize    = 1 << 20 // bytes of a response
+	jwksPeriod  = 15 * time.Minute // between two fetches of the keys
+	jwksFloor   = 10 * time.Second // between two fetches that tokens with unknown keys cause, and while there is no key
+	jwksTimeout = 5 * time.Second  // of a fetch
+	jwksSize    = 1 << 20          // bytes of a response
 )
 
 // jwks is an issuer's set of keys (RFC 7517), fetched from a URL.
 type jwks struct {
-	ctx        context.Context //nolint:containedctx // the service's, not a request's
-	url        string
-	algorithms []string
-	log        *zap.Logger
-	client     http.Client
-	fetches    singleflight.Group // that tokens cause
-	limiter    *rate.Limiter      // of fetches
-	keys       atomic.Pointer[[]publicKey]
-	failed     atomic.Bool // the last fetch
+	ctx    context.Context //nolint:containedctx // the service's, not a request's
+	url    string
+	log    *zap.Logger
+	keys   atomic.Pointer[[]publicKey]
+	failed atomic.Bool // the last fetch
+
+	mu      sync.Mutex // held while a token causes a fetch
+	fetched time.Time  // when that began last
 }
 
 // publicKey is a key that verifies signatures.
@@ -51,17 +44,14 @@ type publicKey struct {
 	key           any
 }
 
-// newJWKS fetches the keys at o.JWKSURL, and again until ctx ends.
-func newJWKS(ctx context.Context, o JWTOptions, log *zap.Logger) *jwks {
-	s := &jwks{ctx: ctx, url: o.JWKSURL, algorithms: o.Algorithms, log: log, limiter: rate.NewLimiter(rate.Every(jwksFloor), 1)}
-	// Keys come from the configured URL only.
-	s.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+// newJWKS fetches the keys at url, and again until ctx ends.
+func newJWKS(ctx context.Context, url string, log *zap.Logger) *jwks {
+	s := &jwks{ctx: ctx, url: url, log: log}
 	s.keys.Store(new([]publicKey))
 	s.refresh()
 	go background.Every(ctx, jwksPeriod, s.refresh)
-	// A token that does not name its key causes no fetch.
 	go background.Every(ctx, jwksFloor, func() {
-		if len(*s.keys.Load()) == 0 {
+		if len(*s.keys.Load()) == 0 { // a token that does not name its key causes no fetch
 			s.refresh()
 		}
 	})
@@ -73,16 +63,14 @@ func newJWKS(ctx context.Context, o JWTOptions, log *zap.Logger) *jwks {
 // keys if the kid is unknown.
 func (s *jwks) find(token *jwt.Token) (any, error) {
 	found := s.known(token)
-	if _, ok := token.Header["kid"]; ok && len(found) == 0 {
-		found = s.fetchFor(token)
+	if _, named := token.Header["kid"]; named && len(found) == 0 {
+		s.refreshSoon()
+		found = s.known(token)
 	}
-	switch {
-	case len(found) > 0:
-		return jwt.VerificationKeySet{Keys: found}, nil
-	case s.failed.Load() || len(*s.keys.Load()) == 0:
+	if len(found) == 0 && (s.failed.Load() || len(*s.keys.Load()) == 0) {
 		return nil, errNoKeys
 	}
-	return nil, errUnknownKey
+	return jwt.VerificationKeySet{Keys: found}, nil
 }
 
 func (s *jwks) known(token *jwt.Token) (found []jwt.VerificationKey) {
@@ -95,19 +83,15 @@ func (s *jwks) known(token *jwt.Token) (found []jwt.VerificationKey) {
 	return found
 }
 
-// fetchFor returns the keys that may have signed token after a fetch, if the limiter
-// allows a fetch within jwksTimeout. Tokens share the fetch, so a token waits for at most twice
-// jwksTimeout, even if the issuer hangs. A client that leaves does not end the fetch.
-func (s *jwks) fetchFor(token *jwt.Token) []jwt.VerificationKey {
-	_, _, _ = s.fetches.Do("", func() (any, error) {
-		ctx, cancel := context.WithTimeout(s.ctx, jwksTimeout)
-		defer cancel()
-		if s.limiter.Wait(ctx) == nil {
-			s.refresh()
-		}
-		return nil, nil
-	})
-	return s.known(token)
+// refreshSoon fetches the keys, unless a token has caused a fetch within jwksFloor. Tokens share a
+// fetch: a client that leaves does not end it.
+func (s *jwks) refreshSoon() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if time.Since(s.fetched) >= jwksFloor {
+		s.fetched = time.Now()
+		s.refresh()
+	}
 }
 
 // refresh fetches the keys. If the fetch fails, the keys of the last fetch stay.
@@ -115,9 +99,6 @@ func (s *jwks) refresh() {
 	keys, err := s.fetch()
 	s.failed.Store(err != nil)
 	if err != nil {
-		if failed, ok := errors.AsType[*url.Error](err); ok {
-			err = failed.Err // without the URL, which may contain a secret
-		}
 		s.log.Error("cannot fetch the keys of JWTs (auth.jwt.jwks_url)", zap.Error(err))
 		return
 	}
@@ -131,7 +112,9 @@ func (s *jwks) fetch() ([]publicKey, error) {
 	if err != nil {
 		return nil, err
 	}
-	response, err := s.client.Do(request)
+	// Unlike a client, a transport follows no redirects: keys come from the configured URL only.
+	// Nor do its errors contain the URL, which may be a secret.
+	response, err := http.DefaultTransport.RoundTrip(request)
 	if err != nil {
 		return nil, err
 	}
@@ -146,38 +129,33 @@ func (s *jwks) fetch() ([]publicKey, error) {
 		return nil, err
 	}
 	keys := s.parse(set.Keys)
-	if len(keys) == 0 { // such as from the URL of another document
+	if len(keys) == 0 { // the URL may be that of another document
 		return nil, errors.New("the response has no usable key")
 	}
 	return keys, nil
 }
 
 // parse returns the keys that verify signatures. It skips other keys, as RFC 7517, section 5,
-// asks, and logs how many keys for signatures it cannot use.
-func (s *jwks) parse(set []jsontext.Value) []publicKey {
-	keys := make([]publicKey, 0, len(set))
-	var faults []error
-	for _, text := range set {
+// asks, and logs why.
+func (s *jwks) parse(set []jsontext.Value) (keys []publicKey) {
+	for i, text := range set {
 		var k jwkset.JWKMarshal
+		var parsed jwkset.JWK
 		err := json.Unmarshal(text, &k)
 		if err == nil && (k.USE != "" && k.USE != jwkset.UseSig || k.KEYOPS != nil && !slices.Contains(k.KEYOPS, jwkset.KeyOpsVerify)) {
 			continue // RFC 7517, sections 4.2 and 4.3; other values may stand beside verify
 		}
-		var parsed jwkset.JWK
 		if err == nil {
 			parsed, err = jwkset.NewJWKFromMarshal(k, jwkset.JWKMarshalOptions{}, jwkset.JWKValidateOptions{SkipKeyOps: true})
 		}
 		if err == nil {
-			err = checkKey(parsed.Key(), s.algorithms)
+			err = checkKey(parsed.Key())
 		}
 		if err != nil {
-			faults = append(faults, fmt.Errorf("key %q: %w", k.KID, err))
+			s.log.Warn("ignored a key of JWTs that cannot be used", zap.Int("index", i), zap.String("kid", k.KID), zap.Error(err))
 			continue
 		}
 		keys = append(keys, publicKey{k.KID, k.ALG.String(), parsed.Key()})
-	}
-	if len(faults) > 0 {
-		s.log.Warn("ignored keys of JWTs that cannot be used", zap.Int("keys", len(faults)), zap.NamedError("first", faults[0]))
 	}
 	return keys
 }

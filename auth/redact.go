@@ -2,7 +2,6 @@ package auth
 
 import (
 	"regexp"
-	"slices"
 	"strings"
 
 	"plantstore/models"
@@ -26,22 +25,16 @@ func HasSecret(text []byte) bool { return models.SecretPart.Match(text) || jwtPa
 // occur by chance.
 const tokenPart = 8
 
-// HasToken reports whether text has an issued token, a JWT, or a part of a token in tokens.
+// HasToken reports whether text has an issued token, a JWT, a part of a token in tokens, or all of a
+// shorter token.
 func HasToken(text string, tokens ...string) bool {
-	return slices.ContainsFunc(tokens, func(token string) bool { return hasPart(text, token) }) || Redact(text) != text
-}
-
-// hasPart reports whether text has a part of token, or all of a shorter token.
-func hasPart(text, token string) bool {
-	size := min(tokenPart, max(len(token), 1))
-	short, long := text, token
-	if len(short) > len(long) {
-		short, long = long, short
-	}
-	for i := range len(short) - size + 1 {
-		if strings.Contains(long, short[i:i+size]) {
-			return true
+	for _, token := range tokens {
+		size := min(tokenPart, max(len(token), 1))
+		for i := range len(text) - size + 1 {
+			if strings.Contains(token, text[i:i+size]) {
+				return true
+			}
 		}
 	}
-	return false
+	return Redact(text) != text
 }

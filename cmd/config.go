@@ -22,18 +22,14 @@ func newConfig(s *settings) *cobra.Command {
 		Example: "  plantstore config --config production.yaml --env production",
 		Args:    takes(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := s.load(usesDatabase)
+			cfg, all, err := config.Load(s.file, s.flags, usesDatabase)
 			if err != nil {
-				return err
+				return usageError(err)
 			}
 			if cfg.Auth.JWT.PublicKey != "" {
 				if _, err := newJWTVerifier(cmd.Context(), cfg, zap.NewNop()); err != nil {
 					return err
 				}
-			}
-			all, err := config.Describe(s.file, s.flags)
-			if err != nil {
-				return err
 			}
 			table := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 			_, _ = fmt.Fprintln(table, "SETTING\tVALUE\tSOURCE")

@@ -61,7 +61,7 @@ const (
 
 // load loads the configuration. Its errors are errors in the usage.
 func (s *settings) load(needsDatabase bool) (*config.Config, error) {
-	cfg, err := config.Load(s.file, s.flags, needsDatabase)
+	cfg, _, err := config.Load(s.file, s.flags, needsDatabase)
 	if err != nil {
 		return nil, usageError(err)
 	}

@@ -18,19 +18,21 @@ type Setting struct {
 	Key, Variable, Default, Description string
 	// Values are the allowed values, if there are only a few.
 	Values []string
+	// Load sets the value, *** if that is a secret, and where it comes from: a flag, a variable,
+	// the configuration file, or the default.
+	Value, Source string
 
-	bounds string // of values of the type, such as "at least 1", if there are any
+	bounds string // "at least 1", or "" if the type has no other bounds
 	secret bool   // the value is or has a password or a token
 	field  reflect.Value
 	rules  string // for validator
 }
 
-// settings are all settings, which each flag looks up. Their fields are in an empty Config, which
-// stays empty.
+// settings are all settings, with the fields of a Config that stays empty.
 var settings = sync.OnceValue(func() []Setting { return settingsOf(reflect.ValueOf(new(Config)).Elem(), "") })
 
 // Settings returns all settings in the order of their fields.
-func Settings() []Setting { return slices.Clone(settings()) }
+func Settings() []Setting { return settings() }
 
 // SettingOf returns the setting with the given key. It panics if the key is unknown.
 func SettingOf(key string) Setting {
@@ -45,40 +47,35 @@ func settingsOf(section reflect.Value, prefix string) (all []Setting) {
 			all = append(all, settingsOf(value, key+".")...)
 			continue
 		}
+		bounds, values := boundsOf(rules)
 		all = append(all, Setting{
 			Key:      key,
 			Variable: cmp.Or(field.Tag.Get("env"), "PLANTSTORE_"+strings.ToUpper(strings.ReplaceAll(key, ".", "_"))),
 			Default:  field.Tag.Get("default"), Description: field.Tag.Get("desc"),
-			Values: strings.Fields(parametersOf(rules)["oneof"]), bounds: boundsOf(rules),
-			secret: field.Tag.Get("secret") == "true", field: value, rules: rules,
+			Values: values, bounds: bounds, secret: field.Tag.Get("secret") == "true", field: value, rules: rules,
 		})
 	}
 	return all
 }
 
-// parametersOf returns the parameters of the rules for validator, by their names.
-func parametersOf(rules string) map[string]string {
-	parameters := make(map[string]string)
+// boundsOf describes rules for validator, and returns the values that they allow, if there are only
+// a few.
+func boundsOf(rules string) (bounds string, values []string) {
+	var lowest string
 	for rule := range strings.SplitSeq(rules, ",") {
 		name, parameter, _ := strings.Cut(rule, "=")
-		parameters[name] = parameter
+		switch name {
+		case "min":
+			lowest, bounds = parameter, "at least "+parameter
+		case "max":
+			bounds = "from " + lowest + " to " + parameter
+		case "oneof":
+			values = strings.Fields(parameter)
+			last := len(values) - 1
+			bounds = strings.Join(values[:last], ", ") + " or " + values[last]
+		}
 	}
-	return parameters
-}
-
-func boundsOf(rules string) string {
-	parameters := parametersOf(rules)
-	lowest, highest, names := parameters["min"], parameters["max"], strings.Fields(parameters["oneof"])
-	switch {
-	case len(names) > 0:
-		last := len(names) - 1
-		return strings.Join(names[:last], ", ") + " or " + names[last]
-	case highest != "":
-		return "from " + lowest + " to " + highest
-	case lowest != "":
-		return "at least " + lowest
-	}
-	return ""
+	return bounds, values
 }
 
 // Kind returns the kind of the value of s.
@@ -146,7 +143,7 @@ func parse(from, to reflect.Type, value any) (any, error) {
 	case to.Kind() == reflect.Bool && isText:
 		return strconv.ParseBool(text)
 	case to.Kind() == reflect.Slice && isText:
-		return listSeparator.Split(strings.TrimSpace(text), -1), nil
+		return slices.DeleteFunc(listSeparator.Split(strings.TrimSpace(text), -1), func(s string) bool { return s == "" }), nil
 	case to.Kind() == reflect.Int || to.Kind() == reflect.Int64:
 		if isText {
 			return strconv.ParseInt(text, 10, 64)

@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"net"
+	"net/netip"
 	"net/url"
 	"regexp"
 	"slices"
@@ -16,41 +17,45 @@ const MinTokenLength = 32
 // DevTokenPrefix starts each token that a development server creates for itself.
 const DevTokenPrefix = "dev_"
 
-// bearerToken is the syntax of a bearer token: b64token of RFC 6750, section 2.1.
-var bearerToken = regexp.MustCompile(`^[A-Za-z0-9._~+/-]+=*$`)
+var (
+	// bearerToken is the syntax of a bearer token: b64token of RFC 6750, section 2.1.
+	bearerToken = regexp.MustCompile(`^[A-Za-z0-9._~+/-]+=*$`)
+	// basePath is the syntax of a base path, which may be empty. No segment starts with a dot.
+	basePath = regexp.MustCompile(`^(/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)*$`)
+	// origin is the syntax of an origin as browsers send it (RFC 6454, section 6.2).
+	origin = regexp.MustCompile(`^https?://([a-z0-9._-]+|\[[0-9a-f:]+\])(:[0-9]+)?$`)
+	// placeholder matches what no random token contains, and the start of a development token.
+	placeholder = regexp.MustCompile(`(?i)^` + DevTokenPrefix + `|change.?me|password`)
 
-// basePath is the syntax of a base path, which may be empty. No segment starts with a dot.
-var basePath = regexp.MustCompile(`^(/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)*$`)
+	postgresURL = regexp.MustCompile(`^postgres(ql)?://`)
+	// standbyURL matches the URL of a single server: a connection to several would go to the primary.
+	standbyURL = regexp.MustCompile(`^postgres(ql)?://([^/?]*@)?[^/?,@]*([/?]|$)`)
+)
 
-// validate checks the rules that the tags of the fields cannot express. databaseSet is true if a
+// validate checks the rules that the tags of the fields cannot express. isDatabaseSet is true if a
 // flag or the environment sets database.url, or if the command needs no database. A file that sets
 // it to the default does not count, since configs/config.yaml does so.
-func (c *Config) validate(databaseSet bool) error {
+func (c *Config) validate(isDatabaseSet bool) error {
 	server, jwt, production := c.Server, c.Auth.JWT, c.Env == Production
 	for _, rule := range []struct {
 		key   string
 		holds bool
 		text  string
 	}{
-		{"server.tls_certificate", isPath(server.TLSCertificate), "must be the path of a PEM file, not its text"},
-		{"server.tls_certificate", server.TLSCertificate != "" || server.TLSKey == "", "is required when server.tls_key is set"},
-		{"server.tls_key", isPath(server.TLSKey), "must be the path of a PEM file, not its text"},
-		{"server.tls_key", server.TLSKey != "" || server.TLSCertificate == "", "is required when server.tls_certificate is set"},
-		{"server.trusted_proxies", all(server.TrustedProxies, isAddressRange), "must contain only IP addresses and CIDR ranges such as 10.0.0.0/8, and not all addresses"},
+		{"server.tls_key", !strings.Contains(server.TLSKey, "\n"), "must be the path of a PEM file, not its text"},
+		{"server.tls_key", (server.TLSKey == "") == (server.TLSCertificate == ""), "must be set together with server.tls_certificate"},
+		{"server.trusted_proxies", all(server.TrustedProxies, isAddressRange), "must contain only IP addresses and CIDR ranges such as 10.0.0.0/8, and no larger ranges"},
 		{"server.base_path", basePath.MatchString(server.BasePath), "must be a path such as /store: with a / at the start and none at the end, and only letters, digits and -._~ in between"},
 		{"server.admin_address", server.AdminAddress == "" || isListenAddress(server.AdminAddress), "must be a host and a port, such as 127.0.0.1:9090"},
-		{"server.cors_origins", !slices.Contains(server.CORSOrigins, "*"), "must name each origin: * would let every web page call the service from the browsers and networks of its visitors"},
-		{"server.cors_origins", all(server.CORSOrigins, isOrigin), "must contain only origins as browsers send them, such as https://plants.example.org: in lower case, without a path, a trailing / or the default port of the scheme"},
+		{"server.cors_origins", all(server.CORSOrigins, origin.MatchString), "must contain only origins as browsers send them, such as https://plants.example.org: in lower case, without a path or a trailing /"},
 		{"database.url", isDatabaseURL(c.Database.URL), "must be sqlite:PATH, such as sqlite:data/plantstore.db, or postgres://user:password@host:5432/name?sslmode=verify-full, with special characters percent-encoded"},
-		{"database.url", !production || databaseSet || c.Database.URL != SettingOf("database.url").Default, "is required in production: set it in the environment or with --database-url, even to the default"},
-		{"database.replica_urls", all(c.Database.ReplicaURLs, isStandbyURL), "must contain only postgres:// URLs, each of one host"},
-		{"database.replica_urls", len(c.Database.ReplicaURLs) == 0 || isPostgresURL(c.Database.URL), "requires a PostgreSQL database in database.url"},
+		{"database.url", !production || isDatabaseSet || c.Database.URL != SettingOf("database.url").Default, "is required in production: set it in the environment or with --database-url, even to the default"},
+		{"database.replica_urls", all(c.Database.ReplicaURLs, standbyURL.MatchString), "must contain only postgres:// URLs, each of one host"},
+		{"database.replica_urls", len(c.Database.ReplicaURLs) == 0 || postgresURL.MatchString(c.Database.URL), "requires a PostgreSQL database in database.url"},
 		{"auth.tokens", all(c.Auth.Tokens, bearerToken.MatchString), "must contain only tokens of letters, digits and -._~+/, with = at the end, separated by commas"},
 		{"auth.tokens", !production || all(c.Auth.Tokens, isStrong), fmt.Sprintf(
 			"must contain only random tokens of at least %d characters in production, and no development token: create one with openssl rand -hex 32", MinTokenLength)},
-		{"auth.jwt.issuer", jwt.Issuer != "" || jwt.Audience+jwt.JWKSURL+jwt.PublicKey == "", "is required when auth.jwt.audience, jwks_url or public_key is set"},
-		{"auth.jwt.audience", jwt.Issuer == "" || jwt.Audience != "", "is required when auth.jwt.issuer is set"},
-		{"auth.jwt.jwks_url", jwt.Issuer == "" || (jwt.JWKSURL == "") != (jwt.PublicKey == ""), "or auth.jwt.public_key is required when auth.jwt.issuer is set, but not both"},
+		{"auth.jwt.issuer", jwt.Issuer+jwt.Audience+jwt.JWKSURL+jwt.PublicKey == "" || jwt.Issuer != "" && jwt.Audience != "" && (jwt.JWKSURL == "") != (jwt.PublicKey == ""), "must be set together with auth.jwt.audience, and either auth.jwt.jwks_url or public_key"},
 		{"auth.jwt.jwks_url", jwt.JWKSURL == "" || isKeyURL(jwt.JWKSURL), "must be an https URL, or an http URL of this machine"},
 		{"limits.burst", c.Limits.Burst == 0 || c.Limits.RequestsPerSecond > 0, "requires limits.requests_per_second"},
 		{"client.url", c.Client.URL == "" || isBaseURL(c.Client.URL), "must be http:// or https:// with a host, and optionally a port and a path"},
@@ -67,63 +72,28 @@ func all(list []string, holds func(string) bool) bool {
 	return !slices.ContainsFunc(list, func(s string) bool { return !holds(s) })
 }
 
-// isPath tells a path from the text of a PEM file, which a variable that ends in _FILE
-// returns.
-func isPath(text string) bool { return !strings.Contains(text, "\n") }
-
 // isListenAddress reports whether text is a port, with or without a host before it.
 func isListenAddress(text string) bool {
-	_, port, err := net.SplitHostPort(text)
-	if err != nil || port == "" {
-		return false
-	}
-	_, err = net.LookupPort("tcp", port)
-	return err == nil
+	_, port, _ := net.SplitHostPort(text) // "" if it is missing
+	_, err := net.LookupPort("tcp", port)
+	return port != "" && err == nil
 }
 
 // isAddressRange reports whether text is an IP address or a CIDR range. A range of all
-// addresses would let every client forge its address.
+// addresses would let every client forge its address; ::ffff:0:0/96 is all of IPv4.
 func isAddressRange(text string) bool {
-	_, network, err := net.ParseCIDR(text)
-	if err != nil {
-		return net.ParseIP(text) != nil
-	}
-	ones, bits := network.Mask.Size()
-	if bits == 128 && network.IP.To4() != nil { // IPv4 as in ::ffff:0:0/96
-		ones, bits = ones-96, bits-96
-	}
-	return ones >= bits/16 // /2 of IPv4 and /8 of IPv6, such as fd00::/8
+	prefix, err := netip.ParsePrefix(text)
+	return net.ParseIP(text) != nil || err == nil && prefix.Bits() >= 8 && !prefix.Addr().Is4In6()
 }
 
-// isOrigin reports whether text is an origin in the form that browsers send (RFC 6454,
-// section 6.2): no other form would ever match.
-func isOrigin(text string) bool {
-	u, err := url.Parse(text)
-	if err != nil || u.Hostname() == "" || strings.HasSuffix(u.Host, ":") || text != strings.ToLower(u.Scheme+"://"+u.Host) ||
-		strings.ContainsFunc(text, func(r rune) bool { return r > '~' || r == '*' }) {
-		return false
-	}
-	return u.Scheme == "http" && u.Port() != "80" || u.Scheme == "https" && u.Port() != "443"
-}
-
+// isDatabaseURL checks the form only. The database checks the parts of a PostgreSQL URL.
 func isDatabaseURL(text string) bool {
-	scheme, rest, _ := strings.Cut(text, ":")
-	if scheme == "sqlite" { // in a URL, // starts a host, and ? starts parameters
-		return rest != "" && rest != ":memory:" && !strings.Contains(rest, "?") && strings.HasPrefix(rest, "//") == strings.HasPrefix(rest, "///")
+	path, isFile := strings.CutPrefix(text, "sqlite:")
+	if !isFile {
+		return postgresURL.MatchString(text)
 	}
-	return isPostgresURL(text)
-}
-
-func isPostgresURL(text string) bool {
-	u, err := url.Parse(text)
-	return err == nil && (u.Scheme == "postgres" || u.Scheme == "postgresql") && strings.HasPrefix(text, u.Scheme+"://")
-}
-
-// isStandbyURL reports whether text names a single server: a connection to several would go to
-// the primary.
-func isStandbyURL(text string) bool {
-	u, _ := url.Parse(text)
-	return isPostgresURL(text) && !strings.Contains(u.Host, ",")
+	// In a URL, // starts a host, and ? starts parameters.
+	return path != "" && path != ":memory:" && !strings.Contains(path, "?") && strings.HasPrefix(path, "//") == strings.HasPrefix(path, "///")
 }
 
 // isKeyURL reports whether keys from the URL text can be trusted.
@@ -139,19 +109,15 @@ func isKeyURL(text string) bool {
 // would be a secret in the wrong place.
 func isBaseURL(text string) bool {
 	u, err := url.Parse(text)
-	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Hostname() != "" &&
-		u.User == nil && u.RawQuery == "" && !u.ForceQuery && u.Fragment == ""
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Hostname() != "" && u.User == nil && !strings.ContainsAny(text, "?#")
 }
 
-// isStrong reports whether token may be random: long enough, no development token, no
-// placeholder, and not a repetition of a word of up to 8 characters.
+// isStrong reports whether token may be random: long enough, no placeholder, and not a word of up to
+// 8 characters that repeats.
 func isStrong(token string) bool {
-	for period := 1; period <= min(8, len(token)); period++ {
-		if token[period:] == token[:len(token)-period] {
-			return false
-		}
+	characters := make(map[rune]bool)
+	for _, c := range token {
+		characters[c] = true
 	}
-	lower := strings.ToLower(token)
-	return len(token) >= MinTokenLength && !strings.HasPrefix(token, DevTokenPrefix) &&
-		!slices.ContainsFunc([]string{"changeme", "change-me", "change_me", "password"}, func(word string) bool { return strings.Contains(lower, word) })
+	return len(token) >= MinTokenLength && len(characters) > 8 && !placeholder.MatchString(token)
 }

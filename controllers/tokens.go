@@ -78,7 +78,7 @@ func (h *Tokens) audit(c *gin.Context, change, id string, err error) error {
 	} else if err != nil {
 		return err
 	}
-	auth.Audit(h.log, change, id, middleware.SenderOf(c), middleware.RequestIDField(c), outcome)
+	h.log.Info(change, zap.String("id", id), zap.String("by", middleware.SenderOf(c)), middleware.RequestIDField(c), outcome)
 	return err
 }
 

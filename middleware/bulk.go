@@ -66,7 +66,7 @@ func whileValid(c *gin.Context, endWith context.CancelCauseFunc, verify auth.Ver
 	token, _ := bearerToken(c.Request.Header["Authorization"])
 	// A check may outlive the request, which does not wait for it: then no transfer is running.
 	go background.Every(ctx, auth.CheckPeriod, func() {
-		if _, err := verify(auth.Again(ctx), token); auth.IsRejection(err) {
+		if _, err := verify(ctx, token); auth.IsRejection(err) {
 			endWith(err)
 			in.interrupt()
 			out.interrupt()
