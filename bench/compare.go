@@ -110,7 +110,7 @@ func (s *store) copyRows(l load) (outcome, error) {
 		"-c", `\copy plants(id, name, tag) FROM pstdin CSV HEADER`, s.url)
 	cmd.Stdin = strings.NewReader(l.body)
 	begin := time.Now()
-	_, err := output(cmd)
+	err := execute(cmd)
 	return outcome{rate: float64(l.moves) / time.Since(begin).Seconds()}, err
 }
 

@@ -44,21 +44,19 @@ INSERT INTO plants SELECT n, 'Plant ' || n, 'houseplant', '2026-01-01 00:00:00+0
 // store is the database of a contender.
 type store struct {
 	*engine
-	url, source string         // for the contender, and for the driver
-	server      *dbtest.Server // nil: SQLite
-	rows        int            // in the table, with the ids 1 to rows, or unknown
+	url    string
+	server *dbtest.Server // nil: SQLite
+	rows   int            // in the table, with the ids 1 to rows, or unknown
 }
 
 const unknown = -1
 
 // create creates a database on the server or, if it is nil, in the folder, and migrates it.
 func (b *bench) create(ctx context.Context, contender string, server *dbtest.Server, folder, name string) (*store, error) {
-	file := fmt.Sprintf("%s/%s.db", folder, name)
-	s := &store{engine: sqlite, url: "sqlite:" + file, source: "file:" + file + "?_pragma=busy_timeout(5000)", rows: unknown}
+	s := &store{engine: sqlite, url: fmt.Sprintf("sqlite:%s/%s.db", folder, name), rows: unknown}
 	if server != nil {
-		url := strings.Replace(server.URL, "/postgres?", "/"+name+"?", 1)
-		s = &store{engine: postgres, url: url, source: url, server: server, rows: unknown}
-		if _, err := output(server.Command("psql", "-q", "-c", "CREATE DATABASE "+name, server.URL)); err != nil {
+		s = &store{engine: postgres, url: strings.Replace(server.URL, "/postgres?", "/"+name+"?", 1), server: server, rows: unknown}
+		if err := execute(server.Command("psql", "-q", "-c", "CREATE DATABASE "+name, server.URL)); err != nil {
 			return nil, err
 		}
 	}
@@ -71,7 +69,7 @@ func (b *bench) create(ctx context.Context, contender string, server *dbtest.Ser
 	}
 	migrate := exec.CommandContext(ctx, program, "migrate", "up")
 	migrate.Dir = b.folder
-	_, err = output(migrate, "DATABASE_URL="+s.url)
+	err = execute(migrate, "DATABASE_URL="+s.url)
 	return s, err
 }
 
@@ -80,7 +78,7 @@ func (s *store) prepare(ctx context.Context, n int) error {
 	if s.rows == n {
 		return nil
 	}
-	db, err := sql.Open(s.driver, s.source)
+	db, err := sql.Open(s.driver, strings.TrimPrefix(s.url, "sqlite:"))
 	if err != nil {
 		return err
 	}

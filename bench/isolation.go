@@ -22,9 +22,8 @@ const (
 	firstRow   = 1 << 50 // apart from the rows of the clients
 	rivalToken = "token-of-the-rivals-with-more-than-32-characters"
 
-	// awaitCopy waits until an import has stored, and not committed, the lockedRows.
-	awaitCopy = `DO $$ BEGIN
-WHILE (SELECT coalesce(sum(tuples_processed), 0) FROM pg_stat_progress_copy) < 40000 LOOP
+	// awaitCopy waits until an import has stored, and not committed, a number of rows.
+	awaitCopy = `DO $$ BEGIN WHILE (SELECT coalesce(sum(tuples_processed), 0) FROM pg_stat_progress_copy) < %d LOOP
 	PERFORM pg_sleep(0.001), pg_stat_clear_snapshot();
 END LOOP; END $$`
 )
@@ -50,7 +49,8 @@ func drill(ctx context.Context, name string, s *server, st *store, l load) (o ou
 		}
 		return nil
 	})
-	if _, err := output(st.server.Command("psql", "-q", "-c", "SET statement_timeout = '1min'", "-c", awaitCopy, st.url)); err != nil {
+	locked := st.server.Command("psql", "-q", "-c", "SET statement_timeout = '1min'", "-c", fmt.Sprintf(awaitCopy, lockedRows), st.url)
+	if err := execute(locked); err != nil {
 		end()
 		return nil, errors.Join(err, clients.Wait())
 	}

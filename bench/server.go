@@ -40,18 +40,17 @@ cd "$program.source"; make build; mv plantstore "$program"`
 	if _, err := os.Stat(program); err == nil {
 		return program, nil
 	}
-	_, err = output(exec.CommandContext(ctx, "sh", "-ec", script), "program="+program, "revision="+contender, "CGO_ENABLED=0")
+	err = execute(exec.CommandContext(ctx, "sh", "-ec", script), "program="+program, "revision="+contender, "CGO_ENABLED=0")
 	return program, err
 }
 
-// output runs cmd and returns its output, which is also in an error.
-func output(cmd *exec.Cmd, env ...string) ([]byte, error) {
+// execute runs cmd. Its output is in an error.
+func execute(cmd *exec.Cmd, env ...string) error {
 	cmd.Env = append(cmd.Environ(), env...)
-	text, err := cmd.CombinedOutput()
-	if err != nil {
-		err = fmt.Errorf("%s: %w\n%s", filepath.Base(cmd.Path), err, text)
+	if text, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w\n%s", filepath.Base(cmd.Path), err, text)
 	}
-	return text, err
+	return nil
 }
 
 // start runs a contender in b.folder, which has no configs/config.yaml, until it accepts connections.

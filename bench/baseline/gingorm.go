@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"strings"
 
@@ -52,19 +51,11 @@ func (a *api) ginGorm(databaseURL string) (http.Handler, error) {
 type model struct{ *gorm.DB }
 
 func (m model) create(ctx context.Context, in *plant) error {
-	err := m.WithContext(ctx).Create(in).Error
-	if errors.Is(err, gorm.ErrDuplicatedKey) {
-		return errTaken
-	}
-	return err
+	return m.WithContext(ctx).Create(in).Error
 }
 
 func (m model) get(ctx context.Context, out *plant) error {
-	err := m.WithContext(ctx).First(out).Error
-	if errors.Is(err, gorm.ErrRecordNotFound) {
-		return errMissing
-	}
-	return err
+	return m.WithContext(ctx).First(out).Error
 }
 
 func (m model) put(ctx context.Context, in *plant) error {

@@ -16,6 +16,8 @@ import (
 	"os"
 	"strconv"
 	"time"
+
+	"gorm.io/gorm"
 )
 
 func main() {
@@ -53,8 +55,8 @@ type plant struct {
 type action func(ctx context.Context, p *plant) error
 
 var (
-	errTaken   = errors.New("the id is taken")
-	errMissing = errors.New("no such plant")
+	errTaken   = gorm.ErrDuplicatedKey
+	errMissing = gorm.ErrRecordNotFound
 )
 
 // api is what the baselines share. They differ in the router, the decoder, and the storage.

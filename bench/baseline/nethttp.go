@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -14,12 +15,7 @@ import (
 
 // netHTTP is the standard library with pgx: one prepared statement per row.
 func (a *api) netHTTP(databaseURL string) (http.Handler, error) {
-	config, err := pgxpool.ParseConfig(databaseURL)
-	if err != nil {
-		return nil, err
-	}
-	config.MaxConns = poolSize
-	pool, err := pgxpool.NewWithConfig(context.Background(), config)
+	pool, err := pgxpool.New(context.Background(), fmt.Sprintf("%s&pool_max_conns=%d", databaseURL, poolSize))
 	if err != nil {
 		return nil, err
 	}
