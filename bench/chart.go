@@ -1,57 +1,41 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
-	"os"
 	"slices"
-	"strings"
 )
 
-// chart draws the rates in c with the most connections as an SVG file: a group of
-// bars for each unconditional operation that succeeds, a bar for each contender that
-// speaks HTTP and stores plants. Without any of them, it writes no file.
-func (r results) chart(c comparison, file string) error {
-	const left, bottom, height, barWidth = 60.0, 290.0, 230.0, 22.0 // pixels
+// chart draws the rates in c with the most connections as an SVG file: a group of bars for each
+// successful operation of all contenders, a bar for each contender.
+func (r results) chart(c comparison) []byte {
+	const bottom, barWidth = 290.0, 30.0
+	const scale = 230.0 / 50_000                        // height of a request per second
+	colors := []string{"#2e7d32", "#989898", "#686868"} // of the contenders
 	connections := slices.Max(c.connections)
-	colors := map[string]string{service: "#2e7d32", plain: "#c8c8c8", tuned: "#989898", direct: "#686868"}
-	type bar struct {
-		x, rate float64
-		color   string
-	}
-	var bars []bar
-	var text, legend strings.Builder
-	x, highest := left, 0.0
+	var bars bytes.Buffer
+	x := 0.0
 	for _, o := range c.operations {
-		begin := x + barWidth
-		for _, name := range append([]string{service}, baselines...) {
-			if of := o.by(name, connections); len(r[of]) > 0 && !o.ifMatch && o.status < 400 {
-				x = max(x, begin-barWidth) + barWidth
-				bars = append(bars, bar{x, r.median(of)[rate], colors[name]})
-				highest = max(highest, bars[len(bars)-1].rate)
-			}
+		if o.contenders != nil || o.status >= 400 {
+			continue
 		}
-		if x >= begin {
+		x += barWidth
+		fmt.Fprintf(&bars, `<text x="%g" y="%g">%s</text>`+"\n", x, bottom+20, o.method)
+		for i, name := range c.contenders {
+			perSecond := r.median(rate, o.by(name, connections))
+			top := bottom - perSecond*scale
+			fmt.Fprintf(&bars, `<path d="M%g %gV%.1fh%gV%g" fill="%s"/><text x="%g" y="%.1f">%.0fk</text>`+"\n",
+				x, bottom, top, barWidth, bottom, colors[i], x+4, top-4, perSecond/1000)
 			x += barWidth
-			fmt.Fprintf(&text, `<text x="%g" y="%g" text-anchor="middle">%s</text>`+"\n", (begin+x)/2, bottom+20, o.method)
 		}
 	}
-	if bars == nil {
-		return nil
+	for i, name := range c.contenders {
+		fmt.Fprintf(&bars, `<rect x="%g" y="%d" width="12" height="12" fill="%s"/><text x="%g" y="%d">%s</text>`+"\n",
+			x+barWidth, 60+24*i, colors[i], x+barWidth+20, 71+24*i, name)
 	}
-	for line := 0.0; line <= highest; line += 10_000 {
-		y := bottom - line/highest*height
-		fmt.Fprintf(&text, `<path d="M%g %gH%g" stroke="#ddd"/><text x="%g" y="%g" text-anchor="end">%g</text>`+"\n", left, y, x+barWidth, left-6, y+4, line)
-	}
-	for _, b := range bars {
-		fmt.Fprintf(&text, `<path d="M%g %gv%.1fh%gV%g" fill="%s"/>`+"\n", b.x, bottom, -b.rate/highest*height, barWidth, bottom, b.color)
-	}
-	for i, name := range append([]string{service}, baselines...) {
-		fmt.Fprintf(&legend, `<rect x="%g" y="%d" width="12" height="12" fill="%s"/><text x="%g" y="%d">%s</text>`+"\n",
-			x+2*barWidth, 60+24*i, colors[name], x+2*barWidth+20, 71+24*i, name)
-	}
-	return os.WriteFile(file, fmt.Appendf(nil, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %g 330" font-family="Liberation Sans,Arial,Helvetica,sans-serif" font-size="12">
+	return fmt.Appendf(nil, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %g 330" font-family="Liberation Sans,Arial,Helvetica,sans-serif" font-size="12">
 <rect width="100%%" height="100%%" fill="#fff"/>
 <text x="%g" y="30" font-size="14">%s, %d connections: requests/s (higher is better)</text>
-%s%s</svg>
-`, x+190, left, c.title, connections, &text, &legend), 0o644)
+%s</svg>
+`, x+180, barWidth, c.title, connections, &bars)
 }

@@ -9,108 +9,91 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
-	"sync"
-	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
-// The isolation drill measures a load of clients while an import is stored, with and
+// The drill of isolation measures a load of clients while an import is stored, with and
 // without rivals: clients that write rows of the import, which are locked.
 const (
 	rivals     = 12
-	lockedRows = 40_000  // of which the rivals write some, once they are locked; a COPY of an import has more
+	lockedRows = 40_000  // the rivals write some of them once they are locked; a COPY of an import has more
 	firstRow   = 1 << 50 // apart from the rows of the clients
 	rivalToken = "token-of-the-rivals-with-more-than-32-characters"
+
+	// awaitCopy waits until an import has stored, and not committed, a number of rows.
+	awaitCopy = `DO $$ BEGIN WHILE (SELECT coalesce(sum(tuples_processed), 0) FROM pg_stat_progress_copy) < %d LOOP
+	PERFORM pg_sleep(0.001), pg_stat_clear_snapshot();
+END LOOP; END $$`
 )
 
 var hugeImport = operation{
-	method: "POST", path: "/plants/import", status: 200, contentType: csv, moves: 2 * million,
+	method: "POST", path: "/plants/import", contentType: csv, status: 200, moves: 2 * million,
 	id: func(n int64) int64 { return firstRow + n },
 }
 
 // drill measures l beside an import and, if name says so, rivals. It fails if a response to a rival
 // is not as the API promises.
-func (b *bench) drill(ctx context.Context, name string, s *server, st *store, l load) (o outcome, err error) {
-	st.rows = -1
-	turn, end := context.WithCancel(ctx)
+func drill(ctx context.Context, name string, s *server, st *store, l load) (o outcome, err error) {
+	st.rows = unknown
+	importing, end := context.WithCancel(ctx)
 	defer end()
-	huge := load{operation: hugeImport, connections: 1}
-	huge.body = hugeImport.table()
-	imported := make(chan error, 1)
-	go func() {
-		_, err := huge.send(turn, s)
-		imported <- err
+	var clients errgroup.Group
+	clients.Go(func() error {
+		defer end()
+		huge := load{operation: hugeImport, connections: 1}
+		huge.body = huge.table()
+		if _, err := huge.send(importing, s); !errors.Is(err, context.Canceled) {
+			return err
+		}
+		return nil
+	})
+	locked := st.server.Command("psql", "-q", "-c", "SET statement_timeout = '1min'", "-c", fmt.Sprintf(awaitCopy, lockedRows), st.url)
+	if err := execute(locked); err != nil {
 		end()
-	}()
-	if err := st.awaitCopy(turn); err != nil {
-		return nil, cmp.Or(<-imported, err)
+		return nil, errors.Join(err, clients.Wait())
 	}
-	var mu sync.Mutex
-	var group sync.WaitGroup
-	responses := map[string]int{}
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: rivals}}
 	defer client.CloseIdleConnections()
 	for range rivals {
-		group.Go(func() {
-			for name == rivalry && turn.Err() == nil {
-				response := rival(client, s.address, l.operation)
-				mu.Lock()
-				responses[response]++
-				mu.Unlock()
+		clients.Go(func() error {
+			for name == rivalry && importing.Err() == nil {
+				if err := rival(client, s.address, l.operation); err != nil {
+					return err
+				}
 			}
+			return nil
 		})
 	}
-	l.warmup = 0
-	o, err = l.send(turn, s)
+	o, err = l.send(importing, s)
 	end()
-	group.Wait()
-	if failed := <-imported; !errors.Is(failed, context.Canceled) {
-		err = errors.Join(err, failed)
-	}
-	for response := range responses {
-		if !slices.Contains([]string{"200", "201", "40901", "40902", "50301"}, response) {
-			err = errors.Join(err, fmt.Errorf("a rival got the response %s", response))
-		}
-	}
-	if name == rivalry {
-		b.note("Responses to the rivals beside %s: %v.", l.name, responses)
-	}
-	return o, err
-}
-
-// awaitCopy waits until an import has stored, and not committed, the lockedRows.
-func (s *store) awaitCopy(ctx context.Context) error {
-	for stored := 0; stored < lockedRows; time.Sleep(time.Millisecond) {
-		if err := s.db.QueryRowContext(ctx, "SELECT coalesce(sum(tuples_processed), 0) FROM pg_stat_progress_copy").Scan(&stored); err != nil {
-			return err
-		}
-	}
-	return nil
+	return o, errors.Join(err, clients.Wait())
 }
 
 // rival writes a row of the import: it creates the row beside a load that writes, and replaces it
-// beside a load that reads. It returns the status or error code of the response.
-func rival(client *http.Client, address string, beside operation) string {
+// beside a load that reads.
+func rival(client *http.Client, address string, beside operation) error {
 	id := firstRow + rand.Int64N(lockedRows)
 	method, path, body := "POST", "/plants", fmt.Sprintf(`{"id":%d,"name":"rival"}`, id)
-	if beside.method == http.MethodGet {
+	if beside.method == "GET" {
 		method, path, body = "PUT", fmt.Sprintf("/plants/%d", id), `{"name":"rival"}`
 	}
 	// Without a context: each request gets its response.
 	request, err := http.NewRequest(method, "http://"+address+path, strings.NewReader(body)) //nolint:noctx // see above
 	if err != nil {
-		return err.Error()
+		return err
 	}
 	request.Header.Set("Authorization", "Bearer "+rivalToken)
 	response, err := client.Do(request)
 	if err != nil {
-		return err.Error()
+		return err
 	}
 	defer response.Body.Close()
 	var fault struct{ Error int }
-	if err := json.NewDecoder(response.Body).Decode(&fault); err != nil {
-		return err.Error()
+	err = json.NewDecoder(response.Body).Decode(&fault)
+	if code := cmp.Or(fault.Error, response.StatusCode); !slices.Contains([]int{200, 201, 40901, 40902, 50301}, code) {
+		err = errors.Join(err, fmt.Errorf("a rival got the response %d", code))
 	}
-	return strconv.Itoa(cmp.Or(fault.Error, response.StatusCode))
+	return err
 }

@@ -21,37 +21,28 @@ import (
 // token is accepted by every contender.
 const token = "benchmark-token-of-more-than-32-characters"
 
-const warmup = time.Second / 2
-
-// load is a closed loop: each connection sends a request, waits for the response,
-// and sends the next. Or, if the operation has arrivals, it is an open loop: requests
-// are due at regular times, whether or not earlier ones have a response. One that is
-// sent late, because every connection is waiting, has waited since then.
+// load is a closed loop: each connection waits for a response before its next request.
 type load struct {
 	operation
-	connections      int
-	warmup, duration time.Duration // the duration follows the warm-up
-	first            int64         // the number of the first request
+	connections int
+	duration    time.Duration // follows the warm-up
 }
 
 // send sends the load to s until its duration has passed or ctx ends; an operation that moves
-// rows, once. It measures the requests that are sent after the warm-up, and fails if a
-// response to a measured request is not a success.
+// rows, once. It fails if a response after the warm-up has another status than expected.
 func (l load) send(ctx context.Context, s *server) (outcome, error) {
-	start, turn := time.Now(), ctx
-	begin := start.Add(l.warmup)
-	if l.moves > 0 {
-		l.warmup, begin = 0, start
-	} else {
+	begin := time.Now()
+	if l.moves == 0 {
+		begin = begin.Add(warmup)
 		var cancel context.CancelFunc
-		turn, cancel = context.WithDeadline(ctx, begin.Add(l.duration))
+		ctx, cancel = context.WithDeadline(ctx, begin.Add(l.duration))
 		defer cancel()
 	}
 	var next atomic.Int64
 	var clients sync.WaitGroup
 	measured, errs := make([][]float64, l.connections), make([]error, l.connections)
 	for i := range l.connections {
-		clients.Go(func() { measured[i], errs[i] = l.client(turn, s.address, start, &next) })
+		clients.Go(func() { measured[i], errs[i] = l.client(ctx, s.address, begin, &next) })
 	}
 	time.Sleep(time.Until(begin))
 	before, err := s.cpuTime()
@@ -65,25 +56,19 @@ func (l load) send(ctx context.Context, s *server) (outcome, error) {
 	slices.Sort(latencies)
 	n := float64(len(latencies))
 	at := func(share float64) float64 { return latencies[int(share*(n-1))] }
-	sum := 0.0
-	for _, latency := range latencies {
-		sum += latency
-	}
-	_, highest := s.memory()
 	return outcome{
-		rate: n / took, rows: n / took * float64(l.moves), cpu: float64((after - before).Microseconds()) / n,
-		mean: sum / n, p50: at(0.5), p99: at(0.99), p999: at(0.999), idle: s.idle, peak: highest, growth: highest - s.idle,
+		rate: n / took * float64(max(1, l.moves)), cpu: float64((after - before).Microseconds()) / n,
+		p50: at(0.5), p99: at(0.99), peak: s.memory(),
 	}, nil
 }
 
-// statusError is the status of a response that is not a success.
+// statusError is an unexpected status.
 type statusError int
 
 func (e statusError) Error() string { return fmt.Sprintf("a response has the status %d", int(e)) }
 
-// client is one connection. It returns the latencies, in milliseconds, of
-// requests sent after the warm-up.
-func (l load) client(ctx context.Context, address string, start time.Time, next *atomic.Int64) (latencies []float64, err error) {
+// client is a connection. It returns the latencies in milliseconds of requests from begin on.
+func (l load) client(ctx context.Context, address string, begin time.Time, next *atomic.Int64) (latencies []float64, err error) {
 	conn, err := net.Dial("tcp", address)
 	if err != nil {
 		return nil, err
@@ -93,36 +78,15 @@ func (l load) client(ctx context.Context, address string, start time.Time, next 
 		defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
 	}
 	responses := bufio.NewReader(conn)
-	var version string
-	if l.ifMatch {
-		// All rows have the same version, as one statement has inserted them. This row
-		// would be written last.
-		if _, version, err = exchange(conn, responses, get.request(nil, existingRows-1, "")); err != nil {
-			return nil, err
-		}
-	}
 	var request []byte
 	for ctx.Err() == nil {
-		n := next.Add(1) - 1
-		request = l.request(request[:0], l.first+n, version)
+		request = l.request(request[:0], next.Add(1)-1)
 		sent := time.Now()
-		if l.arrivals > 0 {
-			due := start.Add(time.Duration(n) * time.Second / time.Duration(l.arrivals))
-			if end, ok := ctx.Deadline(); ok && due.After(end) {
-				break
-			}
-			if due.After(sent) {
-				time.Sleep(due.Sub(sent))
-				sent = time.Now() // the timer may be late, which is not the server's fault
-			} else {
-				sent = due
-			}
-		}
-		status, _, err := exchange(conn, responses, request)
+		status, err := exchange(conn, responses, request)
 		switch {
 		case err != nil:
 			return nil, cmp.Or(ctx.Err(), err)
-		case sent.Sub(start) < l.warmup:
+		case sent.Before(begin):
 		case status != l.status:
 			return nil, statusError(status)
 		default:
@@ -135,30 +99,27 @@ func (l load) client(ctx context.Context, address string, start time.Time, next 
 	return latencies, nil
 }
 
-// request appends the n-th request, with If-Match unless version is "", to buffer.
-func (o operation) request(buffer []byte, n int64, version string) []byte {
-	if version != "" {
-		version = "\r\nIf-Match: " + version
-	}
+// request appends the n-th request to buffer.
+func (o operation) request(buffer []byte, n int64) []byte {
 	id := strconv.FormatInt(o.id(n), 10)
 	body := strings.ReplaceAll(o.body, "{id}", id)
-	return fmt.Appendf(buffer, "%s %s HTTP/1.1\r\nHost: plantstore\r\n"+o.header+"Authorization: Bearer "+token+
-		"%s\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n%s",
-		o.method, strings.ReplaceAll(o.path, "{id}", id), version, cmp.Or(o.contentType, "application/json"), len(body), body)
+	return fmt.Appendf(buffer, "%s %s HTTP/1.1\r\nHost: plantstore\r\nAuthorization: Bearer "+token+
+		"\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n%s",
+		o.method, strings.ReplaceAll(o.path, "{id}", id), cmp.Or(o.contentType, "application/json"), len(body), body)
 }
 
-// exchange sends a request to a Go server and returns the status and ETag of its response. It
-// does less than net/http, to leave the machine to the server.
-func exchange(conn io.Writer, r *bufio.Reader, request []byte) (status int, version string, err error) {
+// exchange sends a request to a Go server and returns the status of its response. It does
+// less than net/http, to leave the machine to the server.
+func exchange(conn io.Writer, r *bufio.Reader, request []byte) (status int, err error) {
 	if _, err := conn.Write(request); err != nil {
-		return 0, "", err
+		return 0, err
 	}
 	var length int
 	var chunked bool
 	for {
 		line, err := r.ReadSlice('\n')
 		if err != nil {
-			return 0, "", err
+			return 0, err
 		}
 		line = bytes.TrimRight(line, "\r\n")
 		if len(line) == 0 {
@@ -168,22 +129,20 @@ func exchange(conn io.Writer, r *bufio.Reader, request []byte) (status int, vers
 			status, err = strconv.Atoi(string(value[:min(3, len(value))]))
 		} else if value, ok := bytes.CutPrefix(line, []byte("Content-Length: ")); ok {
 			length, err = strconv.Atoi(string(value))
-		} else if len(line) > 6 && bytes.EqualFold(line[:6], []byte("ETag: ")) {
-			version = string(line[6:])
 		} else if bytes.Equal(line, []byte("Transfer-Encoding: chunked")) {
 			chunked = true
 		}
 		if err != nil {
-			return 0, "", err
+			return 0, err
 		}
 	}
 	if !chunked {
 		_, err = r.Discard(length)
-		return status, version, err
+		return status, err
 	}
 	if _, err := io.Copy(io.Discard, httputil.NewChunkedReader(r)); err != nil {
-		return 0, "", err
+		return 0, err
 	}
 	_, err = r.ReadSlice('\n') // the empty line after the last chunk
-	return status, version, err
+	return status, err
 }

@@ -9,6 +9,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -22,40 +24,52 @@ type server struct {
 	address string
 	cmd     *exec.Cmd
 	log     *os.File
-	idle    float64 // memory in MB before the first request
 }
 
-// command returns the command that runs a contender in b.folder, which has no configs/config.yaml.
-func (b *bench) command(ctx context.Context, name string) *exec.Cmd {
-	program, args := "service", []string(nil)
+// build returns the program of a contender, which it compiles unless it exists.
+func (b *bench) build(ctx context.Context, contender string) (program string, err error) {
+	name, script := "service", `make build BINARY="$program"`
 	switch {
-	case slices.Contains(baselines, name):
-		program, args = "baseline", []string{name}
-	case variants[name] != nil:
-		program = name
-	case name == b.against:
-		program = "revision" // its name may have a slash
+	case contender == b.against: // with the flags of its own Makefile
+		name, script = "revision", `mkdir "$program.source"; git archive "$revision" | tar -x -C "$program.source"
+cd "$program.source"; make build; mv plantstore "$program"`
+	case slices.Contains(baselines, contender):
+		name, script = "baseline", `go build -trimpath -tags=nomsgpack -ldflags="-s -w" -o "$program" ./bench/baseline`
 	}
-	cmd := exec.CommandContext(ctx, filepath.Join(b.folder, program), args...)
-	cmd.Dir = b.folder
-	return cmd
+	program = filepath.Join(b.folder, name)
+	if _, err := os.Stat(program); err == nil {
+		return program, nil
+	}
+	err = execute(exec.CommandContext(ctx, "sh", "-ec", script), "program="+program, "revision="+contender, "CGO_ENABLED=0")
+	return program, err
 }
 
-// start runs a contender on databaseURL and waits until it accepts connections.
+// execute runs cmd. Its output is in an error.
+func execute(cmd *exec.Cmd, env ...string) error {
+	cmd.Env = append(cmd.Environ(), env...)
+	if text, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w\n%s", filepath.Base(cmd.Path), err, text)
+	}
+	return nil
+}
+
+// start runs a contender in b.folder, which has no configs/config.yaml, until it accepts connections.
 func (b *bench) start(ctx context.Context, name, databaseURL string) (s *server, err error) {
+	program, err := b.build(ctx, name)
+	if err != nil {
+		return nil, err
+	}
 	port, err := dbtest.FreePort()
 	if err != nil {
 		return nil, err
 	}
-	s = &server{address: fmt.Sprintf("127.0.0.1:%d", port), cmd: b.command(ctx, name)}
+	s = &server{address: fmt.Sprintf("127.0.0.1:%d", port), cmd: exec.CommandContext(ctx, program)}
 	if s.log, err = os.CreateTemp(b.folder, "*.log"); err != nil {
 		return nil, err
 	}
+	s.cmd.Dir = b.folder
 	s.cmd.Env = append(os.Environ(), "DATABASE_URL="+databaseURL, fmt.Sprintf("PORT=%d", port),
-		"TOKEN="+token, "PLANTSTORE_AUTH_TOKENS="+token+","+rivalToken, "PLANTSTORE_ENV=production", "PLANTSTORE_SERVER_SHUTDOWN_DELAY=0s")
-	if name == single {
-		s.cmd.Env = append(s.cmd.Env, "PLANTSTORE_WRITES_MAX_BATCH=1")
-	}
+		"BASELINE="+name, "TOKEN="+token, "PLANTSTORE_AUTH_TOKENS="+token+","+rivalToken, "PLANTSTORE_ENV=production", "PLANTSTORE_SERVER_SHUTDOWN_DELAY=0s")
 	s.cmd.Stdout, s.cmd.Stderr = s.log, s.log
 	if err := s.cmd.Start(); err != nil {
 		return nil, err
@@ -63,7 +77,6 @@ func (b *bench) start(ctx context.Context, name, databaseURL string) (s *server,
 	for range 1000 {
 		conn, err := net.Dial("tcp", s.address)
 		if err == nil {
-			s.idle, _ = s.memory()
 			return s, conn.Close()
 		}
 		time.Sleep(10 * time.Millisecond)
@@ -83,13 +96,14 @@ func (s *server) stop() error {
 	return errors.Join(err, s.log.Close(), os.Remove(s.log.Name()))
 }
 
-// memory returns the resident set of s, now and at its largest, in MB, or 0.
-func (s *server) memory() (now, peak float64) {
+// memory returns the largest resident set of s so far, in MB, or 0.
+func (s *server) memory() float64 {
 	status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.cmd.Process.Pid))
-	return number(status, `VmRSS:\s+(\d+) kB`) * 1024 / 1e6, number(status, `VmHWM:\s+(\d+) kB`) * 1024 / 1e6
+	kilobytes, _ := strconv.ParseFloat(strings.Trim(field(status, "VmHWM:"), "\t kB"), 64)
+	return kilobytes * 1024 / 1e6
 }
 
-// cpuTime returns the CPU time of s so far, which /proc rounds to 10 ms.
+// cpuTime returns the CPU time of s so far.
 func (s *server) cpuTime() (time.Duration, error) {
 	clock := int32(^s.cmd.Process.Pid)<<3 | 2 // as clock_getcpuclockid makes it on Linux
 	var spent unix.Timespec

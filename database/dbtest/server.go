@@ -26,9 +26,6 @@ const patience = 30 * time.Second
 type Server struct {
 	// URL names the database postgres, as a superuser.
 	URL string
-	// Env is added to the environment of programs that start later, such as the server by
-	// Start after Stop.
-	Env []string
 
 	folder   string
 	bin      string
@@ -265,7 +262,6 @@ func (s *Server) command(program string, args ...string) *exec.Cmd {
 	cmd := exec.Command(program, args...)
 	cmd.Dir = s.folder
 	cmd.Env = append(slices.DeleteFunc(os.Environ(), func(entry string) bool { return strings.HasPrefix(entry, "PG") }), "LC_ALL=C")
-	cmd.Env = append(cmd.Env, s.Env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: s.owner}
 	return cmd
 }

@@ -10,34 +10,62 @@ import (
 	"plantstore/tests/service"
 )
 
-// TestContractBodies sends an invalid body of each kind, after which no plant is stored. TestBodies of
-// controllers has all of them.
+// TestContractBodies sends an invalid body of each kind, after which nothing is stored, and plant 1 is
+// as before. TestBodies of controllers has all of them.
 func TestContractBodies(t *testing.T) {
 	t.Parallel()
 	s := service.Start(t)
-	long := strings.Repeat("é", 256)
+	long, large := strings.Repeat("é", 256), strings.Repeat("x", 65536)
+	first := s.Call(t, "PUT", "/plants/1", before)
 	for _, test := range []struct {
-		name     string
-		body     string
-		code     int
-		mentions string
+		name, method, body string
+		code               int
+		mentions           string
 	}{
-		{"a truncated object", `{"id":100,"name":"x"`, 40001, "byte 20"},
-		{"an unknown field", `{"id":100,"name":"x","colour":"green"}`, 40002, "colour"},
-		{"a repeated field", `{"id":100,"name":"x","name":"y"}`, 40003, "name"},
-		{"no name", `{"id":100}`, 40004, "name"},
-		{"a fraction", `{"id":1.5,"name":"x"}`, 40005, "id"},
-		{"an empty name", `{"id":100,"name":""}`, 40006, "name"},
-		{"a blank name", `{"id":100,"name":" \u00a0\u3000"}`, 40006, "name"},
-		{"a long name", `{"id":100,"name":"` + long + `"}`, 40006, "name"},
-		{"a long tag", `{"id":100,"name":"x","tag":"` + long + `"}`, 40006, "tag"},
-		{"NUL in a name", `{"id":100,"name":"a\u0000"}`, 40006, "name"},
-		{"a tab in a tag", `{"id":100,"name":"x","tag":"a\tb"}`, 40006, "tag"},
-		{"a C1 control in a name", `{"id":100,"name":"\u0085a"}`, 40006, "name"},
-		{"a large body", `{"id":100,"name":"` + strings.Repeat("x", 65536) + `"}`, 41301, "65536"},
+		{"a truncated object", "POST", `{"id":100,"name":"x"`, 40001, "byte 20"},
+		{"an unknown field", "POST", `{"id":100,"name":"x","colour":"green"}`, 40002, "colour"},
+		{"a repeated field", "POST", `{"id":100,"name":"x","name":"y"}`, 40003, "name"},
+		{"no name", "POST", `{"id":100}`, 40004, "name"},
+		{"a fraction", "POST", `{"id":1.5,"name":"x"}`, 40005, "id"},
+		{"an empty name", "POST", `{"id":100,"name":""}`, 40006, "name"},
+		{"a blank name", "POST", `{"id":100,"name":" \u00a0\u3000"}`, 40006, "name"},
+		{"a long name", "POST", `{"id":100,"name":"` + long + `"}`, 40006, "name"},
+		{"a long tag", "POST", `{"id":100,"name":"x","tag":"` + long + `"}`, 40006, "tag"},
+		{"NUL in a name", "POST", `{"id":100,"name":"a\u0000"}`, 40006, "name"},
+		{"a tab in a tag", "POST", `{"id":100,"name":"x","tag":"a\tb"}`, 40006, "tag"},
+		{"a C1 control in a name", "POST", `{"id":100,"name":"\u0085a"}`, 40006, "name"},
+		{"a large body", "POST", `{"id":100,"name":"` + large + `"}`, 41301, "65536"},
+		{"nothing", "PUT", "", 40001, "empty"},
+		{"another id", "PUT", `{"id":2,"name":"x"}`, 40006, "id must be 1"},
+		{"minus zero", "PUT", `{"id":-0,"name":"x"}`, 40005, "id"},
+		{"a time that is none", "PUT", `{"name":"x","created_at":"yesterday"}`, 40006, "created_at"},
+		{"another field", "PUT", `{"name":"x","deleted_at":"2026-01-01T00:00:00Z"}`, 40002, "deleted_at"},
+		{"a repeated name", "PUT", `{"name":"x","name":"x"}`, 40003, "name"},
+		{"no name", "PUT", `{"tag":"x"}`, 40004, "name"},
+		{"a long name", "PUT", `{"name":"` + long + `"}`, 40006, "name"},
+		{"a blank name", "PUT", `{"name":" \u3000"}`, 40006, "name"},
+		{"a control character in a tag", "PUT", `{"name":"x","tag":"\u0085"}`, 40006, "tag"},
+		{"a large body", "PUT", `{"name":"` + large + `"}`, 41301, "65536"},
+		{"a JSON patch", "PATCH", `[{"op":"remove","path":"/tag"}]`, 40001, "object"},
+		{"an id", "PATCH", `{"id":1}`, 40002, "id"},
+		{"a null tag, twice", "PATCH", `{"tag":null,"tag":null}`, 40003, "tag"},
+		{"a null name and a tag", "PATCH", `{"tag":"x","name":null}`, 40004, "name"},
+		{"an empty name", "PATCH", `{"name":""}`, 40006, "name"},
+		{"a blank name", "PATCH", `{"name":"  "}`, 40006, "name"},
+		{"a long tag", "PATCH", `{"tag":"` + long + `"}`, 40006, "tag"},
+		{"a good name and a bad tag", "PATCH", `{"name":"Ficus","tag":"\u0000"}`, 40006, "tag"},
+		{"a large body", "PATCH", `{"name":"` + large + `"}`, 41301, "65536"},
 	} {
-		t.Run(test.name, func(t *testing.T) { s.Post(t, test.body).CheckError(t, test.code, test.mentions) })
+		t.Run(test.method+" "+test.name, func(t *testing.T) {
+			path := "/plants/1"
+			if test.method == "POST" {
+				path = "/plants"
+			}
+			s.Call(t, test.method, path, test.body).CheckError(t, test.code, test.mentions)
+			checkSame(t, s.Call(t, "GET", "/plants/1", ""), first)
+		})
 	}
+	s.Call(t, "DELETE", "/plants/1", "").CheckEmpty(t, 204)
 	for size, code := range map[int]int{65536: 0, 65537: 41301} {
 		text := fmt.Sprintf(`{"id":%d,"name":"x"}`, size)
 		text += strings.Repeat(" ", size-len(text))

@@ -9,7 +9,7 @@ import (
 	"plantstore/tests/service"
 )
 
-// before is the plant to which TestPlantsWrites and TestPlantsWriteBodies send PUT and PATCH.
+// before is the plant to which TestPlantsWrites and TestContractBodies send PUT and PATCH.
 const before = `{"id":1,"name":"Monstera","tag":"house"}`
 
 // TestPlantsWrites sends valid bodies of PUT and PATCH.
@@ -47,46 +47,6 @@ func TestPlantsWrites(t *testing.T) {
 			})
 		}
 	})
-}
-
-// TestPlantsWriteBodies sends an invalid body of each kind, after which the plant is as before.
-// TestBodies of controllers has all of them.
-func TestPlantsWriteBodies(t *testing.T) {
-	t.Parallel()
-	s := service.Start(t)
-	long := strings.Repeat("é", 256)
-	first := s.Call(t, "PUT", "/plants/1", before)
-	for _, test := range []struct {
-		name, method, body string
-		code               int
-		want               string // a part of the message
-	}{
-		{name: "nothing", method: "PUT", code: 40001, want: "empty"},
-		{name: "another id", method: "PUT", body: `{"id":2,"name":"x"}`, code: 40006, want: "id must be 1"},
-		{name: "minus zero", method: "PUT", body: `{"id":-0,"name":"x"}`, code: 40005, want: "id"},
-		{name: "a time that is none", method: "PUT", body: `{"name":"x","created_at":"yesterday"}`, code: 40006, want: "created_at"},
-		{name: "another field", method: "PUT", body: `{"name":"x","deleted_at":"2026-01-01T00:00:00Z"}`, code: 40002, want: "deleted_at"},
-		{name: "a repeated name", method: "PUT", body: `{"name":"x","name":"x"}`, code: 40003, want: "name"},
-		{name: "no name", method: "PUT", body: `{"tag":"x"}`, code: 40004, want: "name"},
-		{name: "a long name", method: "PUT", body: `{"name":"` + long + `"}`, code: 40006, want: "name"},
-		{name: "a blank name", method: "PUT", body: `{"name":" \u3000"}`, code: 40006, want: "name"},
-		{name: "a control character in a tag", method: "PUT", body: `{"name":"x","tag":"\u0085"}`, code: 40006, want: "tag"},
-		{name: "a large body", method: "PUT", body: `{"name":"` + strings.Repeat("x", 65536) + `"}`, code: 41301, want: "65536"},
-		{name: "a JSON patch", method: "PATCH", body: `[{"op":"remove","path":"/tag"}]`, code: 40001, want: "object"},
-		{name: "an id", method: "PATCH", body: `{"id":1}`, code: 40002, want: "id"},
-		{name: "a null tag, twice", method: "PATCH", body: `{"tag":null,"tag":null}`, code: 40003, want: "tag"},
-		{name: "a null name and a tag", method: "PATCH", body: `{"tag":"x","name":null}`, code: 40004, want: "name"},
-		{name: "an empty name", method: "PATCH", body: `{"name":""}`, code: 40006, want: "name"},
-		{name: "a blank name", method: "PATCH", body: `{"name":"  "}`, code: 40006, want: "name"},
-		{name: "a long tag", method: "PATCH", body: `{"tag":"` + long + `"}`, code: 40006, want: "tag"},
-		{name: "a good name and a bad tag", method: "PATCH", body: `{"name":"Ficus","tag":"\u0000"}`, code: 40006, want: "tag"},
-		{name: "a large body", method: "PATCH", body: `{"name":"` + strings.Repeat("x", 65536) + `"}`, code: 41301, want: "65536"},
-	} {
-		t.Run(test.method+" "+test.name, func(t *testing.T) {
-			s.Call(t, test.method, "/plants/1", test.body).CheckError(t, test.code, test.want)
-			checkSame(t, s.Call(t, "GET", "/plants/1", ""), first)
-		})
-	}
 }
 
 func TestPlantsContentTypes(t *testing.T) {
