@@ -233,21 +233,16 @@ func decodeJSON(what string, text []byte, v any, allowNull bool) error {
 		return problemf(codeMissingOrType, "%s must not be null", field)
 	case errors.Is(err, errMinusZero):
 		return problemf(codeNotInt64, "%s must not be -0: write 0", field)
-	case errors.Is(err, json.ErrUnknownName) && (field == "id" || slices.Contains(fieldNames(jsonFields(reflect.TypeFor[Timestamps]())), field)):
-		return problemf(codeUnknownField, "%s cannot be set here: leave it out", field)
 	case errors.Is(err, json.ErrUnknownName):
 		return problemf(codeUnknownField, "unknown field %s; names are case-sensitive", field)
 	case kind == reflect.Int64 && (semantic.JSONKind == jsontext.KindNumber || semantic.JSONKind == jsontext.KindString):
 		return problemf(codeNotInt64, "%s must be an integer literal %s, without fraction, exponent or quotes", field, int64Range)
 	}
-	return problemf(codeMissingOrType, "%s must be %s, not %s", field, goKinds[kind], jsonKinds[semantic.JSONKind])
+	return problemf(codeMissingOrType, "%s must be %s", field, goKinds[kind])
 }
 
 // spaces are what JSON allows between values (RFC 8259, section 2).
 const spaces = " \t\r\n"
-
-// byteOrderMark is what some programs write at the start of a file in UTF-8.
-const byteOrderMark = "\ufeff"
 
 // notObject returns the error of a text that is one JSON value, but no object.
 func notObject(what string, text []byte) error {
@@ -268,9 +263,6 @@ func checkSyntax(what string, text []byte) error {
 	}
 	if len(bytes.Trim(text, spaces)) == 0 {
 		return problemf(codeMalformed, "the %s is empty: send a JSON object", what)
-	}
-	if bytes.HasPrefix(text, []byte(byteOrderMark)) {
-		return problemf(codeMalformed, "the %s begins with a byte order mark, at byte 0: save it as UTF-8 without one", what)
 	}
 	if syntactic, ok := errors.AsType[*jsontext.SyntacticError](err); ok && !errors.Is(err, io.ErrUnexpectedEOF) {
 		return problemf(codeMalformed, "the %s is not well-formed JSON at byte %d: %v", what, syntactic.ByteOffset, syntactic.Err)
@@ -299,23 +291,17 @@ func fieldName(pointer jsontext.Pointer) string {
 	return quoteName(strings.Join(slices.Collect(pointer.Tokens()), "."))
 }
 
-// quoteName returns a name that a client has chosen, for an error message: cut if it is long, quoted
-// if it has unusual characters, and cut again if these need many escapes.
+// quoteName returns a name that a client has chosen, for an error message: quoted if it has unusual
+// characters, and cut if it is long.
 func quoteName(name string) string {
-	const longest = 64
-	name = cut(auth.Redact(name), longest)
+	name = auth.Redact(name)
 	if name == "" || strings.ContainsFunc(name, func(r rune) bool { return r > '~' || r <= ' ' || r == '"' }) {
 		name = strconv.Quote(name)
 	}
-	return cut(name, longest+3) // for quotes and …
-}
-
-// cut returns text, with … in place of what follows its first n characters.
-func cut(text string, n int) string {
-	if runes := []rune(text); len(runes) > n {
-		return string(runes[:n]) + "…"
+	if runes := []rune(name); len(runes) > 64 {
+		name = string(runes[:64]) + "…"
 	}
-	return text
+	return name
 }
 
 // indirect returns the type behind pointers.
@@ -326,13 +312,7 @@ func indirect(t reflect.Type) reflect.Type {
 	return t
 }
 
-// goKinds and jsonKinds name the JSON types of Go values and of JSON values.
-var (
-	goKinds = map[reflect.Kind]string{
-		reflect.Int64: "an integer", reflect.String: "a string", reflect.Bool: "true or false", reflect.Slice: "an array",
-	}
-	jsonKinds = map[jsontext.Kind]string{
-		jsontext.KindTrue: "a boolean", jsontext.KindFalse: "a boolean", jsontext.KindString: "a string",
-		jsontext.KindNumber: "a number", jsontext.KindBeginArray: "an array", jsontext.KindBeginObject: "an object",
-	}
-)
+// goKinds names the JSON types of Go values.
+var goKinds = map[reflect.Kind]string{
+	reflect.Int64: "an integer", reflect.String: "a string", reflect.Bool: "true or false", reflect.Slice: "an array",
+}

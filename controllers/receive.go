@@ -32,7 +32,7 @@ func Receive(limit int64) middleware.Handler {
 		if codings == nil {
 			return nil
 		}
-		if len(codings) > 1 || strings.TrimPrefix(strings.ToLower(codings[0]), "x-") != "gzip" {
+		if len(codings) > 1 || !strings.EqualFold(codings[0], "gzip") {
 			c.Header("Accept-Encoding", "gzip") // RFC 9110, section 12.5.3
 			return problemf(codeContentType, "Content-Encoding must be gzip, or absent")
 		}
