@@ -1,7 +1,6 @@
 package controllers
 
 import (
-	"context"
 	"net/http/httptest"
 	"testing"
 	"testing/synctest"
@@ -19,11 +18,11 @@ import (
 func TestFailuresOfOneSlowClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		core, logs := observer.New(zap.InfoLevel)
-		f := NewFailures(func(context.Context) error { return nil }, zap.New(core))
+		f := NewFailures(zap.New(core))
 		for range 4 {
 			c, _ := gin.CreateTestContext(httptest.NewRecorder())
 			c.Request = httptest.NewRequestWithContext(t.Context(), "POST", "/plants", nil)
-			f.note(c, codeOverloaded, limit.ErrBusy)
+			f.logFault(c, codeOverloaded, limit.ErrBusy)
 			time.Sleep(3 * time.Second)
 		}
 		time.Sleep(quietTime)
