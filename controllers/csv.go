@@ -147,8 +147,8 @@ func setFields(row reflect.Value, columns []jsonField, record []string) error {
 	return nil
 }
 
-// MaxRecord limits a row of several lines, in bytes: a quote that is not closed would make one row of
-// the rest of the body.
+// MaxRecord limits a row of several lines, in bytes: a quote that is not closed would make the rest
+// of the body a row.
 const MaxRecord = MaxLine + 8<<10
 
 // rowLines lets a csv.Reader read line by line, so that it does not read ahead.
@@ -241,7 +241,7 @@ func replaceMarked(cell, old, replacement string) string {
 	}
 }
 
-// isFormula reports whether text starts like a formula, to spreadsheets of East Asian languages, too.
+// isFormula reports whether text starts like a formula in a spreadsheet, in East Asia also with full-width signs.
 func isFormula(text string) bool {
 	sign, _ := utf8.DecodeRuneInString(text)
 	return strings.ContainsRune("=+-@＝＋－＠", sign) && text != ""

@@ -263,12 +263,11 @@ func describe(c *gin.Context, err error) Error {
 	return Error{codeInternal, internalError + middleware.RequestIDOf(c)}
 }
 
-// statusClientGone is logged for a client that left before the response, as
-// nginx does.
+// statusClientGone is logged for a client that left before the response, as nginx does.
 const statusClientGone = 499
 
-// Errors responds to requests that end with an error. The log of failures has the cause of
-// a server fault; the response to an internal error has only the request id.
+// Errors responds to requests that end with an error. Only the log of failures has the cause of a
+// fault of the service.
 func Errors(failures *Failures) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		client := c.Request.Context() // a handler's own may end earlier
@@ -318,8 +317,7 @@ func seconds(d time.Duration) int { return int(math.Ceil(d.Seconds())) }
 // NoRoute rejects a request for an unknown path.
 func NoRoute(*gin.Context) error { return problemf(codeNoPath, "no such path") }
 
-// NoMethod rejects a request with a known path but another method. The Allow
-// header is set.
+// NoMethod rejects a request with a known path but another method. The header Allow is set.
 func NoMethod(c *gin.Context) error {
 	return problemf(codeMethod, "method not allowed on this path: use %s", c.Writer.Header().Get("Allow"))
 }

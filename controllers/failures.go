@@ -16,9 +16,9 @@ import (
 	"plantstore/middleware"
 )
 
-// Failures logs requests that fail for a reason that many share, such as a database that is
-// down, in few lines: one when they begin to fail, then one per second, both with the cause, and
-// one when they no longer fail. The requests' own lines, but for the first, are at the level debug.
+// Failures logs requests that fail for the same reason, perhaps a database that is down, in few
+// lines: when they begin to fail and once per second, with the cause, and when they no longer fail.
+// The requests' own lines, but for the first, are at the level debug.
 type Failures struct {
 	log *zap.Logger
 
@@ -26,11 +26,11 @@ type Failures struct {
 	series map[int32]*series // by error code
 }
 
-// quietTime is how long no request must have failed before a series is over. A request that waits
-// for database.timeout fails a few seconds after the last one.
+// quietTime is how long no request must have failed before a series is over. Requests that wait for
+// database.timeout fail a few seconds apart.
 const quietTime = 5 * time.Second
 
-// series is requests that fail with one error code.
+// series is requests that fail with the same error code.
 type series struct {
 	began, last        time.Time
 	requests, unlogged int // in all, and since the last line in the log

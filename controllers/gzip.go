@@ -11,16 +11,14 @@ import (
 	"github.com/klauspost/compress/gzip"
 )
 
-// gzipFrom is the size from which a response is compressed, in bytes: a smaller one fits
-// into one packet as it is.
+// gzipFrom is the size from which a response is compressed, in bytes: a smaller one fits into a packet.
 const gzipFrom = 1 << 10
 
 // gzipWriters keeps compressors, which take a megabyte each.
 var gzipWriters = sync.Pool{New: func() any { return gzip.NewWriter(nil) }}
 
-// acceptsGzip reports whether the client accepts a compressed response, and prefers it at
-// least as much as a plain one (RFC 9110, section 12.5.3). It tells caches that the response
-// depends on that.
+// acceptsGzip reports whether the client likes a compressed response at least as much as a plain
+// response (RFC 9110, section 12.5.3). It tells caches that the response depends on that.
 func acceptsGzip(c *gin.Context) bool {
 	c.Writer.Header().Add("Vary", "Accept-Encoding") // CORS adds Origin
 	accept := c.Request.Header["Accept-Encoding"]
@@ -40,9 +38,8 @@ func compress(body []byte) []byte {
 	return out.Bytes()
 }
 
-// MaxRatio is how many times as large as its compressed form a body of more than RatioFrom bytes may be.
-// Plants are compressed to a tenth, or a thirtieth if they are alike; a megabyte of gzip
-// can be a gigabyte, which takes a minute to read.
+// MaxRatio is how many times as large as its compressed form a body of more than RatioFrom bytes may
+// be. Plants reach 10 to 30; a megabyte of gzip can be a gigabyte, which takes a minute to read.
 const (
 	MaxRatio  = 100
 	RatioFrom = 1 << 20

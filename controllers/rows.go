@@ -12,8 +12,8 @@ import (
 
 // rowReader reads the rows of an import.
 type rowReader interface {
-	// next reads the next row into the struct to which in points. It returns the line of the row, and
-	// why the row is rejected, if it is. end ends the import: it is io.EOF after the last row.
+	// next reads a row into the struct to which in points. It returns the line of the row, and why the
+	// row is rejected, if it is. end ends the import: it is io.EOF after the last row.
 	next(in any) (line int, rejected, end error)
 }
 

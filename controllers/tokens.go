@@ -72,13 +72,12 @@ func NewTokens(store *models.TokenStore, issued *auth.IssuedTokens, log *zap.Log
 // audit logs that c's request has changed the token with id. If err leaves that open, the line
 // says so; after any other error, there is no line. It returns err.
 func (h *Tokens) audit(c *gin.Context, change, id string, err error) error {
-	outcome := zap.Skip()
-	if errors.Is(err, fault.ErrUnavailable) {
-		outcome = zap.String("outcome", "unknown")
-	} else if err != nil {
-		return err
+	switch {
+	case err == nil:
+		auth.Audit(h.log, change, id, middleware.SenderOf(c), middleware.RequestIDField(c))
+	case errors.Is(err, fault.ErrUnavailable):
+		auth.Audit(h.log, change, id, middleware.SenderOf(c), middleware.RequestIDField(c), zap.String("outcome", "unknown"))
 	}
-	auth.Audit(h.log, change, id, middleware.SenderOf(c), middleware.RequestIDField(c), outcome)
 	return err
 }
 

@@ -99,7 +99,7 @@ func TestGzipResponses(t *testing.T) {
 		}
 	})
 	for _, path := range []string{
-		"/plants?limit=2", // less than 1 KiB
+		"/plants?limit=2",           // less than 1 KiB
 		"/plants/1", "/plants/1000", // of which the latter is not small
 		"/plants?limit=x", "/healthz",
 	} {
