@@ -422,10 +422,10 @@ func TestErrorsLogTheTraceID(t *testing.T) {
 	log := zap.New(core)
 	gin.SetMode(gin.ReleaseMode)
 	for name, handler := range map[string]middleware.Handler{
-		"request failed":         failWith(errors.New("x")),
-		"requests begin to fail": failWith(fault.ErrUnavailable),
-		"panic":                  func(*gin.Context) error { panic("x") },
-		"response aborted":       func(c *gin.Context) error { c.String(200, "x"); return errors.New("x") },
+		"request failed":                 failWith(errors.New("x")),
+		"requests fail with error 50302": failWith(fault.ErrUnavailable),
+		"panic":                          func(*gin.Context) error { panic("x") },
+		"response aborted":               func(c *gin.Context) error { c.String(200, "x"); return errors.New("x") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := gin.New()

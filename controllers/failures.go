@@ -6,42 +6,24 @@ import (
 	"net/http"
 	"os"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/gin-gonic/gin"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 
 	"plantstore/auth"
 	"plantstore/middleware"
 )
 
-// Failures logs requests that fail for the same reason, perhaps a database that is down, in few
-// lines: when they begin to fail and once per second, with the cause, and when they no longer fail.
-// The requests' own lines, but for the first, are at the level debug.
-type Failures struct {
-	log *zap.Logger
-
-	mu     sync.Mutex
-	series map[int32]*series // by error code
-}
-
-// quietTime is how long no request must have failed before a series is over. Requests that wait for
-// database.timeout fail a few seconds apart.
-const quietTime = 5 * time.Second
-
-// series is requests that fail with the same error code.
-type series struct {
-	began, last        time.Time
-	requests, unlogged int // in all, and since the last line in the log
-	lastCause          error
-	lastRoute          string
-	lastToken          string
-}
+// Failures logs why requests fail. If many fail with the same code, perhaps since the database is down,
+// the log has a line of its own for one per second, and the other requests are at the level debug.
+type Failures struct{ log, sampled *zap.Logger }
 
 // NewFailures returns a log of failures.
 func NewFailures(log *zap.Logger) *Failures {
-	return &Failures{log: log, series: make(map[int32]*series)}
+	oncePerSecond := func(core zapcore.Core) zapcore.Core { return zapcore.NewSamplerWithOptions(core, time.Second, 1, 0) }
+	return &Failures{log, log.WithOptions(zap.WrapCore(oncePerSecond))}
 }
 
 // logAborted logs that the response to c's request broke off with err, and records its code,
@@ -70,57 +52,16 @@ func (f *Failures) logAborted(c *gin.Context, err error, isGone bool) {
 
 // logFault logs the cause of c's Error with code, if it is a fault of the service.
 func (f *Failures) logFault(c *gin.Context, code int32, cause error) {
-	message := "request failed" // a line for each, since its client has the request id
+	log, message := f.log, "request failed" // a line for each, since its client has the request id
 	if code != codeInternal {
-		if statusOf(code) != http.StatusServiceUnavailable || errors.Is(cause, errStopping) || f.note(c, code, cause) {
+		if statusOf(code) != http.StatusServiceUnavailable || errors.Is(cause, errStopping) {
 			return
 		}
-		message = "requests begin to fail"
+		log, message = f.sampled, fmt.Sprintf("requests fail with error %d", code)
 	}
-	f.log.Error(message, zap.Int32("code", code), zap.Error(cause), middleware.RequestIDField(c), middleware.TraceIDField(c))
-}
-
-// note counts c's request, which fails with code, and reports whether earlier requests did. A
-// probe is not counted, but may be the first to notice.
-func (f *Failures) note(c *gin.Context, code int32, cause error) (known bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	s, known := f.series[code]
-	if !known {
-		s = &series{began: time.Now()}
-		f.series[code] = s
-		go f.follow(code, s)
-	}
-	s.last, s.lastCause = time.Now(), cause
-	if middleware.IsQuiet(c) {
-		return known
-	}
-	s.requests++
-	s.lastRoute, s.lastToken = c.FullPath(), middleware.SenderOf(c)
-	if known {
-		s.unlogged++
+	if entry := log.Check(zap.ErrorLevel, message); entry != nil {
+		entry.Write(zap.Int32("code", code), zap.Error(cause), middleware.RequestIDField(c), middleware.TraceIDField(c))
+	} else {
 		middleware.Quiet(c)
-	}
-	return known
-}
-
-// follow logs s, the requests that fail with code, until its end.
-func (f *Failures) follow(code int32, s *series) {
-	for range time.Tick(time.Second) {
-		f.mu.Lock()
-		now, isOver := *s, time.Since(s.last) > quietTime
-		s.unlogged = 0
-		if isOver {
-			delete(f.series, code)
-		}
-		f.mu.Unlock()
-		if isOver {
-			f.log.Info("requests no longer fail", zap.Int32("code", code), zap.Duration("duration", now.last.Sub(now.began)), zap.Int("requests", now.requests))
-			return
-		}
-		if now.unlogged > 0 {
-			f.log.Error("requests fail", zap.Int32("code", code), zap.Error(now.lastCause), zap.Int("requests", now.unlogged),
-				zap.String("last_route", now.lastRoute), zap.String("last_token", now.lastToken))
-		}
 	}
 }

@@ -60,7 +60,7 @@ func (*Health) Live(c *gin.Context) error {
 // Ready reports whether the service can serve requests: a write would succeed, and the
 // service is not about to stop.
 func (h *Health) Ready(c *gin.Context) error {
-	middleware.Quiet(c) // the log has a line when readiness changes
+	middleware.Quiet(c) // the log has the cause of a failure
 	if err := h.check(c.Request.Context()); err != nil {
 		return err
 	}
