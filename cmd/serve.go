@@ -105,7 +105,7 @@ func (s *settings) serve(cmd *cobra.Command, _ []string) (err error) {
 		Changes:      controllers.NewChanges(models.NewPlantFeed(plants), health),
 		Tokens:       controllers.NewTokens(tokens, issued, log),
 		Health:       health,
-		Failures:     controllers.NewFailures(db.Ready, log),
+		Failures:     controllers.NewFailures(log),
 		Docs:         cfg.Docs.Enabled,
 		Verify:       auth.AnyOf(verifiers...),
 		StaticTokens: static,

@@ -8,9 +8,8 @@ import (
 	"strings"
 )
 
-// preferred returns which of offers the Accept headers prefer (RFC 9110, section 12.5.1):
-// the one with the greatest quality, then the one that they name more exactly, then the
-// one that they name first. It returns the first offer if none is acceptable.
+// preferred returns which of offers the Accept headers prefer (RFC 9110, section 12.5.1): by
+// quality, then by how exactly they name it, then by its position. Otherwise it is the first offer.
 func preferred(accept []string, offers ...string) string {
 	return slices.MaxFunc(offers, func(a, b string) int { return matchOf(accept, a).compare(matchOf(accept, b)) })
 }
@@ -29,8 +28,7 @@ func (m match) compare(other match) int {
 // maxRanges is how many ranges count: HTTP/2 repeats a list of thousands for a few bytes.
 const maxRanges = 64
 
-// matchOf returns the match of the range that names mediaType most exactly, among the first
-// ones.
+// matchOf returns the match of the range that names mediaType most exactly.
 func matchOf(accept []string, mediaType string) (best match) {
 	kind, _, _ := strings.Cut(mediaType, "/")
 	exactness := map[string]int{mediaType: 3, kind + "/*": 2, "*/*": 1, "*": 1}

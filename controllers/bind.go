@@ -23,12 +23,9 @@ import (
 )
 
 // bindJSON reads the body of the request, of type application/json, into the struct to
-// which v points. It is stricter than encoding/json: names are case-sensitive, unknown
-// and duplicate names and null are rejected, and the body is one JSON object in UTF-8
-// with nothing after it (RFC 8259).
-//
-// Optional fields, and required fields with a valid zero value, must be pointers. An
-// error names the field, or the byte offset of malformed JSON.
+// which v points. It is stricter than encoding/json: names are case-sensitive, unknown and
+// duplicate names and null are rejected, and the body is one JSON object in UTF-8 with nothing
+// after it (RFC 8259). Optional fields, and required fields with a valid zero value, must be pointers.
 func bindJSON(c *gin.Context, v any) error {
 	body, err := readBody(c, TypeJSON)
 	if err != nil {
@@ -49,9 +46,8 @@ func bindWhole(c *gin.Context, v any) error {
 	return bindJSON(c, v)
 }
 
-// bindPatch reads a JSON Merge Patch (RFC 7396) of the struct to which v points, and
-// returns the names of the fields that it has. A field of null, which must not be a
-// required one, is set to nil.
+// bindPatch reads a JSON Merge Patch (RFC 7396) of the struct to which v points, and returns the
+// names of the fields that it has. null sets a field to nil, unless the field is required.
 func bindPatch(c *gin.Context, v any) (fields []string, err error) {
 	body, err := readBody(c, typeMergePatch, TypeJSON)
 	if err != nil {
@@ -99,15 +95,14 @@ func jsonFields(t reflect.Type) []jsonField {
 	for _, f := range reflect.VisibleFields(t) {
 		if !f.Anonymous {
 			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-			fields = append(fields, jsonField{name, f.Tag.Get("binding") == "required", f.Index, indirect(f.Type).Kind()})
+			fields = append(fields, jsonField{name, f.Tag.Get("binding") == "required", f.Index, kindOf(f.Type)})
 		}
 	}
 	jsonFieldCache.Store(t, fields)
 	return fields
 }
 
-// readBody returns the whole body, which has one of types, in c's buffer; the middleware limits
-// its size.
+// readBody returns the whole body, of one of types, in c's buffer. The middleware limits its size.
 func readBody(c *gin.Context, types ...string) ([]byte, error) {
 	if _, err := contentType(c, types...); err != nil {
 		return nil, err // before a client that expects 100 Continue sends it
@@ -119,8 +114,8 @@ func readBody(c *gin.Context, types ...string) ([]byte, error) {
 	return buffer.Bytes(), nil
 }
 
-// SkipBody reads the body of a request that needs none: net/http would read it before it sends the
-// response. It must precede Stream and Bulk, which lift the time limit for receiving a request.
+// SkipBody reads an unwanted body, as net/http would do before it sends the response. It must precede
+// Stream and Bulk, which lift the time limit for receiving a request.
 func SkipBody(c *gin.Context) error {
 	if _, err := io.Copy(io.Discard, c.Request.Body); err != nil {
 		return bodyError(err)
@@ -146,8 +141,8 @@ const (
 	TypeCSV        = "text/csv"
 )
 
-// contentType returns which of accepted the body is, in UTF-8. Without a Content-Type,
-// it is the last of them. If it is another one, the response has headers with what would be accepted.
+// contentType returns which of accepted the body is, in UTF-8: the last of them without a
+// Content-Type. For any other type, the response has headers with what would be accepted.
 func contentType(c *gin.Context, accepted ...string) (string, error) {
 	header := c.Request.Header
 	if len(header["Content-Encoding"]) > 0 {
@@ -193,7 +188,7 @@ var (
 	})
 )
 
-// decodeJSON reads text, which is all of what, such as body, into the struct to which v points.
+// decodeJSON reads text, all of the body or line that what names, into the struct to which v points.
 func decodeJSON(what string, text []byte, v any, allowNull bool) error {
 	options := strict
 	var checks []*json.Unmarshalers // of every value, which most bodies do not need
@@ -222,10 +217,7 @@ func decodeJSON(what string, text []byte, v any, allowNull bool) error {
 	if !ok {
 		return fmt.Errorf("decode the %s: %w", what, err)
 	}
-	field, kind := fieldName(semantic.JSONPointer), reflect.Invalid
-	if semantic.GoType != nil {
-		kind = indirect(semantic.GoType).Kind()
-	}
+	field, kind := fieldName(semantic.JSONPointer), kindOf(semantic.GoType)
 	switch {
 	case semantic.JSONPointer == "":
 		return notObject(what, text)
@@ -233,23 +225,18 @@ func decodeJSON(what string, text []byte, v any, allowNull bool) error {
 		return problemf(codeMissingOrType, "%s must not be null", field)
 	case errors.Is(err, errMinusZero):
 		return problemf(codeNotInt64, "%s must not be -0: write 0", field)
-	case errors.Is(err, json.ErrUnknownName) && (field == "id" || slices.Contains(fieldNames(jsonFields(reflect.TypeFor[Timestamps]())), field)):
-		return problemf(codeUnknownField, "%s cannot be set here: leave it out", field)
 	case errors.Is(err, json.ErrUnknownName):
 		return problemf(codeUnknownField, "unknown field %s; names are case-sensitive", field)
 	case kind == reflect.Int64 && (semantic.JSONKind == jsontext.KindNumber || semantic.JSONKind == jsontext.KindString):
 		return problemf(codeNotInt64, "%s must be an integer literal %s, without fraction, exponent or quotes", field, int64Range)
 	}
-	return problemf(codeMissingOrType, "%s must be %s, not %s", field, goKinds[kind], jsonKinds[semantic.JSONKind])
+	return problemf(codeMissingOrType, "%s must be %s", field, goKinds[kind])
 }
 
 // spaces are what JSON allows between values (RFC 8259, section 2).
 const spaces = " \t\r\n"
 
-// byteOrderMark is what some programs write at the start of a file in UTF-8.
-const byteOrderMark = "\ufeff"
-
-// notObject returns the error of a text that is one JSON value, but no object.
+// notObject returns the error of a JSON value that is no object.
 func notObject(what string, text []byte) error {
 	return problemf(codeMalformed, "the %s must be a JSON object, but the value at byte %d is not one", what, len(text)-len(bytes.TrimLeft(text, spaces)))
 }
@@ -268,9 +255,6 @@ func checkSyntax(what string, text []byte) error {
 	}
 	if len(bytes.Trim(text, spaces)) == 0 {
 		return problemf(codeMalformed, "the %s is empty: send a JSON object", what)
-	}
-	if bytes.HasPrefix(text, []byte(byteOrderMark)) {
-		return problemf(codeMalformed, "the %s begins with a byte order mark, at byte 0: save it as UTF-8 without one", what)
 	}
 	if syntactic, ok := errors.AsType[*jsontext.SyntacticError](err); ok && !errors.Is(err, io.ErrUnexpectedEOF) {
 		return problemf(codeMalformed, "the %s is not well-formed JSON at byte %d: %v", what, syntactic.ByteOffset, syntactic.Err)
@@ -293,46 +277,36 @@ func checkFields(v any) error {
 	return nil
 }
 
-// fieldName returns the name of the field at pointer, such as scopes.0 for the first
-// item of scopes.
+// fieldName returns the name of the field at pointer: scopes.0 for the first item of scopes.
 func fieldName(pointer jsontext.Pointer) string {
 	return quoteName(strings.Join(slices.Collect(pointer.Tokens()), "."))
 }
 
-// quoteName returns a name that a client has chosen, for an error message: cut if it is long, quoted
-// if it has unusual characters, and cut again if these need many escapes.
+// quoteName returns a name that a client has chosen, for an error message: quoted if it has unusual
+// characters, and cut if it is long.
 func quoteName(name string) string {
-	const longest = 64
-	name = cut(auth.Redact(name), longest)
+	name = auth.Redact(name)
 	if name == "" || strings.ContainsFunc(name, func(r rune) bool { return r > '~' || r <= ' ' || r == '"' }) {
 		name = strconv.Quote(name)
 	}
-	return cut(name, longest+3) // for quotes and …
-}
-
-// cut returns text, with … in place of what follows its first n characters.
-func cut(text string, n int) string {
-	if runes := []rune(text); len(runes) > n {
-		return string(runes[:n]) + "…"
+	if runes := []rune(name); len(runes) > 64 {
+		name = string(runes[:64]) + "…"
 	}
-	return text
+	return name
 }
 
-// indirect returns the type behind pointers.
-func indirect(t reflect.Type) reflect.Type {
+// kindOf returns the kind of a type, which may be nil, or of what it points to.
+func kindOf(t reflect.Type) reflect.Kind {
+	if t == nil {
+		return reflect.Invalid
+	}
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	return t
+	return t.Kind()
 }
 
-// goKinds and jsonKinds name the JSON types of Go values and of JSON values.
-var (
-	goKinds = map[reflect.Kind]string{
-		reflect.Int64: "an integer", reflect.String: "a string", reflect.Bool: "true or false", reflect.Slice: "an array",
-	}
-	jsonKinds = map[jsontext.Kind]string{
-		jsontext.KindTrue: "a boolean", jsontext.KindFalse: "a boolean", jsontext.KindString: "a string",
-		jsontext.KindNumber: "a number", jsontext.KindBeginArray: "an array", jsontext.KindBeginObject: "an object",
-	}
-)
+// goKinds names the JSON types of Go values.
+var goKinds = map[reflect.Kind]string{
+	reflect.Int64: "an integer", reflect.String: "a string", reflect.Bool: "true or false", reflect.Slice: "an array",
+}

@@ -212,35 +212,14 @@ func TestBindJSONOfAnotherResource(t *testing.T) {
 	}
 	for body, want := range map[string]string{
 		`{}`:                          "width_mm is required",
-		`{"width_mm":true}`:           "width_mm must be an integer, not a boolean",
-		`{"width_mm":1,"clay":"yes"}`: "clay must be true or false, not a string",
-		`{"width_mm":1,"label":3}`:    "label must be a string, not a number",
-		`{"width_mm":1,"label":{}}`:   "label must be a string, not an object",
+		`{"width_mm":true}`:           "width_mm must be an integer",
+		`{"width_mm":1,"clay":"yes"}`: "clay must be true or false",
+		`{"width_mm":1,"label":3}`:    "label must be a string",
 		`{"width_mm":1,"label":null}`: "label must not be null",
 	} {
 		t.Run(want, func(t *testing.T) {
 			if err := bind([]byte(body), &pot{}); err == nil || err.Error() != want {
 				t.Errorf("%s: got %v, want %s", body, err, want)
-			}
-		})
-	}
-}
-
-// TestBindJSONReadOnlyFields: a field that responses have is not called unknown.
-func TestBindJSONReadOnlyFields(t *testing.T) {
-	for _, test := range []struct {
-		to         any
-		body, want string
-	}{
-		{new(PlantPatch), `{"id":1}`, "id cannot be set here: leave it out"},
-		{new(PlantPatch), `{"ID":1}`, "unknown field ID; names are case-sensitive"},
-		{new(NewPlant), `{"id":1,"name":"x","created_at":"2026-11-21T10:00:00Z"}`, "created_at cannot be set here: leave it out"},
-		{new(NewPlant), `{"id":1,"name":"x","color":"red"}`, "unknown field color; names are case-sensitive"},
-	} {
-		t.Run(test.body, func(t *testing.T) {
-			err := bind([]byte(test.body), test.to)
-			if p, ok := errors.AsType[*problem](err); !ok || p.Code != codeUnknownField || p.Message != test.want {
-				t.Errorf("got %v, want %s", err, test.want)
 			}
 		})
 	}
@@ -253,7 +232,7 @@ func TestMalformedJSON(t *testing.T) {
 		{` [1]`, "the line must be a JSON object, but the value at byte 1 is not one"},
 		{`null`, "the line must be a JSON object, but the value at byte 0 is not one"},
 		{`1 2`, "unexpected data after the JSON value at byte 2"},
-		{"\ufeff{}", "the line begins with a byte order mark, at byte 0: save it as UTF-8 without one"},
+		{"\ufeff{}", "the line is not well-formed JSON at byte 0: "},
 		{`{"id":1,}`, "the line is not well-formed JSON at byte 7: "},
 		{`{"id":1`, "the line is not well-formed JSON: it ends early, at byte 7"},
 	} {

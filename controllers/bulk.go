@@ -8,8 +8,10 @@ import (
 	"fmt"
 	"iter"
 	"net/http"
+	"reflect"
 
 	"github.com/gin-gonic/gin"
+	"github.com/klauspost/compress/gzip"
 
 	"plantstore/database/fault"
 	"plantstore/middleware"
@@ -74,11 +76,12 @@ func bindRows[D, T any](c *gin.Context, toRow func(*D) T) (rows iter.Seq2[models
 	if err != nil {
 		return nil, o, err
 	}
-	read := readNDJSON[D, T]
+	lines := newLineReader(c.Request.Body)
+	var reader rowReader = ndjsonReader{lines}
 	if mediaType == TypeCSV {
-		read = readCSV[D, T]
+		reader = newCSVReader(lines, jsonFields(reflect.TypeFor[D]()))
 	}
-	return inTurn(c, read(c.Request.Body, toRow)), o, nil
+	return inTurn(c, readRows(reader, toRow)), o, nil
 }
 
 // respondReport responds with the report of an import, whose outcome is err.
@@ -102,42 +105,53 @@ func respondReport(c *gin.Context, r *models.ImportReport, o models.ImportOption
 	if err != nil {
 		return err
 	}
-	report := toImportReport(c, r)
-	if r.Rejected > 0 && !o.Partial {
-		first := report.Errors[0]
-		middleware.SetErrorCode(c, first.Code)
-		message := fmt.Sprintf("line %d: %s; nothing was stored", first.Line, first.Message)
-		return respond(c, statusOf(first.Code), ImportError{first.Code, message, report})
-	}
-	return respond(c, http.StatusOK, report)
-}
-
-func toImportReport(c *gin.Context, r *models.ImportReport) *ImportReport {
-	return &ImportReport{
+	report := &ImportReport{
 		Rows: r.Rows, Created: r.Created, Replaced: r.Replaced, Unchanged: r.Unchanged, Rejected: r.Rejected, Stored: r.Stored,
 		Errors: mapAll(r.Errors, func(row *models.RejectedRow) RowError {
 			e := describe(c, row.Err)
 			return RowError{Line: row.Line, Code: e.Code, Message: e.Message}
 		}),
 	}
+	if r.Rejected == 0 || o.Partial {
+		return respond(c, http.StatusOK, report)
+	}
+	first := report.Errors[0]
+	middleware.SetErrorCode(c, first.Code)
+	message := fmt.Sprintf("line %d: %s; nothing was stored", first.Line, first.Message)
+	return respond(c, statusOf(first.Code), ImportError{first.Code, message, report})
 }
 
 // respondRows responds with a file called name, of the rows that export yields.
 func respondRows[T, D any](c *gin.Context, name string, convert func(*T) D, export func(yield func(*T) error) error) error {
 	c.Writer.Header().Add("Vary", "Accept") // CORS adds Origin
-	stream := &gzipStream{c: c, begun: !acceptsGzip(c)}
-	out := bufio.NewWriterSize(stream, 64<<10)
-	rows, mediaType, extension := newNDJSONWriter[D](out), TypeNDJSON, ".ndjson"
+	out := bufio.NewWriterSize(c.Writer, 64<<10)
+	var zip *gzip.Writer
+	if acceptsGzip(c) {
+		c.Header("Content-Encoding", "gzip")
+		zip = gzipWriters.Get().(*gzip.Writer)
+		defer gzipWriters.Put(zip)
+		zip.Reset(c.Writer)
+		out.Reset(zip)
+	}
+	rows, mediaType, extension := rowWriter(ndjsonWriter{out}), TypeNDJSON, ".ndjson"
 	if preferred(c.Request.Header["Accept"], TypeNDJSON, TypeCSV) == TypeCSV {
-		rows, mediaType, extension = newCSVWriter[D](out), TypeCSV+"; charset=utf-8; header=present", ".csv"
+		rows = newCSVWriter(out, jsonFields(reflect.TypeFor[D]()))
+		mediaType, extension = TypeCSV+"; charset=utf-8; header=present", ".csv"
 	}
 	c.Header("Content-Type", mediaType)
 	c.Header("Content-Disposition", `attachment; filename="`+name+extension+`"`) // browsers show no rows in bulk
 	if c.Request.Method == http.MethodHead {
 		return nil
 	}
-	if err := export(func(row *T) error { return rows.write(convert(row)) }); err != nil {
+	err := export(func(row *T) error {
+		converted := convert(row)
+		return rows.write(&converted)
+	})
+	if err == nil {
+		err = rows.flush()
+	}
+	if err != nil || zip == nil {
 		return err
 	}
-	return errors.Join(rows.flush(), out.Flush(), stream.close())
+	return zip.Close() // only if the response is complete: otherwise, the client sees that the rest is missing
 }

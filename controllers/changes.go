@@ -2,12 +2,8 @@ package controllers
 
 import (
 	"bytes"
-	"context"
-	"errors"
 	"net/http"
-	"os"
 	"regexp"
-	"slices"
 	"strings"
 	"time"
 
@@ -47,7 +43,7 @@ type Changes struct {
 // NewChanges returns the handlers for feed.
 func NewChanges(feed *models.PlantFeed, health *Health) *Changes { return &Changes{feed, health} }
 
-// eventInterval is how long a stream may be silent, for proxies that close silent connections.
+// eventInterval is how long a stream may be silent.
 const eventInterval = 15 * time.Second
 
 // WaitPattern matches the parameter wait: up to a minute, as proxies may give up later.
@@ -92,18 +88,13 @@ func (h *Changes) Get(c *gin.Context) error {
 	if streams && !q.Has("limit") {
 		q.limit = database.MaxChanges // which all streams share
 	}
-	ctx, head := contextOf(c), c.Request.Method == http.MethodHead
-	if head || !streams && wait == 0 {
+	ctx := contextOf(c)
+	if c.Request.Method == http.MethodHead || !streams && wait == 0 {
 		changes, err := h.feed.Read(ctx, from, q.limit)
 		if err != nil {
 			return err
 		}
-		if head && streams {
-			setPosition(c, changes.Position)
-			c.Header("Content-Type", TypeEvents)
-			return nil
-		}
-		return h.respond(c, &changes)
+		return respondChanges(c, &changes)
 	}
 	return h.feed.Follow(ctx, func(next models.NextChanges) error {
 		if streams {
@@ -115,7 +106,7 @@ func (h *Changes) Get(c *gin.Context) error {
 		if err != nil {
 			return err
 		}
-		return h.respond(c, &changes)
+		return respondChanges(c, &changes)
 	})
 }
 
@@ -127,8 +118,17 @@ func parseCursor(name, text string) (database.Cursor, error) {
 	return cursor, nil
 }
 
-func encodeChanges(changes *models.PlantChanges) ([]byte, error) {
-	return json.Marshal(PlantChanges{
+// eventHead is what precedes the data of an event.
+func eventHead(changes *models.PlantChanges) string {
+	return "retry: 1000\nid: " + changes.Next.String() + "\ndata: "
+}
+
+const eventEnd = "\n\n"
+
+// encodeEvent returns changes as an event, which many clients may get.
+func encodeEvent(changes *models.PlantChanges) ([]byte, error) {
+	event := bytes.NewBufferString(eventHead(changes))
+	err := json.MarshalWrite(event, PlantChanges{
 		Changes: mapAll(changes.Rows, func(r *models.PlantChange) PlantChange {
 			change := PlantChange{ID: r.ID}
 			if r.Row != nil {
@@ -138,14 +138,17 @@ func encodeChanges(changes *models.PlantChanges) ([]byte, error) {
 		}),
 		Cursor: changes.Next.String(),
 	})
+	event.WriteString(eventEnd)
+	return event.Bytes(), err
 }
 
-func (h *Changes) respond(c *gin.Context, changes *models.PlantChanges) error {
+func respondChanges(c *gin.Context, changes *models.PlantChanges) error {
 	setPosition(c, changes.Position)
-	body, err := changes.Encode(encodeChanges)
+	event, err := changes.Encode(encodeEvent)
 	if err != nil {
 		return err
 	}
+	body := event[len(eventHead(changes)) : len(event)-len(eventEnd)]
 	if kept := changes.Kept(); kept != nil { // many clients may get this body, and each would compress it
 		c.Writer = middleware.Shared(kept, c)
 		return send(c, http.StatusOK, TypeJSON, body)
@@ -157,60 +160,35 @@ func (h *Changes) respond(c *gin.Context, changes *models.PlantChanges) error {
 // and has the cursor at which the stream begins. The stream ends when the service drains, so that
 // the client connects to another replica.
 func (h *Changes) stream(c *gin.Context, next models.NextChanges, from database.Cursor, limit int) error {
-	ctx := c.Request.Context()
-	for first := true; ; first = false {
-		wait := eventInterval
-		if first {
-			wait = 0
-		}
-		until, cancel := h.health.untilDrain(ctx, wait)
+	wait := time.Duration(0)
+	for first := true; first || !h.health.Draining(); first = false {
+		until, cancel := h.health.untilDrain(c.Request.Context(), wait)
 		changes, err := next(until, from, limit)
 		cancel()
 		if err != nil {
-			if first {
-				return err
-			}
-			return endOfStream(ctx, err)
+			return err
 		}
-		event := [][]byte{[]byte(":\n\n")} // a comment
+		event := []byte(":\n\n") // a comment, for proxies that close silent connections
 		if first || len(changes.Rows) > 0 {
-			body, err := changes.Encode(encodeChanges)
-			if err != nil {
+			if event, err = changes.Encode(encodeEvent); err != nil {
 				return err
 			}
-			event = [][]byte{[]byte("id: " + changes.Next.String() + "\ndata: "), body, []byte("\n\n")}
 		}
+		out := c.Writer
 		if first {
 			setPosition(c, changes.Position)
 			c.Header("Content-Type", TypeEvents)
 			c.Header("X-Accel-Buffering", "no") // nginx would keep events back
-			// In one write, which may fail: then the client gets an Error instead.
-			event = [][]byte{bytes.Join(slices.Insert(event, 0, []byte("retry: 1000\n")), nil)}
-		}
-		from = changes.Next
-		out := c.Writer
-		if kept := changes.Kept(); kept != nil && !first {
+		} else if kept := changes.Kept(); kept != nil { // not the first, which may fail: then the client gets an Error
 			out = middleware.Shared(kept, c)
 		}
-		for _, part := range event {
-			if _, err := out.Write(part); err != nil {
-				return endOfStream(ctx, err)
-			}
+		if _, err := out.Write(event); err != nil {
+			return err
 		}
 		if err := middleware.Flush(c); err != nil {
-			return endOfStream(ctx, err)
+			return err
 		}
-		if h.health.serving.Err() != nil {
-			return nil
-		}
+		from, wait = changes.Next, eventInterval
 	}
-}
-
-// endOfStream returns the error of a stream that ended with err, unless the client has left. A
-// write that missed its deadline is reported, even though net/http has canceled ctx for it.
-func endOfStream(ctx context.Context, err error) error {
-	if ctx.Err() != nil && context.Cause(ctx) == context.Canceled && !errors.Is(err, os.ErrDeadlineExceeded) { //nolint:errorlint // exactly: the end of a token has another cause
-		return nil
-	}
-	return err
+	return nil
 }

@@ -2,12 +2,10 @@ package controllers
 
 import (
 	"bufio"
-	"bytes"
 	"encoding/csv"
 	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"reflect"
 	"slices"
 	"strconv"
@@ -15,136 +13,97 @@ import (
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
-
-	"plantstore/models"
 )
 
-// readCSV reads a D from each row of body (RFC 4180) after the header, and converts it
-// with toRow. The columns are the JSON fields of D, in any order.
-func readCSV[D, T any](body io.Reader, toRow func(*D) T) iter.Seq2[models.ImportRow[T], error] {
-	return func(yield func(models.ImportRow[T], error) bool) {
-		buffered := bufio.NewReaderSize(body, readSize)
-		if start, err := buffered.Peek(len(byteOrderMark)); err == nil && string(start) == byteOrderMark { // as spreadsheets write it
-			_, _ = buffered.Discard(len(byteOrderMark))
-		}
-		var head bytes.Buffer // what the header was read from, and maybe more
-		limit := &lineLimit{Reader: io.TeeReader(buffered, &head)}
-		records := newRecordReader(limit)
-		records.ReuseRecord = true
-		fields := jsonFields(reflect.TypeFor[D]())
-		columns, err := readHeader(records, fields)
-		if err != nil {
-			yield(models.ImportRow[T]{}, explained(head.String(), fields, err))
-			return
-		}
-		limit.Reader = buffered
-		in := new(D)
-		for last := 1; ; {
-			record, err := records.next()
-			var row models.ImportRow[T]
-			malformed, bad := errors.AsType[*csv.ParseError](err)
-			switch {
-			case errors.Is(err, io.EOF):
-				return
-			case errors.Is(err, errRecordTooLong) && limit.tooLong:
-				yield(row, lineTooLong(limit.lines+1))
-				return
-			case errors.Is(err, errRecordTooLong):
-				yield(row, problemf(codeBodyTooLarge, "the row that begins in line %d is larger than %d bytes: is a quote not closed?", last+1, MaxRecord))
-				return
-			case bad:
-				row.Line, last = malformed.StartLine, malformed.Line
-				row.Err = records.malformed(record, malformed)
-				if errors.Is(err, csv.ErrQuote) && records.atEnd() { // the body may be cut off, or this row have others in it
-					yield(models.ImportRow[T]{}, atLine(row.Line, row.Err))
-					return
-				}
-				if errors.Is(err, csv.ErrFieldCount) {
-					last = records.lastLine(record, row.Line)
-					row.Err = problemf(codeMalformed, "the row has %d cells, and the header has %d: put quotes around a text that has commas", len(record), len(columns))
-				}
-			case err != nil:
-				yield(row, bodyError(err))
-				return
-			default:
-				row.Line, _ = records.FieldPos(0)
-				last = records.lastLine(record, row.Line)
-				*in = *new(D)
-				if row.Err = readRecord(reflect.ValueOf(in).Elem(), columns, record); row.Err == nil {
-					row.Err = checkFields(in)
-				}
-				if row.Err == nil {
-					row.Row = toRow(in)
-				}
-			}
-			if !yield(row, nil) {
-				return
-			}
-		}
-	}
+// csvReader reads rows of CSV (RFC 4180) after a header, which names some of fields in any order.
+type csvReader struct {
+	lines   *rowLines
+	records *csv.Reader
+	fields  []jsonField
+	columns []jsonField // in the order of the header; nil before it is read
 }
 
-// readHeader returns the fields that the columns of the header name.
-func readHeader(records *recordReader, fields []jsonField) ([]jsonField, error) {
-	names := strings.Join(fieldNames(fields), ",")
-	record, err := records.next()
-	malformed, bad := errors.AsType[*csv.ParseError](err)
-	switch {
-	case errors.Is(err, errRecordTooLong):
-		return nil, lineTooLong(records.limit.lines + 1)
-	case bad:
-		return nil, atLine(1, records.malformed(record, malformed))
-	case errors.Is(err, io.EOF):
-		return nil, problemf(codeMalformed, "the body is empty: send CSV with the header %s", names)
-	case err != nil:
-		return nil, bodyError(err)
+func newCSVReader(lines *lineReader, fields []jsonField) *csvReader {
+	r := &csvReader{lines: &rowLines{lineReader: lines}, fields: fields}
+	r.records = csv.NewReader(r.lines)
+	r.records.ReuseRecord = true
+	return r
+}
+
+func (r *csvReader) next(in any) (line int, rejected, end error) {
+	if r.columns == nil {
+		if err := r.readHeader(); err != nil {
+			return 0, nil, err
+		}
 	}
-	columns := make([]jsonField, len(record))
+	record, line, rejected, end := r.read()
+	if rejected == nil && end == nil {
+		rejected = setFields(reflect.ValueOf(in).Elem(), r.columns, record)
+	}
+	return line, rejected, end
+}
+
+// read returns the next record, which the following call overwrites, and its line. rejected is why the
+// record alone is malformed; end ends the body.
+func (r *csvReader) read() (record []string, line int, rejected, end error) {
+	r.lines.begin()
+	record, err := r.records.Read()
+	malformed, isMalformed := errors.AsType[*csv.ParseError](err)
+	switch {
+	case err == nil:
+		line, _ = r.records.FieldPos(0)
+		if slices.ContainsFunc(record, func(cell string) bool { return !utf8.ValidString(cell) }) {
+			rejected = problemf(codeMalformed, "the row is not valid UTF-8: save the file as UTF-8")
+		}
+		return record, line, rejected, nil
+	case !isMalformed:
+		return nil, 0, nil, err
+	case errors.Is(err, csv.ErrFieldCount):
+		rejected = problemf(codeMalformed, "the row has %d cells, and the header has %d: put quotes around a text that has commas", len(record), len(r.columns))
+		return nil, malformed.StartLine, rejected, nil
+	}
+	quote := "a quote"
+	if malformed.Line > malformed.StartLine {
+		quote = fmt.Sprintf("a quote in the lines %d to %d", malformed.StartLine, malformed.Line)
+	}
+	rejected = problemf(codeMalformed, `%s is out of place or not closed: write "5"" pot" for a cell with 5" pot`, quote)
+	if errors.Is(err, csv.ErrQuote) && r.lines.atEnd() { // the body may be cut off, or other rows be in this cell
+		return nil, 0, nil, atLine(malformed.StartLine, rejected)
+	}
+	return nil, malformed.StartLine, rejected, nil
+}
+
+// readHeader sets the columns to the fields that the header names.
+func (r *csvReader) readHeader() error {
+	names := strings.Join(fieldNames(r.fields), ",")
+	record, line, rejected, end := r.read()
+	switch {
+	case errors.Is(end, io.EOF):
+		return problemf(codeMalformed, "the body is empty: send CSV with the header %s", names)
+	case end != nil:
+		return end
+	case rejected != nil:
+		return atLine(line, rejected)
+	case len(record) == 1 && strings.ContainsAny(record[0], ";\t"): // as spreadsheets write it in many countries
+		return atLine(line, problemf(codeUnknownField, "the columns must be separated by commas, as in %s", names))
+	}
+	r.columns = make([]jsonField, len(record))
 	for i, name := range record {
-		field := slices.IndexFunc(fields, func(f jsonField) bool { return f.name == name })
-		switch {
-		case field < 0:
-			return nil, atLine(1, problemf(codeUnknownField, "unknown column %s; valid columns: %s", quoteName(name), names))
-		case slices.Contains(record[:i], name):
-			return nil, atLine(1, problemf(codeDuplicateField, "duplicate column %s", name))
+		field := slices.IndexFunc(r.fields, func(f jsonField) bool { return f.name == name })
+		if field < 0 {
+			return atLine(line, problemf(codeUnknownField, "unknown column %s; valid columns: %s", quoteName(name), names))
 		}
-		columns[i] = fields[field]
+		if slices.Contains(record[:i], name) {
+			return atLine(line, problemf(codeDuplicateField, "duplicate column %s", name))
+		}
+		r.columns[i] = r.fields[field]
 	}
-	for _, f := range fields {
+	for _, f := range r.fields {
 		if f.required && !slices.Contains(record, f.name) {
-			return nil, atLine(1, problemf(codeMissingOrType, "the column %s is required", f.name))
+			return atLine(line, problemf(codeMissingOrType, "the column %s is required", f.name))
 		}
 	}
-	return columns, nil
-}
-
-// explained returns the error of the header, with which head begins, with the right advice if the
-// file is of another kind, such as those with semicolons that spreadsheets write in many countries.
-func explained(head string, fields []jsonField, err error) error {
-	header, _, _ := strings.Cut(strings.TrimLeft(head, "\r\n"), "\n")
-	separator := strings.IndexAny(header, ";\t")
-	p, isProblem := errors.AsType[*problem](err)
-	switch {
-	case !isProblem:
-		return err
-	case strings.HasPrefix(header, GzipMagic):
-		return errCompressed
-	case !utf8.ValidString(header) && p.Code != codeBodyTooLarge: // which may be cut within a character
-		return atLine(1, problemf(codeMalformed, "the header is not valid UTF-8: save the file as UTF-8"))
-	case strings.Contains(strings.TrimSuffix(header, "\r"), "\r"):
-		return atLine(1, problemf(codeMalformed, "the lines must end with LF or CRLF, not with CR"))
-	case separator < 0 || strings.Contains(header, ",") || p.Code != codeMalformed && p.Code != codeUnknownField:
-		return err
-	}
-	names := map[byte]string{';': "semicolons", '\t': "tabs"}
-	return atLine(1, problemf(p.Code, "the columns are separated by %s: separate them by commas, as in %s",
-		names[header[separator]], strings.Join(fieldNames(fields), ",")))
-}
-
-// atLine adds a line to the message of a problem.
-func atLine(line int, err error) error {
-	p, _ := errors.AsType[*problem](err)
-	return problemf(p.Code, "line %d: %s", line, p.Message)
+	return nil
 }
 
 func fieldNames(fields []jsonField) []string {
@@ -155,14 +114,14 @@ func fieldNames(fields []jsonField) []string {
 	return names
 }
 
-// readRecord sets the fields of row, which are pointers, to the cells of record. An empty
-// cell is nil.
-func readRecord(row reflect.Value, columns []jsonField, record []string) error {
-	for _, cell := range record {
-		if !utf8.ValidString(cell) {
-			return problemf(codeMalformed, "the row is not valid UTF-8")
-		}
-	}
+// atLine adds a line to the message of a problem.
+func atLine(line int, err error) error {
+	p, _ := errors.AsType[*problem](err)
+	return problemf(p.Code, "line %d: %s", line, p.Message)
+}
+
+// setFields sets the fields of row, which are pointers, to the cells of record. An empty cell is nil.
+func setFields(row reflect.Value, columns []jsonField, record []string) error {
 	for i, cell := range record {
 		f := columns[i]
 		if cell == "" {
@@ -188,165 +147,102 @@ func readRecord(row reflect.Value, columns []jsonField, record []string) error {
 	return nil
 }
 
-// newCSVWriter returns a writer of rows with a header. Its columns are the JSON fields of
-// D, in their order.
-func newCSVWriter[D any](out *bufio.Writer) rowWriter[D] {
-	rows, fields := csv.NewWriter(out), jsonFields(reflect.TypeFor[D]())
-	record := fieldNames(fields)
-	_ = rows.Write(record) // flush returns its error
-	return rowWriter[D]{
-		write: func(row D) error {
-			value := reflect.ValueOf(&row).Elem()
-			for i, f := range fields {
-				switch cell := reflect.Indirect(value.FieldByIndex(f.index)); {
-				case !cell.IsValid(): // a nil pointer
-					record[i] = ""
-				case f.kind == reflect.String:
-					record[i] = toCell(cell.String())
-				case f.kind == reflect.Int64:
-					record[i] = strconv.FormatInt(cell.Int(), 10)
-				default:
-					record[i] = fmt.Sprint(cell.Interface())
-				}
-			}
-			return rows.Write(record)
-		},
-		flush: func() error {
-			rows.Flush()
-			return rows.Error()
-		},
-	}
+// MaxRecord limits a row of several lines, in bytes: a quote that is not closed would make the rest
+// of the body a row.
+const MaxRecord = MaxLine + 8<<10
+
+// rowLines lets a csv.Reader read line by line, so that it does not read ahead.
+type rowLines struct {
+	*lineReader
+	rest        []byte // of the last line
+	first, size int    // line and bytes of the current row
 }
 
-// toCell returns a text as a cell of CSV that a spreadsheet does not run as a formula and
-// that is not empty: with a ' before each part that is marked.
-func toCell(text string) string {
-	return replaceMarked(text, func(part string) string { return "'" + part })
+// begin begins a row.
+func (r *rowLines) begin() { r.first, r.size = r.number+1, 0 }
+
+func (r *rowLines) Read(p []byte) (int, error) {
+	if len(r.rest) == 0 {
+		line, err := r.next()
+		if err != nil {
+			return 0, err
+		}
+		r.rest = line
+		if r.size += len(line); r.size > MaxRecord {
+			return 0, problemf(codeBodyTooLarge, "the row that begins in line %d is larger than %d bytes: is a quote not closed?", r.first, MaxRecord)
+		}
+	}
+	n := copy(p, r.rest)
+	r.rest = r.rest[n:]
+	return n, nil
 }
+
+// csvWriter writes rows after a header. Its columns are fields.
+type csvWriter struct {
+	*csv.Writer
+	fields []jsonField
+	record []string
+}
+
+func newCSVWriter(out *bufio.Writer, fields []jsonField) *csvWriter {
+	w := &csvWriter{csv.NewWriter(out), fields, fieldNames(fields)}
+	_ = w.Write(w.record) // flush returns its error
+	return w
+}
+
+func (w *csvWriter) write(row any) error {
+	value := reflect.ValueOf(row).Elem()
+	for i, f := range w.fields {
+		switch cell := reflect.Indirect(value.FieldByIndex(f.index)); {
+		case !cell.IsValid(): // a nil pointer
+			w.record[i] = ""
+		case f.kind == reflect.String:
+			w.record[i] = toCell(cell.String())
+		case f.kind == reflect.Int64:
+			w.record[i] = strconv.FormatInt(cell.Int(), 10)
+		default:
+			w.record[i] = fmt.Sprint(cell.Interface())
+		}
+	}
+	return w.Write(w.record)
+}
+
+func (w *csvWriter) flush() error {
+	w.Flush()
+	return w.Error()
+}
+
+// toCell returns a text as a cell of CSV that a spreadsheet does not run as a formula and that is not
+// empty: with a ' before each part that is marked.
+func toCell(text string) string { return replaceMarked(text, "", "'") }
 
 // fromCell undoes toCell.
-func fromCell(cell string) string {
-	return replaceMarked(cell, func(part string) string { return strings.TrimPrefix(part, "'") })
-}
+func fromCell(cell string) string { return replaceMarked(cell, "'", "") }
 
-// replaceMarked replaces the parts of a cell that are marked: those that start like a
-// formula, and a cell that is empty. Any ' before that does not count, so a part is marked
-// with and without the ' of toCell. A spreadsheet that separates cells by something other
-// than commas takes the parts for cells; it ignores a " before them that belongs to the
-// quotes of the whole cell.
-func replaceMarked(cell string, replace func(part string) string) string {
+// replaceMarked replaces what the marked parts of a cell start with: the parts that start like a
+// formula, and a cell that is empty. Any ' before that does not count, so a part is marked with and
+// without the ' of toCell. A spreadsheet that separates cells by something other than commas takes
+// the parts for cells; it ignores a " before them that belongs to the quotes of the whole cell.
+func replaceMarked(cell, old, replacement string) string {
 	var replaced strings.Builder
-	for ignored := "'"; ; ignored = `'"` {
-		end := strings.IndexAny(cell, ";\t\r\n") + 1
-		if end == 0 {
-			end = len(cell)
+	copied, ignored := 0, "'"
+	for start := 0; ; ignored = `'"` {
+		part := cell[start:]
+		if rest := strings.TrimLeft(part, ignored); isFormula(rest) || start == 0 && rest == "" {
+			replaced.WriteString(cell[copied:start])
+			replaced.WriteString(replacement)
+			copied = len(cell) - len(strings.TrimPrefix(part, old))
 		}
-		part, isFirst := cell[:end], replaced.Len() == 0
-		cell = cell[end:]
-		if rest := strings.TrimLeft(part, ignored); isFormula(rest) || isFirst && rest == "" {
-			part = replace(part)
+		end := strings.IndexAny(part, ";\t\r\n")
+		if end < 0 {
+			return replaced.String() + cell[copied:]
 		}
-		if isFirst && cell == "" {
-			return part
-		}
-		if replaced.WriteString(part); cell == "" {
-			return replaced.String()
-		}
+		start += end + 1
 	}
 }
 
-// isFormula reports whether text starts like a formula, to spreadsheets of East Asian
-// languages, too.
+// isFormula reports whether text starts like a formula in a spreadsheet, in East Asia also with full-width signs.
 func isFormula(text string) bool {
 	sign, _ := utf8.DecodeRuneInString(text)
 	return strings.ContainsRune("=+-@＝＋－＠", sign) && text != ""
-}
-
-// MaxRecord is how much of the body may be read for a row of several lines, in bytes. The
-// csv.Reader reads ahead by up to its buffer, of 4 KiB.
-const MaxRecord = MaxLine + 8<<10
-
-var errRecordTooLong = errors.New("row is too long")
-
-// recordReader reads records of limited length. A quote that is never closed would make
-// one row of the rest of the body.
-type recordReader struct {
-	*csv.Reader
-	body  *bufio.Reader // which the csv.Reader reads, as it has at least 4 KiB
-	limit *lineLimit
-}
-
-func newRecordReader(limit *lineLimit) *recordReader {
-	body := bufio.NewReader(limit)
-	return &recordReader{csv.NewReader(body), body, limit}
-}
-
-// next returns the next record, which the following call overwrites. It fails with
-// errRecordTooLong even if the part that it read is malformed.
-func (r *recordReader) next() ([]string, error) {
-	r.limit.record = 0
-	record, err := r.Read()
-	if r.limit.failed {
-		return nil, errRecordTooLong
-	}
-	return record, err
-}
-
-// malformed returns the error of the current record, of which only the cells in record are
-// well-formed.
-func (r *recordReader) malformed(record []string, err *csv.ParseError) error {
-	const advice = `write "5"" pot" for a cell with 5" pot`
-	start := r.lastLine(record, err.StartLine) // of the next cell
-	if errors.Is(err, csv.ErrQuote) && err.Line > start {
-		return problemf(codeMalformed, "the row extends to line %d, as the quote in line %d is not closed: close it, or %s", err.Line, start, advice)
-	}
-	return problemf(codeMalformed, "a quote is out of place or not closed: "+advice)
-}
-
-// lastLine returns the line in which the last cell of record, the current one, ends, or first if
-// it has none.
-func (r *recordReader) lastLine(record []string, first int) int {
-	if len(record) == 0 {
-		return first
-	}
-	line, _ := r.FieldPos(len(record) - 1)
-	return line + strings.Count(record[len(record)-1], "\n")
-}
-
-// atEnd reports whether nothing follows the current record.
-func (r *recordReader) atEnd() bool {
-	r.limit.record = 0
-	_, err := r.body.Peek(1)
-	return errors.Is(err, io.EOF)
-}
-
-// lineLimit reads up to a line of more than MaxLine bytes, and then fails, as it does if
-// it has read more than MaxRecord bytes for a record.
-type lineLimit struct {
-	io.Reader
-	line, record int  // bytes so far
-	lines        int  // that have ended
-	tooLong      bool // the line
-	failed       bool
-}
-
-func (l *lineLimit) Read(p []byte) (int, error) {
-	if l.tooLong || l.record > MaxRecord {
-		l.failed = true
-		return 0, errRecordTooLong
-	}
-	n, err := l.Reader.Read(p)
-	l.record += n
-	start := 0 // of the line
-	for i, b := range p[:n] {
-		if l.line++; b == '\n' {
-			l.line, start = 0, i+1
-			l.lines++
-		}
-		if l.line > MaxLine+1 || l.line > MaxLine && b != '\r' {
-			l.tooLong = true
-			return start, nil
-		}
-	}
-	return n, err
 }

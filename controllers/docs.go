@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"io"
-	"io/fs"
 	"mime"
 	"net/http"
 	"net/url"
@@ -34,36 +33,36 @@ const uiPolicy = "default-src 'none'; script-src 'self'; style-src 'self' 'unsaf
 // Docs serves the OpenAPI document and Swagger UI. The page has relative addresses only, so that it
 // works behind any proxy.
 type Docs struct {
-	files map[string]func() (*file, error) // by path; each is made at its first request
+	files func() (map[string]*file, error) // by path; made at the first request
 }
 
 // NewDocs returns the handlers of the documentation of the API at basePath.
 func NewDocs(basePath string) *Docs {
-	d := &Docs{make(map[string]func() (*file, error))}
-	d.files["/openapi.json"] = sync.OnceValues(func() (*file, error) {
-		document := docs.OpenAPI
-		if basePath != "" {
-			document = bytes.Replace(document, []byte(`"url": "/"`), fmt.Appendf(nil, `"url": %q`, basePath), 1)
-		}
-		return newFile(TypeJSON, document), nil
-	})
-	for _, name := range []string{"index.html", "swagger-initializer.js"} {
-		d.files["/swagger/"+name] = sync.OnceValues(func() (*file, error) { return newPage(name), nil })
+	return &Docs{sync.OnceValues(func() (map[string]*file, error) { return newFiles(basePath) })}
+}
+
+func newFiles(basePath string) (map[string]*file, error) {
+	document := docs.OpenAPI
+	if basePath != "" {
+		document = bytes.Replace(document, []byte(`"url": "/"`), fmt.Appendf(nil, `"url": %q`, basePath), 1)
+	}
+	files := map[string]*file{
+		"/openapi.json":                   newFile(TypeJSON, document),
+		"/swagger/index.html":             newPage("index.html"),
+		"/swagger/swagger-initializer.js": newPage("swagger-initializer.js"),
 	}
 	for name, read := range map[string]func(string) ([]byte, error){
 		"ui/index.css": docs.UI.ReadFile, "ui/swagger-ui-standalone-preset.js": docs.UI.ReadFile,
 		"favicon-16x16.png": static.FS.ReadFile, "favicon-32x32.png": static.FS.ReadFile,
-		"swagger-ui.css": UIFile, "swagger-ui-bundle.js": UIFile,
+		"swagger-ui.css": unzip, "swagger-ui-bundle.js": unzip,
 	} {
-		d.files["/swagger/"+path.Base(name)] = sync.OnceValues(func() (*file, error) {
-			content, err := read(name)
-			if err != nil {
-				return nil, err
-			}
-			return newFile(mime.TypeByExtension(path.Ext(name)), content), nil
-		})
+		content, err := read(name)
+		if err != nil {
+			return nil, err
+		}
+		files["/swagger/"+path.Base(name)] = newFile(mime.TypeByExtension(path.Ext(name)), content)
 	}
-	return d
+	return files, nil
 }
 
 // Home redirects to Swagger UI. Its path has at most one segment, but a client may have sent the
@@ -80,11 +79,11 @@ func (*Docs) Home(c *gin.Context) error {
 
 // File serves the file at the path of c's request.
 func (d *Docs) File(c *gin.Context) error {
-	if load, ok := d.files[c.Request.URL.Path]; ok {
-		file, err := load()
-		if err != nil {
-			return err
-		}
+	files, err := d.files()
+	if err != nil {
+		return err
+	}
+	if file, ok := files[c.Request.URL.Path]; ok {
 		return file.respond(c)
 	}
 	if c.Param("file") == "/" {
@@ -92,46 +91,36 @@ func (d *Docs) File(c *gin.Context) error {
 		c.Status(http.StatusFound)
 		return nil
 	}
-	return NoRoute(true)(c)
+	return NoRoute(c)
 }
 
 // file is a response that does not change.
 type file struct {
 	mediaType, version string
-	policy             string // instead of the usual Content-Security-Policy, unless empty
-	plain, gzipped     []byte // the latter is nil if it is not smaller
+	plain, gzipped     []byte
 }
 
 func newFile(mediaType string, content []byte) *file {
 	hash := sha256.Sum256(content)
 	// Weak, since it stands for both forms (RFC 9110, section 8.8.1).
-	f := &file{mediaType: mediaType, version: fmt.Sprintf(`W/"%x"`, hash[:8]), plain: content}
-	if gzipped := compress(content); len(content) >= gzipFrom && len(gzipped) < len(content) {
-		f.gzipped = gzipped
-	}
-	return f
+	return &file{mediaType, fmt.Sprintf(`W/"%x"`, hash[:8]), content, compress(content)}
 }
 
 // respond responds with the file, compressed for clients that accept that, or with 304 to clients
 // that have it.
 func (f *file) respond(c *gin.Context) error {
-	gzipped := f.gzipped != nil && acceptsGzip(c)
-	unchanged, err := setVersion(c, f.version)
-	if err != nil {
+	isGzip := acceptsGzip(c) && len(f.plain) >= gzipFrom
+	if strings.HasPrefix(f.mediaType, "text/html") { // also in a 304, which updates what the client keeps
+		c.Header("Content-Security-Policy", uiPolicy)
+	}
+	if unchanged, err := setVersion(c, f.version); err != nil || unchanged {
 		return err
 	}
-	if f.policy != "" { // also in a 304, which updates what the client keeps
-		c.Header("Content-Security-Policy", f.policy)
-	}
-	switch {
-	case unchanged:
-		return nil
-	case gzipped:
+	if isGzip {
 		c.Header("Content-Encoding", "gzip")
 		return send(c, http.StatusOK, f.mediaType, f.gzipped)
-	default:
-		return send(c, http.StatusOK, f.mediaType, f.plain)
 	}
+	return send(c, http.StatusOK, f.mediaType, f.plain)
 }
 
 // newPage returns the page called name that gin-swagger writes. It names the document; gin-swagger
@@ -147,9 +136,7 @@ func newPage(name string) *file {
 		PersistAuthorization:     true,
 	}, &webdav.Handler{}))
 	e.ServeHTTP(&page, &http.Request{Method: http.MethodGet, URL: &url.URL{Path: "/" + name}, RequestURI: "/" + name})
-	f := newFile(page.header.Get("Content-Type"), page.Bytes())
-	f.policy = uiPolicy
-	return f
+	return newFile(page.header.Get("Content-Type"), page.Bytes())
 }
 
 // recorder keeps a response.
@@ -162,9 +149,9 @@ func (r *recorder) Header() http.Header { return r.header }
 
 func (r *recorder) WriteHeader(int) {}
 
-// UIFile returns a script or a style of Swagger UI.
-func UIFile(name string) ([]byte, error) {
-	compressed, err := fs.ReadFile(static.FS, name+".gz")
+// unzip returns a script or a style of Swagger UI.
+func unzip(name string) ([]byte, error) {
+	compressed, err := static.FS.ReadFile(name + ".gz")
 	if err != nil {
 		return nil, err
 	}

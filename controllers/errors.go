@@ -1,12 +1,12 @@
 package controllers
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -56,69 +56,74 @@ const (
 // [problem] has its own code and message.
 var errorTable = []ErrorRow{
 	row(codeMalformed, "the body is not well-formed, is incomplete or took too long; JSON must be one object in UTF-8, and the message gives the byte offset",
-		example("the body is not well-formed JSON: it ends early, at byte 9")),
+		errors.New("the body is not well-formed JSON: it ends early, at byte 9")),
 	row(codeUnknownField, "unknown field; names are case-sensitive",
-		example("unknown field ID; names are case-sensitive")),
+		errors.New("unknown field ID; names are case-sensitive")),
 	row(codeDuplicateField, "duplicate field",
-		example("duplicate field name")),
+		errors.New("duplicate field name")),
 	row(codeMissingOrType, "a required field is missing, or a field has the wrong JSON type (including null)",
-		example("name is required")),
+		errors.New("name is required")),
 	row(codeNotInt64, "an integer is not an int64 literal: `1.0`, `1e3`, `-0` and `\"1\"` are not",
-		example("id must be an integer literal "+int64Range+", without fraction, exponent or quotes")),
+		errors.New("id must be an integer literal "+int64Range+", without fraction, exponent or quotes")),
 	row(codeInvalidValue, "a text is out of bounds, or a value is not one that its field allows",
-		as((*models.InvalidError).Error).like(&models.InvalidError{Field: "name", Reason: "must have 1 to 255 characters, not 0"}),
+		&models.InvalidError{Field: "name", Reason: "must have 1 to 255 characters, not 0"},
+		as((*models.InvalidError).Error),
 		as(func(e *fault.CheckError) string { return "the row breaks the rule " + e.Constraint })),
 	row(codeParameter, "invalid or unknown query parameter (on every operation), invalid path parameter or conditional header, or a PUT with Content-Range",
-		example(errQuery.Error())),
+		errQuery),
 	row(codeNoToken, "no bearer token",
-		is(auth.ErrNoToken, "no bearer token: send the header Authorization: Bearer <token>")),
+		auth.ErrNoToken, is(auth.ErrNoToken, "no bearer token: send the header Authorization: Bearer <token>")),
 	row(codeInvalidToken, "the bearer token is not valid",
-		is(auth.ErrInvalidToken, "the bearer token is not valid: it is unknown, revoked, expired or malformed: ask the operator of the service for another one"),
+		auth.ErrInvalidToken, is(auth.ErrInvalidToken, "the bearer token is not valid: it is unknown, revoked, expired or malformed: ask the operator of the service for another one"),
 		is(auth.ErrEnded, "the bearer token is no longer valid: get another one"+unknownOutcome)),
 	row(codeScope, "the bearer token lacks the scope that the operation needs",
+		&auth.ScopeError{Scope: models.ScopePlantsWrite},
 		as(func(e *auth.ScopeError) string {
 			return e.Error() + ": ask the operator of the service for a token that has it"
-		}).like(&auth.ScopeError{Scope: models.ScopePlantsWrite})),
+		})),
 	row(codeNoRow, "nothing has the id in the path, or it is a token that is already revoked",
-		as((*models.NotFoundError).Error).like(&models.NotFoundError{Noun: table.NounOf[models.Plant]()})),
+		&models.NotFoundError{Noun: table.NounOf[models.Plant]()}, as((*models.NotFoundError).Error)),
 	row(codeNoPath, "no such path; `/plants/` is not `/plants`",
-		example("no such path")),
+		errors.New("no such path")),
 	row(codeMethod, "method not allowed on this path; `Allow` lists the methods that are",
-		example("method not allowed on this path: use GET, POST")),
+		errors.New("method not allowed on this path: use GET, POST")),
 	row(codeExists, "the id exists with different content; the stored row is unchanged",
+		&models.ExistsError{Noun: table.NounOf[models.Plant](), Key: 1},
 		exists(false, " and is unchanged: choose another id"),
 		as(func(e *models.RepeatedError) string { return e.Error() + ": an id belongs to its first valid row" })),
 	row(codeExistsSame, "the id exists with the same content: an earlier attempt of this request succeeded",
+		&models.ExistsError{Noun: table.NounOf[models.Plant](), Key: 1, Same: true},
 		exists(true, ": an earlier attempt of this request succeeded")),
 	row(codeCursor, "the cursor of the change feed is too old, or from another database, such as before a restore: get a new cursor, export, then follow",
-		is(database.ErrCursor, "the cursor is too old, or from another database, such as before a restore: begin again with after=0 and an empty copy, or get a new cursor, export, then follow")),
+		database.ErrCursor, is(database.ErrCursor, "the cursor is too old, or from another database, such as before a restore: begin again with after=0 and an empty copy, or get a new cursor, export, then follow")),
 	row(codePrecondition, "`If-Match` or `If-None-Match` does not hold; nothing was written",
-		is(models.ErrCondition, "If-Match or If-None-Match does not hold, and nothing was written: get the current version and retry (a weak ETag, W/…, matches nothing)")),
+		models.ErrCondition, is(models.ErrCondition, "If-Match or If-None-Match does not hold, and nothing was written: get the current version and retry (a weak ETag, W/…, matches nothing)")),
 	row(codeBodyTooLarge, "the body, or a line of an import, is too large; or an import is not received within `bulk.timeout`",
+		&http.MaxBytesError{Limit: 64 << 10},
 		as(func(e *http.MaxBytesError) string {
 			return fmt.Sprintf("the body is larger than %d bytes: send less at a time", e.Limit)
-		}).like(&http.MaxBytesError{Limit: 64 << 10})),
+		})),
 	row(codeContentType, "unsupported Content-Type or Content-Encoding",
-		example("Content-Type must be application/json, with no charset other than utf-8")),
+		errors.New("Content-Type must be application/json, with no charset other than utf-8")),
 	row(codeRateLimit, "too many requests with this token or from this address, or too many invalid tokens; `Retry-After` says when to retry",
+		&middleware.LimitError{What: "requests", RetryAfter: time.Second},
 		as(func(e *middleware.LimitError) string {
 			return fmt.Sprintf("%s: retry in %d s", e, seconds(e.RetryAfter))
-		}).like(&middleware.LimitError{What: "requests", RetryAfter: time.Second})),
+		})),
 	row(codeInternal, "an internal error; the message has the request id, the log has the cause",
-		example(internalError+"C7MS644ZFHYUKQ4LX3OVBOGMBP")),
+		errors.New(internalError+"C7MS644ZFHYUKQ4LX3OVBOGMBP")),
 	row(codeNoFeed, "the database has no change feed: it is distributed by Citus",
-		is(database.ErrNoFeed, "this service has no change feed, as its database is distributed by Citus: export instead")),
+		database.ErrNoFeed, is(database.ErrNoFeed, "this service has no change feed, as its database is distributed by Citus: export instead")),
 	row(codeOverloaded, "too many operations are waiting, another one has locked the row, or too many imports and exports, or followers of the change feed, are running; nothing was stored: retry after `Retry-After`",
-		is(models.ErrNoRoom, "no room is left for the temporary files of imports and exports, in all or with this token"+nothingStored+": retry later, or split an import that is rejected even if it runs alone"),
-		is(limit.ErrShare, "too many such operations are running, or too many with this token"+nothingStored+": retry when one has ended"),
-		is(models.ErrTemporary, "the service cannot write temporary files"+nothingStored+": retry later"),
-		when(func(err error) bool { return fault.IsLocked(err) || fault.IsRolledBack(err) }, "another operation has locked the row or the table"+nothingStored+": retry later"),
-		is(limit.ErrBusy, "too many operations are waiting, or a long one, such as an import, holds them up"+nothingStored+": retry later")),
+		models.ErrNoRoom, is(models.ErrNoRoom, "no room is left for the temporary files of imports and exports, in all or with this token, and nothing was stored: retry later, or split an import that is rejected even if it runs alone"),
+		is(limit.ErrShare, "too many such operations are running, or too many with this token, and nothing was stored: retry when one has ended"),
+		is(models.ErrTemporary, "the service cannot write temporary files, and nothing was stored: retry later"),
+		when(func(err error) bool { return fault.IsLocked(err) || fault.IsRolledBack(err) },
+			"another operation has locked the row or the table, and nothing was stored: retry later"),
+		is(limit.ErrBusy, "too many operations are waiting, or a long one, such as an import, holds them up, and nothing was stored: retry later")),
 	row(codeUnavailable, "the database cannot be reached, does not respond in time or is not writable (read-only, disk full, file replaced), the keys of JWTs are unavailable, or the service is stopping; the message says which, whether the outcome of a write is unknown, and what to do",
-		is(errStopping, "the service is stopping: retry"),
-		as(func(e *fault.NotWritableError) string {
-			return e.Error() + unknownOutcome
-		}),
+		errStopping, is(errStopping, "the service is stopping: retry"),
+		as(func(e *fault.NotWritableError) string { return e.Error() + unknownOutcome }),
 		is(middleware.ErrTooLong, middleware.ErrTooLong.Error()+unknownOutcome),
 		is(fault.ErrTimeout, fault.ErrTimeout.Error()+unknownOutcome),
 		is(fault.ErrUnavailable, "the database cannot be reached"+unknownOutcome),
@@ -128,10 +133,6 @@ var errorTable = []ErrorRow{
 
 // internalError is the message of an internal error, before the request id.
 const internalError = "internal error: the operator of the service finds its cause in the log by the request id "
-
-// nothingStored is a part of the messages of errors that mean that a write has not begun. [Errors]
-// leaves it out after a read.
-const nothingStored = ", and nothing was stored"
 
 // unknownOutcome ends the message of an error after which a write may have succeeded. [Errors]
 // replaces it by what to do.
@@ -164,20 +165,27 @@ type ErrorRow struct {
 	messages []message
 }
 
-// message is the text of some errors.
-type message struct {
-	of      func(error) (text string, ok bool) // not ok: of other errors
-	example string
-}
+// message returns the text for an error, or nothing for errors that it does not stand for.
+type message func(error) string
 
 // ErrorTable returns the table of error codes, in ascending order, for the documents.
-func ErrorTable() []ErrorRow {
-	return slices.Clone(errorTable)
+func ErrorTable() []ErrorRow { return errorTable }
+
+// row returns the row of code. Its example is the message of sample.
+func row(code int32, when string, sample error, messages ...message) ErrorRow {
+	r := ErrorRow{Code: code, Status: statusOf(code), When: when, messages: messages}
+	r.Example = cmp.Or(r.messageOf(sample), sample.Error())
+	return r
 }
 
-// row returns the row of code. The first of messages is the example.
-func row(code int32, when string, messages ...message) ErrorRow {
-	return ErrorRow{code, statusOf(code), when, messages[0].example, messages}
+// messageOf returns the message for err, or nothing if err belongs to another row.
+func (r *ErrorRow) messageOf(err error) string {
+	for _, message := range r.messages {
+		if text := message(err); text != "" {
+			return text
+		}
+	}
+	return ""
 }
 
 // statusOf returns the status of a response with code. Faults in the request's content have
@@ -197,28 +205,22 @@ func is(target error, text string) message {
 
 // when gives the errors for which holds is true a message.
 func when(holds func(error) bool, text string) message {
-	return message{func(err error) (string, bool) { return text, holds(err) }, text}
-}
-
-// as gives the errors of type E a message. An empty one means that the error does not match.
-func as[E error](describe func(E) string) message {
-	return message{of: func(err error) (text string, ok bool) {
-		if e, ok := errors.AsType[E](err); ok {
-			text = describe(e)
+	return func(err error) string {
+		if holds(err) {
+			return text
 		}
-		return text, text != ""
-	}}
+		return ""
+	}
 }
 
-// like returns m with its text for sample as the example.
-func (m message) like(sample error) message {
-	m.example, _ = m.of(sample)
-	return m
-}
-
-// example returns a message that only documents show: these errors carry their own text.
-func example(text string) message {
-	return message{func(error) (string, bool) { return "", false }, text}
+// as gives the errors of type E a message.
+func as[E error](describe func(E) string) message {
+	return func(err error) string {
+		if e, ok := errors.AsType[E](err); ok {
+			return describe(e)
+		}
+		return ""
+	}
 }
 
 // exists gives a *models.ExistsError its text and more as its message.
@@ -228,7 +230,7 @@ func exists(same bool, more string) message {
 			return ""
 		}
 		return e.Error() + more
-	}).like(&models.ExistsError{Noun: table.NounOf[models.Plant](), Key: 1, Same: same})
+	})
 }
 
 // Error is the body of every unsuccessful response.
@@ -254,21 +256,18 @@ func describe(c *gin.Context, err error) Error {
 		return Error(*p)
 	}
 	for _, row := range errorTable {
-		for _, message := range row.messages {
-			if text, ok := message.of(err); ok {
-				return Error{row.Code, text}
-			}
+		if text := row.messageOf(err); text != "" {
+			return Error{row.Code, text}
 		}
 	}
 	return Error{codeInternal, internalError + middleware.RequestIDOf(c)}
 }
 
-// statusClientGone is logged for a client that left before the response, as
-// nginx does.
+// statusClientGone is logged for a client that left before the response, as nginx does.
 const statusClientGone = 499
 
-// Errors responds to requests that end with an error. The log of failures has the cause of
-// a server fault; the response to an internal error has only the request id.
+// Errors responds to requests that end with an error. Only the log of failures has the cause of a
+// fault of the service.
 func Errors(failures *Failures) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		client := c.Request.Context() // a handler's own may end earlier
@@ -296,9 +295,6 @@ func respondError(c *gin.Context, failures *Failures, err error) {
 	if fault, isUnknown := strings.CutSuffix(body.Message, unknownOutcome); isUnknown {
 		body.Message = fault + adviceOf(c)
 	}
-	if isRead(c) {
-		body.Message = strings.Replace(body.Message, nothingStored, "", 1)
-	}
 	middleware.SetErrorCode(c, body.Code)
 	failures.logFault(c, body.Code, err)
 	status := statusOf(body.Code)
@@ -318,19 +314,10 @@ func respondError(c *gin.Context, failures *Failures, err error) {
 // seconds rounds up to whole seconds, for Retry-After.
 func seconds(d time.Duration) int { return int(math.Ceil(d.Seconds())) }
 
-// NoRoute rejects a request for an unknown path. documented means that Swagger UI is
-// served.
-func NoRoute(documented bool) middleware.Handler {
-	return func(c *gin.Context) error {
-		if !documented {
-			return problemf(codeNoPath, "no such path")
-		}
-		return problemf(codeNoPath, "no such path; see %s", middleware.ClientPath(c, UIPath))
-	}
-}
+// NoRoute rejects a request for an unknown path.
+func NoRoute(*gin.Context) error { return problemf(codeNoPath, "no such path") }
 
-// NoMethod rejects a request with a known path but another method. The Allow
-// header is set.
+// NoMethod rejects a request with a known path but another method. The header Allow is set.
 func NoMethod(c *gin.Context) error {
 	return problemf(codeMethod, "method not allowed on this path: use %s", c.Writer.Header().Get("Allow"))
 }

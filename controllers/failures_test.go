@@ -1,7 +1,6 @@
 package controllers
 
 import (
-	"context"
 	"net/http/httptest"
 	"testing"
 	"testing/synctest"
@@ -11,28 +10,29 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
+	"plantstore/database/fault"
 	"plantstore/database/limit"
 )
 
-// TestFailuresOfOneSlowClient: a request that waits for a lock fails every three seconds. That is one
-// series, which ends after the last one.
-func TestFailuresOfOneSlowClient(t *testing.T) {
+// TestFailuresPerSecond: of the requests that fail with a code in a second, the log has only the first.
+func TestFailuresPerSecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		core, logs := observer.New(zap.InfoLevel)
-		f := NewFailures(func(context.Context) error { return nil }, zap.New(core))
-		for range 4 {
-			c, _ := gin.CreateTestContext(httptest.NewRecorder())
-			c.Request = httptest.NewRequestWithContext(t.Context(), "POST", "/plants", nil)
-			f.note(c, codeOverloaded, limit.ErrBusy)
-			time.Sleep(3 * time.Second)
+		f := NewFailures(zap.New(core))
+		for range 3 {
+			for range 10 {
+				for code, cause := range map[int32]error{codeOverloaded: limit.ErrBusy, codeUnavailable: fault.ErrUnavailable} {
+					c, _ := gin.CreateTestContext(httptest.NewRecorder())
+					c.Request = httptest.NewRequestWithContext(t.Context(), "POST", "/plants", nil)
+					f.logFault(c, code, cause)
+				}
+			}
+			time.Sleep(time.Second)
 		}
-		time.Sleep(quietTime)
-		begins, ends := logs.FilterMessage("requests begin to fail").Len(), logs.FilterMessage("requests no longer fail").All()
-		if begins != 1 || len(ends) != 1 {
-			t.Fatalf("got %d lines of a beginning and %d of an end, want one each", begins, len(ends))
-		}
-		if got := ends[0].ContextMap(); got["requests"] != int64(4) || got["duration"] != 9*time.Second {
-			t.Errorf("got %v, want 4 requests in 9 seconds", got)
+		for _, message := range []string{"requests fail with error 50301", "requests fail with error 50302"} {
+			if n := logs.FilterMessage(message).Len(); n != 3 {
+				t.Errorf("got %d lines %q, want one per second", n, message)
+			}
 		}
 	})
 }

@@ -3,7 +3,6 @@ package controllers
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"time"
 
@@ -32,8 +31,8 @@ func NewHealth(ready func(context.Context) error) *Health {
 // Drain makes the service unready for good, before it stops.
 func (h *Health) Drain() { h.drain() }
 
-// drainPause is how long a request that arrives while the service drains waits: a client
-// that sends the next one at once would keep it busy.
+// drainPause is how long a request that arrives while the service drains waits: clients that send
+// the next request at once would keep the service busy.
 const drainPause = time.Second
 
 // untilDrain returns a context that ends with ctx, after timeout, or when the service drains.
@@ -61,7 +60,7 @@ func (*Health) Live(c *gin.Context) error {
 // Ready reports whether the service can serve requests: a write would succeed, and the
 // service is not about to stop.
 func (h *Health) Ready(c *gin.Context) error {
-	middleware.Quiet(c) // the log has a line when readiness changes
+	middleware.Quiet(c) // the log has the cause of a failure
 	if err := h.check(c.Request.Context()); err != nil {
 		return err
 	}
@@ -72,20 +71,17 @@ func (h *Health) check(ctx context.Context) error {
 	if h.Draining() {
 		return errStopping
 	}
-	if err := h.ready(ctx); err != nil {
-		return fmt.Errorf("ready: %w", err)
-	}
-	return nil
+	return h.ready(ctx)
 }
 
-// Fault returns why the service is not ready, as one of a few texts, or an empty string.
+// Fault returns why the service is not ready, in few variants, or an empty string.
 func (h *Health) Fault(ctx context.Context) string {
-	switch err := h.check(ctx); {
-	case err == nil:
+	err := h.check(ctx)
+	if err == nil {
 		return ""
-	case errors.Is(err, errStopping):
-		return errStopping.Error()
-	default:
-		return fault.Reason(err)
 	}
+	if errors.Is(err, errStopping) {
+		return errStopping.Error()
+	}
+	return fault.Reason(err)
 }

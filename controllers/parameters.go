@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"net/url"
@@ -33,13 +34,10 @@ func parseInt64(code int32, name, text string) (int64, error) {
 
 var errQuery = problemf(codeParameter, "the query is malformed: percent-encode everything but letters, digits and -._~")
 
-// Query rejects requests with a query that is malformed, has another parameter than names,
-// or one of them more than once.
+// Query rejects requests with a query that is malformed, has another parameter than names, or
+// repeats a parameter.
 func Query(names ...string) middleware.Handler {
-	valid := "this operation has no parameters"
-	if len(names) > 0 {
-		valid = "valid parameters: " + strings.Join(names, ", ")
-	}
+	valid := cmp.Or(strings.Join(names, ", "), "none")
 	return func(c *gin.Context) error {
 		if len(names) == 0 && c.Request.URL.RawQuery == "" {
 			return nil
@@ -51,7 +49,7 @@ func Query(names ...string) middleware.Handler {
 		for _, name := range slices.Sorted(maps.Keys(query)) {
 			switch {
 			case !slices.Contains(names, name):
-				return problemf(codeParameter, "unknown parameter %s; %s", quoteName(name), valid)
+				return problemf(codeParameter, "unknown parameter %s; valid parameters: %s", quoteName(name), valid)
 			case len(query[name]) > 1:
 				return problemf(codeParameter, "the parameter %s is given more than once", name)
 			}
@@ -119,7 +117,7 @@ func parseSwitch(query url.Values, name, off, on string, set *bool) error {
 	return nil
 }
 
-// Position lets the operation of a read see what Write-Position asks for. It rejects a malformed one.
+// Position passes on the Write-Position of a request that reads, and rejects a malformed header.
 func Position(c *gin.Context) error {
 	lines := c.Request.Header[middleware.PositionHeader]
 	if lines == nil {

@@ -20,9 +20,9 @@ type parsers chan struct{}
 // parsersKey is the key of the parsers in a request's context.
 type parsersKey struct{}
 
-// Receive prepares the bodies of imports, which share half of the processors: they are received
-// without one of the parsers, but decompressed and parsed with one. With Content-Encoding: gzip,
-// a body may have up to limit bytes of content.
+// Receive prepares the bodies of imports, which share half of the processors: an import holds a
+// parser while it decompresses and parses, but not while it receives. With Content-Encoding: gzip, a
+// body may have up to limit bytes of content.
 func Receive(limit int64) middleware.Handler {
 	all := make(parsers, max(runtime.GOMAXPROCS(0)/2, 1))
 	return func(c *gin.Context) error {
@@ -32,7 +32,7 @@ func Receive(limit int64) middleware.Handler {
 		if codings == nil {
 			return nil
 		}
-		if len(codings) > 1 || strings.TrimPrefix(strings.ToLower(codings[0]), "x-") != "gzip" {
+		if len(codings) > 1 || !strings.EqualFold(codings[0], "gzip") {
 			c.Header("Accept-Encoding", "gzip") // RFC 9110, section 12.5.3
 			return problemf(codeContentType, "Content-Encoding must be gzip, or absent")
 		}
@@ -43,7 +43,7 @@ func Receive(limit int64) middleware.Handler {
 	}
 }
 
-// inTurn returns rows, which are parsed by one of c's parsers: its route has [Receive].
+// inTurn returns rows, which are parsed while c's request holds a parser: its route has [Receive].
 func inTurn[T any](c *gin.Context, rows iter.Seq2[models.ImportRow[T], error]) iter.Seq2[models.ImportRow[T], error] {
 	all := c.MustGet(parsersKey{}).(parsers)
 	return func(yield func(models.ImportRow[T], error) bool) {
@@ -53,7 +53,7 @@ func inTurn[T any](c *gin.Context, rows iter.Seq2[models.ImportRow[T], error]) i
 	}
 }
 
-// received is the body of an import, which is read with one of parsers, but received without it.
+// received is the body of an import that holds a parser, except while it waits for the client.
 type received struct {
 	io.ReadCloser
 	parsers parsers

@@ -1,7 +1,6 @@
 package controllers
 
 import (
-	"cmp"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -17,8 +16,8 @@ type Timestamps struct {
 	UpdatedAt Timestamp `json:"updated_at" binding:"required" swaggertype:"string" format:"date-time" example:"2026-11-21T10:00:00.123456Z"`
 } // @name Timestamps
 
-// Timestamp is a time in a response: in UTC, always with six fractional digits, so that
-// times have one form, which sorts as text.
+// Timestamp is a time in a response: in UTC, always with six fractional digits, so that it sorts as
+// text.
 type Timestamp time.Time
 
 // MarshalJSONTo writes nine digits, of which it keeps six: time.RFC3339Nano, which leaves out zeros
@@ -38,15 +37,12 @@ type EchoedTimestamps struct {
 } // @name EchoedTimestamps
 
 // checkTimestamps rejects timestamps that are not RFC 3339.
-func (t *EchoedTimestamps) checkTimestamps() error {
-	return cmp.Or(checkTime("created_at", t.CreatedAt), checkTime("updated_at", t.UpdatedAt))
-}
-
-// checkTime rejects the field name unless it is absent or RFC 3339.
-func checkTime(name string, text *string) error {
-	if text == nil {
-		return nil
+func (t *EchoedTimestamps) checkTimestamps() (err error) {
+	if t.CreatedAt != nil {
+		_, err = models.ParseTime("created_at", *t.CreatedAt)
 	}
-	_, err := models.ParseTime(name, *text)
+	if t.UpdatedAt != nil && err == nil {
+		_, err = models.ParseTime("updated_at", *t.UpdatedAt)
+	}
 	return err
 }

@@ -113,9 +113,6 @@ func clientOf(c *gin.Context) string {
 // Quiet logs c's request at the level debug only, whatever its outcome.
 func Quiet(c *gin.Context) { requestOf(c).quiet = true }
 
-// IsQuiet reports whether [Quiet] was called for c's request.
-func IsQuiet(c *gin.Context) bool { return requestOf(c).quiet }
-
 // SetCreatedID records the id of what c's request creates, for the log: its path lacks it.
 func SetCreatedID(c *gin.Context, id string) { requestOf(c).createdID = id }
 

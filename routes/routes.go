@@ -182,7 +182,7 @@ func engine(o Options, routes []Route, observer middleware.ObserverOptions) http
 		middleware.DiscardBody(),
 		middleware.Recovery(o.Log),
 	)
-	e.NoRoute(middleware.Handle(controllers.NoRoute(o.Docs)))
+	e.NoRoute(middleware.Handle(controllers.NoRoute))
 	e.NoMethod(middleware.Handle(allowedMethods(routes)), middleware.Handle(controllers.NoMethod))
 	var limit middleware.Handler
 	if o.Limits.RequestsPerSecond > 0 {

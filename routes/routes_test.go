@@ -49,7 +49,7 @@ func optionsOf(t testing.TB) (Options, *models.TokenStore) {
 		Changes:      controllers.NewChanges(models.NewPlantFeed(plants), health),
 		Tokens:       controllers.NewTokens(tokens, verifier, zap.NewNop()),
 		Health:       health,
-		Failures:     controllers.NewFailures(db.Ready, zap.NewNop()),
+		Failures:     controllers.NewFailures(zap.NewNop()),
 		Verify:       verifier.Verify,
 		Docs:         true,
 		MaxBodyBytes: 1 << 16,

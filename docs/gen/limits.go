@@ -40,7 +40,7 @@ func limits() []bound {
 		{"body of an import, decompressed", "{}", "bulk.max_body_bytes", "41301"},
 		{"decompressed body of more than " + size(controllers.RatioFrom), fmt.Sprintf("%d times its compressed size", controllers.MaxRatio), "", "41301"},
 		{"line of an import", size(controllers.MaxLine), "", "41301"},
-		{"row of CSV of more than one line", size(controllers.MaxRecord) + ", or a little more", "", "41301"},
+		{"row of CSV of more than one line", size(controllers.MaxRecord), "", "41301"},
 		{"rejected rows that a report lists", number(models.MaxRejected), "", "the others are only counted"},
 		{"request line and headers", "{}, and 4 KiB that Go adds", "server.max_header_bytes", "431, without an Error; over HTTP/2, one header of this size ends the connection"},
 		{"time to send the headers", "{}", "server.read_header_timeout", closed},

@@ -38,8 +38,6 @@ func TestGzipResponses(t *testing.T) {
 		}{
 			{accept: "gzip", gzipped: true},
 			{accept: "GZIP", gzipped: true},
-			{accept: "X-GZIP", gzipped: true},
-			{accept: "x-gzip;q=0, identity"},
 			{accept: "gzip, deflate, br, zstd", gzipped: true},
 			{accept: "br;q=1.0, gzip;q=0.001", gzipped: true},
 			{accept: "gzip;q=1.0, identity; q=0.5, *;q=0", gzipped: true},
@@ -101,7 +99,7 @@ func TestGzipResponses(t *testing.T) {
 		}
 	})
 	for _, path := range []string{
-		"/plants?limit=2", "/plants/export?after=899&tag=no", "/plants/export?after=880&q=plant+88", // less than 1 KiB
+		"/plants?limit=2",           // less than 1 KiB
 		"/plants/1", "/plants/1000", // of which the latter is not small
 		"/plants?limit=x", "/healthz",
 	} {

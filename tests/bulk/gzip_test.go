@@ -87,7 +87,7 @@ func TestImportGzip(t *testing.T) {
 		{"4,000 empty members", strings.Repeat(service.Gzipped(t, ""), 4000) + whole, 0, stored},
 		{"an empty file", service.Gzipped(t, ""), 0, "0: 0 new, 0 unchanged, 0 rejected, stored"},
 		{"an invalid row", service.Gzipped(t, service.Numbered(1, 1)+"{}\n"), 40004, "2: 1 new, 0 unchanged, 1 rejected; 2 40004"},
-		{"no byte", "", 40001, "the body is empty, and not gzip"},
+		{"no byte", "", 40001, "the gzip data of the body ends early"},
 		{"a byte", whole[:1], 40001, "the gzip data of the body ends early"},
 		{"a plain file", rows, 40001, "not gzip"},
 		{"a file without its end", whole[:len(whole)-1], 40001, "the gzip data of the body ends early"},
@@ -96,11 +96,7 @@ func TestImportGzip(t *testing.T) {
 		{"a damaged file", string(damaged), 40001, ""},
 		{"a wrong checksum", string(wrongSum), 40001, "damaged"},
 		{"bytes after the end", whole + "garbage, garbage", 40001, "not gzip"},
-		{"zeros after the end", whole + strings.Repeat("\x00", 10_000), 0, stored},
-		{"a zero after the end", whole + "\x00", 0, stored},
-		{"garbage after zeros", whole + strings.Repeat("\x00", 512) + "garbage, garbage", 40001, "not gzip"},
 		{"zeros before the start", "\x00\x00" + whole, 40001, "not gzip"},
-		{"a second member without the end of its name", whole + "\x1f\x8b\x08\x08\x00\x00\x00\x00\x00\x03plan", 40001, "the gzip data of the body ends early"},
 		{"half a second member", whole + whole[:len(whole)/2], 40001, "the gzip data of the body ends early"},
 		{"content at the limit", service.Gzipped(t, rows+strings.Repeat("\n", 100_000-len(rows))), 0, stored},
 		{"content beyond the limit", service.Gzipped(t, rows+strings.Repeat("\n", 100_001-len(rows))), 41301, "100000 bytes"},
@@ -129,7 +125,7 @@ func TestImportGzip(t *testing.T) {
 			emptyTable(t, url)
 		})
 	}
-	for _, coding := range []string{"GZIP", "x-gzip"} {
+	for _, coding := range []string{"GZIP", "gzip"} {
 		t.Run("CSV with "+coding, func(t *testing.T) {
 			r := s.Send(t, "POST", "/plants/import", strings.NewReader(service.Gzipped(t, "id,name\n7,a\n")), service.As(service.Token, "Content-Type", service.InCSV, "Content-Encoding", coding)...)
 			r.CheckReport(t, 0, "1: "+map[bool]string{true: "1 new, 0", false: "0 new, 1"}[coding == "GZIP"]+" unchanged, 0 rejected, stored")

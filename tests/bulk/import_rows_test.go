@@ -92,7 +92,7 @@ func TestImportCSV(t *testing.T) {
 			name: "newlines in cells", body: "id,name,tag\n1,\"a\n\nb\",\n2,b,\n3,\"c\r\nd\",\"e\nf\"\n4,,\n", code: 40006,
 			want: "4: 1 new, 0 unchanged, 3 rejected; 2 40006; 6 40006; 9 40004",
 		},
-		{name: "an unclosed quote", body: "id,name,tag\n1,a,b\n2,\"a,b\n3,a,b\n4,a,b\n", code: 40001, want: "line 3: the row extends to line 5, as the quote in line 3 is not closed"},
+		{name: "an unclosed quote", body: "id,name,tag\n1,a,b\n2,\"a,b\n3,a,b\n4,a,b\n", code: 40001, want: "line 3: a quote in the lines 3 to 5 is out of place or not closed"},
 		{name: "NUL", body: "id,name\n1,a\x00\n", code: 40006, want: "1: 0 new, 0 unchanged, 1 rejected; 2 40006"},
 		{name: "an id twice with another name", body: "id,name\n1,a\n1,a\n1,b\n", code: 40901, want: "3: 1 new, 1 unchanged, 1 rejected; 4 40901"},
 		{name: "an unknown column", body: "id,name,colour\n1,a,b\n", code: 40002, want: "colour"},

@@ -61,7 +61,7 @@ func TestFormatWithAnyExtension(t *testing.T) {
 	service.CheckCLI(t, settings, []string{"import", file, "--format", "ndjson"}, 0, service.Counts(0, 1, 0, "stored"))
 	service.CheckCLI(t, settings, []string{"export", "-o", strings.TrimSuffix(file, ".json")}, 0, "1 plants written to "+strings.TrimSuffix(file, ".json")+"\n")
 	service.CheckCLI(t, settings, []string{"import", service.Write(t, "plants.csv", "id;name;tag\n1;x;\n")}, 1, "",
-		"40002 line 1: the columns are separated by semicolons: separate them by commas, as in id,name,tag")
+		"40002 line 1: the columns must be separated by commas, as in id,name,tag")
 }
 
 // TestHelp checks the help of each command: its flags are those that the command uses,

@@ -120,7 +120,7 @@ func TestDiskFillsUp(t *testing.T) {
 		t.Errorf("a read: got %v", r)
 	}
 	service.Eventually(t, "that the service is not ready", func() bool { return s.Get(t, "/readyz").Code() == 50302 })
-	s.AwaitLog(t, "requests begin to fail")
+	s.AwaitLog(t, "requests fail with error 50302")
 	service.Must(t, service.LimitFiles(s, unix.RLIM_INFINITY))
 	service.Eventually(t, "that the service is ready", func() bool { return s.Get(t, "/readyz").Status == 200 })
 	s.Post(t, service.BodyOf(id)).CheckStatus(t, 200)

@@ -1,0 +1,105 @@
+package controllers
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+	"iter"
+
+	"plantstore/models"
+)
+
+// rowReader reads the rows of an import.
+type rowReader interface {
+	// next reads a row into the struct to which in points. It returns the line of the row, and why the
+	// row is rejected, if it is. end ends the import: it is io.EOF after the last row.
+	next(in any) (line int, rejected, end error)
+}
+
+// rowWriter writes the rows of an export.
+type rowWriter interface {
+	// write writes the struct to which row points.
+	write(row any) error
+	flush() error
+}
+
+// readRows reads a D from each of rows, and converts it with toRow.
+func readRows[D, T any](rows rowReader, toRow func(*D) T) iter.Seq2[models.ImportRow[T], error] {
+	return func(yield func(models.ImportRow[T], error) bool) {
+		in := new(D)
+		for {
+			*in = *new(D)
+			line, rejected, end := rows.next(in)
+			if end != nil {
+				if !errors.Is(end, io.EOF) {
+					yield(models.ImportRow[T]{}, end)
+				}
+				return
+			}
+			row := models.ImportRow[T]{Line: line, Err: rejected}
+			if row.Err == nil {
+				row.Err = checkFields(in)
+			}
+			if row.Err == nil {
+				row.Row = toRow(in)
+			}
+			if !yield(row, nil) {
+				return
+			}
+		}
+	}
+}
+
+// MaxLine limits a line of an import, in bytes, without its end.
+const MaxLine = 64 << 10
+
+// byteOrderMark is what some programs write at the start of a file in UTF-8.
+const byteOrderMark = "\ufeff"
+
+// GzipMagic is how a gzip file begins (RFC 1952, section 2.3.1).
+const GzipMagic = "\x1f\x8b"
+
+// lineReader reads the lines of an import. It ignores a byte order mark at the start.
+type lineReader struct {
+	body   *bufio.Reader
+	number int // of the last line, from 1
+}
+
+func newLineReader(body io.Reader) *lineReader {
+	return &lineReader{body: bufio.NewReaderSize(body, len(byteOrderMark)+MaxLine+len("\r\n"))}
+}
+
+// next returns the next line with its end, which the following call overwrites. Its errors are io.EOF
+// and faults of the client.
+func (r *lineReader) next() ([]byte, error) {
+	line, err := r.body.ReadSlice('\n')
+	switch {
+	case errors.Is(err, bufio.ErrBufferFull):
+		return nil, lineTooLong(r.number + 1)
+	case errors.Is(err, io.EOF) && len(line) == 0:
+		return nil, io.EOF
+	case err != nil && !errors.Is(err, io.EOF):
+		return nil, bodyError(err)
+	}
+	if r.number++; r.number == 1 {
+		if bytes.HasPrefix(line, []byte(GzipMagic)) {
+			return nil, problemf(codeMalformed, "the body is compressed: send Content-Encoding: gzip")
+		}
+		line = bytes.TrimPrefix(line, []byte(byteOrderMark))
+	}
+	if len(bytes.TrimSuffix(bytes.TrimSuffix(line, []byte("\n")), []byte("\r"))) > MaxLine {
+		return nil, lineTooLong(r.number)
+	}
+	return line, nil
+}
+
+// atEnd reports whether no line follows.
+func (r *lineReader) atEnd() bool {
+	_, err := r.body.Peek(1)
+	return errors.Is(err, io.EOF)
+}
+
+func lineTooLong(line int) error {
+	return problemf(codeBodyTooLarge, "line %d is larger than %d bytes", line, MaxLine)
+}
