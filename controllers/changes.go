@@ -27,7 +27,7 @@ type PlantChange struct {
 	// The id of the plant, to be read like that of a StoredPlant.
 	ID int64 `json:"id" binding:"required" format:"int64" example:"1"`
 	// The plant, or null if it was deleted.
-	Plant *StoredPlant `json:"plant" binding:"required" extensions:"x-nullable"`
+	Plant *storedRow[PlantContent] `json:"plant" binding:"required" swaggertype:"object" extensions:"x-ref=StoredPlant"`
 } // @name PlantChange
 
 // PlantChanges is a part of the feed of changes.
@@ -41,11 +41,14 @@ type PlantChanges struct {
 // Changes handles the requests that follow the feed of changes.
 type Changes struct {
 	feed   *models.PlantFeed
+	plants *Plants
 	health *Health // ends the requests when it drains
 }
 
-// NewChanges returns the handlers for feed.
-func NewChanges(feed *models.PlantFeed, health *Health) *Changes { return &Changes{feed, health} }
+// NewChanges returns the handlers for feed, the changes of plants.
+func NewChanges(feed *models.PlantFeed, plants *Plants, health *Health) *Changes {
+	return &Changes{feed, plants, health}
+}
 
 // eventInterval is how long a stream may be silent, for proxies that close silent connections.
 const eventInterval = 15 * time.Second
@@ -127,12 +130,13 @@ func parseCursor(name, text string) (database.Cursor, error) {
 	return cursor, nil
 }
 
-func encodeChanges(changes *models.PlantChanges) ([]byte, error) {
+func (h *Changes) encode(changes *models.PlantChanges) ([]byte, error) {
 	return json.Marshal(PlantChanges{
 		Changes: mapAll(changes.Rows, func(r *models.PlantChange) PlantChange {
 			change := PlantChange{ID: r.ID}
 			if r.Row != nil {
-				change.Plant = new(toStoredPlant(r.Row))
+				change.Plant = new(storedRow[PlantContent])
+				h.plants.setStored(change.Plant, r.Row)
 			}
 			return change
 		}),
@@ -142,7 +146,7 @@ func encodeChanges(changes *models.PlantChanges) ([]byte, error) {
 
 func (h *Changes) respond(c *gin.Context, changes *models.PlantChanges) error {
 	setPosition(c, changes.Position)
-	body, err := changes.Encode(encodeChanges)
+	body, err := changes.Encode(h.encode)
 	if err != nil {
 		return err
 	}
@@ -174,7 +178,7 @@ func (h *Changes) stream(c *gin.Context, next models.NextChanges, from database.
 		}
 		event := [][]byte{[]byte(":\n\n")} // a comment
 		if first || len(changes.Rows) > 0 {
-			body, err := changes.Encode(encodeChanges)
+			body, err := changes.Encode(h.encode)
 			if err != nil {
 				return err
 			}
