@@ -94,6 +94,7 @@ func (s *settings) serve(cmd *cobra.Command, _ []string) (err error) {
 	}
 
 	plants, health := models.NewPlantStore(db), controllers.NewHealth(db.Ready)
+	plantHandlers := controllers.NewPlants(plants)
 	db.Feed().Keep(cfg.Feed.Retention)
 	metrics := newMetrics(append(db.Collectors(), tokensInForce(issued), newReadiness(health.Fault))...)
 	if cfg.TLS() {
@@ -101,8 +102,8 @@ func (s *settings) serve(cmd *cobra.Command, _ []string) (err error) {
 	}
 	options := routes.Options{
 		Log:          log,
-		Plants:       controllers.NewPlants(plants),
-		Changes:      controllers.NewChanges(models.NewPlantFeed(plants), health),
+		Plants:       plantHandlers,
+		Changes:      controllers.NewChanges(models.NewPlantFeed(plants), plantHandlers, health),
 		Tokens:       controllers.NewTokens(tokens, issued, log),
 		Health:       health,
 		Failures:     controllers.NewFailures(log),

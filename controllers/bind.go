@@ -94,7 +94,14 @@ func jsonFields(t reflect.Type) []jsonField {
 	var fields []jsonField
 	for _, f := range reflect.VisibleFields(t) {
 		if !f.Anonymous {
-			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			name, option, _ := strings.Cut(f.Tag.Get("json"), ",")
+			if option == "embed" {
+				for _, inner := range jsonFields(f.Type) {
+					inner.index = slices.Concat(f.Index, inner.index)
+					fields = append(fields, inner)
+				}
+				continue
+			}
 			fields = append(fields, jsonField{name, f.Tag.Get("binding") == "required", f.Index, kindOf(f.Type)})
 		}
 	}

@@ -54,8 +54,8 @@ func FuzzBindJSON(f *testing.F) {
 		if err := json.Unmarshal(body, &want); err != nil {
 			t.Fatalf("%q: got no error, but the standard library has %v", body, err)
 		}
-		if got.ID == nil || got.Name == nil || *got.ID != *want.ID || *got.Name != *want.Name ||
-			(got.Tag == nil) != (want.Tag == nil) || got.Tag != nil && *got.Tag != *want.Tag {
+		if got.ID == nil || got.Content.Name == nil || *got.ID != *want.ID || *got.Content.Name != *want.Name ||
+			(got.Content.Tag == nil) != (want.Tag == nil) || got.Content.Tag != nil && *got.Content.Tag != *want.Tag {
 			t.Fatalf("%q: got %+v, want %+v", body, got, want)
 		}
 	})

@@ -23,7 +23,7 @@ type PlantChange struct {
 	// The id of the plant, to be read like that of a StoredPlant.
 	ID int64 `json:"id" binding:"required" format:"int64" example:"1"`
 	// The plant, or null if it was deleted.
-	Plant *StoredPlant `json:"plant" binding:"required" extensions:"x-nullable"`
+	Plant *storedRow[PlantContent] `json:"plant" binding:"required" swaggertype:"object" extensions:"x-ref=StoredPlant"`
 } // @name PlantChange
 
 // PlantChanges is a part of the feed of changes.
@@ -37,11 +37,14 @@ type PlantChanges struct {
 // Changes handles the requests that follow the feed of changes.
 type Changes struct {
 	feed   *models.PlantFeed
+	plants *Plants
 	health *Health // ends the requests when it drains
 }
 
-// NewChanges returns the handlers for feed.
-func NewChanges(feed *models.PlantFeed, health *Health) *Changes { return &Changes{feed, health} }
+// NewChanges returns the handlers for feed, the changes of plants.
+func NewChanges(feed *models.PlantFeed, plants *Plants, health *Health) *Changes {
+	return &Changes{feed, plants, health}
+}
 
 // eventInterval is how long a stream may be silent.
 const eventInterval = 15 * time.Second
@@ -94,7 +97,7 @@ func (h *Changes) Get(c *gin.Context) error {
 		if err != nil {
 			return err
 		}
-		return respondChanges(c, &changes)
+		return h.respond(c, &changes)
 	}
 	return h.feed.Follow(ctx, func(next models.NextChanges) error {
 		if streams {
@@ -106,7 +109,7 @@ func (h *Changes) Get(c *gin.Context) error {
 		if err != nil {
 			return err
 		}
-		return respondChanges(c, &changes)
+		return h.respond(c, &changes)
 	})
 }
 
@@ -126,13 +129,14 @@ func eventHead(changes *models.PlantChanges) string {
 const eventEnd = "\n\n"
 
 // encodeEvent returns changes as an event, which many clients may get.
-func encodeEvent(changes *models.PlantChanges) ([]byte, error) {
+func (h *Changes) encodeEvent(changes *models.PlantChanges) ([]byte, error) {
 	event := bytes.NewBufferString(eventHead(changes))
 	err := json.MarshalWrite(event, PlantChanges{
 		Changes: mapAll(changes.Rows, func(r *models.PlantChange) PlantChange {
 			change := PlantChange{ID: r.ID}
 			if r.Row != nil {
-				change.Plant = new(toStoredPlant(r.Row))
+				change.Plant = new(storedRow[PlantContent])
+				h.plants.setStored(change.Plant, r.Row)
 			}
 			return change
 		}),
@@ -142,9 +146,9 @@ func encodeEvent(changes *models.PlantChanges) ([]byte, error) {
 	return event.Bytes(), err
 }
 
-func respondChanges(c *gin.Context, changes *models.PlantChanges) error {
+func (h *Changes) respond(c *gin.Context, changes *models.PlantChanges) error {
 	setPosition(c, changes.Position)
-	event, err := changes.Encode(encodeEvent)
+	event, err := changes.Encode(h.encodeEvent)
 	if err != nil {
 		return err
 	}
@@ -170,7 +174,7 @@ func (h *Changes) stream(c *gin.Context, next models.NextChanges, from database.
 		}
 		event := []byte(":\n\n") // a comment, for proxies that close silent connections
 		if first || len(changes.Rows) > 0 {
-			if event, err = changes.Encode(encodeEvent); err != nil {
+			if event, err = changes.Encode(h.encodeEvent); err != nil {
 				return err
 			}
 		}

@@ -22,7 +22,23 @@ import (
 // plantRows are the plants of an import.
 type plantRows = iter.Seq2[models.ImportRow[models.Plant], error]
 
-func plantOf(in *ImportedPlant) models.Plant { return *in.toPlant(*in.ID) }
+// The bodies of requests for plants, under the names that they have in the OpenAPI document.
+type (
+	NewPlant         = newRow[PlantContent]
+	ImportedPlant    = importedRow[PlantContent]
+	PlantReplacement = replacement[PlantContent]
+	PlantPatch       = PlantContent
+)
+
+var plantHandlers = NewPlants(nil)
+
+func plantOf(in *ImportedPlant) models.Plant { return *plantHandlers.row(*in.ID, &in.Content) }
+
+func toNewPlant(plant *models.Plant) NewPlant {
+	out := NewPlant{ID: &plant.ID}
+	plantHandlers.setContent(&out.Content, plant)
+	return out
+}
 
 func readPlantsNDJSON(body io.Reader) plantRows {
 	return readRows(ndjsonReader{newLineReader(body)}, plantOf)

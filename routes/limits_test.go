@@ -27,7 +27,7 @@ func TestBodiesShareTheirMemory(t *testing.T) {
 	o, _ := optionsOf(t)
 	o.Verify, o.MaxBodyBytes = anyToken, ReceiveLimit
 	api := New(o)
-	for _, r := range Table(Options{}) {
+	for _, r := range Table(o) {
 		path := strings.ReplaceAll(r.Path, ":id", "1")
 		if r.Method == http.MethodGet || r.Method == http.MethodDelete || strings.HasSuffix(path, "/import") { // which keeps no body in memory
 			continue

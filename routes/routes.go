@@ -78,6 +78,34 @@ const (
 	SendLimit    = 64 << 20
 )
 
+// Resource is a resource with the path /Name. Its rows are read with the scope Name:read, and written
+// with Name:write.
+type Resource struct {
+	Name string
+	Handlers
+}
+
+// Handlers are the handlers of a resource, such as a [controllers.Resource].
+type Handlers interface {
+	Create(*gin.Context) error
+	List(*gin.Context) error
+	Get(*gin.Context) error
+	Put(*gin.Context) error
+	Patch(*gin.Context) error
+	Delete(*gin.Context) error
+	Import(*gin.Context) error
+	Export(*gin.Context) error
+	Noun() string                  // for a row
+	Filters() []controllers.Filter // the parameters that select rows
+}
+
+// Resources returns the resources.
+func Resources(o Options) []Resource {
+	return []Resource{
+		{"plants", o.Plants},
+	}
+}
+
 // Table returns every route.
 func Table(o Options) []Route {
 	sending := middleware.NewSending(SendLimit)
@@ -91,21 +119,29 @@ func Table(o Options) []Route {
 		middleware.BodyLimit(o.Bulk.MaxBodyBytes), middleware.Reserve(sending, controllers.MaxReport),
 		middleware.Bulk(o.Bulk, o.Verify), controllers.Receive(o.Bulk.MaxBodyBytes),
 	}
-	routes := slices.Concat(probes(o), []Route{
-		{"POST", "/plants", models.ScopePlantsWrite, nil, small, o.Plants.Create},
-		{"GET", "/plants", models.ScopePlantsRead, []string{"limit", "after", "tag", "q"}, page, o.Plants.List},
-		{"GET", "/plants/:id", models.ScopePlantsRead, nil, empty, o.Plants.Get},
-		{"PUT", "/plants/:id", models.ScopePlantsWrite, nil, small, o.Plants.Put},
-		{"PATCH", "/plants/:id", models.ScopePlantsWrite, nil, small, o.Plants.Patch},
-		{"DELETE", "/plants/:id", models.ScopePlantsWrite, nil, empty, o.Plants.Delete},
-		{"POST", "/plants/import", models.ScopePlantsWrite, []string{"mode", "dry_run", "on_conflict"}, upload, o.Plants.Import},
+	routes := probes(o)
+	for _, r := range Resources(o) {
+		path, read, write, filters := "/"+r.Name, models.Scope(r.Name+":read"), models.Scope(r.Name+":write"), []string{"after"}
+		for _, f := range r.Filters() {
+			filters = append(filters, f.Name)
+		}
+		routes = append(routes,
+			Route{"POST", path, write, nil, small, r.Create},
+			Route{"GET", path, read, append(filters, "limit"), page, r.List},
+			Route{"GET", path + "/:id", read, nil, empty, r.Get},
+			Route{"PUT", path + "/:id", write, nil, small, r.Put},
+			Route{"PATCH", path + "/:id", write, nil, small, r.Patch},
+			Route{"DELETE", path + "/:id", write, nil, empty, r.Delete},
+			Route{"POST", path + "/import", write, []string{"mode", "dry_run", "on_conflict"}, upload, r.Import},
+			Route{"GET", path + "/export", read, filters, download, r.Export})
+	}
+	routes = append(routes, []Route{
 		{"GET", "/plants/changes", models.ScopePlantsRead, []string{"after", "limit", "wait"}, stream, o.Changes.Get},
-		{"GET", "/plants/export", models.ScopePlantsRead, []string{"after", "tag", "q"}, download, o.Plants.Export},
 
 		{"POST", "/tokens", models.ScopeAdmin, nil, small, o.Tokens.Create},
 		{"GET", "/tokens", models.ScopeAdmin, []string{"limit", "after"}, page, o.Tokens.List},
 		{"DELETE", "/tokens/:id", models.ScopeAdmin, nil, empty, o.Tokens.Revoke},
-	})
+	}...)
 	if o.Docs {
 		docs := controllers.NewDocs(o.BasePath)
 		routes = append(routes,

@@ -46,7 +46,7 @@ func optionsOf(t testing.TB) (Options, *models.TokenStore) {
 		Log:          zap.NewNop(),
 		Metrics:      prometheus.NewRegistry(),
 		Plants:       controllers.NewPlants(plants),
-		Changes:      controllers.NewChanges(models.NewPlantFeed(plants), health),
+		Changes:      controllers.NewChanges(models.NewPlantFeed(plants), controllers.NewPlants(plants), health),
 		Tokens:       controllers.NewTokens(tokens, verifier, zap.NewNop()),
 		Health:       health,
 		Failures:     controllers.NewFailures(zap.NewNop()),

@@ -68,12 +68,19 @@ func fill(page []byte, parts map[string]string) ([]byte, error) {
 // openAPI returns the OpenAPI document: the annotations, completed from the rules
 // of the models, the table of routes and the table of errors.
 func openAPI() (document object, err error) {
+	folder, err := os.MkdirTemp("", "plantstore-docs-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(folder)
+	if err := annotate(folder); err != nil {
+		return nil, err
+	}
 	parser := swag.New(
 		swag.GenerateOpenAPI3Doc(true),
-		swag.SetExcludedDirsAndFiles("docs,tests,bench"),
 		swag.SetDebugger(log.New(io.Discard, "", 0)),
 	)
-	if err := parser.ParseAPI(".", "main.go", 1); err != nil {
+	if err := parser.ParseAPI(folder, "main.go", 1); err != nil {
 		return nil, err
 	}
 	text, err := json.Marshal(parser.GetOpenAPI())

@@ -20,7 +20,7 @@ import (
 
 // protected returns the routes that need a token, with paths as in the document.
 func protected() (all []routes.Route) {
-	for _, r := range routes.Table(routes.Options{}) {
+	for _, r := range table() {
 		if r.Scope != routes.Public {
 			r.Path = strings.ReplaceAll(r.Path, ":id", "{id}")
 			all = append(all, r)

@@ -56,17 +56,17 @@ func rules() map[string]models.Rule {
 	return all
 }
 
-// completeSchema replaces x-rule by the rule that it names, lets what has x-nullable be null,
+// completeSchema replaces x-rule by the rule that it names, makes what has x-ref the schema that it names, or null,
 // and removes the names of constants in Go and, beside a $ref, the names of parameters, which
 // swag calls summary.
 func completeSchema(schema object) {
 	if schema["$ref"] != nil {
 		delete(schema, "summary")
 	}
-	if schema["x-nullable"] != nil {
-		delete(schema, "x-nullable")
-		schema["oneOf"] = []any{object{"$ref": schema["$ref"]}, object{"type": "null"}}
-		delete(schema, "$ref")
+	if reference, ok := schema["x-ref"].(string); ok {
+		delete(schema, "x-ref")
+		delete(schema, "type")
+		schema["oneOf"] = []any{object{"$ref": "#/components/schemas/" + reference}, object{"type": "null"}}
 	}
 	maps.DeleteFunc(schema, func(key string, _ any) bool { return strings.HasPrefix(key, "x-enum-") })
 	name, ok := schema["x-rule"].(string)

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"plantstore/controllers"
 	"plantstore/database/dbtest"
 	"plantstore/middleware"
 	"plantstore/models"
@@ -230,7 +231,7 @@ func TestWritePosition(t *testing.T) {
 	withStandby, _ := service.StartWithStandby(t)
 	without := service.Start(t)
 	bodies := map[string]string{"POST /plants": service.BodyOf(1), "PUT": `{"name":"x"}`, "PATCH": `{"name":"y"}`, "POST /plants/import": service.BodyOf(2) + "\n", "DELETE": ""}
-	for _, r := range routes.Table(routes.Options{}) {
+	for _, r := range routes.Table(routes.Options{Plants: controllers.NewPlants(nil)}) {
 		if r.Scope != models.ScopePlantsWrite {
 			continue
 		}

@@ -1,0 +1,315 @@
+package controllers
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"path"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"plantstore/middleware"
+	"plantstore/models"
+)
+
+// Resource handles the requests for the rows of the model T. C is the content of a row, which clients
+// set: a struct with a pointer for each field of T but ID, CreatedAt and UpdatedAt, under the same
+// name. The pointer's JSON name is that of the column.
+//
+// docs/gen/resource.tmpl describes the operations. A resource replaces an operation by a method of
+// its own with annotations.
+type Resource[T models.Model, C any] struct {
+	store   *models.Store[T, int64]
+	filters []Filter
+
+	id, created, updated int // the fields of T that are not in C
+	fields               []contentField
+}
+
+// contentField is a field of the model T and of the content C.
+type contentField struct {
+	model, content int
+	optional       bool // the model's field is a pointer, too
+}
+
+// NewResource returns the handlers for the rows in store, which the parameters in filters select. It
+// panics if C does not fit T.
+func NewResource[T models.Model, C any](store *models.Store[T, int64], filters ...Filter) *Resource[T, C] {
+	r := &Resource[T, C]{store: store, filters: filters}
+	model, content := reflect.TypeFor[T](), reflect.TypeFor[C]()
+	for i := range model.NumField() {
+		f := model.Field(i)
+		switch f.Name {
+		case "ID":
+			r.id = i
+			continue
+		case "CreatedAt":
+			r.created = i
+			continue
+		case "UpdatedAt":
+			r.updated = i
+			continue
+		}
+		in, ok := content.FieldByName(f.Name)
+		optional := f.Type.Kind() == reflect.Pointer
+		if !ok || in.Type != f.Type && (optional || in.Type != reflect.PointerTo(f.Type)) {
+			panic(fmt.Sprintf("%v needs the field %s, a pointer to what it is in %v", content, f.Name, model))
+		}
+		r.fields = append(r.fields, contentField{i, in.Index[0], optional})
+	}
+	if len(r.fields) != content.NumField() {
+		panic(fmt.Sprintf("%v has a field that %v does not have", content, model))
+	}
+	return r
+}
+
+// Filter is a parameter of lists and exports that selects rows by a column with a text.
+type Filter struct {
+	Name, Column string
+	Part         bool // the column must contain the parameter, ignoring case; otherwise, it must be equal
+}
+
+// Noun returns the noun for a row, such as plant.
+func (r *Resource[T, C]) Noun() string { return strings.ToLower(reflect.TypeFor[T]().Name()) }
+
+// Filters returns the parameters that select rows.
+func (r *Resource[T, C]) Filters() []Filter { return r.filters }
+
+// The bodies of requests and responses: C adds the fields of the content.
+type (
+	newRow[C any] struct {
+		ID      *int64 `json:"id" binding:"required"`
+		Content C      `json:",embed"`
+	}
+	storedRow[C any] struct {
+		ID      int64 `json:"id"`
+		Content C     `json:",embed"`
+		Timestamps
+	}
+	replacement[C any] struct {
+		ID      *int64 `json:"id,omitzero"`
+		Content C      `json:",embed"`
+		EchoedTimestamps
+	}
+	importedRow[C any] struct {
+		ID      *int64 `json:"id" binding:"required"`
+		Content C      `json:",embed"`
+		EchoedTimestamps
+	}
+)
+
+// row returns the row with id and content, some of which is absent from a patch.
+func (r *Resource[T, C]) row(id int64, content *C) *T {
+	row := new(T)
+	to, from := reflect.ValueOf(row).Elem(), reflect.ValueOf(content).Elem()
+	to.Field(r.id).SetInt(id)
+	for _, f := range r.fields {
+		switch value := from.Field(f.content); {
+		case f.optional:
+			to.Field(f.model).Set(value)
+		case !value.IsNil():
+			to.Field(f.model).Set(value.Elem())
+		}
+	}
+	return row
+}
+
+// setContent sets content to that of row, whose values it shares.
+func (r *Resource[T, C]) setContent(content *C, row *T) {
+	to, from := reflect.ValueOf(content).Elem(), reflect.ValueOf(row).Elem()
+	for _, f := range r.fields {
+		value := from.Field(f.model)
+		if !f.optional {
+			value = value.Addr()
+		}
+		to.Field(f.content).Set(value)
+	}
+}
+
+// setStored sets stored to row.
+func (r *Resource[T, C]) setStored(stored *storedRow[C], row *T) {
+	stored.ID = reflect.ValueOf(row).Elem().Field(r.id).Int()
+	stored.Timestamps = Timestamps{Timestamp(r.timeOf(row, r.created)), Timestamp(r.timeOf(row, r.updated))}
+	r.setContent(&stored.Content, row)
+}
+
+// timeOf returns the timestamp in a field of row.
+func (r *Resource[T, C]) timeOf(row *T, field int) time.Time {
+	return *reflect.ValueOf(row).Elem().Field(field).Addr().Interface().(*time.Time)
+}
+
+// respond writes row with status.
+func (r *Resource[T, C]) respond(c *gin.Context, status int, row *T) error {
+	stored := new(storedRow[C])
+	r.setStored(stored, row)
+	return respondVersion(c, status, r.timeOf(row, r.updated), stored)
+}
+
+// Create stores a new row and responds with it.
+func (r *Resource[T, C]) Create(c *gin.Context) error {
+	row, err := r.create(c)
+	if err != nil {
+		return err
+	}
+	return r.respond(c, http.StatusCreated, row)
+}
+
+// create stores the row in the body of c and sets the headers that tell of it.
+func (r *Resource[T, C]) create(c *gin.Context) (*T, error) {
+	var in newRow[C]
+	if err := bindJSON(c, &in); err != nil {
+		return nil, err
+	}
+	row := r.row(*in.ID, &in.Content)
+	middleware.SetCreatedID(c, strconv.FormatInt(*in.ID, 10))
+	outcome, err := r.store.Create(contextOf(c), row)
+	if err != nil {
+		return nil, err
+	}
+	setPosition(c, outcome.Position)
+	middleware.SetHeader(c, "Location", location(c, *in.ID))
+	return row, nil
+}
+
+// Get responds with a row.
+func (r *Resource[T, C]) Get(c *gin.Context) error {
+	id, err := pathID(c)
+	if err != nil {
+		return err
+	}
+	row, err := r.store.Get(contextOf(c), id)
+	if err != nil {
+		return err
+	}
+	return r.respond(c, http.StatusOK, row)
+}
+
+// List responds with rows by ascending id.
+func (r *Resource[T, C]) List(c *gin.Context) error {
+	q, err := parsePage(c)
+	if err != nil {
+		return err
+	}
+	filter, err := r.filter(q.Values)
+	if err != nil {
+		return err
+	}
+	filter.Limit = q.limit + 1 // one more tells whether there is a next page
+	rows, err := r.store.List(contextOf(c), filter)
+	if err != nil {
+		return err
+	}
+	page := make([]storedRow[C], len(rows))
+	for i := range rows {
+		r.setStored(&page[i], &rows[i])
+	}
+	return respondPage(c, q, page, func(row storedRow[C]) any { return row.ID })
+}
+
+// filter returns the filter that the parameter after and those of the resource ask for.
+func (r *Resource[T, C]) filter(query url.Values) (models.Filter[int64], error) {
+	filter, err := parseAfter(query)
+	rules := (*new(T)).Rules()
+	for _, f := range r.filters {
+		if err != nil || !query.Has(f.Name) {
+			continue
+		}
+		if rule := rules.Text(f.Column); f.Part {
+			filter.Contains[f.Column], err = parseText(query, f.Name, rule.Part())
+		} else {
+			filter.Equal[f.Column], err = parseText(query, f.Name, rule)
+		}
+	}
+	return filter, err
+}
+
+// Put creates or replaces a row.
+func (r *Resource[T, C]) Put(c *gin.Context) error {
+	id, condition, err := parseTarget(c)
+	if err != nil {
+		return err
+	}
+	var in replacement[C]
+	if err := bindWhole(c, &in); err != nil {
+		return err
+	}
+	if in.ID != nil && *in.ID != id {
+		return problemf(codeInvalidValue, "id must be %d as in the path, or absent", id)
+	}
+	outcome, err := r.store.Put(contextOf(c), r.row(id, &in.Content), condition)
+	if err != nil {
+		return err
+	}
+	setPosition(c, outcome.Position)
+	status := http.StatusOK
+	if outcome.Created {
+		middleware.SetHeader(c, "Location", location(c, id))
+		status = http.StatusCreated
+	}
+	return r.respond(c, status, outcome.Row)
+}
+
+// Patch changes a row.
+func (r *Resource[T, C]) Patch(c *gin.Context) error {
+	id, condition, err := parseTarget(c)
+	if err != nil {
+		return err
+	}
+	var in C
+	fields, err := bindPatch(c, &in)
+	if err != nil {
+		return err
+	}
+	outcome, err := r.store.Patch(contextOf(c), r.row(id, &in), fields, condition)
+	if err != nil {
+		return err
+	}
+	setPosition(c, outcome.Position)
+	return r.respond(c, http.StatusOK, outcome.Row)
+}
+
+// Delete removes a row.
+func (r *Resource[T, C]) Delete(c *gin.Context) error {
+	id, condition, err := parseTarget(c)
+	if err != nil {
+		return err
+	}
+	outcome, err := r.store.Delete(contextOf(c), id, condition)
+	if err != nil {
+		return err
+	}
+	setPosition(c, outcome.Position)
+	c.Status(http.StatusNoContent)
+	return nil
+}
+
+// Import stores many rows.
+func (r *Resource[T, C]) Import(c *gin.Context) error {
+	rows, options, err := bindRows(c, func(in *importedRow[C]) T { return *r.row(*in.ID, &in.Content) })
+	if err != nil {
+		return err
+	}
+	report, err := r.store.Import(contextOf(c), rows, options)
+	return respondReport(c, &report, options, err)
+}
+
+// Export responds with rows as of one moment.
+func (r *Resource[T, C]) Export(c *gin.Context) error {
+	filter, err := r.filter(queryOf(c))
+	if err != nil {
+		return err
+	}
+	var out newRow[C] // for all rows: each is written before the next is converted
+	convert := func(row *T) newRow[C] {
+		out.ID = new(reflect.ValueOf(row).Elem().Field(r.id).Int())
+		r.setContent(&out.Content, row)
+		return out
+	}
+	return respondRows(c, path.Base(path.Dir(c.FullPath())), convert, func(yield func(*T) error) error {
+		return r.store.Export(contextOf(c), filter, yield)
+	})
+}
