@@ -25,13 +25,12 @@ import (
 // The feed of changes to the rows of a table.
 //
 // Every write gives its rows a position: on PostgreSQL that of its transaction, on SQLite the
-// next one of a log. The feed has the ids of the rows by position, deleted ones included. It is
+// next position of a log. The feed has the ids of the rows by position, deleted rows included. It is
 // a feed of states: a row is read when it is sent, and a row that is written again occurs at a
 // later position. A reader that begins reads the rows by key, and then what has happened since.
 //
 // Transactions do not commit in the order of their positions. So the feed ends before the
-// first position at which a transaction may still be running: a reader that asked for all that
-// is committed would pass a transaction that commits later. All that is before that end stays
+// first position at which a transaction may still be running. All that is before that end stays
 // as it is, except that rows move to after the end. The end is also right behind the last
 // change: a crash of PostgreSQL forgets transactions that have written nothing, and uses their
 // numbers again.
@@ -232,30 +231,6 @@ func (f *Feed) noteWrite() {
 	}
 }
 
-// Follow calls do, which follows the feed for ctx's client. It fails with limit.ErrShare at
-// once if there are too many followers, or too many of the client.
-func (f *Feed) Follow(ctx context.Context, do func() error) error {
-	return f.db.limits.followers.Do(ctx, do)
-}
-
-// CatchUp calls do, which reads a page of the feed, when it is its turn: many followers that
-// start at the same time take no turns from other reads, and the followers of one client do not queue
-// before those of another.
-func (f *Feed) CatchUp(ctx context.Context, do func() error) error {
-	return f.db.limits.pages.Do(ctx, catchUpWait, do)
-}
-
-// catchUpWait is how long a follower waits for its turn: a page takes milliseconds.
-const catchUpWait = 10 * time.Second
-
-// origin returns what differs in a copy of the database, or nothing if there is no feed.
-func (f *Feed) origin(ctx context.Context) (text string, err error) {
-	if sql := f.db.dialect.Facts().Feed; sql != nil {
-		err = f.db.primary().QueryRowContext(ctx, "SELECT "+sql.Origin()).Scan(&text)
-	}
-	return text, err
-}
-
 // prepare gives the feed a new epoch if the database is a copy: a restored backup, or a
 // dump. Then its positions may have to grow, to stay above those of its rows.
 func (f *Feed) prepare(ctx context.Context) error {
@@ -313,6 +288,9 @@ func (f *Feed) Purge(ctx context.Context, retention time.Duration) error {
 		if err := tx.Raw("SELECT COALESCE(max(position), 0) FROM feed_marks WHERE at < ?", now.Add(-retention)).Scan(&kept).Error; err != nil {
 			return err
 		}
+		if err := tx.Exec("DELETE FROM feed_marks WHERE position < ?", kept).Error; err != nil {
+			return err
+		}
 		return tx.Exec("UPDATE feed SET kept = ? WHERE kept < ?", kept, kept).Error
 	})
 	for _, statement := range f.db.dialect.Facts().Feed.Purge() {
@@ -324,12 +302,7 @@ func (f *Feed) Purge(ctx context.Context, retention time.Duration) error {
 			})
 		}
 	}
-	if err != nil {
-		return err
-	}
-	return f.db.Write(ctx, "purge the feed", func(tx *gorm.DB) error {
-		return tx.Exec("DELETE FROM feed_marks WHERE position < ?", kept).Error
-	})
+	return err
 }
 
 // Keep calls Purge now and every hour, in the background, until the database is closed.

@@ -77,13 +77,15 @@ func (db *DB) Collectors() []prometheus.Collector {
 				return rows
 			}),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "plantstore_bulk_running", Help: "Imports and exports in progress, those that wait for their turn included."},
-			func() float64 { return float64(db.limits.transfers.InUse()) }),
+			func() float64 { return float64(db.Limits.Transfers.InUse()) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "plantstore_followers", Help: "Requests that follow the feed of changes."},
-			func() float64 { return float64(db.limits.followers.InUse()) }),
+			func() float64 { return float64(db.Limits.Followers.InUse()) }),
 		db.feed.collector(),
 		collectors.NewDBStatsCollector(db.primary(), "plantstore"),
 	}
-	all = append(all, db.standbyCollectors()...)
+	if db.standbys != nil {
+		all = append(all, db.standbys.collectors()...)
+	}
 	if pool, reads := db.dialect.Pools(); reads != pool {
 		all = append(all, collectors.NewDBStatsCollector(reads, "plantstore-reads"))
 	}

@@ -34,7 +34,7 @@ type sortedRow[K Key] struct {
 }
 
 // runMemory limits the size of a run, with sortedRowSize bytes for each of its rows. There
-// may be as many imports as [database.DB.Transfer] lets run.
+// may be as many imports as [database.MaxTransfers].
 const (
 	runMemory     = 4 << 20
 	sortedRowSize = 32

@@ -30,7 +30,7 @@ type spool struct {
 	buffer      []byte
 }
 
-// spoolStep is how many bytes a spool takes at a time; see [database.DB.Disk].
+// spoolStep is how many bytes a spool takes at a time; see [database.Limits].
 const spoolStep = 1 << 20
 
 // ErrNoRoom means that the temporary files of imports and exports may take no more room, in all or
@@ -54,7 +54,7 @@ func newSpool(ctx context.Context, db *database.DB, columns []*table.Column) (*s
 
 // close ends the file. That it fails means nothing: the rows have been read, and perhaps stored.
 func (s *spool) close() {
-	s.db.Disk().Give(limit.Client(s.ctx), s.taken)
+	s.db.Limits.Disk.Give(limit.Client(s.ctx), s.taken)
 	_ = s.file.Close()
 	_ = os.Remove(s.file.Name()) // on Windows, which removes no open file
 }
@@ -91,7 +91,7 @@ func (s *spool) encode(line int, row reflect.Value) []byte {
 // append appends a row that encode returned.
 func (s *spool) append(b []byte) error {
 	for s.size += int64(len(b)); s.taken < s.size; s.taken += spoolStep {
-		if err := s.db.Disk().Take(limit.Client(s.ctx), spoolStep); err != nil {
+		if err := s.db.Limits.Disk.Take(limit.Client(s.ctx), spoolStep); err != nil {
 			return fmt.Errorf("%w: %w", ErrNoRoom, err)
 		}
 	}

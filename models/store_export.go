@@ -36,7 +36,7 @@ func (s *Store[T, K]) Export(ctx context.Context, f Filter[K], yield func(*T) er
 }
 
 func (r *reader[T, K]) export(ctx context.Context, f Filter[K], yield func(*T) error) error {
-	return r.db.Transfer(ctx, func() error {
+	return r.db.Limits.Transfers.Do(ctx, func() error {
 		ctx, cancel := context.WithCancel(ctx)
 		chunks := make(chan []T, exportAhead)
 		var rest *spool   // of the rows after the last chunk; or nil

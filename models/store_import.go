@@ -89,7 +89,7 @@ const batchRows = 1000
 // methods share, such as a *fault.CheckError if a row breaks a CHECK. After
 // fault.ErrUnavailable, the outcome is unknown; after any other error, no row is stored.
 func (s *Store[T, K]) Import(ctx context.Context, rows iter.Seq2[ImportRow[T], error], o ImportOptions) (report ImportReport, err error) {
-	err = s.db.Transfer(ctx, func() error {
+	err = s.db.Limits.Transfers.Do(ctx, func() error {
 		// Sorted, so that imports of the same rows wait for each other, rather than deadlock, and
 		// rows with the same key meet.
 		spool, err := newSortedSpool[K](ctx, s.db, s.table.Data, reflect.TypeFor[T]())
@@ -216,7 +216,7 @@ func (s *Store[T, K]) importBatch(ctx context.Context, tx *database.DB, batch []
 	if len(batch) == 0 {
 		return nil
 	}
-	rows, outcomes := make([]*T, len(batch)), make([]error, len(batch))
+	rows := make([]*T, len(batch))
 	for i := range batch {
 		rows[i] = batch[i].row
 	}
@@ -224,11 +224,8 @@ func (s *Store[T, K]) importBatch(ctx context.Context, tx *database.DB, batch []
 	if replace {
 		expected = lockTaken // what is unchanged stays so until the other rows are replaced
 	}
-	if err := s.insert(ctx, tx, rows, outcomes, expected); err != nil {
-		return err
-	}
 	var replacements []*table.Change
-	for i, err := range outcomes {
+	for i, err := range s.insert(ctx, tx, rows, expected) {
 		exists, taken := errors.AsType[*ExistsError](err)
 		switch {
 		case err == nil:

@@ -14,6 +14,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"plantstore/database/background"
+	"plantstore/database/fault"
 	"plantstore/database/limit"
 )
 
@@ -23,10 +24,6 @@ type Options struct {
 	Queue   int           // items that wait for the next batch; each client may take half of them
 	Timeout time.Duration // from an item's arrival to its outcome
 	Turns   *limit.Turns  // of batches; batchers may share them
-	Closed  error         // the outcome of an item that arrives after Close
-	// Begin is called before each batch, and end after it. If one of them fails, all items of the
-	// batch do. It may be nil.
-	Begin func() (end func() error, err error)
 	// Items observes the number of items of each batch, and Waits the seconds that each item has
 	// waited for its batch. They may be nil.
 	Items, Waits Observer
@@ -34,6 +31,9 @@ type Options struct {
 
 // Observer measures something, as Prometheus' histograms do.
 type Observer interface{ Observe(value float64) }
+
+// errClosed is the outcome of an item that arrives after Close.
+var errClosed = fmt.Errorf("%w: the database is closed", fault.ErrUnavailable)
 
 // ErrDeferred is the outcome of an item that a batch has not tried: it joins another batch.
 var ErrDeferred = errors.New("deferred to another batch")
@@ -136,7 +136,7 @@ func (b *Batcher[T]) enqueue(p *pending[T]) error {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	if b.closed {
-		return b.Closed
+		return errClosed
 	}
 	if err := b.waiting.Take(limit.Client(p.ctx), 1); err != nil {
 		return err
@@ -244,12 +244,12 @@ func (b *Batcher[T]) runBatch(batch []*pending[T]) {
 	}
 	ctx, span := startBatch(len(batch), requests)
 	var outcomes []error
-	var fault error
+	var panicked error
 	defer func() {
 		span.End()
 		b.expect(time.Since(begin), !time.Now().Before(due))
-		if fault != nil {
-			outcomes = slices.Repeat([]error{fault}, len(batch))
+		if panicked != nil {
+			outcomes = slices.Repeat([]error{panicked}, len(batch))
 		}
 		for i, err := range outcomes {
 			if batch[i].span != nil {
@@ -258,15 +258,8 @@ func (b *Batcher[T]) runBatch(batch []*pending[T]) {
 			batch[i].outcome <- err
 		}
 	}()
-	defer background.Recover("a batch", &fault)
-	end := func() error { return nil }
-	if b.Begin != nil {
-		if end, fault = b.Begin(); fault != nil {
-			return
-		}
-	}
+	defer background.Recover("a batch", &panicked)
 	outcomes = b.run(deadline{ctx, due}, items)
-	fault = end()
 }
 
 // expect sets the time that the next batch is expected to need to what the last one took

@@ -58,7 +58,7 @@ type Dialect struct {
 const lockPoll = 20 * time.Millisecond
 
 // Readers is how many connections read the database besides the connection that writes.
-const Readers = 10
+const Readers = 11
 
 // Open opens the database. It creates the file, with its folder, if it does not exist. It connects at
 // once: there is no server to wait for.
