@@ -14,6 +14,7 @@ import (
 
 	"go.uber.org/zap"
 	"gorm.io/gorm"
+	"gorm.io/gorm/logger"
 
 	"plantstore/database/background"
 	"plantstore/database/batch"
@@ -162,7 +163,7 @@ func New(d dialect.Dialect, o Options, batches BatchOptions, log *zap.Logger) (d
 // handle returns GORM's handle on pool.
 func (db *DB) handle(pool *sql.DB) (*gorm.DB, error) {
 	handle, err := gorm.Open(db.dialect.Dialector(pool), &gorm.Config{
-		Logger: queryLogger{log: db.log, slow: db.options.SlowQuery, metrics: db.metrics},
+		Logger: queryLogger{Interface: logger.Discard, log: db.log, slow: db.options.SlowQuery, metrics: db.metrics},
 		// A single statement is a transaction already.
 		SkipDefaultTransaction: true,
 		DisableAutomaticPing:   true,

@@ -10,28 +10,17 @@ import (
 	"gorm.io/gorm/logger"
 )
 
-// queryLogger passes GORM's log to zap. It logs slow queries; the handler of an error,
-// which knows the request, logs the failed ones.
+// queryLogger logs slow queries, and nothing else of GORM; the handler of an error, which knows the
+// request, logs the failed queries.
 type queryLogger struct {
-	log     *zap.Logger
-	slow    time.Duration
-	metrics *metrics
+	logger.Interface // discards all
+	log              *zap.Logger
+	slow             time.Duration
+	metrics          *metrics
 }
 
-// LogMode leaves the level to zap.
+// LogMode returns l, which has no level.
 func (l queryLogger) LogMode(logger.LogLevel) logger.Interface { return l }
-
-func (l queryLogger) Info(_ context.Context, format string, args ...any) {
-	l.log.Sugar().Infof(format, args...)
-}
-
-func (l queryLogger) Warn(_ context.Context, format string, args ...any) {
-	l.log.Sugar().Warnf(format, args...)
-}
-
-func (l queryLogger) Error(_ context.Context, format string, args ...any) {
-	l.log.Sugar().Errorf(format, args...)
-}
 
 // Trace is called after every statement, by GORM or by [DB.trace].
 func (l queryLogger) Trace(ctx context.Context, begin time.Time, statement func() (string, int64), err error) {

@@ -246,21 +246,3 @@ func (db *DB) Find(tx *gorm.DB, t *table.Table, next func() reflect.Value) error
 	db.trace(ctx, begin, text, rows, err)
 	return err
 }
-
-// Load inserts rows as [dialect.Dialect.Load] says. next returns a struct of the model, or false after
-// the last.
-func (db *DB) Load(ctx context.Context, t *table.Table, keep bool, next func() (reflect.Value, bool, error)) (int64, error) {
-	values := make([]any, len(t.Columns))
-	return db.dialect.Load(ctx, t, keep, func() ([]any, error) {
-		row, ok, err := next()
-		if !ok || err != nil {
-			return nil, err
-		}
-		for i, c := range t.Columns {
-			if values[i] == nil || !t.IsTimestamp(c) { // all rows share the timestamps
-				values[i] = c.Of(row).Interface()
-			}
-		}
-		return values, nil
-	})
-}

@@ -21,10 +21,10 @@ type sortedSpool[K Key] struct {
 	model  reflect.Type
 	data   []byte         // of the rows that are not in a run yet
 	rows   []sortedRow[K] // in data
-	ends   []int64        // of the runs, in the file
+	starts []int64        // of the runs, in the file
 	last   K              // the key at the end of the last run
 	unread []*run[K]      // ordered by compareRuns: the first one has the next row
-	only   *spool         // the only run, instead of unread, or nil
+	used   *run[K]        // whose row was returned last, or nil
 }
 
 // sortedRow is a row of sortedSpool.data.
@@ -44,7 +44,7 @@ const (
 // the key.
 func newSortedSpool[K Key](ctx context.Context, db *database.DB, columns []*table.Column, model reflect.Type) (*sortedSpool[K], error) {
 	spool, err := newSpool(ctx, db, columns)
-	return &sortedSpool[K]{spool: spool, model: model}, err
+	return &sortedSpool[K]{spool: spool, model: model, starts: []int64{0}}, err
 }
 
 func (s *sortedSpool[K]) keyOf(row reflect.Value) K {
@@ -53,17 +53,13 @@ func (s *sortedSpool[K]) keyOf(row reflect.Value) K {
 
 func (s *sortedSpool[K]) write(line int, row reflect.Value) error {
 	key, encoded := s.keyOf(row), s.encode(line, row)
-	if n := len(s.ends); n > 0 && len(s.rows) == 0 && key >= s.last {
-		err := s.append(encoded)
-		s.ends[n-1], s.last = s.size, key
-		return err
+	if len(s.rows) == 0 && (s.size == 0 || key >= s.last) { // the last run goes on
+		s.last = key
+		return s.append(encoded)
 	}
 	start := len(s.data)
 	s.data = append(s.data, encoded...)
 	s.rows = append(s.rows, sortedRow[K]{key, start, len(s.data)})
-	if len(s.ends) == 0 {
-		return s.endRun() // which the next rows may extend
-	}
 	if len(s.data)+len(s.rows)*sortedRowSize < runMemory {
 		return nil
 	}
@@ -73,74 +69,64 @@ func (s *sortedSpool[K]) write(line int, row reflect.Value) error {
 // endRun moves the rows in memory to the file.
 func (s *sortedSpool[K]) endRun() error {
 	slices.SortStableFunc(s.rows, func(a, b sortedRow[K]) int { return cmp.Compare(a.key, b.key) })
+	s.starts = append(s.starts, s.size)
 	for _, row := range s.rows {
 		if err := s.append(s.data[row.start:row.end]); err != nil {
 			return err
 		}
 	}
-	s.ends, s.last = append(s.ends, s.size), s.rows[len(s.rows)-1].key
+	s.last = s.rows[len(s.rows)-1].key
 	s.data, s.rows = s.data[:0], s.rows[:0]
 	return nil
 }
 
+// rewind goes back to the first row, for reading.
 func (s *sortedSpool[K]) rewind() error {
 	if len(s.rows) > 0 {
 		if err := s.endRun(); err != nil {
 			return err
 		}
-		s.data, s.rows = nil, nil
 	}
 	if err := s.out.Flush(); err != nil {
 		return unlessFull(err)
 	}
-	s.unread, s.only = nil, nil
-	start := int64(0)
-	for i, end := range s.ends {
-		r := &run[K]{index: i, row: reflect.New(s.model).Elem()}
-		r.rows = spool{columns: s.columns, in: bufio.NewReader(io.NewSectionReader(s.file, start, end-start))}
-		if len(s.ends) == 1 {
-			s.only = &r.rows
-			return nil
-		}
-		if _, err := s.advance(r); err != nil {
+	s.data, s.rows, s.unread, s.used = nil, nil, nil, nil
+	end := s.size
+	for i, start := range slices.Backward(s.starts) {
+		in := bufio.NewReader(io.NewSectionReader(s.file, start, end-start))
+		r := &run[K]{index: i, rows: spool{columns: s.columns, in: in}, row: reflect.New(s.model).Elem()}
+		if err := s.advance(r); err != nil {
 			return err
 		}
-		s.unread, start = append(s.unread, r), end
+		end = start
 	}
-	slices.SortFunc(s.unread, compareRuns)
 	return nil
 }
 
-// advance reads the next row of r, or returns false after the last.
-func (s *sortedSpool[K]) advance(r *run[K]) (ok bool, err error) {
-	if r.line, ok, err = r.rows.read(r.row); ok {
-		r.key = s.keyOf(r.row)
+// next returns the next row, until the next call, and its line, or false after the last.
+func (s *sortedSpool[K]) next() (line int, row reflect.Value, ok bool, err error) {
+	if s.used != nil {
+		err = s.advance(s.used)
 	}
-	return ok, err
+	if err != nil || len(s.unread) == 0 {
+		return 0, row, false, err
+	}
+	s.used = s.unread[0]
+	s.unread = slices.Delete(s.unread, 0, 1)
+	return s.used.line, s.used.row, true, nil
 }
 
-func (s *sortedSpool[K]) read(row reflect.Value) (line int, ok bool, err error) {
-	switch {
-	case s.only != nil:
-		return s.only.read(row)
-	case len(s.unread) == 0:
-		return 0, false, nil
+// advance reads the next row of r, and puts r in its place, unless it has ended.
+func (s *sortedSpool[K]) advance(r *run[K]) error {
+	line, ok, err := r.rows.read(r.row)
+	if !ok {
+		s.used = nil
+		return err
 	}
-	r := s.unread[0]
-	line = r.line
-	for _, c := range s.columns {
-		c.Of(row).Set(c.Of(r.row))
-	}
-	others := s.unread[1:]
-	more, err := s.advance(r)
-	if more {
-		before, _ := slices.BinarySearchFunc(others, r, compareRuns)
-		copy(s.unread, others[:before])
-		s.unread[before] = r
-	} else {
-		s.unread = others
-	}
-	return line, err == nil, err
+	r.line, r.key = line, s.keyOf(r.row)
+	place, _ := slices.BinarySearchFunc(s.unread, r, compareRuns)
+	s.unread = slices.Insert(s.unread, place, r)
+	return nil
 }
 
 // run is a run that is being read, up to its row with key.

@@ -41,25 +41,29 @@ func writeSpool[T any](t *testing.T, rows ...spooled[T]) *spool {
 
 // readSpool returns all rows of s. It keeps each: a row must not share memory with the
 // next.
-func readSpool[T any](t *testing.T, s interface {
-	rewind() error
-	read(row reflect.Value) (line int, ok bool, err error)
-},
-) (rows []spooled[T]) {
+func readSpool[T any](t *testing.T, s *spool) (rows []spooled[T]) {
 	t.Helper()
-	if err := s.rewind(); err != nil {
+	var row T // reused, as for Load
+	return readRows[T](t, s.rewind, func() (line int, next reflect.Value, ok bool, err error) {
+		line, ok, err = s.read(valueOf(&row))
+		return line, valueOf(&row), ok, err
+	})
+}
+
+func readRows[T any](t *testing.T, rewind func() error, next func() (int, reflect.Value, bool, error)) (rows []spooled[T]) {
+	t.Helper()
+	if err := rewind(); err != nil {
 		t.Fatal(err)
 	}
-	var row T // reused, as for Load
 	for {
-		line, ok, err := s.read(valueOf(&row))
+		line, row, ok, err := next()
 		if err != nil {
 			t.Fatal(err)
 		}
 		if !ok {
 			return rows
 		}
-		rows = append(rows, spooled[T]{line, row})
+		rows = append(rows, spooled[T]{line, row.Interface().(T)})
 	}
 }
 
@@ -156,7 +160,7 @@ func TestSortedSpool(t *testing.T) {
 				}
 				slices.SortStableFunc(rows, func(a, b spooled[Plant]) int { return cmp.Compare(a.row.ID, b.row.ID) })
 				for range 2 {
-					got := readSpool[Plant](t, s)
+					got := readRows[Plant](t, s.rewind, s.next)
 					if len(got) != n {
 						t.Fatalf("got %d rows, want %d", len(got), n)
 					}
@@ -166,7 +170,7 @@ func TestSortedSpool(t *testing.T) {
 						}
 					}
 				}
-				if runs := len(s.ends); n > 2 && (runs == 1) != (name == "ascending") {
+				if runs := len(s.starts); n > 2 && (runs == 1) != (name == "ascending") {
 					t.Errorf("got %d runs", runs)
 				}
 			}

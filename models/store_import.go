@@ -160,11 +160,19 @@ func (s *Store[T, K]) loadSpool(ctx context.Context, spool *sortedSpool[K], keep
 	if err := spool.rewind(); err != nil {
 		return 0, err
 	}
-	row := valueOf(new(T))
-	s.table.Stamp(row, s.db.NowFunc())
-	return s.db.Load(ctx, s.table, keep, func() (reflect.Value, bool, error) {
-		_, ok, err := spool.read(row)
-		return row, ok, err
+	var now any = s.db.NowFunc() // converted once
+	values := make([]any, len(s.table.Columns))
+	return s.db.Dialect().Load(ctx, s.table, keep, func() ([]any, error) {
+		_, row, ok, err := spool.next()
+		if err != nil || !ok {
+			return nil, err
+		}
+		for i, c := range s.table.Columns {
+			if values[i] = now; !s.table.IsTimestamp(c) {
+				values[i] = c.Of(row).Interface()
+			}
+		}
+		return values, nil
 	})
 }
 
@@ -182,10 +190,13 @@ func (s *Store[T, K]) insertSpool(ctx context.Context, tx *database.DB, spool *s
 	}
 	var batch []importedRow[T]
 	for {
-		row := new(T)
-		line, ok, err := spool.read(valueOf(row))
+		line, stored, ok, err := spool.next()
 		if err != nil {
 			return err
+		}
+		row := new(T)
+		if ok {
+			valueOf(row).Set(stored)
 		}
 		if last := len(batch) - 1; ok && last >= 0 && s.keyOf(batch[last].row) == s.keyOf(row) {
 			switch {
