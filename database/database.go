@@ -23,7 +23,6 @@ import (
 	"plantstore/database/fault"
 	"plantstore/database/postgres"
 	"plantstore/database/sqlite"
-	"plantstore/database/table"
 )
 
 // Options says which database to open, and how.
@@ -150,7 +149,7 @@ func New(d dialect.Dialect, o Options, batches BatchOptions, log *zap.Logger) (d
 	if reads != pool {
 		db.Limits = newFileLimits(sqlite.Readers, o.TemporaryBytes)
 	}
-	db.health, db.feed = &health{db: db}, newFeed(db)
+	db.health, db.feed = &health{db: db}, &Feed{db: db, written: make(chan struct{}, 1)}
 	if db.schema, err = newSchema(db); err != nil {
 		return nil, err
 	}
@@ -269,15 +268,4 @@ func newBatcher[T any](db *DB, o batch.Options, run func(context.Context, []T) [
 	b := batch.New(o, run)
 	db.closers = append(db.closers, b.Close)
 	return b
-}
-
-// Insert inserts the rows of T with free keys, as [dialect.Dialect.Insert] says.
-func Insert[T any](ctx context.Context, db *DB, t *table.Table, rows []*T, free bool) (outcomes []error, err error) {
-	begin, structs := time.Now(), table.Structs(rows)
-	for a := db.attempts(ctx); a.next(&err); {
-		outcomes, err = db.dialect.Insert(ctx, db.conn, t, structs, free)
-		free = false // an attempt has one statement
-	}
-	db.trace(ctx, begin, "INSERT INTO "+t.Name, len(rows), err)
-	return outcomes, err
 }

@@ -128,8 +128,6 @@ type Feed struct {
 	held    time.Time // since when it is the oldest; zero if there was none
 }
 
-func newFeed(db *DB) *Feed { return &Feed{db: db, written: make(chan struct{}, 1)} }
-
 // note notes that the oldest running transaction is at settled, and that the next one will be
 // at newest.
 func (f *Feed) note(settled, newest int64) {
@@ -142,16 +140,6 @@ func (f *Feed) note(settled, newest int64) {
 		f.held = time.Now()
 	}
 	f.settled = settled
-}
-
-// lag returns for how long the same transaction has held up the feed.
-func (f *Feed) lag() time.Duration {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.held.IsZero() {
-		return 0
-	}
-	return time.Since(f.held)
 }
 
 // MaxChanges limits how many changes are read at a time.
@@ -314,19 +302,22 @@ func (f *Feed) Keep(retention time.Duration) {
 	})
 }
 
-const feedLagTimeout = 500 * time.Millisecond
-
 // collector is the metric of what the feed waits for. Each scrape reads the end of the feed.
 func (f *Feed) collector() prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "plantstore_feed_lag_seconds", Help: "For how long the feed of changes has waited for the oldest transaction that is running.",
 	}, func() float64 {
 		// A database that hangs must not delay the other metrics.
-		ctx, cancel := context.WithTimeout(context.Background(), feedLagTimeout)
+		ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
 		defer cancel()
 		if _, _, err := f.Changes(ctx, Now(), 0); err != nil && !errors.Is(err, ErrNoFeed) {
 			return math.NaN() // unknown: the transaction may have ended
 		}
-		return f.lag().Seconds()
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if f.held.IsZero() {
+			return 0
+		}
+		return time.Since(f.held).Seconds()
 	})
 }

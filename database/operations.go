@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"slices"
-	"strings"
 	"time"
 
 	"gorm.io/gorm"
@@ -174,6 +172,17 @@ func (db *DB) bulk(ctx context.Context, operation string, wait time.Duration, do
 	})
 }
 
+// Insert inserts the rows with free keys, as [dialect.Dialect.Insert] says.
+func (db *DB) Insert(ctx context.Context, t *table.Table, rows []reflect.Value, free bool) (outcomes []error, err error) {
+	begin := time.Now()
+	for a := db.attempts(ctx); a.next(&err); {
+		outcomes, err = db.dialect.Insert(ctx, db.conn, t, rows, free)
+		free = false // an attempt has one statement
+	}
+	db.trace(ctx, begin, t.Insert.Write, len(rows), err)
+	return outcomes, err
+}
+
 // Run runs changes in one transaction, at the time of now, or fails as a whole. It sets
 // their Stored and Err. Changes of one row happen one after the other and have different
 // times, so that each version is a new one. If db is a transaction, Run fails with the first error of a
@@ -199,11 +208,7 @@ func (db *DB) Run(ctx context.Context, changes []*table.Change, now time.Time) (
 			err = cmp.Or(err, c.Err)
 		}
 	}
-	texts := make([]string, len(groups))
-	for i, g := range groups {
-		texts[i] = g.Text()
-	}
-	db.trace(ctx, begin, strings.Join(slices.Compact(texts), "; "), len(changes), err)
+	db.trace(ctx, begin, groups[0].Write, len(changes), err)
 	return err
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"reflect"
 	"slices"
 	"time"
 
@@ -84,12 +85,12 @@ func (s *Store[T, K]) insert(ctx context.Context, db *database.DB, rows []*T, ex
 		if len(order) == 0 {
 			break
 		}
-		ordered, now := make([]*T, len(order)), db.NowFunc()
+		ordered, now := make([]reflect.Value, len(order)), db.NowFunc()
 		for i, at := range order {
-			ordered[i] = rows[at]
-			s.table.Stamp(valueOf(rows[at]), now)
+			ordered[i] = valueOf(rows[at])
+			s.table.Stamp(ordered[i], now)
 		}
-		results, err := database.Insert(ctx, db, s.table, ordered, expected == areFree)
+		results, err := db.Insert(ctx, s.table, ordered, expected == areFree)
 		if err != nil {
 			for i := range outcomes {
 				if errors.Is(outcomes[i], errNoHolder) {
@@ -107,7 +108,7 @@ func (s *Store[T, K]) insert(ctx context.Context, db *database.DB, rows []*T, ex
 	return outcomes
 }
 
-// toInsert returns which rows have no holder, in the order that database.Insert requires: of rows with the
+// toInsert returns which rows have no holder, in the order that [database.DB.Insert] requires: of rows with the
 // same key, the first wins.
 func (s *Store[T, K]) toInsert(rows []*T, outcomes []error) []int {
 	order := make([]int, 0, len(rows))

@@ -61,10 +61,8 @@ type pending[T any] struct {
 	ctx     context.Context //nolint:containedctx // the caller's, for as long as it waits
 	item    T
 	due     time.Time
-	span    trace.Span        // the caller's, if it is recorded
-	begin   time.Time         // of its batch
-	batch   trace.SpanContext // its batch's
-	outcome chan error        // has room for one, so that a flusher never blocks
+	span    trace.Span // the caller's, if it is recorded
+	outcome chan error // has room for one, so that a flusher never blocks
 }
 
 // New returns a batcher that calls run with the items of each batch. run returns their outcomes
@@ -96,16 +94,12 @@ func (b *Batcher[T]) Do(ctx context.Context, item T) (err error) {
 		p = &pending[T]{outcome: make(chan error, 1)}
 	}
 	p.ctx, p.item, p.due, p.span = ctx, item, time.Now().Add(b.Timeout), recorded(ctx)
-	for again := true; again; {
-		err = nil
-		if !alone || ctx.Err() != nil || !b.runAlone(p) {
-			err = b.enqueue(p)
-		}
-		if err == nil {
+	for err = ErrDeferred; errors.Is(err, ErrDeferred); {
+		if alone && ctx.Err() == nil && b.runAlone(p) {
 			err = <-p.outcome
-			traceWait(p.span, p.due.Add(-b.Timeout), p.begin, p.batch)
+		} else if err = b.enqueue(p); err == nil {
+			err = <-p.outcome
 		}
-		again = errors.Is(err, ErrDeferred)
 	}
 	*p = pending[T]{outcome: p.outcome} // retains nothing
 	b.free.Put(p)
@@ -252,9 +246,6 @@ func (b *Batcher[T]) runBatch(batch []*pending[T]) {
 			outcomes = slices.Repeat([]error{panicked}, len(batch))
 		}
 		for i, err := range outcomes {
-			if batch[i].span != nil {
-				batch[i].begin, batch[i].batch = begin, span.SpanContext()
-			}
 			batch[i].outcome <- err
 		}
 	}()
