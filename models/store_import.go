@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"reflect"
 	"slices"
 
 	"plantstore/database"
@@ -92,7 +91,7 @@ func (s *Store[T, K]) Import(ctx context.Context, rows iter.Seq2[ImportRow[T], e
 	err = s.db.Limits.Transfers.Do(ctx, func() error {
 		// Sorted, so that imports of the same rows wait for each other, rather than deadlock, and
 		// rows with the same key meet.
-		spool, err := newSortedSpool[K](ctx, s.db, s.table.Data, reflect.TypeFor[T]())
+		spool, err := newSpool[T, K](ctx, s.db, s.table)
 		if err != nil {
 			return err
 		}
@@ -120,7 +119,7 @@ func (s *Store[T, K]) Import(ctx context.Context, rows iter.Seq2[ImportRow[T], e
 	return report, err
 }
 
-func (s *Store[T, K]) importSpool(ctx context.Context, spool *sortedSpool[K], o ImportOptions, report *ImportReport) error {
+func (s *Store[T, K]) importSpool(ctx context.Context, spool *spool[K], o ImportOptions, report *ImportReport) error {
 	storable := func() bool { return report.Rejected == 0 || o.Partial }
 	if storable() { // most imports are of new rows only
 		var created int64
@@ -156,14 +155,14 @@ func (s *Store[T, K]) importSpool(ctx context.Context, spool *sortedSpool[K], o 
 }
 
 // loadSpool stores all rows, or fails, and returns their number.
-func (s *Store[T, K]) loadSpool(ctx context.Context, spool *sortedSpool[K], keep bool) (int64, error) {
+func (s *Store[T, K]) loadSpool(ctx context.Context, spool *spool[K], keep bool) (int64, error) {
 	if err := spool.rewind(); err != nil {
 		return 0, err
 	}
 	var now any = s.db.NowFunc() // converted once
 	values := make([]any, len(s.table.Columns))
 	return s.db.Dialect().Load(ctx, s.table, keep, func() ([]any, error) {
-		_, row, ok, err := spool.next()
+		_, row, ok, err := spool.read()
 		if err != nil || !ok {
 			return nil, err
 		}
@@ -184,13 +183,13 @@ type importedRow[T any] struct {
 }
 
 // insertSpool stores the rows with free keys and compares the other rows with the stored rows.
-func (s *Store[T, K]) insertSpool(ctx context.Context, tx *database.DB, spool *sortedSpool[K], replace bool, report *ImportReport) error {
+func (s *Store[T, K]) insertSpool(ctx context.Context, tx *database.DB, spool *spool[K], replace bool, report *ImportReport) error {
 	if err := spool.rewind(); err != nil {
 		return err
 	}
 	var batch []importedRow[T]
 	for {
-		line, stored, ok, err := spool.next()
+		line, stored, ok, err := spool.read()
 		if err != nil {
 			return err
 		}
