@@ -29,7 +29,7 @@ import (
 type Options struct {
 	URL            string        // sqlite:PATH, postgres://… or postgresql://…
 	Migrate        bool          // lets [Schema.Prepare] bring the schema up to date
-	MaxConnections int           // to PostgreSQL, see [MinConnections]; SQLite has one that writes
+	MaxConnections int           // to PostgreSQL, see [MinConnections]; SQLite has a single connection that writes
 	Timeout        time.Duration // of an operation, and of an attempt to connect
 	StartTimeout   time.Duration // how long Open retries while the database is unreachable
 	SlowQuery      time.Duration // queries that take this long are logged; 0 disables the log
@@ -41,7 +41,7 @@ type Options struct {
 
 // BatchOptions limits batches of writes and of reads by key; see [batch.Batcher].
 type BatchOptions struct {
-	Flushers int // batches that are written at the same time; SQLite writes one
+	Flushers int // batches that are written at the same time; SQLite writes a single batch
 	MaxBatch int // items in a batch
 	Queue    int // items of a kind that wait for the next batch
 }

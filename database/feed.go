@@ -39,7 +39,7 @@ import (
 type Cursor struct {
 	epoch string // of the positions, or empty for the beginning and Now
 	at    int64  // position of the first change that is not known; 0 while the rows are read by key
-	order int64  // of the first one there
+	order int64  // of that change
 	since int64  // while at is 0: the position at which to continue
 }
 
@@ -78,7 +78,7 @@ func ParseCursor(text string) (c Cursor, ok bool) {
 	parts := strings.Split(text, ".")
 	numbers := [3]int64{0, math.MinInt64, 0}
 	for i, part := range parts[1:] {
-		numbers[i], _ = strconv.ParseInt(part, 10, 64) // clamps what is too large, which no cursor of a service has
+		numbers[i], _ = strconv.ParseInt(part, 10, 64) // clamps numbers that no cursor of a service has
 	}
 	return Cursor{parts[0], numbers[0], numbers[1], numbers[2]}, true
 }
@@ -128,7 +128,7 @@ type Feed struct {
 	held    time.Time // since when it is the oldest; zero if there was none
 }
 
-// note notes that the oldest running transaction is at settled, and that the next one will be
+// note notes that the oldest running transaction is at settled, and that the next will be
 // at newest.
 func (f *Feed) note(settled, newest int64) {
 	f.mu.Lock()

@@ -31,7 +31,7 @@ type health struct {
 	tables  []*table.Table
 	faults  atomic.Int64 // of operations, since a test of a write has succeeded
 	damaged atomic.Bool  // whether SQLite has found its file damaged, which a restart must find as well
-	writing atomic.Int64 // when the batch that is being written began, in Unix nanoseconds; 0 if there is none
+	writing atomic.Int64 // when the batch that is being written began, in Unix nanoseconds; or 0
 
 	mu   sync.Mutex // held during a check, so that callers share it
 	next time.Time  // of the next check
@@ -62,7 +62,7 @@ func (db *DB) Require(t *table.Table) { db.health.tables = append(db.health.tabl
 
 // Ready reports whether a write would succeed. Otherwise it fails with an error that wraps
 // ErrUnavailable and says why. However often it is called, it costs at most one query
-// in a second, and a test of a write as long as none has succeeded since a fault.
+// in a second, and a test of a write until a test succeeds after a fault.
 func (db *DB) Ready(ctx context.Context) error {
 	h := db.health
 	h.mu.Lock()

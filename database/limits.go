@@ -8,11 +8,11 @@ const (
 	MaxTransfersEach = 4
 	MaxBulk          = 3 // imports and exports that store or read rows
 	MaxBulkEach      = 2
-	MaxImports       = 2 // of these, imports: then one export can read
+	MaxImports       = 2 // of these, imports: then an export can read
 	MaxImportsEach   = 1
 	MaxWaiters       = 64 // writes that wait for a lock
 	MaxWaitersEach   = 16
-	MaxFollowers     = 2000 // requests that follow the feed; a waiting one takes 20 to 40 KiB, and no connection
+	MaxFollowers     = 2000 // requests that follow the feed; waiting, each takes 20 to 40 KiB, and no connection
 	MaxFollowersEach = 100
 )
 
@@ -26,7 +26,7 @@ const (
 const fixedConnections = lookupBatches + singleWrites + unlimited + MaxBulk
 
 // MinConnections is the fewest connections to PostgreSQL that suffice for flushers
-// batches of writes at a time: one more is left for reads, and one for writes that wait for a
+// batches of writes at a time: a further connection is left for reads, and another for writes that wait for a
 // lock.
 func MinConnections(flushers int) int { return flushers + fixedConnections + 2 }
 
@@ -57,7 +57,7 @@ func newLimits(flushers, connections int, temporaryBytes int64) *Limits {
 }
 
 // newFileLimits returns the limits of a SQLite database, which has connections for
-// reading, also for the batch of writes, and one that writes.
+// reading, also for the batch of writes, and another connection that writes.
 func newFileLimits(readers int, temporaryBytes int64) *Limits {
 	l := commonLimits(readers-lookupBatches-MaxBulk-unlimited-1, temporaryBytes)
 	l.writer = limit.NewTurns(1, 0)

@@ -43,7 +43,7 @@ var statementKind = regexp.MustCompile(`(?s)^(?:WITH [a-z_]+ AS \(\s*)?(?:(UPDAT
 // statements go on with a list of any length.
 const prefixLength = 500
 
-// statement is one that reads or writes a table. Others, such as SET, have no operation.
+// statement is what is known of a statement. SET, for example, has no operation.
 type statement struct {
 	operation, table, text string // text is its beginning
 	durations              prometheus.Observer

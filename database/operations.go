@@ -26,7 +26,7 @@ func (db *DB) Read(ctx context.Context, operation string, do func(tx *gorm.DB) e
 	return fault.In(operation, db.Limits.reads.Do(ctx, limit.Wait(db.options.Timeout), func() error { return db.read(ctx, do) }))
 }
 
-// ReadNow is Read without a turn, for the one reader that must work under any load: authentication.
+// ReadNow is Read without a turn, for the reader that must work under any load: authentication.
 func (db *DB) ReadNow(ctx context.Context, operation string, do func(tx *gorm.DB) error) error {
 	ctx, cancel := context.WithTimeout(ctx, db.options.Timeout)
 	defer cancel()
@@ -107,9 +107,8 @@ func (db *DB) transaction(ctx context.Context, wait time.Duration, do func(tx *D
 const lockTurn = 20 * time.Millisecond
 
 // WaitForLock returns err, which ended an operation that began at begin, unless fault.IsLocked
-// holds for it. Then it calls do, in a transaction and apart from the operations that need
-// no locked row, until it gets the locks that it needs or most of the operation's
-// time limit is over. If too many writes wait, or too many of ctx's client, it fails with
+// holds for it. Then it calls do, in a transaction, until it gets the locks that it needs or most of the
+// operation's time limit is over. If too many writes wait, or too many of ctx's client, it fails with
 // limit.ErrShare at once.
 func (db *DB) WaitForLock(ctx context.Context, begin time.Time, err error, do func(ctx context.Context, tx *DB) error) error {
 	if !fault.IsLocked(err) {
@@ -184,9 +183,8 @@ func (db *DB) Insert(ctx context.Context, t *table.Table, rows []reflect.Value, 
 }
 
 // Run runs changes in one transaction, at the time of now, or fails as a whole. It sets
-// their Stored and Err. Changes of one row happen one after the other and have different
-// times, so that each version is a new one. If db is a transaction, Run fails with the first error of a
-// change.
+// their Stored and Err. Changes of the same row have different times, so that each version is new. If db
+// is a transaction, Run fails with the first error of a change.
 func (db *DB) Run(ctx context.Context, changes []*table.Change, now time.Time) (err error) {
 	if len(changes) == 0 {
 		return nil

@@ -62,7 +62,7 @@ func (a *attempts) next(err *error) bool {
 	}
 	*err = a.db.dialect.Classify(*err)
 	a.db.health.note(*err, !a.mayBeSlow)
-	// The transaction that won has probably no more left to do than this one had done, unless that was an import.
+	// The transaction that won has probably no more left to do than this transaction had done, unless that was an import.
 	pause := min(time.Since(a.begin), time.Second) + time.Millisecond
 	locked := fault.IsTableLocked(*err)
 	if locked {

@@ -126,7 +126,7 @@ func (s *Schema) pending(ctx context.Context) (pending []Migration, err error) {
 }
 
 // Migrate applies every pending migration and returns them. Then it prepares the feed, for
-// replicas that are running. Processes that call it at the same time take turns, but none waits
+// replicas that are running. Processes that call it at the same time take turns, but do not wait
 // if no migration is pending. It fails like Prepare if the schema is too new or the database is a
 // standby.
 func (s *Schema) Migrate(ctx context.Context) (applied []Migration, err error) {
@@ -232,8 +232,7 @@ var ErrNothingApplied = errors.New("no migration is applied")
 // dropsData matches the statements of migrations that lose data.
 var dropsData = regexp.MustCompile(`(?mi)^(?:DROP TABLE|ALTER TABLE)(?: IF EXISTS)? (\w+)(?:\s+DROP COLUMN(?: IF EXISTS)? (\w+))?;`)
 
-// Rollback undoes the migration last. It fails if that is no longer the one that was applied
-// last.
+// Rollback undoes the migration last. It fails if another migration was applied last.
 func (s *Schema) Rollback(ctx context.Context, last Migration) error {
 	err := s.retryWhileLocked(ctx, func() error {
 		now, err := s.last(ctx)

@@ -24,7 +24,7 @@ import (
 	"plantstore/database/postgres"
 )
 
-// How often, and with how much patience, a standby is asked how far it is: one that hangs is
+// How often, and with how much patience, a standby is asked how far it is: a hang is
 // noticed within a second.
 const (
 	standbyInterval = 200 * time.Millisecond
@@ -63,7 +63,7 @@ type need struct {
 	stored   time.Time // when the last of them was, at the latest
 }
 
-// standby is one of the standbys. Its DB has connections, turns and batches of its own.
+// standby is a standby. Its DB has connections, turns and batches of its own.
 type standby struct {
 	*DB
 	cut      func() // closes all connections
@@ -244,7 +244,7 @@ func (s *standbys) lagAt(at Position) time.Duration {
 	return 0
 }
 
-// lagging is the one reason for which reads that have begun on a standby may end there.
+// lagging is the only reason for which reads that have begun on a standby may end there.
 const lagging = "it lags behind"
 
 // takeOut stops using a standby. Unless it only lags, the reads that run there end, and the
@@ -260,7 +260,7 @@ func (s *standbys) takeOut(standby *standby, reason string, fields ...zap.Field)
 }
 
 // Standby returns a standby that has what ctx's client must see: what it has written, as far as
-// [DB.Wrote] knows, and what is before the position in ctx. It returns nil if there is none: only db
+// [DB.Wrote] knows, and what is before the position in ctx. It returns nil if there is no such standby: only db
 // itself certainly has it.
 func (db *DB) Standby(ctx context.Context) *DB {
 	s := db.standbys

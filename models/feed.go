@@ -21,8 +21,8 @@ type PlantFeed struct {
 
 	mu        sync.Mutex
 	followers int // calls of Follow that have not returned
-	// The newest pages that the goroutine has read, each from where the one before it ends,
-	// and the next one, which is not read yet. Empty while the goroutine does not run.
+	// The newest pages that the goroutine has read, each from where the page before it ends,
+	// and the next page, which is not read yet. Empty while the goroutine does not run.
 	pages []*page
 	stop  context.CancelFunc
 }
@@ -96,8 +96,8 @@ const (
 	pollInterval = 250 * time.Millisecond // between two looks for writes of other processes
 	sharedPages  = 16
 	// Under steady writes, the goroutine waits this long for each reader before it reads the next
-	// page: writing one to a thousand connections takes tens of milliseconds, which other
-	// requests need, too, and a reader that falls behind the shared pages reads its own.
+	// page: writing it to a thousand connections takes tens of milliseconds, which other
+	// requests need as well, and a reader that falls behind the shared pages reads its own.
 	pausePerReader = 250 * time.Microsecond
 )
 
@@ -155,7 +155,7 @@ func (f *PlantFeed) read(ctx context.Context, from database.Cursor, limit int) (
 }
 
 // NextChanges is like [PlantFeed.Read], but waits for a change. It fails if the context of Follow
-// ends, and returns no changes if until ends before there is one.
+// ends, and returns no changes if until ends before.
 type NextChanges func(until context.Context, from database.Cursor, limit int) (PlantChanges, error)
 
 // Follow calls do with a function that waits for changes. It fails with limit.ErrShare at
@@ -257,7 +257,7 @@ func (f *PlantFeed) start(from database.Cursor) {
 	go f.run(ctx, f.pages[0])
 }
 
-// run reads pages, of which p is the first one, until ctx ends.
+// run reads pages, from p on, until ctx ends.
 func (f *PlantFeed) run(ctx context.Context, p *page) {
 	ticker := time.NewTicker(pollInterval)
 	defer ticker.Stop()
@@ -287,8 +287,8 @@ func (f *PlantFeed) run(ctx context.Context, p *page) {
 	}
 }
 
-// publish gives the readers a page and returns the next one, or nil if ctx or the feed has
-// ended. If there are no changes, the page stays the next one.
+// publish gives the readers a page and returns the next page, or nil if ctx or the feed has
+// ended. If there are no changes, the page stays the next.
 func (f *PlantFeed) publish(ctx context.Context, p *page, changes PlantChanges, err error) *page {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -26,7 +26,7 @@ import (
 type spool[K Key] struct {
 	ctx         context.Context //nolint:containedctx // of the import or export
 	db          *database.DB
-	columns     []*table.Column // the first one is the key
+	columns     []*table.Column // the key first
 	model       reflect.Type
 	file        *os.File
 	out         *bufio.Writer
@@ -37,7 +37,7 @@ type spool[K Key] struct {
 	rows   []spoolRow[K] // in data
 	starts []int64       // of the runs, in the file
 	last   K             // the key at the end of the last run
-	unread []*run[K]     // ordered by compareRuns: the first one has the next row
+	unread []*run[K]     // ordered by compareRuns: the first run has the next row
 	used   *run[K]       // whose row was returned last, or nil
 }
 
@@ -56,7 +56,7 @@ const (
 )
 
 // ErrNoRoom means that the temporary files of imports and exports may take no more room, in all or
-// for one client. It wraps limit.ErrShare.
+// for a client. It wraps limit.ErrShare.
 var ErrNoRoom = fmt.Errorf("no room for temporary files: %w", limit.ErrShare)
 
 // ErrTemporary means that temporary files cannot be written, as their disk is full, or their

@@ -64,9 +64,8 @@ func (s *Store[T, K]) insertBatch(ctx context.Context, rows []*T) []error {
 	return outcomes
 }
 
-// errNoHolder is the outcome of a row that was not stored, as if its key were taken, while no row with
-// that key can be read: that row was deleted between the two statements, or rejected, unless a trigger
-// left out the new row, or a policy hides the stored row.
+// errNoHolder is the outcome of a row that was not stored, while no row with its key can be read: that row was
+// deleted between the two statements, unless a trigger left out the new row, or a policy hides the stored row.
 var errNoHolder = errors.New("the row was not stored, and no row with its key can be read: look for triggers and policies of the table")
 
 // insertAttempts is how often insert inserts a row for which there is no holder.

@@ -78,15 +78,13 @@ const batchRows = 1000
 
 // Import stores rows, or no row at all, unless o says otherwise. It reads all rows
 // before it stores the first, so that a slow client holds no lock, and keeps them in a
-// temporary file, so that memory does not grow with their number. Rows that break a
-// rule, or have the key of a row with different content, are rejected in the report; that
-// is not an error. If o replaces such a row, the new one gets the time of creation of the
-// old one and a new version.
+// temporary file. Rows that break a rule, or have the key of a row with different content, are rejected in
+// the report; that is not an error. If o replaces such a row, the new row gets the time of creation of the
+// old row and a new version.
 //
 // It fails with the error that rows ends with, with limit.ErrShare if too many
 // imports and exports are running, in all or of ctx's client, and with the errors that all
-// methods share, such as a *fault.CheckError if a row breaks a CHECK. After
-// fault.ErrUnavailable, the outcome is unknown; after any other error, no row is stored.
+// methods share. After fault.ErrUnavailable, the outcome is unknown; after any other error, no row is stored.
 func (s *Store[T, K]) Import(ctx context.Context, rows iter.Seq2[ImportRow[T], error], o ImportOptions) (report ImportReport, err error) {
 	err = s.db.Limits.Transfers.Do(ctx, func() error {
 		// Sorted, so that imports of the same rows wait for each other, rather than deadlock, and
@@ -96,7 +94,7 @@ func (s *Store[T, K]) Import(ctx context.Context, rows iter.Seq2[ImportRow[T], e
 			return err
 		}
 		defer spool.close()
-		var row ImportRow[T] // one for all, as each would be allocated
+		var row ImportRow[T] // for all, as each would be allocated
 		for next, err := range rows {
 			if err != nil {
 				return err

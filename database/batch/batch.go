@@ -39,8 +39,8 @@ var errClosed = fmt.Errorf("%w: the database is closed", fault.ErrUnavailable)
 var ErrDeferred = errors.New("deferred to another batch")
 
 // Batcher runs operations, its items, in batches: items that arrive while a batch is in
-// flight form the next one, and share its statement and its commit. There is no timer: a
-// lone item runs at once, on its caller's goroutine. It is safe for concurrent use.
+// flight form the next batch. A lone item runs at once, on its caller's goroutine. It is safe for
+// concurrent use.
 type Batcher[T any] struct {
 	Options
 	run      func(ctx context.Context, items []T) []error
@@ -49,7 +49,7 @@ type Batcher[T any] struct {
 	flushers sync.WaitGroup
 	free     sync.Pool    // of *pending[T]
 	calls    atomic.Int64 // of Do that are in progress
-	lone     atomic.Bool  // no other item came while the last one ran alone
+	lone     atomic.Bool  // no other item came while the last item ran alone
 	needs    atomic.Int64 // nanoseconds that a batch is expected to need; see expect
 
 	mu     sync.RWMutex // guards closed, and the closing of queue
@@ -84,8 +84,7 @@ func (b *Batcher[T]) Len() int { return len(b.queue) }
 // Do runs item and returns its outcome. It fails at once with limit.ErrShare if the queue is full,
 // or if items of ctx's client take half of it; later with limit.ErrBusy if it was not the
 // item's turn in time. An item still in the queue when ctx ends is dropped; it fails with
-// ctx's cause. The queue is in order of arrival and a batch is due with its first item, so Do
-// has no timer of its own.
+// ctx's cause.
 func (b *Batcher[T]) Do(ctx context.Context, item T) (err error) {
 	alone := b.calls.Add(1) == 1
 	defer b.calls.Add(-1)
@@ -178,7 +177,7 @@ func (b *Batcher[T]) flush() {
 	}
 }
 
-// next returns the next item of the queue, or nil if there is none now.
+// next returns the next item of the queue, or nil if the queue is empty.
 func (b *Batcher[T]) next() *pending[T] {
 	select {
 	case p, open := <-b.queue:
@@ -192,7 +191,7 @@ func (b *Batcher[T]) next() *pending[T] {
 }
 
 // letQueueFill yields the processor for as long as that fills the queue, so that
-// requests already in memory share the batch. If there are no such requests, it takes no time.
+// requests already in memory share the batch.
 func (b *Batcher[T]) letQueueFill() {
 	for before := -1; before < len(b.queue) && len(b.queue) < b.Max; {
 		before = len(b.queue)
@@ -201,8 +200,7 @@ func (b *Batcher[T]) letQueueFill() {
 }
 
 // gather appends p to batch, which begins now. It rejects p instead if p is no longer
-// awaited, or has less time left than the batch is expected to need: the batch would end
-// too early for its other items as well.
+// awaited, or has less time left than the batch is expected to need: the batch is due with its first item.
 func (b *Batcher[T]) gather(batch []*pending[T], p *pending[T], now time.Time) []*pending[T] {
 	needs := time.Duration(b.needs.Load())
 	switch {
@@ -253,11 +251,10 @@ func (b *Batcher[T]) runBatch(batch []*pending[T]) {
 	outcomes = b.run(deadline{ctx, due}, items)
 }
 
-// expect sets the time that the next batch is expected to need to what the last one took
-// and a quarter more. Without it, items that have waited too long would fill batch after
-// batch under overload, and none would end in time. A batch that exceeded its limit would
-// have taken longer. The time at most doubles with each batch, since a single slow one says
-// little, and a sixth of an item's time is left to wait in.
+// expect sets the time that the next batch is expected to need to what the last batch took
+// and a quarter more. Without it, items that have waited for long would fill batch after
+// batch under overload, and no batch would end in time. The time at most doubles with each batch, since a
+// single slow batch says little, and a sixth of an item's time is left to wait in.
 func (b *Batcher[T]) expect(took time.Duration, exceeded bool) {
 	if exceeded {
 		took = b.Timeout
@@ -269,7 +266,7 @@ func (b *Batcher[T]) expect(took time.Duration, exceeded bool) {
 
 // deadline is the context of a batch.
 type deadline struct {
-	context.Context //nolint:containedctx // it is one
+	context.Context //nolint:containedctx // it is a context
 	due             time.Time
 }
 
