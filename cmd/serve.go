@@ -182,7 +182,7 @@ func prepare(ctx context.Context, db *database.DB) error {
 	if err := db.Schema().Prepare(ctx); err != nil {
 		return standbyError(err)
 	}
-	if err := db.UseStandbys(ctx); err != nil {
+	if err := db.UseStandbys(); err != nil {
 		return usageError(fmt.Errorf("%s: %w", config.SettingOf("database.replica_urls"), err))
 	}
 	return nil

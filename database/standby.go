@@ -77,7 +77,7 @@ type standby struct {
 
 // UseStandbys lets the standbys that db's options name serve reads, each once it responds.
 // It does not wait for them. They are closed with db.
-func (db *DB) UseStandbys(ctx context.Context) error {
+func (db *DB) UseStandbys() error {
 	if len(db.options.ReplicaURLs) == 0 {
 		return nil
 	}
