@@ -68,7 +68,7 @@ func (s *settings) serve(cmd *cobra.Command, _ []string) (err error) {
 	if err := db.Schema().Prepare(ctx); err != nil {
 		return databaseError(err)
 	}
-	if err := db.UseStandbys(ctx); err != nil {
+	if err := db.UseStandbys(); err != nil {
 		return fmt.Errorf("%s: %w", config.SettingOf("database.replica_urls"), err)
 	}
 

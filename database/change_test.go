@@ -100,7 +100,11 @@ func TestInsertInATransactionReportsFaults(t *testing.T) {
 				return err
 			}
 		}
-		_, err := database.Insert(t.Context(), tx, table.Of[pot](), []*pot{{Code: "a"}, {Code: strings.Repeat("b", 1<<20)}, {Code: "c"}}, false)
+		var rows []reflect.Value
+		for _, code := range []string{"a", strings.Repeat("b", 1<<20), "c"} {
+			rows = append(rows, reflect.ValueOf(&pot{Code: code}).Elem())
+		}
+		_, err := tx.Insert(t.Context(), table.Of[pot](), rows, false)
 		if err == nil {
 			t.Error("inserted into a full database")
 		}

@@ -8,11 +8,13 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"go.uber.org/zap"
 	"gorm.io/gorm"
+	"gorm.io/gorm/logger"
 
 	"plantstore/database/background"
 	"plantstore/database/batch"
@@ -21,14 +23,13 @@ import (
 	"plantstore/database/fault"
 	"plantstore/database/postgres"
 	"plantstore/database/sqlite"
-	"plantstore/database/table"
 )
 
 // Options says which database to open, and how.
 type Options struct {
 	URL            string        // sqlite:PATH, postgres://… or postgresql://…
 	Migrate        bool          // lets [Schema.Prepare] bring the schema up to date
-	MaxConnections int           // to PostgreSQL, see [MinConnections]; SQLite has one that writes
+	MaxConnections int           // to PostgreSQL, see [MinConnections]; SQLite has a single connection that writes
 	Timeout        time.Duration // of an operation, and of an attempt to connect
 	StartTimeout   time.Duration // how long Open retries while the database is unreachable
 	SlowQuery      time.Duration // queries that take this long are logged; 0 disables the log
@@ -40,7 +41,7 @@ type Options struct {
 
 // BatchOptions limits batches of writes and of reads by key; see [batch.Batcher].
 type BatchOptions struct {
-	Flushers int // batches that are written at the same time; SQLite writes one
+	Flushers int // batches that are written at the same time; SQLite writes a single batch
 	MaxBatch int // items in a batch
 	Queue    int // items of a kind that wait for the next batch
 }
@@ -55,7 +56,7 @@ type DB struct {
 	dialect  dialect.Dialect
 	options  Options
 	batches  BatchOptions
-	limits   *limits
+	Limits   *Limits
 	health   *health
 	metrics  *metrics
 	schema   *Schema
@@ -144,12 +145,11 @@ func CheckURL(url string) error {
 func New(d dialect.Dialect, o Options, batches BatchOptions, log *zap.Logger) (db *DB, err error) {
 	pool, reads := d.Pools()
 	db = &DB{conn: pool, dialect: d, options: o, batches: batches, log: log, metrics: newMetrics(d.Facts().System)}
-	if reads == pool {
-		db.limits = newLimits(batches.Flushers, o.MaxConnections, o.TemporaryBytes)
-	} else {
-		db.limits = newFileLimits(sqlite.Readers, o.TemporaryBytes)
+	db.Limits = newLimits(batches.Flushers, o.MaxConnections, o.TemporaryBytes)
+	if reads != pool {
+		db.Limits = newFileLimits(sqlite.Readers, o.TemporaryBytes)
 	}
-	db.health, db.feed = &health{db: db}, newFeed(db)
+	db.health, db.feed = &health{db: db}, &Feed{db: db, written: make(chan struct{}, 1)}
 	if db.schema, err = newSchema(db); err != nil {
 		return nil, err
 	}
@@ -162,7 +162,7 @@ func New(d dialect.Dialect, o Options, batches BatchOptions, log *zap.Logger) (d
 // handle returns GORM's handle on pool.
 func (db *DB) handle(pool *sql.DB) (*gorm.DB, error) {
 	handle, err := gorm.Open(db.dialect.Dialector(pool), &gorm.Config{
-		Logger: queryLogger{log: db.log, slow: db.options.SlowQuery, metrics: db.metrics},
+		Logger: queryLogger{Interface: logger.Discard, log: db.log, slow: db.options.SlowQuery, metrics: db.metrics},
 		// A single statement is a transaction already.
 		SkipDefaultTransaction: true,
 		DisableAutomaticPing:   true,
@@ -233,77 +233,39 @@ func (db *DB) every(interval time.Duration, do func(context.Context)) {
 // turn: see [DB.Read].
 func (db *DB) Reads(ctx context.Context) *gorm.DB { return db.reads.WithContext(ctx) }
 
-// ForReads returns a DB for functions that only read, like Reads.
-func (db *DB) ForReads() *DB {
-	reads := *db
-	reads.DB = db.reads
-	_, reads.conn = db.dialect.Pools()
-	return &reads
-}
-
 // NewWriter returns a batcher of writes, which run writes in batches. It is closed with db.
 func NewWriter[T any](db *DB, run func(context.Context, []T) []error) *batch.Batcher[T] {
-	o := db.batchOptions()
-	o.Turns, o.Begin, o.Items, o.Waits = db.limits.batches, db.beginWrite, db.metrics.batchRows, db.metrics.wait
-	if db.limits.writer != nil {
-		o.Begin = db.beginWriteToDisk
-	}
-	b := batch.New(o, run)
+	o := batch.Options{Turns: db.Limits.batches, Items: db.metrics.batchRows, Waits: db.metrics.wait}
+	b := newBatcher(db, o, func(ctx context.Context, items []T) (outcomes []error) {
+		db.health.writing.Store(time.Now().UnixNano())
+		defer db.health.writing.Store(0)
+		err := db.dialect.Check()
+		if err == nil {
+			outcomes = run(ctx, items)
+			err = db.endWrite()
+		}
+		if err != nil {
+			return slices.Repeat([]error{err}, len(items))
+		}
+		return outcomes
+	})
 	db.metrics.queues = append(db.metrics.queues, b.Len)
-	db.closers = append(db.closers, b.Close)
 	return b
 }
 
 // NewReader returns a batcher of reads. It is closed with db.
 func NewReader[T any](db *DB, run func(context.Context, []T) []error) *batch.Batcher[T] {
-	o := db.batchOptions()
-	o.Turns = db.limits.lookups
-	o.Begin = func() (end func() error, err error) {
-		return func() error { return nil }, db.dialect.Check()
-	}
+	return newBatcher(db, batch.Options{Turns: db.Limits.lookups}, func(ctx context.Context, items []T) []error {
+		if err := db.dialect.Check(); err != nil {
+			return slices.Repeat([]error{err}, len(items))
+		}
+		return run(ctx, items)
+	})
+}
+
+func newBatcher[T any](db *DB, o batch.Options, run func(context.Context, []T) []error) *batch.Batcher[T] {
+	o.Max, o.Queue, o.Timeout = db.batches.MaxBatch, db.batches.Queue, db.options.Timeout
 	b := batch.New(o, run)
 	db.closers = append(db.closers, b.Close)
 	return b
-}
-
-func (db *DB) batchOptions() batch.Options {
-	return batch.Options{
-		Max: db.batches.MaxBatch, Queue: db.batches.Queue, Timeout: db.options.Timeout,
-		Closed: fmt.Errorf("%w: the database is closed", fault.ErrUnavailable),
-	}
-}
-
-// beginWrite begins a write, which ends with end. They fail if a restart would not find what is
-// written.
-func (db *DB) beginWrite() (end func() error, err error) {
-	return db.endWrite, db.dialect.Check()
-}
-
-func (db *DB) endWrite() error {
-	db.feed.noteWrite()
-	return db.dialect.Check()
-}
-
-// beginWriteToDisk is beginWrite for a batch. A write that hangs with the disk of a SQLite file cannot be
-// interrupted, so a timer notes that writes do not end.
-func (db *DB) beginWriteToDisk() (end func() error, err error) {
-	if err := db.dialect.Check(); err != nil {
-		return nil, err
-	}
-	timer := time.AfterFunc(db.options.Timeout, func() { db.health.faults.Add(1) })
-	return func() error {
-		timer.Stop()
-		return db.endWrite()
-	}, nil
-}
-
-// Insert inserts the rows of T with free keys, as [dialect.Dialect.Insert] says.
-func Insert[T any](ctx context.Context, db *DB, t *table.Table, rows []*T, free bool) (outcomes []error, err error) {
-	begin, structs := time.Now(), table.Structs(rows)
-	for a := db.attempts(ctx); a.next(&err); {
-		outcomes, err = db.dialect.Insert(ctx, db.conn, t, structs, free)
-		free = false // an attempt has one statement
-	}
-	db.trace(ctx, begin, "INSERT INTO "+t.Name, len(rows), err)
-	return outcomes, err
 }

@@ -25,13 +25,12 @@ import (
 // The feed of changes to the rows of a table.
 //
 // Every write gives its rows a position: on PostgreSQL that of its transaction, on SQLite the
-// next one of a log. The feed has the ids of the rows by position, deleted ones included. It is
+// next position of a log. The feed has the ids of the rows by position, deleted rows included. It is
 // a feed of states: a row is read when it is sent, and a row that is written again occurs at a
 // later position. A reader that begins reads the rows by key, and then what has happened since.
 //
 // Transactions do not commit in the order of their positions. So the feed ends before the
-// first position at which a transaction may still be running: a reader that asked for all that
-// is committed would pass a transaction that commits later. All that is before that end stays
+// first position at which a transaction may still be running. All that is before that end stays
 // as it is, except that rows move to after the end. The end is also right behind the last
 // change: a crash of PostgreSQL forgets transactions that have written nothing, and uses their
 // numbers again.
@@ -40,7 +39,7 @@ import (
 type Cursor struct {
 	epoch string // of the positions, or empty for the beginning and Now
 	at    int64  // position of the first change that is not known; 0 while the rows are read by key
-	order int64  // of the first one there
+	order int64  // of that change
 	since int64  // while at is 0: the position at which to continue
 }
 
@@ -79,7 +78,7 @@ func ParseCursor(text string) (c Cursor, ok bool) {
 	parts := strings.Split(text, ".")
 	numbers := [3]int64{0, math.MinInt64, 0}
 	for i, part := range parts[1:] {
-		numbers[i], _ = strconv.ParseInt(part, 10, 64) // clamps what is too large, which no cursor of a service has
+		numbers[i], _ = strconv.ParseInt(part, 10, 64) // clamps numbers that no cursor of a service has
 	}
 	return Cursor{parts[0], numbers[0], numbers[1], numbers[2]}, true
 }
@@ -129,9 +128,7 @@ type Feed struct {
 	held    time.Time // since when it is the oldest; zero if there was none
 }
 
-func newFeed(db *DB) *Feed { return &Feed{db: db, written: make(chan struct{}, 1)} }
-
-// note notes that the oldest running transaction is at settled, and that the next one will be
+// note notes that the oldest running transaction is at settled, and that the next will be
 // at newest.
 func (f *Feed) note(settled, newest int64) {
 	f.mu.Lock()
@@ -143,16 +140,6 @@ func (f *Feed) note(settled, newest int64) {
 		f.held = time.Now()
 	}
 	f.settled = settled
-}
-
-// lag returns for how long the same transaction has held up the feed.
-func (f *Feed) lag() time.Duration {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.held.IsZero() {
-		return 0
-	}
-	return time.Since(f.held)
 }
 
 // MaxChanges limits how many changes are read at a time.
@@ -232,30 +219,6 @@ func (f *Feed) noteWrite() {
 	}
 }
 
-// Follow calls do, which follows the feed for ctx's client. It fails with limit.ErrShare at
-// once if there are too many followers, or too many of the client.
-func (f *Feed) Follow(ctx context.Context, do func() error) error {
-	return f.db.limits.followers.Do(ctx, do)
-}
-
-// CatchUp calls do, which reads a page of the feed, when it is its turn: many followers that
-// start at the same time take no turns from other reads, and the followers of one client do not queue
-// before those of another.
-func (f *Feed) CatchUp(ctx context.Context, do func() error) error {
-	return f.db.limits.pages.Do(ctx, catchUpWait, do)
-}
-
-// catchUpWait is how long a follower waits for its turn: a page takes milliseconds.
-const catchUpWait = 10 * time.Second
-
-// origin returns what differs in a copy of the database, or nothing if there is no feed.
-func (f *Feed) origin(ctx context.Context) (text string, err error) {
-	if sql := f.db.dialect.Facts().Feed; sql != nil {
-		err = f.db.primary().QueryRowContext(ctx, "SELECT "+sql.Origin()).Scan(&text)
-	}
-	return text, err
-}
-
 // prepare gives the feed a new epoch if the database is a copy: a restored backup, or a
 // dump. Then its positions may have to grow, to stay above those of its rows.
 func (f *Feed) prepare(ctx context.Context) error {
@@ -313,6 +276,9 @@ func (f *Feed) Purge(ctx context.Context, retention time.Duration) error {
 		if err := tx.Raw("SELECT COALESCE(max(position), 0) FROM feed_marks WHERE at < ?", now.Add(-retention)).Scan(&kept).Error; err != nil {
 			return err
 		}
+		if err := tx.Exec("DELETE FROM feed_marks WHERE position < ?", kept).Error; err != nil {
+			return err
+		}
 		return tx.Exec("UPDATE feed SET kept = ? WHERE kept < ?", kept, kept).Error
 	})
 	for _, statement := range f.db.dialect.Facts().Feed.Purge() {
@@ -324,12 +290,7 @@ func (f *Feed) Purge(ctx context.Context, retention time.Duration) error {
 			})
 		}
 	}
-	if err != nil {
-		return err
-	}
-	return f.db.Write(ctx, "purge the feed", func(tx *gorm.DB) error {
-		return tx.Exec("DELETE FROM feed_marks WHERE position < ?", kept).Error
-	})
+	return err
 }
 
 // Keep calls Purge now and every hour, in the background, until the database is closed.
@@ -341,19 +302,22 @@ func (f *Feed) Keep(retention time.Duration) {
 	})
 }
 
-const feedLagTimeout = 500 * time.Millisecond
-
 // collector is the metric of what the feed waits for. Each scrape reads the end of the feed.
 func (f *Feed) collector() prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "plantstore_feed_lag_seconds", Help: "For how long the feed of changes has waited for the oldest transaction that is running.",
 	}, func() float64 {
 		// A database that hangs must not delay the other metrics.
-		ctx, cancel := context.WithTimeout(context.Background(), feedLagTimeout)
+		ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
 		defer cancel()
 		if _, _, err := f.Changes(ctx, Now(), 0); err != nil && !errors.Is(err, ErrNoFeed) {
 			return math.NaN() // unknown: the transaction may have ended
 		}
-		return f.lag().Seconds()
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if f.held.IsZero() {
+			return 0
+		}
+		return time.Since(f.held).Seconds()
 	})
 }

@@ -21,6 +21,8 @@ import (
 const (
 	readyInterval = time.Second // between two checks
 	readyTimeout  = time.Second // of a check: probes give up early
+	// Longer, as a server whose disk hangs keeps the connection of each check that is given up.
+	hangPause = 4 * time.Second
 )
 
 // health remembers the last check of [DB.Ready].
@@ -29,11 +31,11 @@ type health struct {
 	tables  []*table.Table
 	faults  atomic.Int64 // of operations, since a test of a write has succeeded
 	damaged atomic.Bool  // whether SQLite has found its file damaged, which a restart must find as well
+	writing atomic.Int64 // when the batch that is being written began, in Unix nanoseconds; or 0
 
-	mu      sync.Mutex // held during a check, so that callers share it
-	checked time.Time
-	err     error
-	test    chan error // has the outcome of the test of a write that runs, or is nil
+	mu   sync.Mutex // held during a check, so that callers share it
+	next time.Time  // of the next check
+	err  error
 }
 
 // note remembers that an operation failed for a reason for which writes may fail for some time. Of a read
@@ -60,12 +62,12 @@ func (db *DB) Require(t *table.Table) { db.health.tables = append(db.health.tabl
 
 // Ready reports whether a write would succeed. Otherwise it fails with an error that wraps
 // ErrUnavailable and says why. However often it is called, it costs at most one query
-// in a second, and a test of a write as long as none has succeeded since a fault.
+// in a second, and a test of a write until a test succeeds after a fault.
 func (db *DB) Ready(ctx context.Context) error {
 	h := db.health
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if time.Since(h.checked) < readyInterval && db.dialect.Check() == nil {
+	if time.Now().Before(h.next) && db.dialect.Check() == nil {
 		return h.err
 	}
 	// All callers share the result, so ignore this caller's deadline.
@@ -75,7 +77,10 @@ func (db *DB) Ready(ctx context.Context) error {
 	if err != nil && !errors.Is(err, fault.ErrUnavailable) {
 		err = fmt.Errorf("%w: %w", fault.ErrUnavailable, err)
 	}
-	h.checked, h.err = time.Now(), err
+	h.next, h.err = time.Now().Add(readyInterval), err
+	if pgconn.Timeout(err) {
+		h.next = time.Now().Add(hangPause)
+	}
 	return err
 }
 
@@ -86,6 +91,10 @@ func (h *health) check(ctx context.Context) error {
 	}
 	if err != nil {
 		return fault.In("check the database", err)
+	}
+	// A write that hangs with the disk of a SQLite file cannot be interrupted, so it reports no fault.
+	if begin := h.writing.Load(); begin > 0 && time.Since(time.Unix(0, begin)) > h.db.options.Timeout {
+		h.faults.Add(1)
 	}
 	if faults := h.faults.Load(); faults > 0 {
 		// A query would not show whether it lasts.
@@ -117,35 +126,15 @@ func (h *health) check(ctx context.Context) error {
 	return errors.Join(fmt.Errorf("check the database: %w: %w%s", fault.ErrUnavailable, &fault.NotWritableError{Reason: reason}, advice), err)
 }
 
-// hangingTest limits a test of a write, which may outlast the check that began it: a server whose
-// disk hangs keeps the connection of each test that is given up. It is not longer, since after a
-// failover from a lost host the service is not ready until the test ends.
-const hangingTest = 5 * time.Second
-
-// testWrite tests a write. A test that does not end in time goes on, and the next checks wait
-// for it.
+// testWrite tests a write.
 func (h *health) testWrite(ctx context.Context) error {
-	if h.test == nil {
-		limit := hangingTest
-		if h.db.limits.writer != nil { // writes wait for the only connection, which this takes
-			limit = readyTimeout / 10
-		}
-		test := make(chan error, 1)
-		h.test = test
-		go func() {
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
-			defer cancel()
-			_, err := h.db.primary().ExecContext(ctx, h.db.dialect.Facts().WriteTest)
-			test <- err
-		}()
+	if h.db.Limits.writer != nil { // writes wait for the only connection, which this takes
+		short, cancel := context.WithTimeout(ctx, readyTimeout/10)
+		defer cancel()
+		ctx = short
 	}
-	select {
-	case err := <-h.test:
-		h.test = nil
-		return err
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	_, err := h.db.primary().ExecContext(ctx, h.db.dialect.Facts().WriteTest)
+	return err
 }
 
 // query returns the query for whether the database is read-only, whether its schema is the

@@ -1,8 +1,6 @@
 package database
 
-import (
-	"plantstore/database/limit"
-)
+import "plantstore/database/limit"
 
 // How many of these may run at the same time, in all and of each client.
 const (
@@ -10,11 +8,11 @@ const (
 	MaxTransfersEach = 4
 	MaxBulk          = 3 // imports and exports that store or read rows
 	MaxBulkEach      = 2
-	MaxImports       = 2 // of these, imports: then one export can read
+	MaxImports       = 2 // of these, imports: then an export can read
 	MaxImportsEach   = 1
 	MaxWaiters       = 64 // writes that wait for a lock
 	MaxWaitersEach   = 16
-	MaxFollowers     = 2000 // requests that follow the feed; a waiting one takes 20 to 40 KiB, and no connection
+	MaxFollowers     = 2000 // requests that follow the feed; waiting, each takes 20 to 40 KiB, and no connection
 	MaxFollowersEach = 100
 )
 
@@ -28,27 +26,29 @@ const (
 const fixedConnections = lookupBatches + singleWrites + unlimited + MaxBulk
 
 // MinConnections is the fewest connections to PostgreSQL that suffice for flushers
-// batches of writes at a time: one more is left for reads, and one for writes that wait for a
+// batches of writes at a time: a further connection is left for reads, and another for writes that wait for a
 // lock.
 func MinConnections(flushers int) int { return flushers + fixedConnections + 2 }
 
-// limits share out the connections, so that no kind of operation can starve another.
-type limits struct {
-	lookups       *limit.Turns // batches of reads by key
-	reads         *limit.Turns // other reads
-	pages         *limit.Turns // of the feed, for followers that are behind; each takes a turn of reads
-	bulk, imports *limit.Turns // imports and exports that use the database; an import takes a turn of both
-	batches       *limit.Turns // of writes
-	writes        *limit.Turns // single writes
-	locked        *limit.Turns // writes that wait for a lock
-	writer        *limit.Turns // the only turn of SQLite, which all writes share; or nil
+// Limits share out the connections, so that no kind of operation can starve another.
+type Limits struct {
+	Pages     *limit.Turns  // of the feed, for followers that are behind; each takes a turn of reads
+	Followers *limit.Shares // of the feed
+	Transfers *limit.Shares // imports and exports
+	Disk      *limit.Shares // bytes of temporary files
 
-	transfers, waiters, followers *limit.Shares
-	disk                          *limit.Shares // bytes of temporary files
+	lookups       *limit.Turns  // batches of reads by key
+	reads         *limit.Turns  // other reads
+	bulk, imports *limit.Turns  // imports and exports that use the database; an import takes a turn of both
+	batches       *limit.Turns  // of writes
+	writes        *limit.Turns  // single writes
+	locked        *limit.Turns  // writes that wait for a lock
+	writer        *limit.Turns  // the only turn of SQLite, which all writes share; or nil
+	waiters       *limit.Shares // of turns of locked
 }
 
 // newLimits returns the limits of a PostgreSQL database.
-func newLimits(flushers, connections int, temporaryBytes int64) *limits {
+func newLimits(flushers, connections int, temporaryBytes int64) *Limits {
 	rest := max(connections-flushers-fixedConnections, 2)
 	locked := max(rest/4, 1)
 	l := commonLimits(rest-locked, temporaryBytes)
@@ -57,24 +57,24 @@ func newLimits(flushers, connections int, temporaryBytes int64) *limits {
 }
 
 // newFileLimits returns the limits of a SQLite database, which has connections for
-// reading, and one that writes.
-func newFileLimits(readers int, temporaryBytes int64) *limits {
-	l := commonLimits(readers-lookupBatches-MaxBulk-unlimited, temporaryBytes)
+// reading, also for the batch of writes, and another connection that writes.
+func newFileLimits(readers int, temporaryBytes int64) *Limits {
+	l := commonLimits(readers-lookupBatches-MaxBulk-unlimited-1, temporaryBytes)
 	l.writer = limit.NewTurns(1, 0)
 	l.writes, l.batches, l.locked = l.writer, l.writer, l.writer
 	return l
 }
 
-func commonLimits(reads int, temporaryBytes int64) *limits {
-	return &limits{
+func commonLimits(reads int, temporaryBytes int64) *Limits {
+	return &Limits{
 		lookups:   limit.NewTurns(lookupBatches, 0),
 		reads:     limit.NewTurns(reads, max(reads/2, 1)),
-		pages:     limit.NewTurns(1, 1),
+		Pages:     limit.NewTurns(1, 1),
 		bulk:      limit.NewTurns(MaxBulk, MaxBulkEach),
 		imports:   limit.NewTurns(MaxImports, MaxImportsEach),
-		transfers: limit.NewShares(MaxTransfers, MaxTransfersEach),
+		Transfers: limit.NewShares(MaxTransfers, MaxTransfersEach),
 		waiters:   limit.NewShares(MaxWaiters, MaxWaitersEach),
-		followers: limit.NewShares(MaxFollowers, MaxFollowersEach),
-		disk:      limit.NewShares(temporaryBytes, temporaryBytes/2),
+		Followers: limit.NewShares(MaxFollowers, MaxFollowersEach),
+		Disk:      limit.NewShares(temporaryBytes, temporaryBytes/2),
 	}
 }

@@ -1,37 +1,33 @@
 package database
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
+	"go.opentelemetry.io/otel/codes"
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
+	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/zap"
+	"gorm.io/gorm"
 	"gorm.io/gorm/logger"
+
+	"plantstore/database/fault"
 )
 
-// queryLogger passes GORM's log to zap. It logs slow queries; the handler of an error,
-// which knows the request, logs the failed ones.
+// queryLogger logs slow queries, and nothing else of GORM; the handler of an error, which knows the
+// request, logs the failed queries.
 type queryLogger struct {
-	log     *zap.Logger
-	slow    time.Duration
-	metrics *metrics
+	logger.Interface // discards all
+	log              *zap.Logger
+	slow             time.Duration
+	metrics          *metrics
 }
 
-// LogMode leaves the level to zap.
+// LogMode returns l, which has no level.
 func (l queryLogger) LogMode(logger.LogLevel) logger.Interface { return l }
-
-func (l queryLogger) Info(_ context.Context, format string, args ...any) {
-	l.log.Sugar().Infof(format, args...)
-}
-
-func (l queryLogger) Warn(_ context.Context, format string, args ...any) {
-	l.log.Sugar().Warnf(format, args...)
-}
-
-func (l queryLogger) Error(_ context.Context, format string, args ...any) {
-	l.log.Sugar().Errorf(format, args...)
-}
 
 // Trace is called after every statement, by GORM or by [DB.trace].
 func (l queryLogger) Trace(ctx context.Context, begin time.Time, statement func() (string, int64), err error) {
@@ -51,4 +47,21 @@ func (l queryLogger) Trace(ctx context.Context, begin time.Time, statement func(
 // trace measures, traces and logs a statement that GORM did not run.
 func (db *DB) trace(ctx context.Context, begin time.Time, text string, rows int, err error) {
 	db.Logger.Trace(ctx, begin, func() (string, int64) { return text, int64(rows) }, err)
+}
+
+// traceStatement makes the span of a statement that has ended, if that in ctx is recorded.
+// The text has no values; neither does the span.
+func (m *metrics) traceStatement(ctx context.Context, s *statement, begin time.Time, err error) {
+	parent := trace.SpanFromContext(ctx)
+	if !parent.IsRecording() || s.operation == "" {
+		return
+	}
+	_, span := parent.TracerProvider().Tracer("plantstore/database").Start(trace.ContextWithSpan(context.Background(), parent), s.operation+" "+s.table, trace.WithTimestamp(begin), trace.WithSpanKind(trace.SpanKindClient))
+	span.SetAttributes(semconv.DBSystemNameKey.String(m.system), semconv.DBOperationName(s.operation),
+		semconv.DBCollectionName(s.table), semconv.DBQueryText(s.text))
+	if err != nil && !errors.Is(err, gorm.ErrRecordNotFound) {
+		span.SetStatus(codes.Error, "")
+		span.SetAttributes(semconv.ErrorTypeKey.String(cmp.Or(fault.SQLState(err), "_OTHER")))
+	}
+	span.End()
 }

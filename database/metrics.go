@@ -43,7 +43,7 @@ var statementKind = regexp.MustCompile(`(?s)^(?:WITH [a-z_]+ AS \(\s*)?(?:(UPDAT
 // statements go on with a list of any length.
 const prefixLength = 500
 
-// statement is one that reads or writes a table. Others, such as SET, have no operation.
+// statement is what is known of a statement. SET, for example, has no operation.
 type statement struct {
 	operation, table, text string // text is its beginning
 	durations              prometheus.Observer
@@ -77,13 +77,15 @@ func (db *DB) Collectors() []prometheus.Collector {
 				return rows
 			}),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "plantstore_bulk_running", Help: "Imports and exports in progress, those that wait for their turn included."},
-			func() float64 { return float64(db.limits.transfers.InUse()) }),
+			func() float64 { return float64(db.Limits.Transfers.InUse()) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "plantstore_followers", Help: "Requests that follow the feed of changes."},
-			func() float64 { return float64(db.limits.followers.InUse()) }),
+			func() float64 { return float64(db.Limits.Followers.InUse()) }),
 		db.feed.collector(),
 		collectors.NewDBStatsCollector(db.primary(), "plantstore"),
 	}
-	all = append(all, db.standbyCollectors()...)
+	if db.standbys != nil {
+		all = append(all, db.standbys.collectors()...)
+	}
 	if pool, reads := db.dialect.Pools(); reads != pool {
 		all = append(all, collectors.NewDBStatsCollector(reads, "plantstore-reads"))
 	}

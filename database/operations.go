@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"slices"
-	"strings"
 	"time"
 
 	"gorm.io/gorm"
@@ -25,27 +23,24 @@ import (
 func (db *DB) Read(ctx context.Context, operation string, do func(tx *gorm.DB) error) error {
 	ctx, cancel := context.WithTimeout(ctx, db.options.Timeout)
 	defer cancel()
-	return fault.In(operation, db.limits.reads.Do(ctx, limit.Wait(db.options.Timeout), func() (err error) {
-		for a := db.attempts(ctx); a.next(&err); {
-			a.mayBeSlow = true
-			if err = db.dialect.Check(); err == nil {
-				err = do(db.Reads(ctx))
-			}
-		}
-		return err
-	}))
+	return fault.In(operation, db.Limits.reads.Do(ctx, limit.Wait(db.options.Timeout), func() error { return db.read(ctx, do) }))
 }
 
-// ReadNow is Read without a turn, for the one reader that must work under any load: authentication.
+// ReadNow is Read without a turn, for the reader that must work under any load: authentication.
 func (db *DB) ReadNow(ctx context.Context, operation string, do func(tx *gorm.DB) error) error {
 	ctx, cancel := context.WithTimeout(ctx, db.options.Timeout)
 	defer cancel()
-	return fault.In(operation, db.Retry(ctx, func() error {
-		if err := db.dialect.Check(); err != nil {
-			return err
+	return fault.In(operation, db.read(ctx, do))
+}
+
+func (db *DB) read(ctx context.Context, do func(tx *gorm.DB) error) (err error) {
+	for a := db.attempts(ctx); a.next(&err); {
+		a.mayBeSlow = true
+		if err = db.dialect.Check(); err == nil {
+			err = do(db.Reads(ctx))
 		}
-		return do(db.Reads(ctx))
-	}))
+	}
+	return err
 }
 
 // Write is Read with the handle for writes, in its turn among single writes. It calls do, which is one
@@ -56,7 +51,7 @@ func (db *DB) Write(ctx context.Context, operation string, do func(tx *gorm.DB) 
 	begin := time.Now()
 	limited, cancel := context.WithTimeout(ctx, db.options.Timeout)
 	defer cancel()
-	err := db.limits.writes.Do(limited, limit.Wait(db.options.Timeout), func() error {
+	err := db.Limits.writes.Do(limited, limit.Wait(db.options.Timeout), func() error {
 		return db.written(func() error {
 			return db.Retry(limited, func() error { return do(db.WithContext(limited)) })
 		})
@@ -65,24 +60,29 @@ func (db *DB) Write(ctx context.Context, operation string, do func(tx *gorm.DB) 
 	return fault.In(operation, err)
 }
 
-// written calls write between beginWrite and its end.
+// written calls write, and fails if a restart would not find what was written.
 func (db *DB) written(write func() error) error {
-	end, err := db.beginWrite()
-	if err != nil {
+	if err := db.dialect.Check(); err != nil {
 		return err
 	}
-	err = write()
-	return cmp.Or(end(), err) // a restart may not find what was written
+	err := write()
+	return cmp.Or(db.endWrite(), err)
+}
+
+// endWrite ends a write. It fails if a restart would not find what was written.
+func (db *DB) endWrite() error {
+	db.feed.noteWrite()
+	return db.dialect.Check()
 }
 
 // Transaction calls do in a transaction, which is committed if do returns nil and
 // rolled back otherwise. It waits for locks until ctx ends. do may be called again, in
 // another transaction: see [DB.Retry].
 func (db *DB) Transaction(ctx context.Context, do func(tx *DB) error) error {
-	if db.limits.writer == nil {
+	if db.Limits.writer == nil {
 		return db.transaction(ctx, 0, do)
 	}
-	return db.limits.writer.Do(ctx, limit.UntilDone, func() error { return db.transaction(ctx, 0, do) })
+	return db.Limits.writer.Do(ctx, limit.UntilDone, func() error { return db.transaction(ctx, 0, do) })
 }
 
 // transaction is Transaction, but waits no longer than wait for a lock, unless it is 0.
@@ -107,9 +107,8 @@ func (db *DB) transaction(ctx context.Context, wait time.Duration, do func(tx *D
 const lockTurn = 20 * time.Millisecond
 
 // WaitForLock returns err, which ended an operation that began at begin, unless fault.IsLocked
-// holds for it. Then it calls do, in a transaction and apart from the operations that need
-// no locked row, until it gets the locks that it needs or most of the operation's
-// time limit is over. If too many writes wait, or too many of ctx's client, it fails with
+// holds for it. Then it calls do, in a transaction, until it gets the locks that it needs or most of the
+// operation's time limit is over. If too many writes wait, or too many of ctx's client, it fails with
 // limit.ErrShare at once.
 func (db *DB) WaitForLock(ctx context.Context, begin time.Time, err error, do func(ctx context.Context, tx *DB) error) error {
 	if !fault.IsLocked(err) {
@@ -118,9 +117,9 @@ func (db *DB) WaitForLock(ctx context.Context, begin time.Time, err error, do fu
 	ctx, cancel := context.WithDeadline(ctx, begin.Add(db.options.Timeout))
 	defer cancel()
 	due := begin.Add(db.options.Timeout - limit.Wait(db.options.Timeout))
-	return db.limits.waiters.Do(ctx, func() error {
+	return db.Limits.waiters.Do(ctx, func() error {
 		for fault.IsLocked(err) && time.Now().Before(due) {
-			next := db.limits.locked.Do(ctx, time.Until(due), func() error {
+			next := db.Limits.locked.Do(ctx, time.Until(due), func() error {
 				return db.written(func() error { return db.inLockTurn(ctx, do) })
 			})
 			if errors.Is(next, limit.ErrBusy) { // other writes wait for the row as well
@@ -143,12 +142,6 @@ func (db *DB) inLockTurn(ctx context.Context, do func(ctx context.Context, tx *D
 	})
 }
 
-// Transfer calls do, which is a whole import or export. It fails with limit.ErrShare at once if
-// there are too many of them, or too many of ctx's client.
-func (db *DB) Transfer(ctx context.Context, do func() error) error {
-	return db.limits.transfers.Do(ctx, do)
-}
-
 // ReadBulk calls do, which reads many rows, when it is its turn, without a time limit. It fails
 // with limit.ErrBusy if its turn does not come soon.
 func (db *DB) ReadBulk(ctx context.Context, operation string, do func() error) error {
@@ -163,13 +156,13 @@ func (db *DB) ReadBulk(ctx context.Context, operation string, do func() error) e
 // WriteBulk is ReadBulk for what stores many rows. It waits for its turn until ctx ends: the
 // client has sent the rows, and would have to send them again.
 func (db *DB) WriteBulk(ctx context.Context, operation string, do func() error) error {
-	return db.limits.imports.Do(ctx, limit.UntilDone, func() error {
+	return db.Limits.imports.Do(ctx, limit.UntilDone, func() error {
 		return db.bulk(ctx, operation, limit.UntilDone, func() error { return db.written(do) })
 	})
 }
 
 func (db *DB) bulk(ctx context.Context, operation string, wait time.Duration, do func() error) error {
-	return db.limits.bulk.Do(ctx, wait, func() error {
+	return db.Limits.bulk.Do(ctx, wait, func() error {
 		err := do()
 		if err != nil && ctx.Err() != nil { // drivers report it in many ways
 			err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
@@ -178,13 +171,20 @@ func (db *DB) bulk(ctx context.Context, operation string, wait time.Duration, do
 	})
 }
 
-// Disk returns the shares of the bytes in temporary files.
-func (db *DB) Disk() *limit.Shares { return db.limits.disk }
+// Insert inserts the rows with free keys, as [dialect.Dialect.Insert] says.
+func (db *DB) Insert(ctx context.Context, t *table.Table, rows []reflect.Value, free bool) (outcomes []error, err error) {
+	begin := time.Now()
+	for a := db.attempts(ctx); a.next(&err); {
+		outcomes, err = db.dialect.Insert(ctx, db.conn, t, rows, free)
+		free = false // an attempt has one statement
+	}
+	db.trace(ctx, begin, t.Insert.Write, len(rows), err)
+	return outcomes, err
+}
 
 // Run runs changes in one transaction, at the time of now, or fails as a whole. It sets
-// their Stored and Err. Changes of one row happen one after the other and have different
-// times, so that each version is a new one. If db is a transaction, Run fails with the first error of a
-// change.
+// their Stored and Err. Changes of the same row have different times, so that each version is new. If db
+// is a transaction, Run fails with the first error of a change.
 func (db *DB) Run(ctx context.Context, changes []*table.Change, now time.Time) (err error) {
 	if len(changes) == 0 {
 		return nil
@@ -206,21 +206,20 @@ func (db *DB) Run(ctx context.Context, changes []*table.Change, now time.Time) (
 			err = cmp.Or(err, c.Err)
 		}
 	}
-	texts := make([]string, len(groups))
-	for i, g := range groups {
-		texts[i] = g.Text()
-	}
-	db.trace(ctx, begin, strings.Join(slices.Compact(texts), "; "), len(changes), err)
+	db.trace(ctx, begin, groups[0].Write, len(changes), err)
 	return err
 }
 
-// Get returns the rows of T, whose table is t, that have one of keys, and locks them until the end of the
-// transaction if lock is set. Outcomes are the errors of keys whose rows cannot be read, or nil.
+// Get returns the rows of T, whose table is t, that have one of keys. In a transaction, it locks them until
+// the end if lock is set. Outcomes are the errors of keys whose rows cannot be read, or nil.
 func Get[T, K any](ctx context.Context, db *DB, t *table.Table, keys []K, lock bool) (found []*T, outcomes []error, err error) {
-	begin := time.Now()
+	begin, conn := time.Now(), db.conn
+	if !db.inTransaction() {
+		_, conn = db.dialect.Pools()
+	}
 	for a := db.attempts(ctx); a.next(&err); {
 		found = nil
-		outcomes, err = db.dialect.Get(ctx, db.conn, t, keys, lock, func() reflect.Value {
+		outcomes, err = db.dialect.Get(ctx, conn, t, keys, lock, func() reflect.Value {
 			row := new(T)
 			found = append(found, row)
 			return reflect.ValueOf(row).Elem()
@@ -249,22 +248,4 @@ func (db *DB) Find(tx *gorm.DB, t *table.Table, next func() reflect.Value) error
 	})
 	db.trace(ctx, begin, text, rows, err)
 	return err
-}
-
-// Load inserts rows as [dialect.Dialect.Load] says. next returns a struct of the model, or false after
-// the last.
-func (db *DB) Load(ctx context.Context, t *table.Table, keep bool, next func() (reflect.Value, bool, error)) (int64, error) {
-	values := make([]any, len(t.Columns))
-	return db.dialect.Load(ctx, t, keep, func() ([]any, error) {
-		row, ok, err := next()
-		if !ok || err != nil {
-			return nil, err
-		}
-		for i, c := range t.Columns {
-			if values[i] == nil || !t.IsTimestamp(c) { // all rows share the timestamps
-				values[i] = c.Of(row).Interface()
-			}
-		}
-		return values, nil
-	})
 }

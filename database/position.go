@@ -41,9 +41,29 @@ func WithPosition(ctx context.Context, position Position) context.Context {
 // positionQuery is the query for how far a primary, or a standby, is, and whether it is a standby.
 const positionQuery = "SELECT (CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END - '0/0')::bigint, pg_is_in_recovery()"
 
-func (db *DB) position(ctx context.Context) (at Position, isStandby bool, err error) {
+func position(ctx context.Context, db *DB) (at Position, isStandby bool, err error) {
 	ctx, cancel := batch.Attach(ctx)
 	defer cancel()
 	err = db.primary().QueryRowContext(ctx, positionQuery).Scan(&at, &isStandby)
 	return at, isStandby, err
+}
+
+// state is what a server says of itself.
+type state struct {
+	position  Position
+	isStandby bool
+	origin    string // of its database: see [dialect.Feed]
+	err       error
+}
+
+// ask returns the state of the server of db.
+func ask(ctx context.Context, db *DB) (is state) {
+	ctx, cancel := context.WithTimeout(ctx, standbyTimeout)
+	defer cancel()
+	origin := "''" // a database on Citus has no feed
+	if feed := db.dialect.Facts().Feed; feed != nil {
+		origin = feed.Origin()
+	}
+	is.err = db.primary().QueryRowContext(ctx, positionQuery+", "+origin).Scan(&is.position, &is.isStandby, &is.origin)
+	return is
 }

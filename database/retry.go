@@ -12,12 +12,12 @@ import (
 )
 
 // tableLockPause is the least pause between two attempts to lock a table.
-const tableLockPause = 10 * time.Millisecond
+const tableLockPause = 50 * time.Millisecond
 
 // Retry calls do, which runs one transaction, and calls it again after an error that left
-// nothing behind and is likely to pass: see attemptsFor. While another transaction has locked a
-// table, such as a migration, it does so for most of the time that ctx, or else the time
-// limit of an operation, leaves. In a transaction it does not: the whole transaction is retried.
+// nothing behind and is likely to pass: see attemptsFor. While another transaction, such as a
+// migration, has locked a table, it does so for most of the time that ctx, or else the time limit of an
+// operation, leaves. In a transaction it does not: the whole transaction is retried.
 func (db *DB) Retry(ctx context.Context, do func() error) (err error) {
 	for a := db.attempts(ctx); a.next(&err); {
 		err = do()
@@ -29,15 +29,19 @@ func (db *DB) Retry(ctx context.Context, do func() error) (err error) {
 type attempts struct {
 	db        *DB
 	ctx       context.Context //nolint:containedctx // for as long as Retry runs
-	begin     time.Time       // of an attempt; zero before the first
-	first     time.Time
-	failed    int
-	wait      time.Duration // until the next attempt to lock a table
-	mayBeSlow bool          // what takes too long does not show that writes would fail
+	begin     time.Time       // of an attempt
+	due       time.Time       // when to give up waiting for the lock of a table
+	made      int             // besides those that waited for a lock
+	mayBeSlow bool            // what takes too long does not show that writes would fail
 }
 
 func (db *DB) attempts(ctx context.Context) attempts {
-	return attempts{db: db, ctx: ctx, wait: tableLockPause}
+	begin := time.Now()
+	due, limited := ctx.Deadline()
+	if !limited {
+		due = begin.Add(db.options.Timeout)
+	}
+	return attempts{db: db, ctx: ctx, begin: begin, due: due.Add(-limit.Wait(db.options.Timeout))}
 }
 
 // inTransaction reports whether db is a transaction.
@@ -49,9 +53,8 @@ func (db *DB) inTransaction() bool {
 // next reports whether to make another attempt, after a pause. err is the outcome of the last attempt, if
 // there was one, which next classifies.
 func (a *attempts) next(err *error) bool {
-	if a.begin.IsZero() {
-		a.begin = time.Now()
-		a.first = a.begin
+	if a.made == 0 {
+		a.made++
 		return true
 	}
 	if *err == nil || a.db.inTransaction() {
@@ -59,29 +62,20 @@ func (a *attempts) next(err *error) bool {
 	}
 	*err = a.db.dialect.Classify(*err)
 	a.db.health.note(*err, !a.mayBeSlow)
-	// The transaction that won has probably no more left to do than this one had done, unless that was an import.
+	// The transaction that won has probably no more left to do than this transaction had done, unless that was an import.
 	pause := min(time.Since(a.begin), time.Second) + time.Millisecond
 	locked := fault.IsTableLocked(*err)
 	if locked {
-		pause, a.wait = a.wait, min(2*a.wait, 10*tableLockPause)
-	} else if a.failed++; a.failed >= attemptsFor(*err) {
+		pause = tableLockPause
+	} else if a.made++; a.made > attemptsFor(*err) {
 		return false
 	}
 	pause += rand.N(pause) // for transactions that would collide again
-	if locked && time.Now().Add(pause).After(a.due()) || !background.Sleep(a.ctx, pause) {
+	if locked && time.Now().Add(pause).After(a.due) || !background.Sleep(a.ctx, pause) {
 		return false
 	}
 	a.begin = time.Now()
 	return true
-}
-
-// due returns when to give up waiting for the lock of a table.
-func (a *attempts) due() time.Time {
-	due, limited := a.ctx.Deadline()
-	if !limited {
-		due = a.first.Add(a.db.options.Timeout)
-	}
-	return due.Add(-limit.Wait(a.db.options.Timeout))
 }
 
 // attemptsFor returns how often to try a transaction that failed with err. It did

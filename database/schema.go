@@ -71,87 +71,81 @@ func (m Migration) String() string {
 // migrations that are not marked as compatible, and with fault.ErrStandby if the database is a standby.
 // A copy of a database gets a feed of its own.
 func (s *Schema) Prepare(ctx context.Context) error {
-	if !s.db.options.Migrate {
-		if err := s.requirePrimary(ctx); err != nil {
-			return err
+	if s.db.options.Migrate {
+		applied, err := s.Migrate(ctx)
+		for _, m := range applied {
+			s.db.log.Info("migrated the database", zap.String("migration", m.Name))
 		}
-		if err := s.Require(ctx); err != nil {
-			return err
-		}
-		return s.db.feed.prepare(ctx)
+		return err
 	}
-	applied, err := s.Migrate(ctx)
-	for _, m := range applied {
-		s.db.log.Info("migrated the database", zap.String("migration", m.Name))
+	if _, err := s.requirePrimary(ctx); err != nil {
+		return err
 	}
-	return err
+	if err := s.Require(ctx); err != nil {
+		return err
+	}
+	return s.db.feed.prepare(ctx)
 }
 
-// requirePrimary fails with fault.ErrStandby if the database is a standby.
-func (s *Schema) requirePrimary(ctx context.Context) error {
-	isStandby, err := s.ask(ctx, s.db.dialect.Facts().IsStandby)
-	if err == nil && isStandby {
-		return fault.ErrStandby
-	}
-	return err
-}
-
-// ask returns the value of a condition.
-func (s *Schema) ask(ctx context.Context, condition string) (isTrue bool, err error) {
-	if err := s.db.primary().QueryRowContext(ctx, "SELECT "+condition).Scan(&isTrue); err != nil {
+// requirePrimary fails with fault.ErrStandby if the database is a standby, and tells whether it is read-only.
+func (s *Schema) requirePrimary(ctx context.Context) (isReadOnly bool, err error) {
+	var isStandby bool
+	facts := s.db.dialect.Facts()
+	if err := s.db.primary().QueryRowContext(ctx, "SELECT "+facts.IsStandby+", "+facts.ReadOnly).Scan(&isStandby, &isReadOnly); err != nil {
 		return false, fmt.Errorf("prepare the database: %w", err)
 	}
-	return isTrue, nil
+	if isStandby {
+		return isReadOnly, fault.ErrStandby
+	}
+	return isReadOnly, nil
 }
 
 // Require fails if a migration is pending or, like Prepare, if the schema is too new. It
 // changes nothing.
 func (s *Schema) Require(ctx context.Context) error {
-	all, err := s.expected(ctx)
-	for _, m := range all {
-		if m.AppliedAt.IsZero() {
-			return fmt.Errorf("migration %s is pending: run `plantstore migrate up`, or start a service with database.migrate set to true", m.Name)
-		}
+	pending, err := s.pending(ctx)
+	if err == nil && len(pending) > 0 {
+		err = fmt.Errorf("migration %s is pending: run `plantstore migrate up`, or start a service with database.migrate set to true", pending[0].Name)
 	}
 	return err
 }
 
-// expected is Migrations, but fails if the schema is too new for this program.
-func (s *Schema) expected(ctx context.Context) ([]Migration, error) {
+// pending returns the pending migrations, or fails if the schema is too new for this program.
+func (s *Schema) pending(ctx context.Context) (pending []Migration, err error) {
 	all, err := s.Migrations(ctx)
 	for _, m := range all {
-		if m.Name == "" && !m.compatible {
+		switch {
+		case m.Name == "" && !m.compatible:
 			return nil, fmt.Errorf("the schema of %s is newer than this version of the program: migration %d is unknown; "+
 				"run the newer version, or roll the migration back with it", s.db.Name(), m.Version)
+		case m.AppliedAt.IsZero():
+			pending = append(pending, m)
 		}
 	}
-	return all, err
+	return pending, err
 }
 
 // Migrate applies every pending migration and returns them. Then it prepares the feed, for
-// replicas that are running. Processes that call it at the same time take turns, but none waits
+// replicas that are running. Processes that call it at the same time take turns, but do not wait
 // if no migration is pending. It fails like Prepare if the schema is too new or the database is a
 // standby.
 func (s *Schema) Migrate(ctx context.Context) (applied []Migration, err error) {
-	if err := s.requirePrimary(ctx); err != nil {
-		return nil, err
-	}
-	all, err := s.expected(ctx)
+	isReadOnly, err := s.requirePrimary(ctx)
 	if err != nil {
 		return nil, err
 	}
-	pending := slices.ContainsFunc(all, func(m Migration) bool { return m.AppliedAt.IsZero() })
-	if pending {
-		if err := s.requireWritable(ctx); err != nil {
-			return nil, err
-		}
+	pending, err := s.pending(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if isReadOnly && len(pending) > 0 { // goose would not say why it fails
+		return nil, fmt.Errorf("migrate the database %s: %w: is default_transaction_read_only set for it, or for its role?",
+			s.db.Name(), &fault.NotWritableError{Reason: fault.ReadOnly})
 	}
 	err = s.retryWhileLocked(ctx, func() error {
-		if pending {
-			up, err := s.up(ctx)
-			applied = append(applied, up...)
-			if err != nil {
-				return err
+		if len(pending) > 0 {
+			if _, err := s.provider.Up(ctx); err != nil {
+				return adviseOwner(err)
 			}
 		}
 		return s.db.dialect.Migrated(ctx, s.db.log)
@@ -159,68 +153,29 @@ func (s *Schema) Migrate(ctx context.Context) (applied []Migration, err error) {
 	if err == nil {
 		err = s.db.feed.prepare(ctx)
 	}
-	switch n := len(applied); {
-	case err == nil:
-		return applied, nil
-	case n > 0:
-		return applied, fmt.Errorf("migrate the database, after %s: %w", applied[n-1], err)
+	if err != nil {
+		return nil, fmt.Errorf("migrate the database: %w", err)
 	}
-	return nil, fmt.Errorf("migrate the database: %w", err)
+	return pending, nil
 }
-
-// requireWritable fails if the database is read-only: a statement would end with its connection, and
-// goose would not say why.
-func (s *Schema) requireWritable(ctx context.Context) error {
-	isReadOnly, err := s.ask(ctx, s.db.dialect.Facts().ReadOnly)
-	if err == nil && isReadOnly {
-		err = fmt.Errorf("migrate the database %s: %w: is default_transaction_read_only set for it, or for its role?",
-			s.db.Name(), &fault.NotWritableError{Reason: fault.ReadOnly})
-	}
-	return err
-}
-
-// up applies the pending migrations, and returns those that it has applied, even if it fails.
-func (s *Schema) up(ctx context.Context) (applied []Migration, err error) {
-	results, err := s.provider.Up(ctx)
-	if partial, ok := errors.AsType[*goose.PartialError](err); ok {
-		results = partial.Applied
-	}
-	for _, r := range results {
-		applied = append(applied, Migration{Version: r.Source.Version, Name: r.Source.Path})
-	}
-	return applied, adviseOwner(err)
-}
-
-// lockLog is the longest time between two log lines about a migration that waits for locks.
-const lockLog = time.Minute
 
 // retryWhileLocked calls migrate until it gets the locks that it needs. A migration that waited
 // for a lock without a break, such as for the end of an export, would hold up all
 // operations that start after it. So it waits less long than they do, and then lets
 // them pass.
 func (s *Schema) retryWhileLocked(ctx context.Context, migrate func() error) error {
-	logging, stop := context.WithCancel(ctx)
-	defer stop()
-	go s.logHolders(logging)
-	for begin := time.Now(); ; {
+	begin := time.Now()
+	for logged := (time.Time{}); ; {
 		err := migrate()
 		if !fault.IsLocked(err) && !fault.IsRolledBack(err) || time.Since(begin) > postgres.MaxLockWait {
 			return err
 		}
+		if time.Since(logged) > time.Minute {
+			s.db.log.Warn("the migration waits, perhaps for the locks of other transactions", zap.Error(err))
+			logged = time.Now()
+		}
 		if !background.Sleep(ctx, postgres.LockPause) {
 			return err
-		}
-	}
-}
-
-// logHolders logs, until ctx ends, which transactions a migration may wait for: between its
-// attempts, or in a statement that waits for all that are running.
-func (s *Schema) logHolders(ctx context.Context) {
-	for pause := postgres.LockPause; background.Sleep(ctx, pause); pause = min(2*pause, lockLog) {
-		var holders []string
-		err := s.db.Reads(ctx).Raw(s.db.dialect.Facts().LockHolders).Scan(&holders).Error
-		if ctx.Err() == nil && (err != nil || len(holders) > 0) { // otherwise it just takes long
-			s.db.log.Warn("the migration waits, perhaps for the locks of other transactions", zap.Strings("oldest", holders), zap.Error(err))
 		}
 	}
 }
@@ -255,15 +210,14 @@ func (s *Schema) Last(ctx context.Context) (last Migration, loss string, err err
 // last is Last without the loss.
 func (s *Schema) last(ctx context.Context) (last Migration, err error) {
 	all, err := s.Migrations(ctx)
-	if err != nil {
-		return Migration{}, err
-	}
 	for _, m := range all {
 		if !m.AppliedAt.IsZero() {
 			last = m
 		}
 	}
 	switch {
+	case err != nil:
+		return last, err
 	case last.Version == 0:
 		return last, ErrNothingApplied
 	case last.Name == "":
@@ -278,8 +232,7 @@ var ErrNothingApplied = errors.New("no migration is applied")
 // dropsData matches the statements of migrations that lose data.
 var dropsData = regexp.MustCompile(`(?mi)^(?:DROP TABLE|ALTER TABLE)(?: IF EXISTS)? (\w+)(?:\s+DROP COLUMN(?: IF EXISTS)? (\w+))?;`)
 
-// Rollback undoes the migration last. It fails if that is no longer the one that was applied
-// last.
+// Rollback undoes the migration last. It fails if another migration was applied last.
 func (s *Schema) Rollback(ctx context.Context, last Migration) error {
 	err := s.retryWhileLocked(ctx, func() error {
 		now, err := s.last(ctx)
@@ -300,28 +253,25 @@ func (s *Schema) Rollback(ctx context.Context, last Migration) error {
 
 // Migrations returns every migration that this program knows, in order, and then those that
 // a newer version has applied.
-func (s *Schema) Migrations(ctx context.Context) ([]Migration, error) {
+func (s *Schema) Migrations(ctx context.Context) (all []Migration, err error) {
 	// Not by goose, which would create its table, and wait for a process that migrates.
 	var applied []struct {
 		VersionID int64
 		Tstamp    time.Time
 	}
-	err := s.db.Retry(ctx, func() error {
+	err = s.db.Retry(ctx, func() error {
 		return s.db.WithContext(ctx).Raw("SELECT version_id, tstamp FROM " + goose.DefaultTablename + " WHERE is_applied AND version_id > 0 ORDER BY version_id").Scan(&applied).Error
 	})
 	if err != nil && !fault.IsSchema(err) { // without the table, none is applied
 		return nil, fmt.Errorf("read the state of the migrations: %w", adviseOwner(err))
 	}
-	at := make(map[int64]time.Time)
-	for _, a := range applied {
-		at[a.VersionID] = a.Tstamp
-	}
-	var all []Migration
 	for _, source := range s.provider.ListSources() {
-		all = append(all, Migration{Version: source.Version, Name: source.Path, AppliedAt: at[source.Version]})
+		all = append(all, Migration{Version: source.Version, Name: source.Path})
 	}
 	for _, a := range applied {
-		if slices.ContainsFunc(all, func(m Migration) bool { return m.Version == a.VersionID }) {
+		i := slices.IndexFunc(all, func(m Migration) bool { return m.Version == a.VersionID })
+		if i >= 0 {
+			all[i].AppliedAt = a.Tstamp
 			continue
 		}
 		m := Migration{Version: a.VersionID, AppliedAt: a.Tstamp}

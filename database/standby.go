@@ -5,6 +5,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"sync"
@@ -23,7 +24,7 @@ import (
 	"plantstore/database/postgres"
 )
 
-// How often, and with how much patience, a standby is asked how far it is: one that hangs is
+// How often, and with how much patience, a standby is asked how far it is: a hang is
 // noticed within a second.
 const (
 	standbyInterval = 200 * time.Millisecond
@@ -41,13 +42,14 @@ type standbys struct {
 
 	mu      sync.Mutex
 	history []moment        // of the primary, oldest first; of those older than kept, only the newest
+	since   time.Time       // when the primary began to respond to each check; zero if it does not respond
 	first   Position        // the lowest of the primary since the start; unknownPosition until it is known
-	origin  string          // of the primary: see [dialect.Feed]; empty until it is known
 	written map[string]need // by client, what its reads must see; without what every standby in use has
 }
 
-// kept is how far back the history goes. A standby in use has all that the primary had then.
-func (s *standbys) kept() time.Duration { return s.primary.options.MaxReplicaLag + time.Second }
+// kept is how far back the history goes. A standby in use has all that the primary had then: the time
+// beyond the lag is that of two checks.
+func (s *standbys) kept() time.Duration { return s.primary.options.MaxReplicaLag + 3*time.Second }
 
 // moment is how far the primary was at a time.
 type moment struct {
@@ -57,21 +59,11 @@ type moment struct {
 
 // need is what the reads of a client must see.
 type need struct {
-	position Position  // of its writes, as far as they are known
-	lost     time.Time // when a write ended without a known position; zero if none has since
+	position Position  // of its writes
+	stored   time.Time // when the last of them was, at the latest
 }
 
-// from returns n as of a position of the primary: a write that was lost before a time is not beyond
-// that position. The time is well in the past, since the database may store a write after the
-// service has given it up.
-func (n need) from(when time.Time, at Position) need {
-	if !n.lost.IsZero() && n.lost.Before(when) {
-		return need{position: max(n.position, at)}
-	}
-	return n
-}
-
-// standby is one of the standbys. Its DB has connections, turns and batches of its own.
+// standby is a standby. Its DB has connections, turns and batches of its own.
 type standby struct {
 	*DB
 	cut      func() // closes all connections
@@ -79,20 +71,19 @@ type standby struct {
 	lag      atomic.Int64 // nanoseconds
 	inUse    atomic.Bool
 	// Only its check needs these.
-	checked time.Time // when it responded last
-	strayed bool      // it had more than the primary, so it has another history
-	fault   string    // why it is not in use
+	strayed bool   // it had more than the primary, so it has another history
+	fault   string // why it is not in use
 }
 
 // UseStandbys lets the standbys that db's options name serve reads, each once it responds.
 // It does not wait for them. They are closed with db.
-func (db *DB) UseStandbys(ctx context.Context) error {
+func (db *DB) UseStandbys() error {
 	if len(db.options.ReplicaURLs) == 0 {
 		return nil
 	}
 	s := &standbys{primary: db, first: unknownPosition, written: make(map[string]need)}
 	var closers []func()
-	defer func() { db.closers = append(db.closers, closers...) }() // after the last checks
+	defer func() { db.closers = append(db.closers, closers...) }() // after the last check
 	for _, url := range db.options.ReplicaURLs {
 		opened, err := db.openStandby(url)
 		if err != nil {
@@ -105,11 +96,7 @@ func (db *DB) UseStandbys(ctx context.Context) error {
 		s.all = append(s.all, opened)
 	}
 	s.positions = NewReader(db, s.readPositions)
-	s.sample(ctx) // the first checks need it
-	db.every(standbyInterval, s.sample)
-	for _, standby := range s.all {
-		db.every(standbyInterval, func(ctx context.Context) { s.check(ctx, standby) })
-	}
+	db.every(standbyInterval, s.check)
 	db.standbys = s
 	return nil
 }
@@ -138,7 +125,7 @@ func (db *DB) openStandby(url string) (*standby, error) {
 	}
 	s.metrics = db.metrics
 	s.Logger, s.reads.Logger = db.Logger, db.Logger                         // which measure into db.metrics
-	s.limits.transfers, s.limits.disk = db.limits.transfers, db.limits.disk // of the process
+	s.Limits.Transfers, s.Limits.Disk = db.Limits.Transfers, db.Limits.Disk // of the process
 	return s, nil
 }
 
@@ -165,114 +152,80 @@ func (db *DB) Standbys() (all []*DB) {
 	return all
 }
 
-// sample notes how far the primary is, and forgets what every standby in use has.
-func (s *standbys) sample(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, standbyTimeout)
-	defer cancel()
-	begin := time.Now()
-	at, err := s.primaryAt(ctx)
-	var origin string
-	if err == nil {
-		origin, err = s.primary.feed.origin(ctx)
+// check asks all servers for their state, and takes standbys out, or back in.
+func (s *standbys) check(ctx context.Context) {
+	states := make([]state, len(s.all))
+	var asking sync.WaitGroup
+	for i, standby := range s.all {
+		asking.Go(func() { states[i] = ask(ctx, standby.DB) })
 	}
+	asking.Wait()
+	begin := time.Now()
+	primary := ask(ctx, s.primary) // afterwards, so that no standby may have more
+	if ctx.Err() != nil {
+		return
+	}
+	s.note(begin, primary)
+	for i, standby := range s.all {
+		s.judge(standby, states[i], primary)
+	}
+}
+
+// note notes the state of the primary at begin, and forgets what every standby in use has.
+func (s *standbys) note(begin time.Time, primary state) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err == nil {
-		s.note(moment{begin, at})
-		s.first, s.origin = min(s.first, at), origin
+	if primary.err != nil || primary.isStandby { // to which a name may lead for a while after a failover
+		s.since = time.Time{}
+		return
 	}
-	for len(s.history) > 1 && time.Since(s.history[1].at) > s.kept() {
-		s.history = s.history[1:]
-	}
-	had := s.history
-	for client, w := range s.written {
-		switch {
-		case !w.lost.IsZero():
-			if err == nil {
-				s.written[client] = w.from(begin.Add(-s.kept()), at)
-			}
-		case len(had) > 0 && w.position <= had[0].position && time.Since(had[0].at) > s.kept():
-			delete(s.written, client)
-		}
-	}
-}
-
-// note adds to the history how far the primary is. The caller holds the mutex.
-func (s *standbys) note(now moment) {
-	if n := len(s.history); n > 0 && now.position < s.history[n-1].position {
+	if n := len(s.history); n > 0 && primary.position < s.history[n-1].position {
 		s.history = nil // another server, which never was as far, is the primary now
 	}
-	s.history = append(s.history, now)
+	s.history = append(s.history, moment{begin, primary.position})
+	s.first = min(s.first, primary.position)
+	if s.since.IsZero() {
+		s.since = begin
+	}
+	old := begin.Add(-s.kept())
+	for len(s.history) > 1 && s.history[1].at.Before(old) {
+		s.history = s.history[1:]
+	}
+	if s.since.Before(old) {
+		maps.DeleteFunc(s.written, func(_ string, w need) bool { return w.stored.Before(old) })
+	}
 }
 
-// check asks a standby how far it is, and takes it out, or back in.
-func (s *standbys) check(ctx context.Context, standby *standby) {
-	ctx, cancel := context.WithTimeout(ctx, standbyTimeout)
-	defer cancel()
-	at, isStandby, err := standby.position(ctx)
-	isCopy, known := true, true
-	if err == nil && !standby.inUse.Load() {
-		isCopy, known, err = s.isCopy(ctx, standby)
-	}
+// judge takes a standby out, or back in. While the primary does not respond, it takes no standby in.
+func (s *standbys) judge(standby *standby, is, primary state) {
+	known := primary.err == nil && !primary.isStandby
 	switch {
-	case err != nil:
-		if !errors.Is(err, context.Canceled) {
-			standby.checked, standby.strayed = time.Time{}, false // perhaps it is being built again
-			s.takeOut(standby, "it does not respond", zap.Error(err))
-			standby.cut() // for those that have begun to wait since
-			standby.replayed.Store(0)
-		}
+	case is.err != nil:
+		standby.strayed = false // perhaps it is being built again
+		s.takeOut(standby, "it does not respond", zap.Error(is.err))
+		standby.cut() // for those that have begun to wait since
+		standby.replayed.Store(0)
 		return
-	case !isCopy:
+	case known && is.origin != primary.origin:
 		s.takeOut(standby, "it is not one of this database, or does not have its migrations yet")
 		return
-	case !isStandby:
+	case !is.isStandby:
 		s.takeOut(standby, "it was promoted, or is the primary")
 		return
 	}
-	ahead, asked := s.isAhead(moment{standby.checked, Position(standby.replayed.Load())})
-	standby.checked, standby.strayed = time.Now(), standby.strayed || ahead
-	standby.replayed.Store(uint64(at))
+	standby.replayed.Store(uint64(is.position))
+	standby.strayed = standby.strayed || known && is.position > primary.position
+	lag := s.lagAt(is.position)
+	standby.lag.Store(int64(lag))
 	switch {
 	case standby.strayed:
 		s.takeOut(standby, "it had more than the primary: build it again")
-		return
-	case (!known || !asked) && !standby.inUse.Load():
-		return // the next check decides
-	}
-	lag := s.lagAt(at)
-	standby.lag.Store(int64(lag))
-	if lag > s.primary.options.MaxReplicaLag {
+	case lag > s.primary.options.MaxReplicaLag:
 		s.takeOut(standby, lagging, zap.Duration("lag", lag))
-		return
-	}
-	standby.fault = ""
-	if !standby.inUse.Swap(true) {
+	case known && !standby.inUse.Swap(true):
+		standby.fault = ""
 		s.primary.log.Info("a standby is in use", zap.String("standby", standby.Name()), zap.Duration("lag", lag))
 	}
-}
-
-// isCopy reports whether a standby is one of the primary, and has the same database. known
-// reports whether the primary has told which that is.
-func (s *standbys) isCopy(ctx context.Context, standby *standby) (isCopy, known bool, err error) {
-	origin, err := standby.feed.origin(ctx)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	known = s.origin != ""
-	return !known || origin == s.origin, known, err
-}
-
-// isAhead reports whether a standby had more, at a time, than the primary had later: then it
-// followed another primary. known reports whether the primary was asked later.
-func (s *standbys) isAhead(had moment) (ahead, known bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.history) == 0 || had.at.IsZero() {
-		return false, false
-	}
-	newest := s.history[len(s.history)-1]
-	known = newest.at.After(had.at)
-	return known && newest.position < had.position, known
 }
 
 // lagAt returns how long the primary has been ahead of a standby at a position, as far as is known:
@@ -291,7 +244,7 @@ func (s *standbys) lagAt(at Position) time.Duration {
 	return 0
 }
 
-// lagging is the one reason for which reads that have begun on a standby may end there.
+// lagging is the only reason for which reads that have begun on a standby may end there.
 const lagging = "it lags behind"
 
 // takeOut stops using a standby. Unless it only lags, the reads that run there end, and the
@@ -307,7 +260,7 @@ func (s *standbys) takeOut(standby *standby, reason string, fields ...zap.Field)
 }
 
 // Standby returns a standby that has what ctx's client must see: what it has written, as far as
-// [DB.Wrote] knows, and what is before the position in ctx. It returns nil if there is none: only db
+// [DB.Wrote] knows, and what is before the position in ctx. It returns nil if there is no such standby: only db
 // itself certainly has it.
 func (db *DB) Standby(ctx context.Context) *DB {
 	s := db.standbys
@@ -316,17 +269,13 @@ func (db *DB) Standby(ctx context.Context) *DB {
 	}
 	seen, _ := ctx.Value(positionKey{}).(Position)
 	s.mu.Lock()
-	w := s.written[limit.Client(ctx)]
-	least := max(seen, w.position, s.first) // perhaps the client wrote before a restart
+	least := max(seen, s.written[limit.Client(ctx)].position, s.first) // perhaps the client wrote before a restart
 	s.mu.Unlock()
-	if !w.lost.IsZero() {
-		return nil
-	}
 	turn := s.next.Add(1)
 	for n := range uint32(len(s.all)) { // each once, although other reads take turns meanwhile
-		i := int((turn + n) % uint32(len(s.all)))
-		if s.all[i].inUse.Load() && Position(s.all[i].replayed.Load()) >= least {
-			return s.all[i].DB
+		standby := s.all[(turn+n)%uint32(len(s.all))]
+		if standby.inUse.Load() && Position(standby.replayed.Load()) >= least {
+			return standby.DB
 		}
 	}
 	return nil
@@ -340,37 +289,32 @@ func (db *DB) Wrote(ctx context.Context, err error) Position {
 	if s == nil || fault.NothingStored(err) {
 		return 0
 	}
-	at := unknownPosition
+	at, stored := unknownPosition, time.Now()
 	if !errors.Is(err, fault.ErrUnavailable) && s.positions.Do(ctx, &at) != nil {
 		at = unknownPosition
+	}
+	if at == unknownPosition {
+		stored = stored.Add(s.kept()) // the database may store it after the service has given it up
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	w := s.written[limit.Client(ctx)]
-	if at == unknownPosition {
-		w.lost, at = time.Now(), 0
+	if w.stored.After(stored) {
+		stored = w.stored
 	}
-	w.position = max(w.position, at)
-	s.written[limit.Client(ctx)] = w
-	if err != nil {
+	s.written[limit.Client(ctx)] = need{max(w.position, at), stored}
+	if err != nil || at == unknownPosition {
 		return 0
 	}
 	return at
 }
 
-// primaryAt returns how far the primary is. A server in recovery, to which a name may lead
-// for a while after a failover, is not the primary.
-func (s *standbys) primaryAt(ctx context.Context) (Position, error) {
-	at, isStandby, err := s.primary.position(ctx)
-	if err == nil && isStandby {
-		err = fault.ErrStandby
-	}
-	return at, err
-}
-
 // readPositions sets a batch of positions to that of the primary.
 func (s *standbys) readPositions(ctx context.Context, batch []*Position) []error {
-	at, err := s.primaryAt(ctx)
+	at, isStandby, err := position(ctx, s.primary)
+	if isStandby {
+		err = fault.ErrStandby
+	}
 	for _, p := range batch {
 		if err == nil {
 			*p = at
@@ -379,12 +323,9 @@ func (s *standbys) readPositions(ctx context.Context, batch []*Position) []error
 	return slices.Repeat([]error{err}, len(batch))
 }
 
-// standbyCollectors returns the metrics of db's standbys.
-func (db *DB) standbyCollectors() (all []prometheus.Collector) {
-	if db.standbys == nil {
-		return nil
-	}
-	for _, standby := range db.standbys.all {
+// collectors returns the metrics of the standbys.
+func (s *standbys) collectors() (all []prometheus.Collector) {
+	for _, standby := range s.all {
 		label := prometheus.Labels{"standby": standby.Name()}
 		all = append(all, collectors.NewDBStatsCollector(standby.primary(), standby.Name()),
 			prometheus.NewGaugeFunc(prometheus.GaugeOpts{

@@ -12,40 +12,23 @@ import (
 	"plantstore/database/limit"
 )
 
-// TestSampleKeepsWhatIsKnown: of a client with a lost write and a later one whose position is
-// known, reads must see both.
-func TestSampleKeepsWhatIsKnown(t *testing.T) {
-	begin := time.Now()
-	for name, test := range map[string]struct{ had, want need }{
-		"a lost write before":  {need{0, begin.Add(-time.Second)}, need{490, time.Time{}}},
-		"and a later position": {need{500, begin.Add(-time.Second)}, need{500, time.Time{}}},
-		"a lost write after":   {need{500, begin.Add(time.Second)}, need{500, begin.Add(time.Second)}},
-		"no lost write":        {need{500, time.Time{}}, need{500, time.Time{}}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if got := test.had.from(begin, 490); got != test.want {
-				t.Errorf("got %+v, want %+v", got, test.want)
-			}
-		})
-	}
-}
-
-func TestStandbyIsAhead(t *testing.T) {
+// TestWrittenIsForgotten: only if the primary has responded for as long as a standby in use may lack a write.
+func TestWrittenIsForgotten(t *testing.T) {
 	now := time.Now()
-	s := &standbys{history: []moment{{now.Add(-2 * time.Second), 100}, {now.Add(-time.Second), 200}}}
 	for name, test := range map[string]struct {
-		had          moment
-		ahead, known bool
+		stored, since time.Time
+		kept          bool
 	}{
-		"less":                         {moment{now.Add(-3 * time.Second), 199}, false, true},
-		"as much":                      {moment{now.Add(-3 * time.Second), 200}, false, true},
-		"more":                         {moment{now.Add(-3 * time.Second), 201}, true, true},
-		"more than the primary before": {moment{now, 201}, false, false},
-		"nothing yet":                  {moment{}, false, false},
+		"long ago":                          {now.Add(-2 * time.Hour), now.Add(-3 * time.Hour), false},
+		"a moment ago":                      {now.Add(-time.Second), now.Add(-3 * time.Hour), true},
+		"before the primary was asked":      {now.Add(-2 * time.Hour), now.Add(-time.Second), true},
+		"while the primary did not respond": {now.Add(-2 * time.Hour), time.Time{}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if ahead, known := s.isAhead(test.had); ahead != test.ahead || known != test.known {
-				t.Errorf("got %t, %t, want %t, %t", ahead, known, test.ahead, test.known)
+			s := &standbys{primary: &DB{options: Options{MaxReplicaLag: time.Hour}}, since: test.since, written: map[string]need{"a": {500, test.stored}}}
+			s.note(now, state{position: 600})
+			if _, kept := s.written["a"]; kept != test.kept {
+				t.Errorf("kept: got %t, want %t", kept, test.kept)
 			}
 		})
 	}
@@ -54,8 +37,8 @@ func TestStandbyIsAhead(t *testing.T) {
 // TestLagAfterAFailover: what only the lost primary had is nothing that a standby lacks.
 func TestLagAfterAFailover(t *testing.T) {
 	now := time.Now()
-	s := &standbys{history: []moment{{now.Add(-3 * time.Hour), 100}, {now.Add(-2 * time.Hour), 300}}}
-	s.note(moment{now.Add(-time.Hour), 200})
+	s := &standbys{primary: new(DB), history: []moment{{now.Add(-3 * time.Hour), 100}, {now.Add(-2 * time.Hour), 300}}}
+	s.note(now.Add(-time.Hour), state{position: 200})
 	if lag := s.lagAt(200); lag != 0 {
 		t.Errorf("a standby that has all: got %s, want 0", lag)
 	}
@@ -80,7 +63,7 @@ func TestReadsAfterALostWrite(t *testing.T) {
 			only := &standby{DB: new(DB)}
 			only.inUse.Store(true)
 			only.replayed.Store(100)
-			s := &standbys{all: []*standby{only}, first: 1, written: make(map[string]need)}
+			s := &standbys{primary: new(DB), all: []*standby{only}, first: 1, written: make(map[string]need)}
 			o := batch.Options{Max: 1, Queue: 1, Timeout: time.Second, Turns: limit.NewTurns(1, 0)}
 			s.positions = batch.New(o, func(context.Context, []*Position) []error { return []error{fault.ErrUnavailable} })
 			defer s.positions.Close()
@@ -112,11 +95,10 @@ func TestHistoryOutlastsTheLag(t *testing.T) {
 // queue before those of others.
 func TestCatchUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		db := &DB{limits: commonLimits(1, 1)}
-		db.feed = newFeed(db)
+		pages := commonLimits(1, 1).Pages
 		running, end, order := 0, make(chan struct{}), make(chan string, 4)
 		read := func(client string) {
-			err := db.Feed().CatchUp(limit.WithClient(t.Context(), client), func() error {
+			err := pages.Do(limit.WithClient(t.Context(), client), time.Minute, func() error {
 				if running++; running > 1 {
 					t.Error("two pages at the same time")
 				}

@@ -21,8 +21,8 @@ type PlantFeed struct {
 
 	mu        sync.Mutex
 	followers int // calls of Follow that have not returned
-	// The newest pages that the goroutine has read, each from where the one before it ends,
-	// and the next one, which is not read yet. Empty while the goroutine does not run.
+	// The newest pages that the goroutine has read, each from where the page before it ends,
+	// and the next page, which is not read yet. Empty while the goroutine does not run.
 	pages []*page
 	stop  context.CancelFunc
 }
@@ -44,39 +44,25 @@ type PlantChanges struct {
 	Next database.Cursor
 	// Position has all of the feed up to now, for reads from other replicas; or 0.
 	Position database.Position
-	shared   *encoded // if other readers have the same changes
-}
-
-// encoded is what all readers of a page send. It is kept for them until kept ends.
-type encoded struct {
-	kept   context.Context //nolint:containedctx // the page's
-	forget context.CancelFunc
-	once   sync.Once
-	body   []byte
-	err    error
-}
-
-func newEncoded() *encoded {
-	e := new(encoded)
-	e.kept, e.forget = context.WithCancel(context.Background())
-	return e
+	shared   *page // if other readers have the same changes
 }
 
 // Encode returns the result of encode, which is called once for all readers of the same
 // changes.
 func (c *PlantChanges) Encode(encode func(*PlantChanges) ([]byte, error)) ([]byte, error) {
-	if c.shared == nil {
+	p := c.shared
+	if p == nil {
 		return encode(c)
 	}
-	c.shared.once.Do(func() {
-		c.shared.err = errors.New("another reader's encoding of the changes panicked")
-		c.shared.body, c.shared.err = encode(c)
+	p.once.Do(func() {
+		p.encodeErr = errors.New("another reader's encoding of the changes panicked")
+		p.body, p.encodeErr = encode(c)
 	})
-	return c.shared.body, c.shared.err
+	return p.body, p.encodeErr
 }
 
 // Kept returns a context that lasts for as long as the result of Encode is kept for other
-// readers, too: until that ends, a response with it takes no memory of its own. It returns nil
+// readers: until that ends, a response with it takes no memory of its own. It returns nil
 // if the result is not shared.
 func (c *PlantChanges) Kept() context.Context {
 	if c.shared == nil {
@@ -89,44 +75,54 @@ func (c *PlantChanges) Kept() context.Context {
 type page struct {
 	from    database.Cursor // where the page before it ends
 	read    database.Cursor // up to which no change was found; guarded by the feed's mutex
-	ready   chan struct{}   // closed when the rest is set
+	ready   chan struct{}   // closed when changes and err are set
 	changes PlantChanges
 	err     error
+	kept    context.Context //nolint:containedctx // ends when the feed forgets the page
+	forget  context.CancelFunc
+	// What all readers send.
+	once      sync.Once
+	body      []byte
+	encodeErr error
 }
 
 func newPage(from database.Cursor) *page {
-	return &page{from: from, read: from, ready: make(chan struct{})}
+	p := &page{from: from, read: from, ready: make(chan struct{})}
+	p.kept, p.forget = context.WithCancel(context.Background())
+	return p
 }
 
 const (
 	pollInterval = 250 * time.Millisecond // between two looks for writes of other processes
 	sharedPages  = 16
 	// Under steady writes, the goroutine waits this long for each reader before it reads the next
-	// page: writing one to a thousand connections takes tens of milliseconds, which other
-	// requests need, too, and a reader that falls behind the shared pages reads its own.
+	// page: writing it to a thousand connections takes tens of milliseconds, which other
+	// requests need as well, and a reader that falls behind the shared pages reads its own.
 	pausePerReader = 250 * time.Microsecond
 )
+
+// catchUpWait is how long a follower waits for its turn to read a page, which takes milliseconds.
+const catchUpWait = 10 * time.Second
 
 // Read returns at most limit changes from a cursor on. It fails with database.ErrCursor if
 // changes from there on are forgotten, with database.ErrNoFeed, and with the errors that all
 // methods of the store share.
 func (f *PlantFeed) Read(ctx context.Context, from database.Cursor, limit int) (PlantChanges, error) {
-	return f.seen(ctx)(f.catchUp(ctx, from, limit))
+	changes, err := f.catchUp(ctx, from, limit)
+	return f.seen(ctx, changes, err)
 }
 
-// seen returns a function that notes that ctx's client sees all of the feed up to now, unless err is not
-// nil.
-func (f *PlantFeed) seen(ctx context.Context) func(changes PlantChanges, err error) (PlantChanges, error) {
-	return func(changes PlantChanges, err error) (PlantChanges, error) {
-		if err == nil {
-			changes.Position = f.store.db.Wrote(ctx, nil)
-		}
-		return changes, err
+// seen notes that ctx's client sees all of the feed up to now, unless err is not nil.
+func (f *PlantFeed) seen(ctx context.Context, changes PlantChanges, err error) (PlantChanges, error) {
+	if err == nil {
+		changes.Position = f.store.db.Wrote(ctx, nil)
 	}
+	return changes, err
 }
 
+// catchUp reads a page in its turn: many followers that start at the same time take no turns from other reads.
 func (f *PlantFeed) catchUp(ctx context.Context, from database.Cursor, limit int) (changes PlantChanges, err error) {
-	err = f.store.db.Feed().CatchUp(ctx, func() error {
+	err = f.store.db.Limits.Pages.Do(ctx, catchUpWait, func() error {
 		changes, err = f.read(ctx, from, limit)
 		return err
 	})
@@ -134,6 +130,7 @@ func (f *PlantFeed) catchUp(ctx context.Context, from database.Cursor, limit int
 }
 
 func (f *PlantFeed) read(ctx context.Context, from database.Cursor, limit int) (changes PlantChanges, err error) {
+	defer background.Recover("the feed", &err)
 	all, next, err := f.store.db.Feed().Changes(ctx, from, limit)
 	changes.Next = next
 	if err != nil || len(all) == 0 {
@@ -146,7 +143,7 @@ func (f *PlantFeed) read(ctx context.Context, from database.Cursor, limit int) (
 	}
 	var rows map[int64]*Plant
 	err = f.store.db.Read(ctx, "read the feed", func(tx *gorm.DB) (err error) {
-		rows, err = f.store.getAll(tx.Statement.Context, f.store.db.ForReads(), ids, false)
+		rows, err = f.store.getAll(tx.Statement.Context, f.store.db, ids, false)
 		return err
 	})
 	for i, c := range all {
@@ -157,20 +154,14 @@ func (f *PlantFeed) read(ctx context.Context, from database.Cursor, limit int) (
 	return changes, err
 }
 
-// readShared is read for the goroutine of the feed.
-func (f *PlantFeed) readShared(ctx context.Context, from database.Cursor) (changes PlantChanges, err error) {
-	defer background.Recover("the feed", &err)
-	return f.read(ctx, from, database.MaxChanges)
-}
-
 // NextChanges is like [PlantFeed.Read], but waits for a change. It fails if the context of Follow
-// ends, and returns no changes if until ends before there is one.
+// ends, and returns no changes if until ends before.
 type NextChanges func(until context.Context, from database.Cursor, limit int) (PlantChanges, error)
 
 // Follow calls do with a function that waits for changes. It fails with limit.ErrShare at
 // once if there are too many followers, in all or of ctx's client.
 func (f *PlantFeed) Follow(ctx context.Context, do func(NextChanges) error) error {
-	return f.store.db.Feed().Follow(ctx, func() error {
+	return f.store.db.Limits.Followers.Do(ctx, func() error {
 		f.mu.Lock()
 		f.followers++
 		f.mu.Unlock()
@@ -182,7 +173,8 @@ func (f *PlantFeed) Follow(ctx context.Context, do func(NextChanges) error) erro
 			}
 		}()
 		return do(func(until context.Context, from database.Cursor, limit int) (PlantChanges, error) {
-			return f.seen(ctx)(f.next(ctx, until, from, limit))
+			changes, err := f.next(ctx, until, from, limit)
+			return f.seen(ctx, changes, err)
 		})
 	})
 }
@@ -225,17 +217,15 @@ func (c PlantChanges) after(from database.Cursor, limit int) PlantChanges {
 	if c.Next.Before(from) {
 		return PlantChanges{Next: from}
 	}
-	first := slices.IndexFunc(c.Rows, func(change PlantChange) bool { return from.Before(change.next) })
-	if first < 0 {
-		first = len(c.Rows)
+	all := len(c.Rows)
+	for len(c.Rows) > 0 && !from.Before(c.Rows[0].next) {
+		c.Rows = c.Rows[1:]
 	}
-	if first > 0 || len(c.Rows) > limit {
-		c.shared = nil
-	}
-	c.Rows = c.Rows[first:]
 	if len(c.Rows) > limit {
-		c.Rows = c.Rows[:limit]
-		c.Next = c.Rows[limit-1].next
+		c.Rows, c.Next = c.Rows[:limit], c.Rows[limit-1].next
+	}
+	if len(c.Rows) < all {
+		c.shared = nil
 	}
 	return c
 }
@@ -267,7 +257,7 @@ func (f *PlantFeed) start(from database.Cursor) {
 	go f.run(ctx, f.pages[0])
 }
 
-// run reads pages, of which p is the first one, until ctx ends.
+// run reads pages, from p on, until ctx ends.
 func (f *PlantFeed) run(ctx context.Context, p *page) {
 	ticker := time.NewTicker(pollInterval)
 	defer ticker.Stop()
@@ -278,27 +268,27 @@ func (f *PlantFeed) run(ctx context.Context, p *page) {
 		case <-ticker.C:
 		case <-f.store.db.Feed().Written():
 		}
-		for {
-			changes, err := f.readShared(ctx, p.read)
+		for found := true; found; {
+			changes, err := f.read(ctx, p.read, database.MaxChanges)
 			_, lasts := errors.AsType[*fault.NotWritableError](err)
 			if !lasts && (errors.Is(err, fault.ErrUnavailable) || fault.NothingStored(err)) {
 				break // readers go on waiting
 			}
-			found := len(changes.Rows) > 0
-			p = f.publish(ctx, p, changes, err)
-			if p == nil {
+			if p = f.publish(ctx, p, changes, err); p == nil {
 				return
 			}
-			if !found {
-				break
+			if found = len(changes.Rows) > 0; found { // leave time for the readers to send it
+				f.mu.Lock()
+				pause := time.Duration(f.followers) * pausePerReader
+				f.mu.Unlock()
+				background.Sleep(ctx, pause)
 			}
-			f.pause(ctx)
 		}
 	}
 }
 
-// publish gives the readers a page and returns the next one, or nil if ctx or the feed has
-// ended. If there are no changes, the page stays the next one.
+// publish gives the readers a page and returns the next page, or nil if ctx or the feed has
+// ended. If there are no changes, the page stays the next.
 func (f *PlantFeed) publish(ctx context.Context, p *page, changes PlantChanges, err error) *page {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -309,7 +299,7 @@ func (f *PlantFeed) publish(ctx context.Context, p *page, changes PlantChanges, 
 		p.read = changes.Next // from stays: readers may have the cursor at the end of the page before
 		return p
 	}
-	changes.shared = newEncoded()
+	changes.shared = p
 	p.changes, p.err = changes, err
 	close(p.ready)
 	if err != nil {
@@ -319,7 +309,7 @@ func (f *PlantFeed) publish(ctx context.Context, p *page, changes PlantChanges, 
 	next := newPage(changes.Next)
 	f.pages = append(f.pages, next)
 	if len(f.pages) > sharedPages {
-		f.pages[0].changes.shared.forget()
+		f.pages[0].forget()
 		f.pages = slices.Clone(f.pages[1:])
 	}
 	return next
@@ -329,17 +319,7 @@ func (f *PlantFeed) publish(ctx context.Context, p *page, changes PlantChanges, 
 func (f *PlantFeed) end() {
 	f.stop()
 	for _, p := range f.pages {
-		if p.changes.shared != nil {
-			p.changes.shared.forget()
-		}
+		p.forget()
 	}
 	f.pages, f.stop = nil, nil
-}
-
-// pause leaves time for the readers to send a page.
-func (f *PlantFeed) pause(ctx context.Context) {
-	f.mu.Lock()
-	pause := time.Duration(f.followers) * pausePerReader
-	f.mu.Unlock()
-	background.Sleep(ctx, pause)
 }

@@ -20,14 +20,14 @@ func TestReaderAheadOfAPage(t *testing.T) {
 // TestFeedPanics: the goroutine of the feed gives a panic to its readers.
 func TestFeedPanics(t *testing.T) {
 	feed := &PlantFeed{store: new(Store[Plant, int64])} // without a database
-	if _, err := feed.readShared(t.Context(), database.Now()); err == nil || !strings.Contains(err.Error(), "panic in the feed") {
+	if _, err := feed.read(t.Context(), database.Now(), 1); err == nil || !strings.Contains(err.Error(), "panic in the feed") {
 		t.Errorf("got %v, want the panic", err)
 	}
 }
 
 // TestEncodingPanics: other readers do not take it for an empty page.
 func TestEncodingPanics(t *testing.T) {
-	changes := PlantChanges{shared: newEncoded()}
+	changes := PlantChanges{shared: newPage(database.Now())}
 	encode := func(encode func(*PlantChanges) ([]byte, error)) (err error) {
 		defer background.Recover("the test", &err)
 		_, err = changes.Encode(encode)

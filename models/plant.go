@@ -15,7 +15,7 @@ type Plant struct {
 	// GORM would leave a key of zero to the database.
 	ID   int64 `gorm:"primaryKey;autoIncrement:false"`
 	Name string
-	Tag  *string // nil if the plant has no tag, which differs from an empty one
+	Tag  *string // nil if the plant has no tag, which differs from an empty tag
 	// The store sets the timestamps, to the microsecond. Every write moves UpdatedAt
 	// forward, so it is the version of the row.
 	CreatedAt time.Time

@@ -17,11 +17,8 @@ func TestInsertedRowsStayInserted(t *testing.T) {
 	_, as := dbtest.AsRole(t, owner, "GRANT INSERT, SELECT (id) ON plants TO NAME") // enough for ON CONFLICT and RETURNING
 
 	batch := []*Plant{{ID: 1, Name: "new"}, {ID: 2, Name: "taken"}, {ID: 1, Name: "new"}, {ID: 3, Name: "new, too"}}
-	outcomes := make([]error, len(batch))
 	db := dbtest.Open(t, dbtest.Options(as))
-	if err := NewPlantStore(db).insert(t.Context(), db, batch, outcomes, areFree); err != nil {
-		t.Fatal(err)
-	}
+	outcomes := NewPlantStore(db).insert(t.Context(), db, batch, areFree)
 	if outcomes[0] != nil || outcomes[3] != nil {
 		t.Errorf("new plants: got %v, %v", outcomes[0], outcomes[3])
 	}
@@ -106,4 +103,11 @@ func TestRejectedRowIsAlone(t *testing.T) {
 			t.Errorf("got %v, want that it exists with the same content", outcomes[2])
 		}
 	})
+}
+
+func exists(same bool) func(error) bool {
+	return func(err error) bool {
+		e, ok := errors.AsType[*ExistsError](err)
+		return ok && e.Same == same
+	}
 }

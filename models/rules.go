@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// Rules has the rules of a model's columns, by the column's name. Each text has one. The OpenAPI
+// Rules has the rules of a model's columns, by the column's name. Each text has a rule. The OpenAPI
 // document shows the same rules.
 type Rules map[string]Rule
 
@@ -125,7 +125,7 @@ func checkCharacters(field, text string) error {
 
 // InvalidError means that a value breaks a rule of its model.
 type InvalidError struct {
-	Field  string // the column, which is the name that clients use, too
+	Field  string // the column, which is also the name that clients use
 	Reason string // a predicate, such as "must not be empty"
 }
 

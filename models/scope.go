@@ -24,7 +24,7 @@ type Scopes []Scope
 // AllScopes returns every scope.
 func AllScopes() Scopes { return Scopes{ScopePlantsRead, ScopePlantsWrite, ScopeAdmin} }
 
-// DefaultScopes returns the scopes of a token for which none are named: all but ScopeAdmin.
+// DefaultScopes returns the scopes of a token without scopes of its own: all but ScopeAdmin.
 func DefaultScopes() Scopes {
 	return slices.DeleteFunc(AllScopes(), func(s Scope) bool { return s == ScopeAdmin })
 }

@@ -2,6 +2,7 @@ package models
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"io"
 	"os"
 	"reflect"
+	"slices"
 	"strconv"
 
 	"plantstore/database"
@@ -18,52 +20,91 @@ import (
 )
 
 // spool keeps rows of an import or export in a temporary file, in the system's folder for
-// such files, which $TMPDIR names.
-type spool struct {
+// such files, which $TMPDIR names. It returns them by ascending key, and rows with the same key in the
+// order in which they were written. It sorts them in runs that fit into memory, and merges the runs while
+// they are read. Rows that are written in order, as those of an export, are a single run.
+type spool[K Key] struct {
 	ctx         context.Context //nolint:containedctx // of the import or export
 	db          *database.DB
-	size, taken int64 // in bytes, and how many of db's are taken for it
-	columns     []*table.Column
+	columns     []*table.Column // the key first
+	model       reflect.Type
 	file        *os.File
-	in          *bufio.Reader
 	out         *bufio.Writer
+	size, taken int64 // in bytes, and how many of db's are taken for it
 	buffer      []byte
+
+	data   []byte        // of the rows that are not in a run yet
+	rows   []spoolRow[K] // in data
+	starts []int64       // of the runs, in the file
+	last   K             // the key at the end of the last run
+	unread []*run[K]     // ordered by compareRuns: the first run has the next row
+	used   *run[K]       // whose row was returned last, or nil
 }
 
-// spoolStep is how many bytes a spool takes at a time; see [database.DB.Disk].
-const spoolStep = 1 << 20
+// spoolRow is a row of spool.data.
+type spoolRow[K Key] struct {
+	key        K
+	start, end int
+}
+
+const (
+	spoolStep = 1 << 20 // how many bytes a spool takes at a time; see [database.Limits]
+	// runMemory limits the size of a run, with spoolRowSize bytes for each of its rows. There
+	// may be as many imports as [database.MaxTransfers].
+	runMemory    = 4 << 20
+	spoolRowSize = 32
+)
 
 // ErrNoRoom means that the temporary files of imports and exports may take no more room, in all or
-// for one client. It wraps limit.ErrShare.
+// for a client. It wraps limit.ErrShare.
 var ErrNoRoom = fmt.Errorf("no room for temporary files: %w", limit.ErrShare)
 
 // ErrTemporary means that temporary files cannot be written, as their disk is full, or their
 // folder is missing. Nothing was stored.
 var ErrTemporary = errors.New("temporary files (TMPDIR) cannot be written")
 
-// newSpool returns a spool of rows with columns of the kinds that NewStore allows. It fails with
-// ErrTemporary if there can be no file.
-func newSpool(ctx context.Context, db *database.DB, columns []*table.Column) (*spool, error) {
+// newSpool returns a spool of rows of T, whose table is t, with columns of the kinds that NewStore allows.
+// It fails with ErrTemporary if there can be no file.
+func newSpool[T any, K Key](ctx context.Context, db *database.DB, t *table.Table) (*spool[K], error) {
 	file, err := os.CreateTemp("", "plantstore-rows-*")
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrTemporary, err)
 	}
 	_ = os.Remove(file.Name()) // without a name, it does not outlive the process; see close
-	return &spool{ctx: ctx, db: db, columns: columns, file: file, in: bufio.NewReader(file), out: bufio.NewWriterSize(file, 64<<10)}, nil
+	return &spool[K]{
+		ctx: ctx, db: db, columns: t.Data, model: reflect.TypeFor[T](), file: file, out: bufio.NewWriterSize(file, 64<<10), starts: []int64{0},
+	}, nil
 }
 
 // close ends the file. That it fails means nothing: the rows have been read, and perhaps stored.
-func (s *spool) close() {
-	s.db.Disk().Give(limit.Client(s.ctx), s.taken)
+func (s *spool[K]) close() {
+	s.db.Limits.Disk.Give(limit.Client(s.ctx), s.taken)
 	_ = s.file.Close()
 	_ = os.Remove(s.file.Name()) // on Windows, which removes no open file
 }
 
-func (s *spool) write(line int, row reflect.Value) error { return s.append(s.encode(line, row)) }
+func (s *spool[K]) keyOf(row reflect.Value) K {
+	return *s.columns[0].Of(row).Addr().Interface().(*K)
+}
+
+func (s *spool[K]) write(line int, row reflect.Value) error {
+	key, encoded := s.keyOf(row), s.encode(line, row)
+	if len(s.rows) == 0 && (s.size == 0 || key >= s.last) { // the last run goes on
+		s.last = key
+		return s.append(encoded)
+	}
+	start := len(s.data)
+	s.data = append(s.data, encoded...)
+	s.rows = append(s.rows, spoolRow[K]{key, start, len(s.data)})
+	if len(s.data)+len(s.rows)*spoolRowSize < runMemory {
+		return nil
+	}
+	return s.endRun()
+}
 
 // encode returns a row, until the next call: its line, then its columns, each pointer with
 // a byte before it that is 0 if it is nil, and each text with its length.
-func (s *spool) encode(line int, row reflect.Value) []byte {
+func (s *spool[K]) encode(line int, row reflect.Value) []byte {
 	b := binary.AppendUvarint(s.buffer[:0], uint64(line))
 	for _, c := range s.columns {
 		value := c.Of(row)
@@ -88,10 +129,10 @@ func (s *spool) encode(line int, row reflect.Value) []byte {
 	return b
 }
 
-// append appends a row that encode returned.
-func (s *spool) append(b []byte) error {
+// append appends a row that encode returned to the file.
+func (s *spool[K]) append(b []byte) error {
 	for s.size += int64(len(b)); s.taken < s.size; s.taken += spoolStep {
-		if err := s.db.Disk().Take(limit.Client(s.ctx), spoolStep); err != nil {
+		if err := s.db.Limits.Disk.Take(limit.Client(s.ctx), spoolStep); err != nil {
 			return fmt.Errorf("%w: %w", ErrNoRoom, err)
 		}
 	}
@@ -107,37 +148,97 @@ func unlessFull(err error) error {
 	return err
 }
 
+// endRun moves the rows in memory to the file.
+func (s *spool[K]) endRun() error {
+	slices.SortStableFunc(s.rows, func(a, b spoolRow[K]) int { return cmp.Compare(a.key, b.key) })
+	s.starts = append(s.starts, s.size)
+	for _, row := range s.rows {
+		if err := s.append(s.data[row.start:row.end]); err != nil {
+			return err
+		}
+	}
+	s.last = s.rows[len(s.rows)-1].key
+	s.data, s.rows = s.data[:0], s.rows[:0]
+	return nil
+}
+
 // rewind goes back to the first row, for reading.
-func (s *spool) rewind() error {
+func (s *spool[K]) rewind() error {
+	if len(s.rows) > 0 {
+		if err := s.endRun(); err != nil {
+			return err
+		}
+	}
 	if err := s.out.Flush(); err != nil {
 		return unlessFull(err)
 	}
-	_, err := s.file.Seek(0, io.SeekStart)
-	s.in.Reset(s.file)
-	return err
+	s.data, s.rows, s.unread, s.used = nil, nil, nil, nil
+	end := s.size
+	for i, start := range slices.Backward(s.starts) {
+		in := bufio.NewReader(io.NewSectionReader(s.file, start, end-start))
+		if err := s.advance(&run[K]{index: i, in: in, row: reflect.New(s.model).Elem()}); err != nil {
+			return err
+		}
+		end = start
+	}
+	return nil
 }
 
-// read sets the columns of row to those of the next one and returns its line, or
-// false after the last.
-func (s *spool) read(row reflect.Value) (line int, ok bool, err error) {
-	n, err := binary.ReadUvarint(s.in)
+// read returns the next row, until the next call, and its line, or false after the last.
+func (s *spool[K]) read() (line int, row reflect.Value, ok bool, err error) {
+	if s.used != nil {
+		err = s.advance(s.used)
+	}
+	if err != nil || len(s.unread) == 0 {
+		return 0, row, false, err
+	}
+	s.used = s.unread[0]
+	s.unread = slices.Delete(s.unread, 0, 1)
+	return s.used.line, s.used.row, true, nil
+}
+
+// advance reads the next row of r, and puts r in its place, unless it has ended.
+func (s *spool[K]) advance(r *run[K]) error {
+	line, err := binary.ReadUvarint(r.in)
 	if errors.Is(err, io.EOF) {
-		return 0, false, nil
+		s.used = nil
+		return nil
 	}
 	for _, c := range s.columns {
 		if err == nil {
-			err = s.readValue(c.Of(row))
+			err = r.readValue(c.Of(r.row))
 		}
 	}
 	if errors.Is(err, io.EOF) {
 		err = io.ErrUnexpectedEOF // within a row
 	}
-	return int(n), err == nil, err
+	if err != nil {
+		return err
+	}
+	r.line, r.key = int(line), s.keyOf(r.row)
+	place, _ := slices.BinarySearchFunc(s.unread, r, compareRuns)
+	s.unread = slices.Insert(s.unread, place, r)
+	return nil
 }
 
-func (s *spool) readValue(value reflect.Value) error {
+// run is a run that is being read, up to its row with key.
+type run[K Key] struct {
+	index  int
+	in     *bufio.Reader
+	row    reflect.Value
+	line   int
+	key    K
+	buffer []byte
+}
+
+// compareRuns orders runs by their next row. With the same key, the earlier run has the earlier rows.
+func compareRuns[K Key](a, b *run[K]) int {
+	return cmp.Or(cmp.Compare(a.key, b.key), cmp.Compare(a.index, b.index))
+}
+
+func (r *run[K]) readValue(value reflect.Value) error {
 	if value.Kind() == reflect.Pointer {
-		present, err := s.in.ReadByte()
+		present, err := r.in.ReadByte()
 		if err != nil || present == 0 {
 			value.SetZero()
 			return err
@@ -147,22 +248,20 @@ func (s *spool) readValue(value reflect.Value) error {
 	}
 	switch value.Kind() {
 	case reflect.String:
-		length, err := binary.ReadUvarint(s.in)
+		length, err := binary.ReadUvarint(r.in)
 		if err != nil {
 			return err
 		}
-		if uint64(cap(s.buffer)) < length {
-			s.buffer = make([]byte, length)
-		}
-		_, err = io.ReadFull(s.in, s.buffer[:length])
-		value.SetString(string(s.buffer[:length]))
+		r.buffer = slices.Grow(r.buffer[:0], int(length))[:length]
+		_, err = io.ReadFull(r.in, r.buffer)
+		value.SetString(string(r.buffer))
 		return err
 	case reflect.Bool:
-		b, err := s.in.ReadByte()
+		b, err := r.in.ReadByte()
 		value.SetBool(b == 't')
 		return err
 	default:
-		n, err := binary.ReadVarint(s.in)
+		n, err := binary.ReadVarint(r.in)
 		value.SetInt(n)
 		return err
 	}

@@ -25,13 +25,13 @@ type Key interface{ int64 | string }
 // Store keeps the rows of the model T, with keys that clients choose, in a
 // database. It is safe for concurrent use.
 //
-// Its methods share these errors: one for which fault.NothingStored holds if an operation did not get
-// its turn, its share or a lock, and one that wraps fault.ErrUnavailable if the database cannot be
+// Its methods share these errors: an error for which fault.NothingStored holds if an operation did not get
+// its turn, its share or a lock, and fault.ErrUnavailable if the database cannot be
 // reached in time; the outcome of a write is then unknown. When a write returns nil,
 // it is on disk.
 //
-// Get, List and Export read from a standby of the database that has what ctx's client has written:
-// see [database.DB.Standby]. All else, such as what a write reads, comes from the primary.
+// Get, List and Export read from a standby that has what ctx's client has written:
+// see [database.DB.Standby]. All else comes from the primary.
 type Store[T Model, K Key] struct {
 	*reader[T, K]
 	copies  map[*database.DB]*reader[T, K] // of the standbys
@@ -56,17 +56,16 @@ func NewStore[T Model, K Key](db *database.DB) *Store[T, K] {
 	for _, standby := range db.Standbys() {
 		s.copies[standby] = newReader[T, K](standby)
 	}
-	ruled := 0
 	for _, c := range t.Data {
-		switch rule, kind := s.rules[c.DBName], c.IndirectFieldType.Kind(); {
-		case rule != nil && rule.kind() == kind:
-			ruled++
-		case rule != nil || kind != reflect.Int64 && kind != reflect.Bool:
+		rule, kind := s.rules[c.DBName], c.IndirectFieldType.Kind()
+		if rule != nil && rule.kind() != kind || rule == nil && kind != reflect.Int64 && kind != reflect.Bool {
 			panic(fmt.Sprintf("%T.%s must be a text with a rule, an int64 with or without one, or a bool", *new(T), c.Name))
 		}
 	}
-	if ruled != len(s.rules) {
-		panic(fmt.Sprintf("%T has a rule for an unknown column", *new(T)))
+	for name := range s.rules {
+		if !slices.ContainsFunc(t.Data, func(c *table.Column) bool { return c.DBName == name }) {
+			panic(fmt.Sprintf("%T has a rule for an unknown column", *new(T)))
+		}
 	}
 	if t.Created == nil || t.Updated == nil {
 		panic(fmt.Sprintf("%T must have the fields CreatedAt and UpdatedAt", *new(T)))
@@ -102,7 +101,7 @@ func (s *Store[T, K]) outcome(ctx context.Context, row *T, created bool, err err
 type ExistsError struct {
 	Noun string // for the row, such as "plant"
 	Key  any
-	// Same is true if the stored row has the same content as the new one: an earlier
+	// Same is true if the stored row has the same content as the new row: an earlier
 	// attempt succeeded.
 	Same bool
 }

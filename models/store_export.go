@@ -20,7 +20,7 @@ const (
 	exportAhead  = 10 // chunks that are read before the client wants them
 )
 
-// Export calls yield for each row that f selects, by ascending key, from one snapshot:
+// Export calls yield for each row that f selects, until it returns, by ascending key, from one snapshot:
 // later writes are not seen. There is no limit, and the timestamps of the rows are not
 // set. It ends with the first error of yield, with limit.ErrShare if too many
 // imports and exports are running, in all or of ctx's client, and with the errors that all
@@ -36,11 +36,11 @@ func (s *Store[T, K]) Export(ctx context.Context, f Filter[K], yield func(*T) er
 }
 
 func (r *reader[T, K]) export(ctx context.Context, f Filter[K], yield func(*T) error) error {
-	return r.db.Transfer(ctx, func() error {
+	return r.db.Limits.Transfers.Do(ctx, func() error {
 		ctx, cancel := context.WithCancel(ctx)
 		chunks := make(chan []T, exportAhead)
-		var rest *spool   // of the rows after the last chunk; or nil
-		var readErr error // like rest, set once chunks is closed
+		var rest *spool[K] // of the rows after the last chunk; or nil
+		var readErr error  // like rest, set once chunks is closed
 		var reading sync.WaitGroup
 		reading.Go(func() {
 			defer close(chunks)
@@ -70,10 +70,9 @@ func (r *reader[T, K]) export(ctx context.Context, f Filter[K], yield func(*T) e
 			return err
 		}
 		for {
-			row := new(T)
-			_, ok, err := rest.read(valueOf(row))
+			_, row, ok, err := rest.read()
 			if err == nil && ok {
-				err = yield(row)
+				err = yield(row.Addr().Interface().(*T))
 			}
 			if err != nil || !ok {
 				return err
@@ -84,7 +83,7 @@ func (r *reader[T, K]) export(ctx context.Context, f Filter[K], yield func(*T) e
 
 // readAll sends the rows that f selects to out, a chunk at a time. Once the receiver has to
 // be waited for after snapshotTime, it returns the rest.
-func (r *reader[T, K]) readAll(ctx context.Context, f Filter[K], out chan<- []T) (rest *spool, err error) {
+func (r *reader[T, K]) readAll(ctx context.Context, f Filter[K], out chan<- []T) (rest *spool[K], err error) {
 	defer background.Recover("an export", &err)
 	var rows *sql.Rows
 	err = r.db.Retry(ctx, func() error {
@@ -112,7 +111,7 @@ func (r *reader[T, K]) readAll(ctx context.Context, f Filter[K], out chan<- []T)
 			case <-ctx.Done():
 				return context.Cause(ctx)
 			case <-late:
-				if rest, err = newSpool(ctx, r.db, r.table.Data); err != nil {
+				if rest, err = newSpool[T, K](ctx, r.db, r.table); err != nil {
 					return err
 				}
 			}

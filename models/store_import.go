@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"reflect"
 	"slices"
 
 	"plantstore/database"
@@ -79,25 +78,23 @@ const batchRows = 1000
 
 // Import stores rows, or no row at all, unless o says otherwise. It reads all rows
 // before it stores the first, so that a slow client holds no lock, and keeps them in a
-// temporary file, so that memory does not grow with their number. Rows that break a
-// rule, or have the key of a row with different content, are rejected in the report; that
-// is not an error. If o replaces such a row, the new one gets the time of creation of the
-// old one and a new version.
+// temporary file. Rows that break a rule, or have the key of a row with different content, are rejected in
+// the report; that is not an error. If o replaces such a row, the new row gets the time of creation of the
+// old row and a new version.
 //
 // It fails with the error that rows ends with, with limit.ErrShare if too many
 // imports and exports are running, in all or of ctx's client, and with the errors that all
-// methods share, such as a *fault.CheckError if a row breaks a CHECK. After
-// fault.ErrUnavailable, the outcome is unknown; after any other error, no row is stored.
+// methods share. After fault.ErrUnavailable, the outcome is unknown; after any other error, no row is stored.
 func (s *Store[T, K]) Import(ctx context.Context, rows iter.Seq2[ImportRow[T], error], o ImportOptions) (report ImportReport, err error) {
-	err = s.db.Transfer(ctx, func() error {
+	err = s.db.Limits.Transfers.Do(ctx, func() error {
 		// Sorted, so that imports of the same rows wait for each other, rather than deadlock, and
 		// rows with the same key meet.
-		spool, err := newSortedSpool[K](ctx, s.db, s.table.Data, reflect.TypeFor[T]())
+		spool, err := newSpool[T, K](ctx, s.db, s.table)
 		if err != nil {
 			return err
 		}
 		defer spool.close()
-		var row ImportRow[T] // one for all, as each would be allocated
+		var row ImportRow[T] // for all, as each would be allocated
 		for next, err := range rows {
 			if err != nil {
 				return err
@@ -120,7 +117,7 @@ func (s *Store[T, K]) Import(ctx context.Context, rows iter.Seq2[ImportRow[T], e
 	return report, err
 }
 
-func (s *Store[T, K]) importSpool(ctx context.Context, spool *sortedSpool[K], o ImportOptions, report *ImportReport) error {
+func (s *Store[T, K]) importSpool(ctx context.Context, spool *spool[K], o ImportOptions, report *ImportReport) error {
 	storable := func() bool { return report.Rejected == 0 || o.Partial }
 	if storable() { // most imports are of new rows only
 		var created int64
@@ -156,15 +153,23 @@ func (s *Store[T, K]) importSpool(ctx context.Context, spool *sortedSpool[K], o 
 }
 
 // loadSpool stores all rows, or fails, and returns their number.
-func (s *Store[T, K]) loadSpool(ctx context.Context, spool *sortedSpool[K], keep bool) (int64, error) {
+func (s *Store[T, K]) loadSpool(ctx context.Context, spool *spool[K], keep bool) (int64, error) {
 	if err := spool.rewind(); err != nil {
 		return 0, err
 	}
-	row := valueOf(new(T))
-	s.table.Stamp(row, s.db.NowFunc())
-	return s.db.Load(ctx, s.table, keep, func() (reflect.Value, bool, error) {
-		_, ok, err := spool.read(row)
-		return row, ok, err
+	var now any = s.db.NowFunc() // converted once
+	values := make([]any, len(s.table.Columns))
+	return s.db.Dialect().Load(ctx, s.table, keep, func() ([]any, error) {
+		_, row, ok, err := spool.read()
+		if err != nil || !ok {
+			return nil, err
+		}
+		for i, c := range s.table.Columns {
+			if values[i] = now; !s.table.IsTimestamp(c) {
+				values[i] = c.Of(row).Interface()
+			}
+		}
+		return values, nil
 	})
 }
 
@@ -176,16 +181,19 @@ type importedRow[T any] struct {
 }
 
 // insertSpool stores the rows with free keys and compares the other rows with the stored rows.
-func (s *Store[T, K]) insertSpool(ctx context.Context, tx *database.DB, spool *sortedSpool[K], replace bool, report *ImportReport) error {
+func (s *Store[T, K]) insertSpool(ctx context.Context, tx *database.DB, spool *spool[K], replace bool, report *ImportReport) error {
 	if err := spool.rewind(); err != nil {
 		return err
 	}
 	var batch []importedRow[T]
 	for {
-		row := new(T)
-		line, ok, err := spool.read(valueOf(row))
+		line, stored, ok, err := spool.read()
 		if err != nil {
 			return err
+		}
+		row := new(T)
+		if ok {
+			valueOf(row).Set(stored)
 		}
 		if last := len(batch) - 1; ok && last >= 0 && s.keyOf(batch[last].row) == s.keyOf(row) {
 			switch {
@@ -216,7 +224,7 @@ func (s *Store[T, K]) importBatch(ctx context.Context, tx *database.DB, batch []
 	if len(batch) == 0 {
 		return nil
 	}
-	rows, outcomes := make([]*T, len(batch)), make([]error, len(batch))
+	rows := make([]*T, len(batch))
 	for i := range batch {
 		rows[i] = batch[i].row
 	}
@@ -224,11 +232,8 @@ func (s *Store[T, K]) importBatch(ctx context.Context, tx *database.DB, batch []
 	if replace {
 		expected = lockTaken // what is unchanged stays so until the other rows are replaced
 	}
-	if err := s.insert(ctx, tx, rows, outcomes, expected); err != nil {
-		return err
-	}
 	var replacements []*table.Change
-	for i, err := range outcomes {
+	for i, err := range s.insert(ctx, tx, rows, expected) {
 		exists, taken := errors.AsType[*ExistsError](err)
 		switch {
 		case err == nil:

@@ -102,7 +102,7 @@ func (r *reader[T, K]) getBatch(ctx context.Context, items []*lookup[T, K]) []er
 	for i, l := range items {
 		keys[i] = l.key
 	}
-	found, outcomes, err := database.Get[T](ctx, r.db.ForReads(), r.table, keys, false)
+	found, outcomes, err := database.Get[T](ctx, r.db, r.table, keys, false)
 	if err != nil {
 		return slices.Repeat([]error{err}, len(items))
 	}

@@ -15,7 +15,7 @@ import (
 )
 
 // Condition must hold for a write to happen. The statement that writes decides it: of two
-// writers with the same version, one succeeds.
+// writers with the same version, only the first succeeds.
 type Condition struct {
 	// Versions are the values of UpdatedAt of which the row must have one; nil allows
 	// any.
@@ -97,7 +97,7 @@ func (s *Store[T, K]) Put(ctx context.Context, row *T, c Condition) (Outcome[T],
 // errNotStored is the outcome of a write that no condition prevented, and that wrote nothing.
 var errNotStored = errors.New("the row was not stored: look for triggers and policies of the table")
 
-// isNew reports whether row, as a statement has written it, is a new one: each later write
+// isNew reports whether row, as a statement has written it, is new: each later write
 // moves the version forward, beyond the time of creation.
 func (s *Store[T, K]) isNew(row *T) bool {
 	created, updated := s.table.Created.Of(valueOf(row)), s.table.Updated.Of(valueOf(row))

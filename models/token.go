@@ -13,7 +13,7 @@ import (
 )
 
 // A token is a prefix, 40 random characters of 5 bits each, and a checksum. Secret
-// scanners find a leaked token by its prefix; the checksum rejects a mistyped one
+// scanners find a leaked token by its prefix; the checksum rejects a mistyped token
 // without a look-up. The id is its first TokenIDLength characters.
 const (
 	tokenPrefix    = "pst_"
@@ -71,7 +71,7 @@ func (t *Token) Validate(now time.Time) error {
 	return t.Scopes.validate()
 }
 
-// rfc3339 matches a time of RFC 3339. [time.Parse] alone also accepts other forms, such as
+// rfc3339 matches a time of RFC 3339. [time.Parse] alone also accepts other forms:
 // 1:00:00 and 01:00:00,5 (https://go.dev/issue/54580).
 var rfc3339 = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)$`)
 

@@ -79,7 +79,7 @@ func (s *TokenStore) Find(ctx context.Context, ids []string) (tokens []Token, er
 	return tokens, err
 }
 
-// inIDs is the condition that a token is one of those whose ids keysOf returned. It has one
+// inIDs is the condition that a token has an id that keysOf returned. It has a single
 // argument, so that the statement is the same for any number of ids.
 const inIDs = "id IN (SELECT key FROM json_each(?))"
 

@@ -14,6 +14,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"plantstore/database/background"
+	"plantstore/database/fault"
 	"plantstore/database/limit"
 )
 
@@ -23,10 +24,6 @@ type Options struct {
 	Queue   int           // items that wait for the next batch; each client may take half of them
 	Timeout time.Duration // from an item's arrival to its outcome
 	Turns   *limit.Turns  // of batches; batchers may share them
-	Closed  error         // the outcome of an item that arrives after Close
-	// Begin is called before each batch, and end after it. If one of them fails, all items of the
-	// batch do. It may be nil.
-	Begin func() (end func() error, err error)
 	// Items observes the number of items of each batch, and Waits the seconds that each item has
 	// waited for its batch. They may be nil.
 	Items, Waits Observer
@@ -35,12 +32,15 @@ type Options struct {
 // Observer measures something, as Prometheus' histograms do.
 type Observer interface{ Observe(value float64) }
 
+// errClosed is the outcome of an item that arrives after Close.
+var errClosed = fmt.Errorf("%w: the database is closed", fault.ErrUnavailable)
+
 // ErrDeferred is the outcome of an item that a batch has not tried: it joins another batch.
 var ErrDeferred = errors.New("deferred to another batch")
 
 // Batcher runs operations, its items, in batches: items that arrive while a batch is in
-// flight form the next one, and share its statement and its commit. There is no timer: a
-// lone item runs at once, on its caller's goroutine. It is safe for concurrent use.
+// flight form the next batch. A lone item runs at once, on its caller's goroutine. It is safe for
+// concurrent use.
 type Batcher[T any] struct {
 	Options
 	run      func(ctx context.Context, items []T) []error
@@ -49,7 +49,7 @@ type Batcher[T any] struct {
 	flushers sync.WaitGroup
 	free     sync.Pool    // of *pending[T]
 	calls    atomic.Int64 // of Do that are in progress
-	lone     atomic.Bool  // no other item came while the last one ran alone
+	lone     atomic.Bool  // no other item came while the last item ran alone
 	needs    atomic.Int64 // nanoseconds that a batch is expected to need; see expect
 
 	mu     sync.RWMutex // guards closed, and the closing of queue
@@ -61,10 +61,8 @@ type pending[T any] struct {
 	ctx     context.Context //nolint:containedctx // the caller's, for as long as it waits
 	item    T
 	due     time.Time
-	span    trace.Span        // the caller's, if it is recorded
-	begin   time.Time         // of its batch
-	batch   trace.SpanContext // its batch's
-	outcome chan error        // has room for one, so that a flusher never blocks
+	span    trace.Span // the caller's, if it is recorded
+	outcome chan error // has room for one, so that a flusher never blocks
 }
 
 // New returns a batcher that calls run with the items of each batch. run returns their outcomes
@@ -86,8 +84,7 @@ func (b *Batcher[T]) Len() int { return len(b.queue) }
 // Do runs item and returns its outcome. It fails at once with limit.ErrShare if the queue is full,
 // or if items of ctx's client take half of it; later with limit.ErrBusy if it was not the
 // item's turn in time. An item still in the queue when ctx ends is dropped; it fails with
-// ctx's cause. The queue is in order of arrival and a batch is due with its first item, so Do
-// has no timer of its own.
+// ctx's cause.
 func (b *Batcher[T]) Do(ctx context.Context, item T) (err error) {
 	alone := b.calls.Add(1) == 1
 	defer b.calls.Add(-1)
@@ -96,16 +93,12 @@ func (b *Batcher[T]) Do(ctx context.Context, item T) (err error) {
 		p = &pending[T]{outcome: make(chan error, 1)}
 	}
 	p.ctx, p.item, p.due, p.span = ctx, item, time.Now().Add(b.Timeout), recorded(ctx)
-	for again := true; again; {
-		err = nil
-		if !alone || ctx.Err() != nil || !b.runAlone(p) {
-			err = b.enqueue(p)
-		}
-		if err == nil {
+	for err = ErrDeferred; errors.Is(err, ErrDeferred); {
+		if alone && ctx.Err() == nil && b.runAlone(p) {
 			err = <-p.outcome
-			traceWait(p.span, p.due.Add(-b.Timeout), p.begin, p.batch)
+		} else if err = b.enqueue(p); err == nil {
+			err = <-p.outcome
 		}
-		again = errors.Is(err, ErrDeferred)
 	}
 	*p = pending[T]{outcome: p.outcome} // retains nothing
 	b.free.Put(p)
@@ -136,7 +129,7 @@ func (b *Batcher[T]) enqueue(p *pending[T]) error {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	if b.closed {
-		return b.Closed
+		return errClosed
 	}
 	if err := b.waiting.Take(limit.Client(p.ctx), 1); err != nil {
 		return err
@@ -184,7 +177,7 @@ func (b *Batcher[T]) flush() {
 	}
 }
 
-// next returns the next item of the queue, or nil if there is none now.
+// next returns the next item of the queue, or nil if the queue is empty.
 func (b *Batcher[T]) next() *pending[T] {
 	select {
 	case p, open := <-b.queue:
@@ -198,7 +191,7 @@ func (b *Batcher[T]) next() *pending[T] {
 }
 
 // letQueueFill yields the processor for as long as that fills the queue, so that
-// requests already in memory share the batch. If there are no such requests, it takes no time.
+// requests already in memory share the batch.
 func (b *Batcher[T]) letQueueFill() {
 	for before := -1; before < len(b.queue) && len(b.queue) < b.Max; {
 		before = len(b.queue)
@@ -207,8 +200,7 @@ func (b *Batcher[T]) letQueueFill() {
 }
 
 // gather appends p to batch, which begins now. It rejects p instead if p is no longer
-// awaited, or has less time left than the batch is expected to need: the batch would end
-// too early for its other items as well.
+// awaited, or has less time left than the batch is expected to need: the batch is due with its first item.
 func (b *Batcher[T]) gather(batch []*pending[T], p *pending[T], now time.Time) []*pending[T] {
 	needs := time.Duration(b.needs.Load())
 	switch {
@@ -244,36 +236,25 @@ func (b *Batcher[T]) runBatch(batch []*pending[T]) {
 	}
 	ctx, span := startBatch(len(batch), requests)
 	var outcomes []error
-	var fault error
+	var panicked error
 	defer func() {
 		span.End()
 		b.expect(time.Since(begin), !time.Now().Before(due))
-		if fault != nil {
-			outcomes = slices.Repeat([]error{fault}, len(batch))
+		if panicked != nil {
+			outcomes = slices.Repeat([]error{panicked}, len(batch))
 		}
 		for i, err := range outcomes {
-			if batch[i].span != nil {
-				batch[i].begin, batch[i].batch = begin, span.SpanContext()
-			}
 			batch[i].outcome <- err
 		}
 	}()
-	defer background.Recover("a batch", &fault)
-	end := func() error { return nil }
-	if b.Begin != nil {
-		if end, fault = b.Begin(); fault != nil {
-			return
-		}
-	}
+	defer background.Recover("a batch", &panicked)
 	outcomes = b.run(deadline{ctx, due}, items)
-	fault = end()
 }
 
-// expect sets the time that the next batch is expected to need to what the last one took
-// and a quarter more. Without it, items that have waited too long would fill batch after
-// batch under overload, and none would end in time. A batch that exceeded its limit would
-// have taken longer. The time at most doubles with each batch, since a single slow one says
-// little, and a sixth of an item's time is left to wait in.
+// expect sets the time that the next batch is expected to need to what the last batch took
+// and a quarter more. Without it, items that have waited for long would fill batch after
+// batch under overload, and no batch would end in time. The time at most doubles with each batch, since a
+// single slow batch says little, and a sixth of an item's time is left to wait in.
 func (b *Batcher[T]) expect(took time.Duration, exceeded bool) {
 	if exceeded {
 		took = b.Timeout
@@ -285,7 +266,7 @@ func (b *Batcher[T]) expect(took time.Duration, exceeded bool) {
 
 // deadline is the context of a batch.
 type deadline struct {
-	context.Context //nolint:containedctx // it is one
+	context.Context //nolint:containedctx // it is a context
 	due             time.Time
 }
 

@@ -40,11 +40,9 @@ func (g *gate) expect(t *testing.T, want ...int) {
 // ok is a write of batches that all succeed.
 func ok(_ context.Context, batch []int) []error { return make([]error, len(batch)) }
 
-var errClosed = errors.New("closed")
-
 // newBatcher returns a batcher with one flusher.
 func newBatcher(o Options, run func(context.Context, []int) []error) *Batcher[int] {
-	o.Turns, o.Closed = limit.NewTurns(1, 0), errClosed
+	o.Turns = limit.NewTurns(1, 0)
 	return New(o, run)
 }
 

@@ -80,15 +80,14 @@ type Dialect interface {
 
 // Facts are what is constant of a kind of database.
 type Facts struct {
-	System      string        // OpenTelemetry's name for the kind of database
-	Goose       goose.Dialect // of its migrations
-	Migrations  string        // the folder of its migrations
-	LockHolders string        // a query for descriptions of the oldest transactions that a migration may be waiting for
-	ReadOnly    string        // an expression that is true if the database rejects writes
-	MayWrite    string        // an expression that is true if the role has the rights to write a table, {table}
-	IsStandby   string        // an expression that is true if the database is a copy of another one
-	WriteTest   string        // a statement that changes nothing that matters, but fails if the disk is full or the database is read-only
-	Feed        Feed          // or nil if the database has no feed
+	System     string        // OpenTelemetry's name for the kind of database
+	Goose      goose.Dialect // of its migrations
+	Migrations string        // the folder of its migrations
+	ReadOnly   string        // an expression that is true if the database rejects writes
+	MayWrite   string        // an expression that is true if the role has the rights to write a table, {table}
+	IsStandby  string        // an expression that is true if the database is a copy of another one
+	WriteTest  string        // a statement that changes nothing that matters, but fails if the disk is full or the database is read-only
+	Feed       Feed          // or nil if the database has no feed
 }
 
 // Followed names the table whose changes are a feed.

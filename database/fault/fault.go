@@ -27,7 +27,7 @@ import (
 const (
 	FeatureNotSupported   = "0A000" // a cached plan is obsolete: a migration has changed the table
 	ReadOnlyTransaction   = "25006" // read_only_sql_transaction: a standby, as after a fail-over
-	completionUnknown     = "40003" // statement_completion_unknown: the caller must read whether it was stored
+	completionUnknown     = "40003" // statement_completion_unknown
 	InsufficientPrivilege = "42501"
 	lockNotAvailable      = "55P03"
 	IdleSessionTimeout    = "57P05"
@@ -272,10 +272,6 @@ func (e *rowLockedError) Unwrap() error { return e.error }
 func IsDuplicate(err error) bool {
 	return SQLState(err) == "23505" // unique_violation
 }
-
-// IsUnknown reports whether err means that the database does not know whether it has
-// committed, as a distributed one may not.
-func IsUnknown(err error) bool { return SQLState(err) == completionUnknown }
 
 // IsRowFault reports whether err is the fault of one row, which is locked or rejected.
 func IsRowFault(err error) bool { return IsLocked(err) && !IsTableLocked(err) || IsRowRejected(err) }

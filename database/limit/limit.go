@@ -15,7 +15,7 @@ func WithClient(ctx context.Context, name string) context.Context {
 	return context.WithValue(ctx, clientKey{}, name)
 }
 
-// Client returns the name of ctx's client, or an empty one.
+// Client returns the name of ctx's client, or an empty name.
 func Client(ctx context.Context) string {
 	name, _ := ctx.Value(clientKey{}).(string)
 	return name

@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// ErrShare means that too much is in use, in all or by one client. Nothing has begun.
+// ErrShare means that too much is in use, in all or by a client. Nothing has begun.
 var ErrShare = errors.New("no share is left")
 
 // Shares limits how much of something may be taken: all by all clients together, and each by

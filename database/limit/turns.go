@@ -16,7 +16,7 @@ var ErrBusy = errors.New("too many operations are waiting")
 const UntilDone = time.Duration(math.MaxInt64)
 
 // Turns limits how many operations run at a time, in order of arrival. Operations that waited
-// for a connection of the pool instead would get it too late to use it: under overload, all of
+// for a connection of the pool instead would get it late to use it: under overload, all of
 // them would fail. It is safe for concurrent use.
 type Turns struct {
 	all  chan struct{}
@@ -33,7 +33,7 @@ type queue struct {
 }
 
 // NewTurns returns Turns for all operations at a time, and each of a client: then the operations of
-// one client do not queue before those of another. If each is 0, clients are not told apart.
+// a client do not queue before those of another. If each is 0, clients are not told apart.
 func NewTurns(all, each int) *Turns {
 	return &Turns{all: make(chan struct{}, all), each: each, of: make(map[string]*queue)}
 }
@@ -41,7 +41,7 @@ func NewTurns(all, each int) *Turns {
 // Len returns how many operations may run at a time.
 func (t *Turns) Len() int { return cap(t.all) }
 
-// Try takes a turn if one is free, which the caller gives back with Free. It is for Turns that do
+// Try takes a turn if a turn is free, which the caller gives back with Free. It is for Turns that do
 // not tell clients apart.
 func (t *Turns) Try() bool {
 	select {

@@ -172,13 +172,6 @@ func (gormDialector) Explain(statement string, _ ...any) string { return stateme
 func (d *Dialect) Facts() dialect.Facts {
 	return dialect.Facts{
 		System: "postgresql", Goose: goose.DialectPostgres, Migrations: "postgres",
-		// Of other roles' processes, only members of pg_monitor see more than that they exist. The kind of
-		// a statement is shown, and not its text, which may have values.
-		LockHolders: `SELECT format('process %s (%s)', pid, application_name) || CASE WHEN state IS NULL THEN '' ELSE format(', %s for %s s, last statement %s', state,
-				round(extract(epoch FROM clock_timestamp() - xact_start)), upper(substring(ltrim(query) FROM '^[A-Za-z]*'))) END
-			FROM pg_stat_activity WHERE pid IN (SELECT l.pid FROM pg_locks l JOIN pg_database d ON d.oid = l.database
-				WHERE d.datname = current_database() AND l.relation >= 16384 AND l.granted) -- not of the system
-			ORDER BY xact_start LIMIT 3`,
 		ReadOnly:  "current_setting('transaction_read_only') = 'on'",
 		MayWrite:  "has_any_column_privilege('{table}', 'INSERT') AND has_any_column_privilege('{table}', 'UPDATE') AND has_table_privilege('{table}', 'DELETE')",
 		IsStandby: "pg_is_in_recovery()",

@@ -58,7 +58,7 @@ func (d *Dialect) Insert(ctx context.Context, conn gorm.ConnPool, t *table.Table
 	if free {
 		outcomes, err = make([]error, len(rows)), d.insertAll(ctx, pool, t, rows)
 	}
-	if !free || fault.IsDuplicate(err) {
+	if !free || fault.IsDuplicate(err) || errors.Is(err, fault.ErrLeftOut) {
 		outcomes, err = d.insertFree(ctx, conn, t, rows)
 	}
 	if own && fault.IsRowFault(err) {

@@ -58,7 +58,7 @@ type Dialect struct {
 const lockPoll = 20 * time.Millisecond
 
 // Readers is how many connections read the database besides the connection that writes.
-const Readers = 10
+const Readers = 11
 
 // Open opens the database. It creates the file, with its folder, if it does not exist. It connects at
 // once: there is no server to wait for.
@@ -268,10 +268,9 @@ func (*Dialect) Migrated(context.Context, *zap.Logger) error { return nil }
 func (d *Dialect) Facts() dialect.Facts {
 	return dialect.Facts{
 		System: "sqlite", Goose: goose.DialectSQLite3, Migrations: "sqlite",
-		LockHolders: "SELECT 'another process that writes'",
-		ReadOnly:    "FALSE", // a query cannot tell: a write shows it
-		MayWrite:    "TRUE",
-		IsStandby:   "FALSE",
+		ReadOnly:  "FALSE", // a query cannot tell: a write shows it
+		MayWrite:  "TRUE",
+		IsStandby: "FALSE",
 		// The time of goose's first row, which is not a migration's: SQLite does not write a row that stays
 		// the same.
 		WriteTest: "UPDATE " + goose.DefaultTablename + " SET tstamp = strftime('%Y-%m-%d %H:%M:%f', 'now') WHERE version_id = 0",

@@ -188,12 +188,3 @@ func ReadAll(read func(Rows) error) func(*sql.Rows, error) error {
 		return errors.Join(read(rows), rows.Close())
 	}
 }
-
-// Structs returns the structs behind rows.
-func Structs[T any](rows []*T) []reflect.Value {
-	structs := make([]reflect.Value, len(rows))
-	for i, row := range rows {
-		structs[i] = reflect.ValueOf(row).Elem()
-	}
-	return structs
-}
