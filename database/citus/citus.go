@@ -81,7 +81,7 @@ func (d *Dialect) Facts() dialect.Facts {
 
 // Close closes the connections.
 func (d *Dialect) Close() error {
-	d.nodes.close()
+	d.nodes.stop()
 	return d.Dialect.Close()
 }
 
@@ -236,6 +236,7 @@ const warning = "plantstore.warning"
 func watchWarnings(config *pgx.ConnConfig) {
 	config.OnNotice = func(conn *pgconn.PgConn, n *pgconn.Notice) {
 		if n.SeverityUnlocalized == "WARNING" {
+			n.Code = fault.InternalError // its own code may mean nothing
 			conn.CustomData()[warning] = (*pgconn.PgError)(n)
 		}
 	}

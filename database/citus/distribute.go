@@ -59,8 +59,8 @@ func (d *Dialect) undistributed(ctx context.Context) (statements []string, err e
 	return statements, nil
 }
 
-// Migrated distributes the tables of the migrations.
-func (d *Dialect) Migrated(ctx context.Context, log *zap.Logger) (err error) {
+// Distribute distributes the tables of the migrations.
+func (d *Dialect) Distribute(ctx context.Context, log *zap.Logger) (err error) {
 	if statements, err := d.undistributed(ctx); err != nil || len(statements) == 0 {
 		return err
 	}

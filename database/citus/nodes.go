@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -23,22 +22,14 @@ import (
 	"plantstore/database/table"
 )
 
-// Classify returns the error of a node as a *fault.NodeError. The FATAL errors are those of the server
-// that the connection leads to.
-func (*Dialect) Classify(err error) error {
-	pg, ok := errors.AsType[*pgconn.PgError](err)
-	if !ok || isNodeError(err) || errors.Is(err, errors.ErrUnsupported) || pg.SeverityUnlocalized != "ERROR" {
-		return err
-	}
-	if pg.Code == fault.InternalError || strings.HasPrefix(pg.Code, "08") || strings.HasPrefix(pg.Code, "57P") { // connection_exception, operator_intervention
-		return &fault.NodeError{Err: err}
-	}
-	return err
-}
-
+// isNodeError reports whether err is about a node. The FATAL errors are those of the server that the
+// connection leads to. Unless isCommitted holds, what a transaction wrote is then stored on no node.
 func isNodeError(err error) bool {
-	_, ok := errors.AsType[*fault.NodeError](err)
-	return ok
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	if !ok || pg.SeverityUnlocalized != "ERROR" {
+		return isCommitted(err)
+	}
+	return pg.Code == fault.InternalError || strings.HasPrefix(pg.Code, "08") || strings.HasPrefix(pg.Code, "57P") // connection_exception, operator_intervention
 }
 
 // isCommitted reports whether err, of a node, means that the node was lost when all nodes had
@@ -51,12 +42,10 @@ func isCommitted(err error) bool {
 // nodes knows which nodes of a database are down.
 type nodes struct {
 	*Dialect
-	turn *limit.Turns                 // the only turn, which a check takes
-	down atomic.Pointer[map[int]bool] // nil before the first check
-	stop func()                       // of the checks
-
-	suspecting atomic.Bool // suspect is running
-	work       sync.WaitGroup
+	turn      *limit.Turns                 // the only turn, which a check takes
+	down      atomic.Pointer[map[int]bool] // not nil
+	suspected atomic.Bool                  // since the last check
+	stop      func()                       // of the checks
 }
 
 // nodeCheck is the time between two checks of a node that is down, and nodeTimeout how long a check waits for
@@ -66,21 +55,25 @@ const (
 	nodeTimeout = "500ms"
 )
 
-// newNodes begins to check the nodes, as long as some are down.
+// newNodes begins to check the nodes, as long as some are down, or are suspected to be.
 func newNodes(d *Dialect) *nodes {
 	n := &nodes{Dialect: d, turn: limit.NewTurns(1, 0)}
-	n.stop = background.Start(nodeCheck, func(context.Context) {
-		if len(n.downNow()) > 0 {
-			n.checkNow()
+	n.down.Store(&map[int]bool{})
+	n.stop = background.Start(nodeCheck, func(ctx context.Context) {
+		suspected := n.suspected.Swap(false)
+		if suspected {
+			n.Discard() // a session's connection to the node would hang, too
+		}
+		if !suspected && len(*n.down.Load()) == 0 {
+			return
+		}
+		limited, cancel := context.WithTimeout(ctx, n.Timeout)
+		defer cancel()
+		if err := n.check(limited); err != nil && ctx.Err() == nil {
+			n.log.Warn("cannot check the nodes of the database", zap.Error(err))
 		}
 	})
 	return n
-}
-
-// close ends the checks.
-func (n *nodes) close() {
-	n.stop()
-	n.work.Wait()
 }
 
 // check finds out which nodes are down.
@@ -96,7 +89,7 @@ func (n *nodes) check(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	before := n.downNow()
+	before := *n.down.Load()
 	if !maps.Equal(before, found) {
 		n.log.Warn("the unreachable nodes of the database have changed", zap.Ints("down", slices.Sorted(maps.Keys(found))))
 	}
@@ -111,36 +104,6 @@ func (n *nodes) check(ctx context.Context) error {
 	return nil
 }
 
-// suspect checks the nodes in the background, after a statement that did not end in time: a
-// node that hangs reports no error.
-func (n *nodes) suspect() {
-	if n.suspecting.Swap(true) {
-		return
-	}
-	n.work.Go(func() {
-		defer n.suspecting.Store(false)
-		n.Discard() // a session's connection to the node would hang, too
-		n.checkNow()
-	})
-}
-
-// checkNow is check for the background.
-func (n *nodes) checkNow() {
-	ctx, cancel := context.WithTimeout(context.Background(), n.Timeout)
-	defer cancel()
-	if err := n.check(ctx); err != nil {
-		n.log.Warn("cannot check the nodes of the database", zap.Error(err))
-	}
-}
-
-// downNow returns the nodes that are down.
-func (n *nodes) downNow() map[int]bool {
-	if down := n.down.Load(); down != nil {
-		return *down
-	}
-	return nil
-}
-
 // run calls do with the items of a batch, of which there are count, by their indices. If a node is down,
 // the items with rows on the other nodes run without it. It returns the outcome of each item, or nil if
 // all succeeded. keyOf returns the key of an item's row in t.
@@ -151,13 +114,11 @@ func (n *nodes) run(ctx context.Context, t *table.Table, count int, keyOf func(i
 	}
 	run := func(items []int) error {
 		errs, err := do(items)
-		err = n.Classify(err)
 		for i, item := range items {
 			outcomes[item] = err
 			if err == nil && errs != nil {
 				outcomes[item] = errs[i]
 			}
-			outcomes[item] = n.Classify(outcomes[item])
 		}
 		return err
 	}
@@ -168,7 +129,7 @@ func (n *nodes) run(ctx context.Context, t *table.Table, count int, keyOf func(i
 		}
 		return n.nodesOf(ctx, t, keys)
 	}
-	if down := n.downNow(); len(down) > 0 {
+	if down := *n.down.Load(); len(down) > 0 {
 		on, err := nodesOf()
 		if err != nil {
 			return nil, err
@@ -187,7 +148,7 @@ func (n *nodes) run(ctx context.Context, t *table.Table, count int, keyOf func(i
 		return nil, err
 	}
 	if slices.ContainsFunc(up, func(i int) bool { return outcomes[i] != nil && fault.IsTimeout(outcomes[i]) }) {
-		n.suspect() // this batch has no time left to wait for it
+		n.suspected.Store(true) // a node that hangs reports no error, and this batch has no time left
 	}
 	failed := slices.DeleteFunc(up, func(i int) bool { return !isNodeError(outcomes[i]) || isCommitted(outcomes[i]) })
 	if len(failed) == 0 || n.check(ctx) != nil || len(failed) == 1 {
@@ -197,7 +158,7 @@ func (n *nodes) run(ctx context.Context, t *table.Table, count int, keyOf func(i
 	if err != nil || !slices.ContainsFunc(failed, func(i int) bool { return on[i] != on[failed[0]] }) {
 		return outcomes, nil // of rows on one node, some may be stored
 	}
-	down := n.downNow()
+	down := *n.down.Load()
 	if again := slices.DeleteFunc(failed, func(i int) bool { return down[on[i]] }); len(again) > 0 {
 		_ = run(again) // their outcomes have its error
 	}
@@ -205,7 +166,7 @@ func (n *nodes) run(ctx context.Context, t *table.Table, count int, keyOf func(i
 }
 
 // errDown is the outcome of a row on a node that is down. Nothing was stored.
-var errDown = &fault.NodeError{Err: &pgconn.PgError{Severity: "ERROR", Code: "08006", Message: "the node of the row is down"}}
+var errDown = &pgconn.PgError{Severity: "ERROR", SeverityUnlocalized: "ERROR", Code: "08006", Message: "the node of the row is down"}
 
 // findDown returns the nodes with rows that cannot be reached.
 func (n *nodes) findDown(ctx context.Context) (down map[int]bool, err error) {

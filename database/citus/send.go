@@ -105,7 +105,7 @@ var copyEscapes = strings.NewReplacer(`\`, `\\`, "\t", `\t`, "\n", `\n`, "\r", `
 // lostNode returns the warning of a node that failed when all nodes had agreed to commit, or nil.
 func lostNode(conn *pgx.Conn) error {
 	if w, ok := conn.PgConn().CustomData()[warning].(*pgconn.PgError); ok {
-		return &fault.NodeError{Err: w} // the rows will appear, but may not have yet
+		return w // the rows will appear, but may not have yet
 	}
 	return nil
 }

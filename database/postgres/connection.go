@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -19,28 +18,21 @@ import (
 	"plantstore/database/limit"
 )
 
-// setting is a setting of a session.
-type setting struct {
-	name, value string
-	// keptByPoolers is true if poolers keep it for each of their clients, because the server
-	// reports changes of it: see varcache.c of pgbouncer 1.18.
-	keptByPoolers bool
+// startupSettings are settings of a session that poolers keep for each of their clients, because the
+// server reports changes of them: see varcache.c of pgbouncer 1.18.
+var startupSettings = map[string]string{
+	"client_encoding": "UTF8", "datestyle": "ISO", "timezone": "UTC", "standard_conforming_strings": "on",
 }
 
-// sessionSettings returns the settings that decide how values look, how transactions see
-// each other, and how long they wait for locks.
-func sessionSettings() []setting {
-	return []setting{
-		{"DateStyle", "ISO", true},
-		{"IntervalStyle", "postgres", false},
-		{"TimeZone", "UTC", true},
-		{"extra_float_digits", "1", false},
-		{"bytea_output", "hex", false},
-		{"array_nulls", "on", false},
-		{"standard_conforming_strings", "on", true},
-		{"default_transaction_isolation", "read committed", false},
-		{"lock_timeout", milliseconds(LockWait), false},
-	}
+// sessionSettings decide how values look, how transactions see each other, and how long they wait for
+// locks.
+var sessionSettings = []struct{ name, value string }{
+	{"IntervalStyle", "postgres"},
+	{"extra_float_digits", "1"},
+	{"bytea_output", "hex"},
+	{"array_nulls", "on"},
+	{"default_transaction_isolation", "read committed"},
+	{"lock_timeout", milliseconds(LockWait)},
 }
 
 // LockWait is how long a statement waits for a lock, so that a locked row delays the other rows
@@ -50,33 +42,30 @@ const LockWait = 2 * time.Millisecond
 // opened is the key of the time at which a connection was opened.
 const opened = "plantstore.opened"
 
-// prepareConnection returns the set-up of a new connection. It keeps the service's promises
+// prepareConnection sets up a new connection. It keeps the service's promises
 // despite any defaults of the server, the database or the role: a committed
 // row is on disk, text is returned as it was sent, and a locked row delays no other.
-func (d *Dialect) prepareConnection(timeout time.Duration) func(context.Context, *pgx.Conn) error {
-	// Set in any case: what the session does not set would change when the server reads its configuration again.
-	settings := []string{"set_config('synchronous_commit', CASE current_setting('synchronous_commit') WHEN 'off' THEN 'on' ELSE current_setting('synchronous_commit') END, false)"}
-	for _, s := range sessionSettings() {
-		settings = append(settings, fmt.Sprintf("set_config('%s', '%s', false)", s.name, s.value))
+func (d *Dialect) prepareConnection(ctx context.Context, conn *pgx.Conn) error {
+	ctx, cancel := context.WithTimeout(ctx, conn.Config().ConnectTimeout) // the pool connects in the background, too
+	defer cancel()
+	begin := time.Now()
+	err := checkEncoding(conn)
+	if err == nil {
+		// Set in any case: what the session does not set would change when the server reads its configuration again.
+		set := "SELECT set_config('synchronous_commit', CASE current_setting('synchronous_commit') WHEN 'off' THEN 'on' ELSE current_setting('synchronous_commit') END, false)"
+		for _, s := range sessionSettings {
+			set += fmt.Sprintf(", set_config('%s', '%s', false)", s.name, s.value)
+		}
+		_, err = conn.Exec(ctx, set)
 	}
-	set := "SELECT " + strings.Join(settings, ", ")
-	return func(ctx context.Context, conn *pgx.Conn) error {
-		ctx, cancel := context.WithTimeout(ctx, timeout) // the pool connects in the background, too
-		defer cancel()
-		begin := time.Now()
-		err := checkEncoding(conn)
-		if err == nil {
-			_, err = conn.Exec(ctx, set)
-		}
-		if err == nil && d.Accept != nil {
-			err = d.Accept(ctx, conn)
-		}
-		if err != nil {
-			return errors.Join(err, conn.Close(ctx))
-		}
-		conn.PgConn().CustomData()[opened] = begin
-		return nil
+	if err == nil && d.Accept != nil {
+		err = d.Accept(ctx, conn)
 	}
+	if err != nil {
+		return errors.Join(err, conn.Close(ctx))
+	}
+	conn.PgConn().CustomData()[opened] = begin
+	return nil
 }
 
 // milliseconds returns d for a setting such as lock_timeout, where 0 would mean no limit.
@@ -140,7 +129,7 @@ func (d *Dialect) pingIdle(ctx context.Context, p stdlib.ShouldPingParams) bool 
 // has closed: nothing has been sent yet, so the operation gets another one.
 func (d *Dialect) checkConnection(_ context.Context, conn *pgx.Conn) error {
 	begin, _ := conn.PgConn().CustomData()[opened].(time.Time)
-	if conn.IsClosed() || begin.Before(d.staleSince()) || hasInput(conn.PgConn().Conn()) {
+	if begin.Before(d.staleSince()) || hasInput(conn.PgConn().Conn()) {
 		return driver.ErrBadConn
 	}
 	return nil

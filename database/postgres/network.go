@@ -13,8 +13,7 @@ import (
 // network knows the open connections to a server, those with a request to cancel a
 // statement included.
 type network struct {
-	mu   sync.Mutex
-	open map[*connectionToServer]bool
+	open sync.Map // of *connectionToServer
 }
 
 // connectionToServer is a connection that network knows. It is a syscall.Conn, since
@@ -37,45 +36,36 @@ func (n *network) dial(dial pgconn.DialFunc) pgconn.DialFunc {
 			return nil, err
 		}
 		known := &connectionToServer{conn, n}
-		n.mu.Lock()
-		defer n.mu.Unlock()
-		if n.open == nil {
-			n.open = make(map[*connectionToServer]bool)
-		}
-		n.open[known] = true
+		n.open.Store(known, nil)
 		return known, nil
 	}
 }
 
 func (c *connectionToServer) Close() error {
-	c.network.mu.Lock()
-	delete(c.network.open, c)
-	c.network.mu.Unlock()
+	c.network.open.Delete(c)
 	return c.Conn.Close()
 }
 
 // cut closes all connections: what waits for a response fails now, rather than when its time
 // is up.
 func (n *network) cut() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	for conn := range n.open {
-		_ = conn.Conn.Close()
+	for conn := range n.open.Range {
+		_ = conn.(*connectionToServer).Close()
 	}
-	clear(n.open)
 }
 
 // drain waits until all connections are closed, but no longer than timeout. pgx cancels an
 // interrupted statement in the background: without the wait, a process that ends would leave
 // it to run, and pgbouncer 1.18 crashes if a request to cancel is cut off (its issue 801).
 func (n *network) drain(timeout time.Duration) {
-	for end := time.Now().Add(timeout); n.size() > 0 && time.Now().Before(end); {
+	for end := time.Now().Add(timeout); !n.isEmpty() && time.Now().Before(end); {
 		time.Sleep(time.Millisecond)
 	}
 }
 
-func (n *network) size() int {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return len(n.open)
+func (n *network) isEmpty() bool {
+	for range n.open.Range {
+		return false
+	}
+	return true
 }

@@ -20,14 +20,14 @@ func TestClosedConnectionsAreForgotten(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(n.open) != 1 {
-			t.Errorf("got %d connections, want the open one", len(n.open))
+		if n.isEmpty() {
+			t.Error("got no connection, want the open one")
 		}
 		if err := conn.Close(); err != nil {
 			t.Error(err)
 		}
 	}
-	if len(n.open) > 0 {
-		t.Errorf("got %d connections, want none", len(n.open))
+	if !n.isEmpty() {
+		t.Error("got connections, want none")
 	}
 }

@@ -44,12 +44,13 @@ type Options struct {
 // Dialect is a SQLite database in a file. It is safe for concurrent use.
 type Dialect struct {
 	Options
-	file        string          // Path without symbolic links: SQLite's name for it
-	files       *[3]fs.FileInfo // that are open: see paths
-	inUse       *flock.Flock    // shared by the processes that have the file open
-	keeper      driver.Conn     // see keepOpen
+	file        string       // Path without symbolic links: SQLite's name for it
+	files       []openFile   // those that are open
+	inUse       *flock.Flock // shared by the processes that have the file open
+	keeper      driver.Conn  // see keepOpen
 	pool, reads *sql.DB
-	stop        func()   // of the check of the files
+	stop        func() // of the check of the files
+	feed        *dialect.Feed
 	forms       sync.Map // of statements, by *table.Statement
 	prepared    sync.Map // has the statements of prepare, by preparedKey
 }
@@ -67,6 +68,7 @@ func Open(ctx context.Context, o Options, log *zap.Logger) (d *Dialect, err erro
 		return nil, errors.New("the database URL names no file: sqlite:data/plantstore.db")
 	}
 	d = &Dialect{Options: o}
+	d.feed = d.newFeed()
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, d.Close())
@@ -77,7 +79,7 @@ func Open(ctx context.Context, o Options, log *zap.Logger) (d *Dialect, err erro
 		return d, err
 	}
 	defer func() { err = errors.Join(err, unlock()) }()
-	if err := d.prepareFile(ctx, o.Check); err != nil {
+	if err := d.prepareFile(ctx); err != nil {
 		return d, err
 	}
 	writes := connector{d, dataSourceName(d.file, o.Timeout-limit.Wait(o.Timeout)), new(modernc.Driver)}
@@ -97,17 +99,8 @@ func Open(ctx context.Context, o Options, log *zap.Logger) (d *Dialect, err erro
 	return d, nil
 }
 
-// Name returns the path of the file.
-func (d *Dialect) Name() string { return d.Path }
-
 // Pools returns the pool with the connection that writes, and the pool that reads.
 func (d *Dialect) Pools() (writes, reads *sql.DB) { return d.pool, d.reads }
-
-// Inspect does nothing: each connection has the settings that it needs.
-func (*Dialect) Inspect(context.Context, *zap.Logger) error { return nil }
-
-// Classify returns err.
-func (*Dialect) Classify(err error) error { return err }
 
 // Dialector returns GORM's dialector for pool.
 func (*Dialect) Dialector(pool *sql.DB) gorm.Dialector {
@@ -152,9 +145,6 @@ func escapePath(path string) string { return (&url.URL{Path: path}).EscapedPath(
 // lockFile takes the lock under which a process creates, opens, migrates or replaces the
 // database. The system frees it when the process dies.
 func (d *Dialect) lockFile(ctx context.Context, log *zap.Logger) (unlock func() error, err error) {
-	if err := checkLinks(d.Path); err != nil {
-		return nil, err
-	}
 	if err := os.MkdirAll(filepath.Dir(d.Path), 0o750); err != nil {
 		return nil, d.folderFault(fmt.Errorf("create the folder of the database: %w", err))
 	}
@@ -186,8 +176,6 @@ func (d *Dialect) ensureFile() error {
 		}
 	case err != nil:
 		return fmt.Errorf("find the database: %w", err)
-	case info.IsDir():
-		return fmt.Errorf("%s is a folder, not a database file", d.Path)
 	case info.Size() == 0:
 		return fmt.Errorf("%s is empty, so it was damaged or is not a database: "+
 			"restore it from a backup with `plantstore restore`, or remove it to start with an empty store", d.Path)
@@ -195,26 +183,10 @@ func (d *Dialect) ensureFile() error {
 	return nil
 }
 
-// checkLinks fails if path or one of its folders is a symbolic link to nothing: perhaps to a volume
-// that is not mounted, which an empty database in place of the link would hide.
-func checkLinks(path string) error {
-	for ; path != filepath.Dir(path); path = filepath.Dir(path) {
-		target, err := os.Readlink(path)
-		if _, missing := os.Stat(path); err == nil && errors.Is(missing, fs.ErrNotExist) {
-			return fmt.Errorf("%s is a symbolic link to %s, which does not exist: "+
-				"put that back, or mount its volume; remove the link to start with an empty store", path, target)
-		}
-	}
-	return nil
-}
-
 // createFile creates an empty database in WAL mode. The caller holds the file lock.
 func (d *Dialect) createFile() error {
-	if err := probeFolder(d.Path); err != nil {
-		return err
-	}
 	unfinished := d.Path + ".new"
-	if err := os.WriteFile(unfinished, nil, 0o600); err != nil {
+	if err := errors.Join(os.WriteFile(unfinished, nil, 0o600), probe(unfinished)); err != nil {
 		return err
 	}
 	pool, err := sql.Open(sqlite.DriverName, dataSourceName(unfinished, time.Second))
@@ -261,13 +233,10 @@ func (d *Dialect) Locker(*zap.Logger) (lock.SessionLocker, error) {
 	return fileLocker{d.fileLock()}, nil
 }
 
-// Migrated does nothing.
-func (*Dialect) Migrated(context.Context, *zap.Logger) error { return nil }
-
 // Facts returns what is constant.
 func (d *Dialect) Facts() dialect.Facts {
 	return dialect.Facts{
-		System: "sqlite", Goose: goose.DialectSQLite3, Migrations: "sqlite",
+		Name: d.Path, System: "sqlite", Goose: goose.DialectSQLite3, Migrations: "sqlite",
 		LockHolders: "SELECT 'another process that writes'",
 		ReadOnly:    "FALSE", // a query cannot tell: a write shows it
 		MayWrite:    "TRUE",
@@ -275,7 +244,7 @@ func (d *Dialect) Facts() dialect.Facts {
 		// The time of goose's first row, which is not a migration's: SQLite does not write a row that stays
 		// the same.
 		WriteTest: "UPDATE " + goose.DefaultTablename + " SET tstamp = strftime('%Y-%m-%d %H:%M:%f', 'now') WHERE version_id = 0",
-		Feed:      d,
+		Feed:      d.feed,
 	}
 }
 
