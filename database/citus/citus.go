@@ -248,15 +248,15 @@ func watchWarnings(config *pgx.ConnConfig) {
 var transactionSettings = []string{fmt.Sprintf("SET LOCAL lock_timeout = %d", postgres.LockWait.Milliseconds()), durably}
 
 // insertRows returns an INSERT with VALUES, and its arguments.
-func insertRows(s *table.Statement, rows []reflect.Value) (text string, args []any) {
+func insertRows(s *table.Statement, inserts []*table.Change) (text string, args []any) {
 	stamps := make(map[*table.Column]int) // the numbers of their parameters
-	tuples := make([]string, len(rows))
-	for i, row := range rows {
+	tuples := make([]string, len(inserts))
+	for i, c := range inserts {
 		values := make([]string, len(s.Table.Columns))
 		for j, column := range s.Table.Columns {
 			n := stamps[column]
 			if n == 0 {
-				args = append(args, column.Of(row).Interface())
+				args = append(args, column.Of(c.Row).Interface())
 				n = len(args)
 			}
 			if s.Table.IsTimestamp(column) {

@@ -11,7 +11,6 @@ import (
 	"io/fs"
 	"maps"
 	"net"
-	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -45,7 +44,7 @@ type Options struct {
 	// Send runs a batch in one transaction and calls read with its results, as sendBatch does. It may be nil.
 	Send func(ctx context.Context, conn *pgx.Conn, batch *pgx.Batch, read func(pgx.BatchResults) error) error
 	// InsertRows returns the INSERT of several rows, and its arguments. It may be nil.
-	InsertRows func(s *table.Statement, rows []reflect.Value) (text string, args []any)
+	InsertRows func(s *table.Statement, inserts []*table.Change) (text string, args []any)
 }
 
 // Dialect is a PostgreSQL database. It is safe for concurrent use.

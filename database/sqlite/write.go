@@ -15,26 +15,13 @@ import (
 
 // Insert runs a statement for each row.
 func (d *Dialect) Insert(ctx context.Context, conn gorm.ConnPool, t *table.Table, rows []reflect.Value, _ bool) (outcomes []error, err error) {
-	g := &table.Group{Statement: t.InsertFree, Changes: make([]*table.Change, len(rows))}
-	for i, row := range rows {
-		g.Changes[i] = &table.Change{Statement: t.InsertFree, Row: row}
-	}
+	g := t.Inserts(rows)
 	if _, own := conn.(*sql.DB); own || t.Name != d.Followed.Table || len(rows) < manyRows {
 		err = d.Run(ctx, conn, []*table.Group{g})
 	} else {
 		err = d.insertMany(ctx, conn, g)
 	}
-	if err != nil {
-		return nil, err
-	}
-	outcomes = make([]error, len(rows))
-	for i, c := range g.Changes {
-		outcomes[i] = c.Err
-		if c.Err == nil && !c.Stored.IsValid() {
-			outcomes[i] = fault.ErrTaken
-		}
-	}
-	return outcomes, nil
+	return g.Inserted(), err
 }
 
 // manyRows is the number of rows from which on insertMany is faster than Run.

@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"plantstore/database/fault"
 )
 
 // Statement writes at most one row of a table for each [Change]. In its text, @name stands
@@ -102,6 +104,28 @@ type Group struct {
 	byKey   map[any]*Change
 }
 
+// Inserts returns changes that insert the rows with free keys. The rows have different keys.
+func (t *Table) Inserts(rows []reflect.Value) *Group {
+	changes, g := make([]Change, len(rows)), &Group{Statement: t.InsertFree, Changes: make([]*Change, len(rows))}
+	for i, row := range rows {
+		changes[i] = Change{Statement: t.InsertFree, Row: row}
+		g.Changes[i] = &changes[i]
+	}
+	return g
+}
+
+// Inserted returns the outcomes of [Table.Inserts]: fault.ErrTaken if a key is taken.
+func (g *Group) Inserted() []error {
+	outcomes := make([]error, len(g.Changes))
+	for i, c := range g.Changes {
+		outcomes[i] = c.Err
+		if c.Err == nil && !c.Stored.IsValid() {
+			outcomes[i] = fault.ErrTaken
+		}
+	}
+	return outcomes
+}
+
 // Groups returns changes in groups, as few as possible.
 func Groups(changes []*Change) (groups []*Group) {
 	for _, c := range changes {
@@ -118,7 +142,21 @@ func Groups(changes []*Change) (groups []*Group) {
 
 // Scan sets Stored of the changes whose rows are in a result.
 func (g *Group) Scan(rows Rows) error {
-	found, err := ScanNew(rows, g.Table.Columns[:g.Returns], g.Changes[0].Row.Type())
+	if len(g.Changes) == 1 {
+		return g.Changes[0].Scan(rows)
+	}
+	if g.byKey == nil {
+		g.byKey = make(map[any]*Change, len(g.Changes))
+		for _, c := range g.Changes {
+			g.byKey[g.Table.Key.Of(c.Row).Interface()] = c
+		}
+	}
+	var found []reflect.Value
+	err := Scan(rows, g.Table.Columns[:g.Returns], func() reflect.Value {
+		row := reflect.New(g.Changes[0].Row.Type()).Elem()
+		found = append(found, row)
+		return row
+	})
 	for _, row := range found {
 		g.byKey[g.Table.Key.Of(row).Interface()].Stored = row
 	}

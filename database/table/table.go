@@ -164,16 +164,6 @@ func Scan(rows Rows, columns []*Column, next func() reflect.Value) error {
 	return rows.Err()
 }
 
-// ScanNew is Scan into new structs of the type model.
-func ScanNew(rows Rows, columns []*Column, model reflect.Type) (all []reflect.Value, err error) {
-	err = Scan(rows, columns, func() reflect.Value {
-		row := reflect.New(model).Elem()
-		all = append(all, row)
-		return row
-	})
-	return all, err
-}
-
 // Query runs a query on a connection of database/sql and calls read with its result.
 func Query(ctx context.Context, conn gorm.ConnPool, text string, args []any, read func(Rows) error) error {
 	return ReadAll(read)(conn.QueryContext(ctx, text, args...))
