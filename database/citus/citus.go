@@ -13,6 +13,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -21,8 +22,10 @@ import (
 	"go.uber.org/zap"
 	"gorm.io/gorm"
 
+	"plantstore/database/background"
 	"plantstore/database/dialect"
 	"plantstore/database/fault"
+	"plantstore/database/limit"
 	"plantstore/database/postgres"
 	"plantstore/database/table"
 )
@@ -30,9 +33,12 @@ import (
 // Dialect is a database on Citus. It is safe for concurrent use.
 type Dialect struct {
 	*postgres.Dialect
-	pool  *sql.DB
-	nodes *nodes
-	log   *zap.Logger
+	pool      *sql.DB
+	log       *zap.Logger
+	turn      *limit.Turns                 // the only turn, which a check of the nodes takes
+	down      atomic.Pointer[map[int]bool] // the nodes that are down; not nil
+	suspected atomic.Bool                  // whether a node may be down, since the last check
+	stop      func()                       // of the checks
 }
 
 // Detect reports whether pool leads to a node of a Citus cluster.
@@ -66,13 +72,14 @@ func Open(o postgres.Options, log *zap.Logger) (*Dialect, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Dialect{Dialect: base, log: log}
+	d := &Dialect{Dialect: base, log: log, turn: limit.NewTurns(1, 0)}
 	d.pool, _ = base.Pools()
-	d.nodes = newNodes(d)
+	d.down.Store(&map[int]bool{})
+	d.stop = background.Start(nodeCheck, d.watchNodes)
 	return d, nil
 }
 
-// Facts returns those of PostgreSQL, without the feed: a distributed table has no triggers.
+// Facts has no feed: a distributed table has no triggers.
 func (d *Dialect) Facts() dialect.Facts {
 	facts := d.Dialect.Facts()
 	facts.Feed = nil
@@ -81,7 +88,7 @@ func (d *Dialect) Facts() dialect.Facts {
 
 // Close closes the connections.
 func (d *Dialect) Close() error {
-	d.nodes.stop()
+	d.stop()
 	return d.Dialect.Close()
 }
 
@@ -94,7 +101,7 @@ func (d *Dialect) SetLockTimeout(wait time.Duration) string {
 func (d *Dialect) Get(ctx context.Context, conn gorm.ConnPool, t *table.Table, keys any, lock bool, next func() reflect.Value) (outcomes []error, err error) {
 	list := reflect.ValueOf(keys)
 	if _, own := conn.(*sql.DB); own {
-		return d.nodes.run(ctx, t, list.Len(), func(i int) any { return list.Index(i).Interface() }, func(items []int) ([]error, error) {
+		return d.onNodes(ctx, t, list.Len(), func(i int) any { return list.Index(i).Interface() }, func(items []int) ([]error, error) {
 			some := reflect.MakeSlice(list.Type(), 0, len(items))
 			for _, i := range items {
 				some = reflect.Append(some, list.Index(i))
@@ -119,7 +126,7 @@ func (d *Dialect) Insert(ctx context.Context, conn gorm.ConnPool, t *table.Table
 	if !own {
 		return d.Dialect.Insert(ctx, conn, t, rows, false)
 	}
-	return d.nodes.run(ctx, t, len(rows), func(i int) any { return t.Key.Of(rows[i]).Interface() }, func(items []int) ([]error, error) {
+	return d.onNodes(ctx, t, len(rows), func(i int) any { return t.Key.Of(rows[i]).Interface() }, func(items []int) ([]error, error) {
 		some := make([]reflect.Value, len(items))
 		for i, item := range items {
 			some[i] = rows[item]
@@ -140,7 +147,7 @@ func (d *Dialect) Run(ctx context.Context, conn gorm.ConnPool, groups []*table.G
 		return d.Dialect.Run(ctx, conn, groups)
 	}
 	changes := table.All(groups)
-	outcomes, err := d.nodes.run(ctx, changes[0].Table, len(changes), func(i int) any {
+	outcomes, err := d.onNodes(ctx, changes[0].Table, len(changes), func(i int) any {
 		return changes[i].Table.Key.Of(changes[i].Row).Interface()
 	}, func(items []int) ([]error, error) {
 		some, errs := make([]*table.Change, len(items)), make([]error, len(items))

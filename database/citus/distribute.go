@@ -34,11 +34,11 @@ func (d *Dialect) undistributed(ctx context.Context) (statements []string, err e
 		if err != nil {
 			return nil, err
 		}
-		for _, created := range creates.FindAllStringSubmatch(string(text), -1) {
-			tables = append(tables, created[1])
+		for _, found := range creates.FindAllSubmatch(text, -1) {
+			tables = append(tables, string(found[1]))
 		}
-		for _, distributed := range distributes.FindAllStringSubmatch(string(text), -1) {
-			by[distributed[1]] = distributed[2]
+		for _, found := range distributes.FindAllSubmatch(text, -1) {
+			by[string(found[1])] = string(found[2])
 		}
 	}
 	for _, table := range tables {

@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -30,8 +29,11 @@ func RequireFile(path string) error {
 // Backup writes a copy of the database, as of one moment, to the new file path. It can run while a
 // service uses the database. The file appears complete and checked, or not at all.
 func Backup(ctx context.Context, o Options, path string, log *zap.Logger) (err error) {
-	if err := cmp.Or(RequireFile(o.Path), requireNew(path)); err != nil {
+	if err := RequireFile(o.Path); err != nil {
 		return err
+	}
+	if _, err := os.Lstat(path); err == nil {
+		return fmt.Errorf("%s exists: name a new file", path)
 	}
 	d, err := Open(ctx, o, log)
 	if err != nil {
@@ -50,9 +52,6 @@ func Backup(ctx context.Context, o Options, path string, log *zap.Logger) (err e
 	}
 	if err := sealCopy(ctx, part); err != nil {
 		return fmt.Errorf("check the backup: %w", err)
-	}
-	if err := requireNew(path); err != nil {
-		return err
 	}
 	return RenameDurably(part, path)
 }
@@ -107,16 +106,14 @@ func Restore(ctx context.Context, path, source string, confirm func(name string)
 // of the old file, as of one that is a mount by itself, the WAL is put back.
 func (d *Dialect) replaceBy(part string) error {
 	wal, aside := d.file+"-wal", d.file+"-wal.old"
-	if err := unlessAbsent(os.Remove(d.file + "-shm")); err != nil {
+	err := errors.Join(unlessAbsent(os.Remove(d.file+"-shm")), unlessAbsent(os.Rename(wal, aside)))
+	if err != nil {
 		return err
 	}
-	if err := unlessAbsent(os.Rename(wal, aside)); err != nil {
-		return err
-	}
-	if err := os.Rename(part, d.file); err != nil {
+	if err := RenameDurably(part, d.file); err != nil {
 		return errors.Join(err, unlessAbsent(os.Rename(aside, wal)))
 	}
-	return errors.Join(unlessAbsent(os.Remove(aside)), syncFolder(d.file))
+	return unlessAbsent(os.Remove(aside))
 }
 
 // hasContent reports whether the file path exists and is not empty.
@@ -131,14 +128,6 @@ func unlessAbsent(err error) error {
 		return nil
 	}
 	return err
-}
-
-// requireNew fails if the file path exists.
-func requireNew(path string) error {
-	if _, err := os.Lstat(path); err == nil {
-		return fmt.Errorf("%s exists: name a new file", path)
-	}
-	return nil
 }
 
 // newPart creates a file with content beside path, which is renamed to path when it is complete.
@@ -159,13 +148,13 @@ func newPart(path string, content io.Reader) (string, error) {
 func PartError(path string, err error) error {
 	folder := filepath.Dir(path)
 	failed, ok := errors.AsType[*fs.PathError](err)
-	switch {
-	case errors.Is(err, fs.ErrNotExist) && ok:
-		return fmt.Errorf("%s: the folder %s does not exist: %w", path, folder, failed.Err)
-	case ok:
-		return fmt.Errorf("%s: create a file in the folder %s: %w", path, folder, failed.Err)
+	if !ok {
+		return err
 	}
-	return err
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%s: the folder %s does not exist: %w", path, folder, failed.Err)
+	}
+	return fmt.Errorf("%s: create a file in the folder %s: %w", path, folder, failed.Err)
 }
 
 // removePart removes what is left of a part that was not renamed.
@@ -184,20 +173,16 @@ func sealCopy(ctx context.Context, file string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(seal(ctx, pool), pool.Close(), syncFile(file))
-}
-
-func seal(ctx context.Context, pool *sql.DB) error {
-	if _, err := pool.ExecContext(ctx, "SELECT version_id FROM "+goose.DefaultTablename); err != nil {
-		return fmt.Errorf("it is not a database of a Plant Store: %w", err)
+	if _, err = pool.ExecContext(ctx, "SELECT version_id FROM "+goose.DefaultTablename); err != nil {
+		err = fmt.Errorf("it is not a database of a Plant Store: %w", err)
 	}
 	// Followers of the original must notice that this is a copy. A backup of an older program
 	// has no feed.
-	if _, err := pool.ExecContext(ctx, "UPDATE feed SET origin = 'copy'"); err != nil && !fault.IsSchema(err) {
-		return err
+	if _, marked := pool.ExecContext(ctx, "UPDATE feed SET origin = 'copy'"); !fault.IsSchema(marked) {
+		err = errors.Join(err, marked)
 	}
-	_, err := pool.ExecContext(ctx, "PRAGMA journal_mode = DELETE") // one file without a WAL, whatever it was
-	return err
+	_, single := pool.ExecContext(ctx, "PRAGMA journal_mode = DELETE") // one file without a WAL, whatever it was
+	return errors.Join(err, single, pool.Close(), syncFile(file))
 }
 
 func syncFile(path string) error {

@@ -24,13 +24,11 @@ import (
 // file that is no longer at its path continue. Writes check it themselves.
 const watchPeriod = 500 * time.Millisecond
 
-// walLimit is the size in bytes above which the WAL is shortened after it had to grow, such
-// as by an import: 16 times the size at which SQLite copies it into the database.
-const walLimit = 64 << 20
-
-// An attempt to shorten the WAL keeps out writers, while it waits for readers, for at most
-// shortenTimeout in each shortenPeriod.
+// The WAL is shortened if it has more than walLimit bytes, 16 times the size at which SQLite copies it into
+// the database. An attempt keeps out writers, while it waits for readers, for at most shortenTimeout in each
+// shortenPeriod.
 const (
+	walLimit       = 64 << 20
 	shortenTimeout = 100 * time.Millisecond
 	shortenPeriod  = 5 * time.Second
 )

@@ -228,12 +228,24 @@ func syncFolder(path string) error {
 // fileLock returns the lock of lockFile.
 func (d *Dialect) fileLock() *flock.Flock { return flock.New(d.Path + ".lock") }
 
-// Locker returns the lock of the file.
+// Locker returns the lock of lockFile.
 func (d *Dialect) Locker(*zap.Logger) (lock.SessionLocker, error) {
 	return fileLocker{d.fileLock()}, nil
 }
 
-// Facts returns what is constant.
+// fileLocker is goose's lock on a SQLite database.
+type fileLocker struct{ *flock.Flock }
+
+func (l fileLocker) SessionLock(ctx context.Context, _ *sql.Conn) error {
+	if _, err := l.TryLockContext(ctx, lockPoll); err != nil {
+		return fmt.Errorf("lock the database: %w", err)
+	}
+	return nil
+}
+
+func (l fileLocker) SessionUnlock(context.Context, *sql.Conn) error { return l.Unlock() }
+
+// Facts implements dialect.Dialect.
 func (d *Dialect) Facts() dialect.Facts {
 	return dialect.Facts{
 		Name: d.Path, System: "sqlite", Goose: goose.DialectSQLite3, Migrations: "sqlite",
@@ -331,15 +343,3 @@ func (*Dialect) Times(times []time.Time) string {
 func (*Dialect) Contains(column, part string) (condition, argument string) {
 	return "instr(lower(" + column + "), lower(?)) > 0", part
 }
-
-// fileLocker is goose's lock on a SQLite database.
-type fileLocker struct{ lock *flock.Flock }
-
-func (l fileLocker) SessionLock(ctx context.Context, _ *sql.Conn) error {
-	if _, err := l.lock.TryLockContext(ctx, lockPoll); err != nil {
-		return fmt.Errorf("lock the database: %w", err)
-	}
-	return nil
-}
-
-func (l fileLocker) SessionUnlock(context.Context, *sql.Conn) error { return l.lock.Unlock() }

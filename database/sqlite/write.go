@@ -69,17 +69,19 @@ func (d *Dialect) Run(ctx context.Context, conn gorm.ConnPool, groups []*table.G
 	}
 	for _, g := range groups {
 		text := d.formOf(g.Statement).text
+		var statement *sql.Stmt
 		if own {
-			prepared[g.Statement], err = d.prepare(ctx, pool, text) //nolint:sqlclosecheck // the pool closes it
-		} else if prepared[g.Statement] == nil {
-			var statement *sql.Stmt
+			statement, err = d.prepare(ctx, pool, text) //nolint:sqlclosecheck // the pool closes it
+		} else {
 			statement, err = conn.PrepareContext(ctx, text)
-			defer func() { err = errors.Join(err, closeStatement(statement)) }()
-			prepared[g.Statement] = statement
 		}
 		if err != nil {
 			return err
 		}
+		if !own {
+			defer func() { err = errors.Join(err, statement.Close()) }()
+		}
+		prepared[g.Statement] = statement
 	}
 	if !own || len(changes) == 1 {
 		return d.each(ctx, changes, prepared)
@@ -96,13 +98,6 @@ func (d *Dialect) Run(ctx context.Context, conn gorm.ConnPool, groups []*table.G
 		return err
 	}
 	return tx.Commit()
-}
-
-func closeStatement(s *sql.Stmt) error {
-	if s == nil {
-		return nil
-	}
-	return s.Close()
 }
 
 // each runs changes with their prepared statements. A rejected change leaves the transaction as it was.
