@@ -79,18 +79,16 @@ func milliseconds(d time.Duration) string {
 func (d *Dialect) watch(config *pgx.ConnConfig) {
 	closeIfFatal := config.OnPgError
 	config.OnPgError = func(conn *pgconn.PgConn, err *pgconn.PgError) bool {
-		switch err.Code {
-		case fault.ReadOnlyTransaction:
+		switch {
+		case err.Code == fault.ReadOnlyTransaction:
 			// While a database stays read-only, not every write may cost all connections.
-			if time.Since(d.staleSince()) > time.Second {
+			if time.Since(*d.staleBefore.Load()) > time.Second {
 				d.Discard()
 			}
 			return false
-		case fault.FeatureNotSupported:
-			if err.Routine == "RevalidateCachedQuery" { // "cached plan must not change result type"
-				d.Discard()
-				return false
-			}
+		case err.Code == fault.FeatureNotSupported && err.Routine == "RevalidateCachedQuery": // "cached plan must not change result type"
+			d.Discard()
+			return false
 		}
 		return closeIfFatal(conn, err)
 	}
@@ -98,15 +96,6 @@ func (d *Dialect) watch(config *pgx.ConnConfig) {
 
 // Discard closes each connection before its next use.
 func (d *Dialect) Discard() { d.staleBefore.Store(new(time.Now())) }
-
-// staleSince returns the time of the last Discard, or zero. It does not depend on the
-// system's clock, which may be set back.
-func (d *Dialect) staleSince() (at time.Time) {
-	if last := d.staleBefore.Load(); last != nil {
-		at = *last
-	}
-	return at
-}
 
 // pingIdle pings a connection that was idle, in a part of the time that the
 // operation has, and closes it if there is no response. It leaves nothing to the driver.
@@ -129,7 +118,7 @@ func (d *Dialect) pingIdle(ctx context.Context, p stdlib.ShouldPingParams) bool 
 // has closed: nothing has been sent yet, so the operation gets another one.
 func (d *Dialect) checkConnection(_ context.Context, conn *pgx.Conn) error {
 	begin, _ := conn.PgConn().CustomData()[opened].(time.Time)
-	if begin.Before(d.staleSince()) || hasInput(conn.PgConn().Conn()) {
+	if begin.Before(*d.staleBefore.Load()) || hasInput(conn.PgConn().Conn()) {
 		return driver.ErrBadConn
 	}
 	return nil
@@ -140,8 +129,7 @@ func checkEncoding(conn *pgx.Conn) error {
 	if encoding == "UTF8" || encoding == "SQL_ASCII" { // the latter stores any bytes; initdb picks it without a locale
 		return nil
 	}
-	return fmt.Errorf("the database has the encoding %q, which cannot store every text: "+
-		"create it with ENCODING 'UTF8' TEMPLATE template0", encoding)
+	return fmt.Errorf("the database has the encoding %q, which cannot store every text: create it with ENCODING 'UTF8' TEMPLATE template0", encoding)
 }
 
 // WithConn calls do with a connection of pool. The deadline of a batch is the connection's

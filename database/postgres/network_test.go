@@ -13,21 +13,21 @@ func TestClosedConnectionsAreForgotten(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = listener.Close() })
-	n := new(network)
-	dial := n.dial(new(net.Dialer).DialContext)
+	d := new(Dialect)
+	dial := d.dial(new(net.Dialer).DialContext)
 	for range 3 {
 		conn, err := dial(t.Context(), "tcp", listener.Addr().String())
 		if err != nil {
 			t.Fatal(err)
 		}
-		if n.isEmpty() {
+		if d.isClosed() {
 			t.Error("got no connection, want the open one")
 		}
 		if err := conn.Close(); err != nil {
 			t.Error(err)
 		}
 	}
-	if !n.isEmpty() {
+	if !d.isClosed() {
 		t.Error("got connections, want none")
 	}
 }

@@ -53,9 +53,9 @@ type Dialect struct {
 	pool        *sql.DB
 	target      string // hosts and database
 	feed        *dialect.Feed
-	staleBefore atomic.Pointer[time.Time] // connections opened before are discarded; see staleSince
+	staleBefore atomic.Pointer[time.Time] // not nil: connections opened before are discarded
 	forms       sync.Map                  // of statements; see formOf
-	network     network
+	open        sync.Map                  // the connections to the server, those with a request to cancel a statement included
 }
 
 // connectionLifetime bounds how long a connection stays on a server that a load balancer
@@ -67,6 +67,7 @@ const connectionLifetime = 30 * time.Minute
 func Open(o Options) (*Dialect, error) {
 	d := &Dialect{Options: o}
 	d.feed = d.newFeed()
+	d.staleBefore.Store(&time.Time{})
 	config, err := parseURL(o.URL)
 	if err != nil {
 		return nil, err
@@ -94,7 +95,7 @@ func Open(o Options) (*Dialect, error) {
 	}
 	maps.Copy(config.RuntimeParams, startupSettings)
 	d.watch(config)
-	config.DialFunc = d.network.dial(config.DialFunc)
+	config.DialFunc = d.dial(config.DialFunc)
 	if o.Configure != nil {
 		o.Configure(config)
 	}
@@ -176,16 +177,24 @@ func (d *Dialect) Facts() dialect.Facts {
 func (*Dialect) Check() error { return nil }
 
 // Cut closes all connections: what waits for a response fails now, rather than when its time is up.
-func (d *Dialect) Cut() { d.network.cut() }
+func (d *Dialect) Cut() {
+	for conn := range d.open.Range {
+		_ = conn.(*connection).Close()
+	}
+}
 
 // cancelTimeout bounds how long Close waits until the server has taken requests to cancel
 // statements.
 const cancelTimeout = time.Second
 
-// Close closes the connections.
+// Close closes the connections. pgx cancels an interrupted statement in the background: if Close did
+// not wait for that, a process that ends would leave it to run, and pgbouncer 1.18 crashes if a request to
+// cancel is cut off (its issue 801).
 func (d *Dialect) Close() error {
 	err := d.pool.Close()
-	d.network.drain(cancelTimeout)
+	for end := time.Now().Add(cancelTimeout); !d.isClosed() && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
+	}
 	return err
 }
 
