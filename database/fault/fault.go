@@ -110,8 +110,7 @@ var ErrTaken = errors.New("the key is taken")
 // ErrLeftOut means that a trigger left out some of the rows of a statement, which stored the others.
 var ErrLeftOut = errors.New("a trigger left out rows")
 
-// ErrUnavailable means that the database could not be reached, did not respond in
-// time, or cannot write at the moment. The outcome of a write is then unknown.
+// ErrUnavailable means that IsUnavailable holds. The outcome of a write is then unknown.
 var ErrUnavailable = errors.New("the database is unavailable")
 
 // ErrTimeout means that the database did not respond in time. It is wrapped together
@@ -119,8 +118,7 @@ var ErrUnavailable = errors.New("the database is unavailable")
 var ErrTimeout = errors.New("the database did not respond in time")
 
 // NotWritableError means that the database stores nothing until somebody acts, such as
-// by making room on its disk. It is wrapped together with ErrUnavailable. IsUnavailable
-// holds for it.
+// by making room on its disk. It is wrapped together with ErrUnavailable.
 type NotWritableError struct {
 	Reason string // such as "its disk is full"
 }
@@ -237,9 +235,8 @@ func IsDiskFull(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EFBIG)
 }
 
-// IsUnavailable reports whether err means that the database could not be
-// reached, did not respond in time, or cannot write at the moment: the same operation
-// may succeed later.
+// IsUnavailable reports whether err means that the database could not be reached, did not respond in
+// time, or cannot write at the moment: the same operation may succeed later.
 func IsUnavailable(err error) bool {
 	if _, ok := errors.AsType[*fs.PathError](err); ok {
 		return false // a file of the service's own; its errors look like a network's
@@ -260,8 +257,7 @@ func IsUnavailable(err error) bool {
 
 func isTransient(err error) bool { return means(err, transient) || means(err, timeout) }
 
-// IsLocked reports whether err means that others held a lock for too long. Nothing was
-// written.
+// IsLocked reports whether err means that a lock was not free in time. Nothing was written.
 func IsLocked(err error) bool { return means(err, locked) }
 
 // IsTableLocked reports whether err means that the lock was a whole table's. Only errors
@@ -292,8 +288,8 @@ func IsUnknown(err error) bool { return SQLState(err) == completionUnknown }
 // IsRowFault reports whether err is the fault of one row, which is locked or rejected.
 func IsRowFault(err error) bool { return IsLocked(err) && !IsTableLocked(err) || IsRowRejected(err) }
 
-// IsRowRejected reports whether err means that the database rejects one row: a
-// constraint does not hold, a value does not fit, or a trigger or a policy does not allow it.
+// IsRowRejected reports whether err means that the database rejects a row: a constraint does not
+// hold, a value does not fit, or a trigger or a policy does not allow it.
 func IsRowRejected(err error) bool { return means(err, rejected) || isPolicy(err) }
 
 // isPolicy reports whether err means that a policy of row-level security rejects a row. It shares
@@ -305,11 +301,4 @@ func isPolicy(err error) bool {
 
 // IsRejected reports whether the server rejected an attempt to connect for a reason
 // that waiting will not change, such as a wrong password.
-func IsRejected(err error) bool {
-	pg, ok := errors.AsType[*pgconn.PgError](err)
-	if ok && pg.Code == "08P01" { // protocol_violation: pgbouncer's code for everything
-		return slices.ContainsFunc([]string{"authentication failed", "no such user", "no such database"},
-			func(reason string) bool { return strings.Contains(pg.Message, reason) })
-	}
-	return ok && !isTransient(err)
-}
+func IsRejected(err error) bool { return SQLState(err) != "" && !isTransient(err) }

@@ -72,9 +72,9 @@ func Open(o Options) (*Dialect, error) {
 	if err != nil {
 		return nil, err
 	}
-	hosts := []string{hostAndPort(config.Host, config.Port)}
-	for _, f := range config.Fallbacks { // one host can have several, such as with and without TLS
-		if host := hostAndPort(f.Host, f.Port); !slices.Contains(hosts, host) {
+	var hosts []string // a host can have several configurations, such as with and without TLS
+	for _, c := range append([]*pgconn.FallbackConfig{{Host: config.Host, Port: config.Port}}, config.Fallbacks...) {
+		if host := net.JoinHostPort(c.Host, strconv.Itoa(int(c.Port))); !slices.Contains(hosts, host) {
 			hosts = append(hosts, host)
 		}
 	}
@@ -133,10 +133,6 @@ func parseURL(text string) (*pgx.ConnConfig, error) {
 	return config, nil
 }
 
-func hostAndPort(host string, port uint16) string {
-	return net.JoinHostPort(host, strconv.Itoa(int(port)))
-}
-
 // Settings returns the options of Open.
 func (d *Dialect) Settings() Options { return d.Options }
 
@@ -173,7 +169,7 @@ func (d *Dialect) Facts() dialect.Facts {
 	}
 }
 
-// Check does nothing: the server is the one that a restart would use.
+// Check returns nil: the server is the one that a restart would use.
 func (*Dialect) Check() error { return nil }
 
 // Cut closes all connections: what waits for a response fails now, rather than when its time is up.

@@ -32,6 +32,7 @@ type Table struct {
 	Insert  *Statement
 	// InsertFree leaves a stored row with the key as it is, and returns the keys of inserted rows.
 	InsertFree *Statement
+	timestamps []*Column // Created and Updated, if they are not nil
 }
 
 // Column is one column of a [Table] and the field that holds it.
@@ -49,39 +50,32 @@ func Of[T any]() *Table {
 	if err != nil {
 		panic(fmt.Sprintf("parse the model %T: %v", *new(T), err))
 	}
+	if len(parsed.PrimaryFields) != 1 || parsed.PrimaryFields[0].AutoIncrement {
+		panic(fmt.Sprintf("%T must have one primary key, with the tag autoIncrement:false, as clients choose keys", *new(T)))
+	}
 	t := &Table{Name: parsed.Table, Noun: NounOf[T]()}
 	for _, field := range parsed.Fields {
-		if field.DBName == "" { // not a column
-			continue
-		}
-		if timestamp := field.AutoCreateTime+field.AutoUpdateTime > 0; timestamp && field.FieldType != reflect.TypeFor[time.Time]() {
-			panic(fmt.Sprintf("%T.%s is not a time.Time", *new(T), field.Name))
-		}
 		switch column := (&Column{field}); {
-		case field.AutoIncrement:
-			panic(fmt.Sprintf("%T.%s must have the tag autoIncrement:false, as clients choose keys", *new(T), field.Name))
-		case field.PrimaryKey && t.Key == nil:
-			t.Key = column
+		case field.DBName == "": // not a column
 		case field.PrimaryKey:
-			panic(fmt.Sprintf("%T has more than one primary key", *new(T)))
+			t.Key = column
 		case field.AutoCreateTime > 0:
 			t.Created = column
+			t.timestamps = append(t.timestamps, column)
 		case field.AutoUpdateTime > 0:
 			t.Updated = column
+			t.timestamps = append(t.timestamps, column)
 		default:
 			t.Content = append(t.Content, column)
 		}
 	}
-	if t.Key == nil {
-		panic(fmt.Sprintf("%T has no primary key", *new(T)))
-	}
-	t.Data = append([]*Column{t.Key}, t.Content...)
-	t.Columns = slices.Clone(t.Data)
-	for _, timestamp := range []*Column{t.Created, t.Updated} {
-		if timestamp != nil {
-			t.Columns = append(t.Columns, timestamp)
+	for _, c := range t.timestamps {
+		if c.FieldType != reflect.TypeFor[time.Time]() {
+			panic(fmt.Sprintf("%T.%s is not a time.Time", *new(T), c.Name))
 		}
 	}
+	t.Data = append([]*Column{t.Key}, t.Content...)
+	t.Columns = slices.Concat(t.Data, t.timestamps)
 	t.Select = "SELECT " + Names(t.Columns) + " FROM " + t.Name
 	insert := "INSERT INTO " + t.Name + " (" + Names(t.Columns) + ")"
 	t.Insert = &Statement{Table: t, Write: insert}
@@ -128,10 +122,8 @@ func (c *Column) Equal(a, b reflect.Value) bool {
 
 // Stamp sets the timestamps of a new row.
 func (t *Table) Stamp(row reflect.Value, now time.Time) {
-	for _, timestamp := range []*Column{t.Created, t.Updated} {
-		if timestamp != nil {
-			*timestamp.Of(row).Addr().Interface().(*time.Time) = now // without a copy on the heap
-		}
+	for _, c := range t.timestamps {
+		*c.Of(row).Addr().Interface().(*time.Time) = now // without a copy on the heap
 	}
 }
 
