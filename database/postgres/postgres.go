@@ -54,7 +54,6 @@ type Dialect struct {
 	target      string // hosts and database
 	feed        *dialect.Feed
 	staleBefore atomic.Pointer[time.Time] // not nil: connections opened before are discarded
-	forms       sync.Map                  // of statements; see formOf
 	open        sync.Map                  // the connections to the server, those with a request to cancel a statement included
 }
 

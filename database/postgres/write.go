@@ -239,24 +239,18 @@ func (d *Dialect) Load(ctx context.Context, t *table.Table, keep bool, next func
 	return rows, err
 }
 
-// form is the text of a statement with numbered parameters.
-type form struct {
-	text  string
-	names []string // that the parameters stand for, in their order
-}
-
 // textOf returns the text and the arguments that apply s to the rows of changes. Several rows become one
 // array per column; they share their timestamps.
 func (d *Dialect) textOf(s *table.Statement, changes []*table.Change) (text string, args []any) {
 	if len(changes) == 1 { // PostgreSQL takes less time for a value than for an array of one
-		f := d.formOf(s, false)
-		return f.text, changes[0].Values(f.names)
+		f := s.Form(false, newForm)
+		return f.Text, changes[0].Values(f.Names)
 	}
 	if d.InsertRows != nil && s.Inserts() {
 		return d.InsertRows(s, changes)
 	}
-	f := d.formOf(s, true)
-	for _, name := range f.names {
+	f := s.Form(true, newForm)
+	for _, name := range f.Names {
 		column := s.Table.Column(name)
 		switch {
 		case column == nil:
@@ -275,31 +269,16 @@ func (d *Dialect) textOf(s *table.Statement, changes []*table.Change) (text stri
 			args = append(args, values.Interface())
 		}
 	}
-	return f.text, args
+	return f.Text, args
 }
 
 // TypeOf returns the type of a column.
 func TypeOf(c *table.Column) string { return (postgres.Dialector{}).DataTypeOf(c.Field) }
 
-// formOf returns the form of s for one row or for many. Forms are kept: they cost more to make than
-// to run.
-func (d *Dialect) formOf(s *table.Statement, many bool) form {
-	key := struct {
-		*table.Statement
-		many bool
-	}{s, many}
-	if known, ok := d.forms.Load(key); ok {
-		return known.(form)
-	}
-	f := newForm(s, many)
-	d.forms.Store(key, f)
-	return f
-}
-
 // newForm numbers the parameters. If there are many rows, they come from arrays. The keys
 // in the condition let PostgreSQL use the index even if it planned the statement when the
 // table was empty.
-func newForm(s *table.Statement, many bool) form {
+func newForm(s *table.Statement, many bool) *table.Form {
 	names, stands, t := s.Names(), make(map[string]string), s.Table
 	var arrays, columns []string
 	keys := ""
@@ -331,5 +310,5 @@ func newForm(s *table.Statement, many bool) form {
 			text = s.TextFrom(" FROM "+rows, keys)
 		}
 	}
-	return form{table.Parameter.ReplaceAllStringFunc(text, func(name string) string { return stands[name] }), names}
+	return &table.Form{Text: table.Parameter.ReplaceAllStringFunc(text, func(name string) string { return stands[name] }), Names: names}
 }

@@ -51,7 +51,6 @@ type Dialect struct {
 	pool, reads *sql.DB
 	stop        func() // of the check of the files
 	feed        *dialect.Feed
-	forms       sync.Map // of statements, by *table.Statement
 	prepared    sync.Map // has the statements of prepare, by preparedKey
 }
 

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"reflect"
+	"strings"
 
 	"gorm.io/gorm"
 
@@ -68,7 +69,7 @@ func (d *Dialect) Run(ctx context.Context, conn gorm.ConnPool, groups []*table.G
 		ctx = context.WithoutCancel(ctx)
 	}
 	for _, g := range groups {
-		text := d.formOf(g.Statement).text
+		text := g.Form(false, newForm).Text
 		var statement *sql.Stmt
 		if own {
 			statement, err = d.prepare(ctx, pool, text) //nolint:sqlclosecheck // the pool closes it
@@ -84,7 +85,7 @@ func (d *Dialect) Run(ctx context.Context, conn gorm.ConnPool, groups []*table.G
 		prepared[g.Statement] = statement
 	}
 	if !own || len(changes) == 1 {
-		return d.each(ctx, changes, prepared)
+		return each(ctx, changes, prepared)
 	}
 	tx, err := pool.BeginTx(ctx, nil)
 	if err != nil {
@@ -94,16 +95,16 @@ func (d *Dialect) Run(ctx context.Context, conn gorm.ConnPool, groups []*table.G
 	for s, statement := range prepared {
 		prepared[s] = tx.StmtContext(ctx, statement)
 	}
-	if err := d.each(ctx, changes, prepared); err != nil {
+	if err := each(ctx, changes, prepared); err != nil {
 		return err
 	}
 	return tx.Commit()
 }
 
 // each runs changes with their prepared statements. A rejected change leaves the transaction as it was.
-func (d *Dialect) each(ctx context.Context, changes []*table.Change, prepared map[*table.Statement]*sql.Stmt) error {
+func each(ctx context.Context, changes []*table.Change, prepared map[*table.Statement]*sql.Stmt) error {
 	for _, c := range changes {
-		args := c.Values(d.formOf(c.Statement).names)
+		args := c.Values(c.Form(false, newForm).Names)
 		if c.Returns > 1 {
 			c.Err = table.ReadAll(c.Scan)(prepared[c.Statement].QueryContext(ctx, args...))
 		} else {
@@ -130,27 +131,17 @@ func execute(ctx context.Context, c *table.Change, statement *sql.Stmt, args []a
 	return nil
 }
 
-// form is the text of a statement, and the names that its parameters stand for.
-type form struct {
-	text  string
-	names []string
-}
-
-// formOf returns the form of s. It has a parameter for each occurrence of a name, since the driver is
-// slow to find names, and returns no key alone: see execute.
-func (d *Dialect) formOf(s *table.Statement) form {
-	if known, ok := d.forms.Load(s); ok {
-		return known.(form)
+// newForm has a parameter for each occurrence of a name, since the driver is slow to find names, and
+// returns no key alone: see execute.
+func newForm(s *table.Statement, _ bool) *table.Form {
+	text := s.Text()
+	if s.Returns == 1 {
+		text, _, _ = strings.Cut(text, " RETURNING ")
 	}
-	copied := *s
-	if copied.Returns == 1 {
-		copied.Returns = 0
-	}
-	var f form
-	f.text = table.Parameter.ReplaceAllStringFunc(copied.Text(), func(match string) string {
-		f.names = append(f.names, match[1:])
+	f := &table.Form{}
+	f.Text = table.Parameter.ReplaceAllStringFunc(text, func(match string) string {
+		f.Names = append(f.Names, match[1:])
 		return "?"
 	})
-	d.forms.Store(s, f)
 	return f
 }

@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"plantstore/database/fault"
 )
@@ -18,6 +19,26 @@ type Statement struct {
 	Where    string // the condition of an UPDATE or DELETE, besides that the row has the key
 	Conflict string // the clause ON CONFLICT of an INSERT
 	Returns  int    // how many of the table's columns, from the key on, it returns
+
+	one, many atomic.Pointer[Form] // as [Statement.Form] has made them
+}
+
+// Form is the text of a statement as a database takes it, and the names that its parameters stand for.
+type Form struct {
+	Text  string
+	Names []string
+}
+
+// Form returns the form of s for one row or for many. The first call makes it, which takes longer than to run it.
+func (s *Statement) Form(many bool, newForm func(s *Statement, many bool) *Form) *Form {
+	form := &s.one
+	if many {
+		form = &s.many
+	}
+	if form.Load() == nil {
+		form.Store(newForm(s, many))
+	}
+	return form.Load()
 }
 
 // VersionsName is the name that stands for the versions of a change.
