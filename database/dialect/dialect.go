@@ -30,7 +30,6 @@ type Dialect interface {
 
 	// Check reports why the database that is open is not the one that a restart would open.
 	Check() error
-
 	// Locker returns the lock under which processes that start at the same time take turns to migrate
 	// the database.
 	Locker(log *zap.Logger) (lock.SessionLocker, error)
@@ -60,11 +59,9 @@ type Dialect interface {
 	// After returns the SQL of a time that moves a column forward: value if it is later than
 	// column's, otherwise the next moment after column's.
 	After(column, value string) string
-	// Among returns a condition that holds if column has one of the Times in an argument. It is the
-	// same for any number of them.
+	// Among returns a condition that holds if column has one of the values in an argument: those of
+	// a change's versions, for example.
 	Among(column, argument string) string
-	// Times returns times as one argument.
-	Times(times []time.Time) string
 	// Contains returns a condition, and its argument, that holds if column, a text, contains part.
 	// ASCII letters match in any case.
 	Contains(column, part string) (condition, argument string)

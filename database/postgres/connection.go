@@ -49,15 +49,12 @@ func (d *Dialect) prepareConnection(ctx context.Context, conn *pgx.Conn) error {
 	ctx, cancel := context.WithTimeout(ctx, conn.Config().ConnectTimeout) // the pool connects in the background, too
 	defer cancel()
 	begin := time.Now()
-	err := checkEncoding(conn)
-	if err == nil {
-		// Set in any case: what the session does not set would change when the server reads its configuration again.
-		set := "SELECT set_config('synchronous_commit', CASE current_setting('synchronous_commit') WHEN 'off' THEN 'on' ELSE current_setting('synchronous_commit') END, false)"
-		for _, s := range sessionSettings {
-			set += fmt.Sprintf(", set_config('%s', '%s', false)", s.name, s.value)
-		}
-		_, err = conn.Exec(ctx, set)
+	// Set in any case: what the session does not set would change when the server reads its configuration again.
+	set := "SELECT set_config('synchronous_commit', CASE current_setting('synchronous_commit') WHEN 'off' THEN 'on' ELSE current_setting('synchronous_commit') END, false)"
+	for _, s := range sessionSettings {
+		set += fmt.Sprintf(", set_config('%s', '%s', false)", s.name, s.value)
 	}
+	_, err := conn.Exec(ctx, set)
 	if err == nil && d.Accept != nil {
 		err = d.Accept(ctx, conn)
 	}
@@ -122,14 +119,6 @@ func (d *Dialect) checkConnection(_ context.Context, conn *pgx.Conn) error {
 		return driver.ErrBadConn
 	}
 	return nil
-}
-
-func checkEncoding(conn *pgx.Conn) error {
-	encoding := conn.PgConn().ParameterStatus("server_encoding")
-	if encoding == "UTF8" || encoding == "SQL_ASCII" { // the latter stores any bytes; initdb picks it without a locale
-		return nil
-	}
-	return fmt.Errorf("the database has the encoding %q, which cannot store every text: create it with ENCODING 'UTF8' TEMPLATE template0", encoding)
 }
 
 // WithConn calls do with a connection of pool. The deadline of a batch is the connection's

@@ -212,8 +212,8 @@ func (*Dialect) Among(column, argument string) string {
 	return fmt.Sprintf("%s = ANY(CAST(%s AS timestamptz[]))", column, argument)
 }
 
-// Times writes times as an array.
-func (*Dialect) Times(times []time.Time) string {
+// listOf writes times as an array.
+func listOf(times []time.Time) string {
 	texts := make([]string, len(times))
 	for i, t := range times {
 		texts[i] = t.UTC().Format(time.RFC3339Nano)

@@ -244,7 +244,7 @@ func (d *Dialect) Load(ctx context.Context, t *table.Table, keep bool, next func
 func (d *Dialect) textOf(s *table.Statement, changes []*table.Change) (text string, args []any) {
 	if len(changes) == 1 { // PostgreSQL takes less time for a value than for an array of one
 		f := s.Form(false, newForm)
-		return f.Text, changes[0].Values(f.Names)
+		return f.Text, changes[0].Values(f.Names, listOf)
 	}
 	if d.InsertRows != nil && s.Inserts() {
 		return d.InsertRows(s, changes)
@@ -256,7 +256,7 @@ func (d *Dialect) textOf(s *table.Statement, changes []*table.Change) (text stri
 		case column == nil:
 			values := make([]string, len(changes))
 			for i, c := range changes {
-				values[i] = c.Versions
+				values[i] = listOf(c.Versions)
 			}
 			args = append(args, values)
 		case s.Table.IsTimestamp(column):

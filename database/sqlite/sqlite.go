@@ -329,8 +329,8 @@ func (*Dialect) Among(column, argument string) string {
 	return fmt.Sprintf("%s IN (SELECT value FROM json_each(%s))", column, argument)
 }
 
-// Times writes times in the form in which the driver writes them.
-func (*Dialect) Times(times []time.Time) string {
+// listOf writes times in the form in which the driver writes them.
+func listOf(times []time.Time) string {
 	texts := make([]string, len(times))
 	for i, t := range times {
 		texts[i] = t.UTC().Format(`"2006-01-02 15:04:05.999999999-07:00"`)

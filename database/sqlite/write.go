@@ -104,7 +104,7 @@ func (d *Dialect) Run(ctx context.Context, conn gorm.ConnPool, groups []*table.G
 // each runs changes with their prepared statements. A rejected change leaves the transaction as it was.
 func each(ctx context.Context, changes []*table.Change, prepared map[*table.Statement]*sql.Stmt) error {
 	for _, c := range changes {
-		args := c.Values(c.Form(false, newForm).Names)
+		args := c.Values(c.Form(false, newForm).Names, listOf)
 		if c.Returns > 1 {
 			c.Err = table.ReadAll(c.Scan)(prepared[c.Statement].QueryContext(ctx, args...))
 		} else {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"plantstore/database/fault"
 )
@@ -93,16 +94,18 @@ func (s *Statement) Names() (names []string) {
 type Change struct {
 	*Statement
 	Row      reflect.Value // a struct of the model of the table
-	Versions string        // a list of times, as the dialect writes it
+	Versions []time.Time
 	Stored   reflect.Value // the row that it has written, with the columns that it returns; or invalid
 	Err      error         // why it was not made: its row is locked or deferred, or the database rejects it
 }
 
-// Values returns the values that names stand for.
-func (c *Change) Values(names []string) []any {
+// Values returns the values that names stand for. list writes the versions as one value.
+func (c *Change) Values(names []string, list func([]time.Time) string) []any {
 	values := make([]any, len(names))
 	for i, name := range names {
-		if values[i] = c.Versions; name != VersionsName {
+		if name == VersionsName {
+			values[i] = list(c.Versions)
+		} else {
 			values[i] = c.Table.Column(name).Of(c.Row).Interface()
 		}
 	}
