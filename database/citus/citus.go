@@ -100,20 +100,21 @@ func (d *Dialect) SetLockTimeout(wait time.Duration) string {
 // Get locks one row at a time. The outcome of a row on a node that is down is an error.
 func (d *Dialect) Get(ctx context.Context, conn gorm.ConnPool, t *table.Table, keys any, lock bool, next func() reflect.Value) (outcomes []error, err error) {
 	list := reflect.ValueOf(keys)
+	all := make([]reflect.Value, list.Len())
+	for i := range all {
+		all[i] = list.Index(i)
+	}
+	get := func(some ...reflect.Value) ([]error, error) {
+		return d.Dialect.Get(ctx, conn, t, reflect.Append(reflect.MakeSlice(list.Type(), 0, len(some)), some...).Interface(), lock, next)
+	}
 	if _, own := conn.(*sql.DB); own {
-		return d.onNodes(ctx, t, list.Len(), func(i int) any { return list.Index(i).Interface() }, func(items []int) ([]error, error) {
-			some := reflect.MakeSlice(list.Type(), 0, len(items))
-			for _, i := range items {
-				some = reflect.Append(some, list.Index(i))
-			}
-			return d.Dialect.Get(ctx, conn, t, some.Interface(), lock, next)
-		})
+		return onNodes(ctx, d, t, all, reflect.Value.Interface, func(some []reflect.Value) ([]error, error) { return get(some...) })
 	}
 	if !lock {
-		return d.Dialect.Get(ctx, conn, t, keys, lock, next)
+		return get(all...)
 	}
-	for i := range list.Len() {
-		if _, err := d.Dialect.Get(ctx, conn, t, list.Slice(i, i+1).Interface(), lock, next); err != nil {
+	for _, key := range all {
+		if _, err := get(key); err != nil {
 			return nil, err
 		}
 	}
@@ -126,11 +127,8 @@ func (d *Dialect) Insert(ctx context.Context, conn gorm.ConnPool, t *table.Table
 	if !own {
 		return d.Dialect.Insert(ctx, conn, t, rows, false)
 	}
-	return d.onNodes(ctx, t, len(rows), func(i int) any { return t.Key.Of(rows[i]).Interface() }, func(items []int) ([]error, error) {
-		some := make([]reflect.Value, len(items))
-		for i, item := range items {
-			some[i] = rows[item]
-		}
+	keyOf := func(row reflect.Value) any { return t.Key.Of(row).Interface() }
+	return onNodes(ctx, d, t, rows, keyOf, func(some []reflect.Value) ([]error, error) {
 		if free && len(some) > 1 {
 			if copied, err := copyNew(ctx, pool, t, some); copied || err != nil {
 				return make([]error, len(some)), err
@@ -147,20 +145,14 @@ func (d *Dialect) Run(ctx context.Context, conn gorm.ConnPool, groups []*table.G
 		return d.Dialect.Run(ctx, conn, groups)
 	}
 	changes := table.All(groups)
-	outcomes, err := d.onNodes(ctx, changes[0].Table, len(changes), func(i int) any {
-		return changes[i].Table.Key.Of(changes[i].Row).Interface()
-	}, func(items []int) ([]error, error) {
-		some, errs := make([]*table.Change, len(items)), make([]error, len(items))
-		for i, item := range items {
-			some[i] = changes[item]
-		}
-		if err := d.Dialect.Run(ctx, conn, withoutManyVersions(table.Groups(some))); err != nil {
-			return nil, err
-		}
+	keyOf := func(c *table.Change) any { return c.Table.Key.Of(c.Row).Interface() }
+	outcomes, err := onNodes(ctx, d, changes[0].Table, changes, keyOf, func(some []*table.Change) ([]error, error) {
+		err := d.Dialect.Run(ctx, conn, withoutManyVersions(table.Groups(some)))
+		errs := make([]error, len(some))
 		for i, c := range some {
 			errs[i] = c.Err
 		}
-		return errs, nil
+		return errs, err
 	})
 	for i, err := range outcomes {
 		changes[i].Err = err

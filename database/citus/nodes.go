@@ -88,26 +88,37 @@ func (d *Dialect) checkNodes(ctx context.Context) error {
 	return nil
 }
 
-// onNodes calls do with the items of a batch, of which there are count, by their indices. If a node is down,
-// the items with rows on the other nodes run without it. It returns the outcome of each item, or nil if
-// all succeeded. keyOf returns the key of an item's row in t.
-func (d *Dialect) onNodes(ctx context.Context, t *table.Table, count int, keyOf func(int) any, do func(items []int) ([]error, error)) ([]error, error) {
-	outcomes, up := make([]error, count), make([]int, count)
+// onNodes calls do with the items of a batch. If a node is down, the items with rows on the other nodes
+// run without it. It returns the outcome of each item, or nil if all succeeded. keyOf returns the key of
+// an item's row in t.
+func onNodes[T any](ctx context.Context, d *Dialect, t *table.Table, items []T, keyOf func(T) any, do func([]T) ([]error, error)) ([]error, error) {
+	outcomes, up := make([]error, len(items)), make([]int, len(items))
 	for i := range up {
 		up[i] = i
 	}
-	run := func(items []int) error {
-		errs, err := do(items)
+	nodesOf := func() ([]int, error) {
+		keys := make([]string, len(items))
 		for i, item := range items {
-			outcomes[item] = err
+			keys[i] = fmt.Sprint(keyOf(item))
+		}
+		return d.nodesOf(ctx, t, keys)
+	}
+	run := func(indices []int) error {
+		some := make([]T, len(indices))
+		for n, i := range indices {
+			some[n] = items[i]
+		}
+		errs, err := do(some)
+		for n, i := range indices {
+			outcomes[i] = err
 			if err == nil && errs != nil {
-				outcomes[item] = errs[i]
+				outcomes[i] = errs[n]
 			}
 		}
 		return err
 	}
 	if down := *d.down.Load(); len(down) > 0 {
-		on, err := d.nodesOf(ctx, t, count, keyOf)
+		on, err := nodesOf()
 		if err != nil {
 			return nil, err
 		}
@@ -131,7 +142,7 @@ func (d *Dialect) onNodes(ctx context.Context, t *table.Table, count int, keyOf 
 	if len(failed) == 0 || d.checkNodes(ctx) != nil || len(failed) == 1 {
 		return outcomes, nil
 	}
-	on, err := d.nodesOf(ctx, t, count, keyOf)
+	on, err := nodesOf()
 	if err != nil || !slices.ContainsFunc(failed, func(i int) bool { return on[i] != on[failed[0]] }) {
 		return outcomes, nil // of rows on one node, some may be stored
 	}
@@ -168,11 +179,7 @@ func (d *Dialect) findDown(ctx context.Context) (down map[int]bool, err error) {
 }
 
 // nodesOf returns the node of each key: 0, the coordinator, for a table that is on all nodes.
-func (d *Dialect) nodesOf(ctx context.Context, t *table.Table, count int, keyOf func(int) any) (nodes []int, err error) {
-	keys := make([]string, count)
-	for i := range keys {
-		keys[i] = fmt.Sprint(keyOf(i))
-	}
+func (d *Dialect) nodesOf(ctx context.Context, t *table.Table, keys []string) (nodes []int, err error) {
 	err = postgres.WithConn(ctx, d.pool, func(ctx context.Context, conn *pgx.Conn) error {
 		// OFFSET 0: the shard of a key is found once, and not again for each placement.
 		rows, err := conn.Query(ctx, `SELECT CASE count(p.groupid) WHEN 1 THEN min(p.groupid) ELSE 0 END
