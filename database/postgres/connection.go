@@ -115,7 +115,7 @@ func (d *Dialect) pingIdle(ctx context.Context, p stdlib.ShouldPingParams) bool 
 // has closed: nothing has been sent yet, so the operation gets another one.
 func (d *Dialect) checkConnection(_ context.Context, conn *pgx.Conn) error {
 	begin, _ := conn.PgConn().CustomData()[opened].(time.Time)
-	if begin.Before(*d.staleBefore.Load()) || hasInput(conn.PgConn().Conn()) {
+	if conn.IsClosed() || begin.Before(*d.staleBefore.Load()) || hasInput(conn.PgConn().Conn()) {
 		return driver.ErrBadConn
 	}
 	return nil

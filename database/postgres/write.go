@@ -211,11 +211,7 @@ func (d *Dialect) Load(ctx context.Context, t *table.Table, keep bool, next func
 		if _, err := tx.Exec(ctx, d.SetLockTimeout(0)); err != nil {
 			return err
 		}
-		var columns []string
-		for _, c := range t.Columns {
-			columns = append(columns, c.DBName)
-		}
-		sent := int64(0)
+		columns, sent := strings.Split(table.Names(t.Columns), ", "), int64(0)
 		counted := func() ([]any, error) {
 			row, err := next()
 			if row != nil {
