@@ -95,7 +95,7 @@ func TestSQLiteFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, test := range []struct{ name, path, want string }{
-		{"a folder is rejected", folder, "is a folder"},
+		{"a folder is rejected", folder, "is a directory"},
 		{"a file as the folder is rejected", file + "/x.db", "create the folder"},
 		{"a database in memory is rejected", ":memory:", "names no file"},
 	} {

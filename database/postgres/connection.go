@@ -49,6 +49,11 @@ func (d *Dialect) prepareConnection(ctx context.Context, conn *pgx.Conn) error {
 	ctx, cancel := context.WithTimeout(ctx, conn.Config().ConnectTimeout) // the pool connects in the background, too
 	defer cancel()
 	begin := time.Now()
+	encoding := conn.PgConn().ParameterStatus("server_encoding")
+	if encoding != "UTF8" && encoding != "SQL_ASCII" { // which stores any bytes; initdb picks it without a locale
+		err := fmt.Errorf("the database has the encoding %q, which cannot store every text: create it with ENCODING 'UTF8' TEMPLATE template0", encoding)
+		return errors.Join(err, conn.Close(ctx))
+	}
 	// Set in any case: what the session does not set would change when the server reads its configuration again.
 	set := "SELECT set_config('synchronous_commit', CASE current_setting('synchronous_commit') WHEN 'off' THEN 'on' ELSE current_setting('synchronous_commit') END, false)"
 	for _, s := range sessionSettings {

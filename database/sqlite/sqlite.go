@@ -175,8 +175,8 @@ func (d *Dialect) ensureFile() error {
 		}
 	case err != nil:
 		return fmt.Errorf("find the database: %w", err)
-	case info.Size() == 0:
-		return fmt.Errorf("%s is empty, so it was damaged or is not a database: "+
+	case info.Size() < 512: // the size of the smallest page: SQLite would take it for a new database
+		return fmt.Errorf("%s is empty or too short, so it was damaged or is not a database: "+
 			"restore it from a backup with `plantstore restore`, or remove it to start with an empty store", d.Path)
 	}
 	return nil
