@@ -20,7 +20,7 @@ import (
 	"plantstore/database/table"
 )
 
-// isNodeError reports whether err is about a node. The FATAL errors are those of the server that the
+// isNodeError reports whether err is about a node. FATAL errors are of the server that the
 // connection leads to. Unless isCommitted holds, what a transaction wrote is then stored on no node.
 func isNodeError(err error) bool {
 	pg, ok := errors.AsType[*pgconn.PgError](err)
@@ -48,7 +48,7 @@ const (
 func (d *Dialect) watchNodes(ctx context.Context) {
 	suspected := d.suspected.Swap(false)
 	if suspected {
-		d.Discard() // a session's connection to the node would hang, too
+		d.Discard() // a session's connection to the node would also hang
 	}
 	if !suspected && len(*d.down.Load()) == 0 {
 		return

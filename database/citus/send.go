@@ -45,7 +45,7 @@ func send(ctx context.Context, conn *pgx.Conn, batch *pgx.Batch, read func(pgx.B
 	return lostNode(conn)
 }
 
-// copyNew copies rows, if no key is taken and none is locked.
+// copyNew copies rows, if no key is taken and no row is locked.
 func copyNew(ctx context.Context, pool *sql.DB, t *table.Table, rows []reflect.Value) (copied bool, err error) {
 	err = postgres.WithConn(ctx, pool, func(ctx context.Context, conn *pgx.Conn) error {
 		data, err := copyText(conn.TypeMap(), t.Columns, rows)

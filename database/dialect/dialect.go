@@ -28,7 +28,7 @@ type Dialect interface {
 	// Close closes the pools, and what else is open.
 	Close() error
 
-	// Check reports why the database that is open is not the one that a restart would open.
+	// Check reports why a restart would open another database.
 	Check() error
 	// Locker returns the lock under which processes that start at the same time take turns to migrate
 	// the database.
@@ -59,8 +59,8 @@ type Dialect interface {
 	// After returns the SQL of a time that moves a column forward: value if it is later than
 	// column's, otherwise the next moment after column's.
 	After(column, value string) string
-	// Among returns a condition that holds if column has one of the values in an argument: those of
-	// a change's versions, for example.
+	// Among returns a condition that holds if column has one of the values in an argument, as of the
+	// versions of a change.
 	Among(column, argument string) string
 	// Contains returns a condition, and its argument, that holds if column, a text, contains part.
 	// ASCII letters match in any case.
@@ -76,15 +76,15 @@ type Facts struct {
 	LockHolders string        // a query for descriptions of the oldest transactions that a migration may be waiting for
 	ReadOnly    string        // an expression that is true if the database rejects writes
 	MayWrite    string        // an expression that is true if the role has the rights to write a table, {table}
-	IsStandby   string        // an expression that is true if the database is a copy of another one
+	IsStandby   string        // an expression that is true if the database copies its primary
 	WriteTest   string        // a statement that changes nothing that matters, but fails if the disk is full or the database is read-only
 	Feed        *Feed         // or nil if the database has no feed
 }
 
 // Followed names the table whose changes are a feed.
 type Followed struct {
-	Table string // such as plants
-	Noun  string // for one row, such as plant: the first word in the names of the feed's other tables
+	Table string // plants
+	Noun  string // for one row, plant: the first word in the names of the feed's other tables
 }
 
 // Feed has the statements of the feed of changes.
@@ -99,7 +99,7 @@ type Feed struct {
 	// LockWrites is a statement that waits for the transactions that have written the table of the
 	// feed, and keeps out new ones, or empty.
 	LockWrites string
-	// Raise lets the positions of transactions be above those of all rows. It may be nil.
+	// Raise lets new positions be above the positions of all rows. It may be nil.
 	Raise func(tx *gorm.DB) error
 	// Purge is statements that forget changes before a position, each up to a number of them.
 	Purge []string

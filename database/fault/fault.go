@@ -64,7 +64,7 @@ const (
 // codes are the SQLSTATEs, or their first two characters, and the codes of SQLite with each meaning.
 var codes = map[meaning][]any{
 	transient: {
-		"08", "53", // connection exceptions; insufficient resources, such as connections
+		"08", "53", // connection exceptions; insufficient resources, as connections
 		ReadOnlyTransaction, completionUnknown, IdleSessionTimeout,
 		"57P01", "57P02", "57P03", // admin_shutdown, crash_shutdown, cannot_connect_now
 		"58030", sqlite3.SQLITE_CANTOPEN, // io_error
@@ -107,7 +107,7 @@ var ErrStandby = errors.New("it is a standby, which only copies its primary: nam
 // ErrTaken means that the key of a new row is already taken.
 var ErrTaken = errors.New("the key is taken")
 
-// ErrLeftOut means that a trigger left out some of the rows of a statement, which stored the others.
+// ErrLeftOut means that a trigger left out some of the rows of a statement, which stored the other rows.
 var ErrLeftOut = errors.New("a trigger left out rows")
 
 // ErrUnavailable means that IsUnavailable holds. The outcome of a write is then unknown.
@@ -117,10 +117,10 @@ var ErrUnavailable = errors.New("the database is unavailable")
 // with ErrUnavailable.
 var ErrTimeout = errors.New("the database did not respond in time")
 
-// NotWritableError means that the database stores nothing until somebody acts, such as
+// NotWritableError means that the database stores nothing until somebody acts, for example
 // by making room on its disk. It is wrapped together with ErrUnavailable.
 type NotWritableError struct {
-	Reason string // such as "its disk is full"
+	Reason string // "its disk is full", for example
 }
 
 func (e *NotWritableError) Error() string { return "the database is not writable: " + e.Reason }
@@ -164,7 +164,7 @@ func In(operation string, err error) error {
 
 // CheckError means that a row breaks a CHECK of its table.
 type CheckError struct {
-	Constraint string // its name, or its text if it has none
+	Constraint string // its name, or its text if it has no name
 	error
 }
 
@@ -300,5 +300,5 @@ func isPolicy(err error) bool {
 }
 
 // IsRejected reports whether the server rejected an attempt to connect for a reason
-// that waiting will not change, such as a wrong password.
+// that waiting will not change, as a wrong password.
 func IsRejected(err error) bool { return SQLState(err) != "" && !isTransient(err) }

@@ -46,7 +46,7 @@ const opened = "plantstore.opened"
 // despite any defaults of the server, the database or the role: a committed
 // row is on disk, text is returned as it was sent, and a locked row delays no other.
 func (d *Dialect) prepareConnection(ctx context.Context, conn *pgx.Conn) error {
-	ctx, cancel := context.WithTimeout(ctx, conn.Config().ConnectTimeout) // the pool connects in the background, too
+	ctx, cancel := context.WithTimeout(ctx, conn.Config().ConnectTimeout) // the pool also connects in the background
 	defer cancel()
 	begin := time.Now()
 	encoding := conn.PgConn().ParameterStatus("server_encoding")
@@ -76,8 +76,8 @@ func milliseconds(d time.Duration) string {
 }
 
 // watch closes a connection whose server turned out to be read-only, as a primary that was
-// demoted, or whose cached plans are obsolete after a migration. The others, which
-// are probably like it, are discarded before their next use.
+// demoted, or whose cached plans are obsolete after a migration. The pool discards its other connections,
+// which are probably like it, before their next use.
 func (d *Dialect) watch(config *pgx.ConnConfig) {
 	closeIfFatal := config.OnPgError
 	config.OnPgError = func(conn *pgconn.PgConn, err *pgconn.PgError) bool {
@@ -117,7 +117,7 @@ func (d *Dialect) pingIdle(ctx context.Context, p stdlib.ShouldPingParams) bool 
 }
 
 // checkConnection rejects a connection from the pool that was discarded, or that the server
-// has closed: nothing has been sent yet, so the operation gets another one.
+// has closed: nothing has been sent yet, so the operation gets another connection.
 func (d *Dialect) checkConnection(_ context.Context, conn *pgx.Conn) error {
 	begin, _ := conn.PgConn().CustomData()[opened].(time.Time)
 	if conn.IsClosed() || begin.Before(*d.staleBefore.Load()) || hasInput(conn.PgConn().Conn()) {

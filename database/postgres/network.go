@@ -18,7 +18,7 @@ type connection struct {
 
 // SyscallConn implements syscall.Conn.
 func (c *connection) SyscallConn() (syscall.RawConn, error) {
-	return c.Conn.(syscall.Conn).SyscallConn() // TCP and Unix sockets are one
+	return c.Conn.(syscall.Conn).SyscallConn() // as TCP and Unix sockets are
 }
 
 func (c *connection) Close() error {

@@ -41,7 +41,7 @@ type Options struct {
 	Accept func(context.Context, *pgx.Conn) error
 	// Configure changes the configuration of connections. It may be nil.
 	Configure func(*pgx.ConnConfig)
-	// Send runs a batch in one transaction and calls read with its results, as sendBatch does. It may be nil.
+	// Send runs a batch in one transaction and calls read with its results, as Dialect.send does. It may be nil.
 	Send func(ctx context.Context, conn *pgx.Conn, batch *pgx.Batch, read func(pgx.BatchResults) error) error
 	// InsertRows returns the INSERT of several rows, and its arguments. It may be nil.
 	InsertRows func(s *table.Statement, inserts []*table.Change) (text string, args []any)
@@ -196,7 +196,7 @@ func (d *Dialect) Close() error {
 // SetLockTimeout implements dialect.Dialect.
 func (*Dialect) SetLockTimeout(wait time.Duration) string {
 	if wait == 0 {
-		return "SET LOCAL lock_timeout = 0" // none
+		return "SET LOCAL lock_timeout = 0" // until the context ends
 	}
 	return "SET LOCAL lock_timeout = " + milliseconds(wait)
 }

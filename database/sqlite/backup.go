@@ -102,7 +102,7 @@ func Restore(ctx context.Context, path, source string, confirm func(name string)
 }
 
 // replaceBy renames part to the database, which loses its WAL. That goes first: a crash in between
-// leaves the old file without it, but never the new one with it. If part cannot take the place
+// leaves the old file without it, but never the new file with it. If part cannot take the place
 // of the old file, as of one that is a mount by itself, the WAL is put back.
 func (d *Dialect) replaceBy(part string) error {
 	wal, aside := d.file+"-wal", d.file+"-wal.old"

@@ -33,8 +33,8 @@ const (
 	shortenPeriod  = 5 * time.Second
 )
 
-// errLost means that the file at the path, or its WAL, is no longer the one that is open.
-// What is written to the open one is lost when it is closed.
+// errLost means that the file at the path, or its WAL, is not the open file. What is written to that
+// is lost when it is closed.
 var errLost = &fault.NotWritableError{Reason: "its file was removed or replaced"}
 
 // prepareFile creates the database file if it does not exist, and checks it unless another
@@ -61,7 +61,7 @@ func (d *Dialect) prepareFile(ctx context.Context) error {
 				return fmt.Errorf("check %s: %w", d.Path, err)
 			}
 		}
-		if err := d.inUse.Unlock(); err != nil { // Windows would not turn it into a shared one
+		if err := d.inUse.Unlock(); err != nil { // Windows would not turn it into a shared lock
 			return fmt.Errorf("unlock the database: %w", err)
 		}
 	}
@@ -130,8 +130,8 @@ func quickCheck(ctx context.Context, file string) error {
 	return err
 }
 
-// connector opens connections to the file as long as it is the one at the path: one to
-// another file would apply the WAL of this one to it.
+// connector opens connections to the file as long as it is at the path: a connection to another file
+// would apply the WAL of this file to it.
 type connector struct {
 	*Dialect
 	name   string

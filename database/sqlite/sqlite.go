@@ -121,7 +121,7 @@ func (d gormDialector) Initialize(db *gorm.DB) error {
 }
 
 // dataSourceName returns the driver's name for the file path, which must exist: SQLite
-// would create an empty one.
+// would create an empty file.
 func dataSourceName(path string, busyTimeout time.Duration) string {
 	return "file:" + escapePath(path) + "?" + url.Values{
 		"mode":    {"rw"},
@@ -279,7 +279,7 @@ type preparedKey struct {
 }
 
 // prepare returns a statement that stays prepared on the connections of pool: SQLite takes
-// longer to compile one than to run it. There are few texts.
+// longer to compile a statement than to run it. There are few texts.
 func (d *Dialect) prepare(ctx context.Context, pool *sql.DB, text string) (*sql.Stmt, error) {
 	key := preparedKey{pool, text}
 	if known, ok := d.prepared.Load(key); ok {
@@ -290,7 +290,7 @@ func (d *Dialect) prepare(ctx context.Context, pool *sql.DB, text string) (*sql.
 		return nil, err
 	}
 	if earlier, ok := d.prepared.LoadOrStore(key, statement); ok {
-		return earlier.(*sql.Stmt), statement.Close() //nolint:sqlclosecheck // the other one stays
+		return earlier.(*sql.Stmt), statement.Close() //nolint:sqlclosecheck // the earlier statement stays
 	}
 	return statement, nil
 }

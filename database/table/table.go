@@ -20,8 +20,8 @@ import (
 // Table is the one list of a model's columns, read from its GORM schema. Every
 // statement, file and comparison is derived from it.
 type Table struct {
-	Name    string // of the table, such as plants
-	Noun    string // for one row, such as plant
+	Name    string // of the table: plants
+	Noun    string // for one row: plant
 	Key     *Column
 	Created *Column   // CreatedAt, or nil
 	Updated *Column   // UpdatedAt, the version of a row, or nil
@@ -35,10 +35,10 @@ type Table struct {
 	timestamps []*Column // Created and Updated, if they are not nil
 }
 
-// Column is one column of a [Table] and the field that holds it.
+// Column is a column of a [Table] and the field that holds it.
 type Column struct{ *schema.Field }
 
-// NounOf returns the noun for a row of the model T, such as "garden bed" for GardenBed.
+// NounOf returns the noun for a row of the model T, "garden bed" for GardenBed.
 func NounOf[T any]() string {
 	return strings.ReplaceAll(schema.NamingStrategy{}.ColumnName("", reflect.TypeFor[T]().Name()), "_", " ")
 }
