@@ -84,7 +84,7 @@ type Facts struct {
 // Followed names the table whose changes are a feed.
 type Followed struct {
 	Table string // plants
-	Noun  string // for one row, plant: the first word in the names of the feed's other tables
+	Noun  string // for a row, plant: the first word in the names of the feed's other tables
 }
 
 // Feed has the statements of the feed of changes.

@@ -11,7 +11,7 @@ import (
 	"plantstore/database/fault"
 )
 
-// Statement writes at most one row of a table for each [Change]. In its text, @name stands
+// Statement writes at most a row of a table for each [Change]. In its text, @name stands
 // for the value of the column name in the row of the change, and @versions for its versions.
 // Changes with the same *Statement share its text.
 type Statement struct {
@@ -30,7 +30,7 @@ type Form struct {
 	Names []string
 }
 
-// Form returns the form of s for one row or for many. The first call makes it, which takes longer than to run it.
+// Form returns the form of s for a row or for many. The first call makes it, which takes longer than to run it.
 func (s *Statement) Form(many bool, newForm func(s *Statement, many bool) *Form) *Form {
 	form := &s.one
 	if many {
@@ -56,7 +56,7 @@ func (s *Statement) RowNames() string {
 	return join(s.Table.Columns, func(c *Column) string { return "@" + c.DBName })
 }
 
-// Text returns the text of s for one row.
+// Text returns the text of s for a row.
 func (s *Statement) Text() string {
 	if s.Inserts() {
 		return s.TextFrom(" VALUES ("+s.RowNames()+")", "")

@@ -17,11 +17,11 @@ import (
 	"gorm.io/gorm/schema"
 )
 
-// Table is the one list of a model's columns, read from its GORM schema. Every
+// Table is the only list of a model's columns, read from its GORM schema. Every
 // statement, file and comparison is derived from it.
 type Table struct {
 	Name    string // of the table: plants
-	Noun    string // for one row: plant
+	Noun    string // for a row: plant
 	Key     *Column
 	Created *Column   // CreatedAt, or nil
 	Updated *Column   // UpdatedAt, the version of a row, or nil
