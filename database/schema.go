@@ -156,7 +156,7 @@ func (s *Schema) Migrate(ctx context.Context) (applied []Migration, err error) {
 			}
 		}
 		if d, ok := s.db.dialect.(*citus.Dialect); ok {
-			return d.Distribute(ctx, s.db.log)
+			return d.Distribute(ctx)
 		}
 		return nil
 	})

@@ -60,7 +60,14 @@ func Open(o postgres.Options, log *zap.Logger) (*Dialect, error) {
 		return err
 	}
 	o.Configure = func(config *pgx.ConnConfig) {
-		watchWarnings(config)
+		// A node that fails after all nodes have agreed to commit is a warning: the transaction is committed
+		// there later.
+		config.OnNotice = func(conn *pgconn.PgConn, n *pgconn.Notice) {
+			if n.SeverityUnlocalized == "WARNING" {
+				n.Code = fault.InternalError // its own code may mean nothing
+				conn.CustomData()[warning] = (*pgconn.PgError)(n)
+			}
+		}
 		// Prepared statements would save no time, as Citus plans them again for each shard, and an INSERT
 		// has a text for each number of rows.
 		if config.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement {
@@ -229,17 +236,6 @@ const durably = "SET LOCAL synchronous_commit = 'on'"
 
 // warning is the key of the last warning on a connection.
 const warning = "plantstore.warning"
-
-// watchWarnings remembers warnings. A node that fails after all nodes have agreed to commit is a warning:
-// the transaction is committed there later.
-func watchWarnings(config *pgx.ConnConfig) {
-	config.OnNotice = func(conn *pgconn.PgConn, n *pgconn.Notice) {
-		if n.SeverityUnlocalized == "WARNING" {
-			n.Code = fault.InternalError // its own code may mean nothing
-			conn.CustomData()[warning] = (*pgconn.PgError)(n)
-		}
-	}
-}
 
 // transactionSettings are the statements after BEGIN. Citus sends the nodes each of them with the
 // whole text that it is in, so each must be a statement of its own: a BEGIN in that text would be a

@@ -8,7 +8,6 @@ import (
 	"regexp"
 
 	"github.com/pressly/goose/v3"
-	"go.uber.org/zap"
 
 	"plantstore/database/migrations"
 )
@@ -60,11 +59,11 @@ func (d *Dialect) undistributed(ctx context.Context) (statements []string, err e
 }
 
 // Distribute distributes the tables of the migrations.
-func (d *Dialect) Distribute(ctx context.Context, log *zap.Logger) (err error) {
+func (d *Dialect) Distribute(ctx context.Context) (err error) {
 	if statements, err := d.undistributed(ctx); err != nil || len(statements) == 0 {
 		return err
 	}
-	locker, err := d.Locker(log)
+	locker, err := d.Locker(d.log)
 	if err != nil {
 		return err
 	}

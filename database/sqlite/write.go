@@ -32,11 +32,7 @@ const manyRows = 100
 // the trigger, which adds one at a time, takes half as long as the INSERT itself.
 func (d *Dialect) insertMany(ctx context.Context, tx gorm.ConnPool, g *table.Group) error {
 	name, trigger := d.Followed.Table+"_insert", ""
-	err := table.Query(ctx, tx, "SELECT sql FROM sqlite_schema WHERE name = ?", []any{name}, func(rows table.Rows) error {
-		rows.Next()
-		return rows.Scan(&trigger)
-	})
-	if err != nil {
+	if err := tx.QueryRowContext(ctx, "SELECT sql FROM sqlite_schema WHERE name = ?", name).Scan(&trigger); err != nil {
 		return err
 	}
 	if _, err := tx.ExecContext(ctx, "DROP TRIGGER "+name); err != nil {
@@ -55,7 +51,7 @@ func (d *Dialect) insertMany(ctx context.Context, tx gorm.ConnPool, g *table.Gro
 	if _, err := tx.ExecContext(ctx, d.feedSQL("INSERT INTO {changes} (id) SELECT value FROM json_each(?)"), string(list)); err != nil {
 		return err
 	}
-	_, err = tx.ExecContext(ctx, trigger)
+	_, err := tx.ExecContext(ctx, trigger)
 	return err
 }
 
