@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -55,11 +56,11 @@ func (d *Dialect) prepareConnection(ctx context.Context, conn *pgx.Conn) error {
 		return errors.Join(err, conn.Close(ctx))
 	}
 	// Set in any case: what the session does not set would change when the server reads its configuration again.
-	set := "SELECT set_config('synchronous_commit', CASE current_setting('synchronous_commit') WHEN 'off' THEN 'on' ELSE current_setting('synchronous_commit') END, false)"
+	set := []string{"set_config('synchronous_commit', CASE current_setting('synchronous_commit') WHEN 'off' THEN 'on' ELSE current_setting('synchronous_commit') END, false)"}
 	for _, s := range sessionSettings {
-		set += fmt.Sprintf(", set_config('%s', '%s', false)", s.name, s.value)
+		set = append(set, fmt.Sprintf("set_config('%s', '%s', false)", s.name, s.value))
 	}
-	_, err := conn.Exec(ctx, set)
+	_, err := conn.Exec(ctx, "SELECT "+strings.Join(set, ", "))
 	if err == nil && d.Accept != nil {
 		err = d.Accept(ctx, conn)
 	}

@@ -68,7 +68,7 @@ func (d *Dialect) Run(ctx context.Context, conn gorm.ConnPool, groups []*table.G
 		text := g.Form(false, newForm).Text
 		var statement *sql.Stmt
 		if own {
-			statement, err = d.prepare(ctx, pool, text) //nolint:sqlclosecheck // the pool closes it
+			statement, err = d.prepare(ctx, pool, text)
 		} else {
 			statement, err = conn.PrepareContext(ctx, text)
 		}
