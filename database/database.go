@@ -79,8 +79,10 @@ func Open(ctx context.Context, o Options, batches BatchOptions, followed dialect
 	if err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
-	if err := d.Inspect(ctx, log); err != nil {
-		return nil, errors.Join(err, db.Close())
+	if d, ok := d.(server); ok {
+		if err := d.Inspect(ctx, log); err != nil {
+			return nil, errors.Join(err, db.Close())
+		}
 	}
 	return db, nil
 }
@@ -116,6 +118,7 @@ func openDialect(ctx context.Context, o Options, followed dialect.Followed, log 
 type server interface {
 	dialect.Dialect
 	Settings() postgres.Options
+	Inspect(ctx context.Context, log *zap.Logger) error
 	Cut()
 }
 
@@ -198,7 +201,7 @@ func waitFor(ctx context.Context, pool *sql.DB, timeout time.Duration, log *zap.
 }
 
 // Name names the database for people: a path, or hosts and a name, without a password.
-func (db *DB) Name() string { return db.dialect.Name() }
+func (db *DB) Name() string { return db.dialect.Facts().Name }
 
 // Dialect returns the dialect of the database.
 func (db *DB) Dialect() dialect.Dialect { return db.dialect }

@@ -4,18 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"reflect"
 	"strconv"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgproto3"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 	"gorm.io/gorm"
@@ -100,7 +96,7 @@ func TestSQLiteFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, test := range []struct{ name, path, want string }{
-		{"a folder is rejected", folder, "is a folder"},
+		{"a folder is rejected", folder, "is a directory"},
 		{"a file as the folder is rejected", file + "/x.db", "create the folder"},
 		{"a database in memory is rejected", ":memory:", "names no file"},
 	} {
@@ -308,50 +304,4 @@ func TestSlowQueriesAreLoggedWithoutValues(t *testing.T) {
 			t.Error("a value is in the log")
 		}
 	})
-}
-
-// TestRejectedByPooler: what pgbouncer rejects with a code of its own is not tried again.
-func TestRejectedByPooler(t *testing.T) {
-	t.Parallel()
-	for message, attempts := range map[string]int32{
-		"password authentication failed": 1, "SASL authentication failed": 1, "no such user: x": 1, "no such database: x": 1,
-		"pgbouncer cannot connect to server": 2,
-	} {
-		t.Run(message, func(t *testing.T) {
-			t.Parallel()
-			listener, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
-			ctx, cancel := context.WithCancel(t.Context())
-			var connections atomic.Int32
-			var group sync.WaitGroup
-			group.Go(func() {
-				for {
-					conn, err := listener.Accept()
-					if err != nil {
-						return
-					}
-					if connections.Add(1) > 1 { // Open tries again
-						cancel()
-					}
-					backend := pgproto3.NewBackend(conn, conn)
-					_, err = backend.ReceiveStartupMessage()
-					backend.Send(&pgproto3.ErrorResponse{Severity: "FATAL", Code: "08P01", Message: message})
-					_ = errors.Join(err, backend.Flush(), conn.Close())
-				}
-			})
-			o := dbtest.Options("postgres://x@" + listener.Addr().String() + "/x?sslmode=disable")
-			o.StartTimeout = time.Minute
-			_, err = database.Open(ctx, o, dbtest.Batches, dbtest.Followed, zap.NewNop())
-			if err == nil || attempts == 1 && !strings.Contains(err.Error(), message) {
-				t.Errorf("got %v, want an error with %q", err, message)
-			}
-			_ = listener.Close()
-			group.Wait()
-			if got := connections.Load(); got != attempts {
-				t.Errorf("got %d attempts, want %d", got, attempts)
-			}
-		})
-	}
 }

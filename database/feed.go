@@ -164,7 +164,7 @@ func (f *Feed) Changes(ctx context.Context, from Cursor, most int) (changes []Ch
 	var kept, end, settled, newest int64
 	err = f.db.Read(ctx, "read the feed", func(tx *gorm.DB) error {
 		changes = changes[:0] // of an earlier attempt
-		text := sql.Changes()
+		text := sql.Changes
 		begin := time.Now()
 		_, pool := f.db.dialect.Pools()
 		err := f.db.dialect.Query(tx.Statement.Context, pool, text, []any{from.at, from.order, most + 1}, func(rows table.Rows) error {
@@ -227,7 +227,7 @@ func (f *Feed) prepare(ctx context.Context) error {
 		return nil
 	}
 	isCopy := func(tx *DB) (is bool, err error) {
-		err = tx.WithContext(ctx).Raw("SELECT " + sql.IsCopy() + " FROM feed").Scan(&is).Error
+		err = tx.WithContext(ctx).Raw("SELECT " + sql.IsCopy + " FROM feed").Scan(&is).Error
 		return is, err
 	}
 	err := f.db.schema.retryWhileLocked(ctx, func() error {
@@ -235,7 +235,7 @@ func (f *Feed) prepare(ctx context.Context) error {
 			return err
 		}
 		return f.db.transaction(ctx, limit.Wait(f.db.options.Timeout)/2, func(tx *DB) error {
-			if lock := sql.LockWrites(); lock != "" {
+			if lock := sql.LockWrites; lock != "" {
 				if err := tx.WithContext(ctx).Exec(lock).Error; err != nil {
 					return err
 				}
@@ -243,11 +243,13 @@ func (f *Feed) prepare(ctx context.Context) error {
 			if is, err := isCopy(tx); err != nil || !is { // another replica was faster
 				return err
 			}
-			if err := sql.Raise(ctx, tx.DB); err != nil {
-				return err
+			if sql.Raise != nil {
+				if err := sql.Raise(tx.WithContext(ctx)); err != nil {
+					return err
+				}
 			}
 			epoch := strings.ToLower(rand.Text()[:10])
-			return tx.WithContext(ctx).Exec("UPDATE feed SET epoch = ?, origin = "+sql.Origin(), epoch).Error
+			return tx.WithContext(ctx).Exec("UPDATE feed SET epoch = ?, origin = "+sql.Origin, epoch).Error
 		})
 	})
 	if err != nil {
@@ -281,7 +283,7 @@ func (f *Feed) Purge(ctx context.Context, retention time.Duration) error {
 		}
 		return tx.Exec("UPDATE feed SET kept = ? WHERE kept < ?", kept, kept).Error
 	})
-	for _, statement := range f.db.dialect.Facts().Feed.Purge() {
+	for _, statement := range f.db.dialect.Facts().Feed.Purge {
 		for rows := int64(1); err == nil && rows > 0; {
 			err = f.db.Write(ctx, "purge the feed", func(tx *gorm.DB) error {
 				deleted := tx.Exec(statement, kept, purgePage)

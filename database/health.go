@@ -14,7 +14,6 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 
 	"plantstore/database/fault"
-	"plantstore/database/migrations"
 	"plantstore/database/table"
 )
 
@@ -145,7 +144,8 @@ func (h *health) query() string {
 	conditions := []string{
 		fmt.Sprintf("(SELECT count(DISTINCT version_id) FROM "+goose.DefaultTablename+" WHERE version_id BETWEEN 1 AND %d) = %d",
 			schema.Version(), len(schema.provider.ListSources())),
-		fmt.Sprintf("NOT EXISTS (SELECT 1 "+migrations.FromTooNew+")", schema.Version()),
+		fmt.Sprintf("NOT EXISTS (SELECT 1 FROM "+goose.DefaultTablename+" WHERE version_id > %d AND version_id NOT IN (SELECT version FROM compatible_migrations))",
+			schema.Version()),
 	}
 	protected := "''"
 	for _, t := range h.tables {

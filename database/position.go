@@ -62,7 +62,7 @@ func ask(ctx context.Context, db *DB) (is state) {
 	defer cancel()
 	origin := "''" // a database on Citus has no feed
 	if feed := db.dialect.Facts().Feed; feed != nil {
-		origin = feed.Origin()
+		origin = feed.Origin
 	}
 	is.err = db.primary().QueryRowContext(ctx, positionQuery+", "+origin).Scan(&is.position, &is.isStandby, &is.origin)
 	return is

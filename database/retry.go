@@ -51,7 +51,7 @@ func (db *DB) inTransaction() bool {
 }
 
 // next reports whether to make another attempt, after a pause. err is the outcome of the last attempt, if
-// there was one, which next classifies.
+// there was one.
 func (a *attempts) next(err *error) bool {
 	if a.made == 0 {
 		a.made++
@@ -60,7 +60,6 @@ func (a *attempts) next(err *error) bool {
 	if *err == nil || a.db.inTransaction() {
 		return false
 	}
-	*err = a.db.dialect.Classify(*err)
 	a.db.health.note(*err, !a.mayBeSlow)
 	// The transaction that won has probably no more left to do than this transaction had done, unless that was an import.
 	pause := min(time.Since(a.begin), time.Second) + time.Millisecond

@@ -15,6 +15,7 @@ import (
 	"go.uber.org/zap"
 
 	"plantstore/database/background"
+	"plantstore/database/citus"
 	"plantstore/database/fault"
 	"plantstore/database/migrations"
 	"plantstore/database/postgres"
@@ -148,7 +149,10 @@ func (s *Schema) Migrate(ctx context.Context) (applied []Migration, err error) {
 				return adviseOwner(err)
 			}
 		}
-		return s.db.dialect.Migrated(ctx, s.db.log)
+		if d, ok := s.db.dialect.(*citus.Dialect); ok {
+			return d.Distribute(ctx)
+		}
+		return nil
 	})
 	if err == nil {
 		err = s.db.feed.prepare(ctx)

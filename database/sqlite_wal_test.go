@@ -2,15 +2,11 @@ package database_test
 
 import (
 	"context"
-	"errors"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
-
-	"go.uber.org/zap"
 
 	"plantstore/database"
 	"plantstore/database/dbtest"
@@ -102,76 +98,6 @@ func TestWALIsShortened(t *testing.T) {
 			if !long {
 				close(done)
 				reading.Wait()
-			}
-		})
-	}
-}
-
-// TestWALOfAnotherFile: SQLite applies any WAL that it finds beside a file.
-func TestWALOfAnotherFile(t *testing.T) {
-	t.Parallel()
-	// running returns a copy of a database as a killed service leaves it, with 2,000 plants,
-	// and two kinds of backups of its first 1,000.
-	path := filepath.Join(t.TempDir(), "plantstore.db")
-	url := dbtest.SQLite(t)
-	db := dbtest.Migrated(t, url)
-	insertPlants(t, db, 1, 1000)
-	backup, vacuumed := path+".backup", path+".vacuumed"
-	if err := database.Backup(t.Context(), dbtest.Options(url), backup, zap.NewNop()); err != nil {
-		t.Fatal(err)
-	}
-	if err := db.WithContext(t.Context()).Exec("VACUUM INTO ?", vacuumed).Error; err != nil {
-		t.Fatal(err)
-	}
-	insertPlants(t, db, 1001, 2000)
-	copyFile(t, pathOf(url), path+".killed")
-	copyFile(t, pathOf(url)+"-wal", path+"-wal")
-	for range 600 { // an import of many plants changes the schema, too
-		if err := db.WithContext(t.Context()).Exec("CREATE TABLE brief (x); DROP TABLE brief").Error; err != nil {
-			t.Fatal(err)
-		}
-	}
-	copyFile(t, pathOf(url)+"-wal", path+".later-wal")
-	// The WAL begins again, and has no first page.
-	for _, statement := range []string{"PRAGMA wal_checkpoint(TRUNCATE)", "UPDATE plants SET name = 'changed' WHERE id = 1"} {
-		if err := db.WithContext(t.Context()).Exec(statement).Error; err != nil {
-			t.Fatal(err)
-		}
-	}
-	copyFile(t, pathOf(url)+"-wal", path+".rows-wal")
-
-	for _, test := range []struct {
-		name, file, wal string
-		plants          string // 0 if it must not start
-	}{
-		{"the WAL of a killed service is applied", path + ".killed", path + "-wal", "2000"},
-		{"beside a backup it is rejected", backup, path + "-wal", ""},
-		{"and after many imports", backup, path + ".later-wal", ""},
-		{"and if it has only rows", backup, path + ".rows-wal", ""},
-		{"also beside a copy by VACUUM INTO", vacuumed, path + ".rows-wal", ""},
-		{"beside a copy by VACUUM INTO it is rejected", vacuumed, path + "-wal", ""},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			here := filepath.Join(t.TempDir(), "plantstore.db")
-			copyFile(t, test.file, here)
-			copyFile(t, test.wal, here+"-wal")
-			o := dbtest.Options("sqlite:" + here)
-			if test.plants != "" {
-				if got := value(t, dbtest.Open(t, o), "SELECT count(*) FROM plants"); got != test.plants {
-					t.Errorf("got %s plants, want %s", got, test.plants)
-				}
-				return
-			}
-			if err := openOptionsError(t, o); err == nil || !strings.Contains(err.Error(), here+"-wal") {
-				t.Errorf("got %v, want the path of the WAL", err)
-			}
-			// The message tells how to go on.
-			remove(t, here+"-wal")
-			if err := os.Remove(here + "-shm"); err != nil && !errors.Is(err, os.ErrNotExist) {
-				t.Fatal(err)
-			}
-			if got := value(t, dbtest.Open(t, o), "SELECT count(*) FROM plants"); got != "1000" {
-				t.Errorf("without the WAL: got %s plants, want 1000", got)
 			}
 		})
 	}

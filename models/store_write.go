@@ -155,7 +155,7 @@ func (s *Store[T, K]) writeExisting(ctx context.Context, statement *table.Statem
 
 // write runs statement with the columns of row, and returns the row it wrote, or nil.
 func (s *Store[T, K]) write(ctx context.Context, statement *table.Statement, row *T, c Condition) (*T, error) {
-	change := &table.Change{Statement: statement, Row: valueOf(row), Versions: s.db.Dialect().Times(c.Versions)}
+	change := &table.Change{Statement: statement, Row: valueOf(row), Versions: c.Versions}
 	begin := time.Now()
 	err := s.changes.Do(ctx, change)
 	if fault.IsLocked(err) {

@@ -13,6 +13,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -21,8 +22,10 @@ import (
 	"go.uber.org/zap"
 	"gorm.io/gorm"
 
+	"plantstore/database/background"
 	"plantstore/database/dialect"
 	"plantstore/database/fault"
+	"plantstore/database/limit"
 	"plantstore/database/postgres"
 	"plantstore/database/table"
 )
@@ -30,9 +33,12 @@ import (
 // Dialect is a database on Citus. It is safe for concurrent use.
 type Dialect struct {
 	*postgres.Dialect
-	pool  *sql.DB
-	nodes *nodes
-	log   *zap.Logger
+	pool      *sql.DB
+	log       *zap.Logger
+	turn      *limit.Turns                 // the only turn, which a check of the nodes takes
+	down      atomic.Pointer[map[int]bool] // the nodes that are down; not nil
+	suspected atomic.Bool                  // whether a node may be down, since the last check
+	stop      func()                       // of the checks
 }
 
 // Detect reports whether pool leads to a node of a Citus cluster.
@@ -54,7 +60,14 @@ func Open(o postgres.Options, log *zap.Logger) (*Dialect, error) {
 		return err
 	}
 	o.Configure = func(config *pgx.ConnConfig) {
-		watchWarnings(config)
+		// A node that fails after all nodes have agreed to commit is a warning: the transaction is committed
+		// there later.
+		config.OnNotice = func(conn *pgconn.PgConn, n *pgconn.Notice) {
+			if n.SeverityUnlocalized == "WARNING" {
+				n.Code = fault.InternalError // its own code may mean nothing
+				conn.CustomData()[warning] = (*pgconn.PgError)(n)
+			}
+		}
 		// Prepared statements would save no time, as Citus plans them again for each shard, and an INSERT
 		// has a text for each number of rows.
 		if config.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement {
@@ -66,13 +79,14 @@ func Open(o postgres.Options, log *zap.Logger) (*Dialect, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Dialect{Dialect: base, log: log}
+	d := &Dialect{Dialect: base, log: log, turn: limit.NewTurns(1, 0)}
 	d.pool, _ = base.Pools()
-	d.nodes = newNodes(d)
+	d.down.Store(&map[int]bool{})
+	d.stop = background.Start(nodeCheck, d.watchNodes)
 	return d, nil
 }
 
-// Facts returns those of PostgreSQL, without the feed: a distributed table has no triggers.
+// Facts has no feed: a distributed table has no triggers.
 func (d *Dialect) Facts() dialect.Facts {
 	facts := d.Dialect.Facts()
 	facts.Feed = nil
@@ -81,7 +95,7 @@ func (d *Dialect) Facts() dialect.Facts {
 
 // Close closes the connections.
 func (d *Dialect) Close() error {
-	d.nodes.close()
+	d.stop()
 	return d.Dialect.Close()
 }
 
@@ -93,20 +107,21 @@ func (d *Dialect) SetLockTimeout(wait time.Duration) string {
 // Get locks one row at a time. The outcome of a row on a node that is down is an error.
 func (d *Dialect) Get(ctx context.Context, conn gorm.ConnPool, t *table.Table, keys any, lock bool, next func() reflect.Value) (outcomes []error, err error) {
 	list := reflect.ValueOf(keys)
+	all := make([]reflect.Value, list.Len())
+	for i := range all {
+		all[i] = list.Index(i)
+	}
+	get := func(some ...reflect.Value) ([]error, error) {
+		return d.Dialect.Get(ctx, conn, t, reflect.Append(reflect.MakeSlice(list.Type(), 0, len(some)), some...).Interface(), lock, next)
+	}
 	if _, own := conn.(*sql.DB); own {
-		return d.nodes.run(ctx, t, list.Len(), func(i int) any { return list.Index(i).Interface() }, func(items []int) ([]error, error) {
-			some := reflect.MakeSlice(list.Type(), 0, len(items))
-			for _, i := range items {
-				some = reflect.Append(some, list.Index(i))
-			}
-			return d.Dialect.Get(ctx, conn, t, some.Interface(), lock, next)
-		})
+		return onNodes(ctx, d, t, all, reflect.Value.Interface, func(some []reflect.Value) ([]error, error) { return get(some...) })
 	}
 	if !lock {
-		return d.Dialect.Get(ctx, conn, t, keys, lock, next)
+		return get(all...)
 	}
-	for i := range list.Len() {
-		if _, err := d.Dialect.Get(ctx, conn, t, list.Slice(i, i+1).Interface(), lock, next); err != nil {
+	for _, key := range all {
+		if _, err := get(key); err != nil {
 			return nil, err
 		}
 	}
@@ -119,11 +134,8 @@ func (d *Dialect) Insert(ctx context.Context, conn gorm.ConnPool, t *table.Table
 	if !own {
 		return d.Dialect.Insert(ctx, conn, t, rows, false)
 	}
-	return d.nodes.run(ctx, t, len(rows), func(i int) any { return t.Key.Of(rows[i]).Interface() }, func(items []int) ([]error, error) {
-		some := make([]reflect.Value, len(items))
-		for i, item := range items {
-			some[i] = rows[item]
-		}
+	keyOf := func(row reflect.Value) any { return t.Key.Of(row).Interface() }
+	return onNodes(ctx, d, t, rows, keyOf, func(some []reflect.Value) ([]error, error) {
 		if free && len(some) > 1 {
 			if copied, err := copyNew(ctx, pool, t, some); copied || err != nil {
 				return make([]error, len(some)), err
@@ -140,20 +152,14 @@ func (d *Dialect) Run(ctx context.Context, conn gorm.ConnPool, groups []*table.G
 		return d.Dialect.Run(ctx, conn, groups)
 	}
 	changes := table.All(groups)
-	outcomes, err := d.nodes.run(ctx, changes[0].Table, len(changes), func(i int) any {
-		return changes[i].Table.Key.Of(changes[i].Row).Interface()
-	}, func(items []int) ([]error, error) {
-		some, errs := make([]*table.Change, len(items)), make([]error, len(items))
-		for i, item := range items {
-			some[i] = changes[item]
-		}
-		if err := d.Dialect.Run(ctx, conn, withoutManyVersions(table.Groups(some))); err != nil {
-			return nil, err
-		}
+	keyOf := func(c *table.Change) any { return c.Table.Key.Of(c.Row).Interface() }
+	outcomes, err := onNodes(ctx, d, changes[0].Table, changes, keyOf, func(some []*table.Change) ([]error, error) {
+		err := d.Dialect.Run(ctx, conn, withoutManyVersions(table.Groups(some)))
+		errs := make([]error, len(some))
 		for i, c := range some {
 			errs[i] = c.Err
 		}
-		return errs, nil
+		return errs, err
 	})
 	for i, err := range outcomes {
 		changes[i].Err = err
@@ -231,31 +237,21 @@ const durably = "SET LOCAL synchronous_commit = 'on'"
 // warning is the key of the last warning on a connection.
 const warning = "plantstore.warning"
 
-// watchWarnings remembers warnings. A node that fails after all nodes have agreed to commit is a warning:
-// the transaction is committed there later.
-func watchWarnings(config *pgx.ConnConfig) {
-	config.OnNotice = func(conn *pgconn.PgConn, n *pgconn.Notice) {
-		if n.SeverityUnlocalized == "WARNING" {
-			conn.CustomData()[warning] = (*pgconn.PgError)(n)
-		}
-	}
-}
-
 // transactionSettings are the statements after BEGIN. Citus sends the nodes each of them with the
 // whole text that it is in, so each must be a statement of its own: a BEGIN in that text would be a
 // warning in their logs.
 var transactionSettings = []string{fmt.Sprintf("SET LOCAL lock_timeout = %d", postgres.LockWait.Milliseconds()), durably}
 
 // insertRows returns an INSERT with VALUES, and its arguments.
-func insertRows(s *table.Statement, rows []reflect.Value) (text string, args []any) {
+func insertRows(s *table.Statement, inserts []*table.Change) (text string, args []any) {
 	stamps := make(map[*table.Column]int) // the numbers of their parameters
-	tuples := make([]string, len(rows))
-	for i, row := range rows {
+	tuples := make([]string, len(inserts))
+	for i, c := range inserts {
 		values := make([]string, len(s.Table.Columns))
 		for j, column := range s.Table.Columns {
 			n := stamps[column]
 			if n == 0 {
-				args = append(args, column.Of(row).Interface())
+				args = append(args, column.Of(c.Row).Interface())
 				n = len(args)
 			}
 			if s.Table.IsTimestamp(column) {

@@ -8,7 +8,6 @@ import (
 	"regexp"
 
 	"github.com/pressly/goose/v3"
-	"go.uber.org/zap"
 
 	"plantstore/database/migrations"
 )
@@ -34,11 +33,11 @@ func (d *Dialect) undistributed(ctx context.Context) (statements []string, err e
 		if err != nil {
 			return nil, err
 		}
-		for _, created := range creates.FindAllStringSubmatch(string(text), -1) {
-			tables = append(tables, created[1])
+		for _, found := range creates.FindAllSubmatch(text, -1) {
+			tables = append(tables, string(found[1]))
 		}
-		for _, distributed := range distributes.FindAllStringSubmatch(string(text), -1) {
-			by[distributed[1]] = distributed[2]
+		for _, found := range distributes.FindAllSubmatch(text, -1) {
+			by[string(found[1])] = string(found[2])
 		}
 	}
 	for _, table := range tables {
@@ -59,12 +58,12 @@ func (d *Dialect) undistributed(ctx context.Context) (statements []string, err e
 	return statements, nil
 }
 
-// Migrated distributes the tables of the migrations.
-func (d *Dialect) Migrated(ctx context.Context, log *zap.Logger) (err error) {
+// Distribute distributes the tables of the migrations.
+func (d *Dialect) Distribute(ctx context.Context) (err error) {
 	if statements, err := d.undistributed(ctx); err != nil || len(statements) == 0 {
 		return err
 	}
-	locker, err := d.Locker(log)
+	locker, err := d.Locker(d.log)
 	if err != nil {
 		return err
 	}

@@ -7,15 +7,12 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"go.uber.org/zap"
 
-	"plantstore/database/background"
 	"plantstore/database/batch"
 	"plantstore/database/fault"
 	"plantstore/database/limit"
@@ -23,22 +20,14 @@ import (
 	"plantstore/database/table"
 )
 
-// Classify returns the error of a node as a *fault.NodeError. The FATAL errors are those of the server
-// that the connection leads to.
-func (*Dialect) Classify(err error) error {
-	pg, ok := errors.AsType[*pgconn.PgError](err)
-	if !ok || isNodeError(err) || errors.Is(err, errors.ErrUnsupported) || pg.SeverityUnlocalized != "ERROR" {
-		return err
-	}
-	if pg.Code == fault.InternalError || strings.HasPrefix(pg.Code, "08") || strings.HasPrefix(pg.Code, "57P") { // connection_exception, operator_intervention
-		return &fault.NodeError{Err: err}
-	}
-	return err
-}
-
+// isNodeError reports whether err is about a node. FATAL errors are of the server that the
+// connection leads to. Unless isCommitted holds, what a transaction wrote is then stored on no node.
 func isNodeError(err error) bool {
-	_, ok := errors.AsType[*fault.NodeError](err)
-	return ok
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	if !ok || pg.SeverityUnlocalized != "ERROR" {
+		return isCommitted(err)
+	}
+	return pg.Code == fault.InternalError || strings.HasPrefix(pg.Code, "08") || strings.HasPrefix(pg.Code, "57P") // connection_exception, operator_intervention
 }
 
 // isCommitted reports whether err, of a node, means that the node was lost when all nodes had
@@ -48,17 +37,6 @@ func isCommitted(err error) bool {
 	return ok && pg.SeverityUnlocalized == "WARNING"
 }
 
-// nodes knows which nodes of a database are down.
-type nodes struct {
-	*Dialect
-	turn *limit.Turns                 // the only turn, which a check takes
-	down atomic.Pointer[map[int]bool] // nil before the first check
-	stop func()                       // of the checks
-
-	suspecting atomic.Bool // suspect is running
-	work       sync.WaitGroup
-}
-
 // nodeCheck is the time between two checks of a node that is down, and nodeTimeout how long a check waits for
 // a node.
 const (
@@ -66,109 +44,80 @@ const (
 	nodeTimeout = "500ms"
 )
 
-// newNodes begins to check the nodes, as long as some are down.
-func newNodes(d *Dialect) *nodes {
-	n := &nodes{Dialect: d, turn: limit.NewTurns(1, 0)}
-	n.stop = background.Start(nodeCheck, func(context.Context) {
-		if len(n.downNow()) > 0 {
-			n.checkNow()
-		}
-	})
-	return n
+// watchNodes checks the nodes, as long as some are down, or are suspected to be.
+func (d *Dialect) watchNodes(ctx context.Context) {
+	suspected := d.suspected.Swap(false)
+	if suspected {
+		d.Discard() // a session's connection to the node would also hang
+	}
+	if !suspected && len(*d.down.Load()) == 0 {
+		return
+	}
+	limited, cancel := context.WithTimeout(ctx, d.Timeout)
+	defer cancel()
+	if err := d.checkNodes(limited); err != nil && ctx.Err() == nil {
+		d.log.Warn("cannot check the nodes of the database", zap.Error(err))
+	}
 }
 
-// close ends the checks.
-func (n *nodes) close() {
-	n.stop()
-	n.work.Wait()
-}
-
-// check finds out which nodes are down.
-func (n *nodes) check(ctx context.Context) error {
+// checkNodes finds out which nodes are down.
+func (d *Dialect) checkNodes(ctx context.Context) error {
 	ctx, cancel := batch.Attach(ctx)
 	defer cancel()
-	free, err := n.turn.Take(ctx, limit.UntilDone)
+	free, err := d.turn.Take(ctx, limit.UntilDone)
 	if err != nil {
 		return err
 	}
 	defer free()
-	found, err := n.findDown(ctx)
+	found, err := d.findDown(ctx)
 	if err != nil {
 		return err
 	}
-	before := n.downNow()
+	before := *d.down.Load()
 	if !maps.Equal(before, found) {
-		n.log.Warn("the unreachable nodes of the database have changed", zap.Ints("down", slices.Sorted(maps.Keys(found))))
+		d.log.Warn("the unreachable nodes of the database have changed", zap.Ints("down", slices.Sorted(maps.Keys(found))))
 	}
 	returned := slices.ContainsFunc(slices.Collect(maps.Keys(before)), func(node int) bool { return !found[node] })
 	if returned || len(found) == 0 {
 		// What a returning node had agreed to commit becomes visible before it is used.
-		if _, err := n.pool.ExecContext(ctx, "SELECT recover_prepared_transactions()"); err != nil {
-			n.log.Warn("cannot finish the transactions of a node that was down; citus.recover_2pc_interval tells when Citus does", zap.Error(err))
+		if _, err := d.pool.ExecContext(ctx, "SELECT recover_prepared_transactions()"); err != nil {
+			d.log.Warn("cannot finish the transactions of a node that was down; citus.recover_2pc_interval tells when Citus does", zap.Error(err))
 		}
 	}
-	n.down.Store(&found)
+	d.down.Store(&found)
 	return nil
 }
 
-// suspect checks the nodes in the background, after a statement that did not end in time: a
-// node that hangs reports no error.
-func (n *nodes) suspect() {
-	if n.suspecting.Swap(true) {
-		return
-	}
-	n.work.Go(func() {
-		defer n.suspecting.Store(false)
-		n.Discard() // a session's connection to the node would hang, too
-		n.checkNow()
-	})
-}
-
-// checkNow is check for the background.
-func (n *nodes) checkNow() {
-	ctx, cancel := context.WithTimeout(context.Background(), n.Timeout)
-	defer cancel()
-	if err := n.check(ctx); err != nil {
-		n.log.Warn("cannot check the nodes of the database", zap.Error(err))
-	}
-}
-
-// downNow returns the nodes that are down.
-func (n *nodes) downNow() map[int]bool {
-	if down := n.down.Load(); down != nil {
-		return *down
-	}
-	return nil
-}
-
-// run calls do with the items of a batch, of which there are count, by their indices. If a node is down,
-// the items with rows on the other nodes run without it. It returns the outcome of each item, or nil if
-// all succeeded. keyOf returns the key of an item's row in t.
-func (n *nodes) run(ctx context.Context, t *table.Table, count int, keyOf func(int) any, do func(items []int) ([]error, error)) ([]error, error) {
-	outcomes, up := make([]error, count), make([]int, count)
+// onNodes calls do with the items of a batch. If a node is down, the items with rows on the other nodes
+// run without it. It returns the outcome of each item, or nil if all succeeded. keyOf returns the key of
+// an item's row in t.
+func onNodes[T any](ctx context.Context, d *Dialect, t *table.Table, items []T, keyOf func(T) any, do func([]T) ([]error, error)) ([]error, error) {
+	outcomes, up := make([]error, len(items)), make([]int, len(items))
 	for i := range up {
 		up[i] = i
 	}
-	run := func(items []int) error {
-		errs, err := do(items)
-		err = n.Classify(err)
+	nodesOf := func() ([]int, error) {
+		keys := make([]string, len(items))
 		for i, item := range items {
-			outcomes[item] = err
+			keys[i] = fmt.Sprint(keyOf(item))
+		}
+		return d.nodesOf(ctx, t, keys)
+	}
+	run := func(indices []int) error {
+		some := make([]T, len(indices))
+		for n, i := range indices {
+			some[n] = items[i]
+		}
+		errs, err := do(some)
+		for n, i := range indices {
+			outcomes[i] = err
 			if err == nil && errs != nil {
-				outcomes[item] = errs[i]
+				outcomes[i] = errs[n]
 			}
-			outcomes[item] = n.Classify(outcomes[item])
 		}
 		return err
 	}
-	nodesOf := func() ([]int, error) {
-		keys := make([]string, count)
-		for i := range keys {
-			keys[i] = fmt.Sprint(keyOf(i))
-		}
-		return n.nodesOf(ctx, t, keys)
-	}
-	if down := n.downNow(); len(down) > 0 {
+	if down := *d.down.Load(); len(down) > 0 {
 		on, err := nodesOf()
 		if err != nil {
 			return nil, err
@@ -187,17 +136,17 @@ func (n *nodes) run(ctx context.Context, t *table.Table, count int, keyOf func(i
 		return nil, err
 	}
 	if slices.ContainsFunc(up, func(i int) bool { return outcomes[i] != nil && fault.IsTimeout(outcomes[i]) }) {
-		n.suspect() // this batch has no time left to wait for it
+		d.suspected.Store(true) // a node that hangs reports no error, and this batch has no time left
 	}
 	failed := slices.DeleteFunc(up, func(i int) bool { return !isNodeError(outcomes[i]) || isCommitted(outcomes[i]) })
-	if len(failed) == 0 || n.check(ctx) != nil || len(failed) == 1 {
+	if len(failed) == 0 || d.checkNodes(ctx) != nil || len(failed) == 1 {
 		return outcomes, nil
 	}
 	on, err := nodesOf()
 	if err != nil || !slices.ContainsFunc(failed, func(i int) bool { return on[i] != on[failed[0]] }) {
 		return outcomes, nil // of rows on one node, some may be stored
 	}
-	down := n.downNow()
+	down := *d.down.Load()
 	if again := slices.DeleteFunc(failed, func(i int) bool { return down[on[i]] }); len(again) > 0 {
 		_ = run(again) // their outcomes have its error
 	}
@@ -205,12 +154,12 @@ func (n *nodes) run(ctx context.Context, t *table.Table, count int, keyOf func(i
 }
 
 // errDown is the outcome of a row on a node that is down. Nothing was stored.
-var errDown = &fault.NodeError{Err: &pgconn.PgError{Severity: "ERROR", Code: "08006", Message: "the node of the row is down"}}
+var errDown = &pgconn.PgError{Severity: "ERROR", SeverityUnlocalized: "ERROR", Code: "08006", Message: "the node of the row is down"}
 
 // findDown returns the nodes with rows that cannot be reached.
-func (n *nodes) findDown(ctx context.Context) (down map[int]bool, err error) {
+func (d *Dialect) findDown(ctx context.Context) (down map[int]bool, err error) {
 	down = make(map[int]bool)
-	err = postgres.WithConn(ctx, n.pool, func(ctx context.Context, conn *pgx.Conn) error {
+	err = postgres.WithConn(ctx, d.pool, func(ctx context.Context, conn *pgx.Conn) error {
 		if _, err := conn.Exec(ctx, "SET citus.node_connection_timeout = '"+nodeTimeout+"'"); err != nil {
 			return err
 		}
@@ -230,8 +179,8 @@ func (n *nodes) findDown(ctx context.Context) (down map[int]bool, err error) {
 }
 
 // nodesOf returns the node of each key: 0, the coordinator, for a table that is on all nodes.
-func (n *nodes) nodesOf(ctx context.Context, t *table.Table, keys []string) (nodes []int, err error) {
-	err = postgres.WithConn(ctx, n.pool, func(ctx context.Context, conn *pgx.Conn) error {
+func (d *Dialect) nodesOf(ctx context.Context, t *table.Table, keys []string) (nodes []int, err error) {
+	err = postgres.WithConn(ctx, d.pool, func(ctx context.Context, conn *pgx.Conn) error {
 		// OFFSET 0: the shard of a key is found once, and not again for each placement.
 		rows, err := conn.Query(ctx, `SELECT CASE count(p.groupid) WHEN 1 THEN min(p.groupid) ELSE 0 END
 			FROM unnest($2::text[]) WITH ORDINALITY AS k(key, n)

@@ -25,7 +25,7 @@ func TestNodeError(t *testing.T) {
 		{"a taken key", "ERROR", "23505", false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			err := (*Dialect)(nil).Classify(&pgconn.PgError{SeverityUnlocalized: test.severity, Code: test.code})
+			err := &pgconn.PgError{SeverityUnlocalized: test.severity, Code: test.code}
 			if isNodeError(err) != test.want {
 				t.Errorf("got %v", err)
 			}
@@ -40,7 +40,7 @@ func TestNodeError(t *testing.T) {
 func TestCommittedWithoutANode(t *testing.T) {
 	for severity, want := range map[string]bool{"WARNING": true, "ERROR": false} {
 		t.Run(severity, func(t *testing.T) {
-			err := error(&fault.NodeError{Err: &pgconn.PgError{SeverityUnlocalized: severity, Code: "08006"}})
+			err := &pgconn.PgError{SeverityUnlocalized: severity, Code: "08006"}
 			if !isNodeError(err) || isCommitted(err) != want {
 				t.Errorf("got %v, want %v", isCommitted(err), want)
 			}

@@ -45,7 +45,7 @@ func send(ctx context.Context, conn *pgx.Conn, batch *pgx.Batch, read func(pgx.B
 	return lostNode(conn)
 }
 
-// copyNew copies rows, if no key is taken and none is locked.
+// copyNew copies rows, if no key is taken and no row is locked.
 func copyNew(ctx context.Context, pool *sql.DB, t *table.Table, rows []reflect.Value) (copied bool, err error) {
 	err = postgres.WithConn(ctx, pool, func(ctx context.Context, conn *pgx.Conn) error {
 		data, err := copyText(conn.TypeMap(), t.Columns, rows)
@@ -105,7 +105,7 @@ var copyEscapes = strings.NewReplacer(`\`, `\\`, "\t", `\t`, "\n", `\n`, "\r", `
 // lostNode returns the warning of a node that failed when all nodes had agreed to commit, or nil.
 func lostNode(conn *pgx.Conn) error {
 	if w, ok := conn.PgConn().CustomData()[warning].(*pgconn.PgError); ok {
-		return &fault.NodeError{Err: w} // the rows will appear, but may not have yet
+		return w // the rows will appear, but may not have yet
 	}
 	return nil
 }

@@ -19,8 +19,6 @@ import (
 // Dialect is a database of one kind, which is open. Its methods are safe for concurrent use. A
 // gorm.ConnPool is a pool of Pools, where a statement is a transaction of its own, or a transaction.
 type Dialect interface {
-	// Name names the database for people: a path, or hosts and a name, without a password.
-	Name() string
 	// Facts returns what is constant.
 	Facts() Facts
 	// Pools returns the pools for writes and for reads.
@@ -30,18 +28,11 @@ type Dialect interface {
 	// Close closes the pools, and what else is open.
 	Close() error
 
-	// Check reports why the database that is open is not the one that a restart would open.
+	// Check reports why a restart would open another database.
 	Check() error
-	// Inspect reports why the server would break a promise of the service, and logs what
-	// would do less harm.
-	Inspect(ctx context.Context, log *zap.Logger) error
-	// Classify returns an error of a statement as package fault knows it.
-	Classify(err error) error
-
 	// Locker returns the lock under which processes that start at the same time take turns to migrate
-	// the database. Migrated is called when no migration is pending.
+	// the database.
 	Locker(log *zap.Logger) (lock.SessionLocker, error)
-	Migrated(ctx context.Context, log *zap.Logger) error
 
 	// Query runs a query and calls read with its result.
 	Query(ctx context.Context, conn gorm.ConnPool, text string, args []any, read func(table.Rows) error) error
@@ -68,11 +59,9 @@ type Dialect interface {
 	// After returns the SQL of a time that moves a column forward: value if it is later than
 	// column's, otherwise the next moment after column's.
 	After(column, value string) string
-	// Among returns a condition that holds if column has one of the Times in an argument. It is the
-	// same for any number of them.
+	// Among returns a condition that holds if column has one of the values in an argument, as of the
+	// versions of a change.
 	Among(column, argument string) string
-	// Times returns times as one argument.
-	Times(times []time.Time) string
 	// Contains returns a condition, and its argument, that holds if column, a text, contains part.
 	// ASCII letters match in any case.
 	Contains(column, part string) (condition, argument string)
@@ -80,37 +69,37 @@ type Dialect interface {
 
 // Facts are what is constant of a kind of database.
 type Facts struct {
+	Name       string        // of the database, for people: a path, or hosts and a name, without a password
 	System     string        // OpenTelemetry's name for the kind of database
 	Goose      goose.Dialect // of its migrations
 	Migrations string        // the folder of its migrations
 	ReadOnly   string        // an expression that is true if the database rejects writes
 	MayWrite   string        // an expression that is true if the role has the rights to write a table, {table}
-	IsStandby  string        // an expression that is true if the database is a copy of another one
+	IsStandby  string        // an expression that is true if the database copies its primary
 	WriteTest  string        // a statement that changes nothing that matters, but fails if the disk is full or the database is read-only
-	Feed       Feed          // or nil if the database has no feed
+	Feed       *Feed         // or nil if the database has no feed
 }
 
 // Followed names the table whose changes are a feed.
 type Followed struct {
-	Table string // such as plants
-	Noun  string // for one row, such as plant: the first word in the names of the feed's other tables
+	Table string // plants
+	Noun  string // for a row, plant: the first word in the names of the feed's other tables
 }
 
 // Feed has the statements of the feed of changes.
-type Feed interface {
+type Feed struct {
 	// Changes is a query with the arguments position, order and limit. It returns, beside each change,
 	// and at least once: the epoch, the position from which on all changes are retained, the end of the
 	// feed, the position of the oldest running transaction, and that of the next transaction.
-	Changes() string
+	Changes string
 	// Origin is an expression that has another value in a copy of the database. IsCopy is an
 	// expression that is true if the row of feed is from another database, or from its future.
-	Origin() string
-	IsCopy() string
+	Origin, IsCopy string
 	// LockWrites is a statement that waits for the transactions that have written the table of the
 	// feed, and keeps out new ones, or empty.
-	LockWrites() string
-	// Raise lets the positions of transactions be above those of all rows.
-	Raise(ctx context.Context, tx *gorm.DB) error
+	LockWrites string
+	// Raise lets new positions be above the positions of all rows. It may be nil.
+	Raise func(tx *gorm.DB) error
 	// Purge is statements that forget changes before a position, each up to a number of them.
-	Purge() []string
+	Purge []string
 }

@@ -22,17 +22,81 @@ import (
 	"plantstore/database/limit"
 )
 
-// The SQLSTATEs that are looked for in more than one place, with the names of PostgreSQL's
-// manual, appendix A.
+// SQLSTATEs that other packages look for, with the names of PostgreSQL's manual, appendix A.
 const (
 	FeatureNotSupported   = "0A000" // a cached plan is obsolete: a migration has changed the table
 	ReadOnlyTransaction   = "25006" // read_only_sql_transaction: a standby, as after a fail-over
-	completionUnknown     = "40003" // statement_completion_unknown
 	InsufficientPrivilege = "42501"
-	lockNotAvailable      = "55P03"
 	IdleSessionTimeout    = "57P05"
-	InternalError         = "XX000"
+	InternalError         = "XX000" // on Citus, mostly the error of a node
 )
+
+// Reasons of a NotWritableError.
+const (
+	ReadOnly     = "it is read-only"
+	Damaged      = "its file is damaged"
+	MissingRight = "its role lacks a right"
+	WrongSchema  = "its schema is not the one that this version of the service needs"
+	diskFull     = "its disk is full"
+)
+
+// lasting are the codes of faults that last until somebody acts, and their reasons.
+var lasting = map[any]string{
+	ReadOnlyTransaction: ReadOnly, sqlite3.SQLITE_READONLY: ReadOnly,
+	"53100": diskFull, sqlite3.SQLITE_FULL: diskFull, // disk_full
+	sqlite3.SQLITE_IOERR:   "its disk reports an error",
+	sqlite3.SQLITE_CORRUPT: Damaged, sqlite3.SQLITE_NOTADB: Damaged,
+	InsufficientPrivilege: MissingRight,
+	"42P01":               WrongSchema, "42703": WrongSchema, // undefined_table, undefined_column
+}
+
+// meaning is what a code says about the operation that it ended.
+type meaning int
+
+const (
+	transient  meaning = iota // it may succeed later
+	timeout                   // the same, since a response did not come in time
+	locked                    // another transaction or process held a lock for too long; nothing was written
+	rolledBack                // in favor of another transaction; nothing was written
+	rejected                  // the database rejects a row
+)
+
+// codes are the SQLSTATEs, or their first two characters, and the codes of SQLite with each meaning.
+var codes = map[meaning][]any{
+	transient: {
+		"08", "53", // connection exceptions; insufficient resources, as connections
+		ReadOnlyTransaction, completionUnknown, IdleSessionTimeout,
+		"57P01", "57P02", "57P03", // admin_shutdown, crash_shutdown, cannot_connect_now
+		"58030", sqlite3.SQLITE_CANTOPEN, // io_error
+	},
+	timeout: {
+		"25P03", "25P04", "57014", // idle_in_transaction_session_timeout, transaction_timeout, query_canceled
+		sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_INTERRUPT,
+	},
+	locked:     {"55P03", sqlite3.SQLITE_BUSY},                   // lock_not_available
+	rolledBack: {"40001", "40P01"},                               // serialization_failure, deadlock_detected
+	rejected:   {"22", "23", "P0001", sqlite3.SQLITE_CONSTRAINT}, // of data, of a constraint, by a trigger
+}
+
+const completionUnknown = "40003" // statement_completion_unknown
+
+// codeOf returns PostgreSQL's or SQLite's code for err, or nil.
+func codeOf(err error) any {
+	if state := SQLState(err); state != "" {
+		return state
+	}
+	if code := SQLiteCode(err); code != 0 {
+		return code
+	}
+	return nil
+}
+
+// means reports whether the code of err has a meaning.
+func means(err error, m meaning) bool {
+	code := codeOf(err)
+	state, _ := code.(string)
+	return slices.Contains(codes[m], code) || len(state) == 5 && slices.Contains(codes[m], any(state[:2]))
+}
 
 // ErrURL means that a part of the database URL is not valid. Nothing was attempted.
 var ErrURL = errors.New("the database URL, or a variable such as PGSSLMODE, has a port or a parameter that is not valid, or names a file that cannot be read")
@@ -43,31 +107,21 @@ var ErrStandby = errors.New("it is a standby, which only copies its primary: nam
 // ErrTaken means that the key of a new row is already taken.
 var ErrTaken = errors.New("the key is taken")
 
-// ErrLeftOut means that a trigger left out some of the rows of a statement, which stored the others.
+// ErrLeftOut means that a trigger left out some of the rows of a statement, which stored the other rows.
 var ErrLeftOut = errors.New("a trigger left out rows")
 
-// ErrUnavailable means that the database could not be reached, did not respond in
-// time, or cannot write at the moment. The outcome of a write is then unknown.
+// ErrUnavailable means that IsUnavailable holds. The outcome of a write is then unknown.
 var ErrUnavailable = errors.New("the database is unavailable")
 
 // ErrTimeout means that the database did not respond in time. It is wrapped together
 // with ErrUnavailable.
 var ErrTimeout = errors.New("the database did not respond in time")
 
-// NotWritableError means that the database stores nothing until somebody acts, such as
-// by making room on its disk. It is wrapped together with ErrUnavailable. IsUnavailable
-// holds for it.
+// NotWritableError means that the database stores nothing until somebody acts, for example
+// by making room on its disk. It is wrapped together with ErrUnavailable.
 type NotWritableError struct {
-	Reason string // such as "its disk is full"
+	Reason string // "its disk is full", for example
 }
-
-// Reasons of a NotWritableError.
-const (
-	ReadOnly     = "it is read-only"
-	Damaged      = "its file is damaged"
-	MissingRight = "its role lacks a right"
-	WrongSchema  = "its schema is not the one that this version of the service needs"
-)
 
 func (e *NotWritableError) Error() string { return "the database is not writable: " + e.Reason }
 
@@ -110,7 +164,7 @@ func In(operation string, err error) error {
 
 // CheckError means that a row breaks a CHECK of its table.
 type CheckError struct {
-	Constraint string // its name, or its text if it has none
+	Constraint string // its name, or its text if it has no name
 	error
 }
 
@@ -134,20 +188,13 @@ func NothingStored(err error) bool {
 	return errors.Is(err, limit.ErrBusy) || errors.Is(err, limit.ErrShare) || IsLocked(err) || IsRolledBack(err)
 }
 
-// IsRolledBack reports whether PostgreSQL has rolled a transaction back in favor of
-// another.
-func IsRolledBack(err error) bool {
-	state := SQLState(err)
-	return state == "40001" || state == "40P01" // serialization_failure, deadlock_detected
-}
+// IsRolledBack reports whether PostgreSQL has rolled a transaction back in favor of another.
+func IsRolledBack(err error) bool { return means(err, rolledBack) }
 
 // IsTimeout reports whether err, for which IsUnavailable holds, means that a response did
 // not come in time.
 func IsTimeout(err error) bool {
-	if code := SQLiteCode(err); code != 0 {
-		return code == sqlite3.SQLITE_LOCKED || code == sqlite3.SQLITE_INTERRUPT
-	}
-	return isTimeoutState(SQLState(err)) || errors.Is(err, context.DeadlineExceeded) || pgconn.Timeout(err)
+	return means(err, timeout) || SQLiteCode(err) == 0 && (errors.Is(err, context.DeadlineExceeded) || pgconn.Timeout(err))
 }
 
 // SQLiteCode returns SQLite's primary result code for err, or 0.
@@ -171,46 +218,16 @@ func NotWritable(err error) *NotWritableError {
 	if fault, ok := errors.AsType[*NotWritableError](err); ok {
 		return fault
 	}
-	switch state, code := SQLState(err), SQLiteCode(err); {
-	case state == ReadOnlyTransaction, code == sqlite3.SQLITE_READONLY:
-		return &NotWritableError{ReadOnly}
-	case state == "53100", code == sqlite3.SQLITE_FULL: // disk_full
-		return &NotWritableError{"its disk is full"}
-	case code == sqlite3.SQLITE_IOERR:
-		return &NotWritableError{"its disk reports an error"}
-	case code == sqlite3.SQLITE_CORRUPT, code == sqlite3.SQLITE_NOTADB:
-		return &NotWritableError{Damaged}
-	case state == InsufficientPrivilege && !isPolicy(err):
-		return &NotWritableError{MissingRight}
-	case isUndefined(state):
-		return &NotWritableError{WrongSchema}
+	if reason := lasting[codeOf(err)]; reason != "" && !isPolicy(err) {
+		return &NotWritableError{reason}
 	}
 	return nil
 }
 
-// NodeError is the error of a database that is distributed over nodes, one of which cannot be
-// reached. What a transaction wrote on several nodes is then stored on none of them.
-type NodeError struct{ Err error }
-
-func (e *NodeError) Error() string { return "a node of the database: " + e.Err.Error() }
-func (e *NodeError) Unwrap() error { return e.Err }
-
-func isNodeError(err error) bool {
-	_, ok := errors.AsType[*NodeError](err)
-	return ok
-}
-
 // IsSchema reports whether err means that a table or a column of a query does not exist.
 func IsSchema(err error) bool {
-	if lite, ok := errors.AsType[*sqlite.Error](err); ok {
-		return lite.Code() == sqlite3.SQLITE_ERROR
-	}
-	return isUndefined(SQLState(err))
-}
-
-// isUndefined reports whether a SQLSTATE means that a table or a column does not exist.
-func isUndefined(state string) bool {
-	return state == "42P01" || state == "42703" // undefined_table, undefined_column
+	code := codeOf(err)
+	return code == sqlite3.SQLITE_ERROR || lasting[code] == WrongSchema
 }
 
 // IsDiskFull reports whether err means that a file of the service's own cannot grow.
@@ -218,37 +235,30 @@ func IsDiskFull(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EFBIG)
 }
 
-// IsUnavailable reports whether err means that the database could not be
-// reached, did not respond in time, or cannot write at the moment: the same operation
-// may succeed later.
+// IsUnavailable reports whether err means that the database could not be reached, did not respond in
+// time, or cannot write at the moment: the same operation may succeed later.
 func IsUnavailable(err error) bool {
 	if _, ok := errors.AsType[*fs.PathError](err); ok {
 		return false // a file of the service's own; its errors look like a network's
 	}
-	if _, ok := errors.AsType[*pgconn.ConnectError](err); ok || isNodeError(err) || NotWritable(err) != nil {
+	if _, ok := errors.AsType[*pgconn.ConnectError](err); ok || NotWritable(err) != nil {
 		return true
 	}
-	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
-		return isTransientState(pg.Code)
+	if code := codeOf(err); code != nil {
+		return isTransient(err) || code == InternalError
 	}
-	if code := SQLiteCode(err); code != 0 {
-		return slices.Contains([]int{sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_INTERRUPT}, code)
-	}
-	if _, ok := errors.AsType[net.Error](err); ok {
+	if _, ok := errors.AsType[net.Error](err); ok { // a missed deadline, for example
 		return true
 	}
 	return slices.ContainsFunc([]error{
-		context.DeadlineExceeded, context.Canceled,
-		driver.ErrBadConn, sql.ErrConnDone, sql.ErrTxDone, pgconn.ErrConnClosed,
-		io.EOF, io.ErrUnexpectedEOF, net.ErrClosed,
+		context.Canceled, driver.ErrBadConn, sql.ErrConnDone, sql.ErrTxDone, pgconn.ErrConnClosed, io.EOF, io.ErrUnexpectedEOF,
 	}, func(target error) bool { return errors.Is(err, target) })
 }
 
-// IsLocked reports whether err means that others held a lock for too long. Nothing was
-// written.
-func IsLocked(err error) bool {
-	return SQLiteCode(err) == sqlite3.SQLITE_BUSY || SQLState(err) == lockNotAvailable
-}
+func isTransient(err error) bool { return means(err, transient) || means(err, timeout) }
+
+// IsLocked reports whether err means that a lock was not free in time. Nothing was written.
+func IsLocked(err error) bool { return means(err, locked) }
 
 // IsTableLocked reports whether err means that the lock was a whole table's. Only errors
 // about a row's lock say where it is, but not all of them: see [RowLocked].
@@ -257,7 +267,7 @@ func IsTableLocked(err error) bool {
 		return false
 	}
 	pg, ok := errors.AsType[*pgconn.PgError](err)
-	return ok && pg.Code == lockNotAvailable && pg.Where == ""
+	return ok && pg.Where == "" && IsLocked(err)
 }
 
 // RowLocked marks err, for which IsTableLocked holds, as an error about a row's lock: PostgreSQL
@@ -269,20 +279,14 @@ type rowLockedError struct{ error }
 func (e *rowLockedError) Unwrap() error { return e.error }
 
 // IsDuplicate reports whether err means that a key is taken.
-func IsDuplicate(err error) bool {
-	return SQLState(err) == "23505" // unique_violation
-}
+func IsDuplicate(err error) bool { return SQLState(err) == "23505" } // unique_violation
 
 // IsRowFault reports whether err is the fault of one row, which is locked or rejected.
 func IsRowFault(err error) bool { return IsLocked(err) && !IsTableLocked(err) || IsRowRejected(err) }
 
-// IsRowRejected reports whether err means that the database rejects one row: a
-// constraint does not hold, a value does not fit, or a trigger or a policy does not allow it.
-func IsRowRejected(err error) bool {
-	state := SQLState(err)
-	return SQLiteCode(err) == sqlite3.SQLITE_CONSTRAINT || strings.HasPrefix(state, "22") || strings.HasPrefix(state, "23") ||
-		state == "P0001" || isPolicy(err) // raise_exception, of a trigger
-}
+// IsRowRejected reports whether err means that the database rejects a row: a constraint does not
+// hold, a value does not fit, or a trigger or a policy does not allow it.
+func IsRowRejected(err error) bool { return means(err, rejected) || isPolicy(err) }
 
 // isPolicy reports whether err means that a policy of row-level security rejects a row. It shares
 // its code with missing rights on a table, which another function of the server reports.
@@ -291,41 +295,6 @@ func isPolicy(err error) bool {
 	return ok && pg.Code == InsufficientPrivilege && pg.Routine == "ExecWithCheckOptions"
 }
 
-// isTimeoutState reports whether a SQLSTATE means that the server ended something that took
-// too long.
-func isTimeoutState(state string) bool {
-	switch state {
-	case "25P03", // idle_in_transaction_session_timeout
-		"25P04", // transaction_timeout
-		"57014": // query_canceled, as by statement_timeout
-		return true
-	}
-	return false
-}
-
-// isTransientState reports whether a retry may succeed after a SQLSTATE. Appendix A
-// of PostgreSQL's manual lists them.
-func isTransientState(state string) bool {
-	switch state {
-	case ReadOnlyTransaction, completionUnknown, IdleSessionTimeout,
-		"57P01", // admin_shutdown
-		"57P02", // crash_shutdown
-		"57P03", // cannot_connect_now: starting up or recovering
-		"58030": // io_error
-		return true
-	}
-	return isTimeoutState(state) ||
-		strings.HasPrefix(state, "08") || // connection exceptions
-		strings.HasPrefix(state, "53") // insufficient resources: disk, memory, connections
-}
-
 // IsRejected reports whether the server rejected an attempt to connect for a reason
-// that waiting will not change, such as a wrong password.
-func IsRejected(err error) bool {
-	pg, ok := errors.AsType[*pgconn.PgError](err)
-	if ok && pg.Code == "08P01" { // protocol_violation: pgbouncer's code for everything
-		return slices.ContainsFunc([]string{"authentication failed", "no such user", "no such database"},
-			func(reason string) bool { return strings.Contains(pg.Message, reason) })
-	}
-	return ok && !isTransientState(pg.Code)
-}
+// that waiting will not change, as a wrong password.
+func IsRejected(err error) bool { return SQLState(err) != "" && !isTransient(err) }

@@ -19,28 +19,21 @@ import (
 	"plantstore/database/limit"
 )
 
-// setting is a setting of a session.
-type setting struct {
-	name, value string
-	// keptByPoolers is true if poolers keep it for each of their clients, because the server
-	// reports changes of it: see varcache.c of pgbouncer 1.18.
-	keptByPoolers bool
+// startupSettings are settings of a session that poolers keep for each of their clients, because the
+// server reports changes of them: see varcache.c of pgbouncer 1.18.
+var startupSettings = map[string]string{
+	"client_encoding": "UTF8", "datestyle": "ISO", "timezone": "UTC", "standard_conforming_strings": "on",
 }
 
-// sessionSettings returns the settings that decide how values look, how transactions see
-// each other, and how long they wait for locks.
-func sessionSettings() []setting {
-	return []setting{
-		{"DateStyle", "ISO", true},
-		{"IntervalStyle", "postgres", false},
-		{"TimeZone", "UTC", true},
-		{"extra_float_digits", "1", false},
-		{"bytea_output", "hex", false},
-		{"array_nulls", "on", false},
-		{"standard_conforming_strings", "on", true},
-		{"default_transaction_isolation", "read committed", false},
-		{"lock_timeout", milliseconds(LockWait), false},
-	}
+// sessionSettings decide how values look, how transactions see each other, and how long they wait for
+// locks.
+var sessionSettings = []struct{ name, value string }{
+	{"IntervalStyle", "postgres"},
+	{"extra_float_digits", "1"},
+	{"bytea_output", "hex"},
+	{"array_nulls", "on"},
+	{"default_transaction_isolation", "read committed"},
+	{"lock_timeout", milliseconds(LockWait)},
 }
 
 // LockWait is how long a statement waits for a lock, so that a locked row delays the other rows
@@ -50,33 +43,32 @@ const LockWait = 2 * time.Millisecond
 // opened is the key of the time at which a connection was opened.
 const opened = "plantstore.opened"
 
-// prepareConnection returns the set-up of a new connection. It keeps the service's promises
+// prepareConnection sets up a new connection. It keeps the service's promises
 // despite any defaults of the server, the database or the role: a committed
 // row is on disk, text is returned as it was sent, and a locked row delays no other.
-func (d *Dialect) prepareConnection(timeout time.Duration) func(context.Context, *pgx.Conn) error {
+func (d *Dialect) prepareConnection(ctx context.Context, conn *pgx.Conn) error {
+	ctx, cancel := context.WithTimeout(ctx, conn.Config().ConnectTimeout) // the pool also connects in the background
+	defer cancel()
+	begin := time.Now()
+	encoding := conn.PgConn().ParameterStatus("server_encoding")
+	if encoding != "UTF8" && encoding != "SQL_ASCII" { // which stores any bytes; initdb picks it without a locale
+		err := fmt.Errorf("the database has the encoding %q, which cannot store every text: create it with ENCODING 'UTF8' TEMPLATE template0", encoding)
+		return errors.Join(err, conn.Close(ctx))
+	}
 	// Set in any case: what the session does not set would change when the server reads its configuration again.
-	settings := []string{"set_config('synchronous_commit', CASE current_setting('synchronous_commit') WHEN 'off' THEN 'on' ELSE current_setting('synchronous_commit') END, false)"}
-	for _, s := range sessionSettings() {
-		settings = append(settings, fmt.Sprintf("set_config('%s', '%s', false)", s.name, s.value))
+	set := []string{"set_config('synchronous_commit', CASE current_setting('synchronous_commit') WHEN 'off' THEN 'on' ELSE current_setting('synchronous_commit') END, false)"}
+	for _, s := range sessionSettings {
+		set = append(set, fmt.Sprintf("set_config('%s', '%s', false)", s.name, s.value))
 	}
-	set := "SELECT " + strings.Join(settings, ", ")
-	return func(ctx context.Context, conn *pgx.Conn) error {
-		ctx, cancel := context.WithTimeout(ctx, timeout) // the pool connects in the background, too
-		defer cancel()
-		begin := time.Now()
-		err := checkEncoding(conn)
-		if err == nil {
-			_, err = conn.Exec(ctx, set)
-		}
-		if err == nil && d.Accept != nil {
-			err = d.Accept(ctx, conn)
-		}
-		if err != nil {
-			return errors.Join(err, conn.Close(ctx))
-		}
-		conn.PgConn().CustomData()[opened] = begin
-		return nil
+	_, err := conn.Exec(ctx, "SELECT "+strings.Join(set, ", "))
+	if err == nil && d.Accept != nil {
+		err = d.Accept(ctx, conn)
 	}
+	if err != nil {
+		return errors.Join(err, conn.Close(ctx))
+	}
+	conn.PgConn().CustomData()[opened] = begin
+	return nil
 }
 
 // milliseconds returns d for a setting such as lock_timeout, where 0 would mean no limit.
@@ -85,23 +77,21 @@ func milliseconds(d time.Duration) string {
 }
 
 // watch closes a connection whose server turned out to be read-only, as a primary that was
-// demoted, or whose cached plans are obsolete after a migration. The others, which
-// are probably like it, are discarded before their next use.
+// demoted, or whose cached plans are obsolete after a migration. The pool discards its other connections,
+// which are probably like it, before their next use.
 func (d *Dialect) watch(config *pgx.ConnConfig) {
 	closeIfFatal := config.OnPgError
 	config.OnPgError = func(conn *pgconn.PgConn, err *pgconn.PgError) bool {
-		switch err.Code {
-		case fault.ReadOnlyTransaction:
+		switch {
+		case err.Code == fault.ReadOnlyTransaction:
 			// While a database stays read-only, not every write may cost all connections.
-			if time.Since(d.staleSince()) > time.Second {
+			if time.Since(*d.staleBefore.Load()) > time.Second {
 				d.Discard()
 			}
 			return false
-		case fault.FeatureNotSupported:
-			if err.Routine == "RevalidateCachedQuery" { // "cached plan must not change result type"
-				d.Discard()
-				return false
-			}
+		case err.Code == fault.FeatureNotSupported && err.Routine == "RevalidateCachedQuery": // "cached plan must not change result type"
+			d.Discard()
+			return false
 		}
 		return closeIfFatal(conn, err)
 	}
@@ -109,15 +99,6 @@ func (d *Dialect) watch(config *pgx.ConnConfig) {
 
 // Discard closes each connection before its next use.
 func (d *Dialect) Discard() { d.staleBefore.Store(new(time.Now())) }
-
-// staleSince returns the time of the last Discard, or zero. It does not depend on the
-// system's clock, which may be set back.
-func (d *Dialect) staleSince() (at time.Time) {
-	if last := d.staleBefore.Load(); last != nil {
-		at = *last
-	}
-	return at
-}
 
 // pingIdle pings a connection that was idle, in a part of the time that the
 // operation has, and closes it if there is no response. It leaves nothing to the driver.
@@ -137,22 +118,13 @@ func (d *Dialect) pingIdle(ctx context.Context, p stdlib.ShouldPingParams) bool 
 }
 
 // checkConnection rejects a connection from the pool that was discarded, or that the server
-// has closed: nothing has been sent yet, so the operation gets another one.
+// has closed: nothing has been sent yet, so the operation gets another connection.
 func (d *Dialect) checkConnection(_ context.Context, conn *pgx.Conn) error {
 	begin, _ := conn.PgConn().CustomData()[opened].(time.Time)
-	if conn.IsClosed() || begin.Before(d.staleSince()) || hasInput(conn.PgConn().Conn()) {
+	if conn.IsClosed() || begin.Before(*d.staleBefore.Load()) || hasInput(conn.PgConn().Conn()) {
 		return driver.ErrBadConn
 	}
 	return nil
-}
-
-func checkEncoding(conn *pgx.Conn) error {
-	encoding := conn.PgConn().ParameterStatus("server_encoding")
-	if encoding == "UTF8" || encoding == "SQL_ASCII" { // the latter stores any bytes; initdb picks it without a locale
-		return nil
-	}
-	return fmt.Errorf("the database has the encoding %q, which cannot store every text: "+
-		"create it with ENCODING 'UTF8' TEMPLATE template0", encoding)
 }
 
 // WithConn calls do with a connection of pool. The deadline of a batch is the connection's

@@ -9,6 +9,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"gorm.io/gorm"
+
+	"plantstore/database/dialect"
 )
 
 // feedSQL returns a text with the names of the feed's tables: {rows}, {deletions} and {imports}.
@@ -29,13 +31,45 @@ const nextPosition = "feed_position(txid_snapshot_xmax(txid_current_snapshot()))
 // maxChanges limits how many changes a query returns.
 const maxChanges = 1001
 
-// Changes reads up to the oldest transaction that is running, in any database of the server.
+// newFeed returns the statements of the feed.
+func (d *Dialect) newFeed() *dialect.Feed {
+	last := d.feedSQL(lastPosition)
+	// It differs in another cluster, in another database, and after the table was created again, as by a restore.
+	origin := d.feedSQL("(SELECT concat_ws('/', (SELECT system_identifier FROM pg_control_system()), " +
+		"(SELECT oid FROM pg_database WHERE datname = current_database()), to_regclass('{rows}')::oid))")
+	return &dialect.Feed{
+		Changes:    d.changes(),
+		Origin:     origin,
+		IsCopy:     "origin <> " + origin + " OR " + last + " >= " + nextPosition,
+		LockWrites: d.feedSQL("LOCK TABLE {rows} IN SHARE ROW EXCLUSIVE MODE"),
+		Raise: func(tx *gorm.DB) error { // changes the function feed_position
+			var missing, offset int64
+			err := tx.Raw("SELECT "+last+" - "+nextPosition+" + 1, feed_position(0)").Row().Scan(&missing, &offset)
+			if err != nil || missing <= 0 {
+				return err
+			}
+			return tx.Exec(fmt.Sprintf(
+				"CREATE OR REPLACE FUNCTION feed_position(transaction bigint) RETURNS bigint LANGUAGE sql STABLE AS 'SELECT transaction + %d'",
+				offset+missing)).Error
+		},
+		// They pass over changes that a write is renewing. A part of an import has up to importPart ids, so
+		// fewer parts are forgotten at a time.
+		Purge: []string{
+			d.feedSQL(`DELETE FROM {deletions} WHERE id IN (
+				SELECT id FROM {deletions} WHERE changed < $1 LIMIT $2 FOR UPDATE SKIP LOCKED)`),
+			d.feedSQL(`DELETE FROM {imports} WHERE (position, last) IN (
+				SELECT position, last FROM {imports} WHERE position < $1 LIMIT $2 / 10 FOR UPDATE SKIP LOCKED)`),
+		},
+	}
+}
+
+// changes reads up to the oldest transaction that is running, in any database of the server.
 // The rows of a part of an import come in their order, as unnest runs once for each part.
 //
 // The ranges are of pairs, and the limit in the text, so that the planner expects many rows,
 // of which few are needed: it would sort all that follow, rather than read them in the order of
 // the index. Where $1 first occurs, its type is named, which the literal would make an integer.
-func (d *Dialect) Changes() string {
+func (d *Dialect) changes() string {
 	const inRange = "(changed, id) >= ($1, $2) AND (changed, id) < (s.settled, %d)"
 	return fmt.Sprintf(d.feedSQL(`WITH state AS (
 			SELECT epoch, kept, feed_position(txid_snapshot_xmin(x)) AS settled, feed_position(txid_snapshot_xmax(x)) AS newest
@@ -56,46 +90,6 @@ func (d *Dialect) Changes() string {
 					WHERE i.position > $1 OR i.first + u.n - 1 >= $2 LIMIT %[3]d)
 			) u (position, number, id) ORDER BY 1, 2 LIMIT $3
 		) c ON true ORDER BY c.position, c.number`), d.feedSQL(lastPosition), fmt.Sprintf(inRange, math.MinInt64), maxChanges)
-}
-
-// Origin differs in another cluster, in another database, and after the table was created
-// again, as by a restore.
-func (d *Dialect) Origin() string {
-	return d.feedSQL("(SELECT concat_ws('/', (SELECT system_identifier FROM pg_control_system()), " +
-		"(SELECT oid FROM pg_database WHERE datname = current_database()), to_regclass('{rows}')::oid))")
-}
-
-// IsCopy is true for another origin, and for positions from the future.
-func (d *Dialect) IsCopy() string {
-	return "origin <> " + d.Origin() + " OR " + d.feedSQL(lastPosition) + " >= " + nextPosition
-}
-
-// LockWrites locks the table.
-func (d *Dialect) LockWrites() string {
-	return d.feedSQL("LOCK TABLE {rows} IN SHARE ROW EXCLUSIVE MODE")
-}
-
-// Raise changes the function feed_position.
-func (d *Dialect) Raise(ctx context.Context, tx *gorm.DB) error {
-	var missing, offset int64
-	err := tx.WithContext(ctx).Raw("SELECT "+d.feedSQL(lastPosition)+" - "+nextPosition+" + 1, feed_position(0)").Row().Scan(&missing, &offset)
-	if err != nil || missing <= 0 {
-		return err
-	}
-	return tx.WithContext(ctx).Exec(fmt.Sprintf(
-		"CREATE OR REPLACE FUNCTION feed_position(transaction bigint) RETURNS bigint LANGUAGE sql STABLE AS 'SELECT transaction + %d'",
-		offset+missing)).Error
-}
-
-// Purge passes over changes that a write is renewing. A part of an import has up to importPart ids, so
-// fewer parts are forgotten at a time.
-func (d *Dialect) Purge() []string {
-	return []string{
-		d.feedSQL(`DELETE FROM {deletions} WHERE id IN (
-			SELECT id FROM {deletions} WHERE changed < $1 LIMIT $2 FOR UPDATE SKIP LOCKED)`),
-		d.feedSQL(`DELETE FROM {imports} WHERE (position, last) IN (
-			SELECT position, last FROM {imports} WHERE position < $1 LIMIT $2 / 10 FOR UPDATE SKIP LOCKED)`),
-	}
 }
 
 const (

@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// hasInput reports whether the server has closed an idle connection, or has sent something,
-// such as why it is about to. It does not read it, and costs a microsecond.
+// hasInput reports whether the server has closed an idle connection, or has sent something, perhaps why it
+// is about to. It does not read that, and costs a microsecond.
 func hasInput(conn net.Conn) bool {
 	if secure, ok := conn.(*tls.Conn); ok {
 		conn = secure.NetConn()

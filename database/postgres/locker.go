@@ -21,27 +21,19 @@ const (
 	MaxLockWait = 10 * time.Minute
 )
 
-// A process that dies while it migrates holds up the others for as long as lockLease.
-const (
-	lockLease     = 30 * time.Second
-	lockHeartbeat = 5 * time.Second // renews the lease
-)
-
 // locker is goose's lock on a PostgreSQL database: a row of a table. Unlike an
 // advisory lock, it works behind pgbouncer and on databases that only resemble PostgreSQL.
 // While it is held, the connection waits for the lock of a table no longer than the
 // operations that queue behind it can wait. See MaxLockWait.
 type locker struct {
-	wait time.Duration
-	pool *sql.DB
-	lock lock.Locker
+	lock.Locker
+	*Dialect
 }
 
-func (d *Dialect) newLocker(log *zap.Logger) (*locker, error) {
+// Locker returns the lock under which processes migrate the database.
+func (d *Dialect) Locker(log *zap.Logger) (lock.SessionLocker, error) {
 	var once sync.Once
 	table, err := lock.NewPostgresTableLocker(
-		lock.WithTableLeaseDuration(lockLease),
-		lock.WithTableHeartbeatInterval(lockHeartbeat),
 		lock.WithTableLockTimeout(LockPause, uint64(MaxLockWait/LockPause)),
 		lock.WithTableLogger(slog.New(slog.DiscardHandler)),
 		lock.WithTableRetryPolicy(func(err error) bool {
@@ -51,23 +43,20 @@ func (d *Dialect) newLocker(log *zap.Logger) (*locker, error) {
 			once.Do(func() { log.Info("waiting for another process that migrates the database") })
 			return true
 		}))
-	return &locker{limit.Wait(d.Timeout) / 2, d.pool, table}, err
+	return locker{table, d}, err
 }
 
 // SessionLock takes the lock, and sets the lock_timeout of conn.
-func (l *locker) SessionLock(ctx context.Context, conn *sql.Conn) error {
-	if err := l.lock.Lock(ctx, l.pool); err != nil {
+func (l locker) SessionLock(ctx context.Context, conn *sql.Conn) error {
+	if err := setLockTimeout(ctx, conn, limit.Wait(l.Timeout)/2); err != nil {
 		return err
 	}
-	if err := setLockTimeout(ctx, conn, l.wait); err != nil {
-		return errors.Join(err, l.lock.Unlock(context.WithoutCancel(ctx), l.pool))
-	}
-	return nil
+	return l.Lock(ctx, l.pool)
 }
 
 // SessionUnlock is the end of SessionLock.
-func (l *locker) SessionUnlock(ctx context.Context, conn *sql.Conn) error {
-	return errors.Join(setLockTimeout(ctx, conn, LockWait), l.lock.Unlock(ctx, l.pool))
+func (l locker) SessionUnlock(ctx context.Context, conn *sql.Conn) error {
+	return errors.Join(setLockTimeout(ctx, conn, LockWait), l.Unlock(ctx, l.pool))
 }
 
 func setLockTimeout(ctx context.Context, conn *sql.Conn, wait time.Duration) error {

@@ -5,77 +5,44 @@ import (
 	"net"
 	"sync"
 	"syscall"
-	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// network knows the open connections to a server, those with a request to cancel a
-// statement included.
-type network struct {
-	mu   sync.Mutex
-	open map[*connectionToServer]bool
-}
-
-// connectionToServer is a connection that network knows. It is a syscall.Conn, since
-// hasInput asks it.
-type connectionToServer struct {
+// connection is a connection to the server which d.open has until it is closed. It is a syscall.Conn,
+// since hasInput asks it.
+type connection struct {
 	net.Conn
-	network *network
+	open *sync.Map
 }
 
 // SyscallConn implements syscall.Conn.
-func (c *connectionToServer) SyscallConn() (syscall.RawConn, error) {
-	return c.Conn.(syscall.Conn).SyscallConn() // TCP and Unix sockets are one
+func (c *connection) SyscallConn() (syscall.RawConn, error) {
+	return c.Conn.(syscall.Conn).SyscallConn() // as TCP and Unix sockets are
 }
 
-// dial returns dial for connections that n knows.
-func (n *network) dial(dial pgconn.DialFunc) pgconn.DialFunc {
+func (c *connection) Close() error {
+	c.open.Delete(c)
+	return c.Conn.Close()
+}
+
+// dial returns dial for connections that d knows.
+func (d *Dialect) dial(dial pgconn.DialFunc) pgconn.DialFunc {
 	return func(ctx context.Context, protocol, address string) (net.Conn, error) {
 		conn, err := dial(ctx, protocol, address)
 		if err != nil {
 			return nil, err
 		}
-		known := &connectionToServer{conn, n}
-		n.mu.Lock()
-		defer n.mu.Unlock()
-		if n.open == nil {
-			n.open = make(map[*connectionToServer]bool)
-		}
-		n.open[known] = true
+		known := &connection{conn, &d.open}
+		d.open.Store(known, nil)
 		return known, nil
 	}
 }
 
-func (c *connectionToServer) Close() error {
-	c.network.mu.Lock()
-	delete(c.network.open, c)
-	c.network.mu.Unlock()
-	return c.Conn.Close()
-}
-
-// cut closes all connections: what waits for a response fails now, rather than when its time
-// is up.
-func (n *network) cut() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	for conn := range n.open {
-		_ = conn.Conn.Close()
+// isClosed reports whether no connection is open.
+func (d *Dialect) isClosed() bool {
+	for range d.open.Range {
+		return false
 	}
-	clear(n.open)
-}
-
-// drain waits until all connections are closed, but no longer than timeout. pgx cancels an
-// interrupted statement in the background: without the wait, a process that ends would leave
-// it to run, and pgbouncer 1.18 crashes if a request to cancel is cut off (its issue 801).
-func (n *network) drain(timeout time.Duration) {
-	for end := time.Now().Add(timeout); n.size() > 0 && time.Now().Before(end); {
-		time.Sleep(time.Millisecond)
-	}
-}
-
-func (n *network) size() int {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return len(n.open)
+	return true
 }

@@ -13,21 +13,21 @@ func TestClosedConnectionsAreForgotten(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = listener.Close() })
-	n := new(network)
-	dial := n.dial(new(net.Dialer).DialContext)
+	d := new(Dialect)
+	dial := d.dial(new(net.Dialer).DialContext)
 	for range 3 {
 		conn, err := dial(t.Context(), "tcp", listener.Addr().String())
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(n.open) != 1 {
-			t.Errorf("got %d connections, want the open one", len(n.open))
+		if d.isClosed() {
+			t.Error("got no connection, want the open one")
 		}
 		if err := conn.Close(); err != nil {
 			t.Error(err)
 		}
 	}
-	if len(n.open) > 0 {
-		t.Errorf("got %d connections, want none", len(n.open))
+	if !d.isClosed() {
+		t.Error("got connections, want none")
 	}
 }

@@ -2,8 +2,6 @@ package postgres
 
 import (
 	"context"
-	"crypto/rand"
-	"errors"
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
@@ -24,10 +22,8 @@ const roleFaults = `SELECT name, reset_val, format('ALTER ROLE %I IN DATABASE %I
 // service does not start if it would lose acknowledged rows.
 func (d *Dialect) Inspect(ctx context.Context, log *zap.Logger) error {
 	names, values := []string{"synchronous_commit"}, []string{"on"}
-	for _, s := range sessionSettings() {
-		if !s.keptByPoolers {
-			names, values = append(names, s.name), append(values, s.value)
-		}
+	for _, s := range sessionSettings {
+		names, values = append(names, s.name), append(values, s.value)
 	}
 	var lossy error
 	err := WithConn(ctx, d.pool, func(ctx context.Context, conn *pgx.Conn) error {
@@ -47,36 +43,10 @@ func (d *Dialect) Inspect(ctx context.Context, log *zap.Logger) error {
 				zap.String("setting", name), zap.String("value", value), zap.String("run", remedy))
 			return nil
 		})
-		if err != nil || conn.Config().DefaultQueryExecMode != pgx.QueryExecModeCacheStatement {
-			return err
-		}
-		if passedOn, err := passesOn(ctx, conn); err != nil {
-			log.Warn("cannot tell whether a pooler passes on prepared statements", zap.Error(err))
-		} else if passedOn {
-			log.Warn("a pooler such as pgbouncer passes on prepared statements as they are, so requests fail unless each client has a session of its own: " +
-				"set max_prepared_statements there, or add the parameter default_query_exec_mode=exec to the database URL")
-		}
-		return nil
+		return err
 	})
 	if err != nil {
 		return fmt.Errorf("read the settings of the database: %w", err)
 	}
 	return lossy
-}
-
-// passesOn reports whether there is a pooler that passes on prepared statements with the names that
-// clients give them: sessions then lack those of their next client, or have them already.
-func passesOn(ctx context.Context, conn *pgx.Conn) (bool, error) {
-	tx, err := conn.Begin(ctx) // one session
-	if err != nil {
-		return false, err
-	}
-	defer tx.Rollback(ctx) //nolint:errcheck // it wrote nothing
-	name, found := "plantstore_"+rand.Text(), false
-	if _, err := tx.Prepare(ctx, name, "SELECT 1"); err != nil {
-		return false, err
-	}
-	err = tx.QueryRow(ctx, "SELECT pg_backend_pid() <> $1::bigint AND EXISTS (SELECT FROM pg_prepared_statements WHERE name = $2)",
-		pgx.QueryExecModeExec, int64(conn.PgConn().PID()), name).Scan(&found)
-	return found, errors.Join(err, conn.Deallocate(ctx, name))
 }

@@ -11,8 +11,6 @@ import (
 	"io/fs"
 	"maps"
 	"net"
-	"net/url"
-	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,8 +22,6 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
-	"github.com/pressly/goose/v3/lock"
-	"go.uber.org/zap"
 	"gorm.io/driver/postgres"
 	"gorm.io/gorm"
 
@@ -45,20 +41,20 @@ type Options struct {
 	Accept func(context.Context, *pgx.Conn) error
 	// Configure changes the configuration of connections. It may be nil.
 	Configure func(*pgx.ConnConfig)
-	// Send runs a batch in one transaction and calls read with its results, as sendBatch does. It may be nil.
+	// Send runs a batch in one transaction and calls read with its results, as Dialect.send does. It may be nil.
 	Send func(ctx context.Context, conn *pgx.Conn, batch *pgx.Batch, read func(pgx.BatchResults) error) error
 	// InsertRows returns the INSERT of several rows, and its arguments. It may be nil.
-	InsertRows func(s *table.Statement, rows []reflect.Value) (text string, args []any)
+	InsertRows func(s *table.Statement, inserts []*table.Change) (text string, args []any)
 }
 
 // Dialect is a PostgreSQL database. It is safe for concurrent use.
 type Dialect struct {
 	Options
 	pool        *sql.DB
-	target      string                    // hosts and database
-	staleBefore atomic.Pointer[time.Time] // connections opened before are discarded; see staleSince
-	forms       sync.Map                  // of statements; see formOf
-	network     network
+	target      string // hosts and database
+	feed        *dialect.Feed
+	staleBefore atomic.Pointer[time.Time] // not nil: connections opened before are discarded
+	open        sync.Map                  // the connections to the server, those with a request to cancel a statement included
 }
 
 // connectionLifetime bounds how long a connection stays on a server that a load balancer
@@ -69,13 +65,15 @@ const connectionLifetime = 30 * time.Minute
 // part of the URL is not valid.
 func Open(o Options) (*Dialect, error) {
 	d := &Dialect{Options: o}
+	d.feed = d.newFeed()
+	d.staleBefore.Store(&time.Time{})
 	config, err := parseURL(o.URL)
 	if err != nil {
 		return nil, err
 	}
-	hosts := []string{hostAndPort(config.Host, config.Port)}
-	for _, f := range config.Fallbacks { // one host can have several, such as with and without TLS
-		if host := hostAndPort(f.Host, f.Port); !slices.Contains(hosts, host) {
+	var hosts []string // a host can have several configurations, such as with and without TLS
+	for _, c := range append([]*pgconn.FallbackConfig{{Host: config.Host, Port: config.Port}}, config.Fallbacks...) {
+		if host := net.JoinHostPort(c.Host, strconv.Itoa(int(c.Port))); !slices.Contains(hosts, host) {
 			hosts = append(hosts, host)
 		}
 	}
@@ -94,14 +92,14 @@ func Open(o Options) (*Dialect, error) {
 	if config.RuntimeParams["application_name"] == "" {
 		config.RuntimeParams["application_name"] = "plantstore"
 	}
-	config.RuntimeParams["client_encoding"] = "UTF8"
+	maps.Copy(config.RuntimeParams, startupSettings)
 	d.watch(config)
-	config.DialFunc = d.network.dial(config.DialFunc)
+	config.DialFunc = d.dial(config.DialFunc)
 	if o.Configure != nil {
 		o.Configure(config)
 	}
 	d.pool = stdlib.OpenDB(*config,
-		stdlib.OptionAfterConnect(d.prepareConnection(config.ConnectTimeout)),
+		stdlib.OptionAfterConnect(d.prepareConnection),
 		stdlib.OptionShouldPing(d.pingIdle),
 		stdlib.OptionResetSession(d.checkConnection))
 	d.pool.SetMaxOpenConns(o.MaxConnections)
@@ -121,41 +119,23 @@ func CheckURL(url string) error {
 	return err
 }
 
-// parseURL parses the URL of a PostgreSQL database. Its errors name a parameter that is not valid,
-// but do not have the parser's message, which repeats parts of the URL.
+// parseURL parses the URL of a PostgreSQL database. Its errors do not have the parser's message, which
+// repeats parts of the URL.
 func parseURL(text string) (*pgx.ConnConfig, error) {
 	config, err := pgx.ParseConfig(text)
 	if file, ok := errors.AsType[*fs.PathError](err); ok { // of sslrootcert, sslcert or sslkey
 		return nil, fmt.Errorf("%w: %w", fault.ErrURL, file)
 	}
-	if err == nil {
-		return config, nil
+	if err != nil {
+		return nil, fault.ErrURL
 	}
-	if u, err := url.Parse(text); err == nil {
-		query := u.Query()
-		for _, key := range slices.Sorted(maps.Keys(query)) {
-			query.Del(key) // helps only if the parser knows it, so what is named below is no misplaced secret
-			u.RawQuery = query.Encode()
-			_, err := pgx.ParseConfig(u.String())
-			if _, ok := errors.AsType[*fs.PathError](err); ok || err == nil {
-				return nil, fmt.Errorf("%w: see the parameter %s", fault.ErrURL, key)
-			}
-		}
-	}
-	return nil, fault.ErrURL
+	return config, nil
 }
-
-func hostAndPort(host string, port uint16) string {
-	return net.JoinHostPort(host, strconv.Itoa(int(port)))
-}
-
-// Name returns the hosts and the name of the database.
-func (d *Dialect) Name() string { return d.target }
 
 // Settings returns the options of Open.
 func (d *Dialect) Settings() Options { return d.Options }
 
-// Pools returns the pool of connections, for writes and for reads.
+// Pools returns the same pool for writes and for reads.
 func (d *Dialect) Pools() (writes, reads *sql.DB) { return d.pool, d.pool }
 
 // Dialector returns GORM's dialector for pool.
@@ -171,66 +151,62 @@ func (gormDialector) Explain(statement string, _ ...any) string { return stateme
 // Facts returns what is constant.
 func (d *Dialect) Facts() dialect.Facts {
 	return dialect.Facts{
-		System: "postgresql", Goose: goose.DialectPostgres, Migrations: "postgres",
+		Name: d.target, System: "postgresql", Goose: goose.DialectPostgres, Migrations: "postgres",
 		ReadOnly:  "current_setting('transaction_read_only') = 'on'",
 		MayWrite:  "has_any_column_privilege('{table}', 'INSERT') AND has_any_column_privilege('{table}', 'UPDATE') AND has_table_privilege('{table}', 'DELETE')",
 		IsStandby: "pg_is_in_recovery()",
 		// A megabyte, which does not fit into space that is already allocated.
 		WriteTest: "CREATE TEMPORARY TABLE plantstore_write_test ON COMMIT DROP AS SELECT repeat('x', 1000) FROM generate_series(1, 1000)",
-		Feed:      d,
+		Feed:      d.feed,
 	}
 }
 
-// Locker returns the lock under which processes migrate the database.
-func (d *Dialect) Locker(log *zap.Logger) (lock.SessionLocker, error) { return d.newLocker(log) }
-
-// Migrated does nothing.
-func (*Dialect) Migrated(context.Context, *zap.Logger) error { return nil }
-
-// Check does nothing: the server is the one that a restart would use.
+// Check returns nil: the server is the one that a restart would use.
 func (*Dialect) Check() error { return nil }
 
-// Classify returns err.
-func (*Dialect) Classify(err error) error { return err }
-
 // Cut closes all connections: what waits for a response fails now, rather than when its time is up.
-func (d *Dialect) Cut() { d.network.cut() }
+func (d *Dialect) Cut() {
+	for conn := range d.open.Range {
+		_ = conn.(*connection).Close()
+	}
+}
 
 // cancelTimeout bounds how long Close waits until the server has taken requests to cancel
 // statements.
 const cancelTimeout = time.Second
 
-// Close closes the connections.
+// Close closes the connections. pgx cancels an interrupted statement in the background: if Close did
+// not wait for that, a process that ends would leave it to run, and pgbouncer 1.18 crashes if a request to
+// cancel is cut off (its issue 801).
 func (d *Dialect) Close() error {
 	err := d.pool.Close()
-	d.network.drain(cancelTimeout)
+	for end := time.Now().Add(cancelTimeout); !d.isClosed() && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
+	}
 	return err
 }
 
-// SetLockTimeout returns a statement that limits how long a transaction waits for locks; 0 stands
-// for until its context ends.
+// SetLockTimeout implements dialect.Dialect.
 func (*Dialect) SetLockTimeout(wait time.Duration) string {
 	if wait == 0 {
-		return "SET LOCAL lock_timeout = 0" // none
+		return "SET LOCAL lock_timeout = 0" // until the context ends
 	}
 	return "SET LOCAL lock_timeout = " + milliseconds(wait)
 }
 
-// After returns the SQL of a time that moves a column forward: value if it is later
-// than column's, otherwise the next moment after column's. It adds without a time zone, which might
-// change the length of a day: timestamptz + interval is STABLE, and Citus rejects that in an UPDATE.
+// After adds without a time zone, which might change the length of a day: timestamptz + interval is
+// STABLE, and Citus rejects that in an UPDATE.
 func (*Dialect) After(column, value string) string {
 	return fmt.Sprintf("GREATEST(CAST(%s AS timestamptz), (%s AT TIME ZONE 'UTC' + interval '1 microsecond') AT TIME ZONE 'UTC')", value, column)
 }
 
-// Among returns a condition that holds if column has one of the Times in an argument. It is the same
-// for any number of them.
+// Among uses an array.
 func (*Dialect) Among(column, argument string) string {
 	return fmt.Sprintf("%s = ANY(CAST(%s AS timestamptz[]))", column, argument)
 }
 
-// Times returns times as one argument.
-func (*Dialect) Times(times []time.Time) string {
+// listOf writes times as an array.
+func listOf(times []time.Time) string {
 	texts := make([]string, len(times))
 	for i, t := range times {
 		texts[i] = t.UTC().Format(time.RFC3339Nano)
@@ -238,8 +214,7 @@ func (*Dialect) Times(times []time.Time) string {
 	return "{" + strings.Join(texts, ",") + "}"
 }
 
-// Contains returns a condition, and its argument, that holds if column, a text, contains part.
-// Letters match in any case, according to the locale.
+// Contains lets letters match in any case, according to the locale.
 func (*Dialect) Contains(column, part string) (condition, argument string) {
 	return column + " ILIKE ?", "%" + strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`).Replace(part) + "%"
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -36,8 +35,7 @@ func (*Dialect) Query(ctx context.Context, conn gorm.ConnPool, text string, args
 	})
 }
 
-// Get reads the rows of t that have one of keys, a slice, and locks them if lock is set. next returns
-// the struct that takes the next row. It returns no outcomes of single keys.
+// Get returns no outcomes of single keys.
 func (d *Dialect) Get(ctx context.Context, conn gorm.ConnPool, t *table.Table, keys any, lock bool, next func() reflect.Value) (outcomes []error, err error) {
 	condition, argument := " = ANY($1)", keys
 	if list := reflect.ValueOf(keys); list.Len() == 1 { // takes less time than an array of one
@@ -50,118 +48,72 @@ func (d *Dialect) Get(ctx context.Context, conn gorm.ConnPool, t *table.Table, k
 	return nil, d.Query(ctx, conn, text, []any{argument}, func(rows table.Rows) error { return table.Scan(rows, t.Columns, next) })
 }
 
-// Insert inserts the rows with free keys, which are in ascending order of unique keys, and returns the
-// outcome of each. free means that all keys are probably free.
+// Insert first tries an INSERT without ON CONFLICT if all keys are probably free.
 func (d *Dialect) Insert(ctx context.Context, conn gorm.ConnPool, t *table.Table, rows []reflect.Value, free bool) (outcomes []error, err error) {
+	g := t.Inserts(rows)
 	pool, own := conn.(*sql.DB)
 	free = free && own
 	if free {
-		outcomes, err = make([]error, len(rows)), d.insertAll(ctx, pool, t, rows)
+		if err = d.insertAll(ctx, pool, t, g.Changes); err == nil {
+			return make([]error, len(rows)), nil
+		}
 	}
-	if !free || fault.IsDuplicate(err) || errors.Is(err, fault.ErrLeftOut) {
-		outcomes, err = d.insertFree(ctx, conn, t, rows)
+	switch {
+	case !free, fault.IsDuplicate(err), errors.Is(err, fault.ErrLeftOut):
+		err = d.Run(ctx, conn, []*table.Group{g})
+	case fault.IsRowFault(err):
+		err = d.each(ctx, pool, g.Changes)
 	}
-	if own && fault.IsRowFault(err) {
-		return d.insertEach(ctx, pool, t, rows)
-	}
-	return outcomes, err
+	return g.Inserted(), err
 }
 
 // insertAll inserts rows without ON CONFLICT, which takes two thirds of the time. If a key is
 // taken, it inserts no row, and the server logs a line. It may fail with fault.ErrLeftOut.
-func (d *Dialect) insertAll(ctx context.Context, pool *sql.DB, t *table.Table, rows []reflect.Value) error {
-	text, args := d.rowsOf(t.Insert, rows, nil)
+func (d *Dialect) insertAll(ctx context.Context, pool *sql.DB, t *table.Table, inserts []*table.Change) error {
+	text, args := d.textOf(t.Insert, inserts)
 	return WithConn(ctx, pool, func(ctx context.Context, conn *pgx.Conn) error {
 		tag, err := conn.Exec(ctx, text, args...)
-		if err == nil && tag.RowsAffected() < int64(len(rows)) {
+		if err == nil && tag.RowsAffected() < int64(len(inserts)) {
 			return fault.ErrLeftOut
 		}
 		return err
 	})
 }
 
-// insertFree inserts the rows with free keys. The outcome of the other rows is fault.ErrTaken.
-func (d *Dialect) insertFree(ctx context.Context, conn gorm.ConnPool, t *table.Table, rows []reflect.Value) (outcomes []error, err error) {
-	text, args := d.rowsOf(t.InsertFree, rows, nil)
-	err = d.write(ctx, conn, text, args, func(returned table.Rows) error {
-		inserted, err := table.ScanNew(returned, t.Columns[:1], rows[0].Type())
-		keys := make(map[any]bool, len(inserted))
-		for _, row := range inserted {
-			keys[t.Key.Of(row).Interface()] = true
-		}
-		outcomes = slices.Repeat([]error{fault.ErrTaken}, len(rows))
-		for i, row := range rows {
-			if keys[t.Key.Of(row).Interface()] {
-				outcomes[i] = nil
-			}
-		}
-		return err
-	})
-	return outcomes, err
-}
-
-// insertEach inserts the rows in one transaction, with a statement for each.
-func (d *Dialect) insertEach(ctx context.Context, pool *sql.DB, t *table.Table, rows []reflect.Value) ([]error, error) {
-	taken := make([]bool, len(rows))
-	outcomes, err := d.each(ctx, pool, t, len(rows), func(batch *pgx.Batch, i int) {
-		text, args := d.rowsOf(t.InsertFree, rows[i:i+1], nil)
-		batch.Queue(text, args...)
-	}, func(results pgx.BatchResults, i int) error {
-		result, err := results.Exec()
-		taken[i] = err == nil && result.RowsAffected() == 0
-		return err
-	})
-	for i := range outcomes {
-		if outcomes[i] == nil && taken[i] {
-			outcomes[i] = fault.ErrTaken
-		}
-	}
-	return outcomes, err
-}
-
-// write is Query for a statement that is a transaction of its own, unless conn is one.
-func (d *Dialect) write(ctx context.Context, conn gorm.ConnPool, text string, args []any, read func(table.Rows) error) error {
-	pool, own := conn.(*sql.DB)
-	if !own || d.Send == nil {
-		return d.Query(ctx, conn, text, args, read)
-	}
-	return WithConn(ctx, pool, func(ctx context.Context, conn *pgx.Conn) error {
-		batch := &pgx.Batch{}
-		batch.Queue(text, args...)
-		return d.Send(ctx, conn, batch, func(results pgx.BatchResults) error { return readResult(results, read) })
-	})
-}
-
 // Run runs groups of changes in their order: in one transaction, in which a change whose row is locked
 // or rejected gets its own error, or in the transaction conn, which a failed change ends.
-func (d *Dialect) Run(ctx context.Context, conn gorm.ConnPool, groups []*table.Group) error {
+func (d *Dialect) Run(ctx context.Context, conn gorm.ConnPool, groups []*table.Group) (err error) {
 	pool, own := conn.(*sql.DB)
-	if !own {
+	changes := table.All(groups)
+	switch {
+	case !own || len(changes) == 1 && d.Send == nil: // takes less time than a batch
 		for _, g := range groups {
-			text, args := d.groupOf(g)
-			if err := d.Query(ctx, conn, text, args, g.Scan); err != nil {
-				return err
+			text, args := d.textOf(g.Statement, g.Changes)
+			if err = d.Query(ctx, conn, text, args, g.Scan); err != nil {
+				break
 			}
 		}
+	default:
+		err = d.runAll(ctx, pool, groups)
+	}
+	switch {
+	case own && len(changes) == 1 && fault.IsRowFault(err):
+		changes[0].Err = err
 		return nil
+	case own && (fault.IsRowFault(err) || fault.IsTableLocked(err)):
+		return d.each(ctx, pool, changes)
 	}
-	changes := table.All(groups)
-	if c := changes[0]; len(changes) == 1 {
-		text, args := d.changeOf(c)
-		err := d.write(ctx, pool, text, args, c.Scan)
-		if fault.IsRowFault(err) {
-			c.Err, err = err, nil
-		}
-		if !fault.IsTableLocked(err) {
-			return err
-		}
-	}
+	return err
+}
+
+// runAll runs groups in a batch, with a statement for each.
+func (d *Dialect) runAll(ctx context.Context, pool *sql.DB, groups []*table.Group) error {
 	batch := &pgx.Batch{}
 	for _, g := range groups {
-		text, args := d.groupOf(g)
+		text, args := d.textOf(g.Statement, g.Changes)
 		batch.Queue(text, args...)
 	}
-	err := WithConn(ctx, pool, func(ctx context.Context, conn *pgx.Conn) error {
+	return WithConn(ctx, pool, func(ctx context.Context, conn *pgx.Conn) error {
 		return d.send(ctx, conn, batch, func(results pgx.BatchResults) error {
 			for _, g := range groups {
 				if err := readResult(results, g.Scan); err != nil {
@@ -171,17 +123,6 @@ func (d *Dialect) Run(ctx context.Context, conn gorm.ConnPool, groups []*table.G
 			return nil
 		})
 	})
-	if !fault.IsRowFault(err) && !fault.IsTableLocked(err) {
-		return err
-	}
-	outcomes, err := d.each(ctx, pool, changes[0].Table, len(changes), func(batch *pgx.Batch, i int) {
-		text, args := d.changeOf(changes[i])
-		batch.Queue(text, args...)
-	}, func(results pgx.BatchResults, i int) error { return readResult(results, changes[i].Scan) })
-	for i, c := range changes {
-		c.Err = outcomes[i]
-	}
-	return err
 }
 
 // send runs batch in one transaction and calls read with its results. It returns the first
@@ -210,47 +151,47 @@ func readResult(results pgx.BatchResults, read func(table.Rows) error) error {
 // attempt that meets a locked row takes LockWait.
 const maxAttempts = 16
 
-// each runs n statements on t in one transaction: queue adds the i-th statement to a batch,
-// and read reads its result. A statement whose row is locked or rejected costs another
-// attempt without it. After maxAttempts, it defers the statements that follow: their outcome is
-// batch.ErrDeferred. It returns the outcome of each statement, or fails as a whole.
-func (d *Dialect) each(
-	ctx context.Context, pool *sql.DB, t *table.Table, n int, queue func(batch *pgx.Batch, i int), read func(results pgx.BatchResults, i int) error,
-) (outcomes []error, err error) {
-	outcomes = make([]error, n)
-	err = WithConn(ctx, pool, func(ctx context.Context, conn *pgx.Conn) error {
+// each runs changes in one transaction, with a statement for each, and sets their Err. A change whose row
+// is locked or rejected costs another attempt without it. After maxAttempts, it defers the changes that
+// follow: their Err is batch.ErrDeferred.
+func (d *Dialect) each(ctx context.Context, pool *sql.DB, changes []*table.Change) error {
+	return WithConn(ctx, pool, func(ctx context.Context, conn *pgx.Conn) error {
 		for attempt := 1; ; attempt++ {
-			statements, queued := &pgx.Batch{}, make([]int, 0, n)
-			for i, outcome := range outcomes {
-				if outcome == nil {
-					queue(statements, i)
-					queued = append(queued, i)
+			statements, queued := &pgx.Batch{}, make([]*table.Change, 0, len(changes))
+			for _, c := range changes {
+				if c.Err == nil {
+					text, args := d.textOf(c.Statement, []*table.Change{c})
+					statements.Queue(text, args...)
+					queued = append(queued, c)
 				}
 			}
 			done := 0
 			err := d.send(ctx, conn, statements, func(results pgx.BatchResults) error {
 				for ; done < len(queued); done++ {
-					if err := read(results, queued[done]); err != nil {
+					if err := readResult(results, queued[done].Scan); err != nil {
 						return err
 					}
 				}
 				return nil
 			})
-			if fault.IsTableLocked(err) && isFree(ctx, conn, t) {
-				err = fault.RowLocked(err)
-			}
-			if done == len(queued) || !fault.IsRowFault(err) {
+			if done == len(queued) {
 				return err
 			}
-			outcomes[queued[done]] = err
+			failed := queued[done]
+			if fault.IsTableLocked(err) && isFree(ctx, conn, failed.Table) {
+				err = fault.RowLocked(err)
+			}
+			if !fault.IsRowFault(err) {
+				return err
+			}
+			failed.Err = err
 			if fault.IsLocked(err) && attempt >= maxAttempts {
-				for _, i := range queued[done+1:] {
-					outcomes[i] = batch.ErrDeferred
+				for _, c := range queued[done+1:] {
+					c.Err = batch.ErrDeferred
 				}
 			}
 		}
 	})
-	return outcomes, err
 }
 
 // isFree reports whether no other transaction keeps this one from writing to t.
@@ -259,9 +200,7 @@ func isFree(ctx context.Context, conn *pgx.Conn, t *table.Table) bool {
 	return err == nil
 }
 
-// Load copies rows in PostgreSQL's binary format, all or none, and returns their number. next returns
-// nil after the last row. Unless keep is set, the rows are rolled back. It fails with
-// errors.ErrUnsupported if only Insert can tell why a row is rejected.
+// Load copies rows in PostgreSQL's binary format.
 func (d *Dialect) Load(ctx context.Context, t *table.Table, keep bool, next func() ([]any, error)) (rows int64, err error) {
 	err = WithConn(ctx, d.pool, func(ctx context.Context, conn *pgx.Conn) error {
 		tx, err := conn.Begin(ctx)
@@ -272,11 +211,7 @@ func (d *Dialect) Load(ctx context.Context, t *table.Table, keep bool, next func
 		if _, err := tx.Exec(ctx, d.SetLockTimeout(0)); err != nil {
 			return err
 		}
-		var columns []string
-		for _, c := range t.Columns {
-			columns = append(columns, c.DBName)
-		}
-		sent := int64(0)
+		columns, sent := strings.Split(table.Names(t.Columns), ", "), int64(0)
 		counted := func() ([]any, error) {
 			row, err := next()
 			if row != nil {
@@ -300,84 +235,46 @@ func (d *Dialect) Load(ctx context.Context, t *table.Table, keep bool, next func
 	return rows, err
 }
 
-// form is the text of a statement with numbered parameters.
-type form struct {
-	text  string
-	names []string // that the parameters stand for, in their order
-}
-
-// changeOf returns the text of a change, and its arguments.
-func (d *Dialect) changeOf(c *table.Change) (text string, args []any) {
-	f := d.formOf(c.Statement, false)
-	return f.text, c.Values(f.names)
-}
-
-func (d *Dialect) groupOf(g *table.Group) (text string, args []any) {
-	rows := make([]reflect.Value, len(g.Changes))
-	for i, c := range g.Changes {
-		rows[i] = c.Row
-	}
-	return d.rowsOf(g.Statement, rows, func(i int) string { return g.Changes[i].Versions })
-}
-
-// rowsOf returns the text and the arguments that apply s to rows. Several rows become one array per
-// column; they share their timestamps. versions returns those of the i-th row.
-func (d *Dialect) rowsOf(s *table.Statement, rows []reflect.Value, versions func(i int) string) (text string, args []any) {
-	if len(rows) == 1 { // PostgreSQL takes less time for a value than for an array of one
-		c := table.Change{Statement: s, Row: rows[0]}
-		if versions != nil {
-			c.Versions = versions(0)
-		}
-		return d.changeOf(&c)
+// textOf returns the text and the arguments that apply s to the rows of changes. Several rows become one
+// array per column; they share their timestamps.
+func (d *Dialect) textOf(s *table.Statement, changes []*table.Change) (text string, args []any) {
+	if len(changes) == 1 { // PostgreSQL takes less time for a value than for an array of one
+		f := s.Form(false, newForm)
+		return f.Text, changes[0].Values(f.Names, listOf)
 	}
 	if d.InsertRows != nil && s.Inserts() {
-		return d.InsertRows(s, rows)
+		return d.InsertRows(s, changes)
 	}
-	f := d.formOf(s, true)
-	for _, name := range f.names {
+	f := s.Form(true, newForm)
+	for _, name := range f.Names {
 		column := s.Table.Column(name)
 		switch {
 		case column == nil:
-			values := make([]string, len(rows))
-			for i := range rows {
-				values[i] = versions(i)
+			values := make([]string, len(changes))
+			for i, c := range changes {
+				values[i] = listOf(c.Versions)
 			}
 			args = append(args, values)
 		case s.Table.IsTimestamp(column):
-			args = append(args, column.Of(rows[0]).Interface())
+			args = append(args, column.Of(changes[0].Row).Interface())
 		default:
-			values := reflect.MakeSlice(reflect.SliceOf(column.FieldType), len(rows), len(rows))
-			for i, row := range rows {
-				values.Index(i).Set(column.Of(row))
+			values := reflect.MakeSlice(reflect.SliceOf(column.FieldType), len(changes), len(changes))
+			for i, c := range changes {
+				values.Index(i).Set(column.Of(c.Row))
 			}
 			args = append(args, values.Interface())
 		}
 	}
-	return f.text, args
+	return f.Text, args
 }
 
 // TypeOf returns the type of a column.
 func TypeOf(c *table.Column) string { return (postgres.Dialector{}).DataTypeOf(c.Field) }
 
-// formOf returns the form of s for one row or for many. Forms are kept: they cost more to make than
-// to run.
-func (d *Dialect) formOf(s *table.Statement, many bool) form {
-	key := struct {
-		*table.Statement
-		many bool
-	}{s, many}
-	if known, ok := d.forms.Load(key); ok {
-		return known.(form)
-	}
-	f := newForm(s, many)
-	d.forms.Store(key, f)
-	return f
-}
-
 // newForm numbers the parameters. If there are many rows, they come from arrays. The keys
 // in the condition let PostgreSQL use the index even if it planned the statement when the
 // table was empty.
-func newForm(s *table.Statement, many bool) form {
+func newForm(s *table.Statement, many bool) *table.Form {
 	names, stands, t := s.Names(), make(map[string]string), s.Table
 	var arrays, columns []string
 	keys := ""
@@ -409,5 +306,5 @@ func newForm(s *table.Statement, many bool) form {
 			text = s.TextFrom(" FROM "+rows, keys)
 		}
 	}
-	return form{table.Parameter.ReplaceAllStringFunc(text, func(name string) string { return stands[name] }), names}
+	return &table.Form{Text: table.Parameter.ReplaceAllStringFunc(text, func(name string) string { return stands[name] }), Names: names}
 }

@@ -4,10 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -17,7 +15,6 @@ import (
 	"github.com/gofrs/flock"
 	"github.com/libtnb/sqlite"
 	"go.uber.org/zap"
-	sqlite3 "modernc.org/sqlite/lib"
 
 	"plantstore/database/background"
 	"plantstore/database/fault"
@@ -27,78 +24,78 @@ import (
 // file that is no longer at its path continue. Writes check it themselves.
 const watchPeriod = 500 * time.Millisecond
 
-// walLimit is the size in bytes above which the WAL is shortened after it had to grow, such
-// as by an import: 16 times the size at which SQLite copies it into the database.
-const walLimit = 64 << 20
-
-// An attempt to shorten the WAL keeps out writers, while it waits for readers, for at most
-// shortenTimeout in each shortenPeriod.
+// The WAL is shortened if it has more than walLimit bytes, 16 times the size at which SQLite copies it into
+// the database. An attempt keeps out writers, while it waits for readers, for at most shortenTimeout in each
+// shortenPeriod.
 const (
+	walLimit       = 64 << 20
 	shortenTimeout = 100 * time.Millisecond
 	shortenPeriod  = 5 * time.Second
 )
 
-// errLost means that the file at the path, or its WAL, is no longer the one that is open.
-// What is written to the open one is lost when it is closed.
+// errLost means that the file at the path, or its WAL, is not the open file. What is written to that
+// is lost when it is closed.
 var errLost = &fault.NotWritableError{Reason: "its file was removed or replaced"}
 
 // prepareFile creates the database file if it does not exist, and checks it unless another
 // process, which has checked it, has it open. From then on, it holds the lock against
 // [Restore]. The caller holds the file lock.
-func (d *Dialect) prepareFile(ctx context.Context, check bool) error {
+func (d *Dialect) prepareFile(ctx context.Context) error {
 	if err := d.ensureFile(); err != nil {
 		return err
 	}
-	var err error
-	if d.file, err = filepath.EvalSymlinks(d.Path); err != nil {
-		return fmt.Errorf("find the database: %w", err)
-	}
-	d.inUse = useLock(d.file)
-	alone, err := d.inUse.TryLock()
+	alone, err := d.lockOpen()
 	if err != nil {
-		return d.folderFault(fmt.Errorf("lock the database: %w", err))
+		return err
 	}
 	if alone {
-		if err := d.probe(); err != nil {
+		if err := probe(d.file); err != nil {
 			return d.folderFault(err)
 		}
-		if check {
-			if err := d.checkContent(ctx); err != nil {
-				return err
+		if d.Options.Check {
+			err := quickCheck(ctx, d.file)
+			if errors.Is(err, errDamaged) {
+				err = fmt.Errorf("%w: restore it from a backup with `plantstore restore`", err)
+			}
+			if err != nil {
+				return fmt.Errorf("check %s: %w", d.Path, err)
 			}
 		}
-		if err := d.inUse.Unlock(); err != nil { // Windows would not turn it into a shared one
+		if err := d.inUse.Unlock(); err != nil { // Windows would not turn it into a shared lock
 			return fmt.Errorf("unlock the database: %w", err)
 		}
 	}
 	return d.inUse.RLock()
 }
 
-// useLock returns the lock that processes share while they have the database in file open.
-func useLock(file string) *flock.Flock { return flock.New(file + ".open") }
-
-// probe writes beside the file, and opens it for writing. SQLite would report a full disk
-// or a lack of permission only as an I/O error or as "unable to open database file". Closing
-// the file drops the locks of this process, so it must not have the database open.
-func (d *Dialect) probe() error {
-	if err := probeFolder(d.file); err != nil {
-		return err
+// lockOpen tries to take the lock that processes share while they have the database open. It reports
+// whether it got it, as no process has.
+func (d *Dialect) lockOpen() (alone bool, err error) {
+	d.file = d.Path
+	if target, err := filepath.EvalSymlinks(d.Path); err == nil {
+		d.file = target
 	}
-	file, err := os.OpenFile(d.file, os.O_RDWR, 0)
-	if err != nil {
-		return err
+	d.inUse = flock.New(d.file + ".open")
+	if alone, err = d.inUse.TryLock(); err != nil {
+		return false, d.folderFault(fmt.Errorf("lock the database: %w", err))
 	}
-	return file.Close()
+	return alone, nil
 }
 
-// probeFolder writes beside path.
-func probeFolder(path string) error {
-	file, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".probe-*")
+// probe opens the file path for writing, and writes beside it. SQLite would report a full disk
+// or a lack of permission only as an I/O error or as "unable to open database file". Closing
+// the file drops the locks of this process, so it must not have the database open.
+func probe(path string) error {
+	file, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
 		return err
 	}
-	_, err = file.Write(make([]byte, 64<<10)) // more than the first write to the WAL and its index
-	return errors.Join(err, file.Close(), os.Remove(file.Name()))
+	beside, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".probe-*")
+	if err != nil {
+		return errors.Join(err, file.Close())
+	}
+	_, err = beside.Write(make([]byte, 64<<10)) // more than the first write to the WAL and its index
+	return errors.Join(err, file.Close(), beside.Close(), os.Remove(beside.Name()))
 }
 
 // folderFault names the fault of the folder or the disk that err reports, if it does.
@@ -115,103 +112,17 @@ func (d *Dialect) folderFault(err error) error {
 // errDamaged means that a file was read, and is not a whole database.
 var errDamaged = errors.New("it is damaged or not a database")
 
-// checkContent fails if the file is damaged, or if the WAL beside it belongs to another
-// file. It changes neither.
-func (d *Dialect) checkContent(ctx context.Context) error {
-	failed := func(err error) error {
-		if errors.Is(err, errDamaged) {
-			err = fmt.Errorf("%w: restore it from a backup with `plantstore restore`", err)
-		}
-		return fmt.Errorf("check %s: %w", d.Path, err)
-	}
-	if !hasContent(d.file + "-wal") {
-		if err := checkSize(d.file); err != nil {
-			return failed(err)
-		}
-	} else if isForeign, err := hasForeignWAL(ctx, d.file); err != nil {
-		return failed(err)
-	} else if isForeign {
-		return fmt.Errorf("%[1]s-wal belongs to another file than %[1]s, which is probably a backup that was copied here: "+
-			"remove %[1]s-wal and %[1]s-shm to start with the backup, and next time use `plantstore restore`", d.Path)
-	}
-	if err := quickCheck(ctx, d.file); err != nil {
-		return failed(err)
-	}
-	return nil
-}
-
-// readHeader returns the first bytes of a database, and its size. SQLite's documentation has
-// their meaning (https://www.sqlite.org/fileformat.html#the_database_header). Like probe, it must
-// be called before the database is open.
-func readHeader(path string) (header [20]byte, size int64, err error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return header, 0, err
-	}
-	defer file.Close()
-	info, err := file.Stat()
-	if err != nil {
-		return header, 0, err
-	}
-	if _, err := file.ReadAt(header[:], 0); err != nil && !errors.Is(err, io.EOF) {
-		return header, 0, err
-	}
-	return header, info.Size(), nil
-}
-
-// checkSize fails if the file does not consist of whole pages. SQLite reads what is missing
-// as zeros.
-func checkSize(path string) error {
-	header, size, err := readHeader(path)
-	if err != nil {
-		return err
-	}
-	page := max(int64(binary.BigEndian.Uint16(header[16:])), 512) // 1 stands for 65536
-	if size == 0 || size%page != 0 {
-		return fmt.Errorf("%w: its size of %d bytes is not a number of pages", errDamaged, size)
-	}
-	return nil
-}
-
-// hasForeignWAL reports whether the WAL beside the file path is known to belong to another file.
-// path is then a backup, which does not use a WAL until it is opened as a database, and has a user
-// version of its own. Changes to the schema count up, and SQLite adds one in a copy of its own,
-// which may thus be ahead of the WAL. The WAL has these versions only if it has the first page.
-func hasForeignWAL(ctx context.Context, path string) (bool, error) {
-	header, _, err := readHeader(path)
-	if err != nil {
-		return false, err
-	}
-	if header[18] == 1 { // the version of the format for writing: not that of a WAL
-		return true, nil
-	}
-	const withoutWAL = "&immutable=1"
-	var schemaAlone, schema, versionAlone, version int32
-	err = errors.Join(
-		readPragma(ctx, path, withoutWAL, "schema_version", &schemaAlone), readPragma(ctx, path, "", "schema_version", &schema),
-		readPragma(ctx, path, withoutWAL, "user_version", &versionAlone), readPragma(ctx, path, "", "user_version", &version))
-	// An error tells nothing about the WAL: quickCheck finds damage.
-	return err == nil && (versionAlone != version || schemaAlone > schema), nil
-}
-
-// readPragma reads a pragma of the database in file into value. It leaves the file and its
-// WAL as they are. more are further parameters of the driver.
-func readPragma(ctx context.Context, file, more, pragma string, value any) error {
-	pool, err := sql.Open(sqlite.DriverName, "file:"+escapePath(file)+"?mode=ro&_pragma=busy_timeout(1000)"+more)
-	if err != nil {
-		return err
-	}
-	err = pool.QueryRowContext(ctx, "PRAGMA "+pragma).Scan(value)
-	return errors.Join(err, pool.Close())
-}
-
 // quickCheck reads all of the database in file. It fails with errDamaged and the first fault, or
 // if the file cannot be read.
 func quickCheck(ctx context.Context, file string) error {
+	pool, err := sql.Open(sqlite.DriverName, "file:"+escapePath(file)+"?mode=ro&_pragma=busy_timeout(1000)")
+	if err != nil {
+		return err
+	}
 	var result string
-	err := readPragma(ctx, file, "", "quick_check(1)", &result)
-	switch code := fault.SQLiteCode(err); {
-	case code == sqlite3.SQLITE_CORRUPT, code == sqlite3.SQLITE_NOTADB:
+	err = errors.Join(pool.QueryRowContext(ctx, "PRAGMA quick_check(1)").Scan(&result), pool.Close())
+	switch lasting := fault.NotWritable(err); {
+	case lasting != nil && lasting.Reason == fault.Damaged:
 		return fmt.Errorf("%w: %w", errDamaged, err)
 	case err == nil && result != "ok":
 		return fmt.Errorf("%w: %s", errDamaged, result)
@@ -219,8 +130,8 @@ func quickCheck(ctx context.Context, file string) error {
 	return err
 }
 
-// connector opens connections to the file as long as it is the one at the path: one to
-// another file would apply the WAL of this one to it.
+// connector opens connections to the file as long as it is at the path: a connection to another file
+// would apply the WAL of this file to it.
 type connector struct {
 	*Dialect
 	name   string
@@ -248,40 +159,29 @@ func (d *Dialect) keepOpen(ctx context.Context, c connector) (err error) {
 	if err := d.execKeeper(ctx, statement); err != nil {
 		return err
 	}
-	var files [3]fs.FileInfo
-	for i, path := range d.paths() {
-		if files[i], err = os.Stat(path); err != nil {
+	for _, path := range []string{d.Path, d.file + "-wal", d.file + "-shm"} {
+		info, err := os.Stat(path)
+		if err != nil {
 			return err
 		}
+		d.files = append(d.files, openFile{path, info})
 	}
-	d.files = &files
 	return nil
 }
 
-// paths returns the paths of the database, of its WAL, and of the memory in which processes
-// share the index of the WAL.
-func (d *Dialect) paths() [3]string {
-	return [3]string{d.Path, d.file + "-wal", d.file + "-shm"}
+// openFile is a file that was at path when the database was opened: the database, its WAL, or the
+// memory in which processes share the index of the WAL.
+type openFile struct {
+	path string
+	fs.FileInfo
 }
 
 // Check fails if one of the files that are open is no longer at its path. It takes about
 // 2 µs.
 func (d *Dialect) Check() error {
-	if d.files != nil && d.lostFile() != nil { // it is open
-		return errLost
-	}
-	return nil
-}
-
-// lostFile returns an error that names one of the open files that is no longer at its path.
-func (d *Dialect) lostFile() error {
-	for i, path := range d.paths() {
-		file, err := os.Stat(path)
-		if err != nil {
-			return err
-		}
-		if !os.SameFile(file, d.files[i]) {
-			return fmt.Errorf("%s is another file", path)
+	for _, file := range d.files {
+		if now, err := os.Stat(file.path); err != nil || !os.SameFile(now, file.FileInfo) {
+			return errLost
 		}
 	}
 	return nil
@@ -295,7 +195,7 @@ func (d *Dialect) watch(log *zap.Logger) {
 		before := lost
 		switch lost = d.Check() != nil; {
 		case lost && !before:
-			log.Error("the database file was removed or replaced: all requests fail until the service is restarted or the file is back", zap.String("path", d.Path), zap.Error(d.lostFile()))
+			log.Error("the database file was removed or replaced: all requests fail until the service is restarted or the file is back", zap.String("path", d.Path))
 		case before && !lost:
 			log.Info("the database file is back", zap.String("path", d.Path))
 		}

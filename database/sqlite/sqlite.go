@@ -44,13 +44,13 @@ type Options struct {
 // Dialect is a SQLite database in a file. It is safe for concurrent use.
 type Dialect struct {
 	Options
-	file        string          // Path without symbolic links: SQLite's name for it
-	files       *[3]fs.FileInfo // that are open: see paths
-	inUse       *flock.Flock    // shared by the processes that have the file open
-	keeper      driver.Conn     // see keepOpen
+	file        string       // Path without symbolic links: SQLite's name for it
+	files       []openFile   // those that are open
+	inUse       *flock.Flock // shared by the processes that have the file open
+	keeper      driver.Conn  // see keepOpen
 	pool, reads *sql.DB
-	stop        func()   // of the check of the files
-	forms       sync.Map // of statements, by *table.Statement
+	stop        func() // of the check of the files
+	feed        *dialect.Feed
 	prepared    sync.Map // has the statements of prepare, by preparedKey
 }
 
@@ -67,6 +67,7 @@ func Open(ctx context.Context, o Options, log *zap.Logger) (d *Dialect, err erro
 		return nil, errors.New("the database URL names no file: sqlite:data/plantstore.db")
 	}
 	d = &Dialect{Options: o}
+	d.feed = d.newFeed()
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, d.Close())
@@ -77,7 +78,7 @@ func Open(ctx context.Context, o Options, log *zap.Logger) (d *Dialect, err erro
 		return d, err
 	}
 	defer func() { err = errors.Join(err, unlock()) }()
-	if err := d.prepareFile(ctx, o.Check); err != nil {
+	if err := d.prepareFile(ctx); err != nil {
 		return d, err
 	}
 	writes := connector{d, dataSourceName(d.file, o.Timeout-limit.Wait(o.Timeout)), new(modernc.Driver)}
@@ -97,17 +98,8 @@ func Open(ctx context.Context, o Options, log *zap.Logger) (d *Dialect, err erro
 	return d, nil
 }
 
-// Name returns the path of the file.
-func (d *Dialect) Name() string { return d.Path }
-
 // Pools returns the pool with the connection that writes, and the pool that reads.
 func (d *Dialect) Pools() (writes, reads *sql.DB) { return d.pool, d.reads }
-
-// Inspect does nothing: each connection has the settings that it needs.
-func (*Dialect) Inspect(context.Context, *zap.Logger) error { return nil }
-
-// Classify returns err.
-func (*Dialect) Classify(err error) error { return err }
 
 // Dialector returns GORM's dialector for pool.
 func (*Dialect) Dialector(pool *sql.DB) gorm.Dialector {
@@ -129,7 +121,7 @@ func (d gormDialector) Initialize(db *gorm.DB) error {
 }
 
 // dataSourceName returns the driver's name for the file path, which must exist: SQLite
-// would create an empty one.
+// would create an empty file.
 func dataSourceName(path string, busyTimeout time.Duration) string {
 	return "file:" + escapePath(path) + "?" + url.Values{
 		"mode":    {"rw"},
@@ -152,9 +144,6 @@ func escapePath(path string) string { return (&url.URL{Path: path}).EscapedPath(
 // lockFile takes the lock under which a process creates, opens, migrates or replaces the
 // database. The system frees it when the process dies.
 func (d *Dialect) lockFile(ctx context.Context, log *zap.Logger) (unlock func() error, err error) {
-	if err := checkLinks(d.Path); err != nil {
-		return nil, err
-	}
 	if err := os.MkdirAll(filepath.Dir(d.Path), 0o750); err != nil {
 		return nil, d.folderFault(fmt.Errorf("create the folder of the database: %w", err))
 	}
@@ -186,35 +175,17 @@ func (d *Dialect) ensureFile() error {
 		}
 	case err != nil:
 		return fmt.Errorf("find the database: %w", err)
-	case info.IsDir():
-		return fmt.Errorf("%s is a folder, not a database file", d.Path)
-	case info.Size() == 0:
-		return fmt.Errorf("%s is empty, so it was damaged or is not a database: "+
+	case info.Size() < 512: // the size of the smallest page: SQLite would take it for a new database
+		return fmt.Errorf("%s is empty or too short, so it was damaged or is not a database: "+
 			"restore it from a backup with `plantstore restore`, or remove it to start with an empty store", d.Path)
-	}
-	return nil
-}
-
-// checkLinks fails if path or one of its folders is a symbolic link to nothing: perhaps to a volume
-// that is not mounted, which an empty database in place of the link would hide.
-func checkLinks(path string) error {
-	for ; path != filepath.Dir(path); path = filepath.Dir(path) {
-		target, err := os.Readlink(path)
-		if _, missing := os.Stat(path); err == nil && errors.Is(missing, fs.ErrNotExist) {
-			return fmt.Errorf("%s is a symbolic link to %s, which does not exist: "+
-				"put that back, or mount its volume; remove the link to start with an empty store", path, target)
-		}
 	}
 	return nil
 }
 
 // createFile creates an empty database in WAL mode. The caller holds the file lock.
 func (d *Dialect) createFile() error {
-	if err := probeFolder(d.Path); err != nil {
-		return err
-	}
 	unfinished := d.Path + ".new"
-	if err := os.WriteFile(unfinished, nil, 0o600); err != nil {
+	if err := errors.Join(os.WriteFile(unfinished, nil, 0o600), probe(unfinished)); err != nil {
 		return err
 	}
 	pool, err := sql.Open(sqlite.DriverName, dataSourceName(unfinished, time.Second))
@@ -256,25 +227,34 @@ func syncFolder(path string) error {
 // fileLock returns the lock of lockFile.
 func (d *Dialect) fileLock() *flock.Flock { return flock.New(d.Path + ".lock") }
 
-// Locker returns the lock of the file.
+// Locker returns the lock of lockFile.
 func (d *Dialect) Locker(*zap.Logger) (lock.SessionLocker, error) {
 	return fileLocker{d.fileLock()}, nil
 }
 
-// Migrated does nothing.
-func (*Dialect) Migrated(context.Context, *zap.Logger) error { return nil }
+// fileLocker is goose's lock on a SQLite database.
+type fileLocker struct{ *flock.Flock }
 
-// Facts returns what is constant.
+func (l fileLocker) SessionLock(ctx context.Context, _ *sql.Conn) error {
+	if _, err := l.TryLockContext(ctx, lockPoll); err != nil {
+		return fmt.Errorf("lock the database: %w", err)
+	}
+	return nil
+}
+
+func (l fileLocker) SessionUnlock(context.Context, *sql.Conn) error { return l.Unlock() }
+
+// Facts implements dialect.Dialect.
 func (d *Dialect) Facts() dialect.Facts {
 	return dialect.Facts{
-		System: "sqlite", Goose: goose.DialectSQLite3, Migrations: "sqlite",
+		Name: d.Path, System: "sqlite", Goose: goose.DialectSQLite3, Migrations: "sqlite",
 		ReadOnly:  "FALSE", // a query cannot tell: a write shows it
 		MayWrite:  "TRUE",
 		IsStandby: "FALSE",
 		// The time of goose's first row, which is not a migration's: SQLite does not write a row that stays
 		// the same.
 		WriteTest: "UPDATE " + goose.DefaultTablename + " SET tstamp = strftime('%Y-%m-%d %H:%M:%f', 'now') WHERE version_id = 0",
-		Feed:      d,
+		Feed:      d.feed,
 	}
 }
 
@@ -298,7 +278,7 @@ type preparedKey struct {
 }
 
 // prepare returns a statement that stays prepared on the connections of pool: SQLite takes
-// longer to compile one than to run it. There are few texts.
+// longer to compile a statement than to run it. There are few texts.
 func (d *Dialect) prepare(ctx context.Context, pool *sql.DB, text string) (*sql.Stmt, error) {
 	key := preparedKey{pool, text}
 	if known, ok := d.prepared.Load(key); ok {
@@ -309,7 +289,7 @@ func (d *Dialect) prepare(ctx context.Context, pool *sql.DB, text string) (*sql.
 		return nil, err
 	}
 	if earlier, ok := d.prepared.LoadOrStore(key, statement); ok {
-		return earlier.(*sql.Stmt), statement.Close() //nolint:sqlclosecheck // the other one stays
+		return earlier.(*sql.Stmt), statement.Close() //nolint:sqlclosecheck // the earlier statement stays
 	}
 	return statement, nil
 }
@@ -348,8 +328,8 @@ func (*Dialect) Among(column, argument string) string {
 	return fmt.Sprintf("%s IN (SELECT value FROM json_each(%s))", column, argument)
 }
 
-// Times writes times in the form in which the driver writes them.
-func (*Dialect) Times(times []time.Time) string {
+// listOf writes times in the form in which the driver writes them.
+func listOf(times []time.Time) string {
 	texts := make([]string, len(times))
 	for i, t := range times {
 		texts[i] = t.UTC().Format(`"2006-01-02 15:04:05.999999999-07:00"`)
@@ -361,15 +341,3 @@ func (*Dialect) Times(times []time.Time) string {
 func (*Dialect) Contains(column, part string) (condition, argument string) {
 	return "instr(lower(" + column + "), lower(?)) > 0", part
 }
-
-// fileLocker is goose's lock on a SQLite database.
-type fileLocker struct{ lock *flock.Flock }
-
-func (l fileLocker) SessionLock(ctx context.Context, _ *sql.Conn) error {
-	if _, err := l.lock.TryLockContext(ctx, lockPoll); err != nil {
-		return fmt.Errorf("lock the database: %w", err)
-	}
-	return nil
-}
-
-func (l fileLocker) SessionUnlock(context.Context, *sql.Conn) error { return l.lock.Unlock() }

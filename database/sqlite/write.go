@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"reflect"
+	"strings"
 
 	"gorm.io/gorm"
 
@@ -15,26 +16,13 @@ import (
 
 // Insert runs a statement for each row.
 func (d *Dialect) Insert(ctx context.Context, conn gorm.ConnPool, t *table.Table, rows []reflect.Value, _ bool) (outcomes []error, err error) {
-	g := &table.Group{Statement: t.InsertFree, Changes: make([]*table.Change, len(rows))}
-	for i, row := range rows {
-		g.Changes[i] = &table.Change{Statement: t.InsertFree, Row: row}
-	}
+	g := t.Inserts(rows)
 	if _, own := conn.(*sql.DB); own || t.Name != d.Followed.Table || len(rows) < manyRows {
 		err = d.Run(ctx, conn, []*table.Group{g})
 	} else {
 		err = d.insertMany(ctx, conn, g)
 	}
-	if err != nil {
-		return nil, err
-	}
-	outcomes = make([]error, len(rows))
-	for i, c := range g.Changes {
-		outcomes[i] = c.Err
-		if c.Err == nil && !c.Stored.IsValid() {
-			outcomes[i] = fault.ErrTaken
-		}
-	}
-	return outcomes, nil
+	return g.Inserted(), err
 }
 
 // manyRows is the number of rows from which on insertMany is faster than Run.
@@ -44,11 +32,7 @@ const manyRows = 100
 // the trigger, which adds one at a time, takes half as long as the INSERT itself.
 func (d *Dialect) insertMany(ctx context.Context, tx gorm.ConnPool, g *table.Group) error {
 	name, trigger := d.Followed.Table+"_insert", ""
-	err := table.Query(ctx, tx, "SELECT sql FROM sqlite_schema WHERE name = ?", []any{name}, func(rows table.Rows) error {
-		rows.Next()
-		return rows.Scan(&trigger)
-	})
-	if err != nil {
+	if err := tx.QueryRowContext(ctx, "SELECT sql FROM sqlite_schema WHERE name = ?", name).Scan(&trigger); err != nil {
 		return err
 	}
 	if _, err := tx.ExecContext(ctx, "DROP TRIGGER "+name); err != nil {
@@ -67,7 +51,7 @@ func (d *Dialect) insertMany(ctx context.Context, tx gorm.ConnPool, g *table.Gro
 	if _, err := tx.ExecContext(ctx, d.feedSQL("INSERT INTO {changes} (id) SELECT value FROM json_each(?)"), string(list)); err != nil {
 		return err
 	}
-	_, err = tx.ExecContext(ctx, trigger)
+	_, err := tx.ExecContext(ctx, trigger)
 	return err
 }
 
@@ -81,21 +65,23 @@ func (d *Dialect) Run(ctx context.Context, conn gorm.ConnPool, groups []*table.G
 		ctx = context.WithoutCancel(ctx)
 	}
 	for _, g := range groups {
-		text := d.formOf(g.Statement).text
+		text := g.Form(false, newForm).Text
+		var statement *sql.Stmt
 		if own {
-			prepared[g.Statement], err = d.prepare(ctx, pool, text) //nolint:sqlclosecheck // the pool closes it
-		} else if prepared[g.Statement] == nil {
-			var statement *sql.Stmt
+			statement, err = d.prepare(ctx, pool, text)
+		} else {
 			statement, err = conn.PrepareContext(ctx, text)
-			defer func() { err = errors.Join(err, closeStatement(statement)) }()
-			prepared[g.Statement] = statement
 		}
 		if err != nil {
 			return err
 		}
+		if !own {
+			defer func() { err = errors.Join(err, statement.Close()) }()
+		}
+		prepared[g.Statement] = statement
 	}
 	if !own || len(changes) == 1 {
-		return d.each(ctx, changes, prepared)
+		return each(ctx, changes, prepared)
 	}
 	tx, err := pool.BeginTx(ctx, nil)
 	if err != nil {
@@ -105,23 +91,16 @@ func (d *Dialect) Run(ctx context.Context, conn gorm.ConnPool, groups []*table.G
 	for s, statement := range prepared {
 		prepared[s] = tx.StmtContext(ctx, statement)
 	}
-	if err := d.each(ctx, changes, prepared); err != nil {
+	if err := each(ctx, changes, prepared); err != nil {
 		return err
 	}
 	return tx.Commit()
 }
 
-func closeStatement(s *sql.Stmt) error {
-	if s == nil {
-		return nil
-	}
-	return s.Close()
-}
-
 // each runs changes with their prepared statements. A rejected change leaves the transaction as it was.
-func (d *Dialect) each(ctx context.Context, changes []*table.Change, prepared map[*table.Statement]*sql.Stmt) error {
+func each(ctx context.Context, changes []*table.Change, prepared map[*table.Statement]*sql.Stmt) error {
 	for _, c := range changes {
-		args := c.Values(d.formOf(c.Statement).names)
+		args := c.Values(c.Form(false, newForm).Names, listOf)
 		if c.Returns > 1 {
 			c.Err = table.ReadAll(c.Scan)(prepared[c.Statement].QueryContext(ctx, args...))
 		} else {
@@ -148,27 +127,17 @@ func execute(ctx context.Context, c *table.Change, statement *sql.Stmt, args []a
 	return nil
 }
 
-// form is the text of a statement, and the names that its parameters stand for.
-type form struct {
-	text  string
-	names []string
-}
-
-// formOf returns the form of s. It has a parameter for each occurrence of a name, since the driver is
-// slow to find names, and returns no key alone: see execute.
-func (d *Dialect) formOf(s *table.Statement) form {
-	if known, ok := d.forms.Load(s); ok {
-		return known.(form)
+// newForm has a parameter for each occurrence of a name, since the driver is slow to find names, and
+// returns no key alone: see execute.
+func newForm(s *table.Statement, _ bool) *table.Form {
+	text := s.Text()
+	if s.Returns == 1 {
+		text, _, _ = strings.Cut(text, " RETURNING ")
 	}
-	copied := *s
-	if copied.Returns == 1 {
-		copied.Returns = 0
-	}
-	var f form
-	f.text = table.Parameter.ReplaceAllStringFunc(copied.Text(), func(match string) string {
-		f.names = append(f.names, match[1:])
+	f := &table.Form{}
+	f.Text = table.Parameter.ReplaceAllStringFunc(text, func(match string) string {
+		f.Names = append(f.Names, match[1:])
 		return "?"
 	})
-	d.forms.Store(s, f)
 	return f
 }

@@ -5,9 +5,13 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
+	"time"
+
+	"plantstore/database/fault"
 )
 
-// Statement writes at most one row of a table for each [Change]. In its text, @name stands
+// Statement writes at most a row of a table for each [Change]. In its text, @name stands
 // for the value of the column name in the row of the change, and @versions for its versions.
 // Changes with the same *Statement share its text.
 type Statement struct {
@@ -16,6 +20,26 @@ type Statement struct {
 	Where    string // the condition of an UPDATE or DELETE, besides that the row has the key
 	Conflict string // the clause ON CONFLICT of an INSERT
 	Returns  int    // how many of the table's columns, from the key on, it returns
+
+	one, many atomic.Pointer[Form] // as [Statement.Form] has made them
+}
+
+// Form is the text of a statement as a database takes it, and the names that its parameters stand for.
+type Form struct {
+	Text  string
+	Names []string
+}
+
+// Form returns the form of s for a row or for many. The first call makes it, which takes longer than to run it.
+func (s *Statement) Form(many bool, newForm func(s *Statement, many bool) *Form) *Form {
+	form := &s.one
+	if many {
+		form = &s.many
+	}
+	if form.Load() == nil {
+		form.Store(newForm(s, many))
+	}
+	return form.Load()
 }
 
 // VersionsName is the name that stands for the versions of a change.
@@ -32,7 +56,7 @@ func (s *Statement) RowNames() string {
 	return join(s.Table.Columns, func(c *Column) string { return "@" + c.DBName })
 }
 
-// Text returns the text of s for one row.
+// Text returns the text of s for a row.
 func (s *Statement) Text() string {
 	if s.Inserts() {
 		return s.TextFrom(" VALUES ("+s.RowNames()+")", "")
@@ -70,16 +94,18 @@ func (s *Statement) Names() (names []string) {
 type Change struct {
 	*Statement
 	Row      reflect.Value // a struct of the model of the table
-	Versions string        // a list of times, as the dialect writes it
+	Versions []time.Time
 	Stored   reflect.Value // the row that it has written, with the columns that it returns; or invalid
 	Err      error         // why it was not made: its row is locked or deferred, or the database rejects it
 }
 
-// Values returns the values that names stand for.
-func (c *Change) Values(names []string) []any {
+// Values returns the values that names stand for. list writes the versions as one value.
+func (c *Change) Values(names []string, list func([]time.Time) string) []any {
 	values := make([]any, len(names))
 	for i, name := range names {
-		if values[i] = c.Versions; name != VersionsName {
+		if name == VersionsName {
+			values[i] = list(c.Versions)
+		} else {
 			values[i] = c.Table.Column(name).Of(c.Row).Interface()
 		}
 	}
@@ -102,6 +128,28 @@ type Group struct {
 	byKey   map[any]*Change
 }
 
+// Inserts returns changes that insert the rows with free keys. The rows have different keys.
+func (t *Table) Inserts(rows []reflect.Value) *Group {
+	changes, g := make([]Change, len(rows)), &Group{Statement: t.InsertFree, Changes: make([]*Change, len(rows))}
+	for i, row := range rows {
+		changes[i] = Change{Statement: t.InsertFree, Row: row}
+		g.Changes[i] = &changes[i]
+	}
+	return g
+}
+
+// Inserted returns the outcomes of [Table.Inserts]: fault.ErrTaken if a key is taken.
+func (g *Group) Inserted() []error {
+	outcomes := make([]error, len(g.Changes))
+	for i, c := range g.Changes {
+		outcomes[i] = c.Err
+		if c.Err == nil && !c.Stored.IsValid() {
+			outcomes[i] = fault.ErrTaken
+		}
+	}
+	return outcomes
+}
+
 // Groups returns changes in groups, as few as possible.
 func Groups(changes []*Change) (groups []*Group) {
 	for _, c := range changes {
@@ -118,7 +166,21 @@ func Groups(changes []*Change) (groups []*Group) {
 
 // Scan sets Stored of the changes whose rows are in a result.
 func (g *Group) Scan(rows Rows) error {
-	found, err := ScanNew(rows, g.Table.Columns[:g.Returns], g.Changes[0].Row.Type())
+	if len(g.Changes) == 1 {
+		return g.Changes[0].Scan(rows)
+	}
+	if g.byKey == nil {
+		g.byKey = make(map[any]*Change, len(g.Changes))
+		for _, c := range g.Changes {
+			g.byKey[g.Table.Key.Of(c.Row).Interface()] = c
+		}
+	}
+	var found []reflect.Value
+	err := Scan(rows, g.Table.Columns[:g.Returns], func() reflect.Value {
+		row := reflect.New(g.Changes[0].Row.Type()).Elem()
+		found = append(found, row)
+		return row
+	})
 	for _, row := range found {
 		g.byKey[g.Table.Key.Of(row).Interface()].Stored = row
 	}

@@ -17,11 +17,11 @@ import (
 	"gorm.io/gorm/schema"
 )
 
-// Table is the one list of a model's columns, read from its GORM schema. Every
+// Table is the only list of a model's columns, read from its GORM schema. Every
 // statement, file and comparison is derived from it.
 type Table struct {
-	Name    string // of the table, such as plants
-	Noun    string // for one row, such as plant
+	Name    string // of the table: plants
+	Noun    string // for a row: plant
 	Key     *Column
 	Created *Column   // CreatedAt, or nil
 	Updated *Column   // UpdatedAt, the version of a row, or nil
@@ -32,12 +32,13 @@ type Table struct {
 	Insert  *Statement
 	// InsertFree leaves a stored row with the key as it is, and returns the keys of inserted rows.
 	InsertFree *Statement
+	timestamps []*Column // Created and Updated, if they are not nil
 }
 
-// Column is one column of a [Table] and the field that holds it.
+// Column is a column of a [Table] and the field that holds it.
 type Column struct{ *schema.Field }
 
-// NounOf returns the noun for a row of the model T, such as "garden bed" for GardenBed.
+// NounOf returns the noun for a row of the model T, "garden bed" for GardenBed.
 func NounOf[T any]() string {
 	return strings.ReplaceAll(schema.NamingStrategy{}.ColumnName("", reflect.TypeFor[T]().Name()), "_", " ")
 }
@@ -49,39 +50,32 @@ func Of[T any]() *Table {
 	if err != nil {
 		panic(fmt.Sprintf("parse the model %T: %v", *new(T), err))
 	}
+	if len(parsed.PrimaryFields) != 1 || parsed.PrimaryFields[0].AutoIncrement {
+		panic(fmt.Sprintf("%T must have one primary key, with the tag autoIncrement:false, as clients choose keys", *new(T)))
+	}
 	t := &Table{Name: parsed.Table, Noun: NounOf[T]()}
 	for _, field := range parsed.Fields {
-		if field.DBName == "" { // not a column
-			continue
-		}
-		if timestamp := field.AutoCreateTime+field.AutoUpdateTime > 0; timestamp && field.FieldType != reflect.TypeFor[time.Time]() {
-			panic(fmt.Sprintf("%T.%s is not a time.Time", *new(T), field.Name))
-		}
 		switch column := (&Column{field}); {
-		case field.AutoIncrement:
-			panic(fmt.Sprintf("%T.%s must have the tag autoIncrement:false, as clients choose keys", *new(T), field.Name))
-		case field.PrimaryKey && t.Key == nil:
-			t.Key = column
+		case field.DBName == "": // not a column
 		case field.PrimaryKey:
-			panic(fmt.Sprintf("%T has more than one primary key", *new(T)))
+			t.Key = column
 		case field.AutoCreateTime > 0:
 			t.Created = column
+			t.timestamps = append(t.timestamps, column)
 		case field.AutoUpdateTime > 0:
 			t.Updated = column
+			t.timestamps = append(t.timestamps, column)
 		default:
 			t.Content = append(t.Content, column)
 		}
 	}
-	if t.Key == nil {
-		panic(fmt.Sprintf("%T has no primary key", *new(T)))
-	}
-	t.Data = append([]*Column{t.Key}, t.Content...)
-	t.Columns = slices.Clone(t.Data)
-	for _, timestamp := range []*Column{t.Created, t.Updated} {
-		if timestamp != nil {
-			t.Columns = append(t.Columns, timestamp)
+	for _, c := range t.timestamps {
+		if c.FieldType != reflect.TypeFor[time.Time]() {
+			panic(fmt.Sprintf("%T.%s is not a time.Time", *new(T), c.Name))
 		}
 	}
+	t.Data = append([]*Column{t.Key}, t.Content...)
+	t.Columns = slices.Concat(t.Data, t.timestamps)
 	t.Select = "SELECT " + Names(t.Columns) + " FROM " + t.Name
 	insert := "INSERT INTO " + t.Name + " (" + Names(t.Columns) + ")"
 	t.Insert = &Statement{Table: t, Write: insert}
@@ -128,10 +122,8 @@ func (c *Column) Equal(a, b reflect.Value) bool {
 
 // Stamp sets the timestamps of a new row.
 func (t *Table) Stamp(row reflect.Value, now time.Time) {
-	for _, timestamp := range []*Column{t.Created, t.Updated} {
-		if timestamp != nil {
-			*timestamp.Of(row).Addr().Interface().(*time.Time) = now // without a copy on the heap
-		}
+	for _, c := range t.timestamps {
+		*c.Of(row).Addr().Interface().(*time.Time) = now // without a copy on the heap
 	}
 }
 
@@ -162,16 +154,6 @@ func Scan(rows Rows, columns []*Column, next func() reflect.Value) error {
 		}
 	}
 	return rows.Err()
-}
-
-// ScanNew is Scan into new structs of the type model.
-func ScanNew(rows Rows, columns []*Column, model reflect.Type) (all []reflect.Value, err error) {
-	err = Scan(rows, columns, func() reflect.Value {
-		row := reflect.New(model).Elem()
-		all = append(all, row)
-		return row
-	})
-	return all, err
 }
 
 // Query runs a query on a connection of database/sql and calls read with its result.

@@ -85,8 +85,8 @@ func TestOfPanics(t *testing.T) {
 		want  string
 	}{
 		"if the type is not a struct":          {func() { table.Of[int]() }, "parse the model int"},
-		"if the model has no key":              {func() { table.Of[keyless]() }, "no primary key"},
-		"if the model has two of them":         {func() { table.Of[twoKeys]() }, "more than one primary key"},
+		"if the model has no key":              {func() { table.Of[keyless]() }, "must have one primary key"},
+		"if the model has two of them":         {func() { table.Of[twoKeys]() }, "must have one primary key"},
 		"if the database would choose the key": {func() { table.Of[counted]() }, "autoIncrement:false"},
 		"if a timestamp is a number":           {func() { table.Of[seconds]() }, "CreatedAt is not a time.Time"},
 	} {

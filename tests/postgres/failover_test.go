@@ -2,8 +2,6 @@ package postgres
 
 import (
 	"net/url"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -141,17 +139,7 @@ func TestOlderProgram(t *testing.T) {
 		if status != 0 || !strings.Contains(stdout, "09999 (unknown: applied by a newer version)") {
 			t.Errorf("migrate status: got exit status %d and %q", status, stdout)
 		}
-		isFile, backup := !strings.HasPrefix(url, "postgres"), filepath.Join(t.TempDir(), "backup.db")
-		if isFile {
-			service.CheckCLI(t, settings, []string{"backup", backup}, 1, "", "newer plantstore")
-			if left, err := os.ReadDir(filepath.Dir(backup)); err != nil || len(left) > 0 {
-				t.Errorf("the failed backup left %v (%v)", left, err)
-			}
-		}
 		exec("INSERT INTO compatible_migrations (version) VALUES (9999)")
-		if isFile {
-			service.CheckCLI(t, settings, []string{"backup", backup}, 0, "wrote a backup to "+backup+"\n")
-		}
 		s := service.Start(t, settings...)
 		s.Post(t, service.BodyOf(1)).RequireOK(t)
 		s.Get(t, "/readyz").CheckStatus(t, 200)

@@ -30,9 +30,8 @@ type pooler struct {
 }
 
 // startPgbouncer runs pgbouncer as in deploy/compose.yaml, for the database at databaseURL.
-// The URL for the service has the mode that this version needs: see docs/operations.md. Unless
-// it is prepared, the pooler and the URL are like those of somebody who has not read that.
-func startPgbouncer(t *testing.T, databaseURL string, prepared bool) *pooler {
+// The URL for the service has the mode that this version needs: see docs/operations.md.
+func startPgbouncer(t *testing.T, databaseURL string) *pooler {
 	t.Helper()
 	program, err := exec.LookPath("pgbouncer")
 	if err != nil {
@@ -61,11 +60,8 @@ func startPgbouncer(t *testing.T, databaseURL string, prepared bool) *pooler {
 		"auth_type = scram-sha-256\n":         "auth_type = any\nadmin_users = plantstore\n",
 		"auth_file = /run/secrets/userlist\n": "",
 	}
-	switch {
-	case !hasPrepared:
+	if !hasPrepared {
 		changes["max_prepared_statements = 200\n"] = ""
-	case !prepared:
-		changes["max_prepared_statements = 200\n"] = "max_prepared_statements = 0\n"
 	}
 	config, err := os.ReadFile("../../deploy/pgbouncer.ini")
 	service.Must(t, err)
@@ -86,7 +82,7 @@ func startPgbouncer(t *testing.T, databaseURL string, prepared bool) *pooler {
 
 	p.url = fmt.Sprintf("postgres://plantstore@127.0.0.1:%s/%s?sslmode=disable", port, name)
 	p.console = fmt.Sprintf("postgres://plantstore@127.0.0.1:%s/pgbouncer?sslmode=disable&default_query_exec_mode=simple_protocol", port)
-	if !hasPrepared && prepared {
+	if !hasPrepared {
 		p.url += "&default_query_exec_mode=exec"
 	}
 	service.Eventually(t, "pgbouncer", func() bool {
@@ -132,7 +128,7 @@ func TestPgbouncer(t *testing.T) {
 	direct := service.Start(t, "DATABASE_URL="+databaseURL) // migrates
 	direct.Stop(t)
 	checkWarnings(t, "on a direct connection", direct)
-	p := startPgbouncer(t, databaseURL, true)
+	p := startPgbouncer(t, databaseURL)
 	settings := []string{"DATABASE_URL=" + p.url, "PLANTSTORE_DATABASE_MIGRATE=false", "PORT=0", "PLANTSTORE_AUTH_TOKENS=" + service.Token}
 
 	output, err := service.Command(t, settings).CombinedOutput()
@@ -169,40 +165,12 @@ func TestPgbouncer(t *testing.T) {
 		"`deploy/`, served %d requests, a third of them reads, and none failed.", p.version, mode, served)
 }
 
-// TestPgbouncerPassesOn: a pooler that does not know prepared statements is named at startup, as requests will fail.
-func TestPgbouncerPassesOn(t *testing.T) {
-	t.Parallel()
-	databaseURL := dbtest.Postgres(t)
-	service.Start(t, "DATABASE_URL="+databaseURL).Stop(t) // migrates
-	for _, test := range []struct {
-		name, suffix string
-		want         int
-	}{
-		{"by default", "", 1},
-		{"without prepared statements", "&default_query_exec_mode=exec", 0},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			p := startPgbouncer(t, databaseURL, false)
-			s := service.StartPlain(t, "DATABASE_URL="+p.url+test.suffix, "PLANTSTORE_DATABASE_MIGRATE=false", "PORT=0", "PLANTSTORE_AUTH_TOKENS="+service.Token)
-			s.Stop(t)
-			if got := strings.Count(s.Stderr.String(), passesOnWarning); got != test.want {
-				t.Errorf("got %d warnings, want %d:\n%s", got, test.want, s.Stderr)
-			}
-		})
-	}
-}
-
-const passesOnWarning = "a pooler such as pgbouncer passes on prepared statements as they are"
-
 // checkWarnings reports an error unless s has warned of these settings.
 func checkWarnings(t *testing.T, when string, s *service.Service, want ...string) {
 	t.Helper()
 	var got []string
 	for _, entry := range s.Logged(t, poolerWarning) {
 		got = append(got, fmt.Sprint(entry["setting"]))
-	}
-	if strings.Contains(s.Stderr.String(), passesOnWarning) {
-		got = append(got, passesOnWarning)
 	}
 	if slices.Sort(got); !slices.Equal(got, want) {
 		t.Errorf("%s: got warnings of %v, want %v:\n%s", when, got, want, s.Stderr.Without(`"msg":"request",`))

@@ -242,10 +242,6 @@ func TestRestoreRejects(t *testing.T) {
 			t.Helper()
 			execIn(t, path, "DROP TABLE goose_db_version")
 		}},
-		{"one of a newer program", "newer", func(t *testing.T, path string) {
-			t.Helper()
-			execIn(t, path, "INSERT INTO goose_db_version (version_id, is_applied) VALUES (99999, 1)")
-		}},
 		{"one with a WAL", "-wal", func(t *testing.T, path string) {
 			t.Helper()
 			service.Must(t, os.WriteFile(path+"-wal", []byte("x"), 0o600))
