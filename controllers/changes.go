@@ -147,7 +147,7 @@ func (h *Changes) respond(c *gin.Context, changes *models.PlantChanges) error {
 		return err
 	}
 	if kept := changes.Kept(); kept != nil { // many clients may get this body, and each would compress it
-		c.Writer = middleware.Shared(kept, c)
+		middleware.Share(kept, c)
 		return send(c, http.StatusOK, TypeJSON, body)
 	}
 	return sendGzipped(c, body)
@@ -188,12 +188,11 @@ func (h *Changes) stream(c *gin.Context, next models.NextChanges, from database.
 			event = [][]byte{bytes.Join(slices.Insert(event, 0, []byte("retry: 1000\n")), nil)}
 		}
 		from = changes.Next
-		out := c.Writer
-		if kept := changes.Kept(); kept != nil && !first {
-			out = middleware.Shared(kept, c)
+		if !first {
+			middleware.Share(changes.Kept(), c)
 		}
 		for _, part := range event {
-			if _, err := out.Write(part); err != nil {
+			if _, err := c.Writer.Write(part); err != nil {
 				return endOfStream(ctx, err)
 			}
 		}

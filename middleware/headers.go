@@ -1,6 +1,7 @@
 package middleware
 
 import (
+	"maps"
 	"net/http"
 	"slices"
 
@@ -15,24 +16,17 @@ const policy = "default-src 'none'; frame-ancestors 'none'"
 // draining, a client sends its next request on another connection, and thus to another replica
 // (RFC 9112, section 9.6; net/http sends a GOAWAY over HTTP/2). Pages of origins may call the API.
 func Headers(overTLS bool, draining func() bool, origins []string) gin.HandlerFunc {
-	type header struct {
-		name   string
-		values []string // which responses share: net/http copies them
+	always := http.Header{ // whose values responses share: net/http copies them
+		"X-Content-Type-Options":  {"nosniff"},
+		"Cache-Control":           {"no-store"},
+		"Content-Security-Policy": {policy},
 	}
-	always := []header{
-		{"X-Content-Type-Options", []string{"nosniff"}},
-		{"Cache-Control", []string{"no-store"}},
-		{"Referrer-Policy", []string{"no-referrer"}},
-		{"Content-Security-Policy", []string{policy}},
-	}
-	if overTLS { // RFC 6797, section 7.2
-		always = append(always, header{"Strict-Transport-Security", []string{"max-age=31536000"}})
+	if overTLS {
+		always["Strict-Transport-Security"] = []string{"max-age=31536000"} // RFC 6797, section 7.2
 	}
 	return func(c *gin.Context) {
 		to := c.Writer.Header()
-		for _, h := range always {
-			to[h.name] = h.values
-		}
+		maps.Copy(to, always)
 		if draining() {
 			to.Set("Connection", "close")
 		}
