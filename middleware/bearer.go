@@ -21,8 +21,8 @@ const (
 
 // Bearer rejects requests without a bearer token (RFC 6750) that verify accepts. An
 // address that sends more than failuresPerMinute invalid tokens gets a [LimitError]
-// instead, but its valid tokens are still accepted: one client cannot lock out others
-// behind the same address, and tokens are too long to guess. 0 means no limit.
+// instead, but its valid tokens are still accepted: a client cannot lock out the other
+// clients of its address, and nobody can guess a token. 0 means no limit.
 func Bearer(verify auth.Verifier, failuresPerMinute int) Handler {
 	var failures *buckets
 	if failuresPerMinute > 0 {

@@ -51,7 +51,7 @@ func BodyLimit(limit int64) Handler {
 }
 
 // Small is the size, in bytes, up to which the body of a request does not count toward ReceiveLimit,
-// nor a write of a response toward SendLimit: there is room for one of each for each in-flight request.
+// nor a write of a response toward SendLimit: each in-flight request has room for both.
 const Small = 4 << 10
 
 // ReceiveLimit limits how many bytes of bodies are kept in memory, from when they are read until

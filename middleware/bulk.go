@@ -44,7 +44,7 @@ func Stream(verify auth.Verifier) Handler {
 	return Bulk(BulkOptions{Timeout: years, MinBytesPerSecond: streamPart / int(StreamTimeout/time.Second), Grace: StreamTimeout}, verify)
 }
 
-// Bulk replaces the server's time limits by those of o. It ends a request when verify no
+// Bulk replaces the server's time limits by the limits of o. It ends a request when verify no
 // longer accepts its token, or cannot tell. [BodyLimit] limits the body.
 func Bulk(o BulkOptions, verify auth.Verifier) Handler {
 	return func(c *gin.Context) error {
@@ -122,7 +122,7 @@ func (t *transfer) do(part func([]byte) (int, error), p []byte) (n int, err erro
 	}
 	t.active.Store(true)
 	if err = t.setDeadline(due); err == nil {
-		err = context.Cause(t.ctx) // after the deadline was set, as fail sets it, too
+		err = context.Cause(t.ctx) // after the deadline was set, as fail also sets it
 	}
 	if err == nil {
 		n, err = part(p)

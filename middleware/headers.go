@@ -36,19 +36,15 @@ func Headers(overTLS bool, draining func() bool, origins []string) gin.HandlerFu
 	}
 }
 
-// PositionHeader carries the position of a write in the database: in its response, or one with
-// changes, and in a request that must read it, although another token, or another replica of the
-// service, has written it.
+// PositionHeader carries the position of a write in the database: in its response, or a response with
+// changes, and in a request that must read it, although another token, or replica, has written it.
 const PositionHeader = "Write-Position"
 
 // SetHeader sets a header of the response under exactly this name. HTTP ignores case, but
 // some clients do not, and [http.Header.Set] would turn ETag into Etag.
 func SetHeader(c *gin.Context, name, value string) {
 	r := requestOf(c)
-	if r.values == nil {
-		r.values = make([]string, 0, 8) // the values of a response share an array
-	}
-	r.values = append(r.values, value)
+	r.values = append(r.values, value) // the values of a response share an array
 	n := len(r.values)
 	c.Writer.Header()[name] = r.values[n-1 : n : n]
 }

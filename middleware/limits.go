@@ -13,7 +13,7 @@ import (
 
 // LimitError means that a client sends too much.
 type LimitError struct {
-	What       string // such as "requests with this token"
+	What       string // for example "requests with this token"
 	RetryAfter time.Duration
 }
 
@@ -35,7 +35,7 @@ func newBuckets(limit rate.Limit, burst int) *buckets {
 }
 
 // take takes n, 0 or 1, from the bucket of key. It returns how many are left and, if the
-// bucket was empty, how long it takes to have one again.
+// bucket was empty, how long it takes until it has 1.
 func (b *buckets) take(key string, n int) (left float64, wait time.Duration) {
 	bucket, known := b.byKey.Get(key)
 	if !known {
@@ -53,7 +53,7 @@ func (b *buckets) take(key string, n int) (left float64, wait time.Duration) {
 	return left, wait
 }
 
-// NetworkOf returns what limits count as one address: an IPv4 address, or the /64 network
+// NetworkOf returns what limits count as an address: an IPv4 address, or the /64 network
 // that an IPv6 subscriber has.
 func NetworkOf(address netip.Addr) netip.Prefix {
 	address, bits := address.Unmap(), 32
@@ -82,7 +82,7 @@ func RateLimit(perSecond, burst int) Handler {
 	return func(c *gin.Context) error {
 		ofToken, waitToken := tokens.take(SenderOf(c), 1)
 		n := 1
-		if waitToken > 0 { // a token over its limit takes nothing from others at its address
+		if waitToken > 0 { // a token over its limit takes nothing from its address
 			n = 0
 		}
 		ofAddress, waitAddress := addresses.take(addressOf(c), n)

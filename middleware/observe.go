@@ -19,7 +19,7 @@ import (
 type ObserverOptions struct {
 	Log      *zap.Logger
 	Tokens   []string // no part of them is logged or exported
-	BasePath string   // that a proxy has removed from requests, such as /store
+	BasePath string   // that a proxy has removed from requests, for example /store
 	Metrics  prometheus.Registerer
 	Codes    []int32      // of errors, which the metrics count
 	Tracer   trace.Tracer // or nil: then only the trace ids of clients are logged
@@ -75,8 +75,8 @@ func (o *ObserverOptions) hasToken(text string, headers http.Header) bool {
 	return auth.HasToken(text, slices.Concat(headers["Authorization"], o.Tokens)...)
 }
 
-// sendNow sends a response of a known length at once, so that its client waits for nothing that
-// comes after it, such as the line in the log. It does nothing if net/http would first wait for the
+// sendNow sends a response of a known length at once, so that its client does not wait for
+// the line in the log. It does nothing if net/http would first wait for the
 // rest of the body, or over HTTP/2, where it would cost another frame.
 func sendNow(c *gin.Context, r *request) {
 	status := c.Writer.Status()
@@ -89,7 +89,7 @@ func sendNow(c *gin.Context, r *request) {
 // other stands for what a client has chosen.
 const other = "…"
 
-// otherMethod is OpenTelemetry's name for a method that is none of HTTP's.
+// otherMethod is OpenTelemetry's name for a method that HTTP does not have.
 const otherMethod = "_OTHER"
 
 // semanticMethod returns a method of HTTP, or otherMethod: net/http accepts any word.

@@ -42,6 +42,7 @@ var requests = sync.Pool{New: func() any { return new(request) }}
 func begin(c *gin.Context) *request {
 	r := requests.Get().(*request)
 	r.ResponseWriter, c.Writer = c.Writer, r
+	r.values = make([]string, 0, 8)
 	r.body.ReadCloser = c.Request.Body
 	r.copied = *c.Request
 	r.copied.Body = &r.body
@@ -92,8 +93,8 @@ func RequestIDField(c *gin.Context) zap.Field {
 	return zap.String("request_id", cmp.Or(r.loggedID, r.id))
 }
 
-// TraceIDField is the field for the trace id of c's request, if the client sent one or the
-// request has a span.
+// TraceIDField is the field for the trace id of c's request, if the client sent an id or
+// the request has a span.
 func TraceIDField(c *gin.Context) zap.Field { return optional("trace_id", requestOf(c).traceID) }
 
 // SenderOf returns the name of the sender of c's request, or an empty string if [Bearer] has not

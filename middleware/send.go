@@ -20,7 +20,7 @@ func SendLimit(sending *limit.Shares) Handler {
 	return func(c *gin.Context) error {
 		r := requestOf(c)
 		r.sending = sending
-		defer func() { r.sending = nil }() // an error, such as that of the limit, is not limited
+		defer func() { r.sending = nil }() // an Error is not limited
 		c.Next()
 		return nil
 	}

@@ -64,8 +64,8 @@ func spanName(method, route string) string {
 	return method + " " + route
 }
 
-// clientSpan returns the client's span (W3C Trace Context), without its tracestate, or an invalid one
-// if headers have none, or if an id in them has a part of a token.
+// clientSpan returns the client's span (W3C Trace Context), without its tracestate. The span is invalid
+// if headers have no span, or if an id in them has a part of a token.
 func (o *ObserverOptions) clientSpan(headers http.Header) trace.SpanContext {
 	parents := headers["Traceparent"]
 	if len(parents) != 1 {

@@ -35,11 +35,11 @@ type Options struct {
 	Bulk         middleware.BulkOptions
 	MaxBodyBytes int64
 	Proxies      []string             // addresses or CIDR ranges with a trusted X-Forwarded-For
-	BasePath     string               // that a proxy has removed from requests, such as /store
+	BasePath     string               // that a proxy has removed from requests, for example /store
 	Origins      []string             // of pages that may call the API from a browser
 	TLS          bool                 // the service itself serves HTTPS
 	Docs         bool                 // the OpenAPI document and Swagger UI are served
-	Metrics      *prometheus.Registry // of requests, among others; the admin address serves it
+	Metrics      *prometheus.Registry // of requests and of the parts; the admin address serves it
 	Tracer       trace.Tracer         // of requests to the API; or nil
 }
 
@@ -54,7 +54,7 @@ type Limits struct {
 type Route struct {
 	Method, Path string
 	Scope        models.Scope // that the bearer token must have
-	Query        []string     // the parameters; routes that are not public reject others
+	Query        []string     // the parameters; routes that are not public reject other parameters
 	Limits       []middleware.Handler
 	Handler      middleware.Handler
 }
@@ -116,7 +116,7 @@ func Table(o Options) []Route {
 	return routes
 }
 
-// probes returns the routes of the probes, which the admin address has, too.
+// probes returns the routes of the probes, which the admin address also has.
 func probes(o Options) []Route {
 	return []Route{
 		{"GET", "/healthz", Public, nil, nil, o.Health.Live},
