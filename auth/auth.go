@@ -19,6 +19,9 @@ var (
 	// ErrInvalidToken means that a token is unknown, revoked, expired or malformed.
 	// Clients are not told which.
 	ErrInvalidToken = errors.New("the token is not valid")
+	// ErrEnded means that a token stopped being valid while its request wrote, which may have
+	// succeeded.
+	ErrEnded = errors.New("the token is no longer valid")
 	// ErrCannotVerify means that the service cannot tell whether a token is valid.
 	ErrCannotVerify = errors.New("tokens cannot be verified at the moment")
 )

@@ -73,7 +73,8 @@ var errorTable = []ErrorRow{
 	row(codeNoToken, "no bearer token",
 		is(auth.ErrNoToken, "no bearer token: send the header Authorization: Bearer <token>")),
 	row(codeInvalidToken, "the bearer token is not valid",
-		is(auth.ErrInvalidToken, "the bearer token is not valid: it is unknown, revoked, expired or malformed: ask the operator of the service for another one")),
+		is(auth.ErrInvalidToken, "the bearer token is not valid: it is unknown, revoked, expired or malformed: ask the operator of the service for another one"),
+		is(auth.ErrEnded, "the bearer token is no longer valid: get another one"+unknownOutcome)),
 	row(codeScope, "the bearer token lacks the scope that the operation needs",
 		as(func(e *auth.ScopeError) string {
 			return e.Error() + ": ask the operator of the service for a token that has it"

@@ -90,10 +90,14 @@ func whileValid(c *gin.Context, verify auth.Verifier) error {
 	if len(c.Errors) == 0 || !auth.IsRejection(cause) {
 		return nil
 	}
-	if c.Request.Method != http.MethodGet && errors.Is(c.Errors.Last(), fault.ErrUnavailable) {
+	isUnknown := c.Request.Method != http.MethodGet && errors.Is(c.Errors.Last(), fault.ErrUnavailable)
+	if isUnknown && errors.Is(cause, auth.ErrCannotVerify) {
 		return nil // that error says that the outcome of a write is unknown
 	}
 	challenge(c, cause)
+	if isUnknown {
+		return auth.ErrEnded
+	}
 	return cause
 }
 

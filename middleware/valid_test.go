@@ -22,7 +22,7 @@ func TestEndOfAToken(t *testing.T) {
 		verify, handler, want error
 	}{
 		"an invalid token":           {"POST", auth.ErrInvalidToken, context.Canceled, auth.ErrInvalidToken},
-		"and an unknown outcome":     {"POST", auth.ErrInvalidToken, fault.ErrUnavailable, fault.ErrUnavailable},
+		"and an unknown outcome":     {"POST", auth.ErrInvalidToken, fault.ErrUnavailable, auth.ErrEnded},
 		"and a read":                 {"GET", auth.ErrInvalidToken, fault.ErrUnavailable, auth.ErrInvalidToken},
 		"it cannot be verified":      {"POST", auth.ErrCannotVerify, context.Canceled, auth.ErrCannotVerify},
 		"it cannot, unknown outcome": {"POST", auth.ErrCannotVerify, fault.ErrUnavailable, fault.ErrUnavailable},

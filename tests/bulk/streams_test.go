@@ -151,6 +151,6 @@ func TestImportMayOutliveItsToken(t *testing.T) {
 	service.Must(t, i.Body.Close())
 	stored()
 	s.Call(t, "DELETE", "/tokens/"+service.PrefixOf(issued), "").CheckEmpty(t, 204)
-	service.Receive(t, i.Responses).CheckError(t, 50302, "outcome of the write is unknown: retry with the same id")
+	service.Receive(t, i.Responses).CheckError(t, 40102, "no longer valid", "outcome of the write is unknown: retry with the same id")
 	release()
 }
