@@ -154,7 +154,7 @@ func (h *Changes) respond(c *gin.Context, changes *models.PlantChanges) error {
 	}
 	body := event[len(eventHead(changes)) : len(event)-len(eventEnd)]
 	if kept := changes.Kept(); kept != nil { // many clients may get this body, and each would compress it
-		c.Writer = middleware.Shared(kept, c)
+		middleware.Share(kept, c)
 		return send(c, http.StatusOK, TypeJSON, body)
 	}
 	return sendGzipped(c, body)
@@ -178,15 +178,14 @@ func (h *Changes) stream(c *gin.Context, next models.NextChanges, from database.
 				return err
 			}
 		}
-		out := c.Writer
 		if first {
 			setPosition(c, changes.Position)
 			c.Header("Content-Type", TypeEvents)
 			c.Header("X-Accel-Buffering", "no") // nginx would keep events back
-		} else if kept := changes.Kept(); kept != nil { // not the first, which may fail: then the client gets an Error
-			out = middleware.Shared(kept, c)
+		} else { // not the first, which may fail: then the client gets an Error
+			middleware.Share(changes.Kept(), c)
 		}
-		if _, err := out.Write(event); err != nil {
+		if _, err := c.Writer.Write(event); err != nil {
 			return err
 		}
 		if err := middleware.Flush(c); err != nil {

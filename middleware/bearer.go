@@ -21,8 +21,8 @@ const (
 
 // Bearer rejects requests without a bearer token (RFC 6750) that verify accepts. An
 // address that sends more than failuresPerMinute invalid tokens gets a [LimitError]
-// instead, but its valid tokens are still accepted: one client cannot lock out others
-// behind the same address, and tokens are too long to guess. 0 means no limit.
+// instead, but its valid tokens are still accepted: a client cannot lock out the other
+// clients of its address, and nobody can guess a token. 0 means no limit.
 func Bearer(verify auth.Verifier, failuresPerMinute int) Handler {
 	var failures *buckets
 	if failuresPerMinute > 0 {
@@ -30,19 +30,15 @@ func Bearer(verify auth.Verifier, failuresPerMinute int) Handler {
 	}
 	return func(c *gin.Context) error {
 		token, err := bearerToken(c.Request.Header["Authorization"])
-		var identity *auth.Identity
 		if err == nil {
-			identity, err = verify(c.Request.Context(), token)
+			requestOf(c).identity, err = verify(c.Request.Context(), token)
 		}
 		if failures != nil && errors.Is(err, auth.ErrInvalidToken) {
-			if _, wait := failures.take(addressOf(c)); wait > 0 {
+			if _, wait := failures.take(addressOf(c), 1); wait > 0 {
 				SetHeader(c, "RateLimit-Policy", fmt.Sprintf(`"invalid-tokens";q=%d;w=60`, failuresPerMinute))
 				SetHeader(c, "RateLimit", `"invalid-tokens";r=0;t=60`)
 				return &LimitError{"invalid tokens from this address", wait}
 			}
-		}
-		if err == nil {
-			requestOf(c).identity = identity
 		}
 		challenge(c, err)
 		return err
@@ -73,14 +69,10 @@ func RequireScope(scope models.Scope) Handler {
 
 // bearerToken returns the token in the Authorization headers of a request.
 func bearerToken(headers []string) (string, error) {
-	switch len(headers) {
-	case 0:
-		return "", auth.ErrNoToken
-	case 1:
-	default:
+	if len(headers) > 1 {
 		return "", auth.ErrInvalidToken // two identities are ambiguous
 	}
-	scheme, token, _ := strings.Cut(headers[0], " ")
+	scheme, token, _ := strings.Cut(strings.Join(headers, ""), " ")
 	token = strings.TrimLeft(token, " ")
 	if !strings.EqualFold(scheme, "Bearer") || token == "" {
 		return "", auth.ErrNoToken

@@ -1,6 +1,7 @@
 package middleware
 
 import (
+	"errors"
 	"io"
 	"net/http"
 	"time"
@@ -10,6 +11,31 @@ import (
 	"plantstore/database/limit"
 )
 
+// body is the body of a request. It records how far it was read.
+type body struct {
+	io.ReadCloser
+	err       error         // of the last read: io.EOF at the end
+	receiving *limit.Shares // see ReceiveLimit
+	client    string        // that takes of receiving
+	taken     int64
+	in        *transfer // see Bulk
+}
+
+func (b *body) Read(p []byte) (int, error) {
+	n, err := b.in.do(b.ReadCloser.Read, p)
+	b.err = err
+	if b.in != nil && errors.Is(err, io.EOF) { // net/http takes the client for gone at the deadline, even after the body
+		_ = b.in.setDeadline(time.Time{}) // fails if the connection is closed
+	}
+	if b.receiving != nil {
+		if full := b.receiving.Take(b.client, int64(n)); full != nil {
+			return 0, full
+		}
+		b.taken += int64(n)
+	}
+	return n, err
+}
+
 // BodyLimit rejects bodies of more than limit bytes with an *http.MaxBytesError, at
 // once or when they are read.
 func BodyLimit(limit int64) Handler {
@@ -18,14 +44,14 @@ func BodyLimit(limit int64) Handler {
 		case length > limit:
 			return &http.MaxBytesError{Limit: limit}
 		case length < 0: // net/http reads no more than the announced length
-			c.Request.Body = http.MaxBytesReader(c.Writer, c.Request.Body, limit)
+			c.Request.Body = http.MaxBytesReader(nil, c.Request.Body, limit)
 		}
 		return nil
 	}
 }
 
 // Small is the size, in bytes, up to which the body of a request does not count toward ReceiveLimit,
-// nor a write of a response toward SendLimit: there is room for one of each on each connection.
+// nor a write of a response toward SendLimit: each in-flight request has room for both.
 const Small = 4 << 10
 
 // ReceiveLimit limits how many bytes of bodies are kept in memory, from when they are read until
@@ -37,29 +63,15 @@ func ReceiveLimit(bytes int64) Handler {
 		if length := c.Request.ContentLength; length >= 0 && length <= Small {
 			return nil
 		}
-		body := &limitedBody{ReadCloser: c.Request.Body, receiving: receiving, client: SenderOf(c)}
-		c.Request.Body = body
-		defer func() { receiving.Give(body.client, body.taken) }()
+		b := &requestOf(c).body
+		b.receiving, b.client = receiving, SenderOf(c)
+		defer func() {
+			receiving.Give(b.client, b.taken)
+			b.receiving = nil
+		}()
 		c.Next()
 		return nil
 	}
-}
-
-// limitedBody is the body of a request of client.
-type limitedBody struct {
-	io.ReadCloser
-	receiving *limit.Shares
-	client    string
-	taken     int64
-}
-
-func (b *limitedBody) Read(p []byte) (int, error) {
-	n, err := b.ReadCloser.Read(p)
-	if full := b.receiving.Take(b.client, int64(n)); full != nil {
-		return 0, full
-	}
-	b.taken += int64(n)
-	return n, err
 }
 
 // A client that still sends when its connection is closed may lose the response, so the
@@ -70,44 +82,16 @@ const (
 )
 
 // DiscardBody reads the rest of the body of a request that is rejected.
-func DiscardBody() gin.HandlerFunc {
-	return func(c *gin.Context) {
-		if c.Request.ContentLength == 0 {
-			return
-		}
-		// A copy, as net/http looks at the body of its own request: a client that expects 100
-		// Continue gets the response without it, and the connection is closed.
-		observed := &struct {
-			http.Request
-			observedBody
-		}{*c.Request, observedBody{ReadCloser: c.Request.Body}}
-		c.Request = &observed.Request
-		body := &observed.observedBody
-		c.Request.Body = body
-		defer func() { requestOf(c).bodyLeft = !body.ended }()
-		c.Next()
-		if len(c.Errors) == 0 || body.ended {
-			return
-		}
-		control := http.NewResponseController(c.Writer)
-		_ = control.SetReadDeadline(time.Now().Add(discardTime))    // net/http reads what is left then
-		_ = control.SetWriteDeadline(time.Now().Add(timeToRespond)) // the server's may end before discardTime
-		// A client that expects 100 Continue sends nothing before the first read.
-		if body.begun || c.GetHeader("Expect") == "" {
-			_, _ = io.CopyN(io.Discard, body.ReadCloser, discardLimit)
-		}
+func DiscardBody(c *gin.Context) {
+	b := &requestOf(c).body
+	c.Next()
+	if len(c.Errors) == 0 || c.Request.ContentLength == 0 || errors.Is(b.err, io.EOF) {
+		return
 	}
-}
-
-// observedBody records how far the body was read.
-type observedBody struct {
-	io.ReadCloser
-	begun, ended bool
-}
-
-func (b *observedBody) Read(p []byte) (int, error) {
-	b.begun = true
-	n, err := b.ReadCloser.Read(p)
-	b.ended = b.ended || err != nil
-	return n, err
+	control := http.NewResponseController(c.Writer)
+	_ = control.SetReadDeadline(time.Now().Add(discardTime))    // net/http reads what is left then
+	_ = control.SetWriteDeadline(time.Now().Add(timeToRespond)) // the server's may end before discardTime
+	if c.Request.Header["Expect"] == nil {                      // a client that expects 100 Continue reads the response while it sends
+		_, _ = io.CopyN(io.Discard, b.ReadCloser, discardLimit)
+	}
 }

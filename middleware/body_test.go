@@ -105,7 +105,7 @@ func TestResponseAfterADiscardedBody(t *testing.T) {
 	e.Use(func(c *gin.Context) {
 		c.Next()
 		c.Status(http.StatusUnauthorized)
-	}, middleware.DiscardBody())
+	}, middleware.DiscardBody)
 	e.POST("/", func(c *gin.Context) { _ = c.Error(errors.New("rejected")) })
 	server := httptest.NewUnstartedServer(e)
 	server.Config.WriteTimeout = 100 * time.Millisecond // discardTime is 1s

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-func TestPace(t *testing.T) {
+func TestTransfer(t *testing.T) {
 	o := BulkOptions{MinBytesPerSecond: 1000, Grace: 10 * time.Second}
 	for _, test := range []struct {
 		name  string
@@ -26,8 +26,8 @@ func TestPace(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var deadline time.Time
 				end := time.Now().Add(time.Minute)
-				p := newPace(t.Context(), o, end, func(d time.Time) error { deadline = d; return nil })
-				if _, err := p.do(func() (int, error) { time.Sleep(test.took); return test.bytes, nil }); err != nil {
+				in := &transfer{limits: o, ctx: t.Context(), end: end, left: o.Grace, setDeadline: func(d time.Time) error { deadline = d; return nil }}
+				if _, err := in.do(func([]byte) (int, error) { time.Sleep(test.took); return test.bytes, nil }, nil); err != nil {
 					t.Fatal(err)
 				}
 				// HTTP/2 ends a stream at its deadline, even between transfers.
@@ -35,7 +35,7 @@ func TestPace(t *testing.T) {
 					t.Errorf("between transfers, got the deadline %s before the end", end.Sub(deadline))
 				}
 				var got time.Duration
-				if _, err := p.do(func() (int, error) { got = time.Until(deadline); return 0, nil }); err != nil || got != test.want {
+				if _, err := in.do(func([]byte) (int, error) { got = time.Until(deadline); return 0, nil }, nil); err != nil || got != test.want {
 					t.Errorf("got %s, %v, want %s", got, err, test.want)
 				}
 			})
@@ -44,8 +44,8 @@ func TestPace(t *testing.T) {
 	t.Run("it ends with the request", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		p := newPace(ctx, o, time.Now().Add(time.Minute), func(time.Time) error { return nil })
-		if _, err := p.do(func() (int, error) { t.Error("called"); return 0, nil }); !errors.Is(err, context.Canceled) {
+		in := &transfer{limits: o, ctx: ctx, end: time.Now().Add(time.Minute), left: o.Grace, setDeadline: func(time.Time) error { return nil }}
+		if _, err := in.do(func([]byte) (int, error) { t.Error("called"); return 0, nil }, nil); !errors.Is(err, context.Canceled) {
 			t.Errorf("got %v", err)
 		}
 	})

@@ -1,6 +1,7 @@
 package middleware
 
 import (
+	"maps"
 	"net/http"
 	"slices"
 
@@ -15,24 +16,17 @@ const policy = "default-src 'none'; frame-ancestors 'none'"
 // draining, a client sends its next request on another connection, and thus to another replica
 // (RFC 9112, section 9.6; net/http sends a GOAWAY over HTTP/2). Pages of origins may call the API.
 func Headers(overTLS bool, draining func() bool, origins []string) gin.HandlerFunc {
-	type header struct {
-		name   string
-		values []string // which responses share: net/http copies them
+	always := http.Header{ // whose values responses share: net/http copies them
+		"X-Content-Type-Options":  {"nosniff"},
+		"Cache-Control":           {"no-store"},
+		"Content-Security-Policy": {policy},
 	}
-	always := []header{
-		{"X-Content-Type-Options", []string{"nosniff"}},
-		{"Cache-Control", []string{"no-store"}},
-		{"Referrer-Policy", []string{"no-referrer"}},
-		{"Content-Security-Policy", []string{policy}},
-	}
-	if overTLS { // RFC 6797, section 7.2
-		always = append(always, header{"Strict-Transport-Security", []string{"max-age=31536000"}})
+	if overTLS {
+		always["Strict-Transport-Security"] = []string{"max-age=31536000"} // RFC 6797, section 7.2
 	}
 	return func(c *gin.Context) {
 		to := c.Writer.Header()
-		for _, h := range always {
-			to[h.name] = h.values
-		}
+		maps.Copy(to, always)
 		if draining() {
 			to.Set("Connection", "close")
 		}
@@ -42,19 +36,15 @@ func Headers(overTLS bool, draining func() bool, origins []string) gin.HandlerFu
 	}
 }
 
-// PositionHeader carries the position of a write in the database: in its response, or one with
-// changes, and in a request that must read it, although another token, or another replica of the
-// service, has written it.
+// PositionHeader carries the position of a write in the database: in its response, or a response with
+// changes, and in a request that must read it, although another token, or replica, has written it.
 const PositionHeader = "Write-Position"
 
 // SetHeader sets a header of the response under exactly this name. HTTP ignores case, but
 // some clients do not, and [http.Header.Set] would turn ETag into Etag.
 func SetHeader(c *gin.Context, name, value string) {
 	r := requestOf(c)
-	if r.values == nil {
-		r.values = make([]string, 0, 8) // the values of a response share an array
-	}
-	r.values = append(r.values, value)
+	r.values = append(r.values, value) // the values of a response share an array
 	n := len(r.values)
 	c.Writer.Header()[name] = r.values[n-1 : n : n]
 }

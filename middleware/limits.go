@@ -13,7 +13,7 @@ import (
 
 // LimitError means that a client sends too much.
 type LimitError struct {
-	What       string // such as "requests with this token"
+	What       string // for example "requests with this token"
 	RetryAfter time.Duration
 }
 
@@ -34,22 +34,18 @@ func newBuckets(limit rate.Limit, burst int) *buckets {
 	return &buckets{limit, burst, byKey}
 }
 
-func (b *buckets) of(key string) *rate.Limiter {
-	if bucket, ok := b.byKey.Get(key); ok {
-		return bucket
+// take takes n, 0 or 1, from the bucket of key. It returns how many are left and, if the
+// bucket was empty, how long it takes until it has 1.
+func (b *buckets) take(key string, n int) (left float64, wait time.Duration) {
+	bucket, known := b.byKey.Get(key)
+	if !known {
+		bucket = rate.NewLimiter(b.rate, b.burst)
+		if earlier, ok, _ := b.byKey.PeekOrAdd(key, bucket); ok {
+			bucket = earlier
+		}
 	}
-	bucket := rate.NewLimiter(b.rate, b.burst)
-	if earlier, ok, _ := b.byKey.PeekOrAdd(key, bucket); ok {
-		return earlier
-	}
-	return bucket
-}
-
-// take takes one from the bucket of key. It returns how many are left and, if the
-// bucket was empty, how long it takes to have one again.
-func (b *buckets) take(key string) (left float64, wait time.Duration) {
-	bucket, now := b.of(key), time.Now()
-	allowed := bucket.AllowN(now, 1) // a reservation, even if it is canceled, can make other requests fail
+	now := time.Now()
+	allowed := bucket.AllowN(now, n) // a reservation, even if it is canceled, can make other requests fail
 	left = max(bucket.TokensAt(now), 0)
 	if !allowed {
 		wait = max(time.Duration((1-left)/float64(b.rate)*float64(time.Second)), 1)
@@ -57,13 +53,10 @@ func (b *buckets) take(key string) (left float64, wait time.Duration) {
 	return left, wait
 }
 
-// left returns how many are left in the bucket of key.
-func (b *buckets) left(key string) float64 { return max(b.of(key).Tokens(), 0) }
-
-// NetworkOf returns what limits count as one address: an IPv4 address, or the /64 network
+// NetworkOf returns what limits count as an address: an IPv4 address, or the /64 network
 // that an IPv6 subscriber has.
 func NetworkOf(address netip.Addr) netip.Prefix {
-	address, bits := address.Unmap().WithZone(""), 32
+	address, bits := address.Unmap(), 32
 	if address.Is6() {
 		bits = 64
 	}
@@ -87,15 +80,12 @@ func RateLimit(perSecond, burst int) Handler {
 	policy := fmt.Sprintf(`"token";q=%d;w=%.0f, "address";q=%[1]d;w=%.0[2]f`, burst, window)
 	untilFull := func(left float64) float64 { return math.Ceil((float64(burst) - left) / float64(perSecond)) }
 	return func(c *gin.Context) error {
-		address := addressOf(c)
-		ofToken, waitToken := tokens.take(SenderOf(c))
-		var ofAddress float64
-		var waitAddress time.Duration
-		if waitToken > 0 { // a token over its limit takes nothing from others at its address
-			ofAddress = addresses.left(address)
-		} else {
-			ofAddress, waitAddress = addresses.take(address)
+		ofToken, waitToken := tokens.take(SenderOf(c), 1)
+		n := 1
+		if waitToken > 0 { // a token over its limit takes nothing from its address
+			n = 0
 		}
+		ofAddress, waitAddress := addresses.take(addressOf(c), n)
 		SetHeader(c, "RateLimit-Policy", policy)
 		SetHeader(c, "RateLimit", fmt.Sprintf(`"token";r=%d;t=%.0f, "address";r=%d;t=%.0f`,
 			int(ofToken), untilFull(ofToken), int(ofAddress), untilFull(ofAddress)))

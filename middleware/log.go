@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -14,11 +13,10 @@ import (
 	"plantstore/models"
 )
 
-// writeLine writes the line of c's request, which took duration and ended at end. A client may have
-// put a token anywhere, so the line has no query and no body. Of the path it has only ids and words of
-// routes; of the headers, only ids without parts of tokens, and the client's address. It has the
-// sender's name instead of the token.
-func (o *ObserverOptions) writeLine(c *gin.Context, r *request, end time.Time, duration time.Duration) {
+// writeLine writes the line of c's request, which took duration. A client may have put a token
+// anywhere, so the line has no query and no body; of the headers, it has only ids without parts of
+// tokens, and the client's address. It has the sender's name instead of the token.
+func (o *ObserverOptions) writeLine(c *gin.Context, r *request, method string, duration time.Duration) {
 	status, level := c.Writer.Status(), zapcore.InfoLevel
 	switch {
 	case r.quiet:
@@ -26,15 +24,11 @@ func (o *ObserverOptions) writeLine(c *gin.Context, r *request, end time.Time, d
 	case status >= 500 && status != http.StatusNotImplemented: // which is no fault
 		level = zapcore.ErrorLevel
 	}
-	// The logger would read the clock again.
-	line := o.Log.Core().Check(zapcore.Entry{Level: level, Time: end, LoggerName: o.Log.Name(), Message: "request"}, nil)
+	line := o.Log.Check(level, "request")
 	if line == nil {
 		return
 	}
-	method, code := semanticMethod(c.Request.Method), zap.Skip()
-	if method == otherMethod {
-		method = other
-	}
+	code := zap.Skip()
 	if r.errorCode != 0 {
 		code = zap.Int32("code", r.errorCode)
 	}
@@ -42,14 +36,14 @@ func (o *ObserverOptions) writeLine(c *gin.Context, r *request, end time.Time, d
 		RequestIDField(c),
 		TraceIDField(c),
 		zap.String("method", method),
-		zap.String("path", o.pathOf(c)),
+		zap.String("path", pathOf(c)),
 		optional("id", r.createdID),
 		zap.Int("status", status),
 		code,
 		zap.Duration("duration", duration),
 		zap.Int("bytes", max(c.Writer.Size(), 0)),
 		zap.String("client", clientOf(c)),
-		zap.String("token", SenderOf(c)),
+		zap.String("token", r.sender()),
 	}
 	line.Write(r.line[:]...)
 }
@@ -62,20 +56,16 @@ func optional(name, text string) zap.Field {
 	return zap.String(name, text)
 }
 
-// pathOf returns the path of c's request with only words and ids.
-func (o *ObserverOptions) pathOf(c *gin.Context) string {
-	path, isOther := c.Request.URL.Path, func(p gin.Param) bool { return !isID(p.Value) }
-	if c.FullPath() != "" && !slices.ContainsFunc(c.Params, isOther) {
-		return path
+// pathOf returns the path of c's request, or the path of its route if a part of it is no id. A path
+// that is not a route is /….
+func pathOf(c *gin.Context) string {
+	switch {
+	case c.FullPath() == "":
+		return "/" + other
+	case slices.ContainsFunc(c.Params, func(p gin.Param) bool { return !isID(p.Value) }):
+		return c.FullPath()
 	}
-	segments := strings.SplitN(path, "/", 16) // more than a route has: a path may have thousands
-	for i, segment := range segments {
-		if !slices.Contains(o.words, segment) && !isID(segment) {
-			segments[i] = other
-		}
-	}
-	segments = slices.CompactFunc(segments, func(a, b string) bool { return a == other && b == other })
-	return strings.Join(segments, "/")
+	return c.Request.URL.Path
 }
 
 // isID reports whether text is the id of a row or a token.

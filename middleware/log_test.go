@@ -58,7 +58,7 @@ func TestLineDoesNotWaitForABody(t *testing.T) {
 	log := zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(zapcore.EncoderConfig{}), zapcore.AddSync(io.Discard), zap.InfoLevel),
 		zap.Hooks(func(line zapcore.Entry) error { lines <- line; return nil }))
 	e := gin.New()
-	e.Use(middleware.Observe(middleware.ObserverOptions{Log: log, Metrics: prometheus.NewRegistry()}), middleware.DiscardBody())
+	e.Use(middleware.Observe(middleware.ObserverOptions{Log: log, Metrics: prometheus.NewRegistry()}), middleware.DiscardBody)
 	e.DELETE("/", func(c *gin.Context) { c.Status(http.StatusNoContent) })
 	server := httptest.NewServer(e)
 	defer server.CloseClientConnections() // else Close would wait for the body

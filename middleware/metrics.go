@@ -18,7 +18,7 @@ type outcome struct {
 }
 
 // newMetrics returns a function that counts a request in registry: the time from its headers to the
-// end of its handler, and the code of its Error. The names are those of OpenTelemetry, where it has
+// end of its handler, and the code of its Error. The names are OpenTelemetry's, where it has
 // any (semantic conventions 1.23, HTTP). A path that is not a route is an empty route. The counters of
 // codes start at 0, since Prometheus sees no increase in a counter's first value.
 func newMetrics(registry prometheus.Registerer, codes []int32) func(of outcome, code int32, duration time.Duration) {

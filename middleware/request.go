@@ -3,64 +3,71 @@ package middleware
 import (
 	"bytes"
 	"cmp"
+	"context"
+	"net/http"
 	"sync"
 
 	"github.com/gin-gonic/gin"
 	"go.uber.org/zap"
 
 	"plantstore/auth"
+	"plantstore/database/limit"
 )
 
-// request is what the handlers of a request tell each other.
+// request is what the handlers of a request tell each other, and the writer of the response.
 type request struct {
-	keys              map[any]any // c.Keys, with the request itself
-	id, loggedID      string      // loggedID is … if id has a part of a token
-	traceID, basePath string
-	client            string         // see clientOf
-	identity          *auth.Identity // nil until Bearer accepts the token
-	createdID         string
-	errorCode         int32 // 0 unless the response is an Error
-	quiet             bool  // no line in the log above the level debug
-	bodyLeft          bool  // the body was not read to its end
-	stream            *streamWriter
-	values            []string // of headers: see SetHeader
-	line              [11]zap.Field
-	buffer            bytes.Buffer
+	gin.ResponseWriter        // Gin's own
+	id, loggedID       string // loggedID is … if id has a part of a token
+	traceID, basePath  string
+	client             string         // see clientOf
+	identity           *auth.Identity // nil until Bearer accepts the token
+	createdID          string
+	errorCode          int32        // 0 unless the response is an Error
+	quiet              bool         // no line in the log above the level debug
+	values             []string     // of headers: see SetHeader
+	copied             http.Request // see begin
+	body               body
+	sending            *limit.Shares   // see SendLimit
+	kept               context.Context //nolint:containedctx // see Share
+	out                *transfer       // see Bulk
+	line               [11]zap.Field
+	buffer             bytes.Buffer
 }
 
-// requestKey is the key of the request in c.Keys.
-type requestKey struct{}
+var requests = sync.Pool{New: func() any { return new(request) }}
 
-var requests = sync.Pool{New: func() any { return &request{keys: make(map[any]any)} }}
-
-// begin returns a new request for c, until end.
+// begin returns a new request for c, until end. The body is replaced in a copy of c.Request, as
+// net/http looks at the body of its own: a client that expects 100 Continue gets the response
+// without it, and the connection is closed.
 func begin(c *gin.Context) *request {
 	r := requests.Get().(*request)
-	r.keys[requestKey{}] = r
-	c.Keys = r.keys
+	r.ResponseWriter, c.Writer = c.Writer, r
+	r.values = make([]string, 0, 8)
+	r.body.ReadCloser = c.Request.Body
+	r.copied = *c.Request
+	r.copied.Body = &r.body
+	c.Request = &r.copied
 	return r
 }
 
 // end lets another request use the memory of r, c's request. It drops a buffer that HTTP/2 may still
 // be sending: there, a write can fail before it has ended.
 func (r *request) end(c *gin.Context) {
-	clear(r.keys)
+	c.Writer = r.ResponseWriter
 	buffer := r.buffer
 	if c.Request.ProtoMajor > 1 || buffer.Cap() > keptBuffer {
 		buffer = bytes.Buffer{}
 	}
-	*r = request{keys: r.keys, buffer: buffer}
+	*r = request{buffer: buffer}
 	requests.Put(r)
 }
 
 // requestOf returns c's request.
 func requestOf(c *gin.Context) *request {
-	if value, ok := c.Get(requestKey{}); ok {
-		return value.(*request)
+	if r, ok := c.Writer.(*request); ok {
+		return r
 	}
-	r := new(request) // in tests, without Observe
-	c.Set(requestKey{}, r)
-	return r
+	return begin(c) // in tests, without Observe
 }
 
 // keptBuffer is the size, in bytes, of the largest buffer that another request may use again.
@@ -86,28 +93,27 @@ func RequestIDField(c *gin.Context) zap.Field {
 	return zap.String("request_id", cmp.Or(r.loggedID, r.id))
 }
 
-// TraceIDField is the field for the trace id of c's request, if the client sent one or the
-// request has a span.
+// TraceIDField is the field for the trace id of c's request, if the client sent an id or
+// the request has a span.
 func TraceIDField(c *gin.Context) zap.Field { return optional("trace_id", requestOf(c).traceID) }
 
 // SenderOf returns the name of the sender of c's request, or an empty string if [Bearer] has not
 // accepted it.
-func SenderOf(c *gin.Context) string {
-	if identity := requestOf(c).identity; identity != nil {
-		return identity.Name
+func SenderOf(c *gin.Context) string { return requestOf(c).sender() }
+
+func (r *request) sender() string {
+	if r.identity == nil {
+		return ""
 	}
-	return ""
+	return r.identity.Name
 }
 
 // clientOf returns the address of c's client.
 func clientOf(c *gin.Context) string {
-	r := requestOf(c)
-	if r.client == "" {
-		if r.client = c.RemoteIP(); c.Request.Header["X-Forwarded-For"] != nil {
-			r.client = c.ClientIP() // which a trusted proxy has sent
-		}
+	if c.Request.Header["X-Forwarded-For"] != nil {
+		return c.ClientIP() // which a trusted proxy has sent
 	}
-	return r.client
+	return c.RemoteIP()
 }
 
 // Quiet logs c's request at the level debug only, whatever its outcome.

@@ -2,6 +2,8 @@ package middleware
 
 import (
 	"context"
+	"net/http"
+	"slices"
 
 	"github.com/gin-gonic/gin"
 
@@ -13,38 +15,15 @@ import (
 func NewSending(bytes int64) *limit.Shares { return limit.NewShares(bytes, bytes/2) }
 
 // SendLimit counts each write toward sending for as long as it waits for its client, unless it is
-// small; over HTTP/2, where a connection has many responses at a time, small ones count, too. Without
-// room, a write fails with limit.ErrShare.
+// small. Without room, a write fails with limit.ErrShare.
 func SendLimit(sending *limit.Shares) Handler {
 	return func(c *gin.Context) error {
-		from := int64(Small + 1)
-		if c.Request.ProtoMajor > 1 {
-			from = 1
-		}
-		plain := c.Writer
-		c.Writer = &limitedWriter{plain, sending, from, SenderOf(c)}
-		defer func() { c.Writer = plain }() // an error, such as that of the limit, is not limited
+		r := requestOf(c)
+		r.sending = sending
+		defer func() { r.sending = nil }() // an Error is not limited
 		c.Next()
 		return nil
 	}
-}
-
-// limitedWriter is the writer of a response for client.
-type limitedWriter struct {
-	gin.ResponseWriter
-	sending *limit.Shares
-	from    int64 // the size from which a write counts
-	client  string
-}
-
-func (w *limitedWriter) Write(p []byte) (int, error) {
-	if n := int64(len(p)); n >= w.from {
-		if err := w.sending.Take(w.client, n); err != nil {
-			return 0, err
-		}
-		defer w.sending.Give(w.client, n)
-	}
-	return w.ResponseWriter.Write(p)
 }
 
 // Reserve takes size bytes of sending before a request is served, until the rest of its handlers
@@ -61,35 +40,67 @@ func Reserve(sending *limit.Shares, size int64) Handler {
 	}
 }
 
-// sharedWriter is the writer of a response whose body other responses share. The body counts only
-// from when the others no longer need it: then this client is slow.
-type sharedWriter struct {
-	*limitedWriter
-	stream *streamWriter
-	kept   context.Context //nolint:containedctx // the body's
-}
+// Share says that many responses share what is written to c's from now on, and that it is kept for
+// them until kept ends. Only from then on, it counts toward SendLimit: then this client is slow. If
+// there is no room, the stream ends. Without kept, it is not shared. The route has [Stream] and SendLimit.
+func Share(kept context.Context, c *gin.Context) { requestOf(c).kept = kept }
 
-// Shared returns c's writer for a body that many responses share, and that is kept for them until
-// kept ends. From then on, it counts toward SendLimit; if there is no room, the stream ends. The
-// route has [Stream] and then SendLimit.
-func Shared(kept context.Context, c *gin.Context) gin.ResponseWriter {
-	return &sharedWriter{c.Writer.(*limitedWriter), requestOf(c).stream, kept}
-}
-
-func (w *sharedWriter) Write(p []byte) (int, error) {
+// Write sends p, within the limits of the route.
+func (r *request) Write(p []byte) (int, error) {
+	size, client := int64(len(p)), r.sender()
+	if r.sending == nil || size <= Small {
+		return r.send(p)
+	}
+	if r.kept == nil {
+		if err := r.sending.Take(client, size); err != nil {
+			return 0, err
+		}
+		defer r.sending.Give(client, size)
+		return r.send(p)
+	}
 	var full error
-	counted, n := make(chan struct{}), int64(len(p))
-	stop := context.AfterFunc(w.kept, func() {
+	counted := make(chan struct{})
+	stop := context.AfterFunc(r.kept, func() {
 		defer close(counted)
-		if full = w.sending.Take(w.client, n); full != nil {
-			w.stream.end(full)
+		if full = r.sending.Take(client, size); full != nil {
+			r.out.fail(full)
 		}
 	})
-	written, err := w.stream.Write(p)
+	n, err := r.send(p)
 	if !stop() {
 		if <-counted; full == nil {
-			w.sending.Give(w.client, n)
+			r.sending.Give(client, size)
 		}
 	}
-	return written, err
+	return n, err
 }
+
+// WriteString is Write for a string.
+func (r *request) WriteString(s string) (int, error) { return r.Write([]byte(s)) }
+
+// send sends p. Each part has a time limit if the route has [Bulk] or [Stream].
+func (r *request) send(p []byte) (n int, err error) {
+	if r.out == nil {
+		return r.ResponseWriter.Write(p)
+	}
+	for part := range slices.Chunk(p, streamPart) {
+		sent, err := r.out.do(r.ResponseWriter.Write, part)
+		if n += sent; err != nil {
+			return n, err
+		}
+	}
+	return n, nil
+}
+
+// Flush sends what was written to a stream: its route has [Stream]. It fails if the client does
+// not read.
+func Flush(c *gin.Context) error {
+	r := requestOf(c)
+	plain := r.ResponseWriter.(interface{ Unwrap() http.ResponseWriter }).Unwrap() // Gin's Flush has no error
+	flush := http.NewResponseController(plain).Flush
+	_, err := r.out.do(func([]byte) (int, error) { return streamPart, flush() }, nil) // all was sent
+	return err
+}
+
+// Unwrap returns Gin's writer, for [http.ResponseController].
+func (r *request) Unwrap() http.ResponseWriter { return r.ResponseWriter }

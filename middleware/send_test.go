@@ -123,8 +123,8 @@ func (w *endedWriter) SetWriteDeadline(deadline time.Time) error {
 	return nil
 }
 
-// TestShared: a body that many responses share counts when it is no longer kept for them.
-func TestShared(t *testing.T) {
+// TestShare: a body that many responses share counts when it is no longer kept for them.
+func TestShare(t *testing.T) {
 	const most = 64 << 10 // of a client
 	for _, test := range []struct {
 		name       string
@@ -144,7 +144,8 @@ func TestShared(t *testing.T) {
 				e.Use(middleware.Handle(h))
 			}
 			e.GET("/", func(c *gin.Context) {
-				_, err := middleware.Shared(kept, c).Write(make([]byte, test.size))
+				middleware.Share(kept, c)
+				_, err := c.Writer.Write(make([]byte, test.size))
 				outcome <- err
 			})
 			w := &endedWriter{&heldWriter{httptest.NewRecorder(), make(chan struct{}, 100), make(chan struct{}), 0, time.Time{}}, make(chan struct{})}
@@ -187,7 +188,7 @@ func TestTimeToRespond(t *testing.T) {
 		most   time.Duration
 	}{
 		"bulk":     {middleware.Bulk(bulk, asTold), bulk.Grace},
-		"a stream": {middleware.Stream(asTold), 5 * time.Second},
+		"a stream": {middleware.Stream(asTold), middleware.StreamTimeout},
 	} {
 		t.Run(name, func(t *testing.T) {
 			handler, outcome := sendAll(1, test.limits)

@@ -5,15 +5,12 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/gin-gonic/gin"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/propagation"
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 	"go.opentelemetry.io/otel/trace"
-
-	"plantstore/auth"
 )
 
 var serverSpan = trace.WithSpanKind(trace.SpanKindServer)
@@ -67,26 +64,17 @@ func spanName(method, route string) string {
 	return method + " " + route
 }
 
-// clientSpan returns the client's span (W3C Trace Context), or an invalid one if headers have
-// none, or if an id in them has a part of a token.
+// clientSpan returns the client's span (W3C Trace Context), without its tracestate. The span is invalid
+// if headers have no span, or if an id in them has a part of a token.
 func (o *ObserverOptions) clientSpan(headers http.Header) trace.SpanContext {
 	parents := headers["Traceparent"]
 	if len(parents) != 1 {
 		return trace.SpanContext{}
 	}
-	tokens := slices.Concat(headers["Authorization"], o.Tokens)
 	carrier := propagation.MapCarrier{"traceparent": parents[0]}
-	state := strings.Join(headers["Tracestate"], ",")
-	if o.Tracer != nil && len(state) <= maxTracestate && !auth.HasToken(state, tokens...) {
-		carrier["tracestate"] = state
-	}
 	span := trace.SpanContextFromContext(propagation.TraceContext{}.Extract(context.Background(), carrier))
-	if auth.HasToken(span.TraceID().String()+"-"+span.SpanID().String(), tokens...) {
+	if o.hasToken(span.TraceID().String()+"-"+span.SpanID().String(), headers) {
 		return trace.SpanContext{}
 	}
 	return span
 }
-
-// maxTracestate is how long a tracestate may be to be passed on: the least that W3C Trace
-// Context, section 3.3.1.5, asks for. To search one for tokens takes time.
-const maxTracestate = 512

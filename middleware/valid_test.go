@@ -33,11 +33,13 @@ func TestEndOfAToken(t *testing.T) {
 			c.Request = httptest.NewRequestWithContext(t.Context(), test.method, "/", nil)
 			verify := auth.AnyOf(func(context.Context, string) (*auth.Identity, error) { return nil, fmt.Errorf("x: %w", test.verify) })
 			e.Handle(test.method, "/", Handle(func(c *gin.Context) error {
+				r := requestOf(c)
 				ctx, end := context.WithCancelCause(c.Request.Context())
 				defer end(nil)
 				c.Request = c.Request.WithContext(ctx)
-				out := &transfer{ctx: ctx, setDeadline: func(time.Time) error { return nil }}
-				return whileValid(c, end, verify, nil, out, time.Second)
+				r.out = &transfer{ctx: ctx, endWith: end, setDeadline: func(time.Time) error { return nil }}
+				r.body.in = r.out
+				return whileValid(c, verify)
 			}), Handle(func(c *gin.Context) error {
 				<-c.Request.Context().Done()
 				return test.handler

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -45,15 +46,23 @@ func TestBodiesShareTheirMemory(t *testing.T) {
 // stuckWriter is a client that reads nothing but error 503.
 type stuckWriter struct {
 	*httptest.ResponseRecorder
-	writing chan<- int // gets the size of what was to be written
+	writing chan<- int // gets the size of the response that was to be written
 	end     <-chan struct{}
+	begun   bool
 }
 
 func (w *stuckWriter) Write(p []byte) (int, error) {
 	if w.Code == http.StatusServiceUnavailable {
 		return w.ResponseRecorder.Write(p)
 	}
-	w.writing <- len(p)
+	if !w.begun { // in parts
+		w.begun = true
+		size, err := strconv.Atoi(w.Header().Get("Content-Length"))
+		if err != nil {
+			return 0, err
+		}
+		w.writing <- size
+	}
 	<-w.end
 	return len(p), nil
 }
@@ -69,7 +78,7 @@ func checkShare(t *testing.T, serve func(http.ResponseWriter)) {
 	writing, end, ended := make(chan int), make(chan struct{}), make(chan *stuckWriter)
 	held, requests := 0, 0
 	for held <= SendLimit && requests < 10_000 {
-		w := &stuckWriter{httptest.NewRecorder(), writing, end}
+		w := &stuckWriter{ResponseRecorder: httptest.NewRecorder(), writing: writing, end: end}
 		go func() {
 			serve(w)
 			ended <- w
@@ -140,7 +149,7 @@ func TestReportsShareTheirMemory(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			writing, end := make(chan int, 1), make(chan struct{})
 			close(end)
-			w := &stuckWriter{httptest.NewRecorder(), writing, end}
+			w := &stuckWriter{ResponseRecorder: httptest.NewRecorder(), writing: writing, end: end}
 			send(w, "all", line)
 			if size := <-writing; w.Code != http.StatusBadRequest || size > controllers.MaxReport {
 				t.Errorf("got %d with a report of %d bytes, want 400 and at most %d", w.Code, size, controllers.MaxReport)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/pprof"
-	"reflect"
 	"slices"
 	"strings"
 
@@ -36,11 +35,11 @@ type Options struct {
 	Bulk         middleware.BulkOptions
 	MaxBodyBytes int64
 	Proxies      []string             // addresses or CIDR ranges with a trusted X-Forwarded-For
-	BasePath     string               // that a proxy has removed from requests, such as /store
+	BasePath     string               // that a proxy has removed from requests, for example /store
 	Origins      []string             // of pages that may call the API from a browser
 	TLS          bool                 // the service itself serves HTTPS
 	Docs         bool                 // the OpenAPI document and Swagger UI are served
-	Metrics      *prometheus.Registry // of requests, among others; the admin address serves it
+	Metrics      *prometheus.Registry // of requests and of the parts; the admin address serves it
 	Tracer       trace.Tracer         // of requests to the API; or nil
 }
 
@@ -55,7 +54,7 @@ type Limits struct {
 type Route struct {
 	Method, Path string
 	Scope        models.Scope // that the bearer token must have
-	Query        []string     // the parameters; routes that are not public reject others
+	Query        []string     // the parameters; routes that are not public reject other parameters
 	Limits       []middleware.Handler
 	Handler      middleware.Handler
 }
@@ -153,7 +152,7 @@ func Table(o Options) []Route {
 	return routes
 }
 
-// probes returns the routes of the probes, which the admin address has, too.
+// probes returns the routes of the probes, which the admin address also has.
 func probes(o Options) []Route {
 	return []Route{
 		{"GET", "/healthz", Public, nil, nil, o.Health.Live},
@@ -161,33 +160,16 @@ func probes(o Options) []Route {
 	}
 }
 
-// New returns the handler of the API. It panics if a part is missing, or a route has no known
-// scope.
-func New(o Options) http.Handler {
-	for field, value := range reflect.ValueOf(o).Fields() {
-		if kind := value.Kind(); (kind == reflect.Pointer || kind == reflect.Func) && value.IsNil() {
-			panic("routes.Options has no " + field.Name)
-		}
-	}
-	return NewWith(o, Table(o))
-}
-
-// NewWith returns the handler of table, with all that requests to the API share.
-func NewWith(o Options, table []Route) http.Handler {
-	observer := middleware.ObserverOptions{Metrics: o.Metrics, Tracer: o.Tracer, Silent: paths(probes(o))}
-	for _, row := range controllers.ErrorTable() {
-		observer.Codes = append(observer.Codes, row.Code)
-	}
-	return engine(o, table, observer)
-}
+// New returns the handler of the API. It panics if a route has no known scope.
+func New(o Options) http.Handler { return NewWith(o, Table(o)) }
 
 // Admin returns the handler of the admin address: the probes, Prometheus metrics and Go's
 // profiles, without tokens.
 func Admin(o Options) http.Handler {
-	o.Docs, o.TLS, o.Origins = false, false, nil
 	mux := http.NewServeMux()
-	mux.Handle("/", engine(o, probes(o), middleware.ObserverOptions{Metrics: prometheus.NewRegistry()}))
 	mux.Handle("/metrics", promhttp.HandlerFor(o.Metrics, promhttp.HandlerOpts{}))
+	o.Docs, o.TLS, o.Origins, o.Metrics = false, false, nil, prometheus.NewRegistry()
+	mux.Handle("/", NewWith(o, probes(o)))
 	mux.HandleFunc("/debug/pprof/", pprof.Index) // includes the named profiles
 	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
@@ -195,13 +177,13 @@ func Admin(o Options) http.Handler {
 	return mux
 }
 
-// engine returns the handler of routes, with what all of them share.
-func engine(o Options, routes []Route, observer middleware.ObserverOptions) http.Handler {
+// NewWith returns the handler of routes, with what all of them share.
+func NewWith(o Options, routes []Route) http.Handler {
 	gin.SetMode(gin.ReleaseMode)
 	e := gin.New()
-	// Paths match exactly: no redirects, no cleaning.
+	// Paths match exactly: no redirects, no cleaning, and %2F separates no segments.
 	e.RedirectTrailingSlash = false
-	e.UseRawPath = true // see exactSlashes
+	e.UseRawPath = true
 	e.HandleMethodNotAllowed = true
 	// Trust only the peer address and the configured proxies.
 	e.ForwardedByClientIP = len(o.Proxies) > 0
@@ -210,12 +192,18 @@ func engine(o Options, routes []Route, observer middleware.ObserverOptions) http
 		panic(err) // config has checked them
 	}
 
-	observer.Log, observer.Paths, observer.Tokens, observer.BasePath = o.Log, paths(routes), o.StaticTokens, o.BasePath
+	observer := middleware.ObserverOptions{Log: o.Log, Tokens: o.StaticTokens, BasePath: o.BasePath, Metrics: o.Metrics, Tracer: o.Tracer}
+	for _, r := range probes(o) {
+		observer.Silent = append(observer.Silent, r.Path)
+	}
+	for _, row := range controllers.ErrorTable() {
+		observer.Codes = append(observer.Codes, row.Code)
+	}
 	e.Use(
 		middleware.Observe(observer),
 		middleware.Headers(o.TLS, o.Health.Draining, o.Origins),
 		controllers.Errors(o.Failures),
-		middleware.DiscardBody(),
+		middleware.DiscardBody,
 		middleware.Recovery(o.Log),
 	)
 	e.NoRoute(middleware.Handle(controllers.NoRoute))
@@ -225,25 +213,7 @@ func engine(o Options, routes []Route, observer middleware.ObserverOptions) http
 		limit = middleware.RateLimit(o.Limits.RequestsPerSecond, o.Limits.Burst)
 	}
 	add(e, routes, middleware.Bearer(o.Verify, o.Limits.FailuresPerMinute), limit)
-	return exactSlashes(e)
-}
-
-// exactSlashes lets %2F separate no segments. Other escapes are equivalent to what they stand
-// for (RFC 3986, section 6.2.2.2).
-func exactSlashes(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.RawPath != "" && !strings.Contains(strings.ToUpper(r.URL.RawPath), "%2F") {
-			r.URL.RawPath = ""
-		}
-		next.ServeHTTP(w, r)
-	})
-}
-
-func paths(routes []Route) (paths []string) {
-	for _, r := range routes {
-		paths = append(paths, r.Path)
-	}
-	return paths
+	return e
 }
 
 // add adds routes to e. The order of handlers is: authentication, scope, rate limits, the query,

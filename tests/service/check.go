@@ -150,7 +150,6 @@ func (r Response) CheckHeaders(t *testing.T) {
 		"X-Request-ID":            `^[A-Za-z0-9._-]{1,64}$`,
 		"X-Content-Type-Options":  `^nosniff$`,
 		"Cache-Control":           cache,
-		"Referrer-Policy":         `^no-referrer$`,
 		"Content-Security-Policy": `^default-src 'none'; frame-ancestors 'none'$`,
 	} {
 		if got := r.Header.Values(header); len(got) != 1 || !regexp.MustCompile(want).MatchString(got[0]) {
