@@ -26,6 +26,9 @@ func newConfig(s *settings) *cobra.Command {
 			if err != nil {
 				return usageError(err)
 			}
+			if err := checkSettings(cfg); err != nil {
+				return err
+			}
 			if cfg.Auth.JWT.PublicKey != "" {
 				if _, err := newJWTVerifier(cmd.Context(), cfg, zap.NewNop()); err != nil {
 					return err

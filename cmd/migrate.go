@@ -39,10 +39,13 @@ func migrateUp(cmd *cobra.Command, db *database.DB) (string, error) {
 	for _, m := range applied { // also before a failure
 		_, _ = fmt.Println("applied", m.Name)
 	}
-	if len(applied) == 0 {
-		return "no pending migrations", err
+	if err != nil {
+		return "", databaseError(err)
 	}
-	return "migrated " + db.Name(), err
+	if len(applied) == 0 {
+		return "no pending migrations", nil
+	}
+	return "migrated " + db.Name(), nil
 }
 
 func migrateDown(cmd *cobra.Command, db *database.DB) (string, error) {

@@ -91,7 +91,7 @@ func (d *Docs) File(c *gin.Context) error {
 		c.Status(http.StatusFound)
 		return nil
 	}
-	return NoRoute(c)
+	return NoRoute(true)(c)
 }
 
 // file is a response that does not change.

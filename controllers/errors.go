@@ -314,8 +314,15 @@ func respondError(c *gin.Context, failures *Failures, err error) {
 // seconds rounds up to whole seconds, for Retry-After.
 func seconds(d time.Duration) int { return int(math.Ceil(d.Seconds())) }
 
-// NoRoute rejects a request for an unknown path.
-func NoRoute(*gin.Context) error { return problemf(codeNoPath, "no such path") }
+// NoRoute rejects a request for an unknown path. documented means that Swagger UI is served.
+func NoRoute(documented bool) middleware.Handler {
+	return func(c *gin.Context) error {
+		if !documented {
+			return problemf(codeNoPath, "no such path")
+		}
+		return problemf(codeNoPath, "no such path; see %s", middleware.ClientPath(c, UIPath))
+	}
+}
 
 // NoMethod rejects a request with a known path but another method. The header Allow is set.
 func NoMethod(c *gin.Context) error {

@@ -52,14 +52,17 @@ func (f *Failures) logAborted(c *gin.Context, err error, isGone bool) {
 
 // logFault logs the cause of c's Error with code, if it is a fault of the service.
 func (f *Failures) logFault(c *gin.Context, code int32, cause error) {
-	log, message := f.log, "request failed" // a line for each, since its client has the request id
+	log, level, message := f.log, zap.ErrorLevel, "request failed" // a line for each, since its client has the request id
 	if code != codeInternal {
 		if statusOf(code) != http.StatusServiceUnavailable || errors.Is(cause, errStopping) {
 			return
 		}
 		log, message = f.sampled, fmt.Sprintf("requests fail with error %d", code)
+		if code == codeOverloaded { // perhaps only one client has had its share
+			level = zap.WarnLevel
+		}
 	}
-	if entry := log.Check(zap.ErrorLevel, message); entry != nil {
+	if entry := log.Check(level, message); entry != nil {
 		entry.Write(zap.Int32("code", code), zap.Error(cause), middleware.RequestIDField(c), middleware.TraceIDField(c))
 	} else {
 		middleware.Quiet(c)

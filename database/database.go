@@ -4,6 +4,7 @@
 package database
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -182,10 +183,10 @@ func (db *DB) handle(pool *sql.DB) (*gorm.DB, error) {
 
 // waitFor pings until the database responds, for timeout.
 func waitFor(ctx context.Context, pool *sql.DB, timeout time.Duration, log *zap.Logger) error {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	inTime, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
-		err := pool.PingContext(ctx)
+		err := pool.PingContext(inTime)
 		if err == nil {
 			return nil
 		}
@@ -194,8 +195,8 @@ func waitFor(ctx context.Context, pool *sql.DB, timeout time.Duration, log *zap.
 			return err
 		}
 		log.Warn("waiting for the database", zap.Error(err))
-		if !background.Sleep(ctx, pause) {
-			return err
+		if !background.Sleep(inTime, pause) {
+			return cmp.Or(context.Cause(ctx), err)
 		}
 	}
 }

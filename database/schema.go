@@ -126,7 +126,7 @@ func (s *Schema) pending(ctx context.Context) (pending []Migration, err error) {
 	return pending, err
 }
 
-// Migrate applies every pending migration and returns them. Then it prepares the feed, for
+// Migrate applies every pending migration and returns those that it has applied, even if it fails. Then it prepares the feed, for
 // replicas that are running. Processes that call it at the same time take turns, but do not wait
 // if no migration is pending. It fails like Prepare if the schema is too new or the database is a
 // standby.
@@ -145,8 +145,9 @@ func (s *Schema) Migrate(ctx context.Context) (applied []Migration, err error) {
 	}
 	err = s.retryWhileLocked(ctx, func() error {
 		if len(pending) > 0 {
-			if _, err := s.provider.Up(ctx); err != nil {
-				return adviseOwner(err)
+			up, err := s.up(ctx)
+			if applied = append(applied, up...); err != nil {
+				return err
 			}
 		}
 		if d, ok := s.db.dialect.(*citus.Dialect); ok {
@@ -158,9 +159,21 @@ func (s *Schema) Migrate(ctx context.Context) (applied []Migration, err error) {
 		err = s.db.feed.prepare(ctx)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("migrate the database: %w", err)
+		err = fmt.Errorf("migrate the database: %w", err)
 	}
-	return pending, nil
+	return applied, err
+}
+
+// up applies the pending migrations, and returns those that it has applied, even if it fails.
+func (s *Schema) up(ctx context.Context) (applied []Migration, err error) {
+	results, err := s.provider.Up(ctx)
+	if partial, ok := errors.AsType[*goose.PartialError](err); ok {
+		results = partial.Applied
+	}
+	for _, r := range results {
+		applied = append(applied, Migration{Version: r.Source.Version, Name: r.Source.Path})
+	}
+	return applied, adviseOwner(err)
 }
 
 // retryWhileLocked calls migrate until it gets the locks that it needs. A migration that waited

@@ -19,7 +19,6 @@ type request struct {
 	gin.ResponseWriter        // Gin's own
 	id, loggedID       string // loggedID is … if id has a part of a token
 	traceID, basePath  string
-	client             string         // see clientOf
 	identity           *auth.Identity // nil until Bearer accepts the token
 	createdID          string
 	errorCode          int32        // 0 unless the response is an Error

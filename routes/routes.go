@@ -206,7 +206,7 @@ func NewWith(o Options, routes []Route) http.Handler {
 		middleware.DiscardBody,
 		middleware.Recovery(o.Log),
 	)
-	e.NoRoute(middleware.Handle(controllers.NoRoute))
+	e.NoRoute(middleware.Handle(controllers.NoRoute(o.Docs)))
 	e.NoMethod(middleware.Handle(allowedMethods(routes)), middleware.Handle(controllers.NoMethod))
 	var limit middleware.Handler
 	if o.Limits.RequestsPerSecond > 0 {

@@ -2,7 +2,6 @@ package main
 
 import (
 	_ "embed"
-	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -62,7 +61,7 @@ func annotate(folder string) error {
 		parts := slices.DeleteFunc(strings.SplitAfter(text.String(), "\n\n"), func(part string) bool {
 			return slices.Contains(written, routeOf(part))
 		})
-		name := filepath.Join(folder, "controllers", fmt.Sprintf("%s_resource.go", r.Name))
+		name := filepath.Join(folder, "controllers", r.Name+"_resource.go")
 		if err := os.WriteFile(name, []byte(strings.Join(parts, "")), 0o600); err != nil {
 			return err
 		}

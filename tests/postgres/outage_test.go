@@ -118,7 +118,7 @@ func TestDatabaseComesLate(t *testing.T) {
 	s := service.Launch(t, service.Command(t, settings))
 	s.AwaitLog(t, "waiting for the database")
 	service.Must(t, s.Process.Signal(syscall.SIGTERM))
-	if err := s.Wait(t); err == nil || service.LastLine(s.Stderr.String()) != "plantstore: interrupted" {
+	if err := s.Wait(t); err == nil || service.LastLine(s.Stderr.String()) != "plantstore: interrupted\n" {
 		t.Errorf("got %v and %q, want that the start was interrupted", err, s.Stderr)
 	}
 	s = service.Launch(t, service.Command(t, settings))
