@@ -119,6 +119,7 @@ func openDialect(ctx context.Context, o Options, followed dialect.Followed, log 
 type server interface {
 	dialect.Dialect
 	Settings() postgres.Options
+	Standby(o postgres.Options, log *zap.Logger) (dialect.Dialect, error)
 	Inspect(ctx context.Context, log *zap.Logger) error
 	Cut()
 }

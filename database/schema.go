@@ -15,7 +15,6 @@ import (
 	"go.uber.org/zap"
 
 	"plantstore/database/background"
-	"plantstore/database/citus"
 	"plantstore/database/fault"
 	"plantstore/database/migrations"
 	"plantstore/database/postgres"
@@ -150,10 +149,7 @@ func (s *Schema) Migrate(ctx context.Context) (applied []Migration, err error) {
 				return err
 			}
 		}
-		if d, ok := s.db.dialect.(*citus.Dialect); ok {
-			return d.Distribute(ctx)
-		}
-		return nil
+		return s.db.dialect.Migrated(ctx)
 	})
 	if err == nil {
 		err = s.db.feed.prepare(ctx)

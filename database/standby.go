@@ -18,10 +18,8 @@ import (
 	"go.uber.org/zap"
 
 	"plantstore/database/batch"
-	"plantstore/database/citus"
 	"plantstore/database/fault"
 	"plantstore/database/limit"
-	"plantstore/database/postgres"
 )
 
 // How often, and with how much patience, a standby is asked how far it is: a hang is
@@ -106,20 +104,15 @@ func (db *DB) openStandby(url string) (*standby, error) {
 	o := db.options
 	o.URL = url
 	s := new(standby)
-	settings := db.dialect.(server).Settings()
+	primary := db.dialect.(server)
+	settings := primary.Settings()
 	settings.URL, settings.Accept = url, s.accept
 	settings.ConnectTimeout = standbyTimeout // reads fall back to the primary
-	var d server
-	var err error
-	if _, distributed := db.dialect.(*citus.Dialect); distributed {
-		d, err = citus.Open(settings, db.log)
-	} else {
-		d, err = postgres.Open(settings)
-	}
+	d, err := primary.Standby(settings, db.log)
 	if err != nil {
 		return nil, err
 	}
-	s.cut = d.Cut
+	s.cut = d.(server).Cut
 	if s.DB, err = New(d, o, db.batches, db.log); err != nil {
 		return nil, errors.Join(err, d.Close())
 	}

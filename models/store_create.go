@@ -85,8 +85,8 @@ func (s *Store[T, K]) insert(ctx context.Context, db *database.DB, rows []*T, ex
 			break
 		}
 		ordered, now := make([]reflect.Value, len(order)), db.NowFunc()
-		for i, at := range order {
-			ordered[i] = valueOf(rows[at])
+		for i, row := range order {
+			ordered[i] = valueOf(rows[row.at])
 			s.table.Stamp(ordered[i], now)
 		}
 		results, err := db.Insert(ctx, s.table, ordered, expected == areFree)
@@ -98,8 +98,8 @@ func (s *Store[T, K]) insert(ctx context.Context, db *database.DB, rows []*T, ex
 			}
 			break
 		}
-		for i, at := range order {
-			outcomes[at] = results[i]
+		for i, row := range order {
+			outcomes[row.at] = results[i]
 		}
 		s.compare(ctx, db, rows, outcomes, expected == lockTaken)
 		expected = max(expected, mayBeTaken)
@@ -107,17 +107,23 @@ func (s *Store[T, K]) insert(ctx context.Context, db *database.DB, rows []*T, ex
 	return outcomes
 }
 
+// keyed is the key of rows[at].
+type keyed[K Key] struct {
+	key K
+	at  int
+}
+
 // toInsert returns which rows have no holder, in the order that [database.DB.Insert] requires: of rows with the
 // same key, the first wins.
-func (s *Store[T, K]) toInsert(rows []*T, outcomes []error) []int {
-	order := make([]int, 0, len(rows))
-	for i := range rows {
+func (s *Store[T, K]) toInsert(rows []*T, outcomes []error) []keyed[K] {
+	order := make([]keyed[K], 0, len(rows))
+	for i, row := range rows {
 		if errors.Is(outcomes[i], errNoHolder) {
-			order = append(order, i)
+			order = append(order, keyed[K]{s.keyOf(row), i})
 		}
 	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(s.keyOf(rows[a]), s.keyOf(rows[b])) })
-	return slices.CompactFunc(order, func(a, b int) bool { return s.keyOf(rows[a]) == s.keyOf(rows[b]) })
+	slices.SortStableFunc(order, func(a, b keyed[K]) int { return cmp.Compare(a.key, b.key) })
+	return slices.CompactFunc(order, func(a, b keyed[K]) bool { return a.key == b.key })
 }
 
 // compare sets the outcomes of the rows whose keys are taken, by stored rows or by earlier rows, to an

@@ -190,6 +190,11 @@ func (d *Dialect) Load(ctx context.Context, t *table.Table, keep bool, next func
 	return rows, err
 }
 
+// Standby opens a standby of the database with o.
+func (*Dialect) Standby(o postgres.Options, log *zap.Logger) (dialect.Dialect, error) {
+	return Open(o, log)
+}
+
 // Locker returns the lock of PostgreSQL, for the coordinator only.
 func (d *Dialect) Locker(log *zap.Logger) (lock.SessionLocker, error) {
 	locker, err := d.Dialect.Locker(log)

@@ -58,8 +58,8 @@ func (d *Dialect) undistributed(ctx context.Context) (statements []string, err e
 	return statements, nil
 }
 
-// Distribute distributes the tables of the migrations.
-func (d *Dialect) Distribute(ctx context.Context) (err error) {
+// Migrated distributes the tables of the migrations.
+func (d *Dialect) Migrated(ctx context.Context) (err error) {
 	if statements, err := d.undistributed(ctx); err != nil || len(statements) == 0 {
 		return err
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
+	"go.uber.org/zap"
 	"gorm.io/driver/postgres"
 	"gorm.io/gorm"
 
@@ -134,6 +135,12 @@ func parseURL(text string) (*pgx.ConnConfig, error) {
 
 // Settings returns the options of Open.
 func (d *Dialect) Settings() Options { return d.Options }
+
+// Standby opens a standby of the database with o.
+func (*Dialect) Standby(o Options, _ *zap.Logger) (dialect.Dialect, error) { return Open(o) }
+
+// Migrated implements dialect.Dialect.
+func (*Dialect) Migrated(context.Context) error { return nil }
 
 // Pools returns the same pool for writes and for reads.
 func (d *Dialect) Pools() (writes, reads *sql.DB) { return d.pool, d.pool }

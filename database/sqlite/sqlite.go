@@ -232,6 +232,9 @@ func (d *Dialect) Locker(*zap.Logger) (lock.SessionLocker, error) {
 	return fileLocker{d.fileLock()}, nil
 }
 
+// Migrated implements dialect.Dialect.
+func (*Dialect) Migrated(context.Context) error { return nil }
+
 // fileLocker is goose's lock on a SQLite database.
 type fileLocker struct{ *flock.Flock }
 
