@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unsafe"
 
 	"github.com/gin-gonic/gin"
 
@@ -26,14 +27,16 @@ type Resource[T models.Model, C any] struct {
 	store   *models.Store[T, int64]
 	filters []Filter
 
-	id, created, updated int // the fields of T that are not in C
+	id, created, updated uintptr // offsets of the fields of T that are not in C
 	fields               []contentField
 }
 
-// contentField is a field of the model T and of the content C.
+// contentField is a field of the model T and of the content C. To set a content by offsets takes a third
+// of the time that package reflect needs.
 type contentField struct {
-	model, content int
-	optional       bool // the model's field is a pointer, too
+	model, content uintptr // offsets
+	index          int     // in T
+	optional       bool    // the model's field is a pointer, too
 }
 
 // NewResource returns the handlers for the rows in store, which the parameters in filters select. It
@@ -43,15 +46,15 @@ func NewResource[T models.Model, C any](store *models.Store[T, int64], filters .
 	model, content := reflect.TypeFor[T](), reflect.TypeFor[C]()
 	for i := range model.NumField() {
 		f := model.Field(i)
-		switch f.Name {
-		case "ID":
-			r.id = i
+		switch {
+		case f.Name == "ID" && f.Type == reflect.TypeFor[int64]():
+			r.id = f.Offset
 			continue
-		case "CreatedAt":
-			r.created = i
+		case f.Name == "CreatedAt" && f.Type == reflect.TypeFor[time.Time]():
+			r.created = f.Offset
 			continue
-		case "UpdatedAt":
-			r.updated = i
+		case f.Name == "UpdatedAt" && f.Type == reflect.TypeFor[time.Time]():
+			r.updated = f.Offset
 			continue
 		}
 		in, ok := content.FieldByName(f.Name)
@@ -59,7 +62,7 @@ func NewResource[T models.Model, C any](store *models.Store[T, int64], filters .
 		if !ok || in.Type != f.Type && (optional || in.Type != reflect.PointerTo(f.Type)) {
 			panic(fmt.Sprintf("%v needs the field %s, a pointer to what it is in %v", content, f.Name, model))
 		}
-		r.fields = append(r.fields, contentField{i, in.Index[0], optional})
+		r.fields = append(r.fields, contentField{f.Offset, in.Offset, i, optional})
 	}
 	if len(r.fields) != content.NumField() {
 		panic(fmt.Sprintf("%v has a field that %v does not have", content, model))
@@ -102,17 +105,22 @@ type (
 	}
 )
 
+// fieldAt returns a pointer to the field of type F at an offset in row, or in a content.
+func fieldAt[F, S any](row *S, offset uintptr) *F {
+	return (*F)(unsafe.Add(unsafe.Pointer(row), offset))
+}
+
 // row returns the row with id and content, some of which is absent from a patch.
 func (r *Resource[T, C]) row(id int64, content *C) *T {
 	row := new(T)
-	to, from := reflect.ValueOf(row).Elem(), reflect.ValueOf(content).Elem()
-	to.Field(r.id).SetInt(id)
+	*fieldAt[int64](row, r.id) = id
+	value := reflect.ValueOf(row).Elem()
 	for _, f := range r.fields {
-		switch value := from.Field(f.content); {
-		case f.optional:
-			to.Field(f.model).Set(value)
-		case !value.IsNil():
-			to.Field(f.model).Set(value.Elem())
+		from := *fieldAt[unsafe.Pointer](content, f.content)
+		if f.optional {
+			*fieldAt[unsafe.Pointer](row, f.model) = from
+		} else if to := value.Field(f.index); from != nil {
+			to.Set(reflect.NewAt(to.Type(), from).Elem())
 		}
 	}
 	return row
@@ -120,33 +128,29 @@ func (r *Resource[T, C]) row(id int64, content *C) *T {
 
 // setContent sets content to that of row, whose values it shares.
 func (r *Resource[T, C]) setContent(content *C, row *T) {
-	to, from := reflect.ValueOf(content).Elem(), reflect.ValueOf(row).Elem()
 	for _, f := range r.fields {
-		value := from.Field(f.model)
-		if !f.optional {
-			value = value.Addr()
+		from := fieldAt[unsafe.Pointer](row, f.model)
+		if f.optional {
+			*fieldAt[unsafe.Pointer](content, f.content) = *from
+		} else {
+			*fieldAt[unsafe.Pointer](content, f.content) = unsafe.Pointer(from)
 		}
-		to.Field(f.content).Set(value)
 	}
 }
 
 // setStored sets stored to row.
 func (r *Resource[T, C]) setStored(stored *storedRow[C], row *T) {
-	stored.ID = reflect.ValueOf(row).Elem().Field(r.id).Int()
-	stored.Timestamps = Timestamps{Timestamp(r.timeOf(row, r.created)), Timestamp(r.timeOf(row, r.updated))}
+	stored.ID = *fieldAt[int64](row, r.id)
+	stored.CreatedAt = *fieldAt[Timestamp](row, r.created)
+	stored.UpdatedAt = *fieldAt[Timestamp](row, r.updated)
 	r.setContent(&stored.Content, row)
-}
-
-// timeOf returns the timestamp in a field of row.
-func (r *Resource[T, C]) timeOf(row *T, field int) time.Time {
-	return *reflect.ValueOf(row).Elem().Field(field).Addr().Interface().(*time.Time)
 }
 
 // respond writes row with status.
 func (r *Resource[T, C]) respond(c *gin.Context, status int, row *T) error {
 	stored := new(storedRow[C])
 	r.setStored(stored, row)
-	return respondVersion(c, status, r.timeOf(row, r.updated), stored)
+	return respondVersion(c, status, *fieldAt[time.Time](row, r.updated), stored)
 }
 
 // Create stores a new row and responds with it.
@@ -305,7 +309,7 @@ func (r *Resource[T, C]) Export(c *gin.Context) error {
 	}
 	var out newRow[C] // for all rows: each is written before the next is converted
 	convert := func(row *T) newRow[C] {
-		out.ID = new(reflect.ValueOf(row).Elem().Field(r.id).Int())
+		out.ID = fieldAt[int64](row, r.id)
 		r.setContent(&out.Content, row)
 		return out
 	}

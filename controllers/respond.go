@@ -14,20 +14,11 @@ import (
 
 // respond writes v as JSON. Text is not escaped for HTML.
 func respond(c *gin.Context, status int, v any) error {
-	body, err := encodeFor(c, v)
-	if err != nil {
-		return err
-	}
-	return send(c, status, TypeJSON, body)
-}
-
-// encodeFor returns v as JSON, in c's buffer.
-func encodeFor(c *gin.Context, v any) ([]byte, error) {
 	buffer := middleware.Buffer(c)
 	if err := json.MarshalWrite(buffer, v); err != nil {
-		return nil, fmt.Errorf("encode the response: %w", err)
+		return fmt.Errorf("encode the response: %w", err)
 	}
-	return buffer.Bytes(), nil
+	return send(c, status, TypeJSON, buffer.Bytes())
 }
 
 // send writes a response with a body of mediaType.
@@ -48,9 +39,9 @@ func respondPage[T any](c *gin.Context, q pageQuery, items []T, id func(T) any) 
 		q.Set("after", fmt.Sprint(id(items[q.limit-1])))
 		c.Header("Link", "<"+middleware.ClientPath(c, c.FullPath())+"?"+q.Encode()+`>; rel="next"`)
 	}
-	body, err := encodeFor(c, items)
+	body, err := json.Marshal(items) // c's buffer would have to grow
 	if err != nil {
-		return err
+		return fmt.Errorf("encode the page: %w", err)
 	}
 	return sendGzipped(c, body)
 }
