@@ -33,36 +33,31 @@ const uiPolicy = "default-src 'none'; script-src 'self'; style-src 'self' 'unsaf
 // Docs serves the OpenAPI document and Swagger UI. The page has relative addresses only, so that it
 // works behind any proxy.
 type Docs struct {
-	files func() (map[string]*file, error) // by path; made at the first request
+	files map[string]func() (*file, error) // by path; each is made at its first request
 }
 
 // NewDocs returns the handlers of the documentation of the API at basePath.
 func NewDocs(basePath string) *Docs {
-	return &Docs{sync.OnceValues(func() (map[string]*file, error) { return newFiles(basePath) })}
-}
-
-func newFiles(basePath string) (map[string]*file, error) {
+	d := &Docs{make(map[string]func() (*file, error))}
 	document := docs.OpenAPI
 	if basePath != "" {
 		document = bytes.Replace(document, []byte(`"url": "/"`), fmt.Appendf(nil, `"url": %q`, basePath), 1)
 	}
-	files := map[string]*file{
-		"/openapi.json":                   newFile(TypeJSON, document),
-		"/swagger/index.html":             newPage("index.html"),
-		"/swagger/swagger-initializer.js": newPage("swagger-initializer.js"),
+	d.files["/openapi.json"] = sync.OnceValues(func() (*file, error) { return newFile(TypeJSON, document), nil })
+	for _, name := range []string{"index.html", "swagger-initializer.js"} {
+		d.files["/swagger/"+name] = sync.OnceValues(func() (*file, error) { return newPage(name), nil })
 	}
 	for name, read := range map[string]func(string) ([]byte, error){
 		"ui/index.css": docs.UI.ReadFile, "ui/swagger-ui-standalone-preset.js": docs.UI.ReadFile,
 		"favicon-16x16.png": static.FS.ReadFile, "favicon-32x32.png": static.FS.ReadFile,
 		"swagger-ui.css": unzip, "swagger-ui-bundle.js": unzip,
 	} {
-		content, err := read(name)
-		if err != nil {
-			return nil, err
-		}
-		files["/swagger/"+path.Base(name)] = newFile(mime.TypeByExtension(path.Ext(name)), content)
+		d.files["/swagger/"+path.Base(name)] = sync.OnceValues(func() (*file, error) {
+			content, err := read(name)
+			return newFile(mime.TypeByExtension(path.Ext(name)), content), err
+		})
 	}
-	return files, nil
+	return d
 }
 
 // Home redirects to Swagger UI. Its path has at most one segment, but a client may have sent the
@@ -79,11 +74,11 @@ func (*Docs) Home(c *gin.Context) error {
 
 // File serves the file at the path of c's request.
 func (d *Docs) File(c *gin.Context) error {
-	files, err := d.files()
-	if err != nil {
-		return err
-	}
-	if file, ok := files[c.Request.URL.Path]; ok {
+	if made, ok := d.files[c.Request.URL.Path]; ok {
+		file, err := made()
+		if err != nil {
+			return err
+		}
 		return file.respond(c)
 	}
 	if c.Param("file") == "/" {
