@@ -142,15 +142,15 @@ func (s *Schema) Migrate(ctx context.Context) (applied []Migration, err error) {
 		return nil, fmt.Errorf("migrate the database %s: %w: is default_transaction_read_only set for it, or for its role?",
 			s.db.Name(), &fault.NotWritableError{Reason: fault.ReadOnly})
 	}
-	err = s.retryWhileLocked(ctx, func() error {
-		if len(pending) > 0 {
-			up, err := s.up(ctx)
-			if applied = append(applied, up...); err != nil {
-				return err
-			}
+	var up func() error
+	if len(pending) > 0 {
+		up = func() error {
+			more, err := s.up(ctx)
+			applied = append(applied, more...)
+			return err
 		}
-		return s.db.dialect.Migrated(ctx)
-	})
+	}
+	err = s.retryWhileLocked(ctx, func() error { return s.db.dialect.Migrate(ctx, up) })
 	if err == nil {
 		err = s.db.feed.prepare(ctx)
 	}

@@ -205,15 +205,22 @@ func (d *Dialect) Locker(log *zap.Logger) (lock.SessionLocker, error) {
 type coordinatorLocker struct{ lock.SessionLocker }
 
 func (l coordinatorLocker) SessionLock(ctx context.Context, conn *sql.Conn) error {
+	if err := requireCoordinator(ctx, conn); err != nil {
+		return err
+	}
+	return l.SessionLocker.SessionLock(ctx, conn)
+}
+
+// requireCoordinator fails if conn is to a worker.
+func requireCoordinator(ctx context.Context, conn interface {
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}) error {
 	var is bool
 	err := conn.QueryRowContext(ctx, "SELECT citus_is_coordinator()").Scan(&is)
 	if err == nil && !is {
 		err = errors.New("migrations are pending, and the database is a worker of a Citus cluster: run `plantstore migrate up` on the coordinator")
 	}
-	if err != nil {
-		return err
-	}
-	return l.SessionLocker.SessionLock(ctx, conn)
+	return err
 }
 
 // Inspect fails if a node may acknowledge a commit that is not on its disk. Batches and imports commit

@@ -139,8 +139,13 @@ func (d *Dialect) Settings() Options { return d.Options }
 // Standby opens a standby of the database with o.
 func (*Dialect) Standby(o Options, _ *zap.Logger) (dialect.Dialect, error) { return Open(o) }
 
-// Migrated implements dialect.Dialect.
-func (*Dialect) Migrated(context.Context) error { return nil }
+// Migrate implements dialect.Dialect.
+func (*Dialect) Migrate(_ context.Context, up func() error) error {
+	if up == nil {
+		return nil
+	}
+	return up()
+}
 
 // Pools returns the same pool for writes and for reads.
 func (d *Dialect) Pools() (writes, reads *sql.DB) { return d.pool, d.pool }

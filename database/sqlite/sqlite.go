@@ -232,8 +232,13 @@ func (d *Dialect) Locker(*zap.Logger) (lock.SessionLocker, error) {
 	return fileLocker{d.fileLock()}, nil
 }
 
-// Migrated implements dialect.Dialect.
-func (*Dialect) Migrated(context.Context) error { return nil }
+// Migrate implements dialect.Dialect.
+func (*Dialect) Migrate(_ context.Context, up func() error) error {
+	if up == nil {
+		return nil
+	}
+	return up()
+}
 
 // fileLocker is goose's lock on a SQLite database.
 type fileLocker struct{ *flock.Flock }
