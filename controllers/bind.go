@@ -24,7 +24,7 @@ import (
 
 // bindJSON reads the body of the request, of type application/json, into the struct to
 // which v points. It is stricter than encoding/json: names are case-sensitive, unknown and
-// duplicate names and null are rejected, and the body is one JSON object in UTF-8 with nothing
+// duplicate names and null are rejected, and the body is a single JSON object in UTF-8 with nothing
 // after it (RFC 8259). Optional fields, and required fields with a valid zero value, must be pointers.
 func bindJSON(c *gin.Context, v any) error {
 	body, err := readBody(c, TypeJSON)
@@ -86,7 +86,7 @@ type jsonField struct {
 // jsonFieldCache has the result of jsonFields by type, as encoding/json caches it.
 var jsonFieldCache sync.Map
 
-// jsonFields returns the fields of a struct, embedded ones included, in their order.
+// jsonFields returns the fields of a struct, embedded fields included, in their order.
 func jsonFields(t reflect.Type) []jsonField {
 	if cached, ok := jsonFieldCache.Load(t); ok {
 		return cached.([]jsonField)
@@ -109,7 +109,7 @@ func jsonFields(t reflect.Type) []jsonField {
 	return fields
 }
 
-// readBody returns the whole body, of one of types, in c's buffer. The middleware limits its size.
+// readBody returns the whole body, whose type must be in types, in c's buffer. The middleware limits its size.
 func readBody(c *gin.Context, types ...string) ([]byte, error) {
 	if _, err := contentType(c, types...); err != nil {
 		return nil, err // before a client that expects 100 Continue sends it
@@ -248,7 +248,7 @@ func notObject(what string, text []byte) error {
 	return problemf(codeMalformed, "the %s must be a JSON object, but the value at byte %d is not one", what, len(text)-len(bytes.TrimLeft(text, spaces)))
 }
 
-// checkSyntax reports the first byte at which text is not one well-formed JSON value. It
+// checkSyntax reports the first byte at which text is not a single well-formed JSON value. It
 // ignores duplicate names.
 func checkSyntax(what string, text []byte) error {
 	dec := jsontext.NewDecoder(bytes.NewBuffer(text), jsontext.AllowDuplicateNames(true))

@@ -64,7 +64,7 @@ func NewDocs(basePath string) *Docs {
 // base path alone, without a / after it.
 func (*Docs) Home(c *gin.Context) error {
 	location := middleware.ClientPath(c, UIPath)
-	if location == UIPath { // no base path is set, but a proxy may have removed one
+	if location == UIPath { // no base path is set, but a proxy may have removed a prefix
 		location = strings.TrimPrefix(UIPath, "/")
 	}
 	c.Header("Location", location)

@@ -17,7 +17,7 @@ import (
 )
 
 // Failures logs why requests fail. If many fail with the same code, perhaps since the database is down,
-// the log has a line of its own for one per second, and the other requests are at the level debug.
+// the log has a line of its own for one request per second, and the other requests are at the level debug.
 type Failures struct{ log, sampled *zap.Logger }
 
 // NewFailures returns a log of failures.
@@ -27,13 +27,13 @@ func NewFailures(log *zap.Logger) *Failures {
 }
 
 // logAborted logs that the response to c's request broke off with err, and records its code,
-// unless the client has gone. A client that reads too slowly is no fault of the service either.
+// unless the client has gone. A slow client is no fault of the service either.
 func (f *Failures) logAborted(c *gin.Context, err error, isGone bool) {
 	code, level := describe(c, err).Code, zap.ErrorLevel
 	isTooLong := errors.Is(err, middleware.ErrTooLong)
 	isGone = isGone || strings.HasSuffix(err.Error(), "client disconnected") // as net/http says for HTTP/2
 	switch {
-	case isTooLong: // bulk.timeout may be too short for so many rows, or for so slow a client
+	case isTooLong: // many rows, or a slow client, may need a longer bulk.timeout
 		level = zap.WarnLevel
 	case auth.IsRejection(err): // the response ended with its token, as it must
 		level = zap.InfoLevel

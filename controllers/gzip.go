@@ -11,7 +11,7 @@ import (
 	"github.com/klauspost/compress/gzip"
 )
 
-// gzipFrom is the size from which a response is compressed, in bytes: a smaller one fits into a packet.
+// gzipFrom is the size from which a response is compressed, in bytes: a smaller response fits into a packet.
 const gzipFrom = 1 << 10
 
 // gzipWriters keeps compressors, which take a megabyte each.

@@ -65,7 +65,7 @@ func parseCondition(c *gin.Context) (models.Condition, error) {
 const MaxVersions = 64
 
 // versionOf returns the time in an entity tag that etag has made. Other tags, and weak
-// ones, match no row; neither do years that PostgreSQL could not even compare.
+// tags, match no row; neither do years that PostgreSQL could not even compare.
 func versionOf(tag string) (time.Time, bool) {
 	micros, err := strconv.ParseInt(strings.Trim(tag, `"`), 36, 64)
 	version := time.UnixMicro(micros).UTC()

@@ -36,7 +36,7 @@ type Resource[T models.Model, C any] struct {
 type contentField struct {
 	model, content uintptr // offsets
 	index          int     // in T
-	optional       bool    // the model's field is a pointer, too
+	optional       bool    // the model's field is also a pointer
 }
 
 // NewResource returns the handlers for the rows in store, which the parameters in filters select. It
@@ -76,7 +76,7 @@ type Filter struct {
 	Part         bool // the column must contain the parameter, ignoring case; otherwise, it must be equal
 }
 
-// Noun returns the noun for a row, such as plant.
+// Noun returns the noun for a row, for example plant.
 func (r *Resource[T, C]) Noun() string { return strings.ToLower(reflect.TypeFor[T]().Name()) }
 
 // Filters returns the parameters that select rows.
@@ -110,7 +110,7 @@ func fieldAt[F, S any](row *S, offset uintptr) *F {
 	return (*F)(unsafe.Add(unsafe.Pointer(row), offset))
 }
 
-// row returns the row with id and content, some of which is absent from a patch.
+// row returns the row with id and content, which a patch gives only in part.
 func (r *Resource[T, C]) row(id int64, content *C) *T {
 	row := new(T)
 	*fieldAt[int64](row, r.id) = id
@@ -214,7 +214,7 @@ func (r *Resource[T, C]) List(c *gin.Context) error {
 	return respondPage(c, q, page, func(row storedRow[C]) any { return row.ID })
 }
 
-// filter returns the filter that the parameter after and those of the resource ask for.
+// filter returns the filter that the parameter after and the resource's parameters ask for.
 func (r *Resource[T, C]) filter(query url.Values) (models.Filter[int64], error) {
 	filter, err := parseAfter(query)
 	rules := (*new(T)).Rules()
@@ -301,7 +301,7 @@ func (r *Resource[T, C]) Import(c *gin.Context) error {
 	return respondReport(c, &report, options, err)
 }
 
-// Export responds with rows as of one moment.
+// Export responds with rows as of a single moment.
 func (r *Resource[T, C]) Export(c *gin.Context) error {
 	filter, err := r.filter(queryOf(c))
 	if err != nil {

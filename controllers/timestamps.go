@@ -20,7 +20,7 @@ type Timestamps struct {
 // text.
 type Timestamp time.Time
 
-// MarshalJSONTo writes nine digits, of which it keeps six: time.RFC3339Nano, which leaves out zeros
+// MarshalJSONTo writes nine digits and keeps six: time.RFC3339Nano, which leaves out zeros
 // at the end, takes less time than other layouts.
 func (t Timestamp) MarshalJSONTo(enc *jsontext.Encoder) error {
 	text := append(enc.AvailableBuffer(), '"')

@@ -47,7 +47,7 @@ type BatchOptions struct {
 	Queue    int // items of a kind that wait for the next batch
 }
 
-// DB is an open database, or a transaction in one. Its GORM handle is for writes,
+// DB is an open database, or a transaction in it. Its GORM handle is for writes,
 // and for reads that must see them; [DB.Reads] is for all other reads. Both are safe for
 // concurrent use, but not in a transaction.
 type DB struct {

@@ -125,7 +125,7 @@ type Feed struct {
 
 	mu      sync.Mutex
 	settled int64     // the position of the oldest transaction that was running
-	held    time.Time // since when it is the oldest; zero if there was none
+	held    time.Time // since when it is the oldest; zero if nothing was running
 }
 
 // note notes that the oldest running transaction is at settled, and that the next will be
@@ -220,7 +220,7 @@ func (f *Feed) noteWrite() {
 }
 
 // prepare gives the feed a new epoch if the database is a copy: a restored backup, or a
-// dump. Then its positions may have to grow, to stay above those of its rows.
+// dump. Then its positions may have to grow, to stay above the positions of its rows.
 func (f *Feed) prepare(ctx context.Context) error {
 	sql := f.db.dialect.Facts().Feed
 	if sql == nil {

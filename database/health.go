@@ -136,8 +136,8 @@ func (h *health) testWrite(ctx context.Context) error {
 	return err
 }
 
-// query returns the query for whether the database is read-only, whether its schema is the
-// expected one, and for a table that the role may not write, or an empty text. It fails if a table or a
+// query returns the query for whether the database is read-only, whether its schema is
+// as expected, and for a table that the role may not write, or an empty text. It fails if a table or a
 // column does not exist.
 func (h *health) query() string {
 	schema, facts := h.db.schema, h.db.dialect.Facts()

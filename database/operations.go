@@ -16,8 +16,8 @@ import (
 	"plantstore/database/table"
 )
 
-// Read calls do with the handle for reads, in its turn among reads, of which ctx's client may use
-// half, and within the time limit of an operation. operation names it in errors, such as "get plant".
+// Read calls do with the handle for reads, within the time limit of an operation and in its turn
+// among reads: ctx's client may use half of the turns. operation names it in errors: "get plant", for example.
 // Besides do's own errors, it fails with limit.ErrBusy if its turn does not come, and with an error that
 // wraps fault.ErrUnavailable if the database cannot be reached in time.
 func (db *DB) Read(ctx context.Context, operation string, do func(tx *gorm.DB) error) error {
@@ -43,7 +43,7 @@ func (db *DB) read(ctx context.Context, do func(tx *gorm.DB) error) (err error) 
 	return err
 }
 
-// Write is Read with the handle for writes, in its turn among single writes. It calls do, which is one
+// Write is Read with the handle for writes, in its turn among single writes. It calls do, which is a
 // transaction or statements that may be repeated, again while another transaction holds a lock that it
 // needs, and when [DB.Retry] does. When it returns nil, the changes of do are on disk. After
 // fault.ErrUnavailable, the outcome is unknown.
@@ -102,13 +102,13 @@ func (db *DB) transaction(ctx context.Context, wait time.Duration, do func(tx *D
 	})
 }
 
-// lockTurn is how long a write waits for its lock before the next waiter's turn: the lock that one write
-// needs may be free long before that of another.
+// lockTurn is how long a write waits for its lock before the next waiter's turn: the locks of
+// other writes may be free long before its own.
 const lockTurn = 20 * time.Millisecond
 
 // WaitForLock returns err, which ended an operation that began at begin, unless fault.IsLocked
 // holds for it. Then it calls do, in a transaction, until it gets the locks that it needs or most of the
-// operation's time limit is over. If too many writes wait, or too many of ctx's client, it fails with
+// operation's time limit is over. At the limit of waiting writes, in all or of ctx's client, it fails with
 // limit.ErrShare at once.
 func (db *DB) WaitForLock(ctx context.Context, begin time.Time, err error, do func(ctx context.Context, tx *DB) error) error {
 	if !fault.IsLocked(err) {
@@ -176,13 +176,13 @@ func (db *DB) Insert(ctx context.Context, t *table.Table, rows []reflect.Value, 
 	begin := time.Now()
 	for a := db.attempts(ctx); a.next(&err); {
 		outcomes, err = db.dialect.Insert(ctx, db.conn, t, rows, free)
-		free = false // an attempt has one statement
+		free = false // an attempt has a single statement
 	}
 	db.trace(ctx, begin, t.Insert.Write, len(rows), err)
 	return outcomes, err
 }
 
-// Run runs changes in one transaction, at the time of now, or fails as a whole. It sets
+// Run runs changes in a single transaction, at the time of now, or fails as a whole. It sets
 // their Stored and Err. Changes of the same row have different times, so that each version is new. If db
 // is a transaction, Run fails with the first error of a change.
 func (db *DB) Run(ctx context.Context, changes []*table.Change, now time.Time) (err error) {
@@ -210,7 +210,7 @@ func (db *DB) Run(ctx context.Context, changes []*table.Change, now time.Time) (
 	return err
 }
 
-// Get returns the rows of T, whose table is t, that have one of keys. In a transaction, it locks them until
+// Get returns the rows of T, whose table is t, with the given keys. In a transaction, it locks them until
 // the end if lock is set. Outcomes are the errors of keys whose rows cannot be read, or nil.
 func Get[T, K any](ctx context.Context, db *DB, t *table.Table, keys []K, lock bool) (found []*T, outcomes []error, err error) {
 	begin, conn := time.Now(), db.conn

@@ -14,8 +14,8 @@ import (
 // tableLockPause is the least pause between two attempts to lock a table.
 const tableLockPause = 50 * time.Millisecond
 
-// Retry calls do, which runs one transaction, and calls it again after an error that left
-// nothing behind and is likely to pass: see attemptsFor. While another transaction, such as a
+// Retry calls do, which runs a single transaction, and calls it again after an error that left
+// nothing behind and is likely to pass: see attemptsFor. While another transaction, perhaps a
 // migration, has locked a table, it does so for most of the time that ctx, or else the time limit of an
 // operation, leaves. In a transaction it does not: the whole transaction is retried.
 func (db *DB) Retry(ctx context.Context, do func() error) (err error) {
@@ -25,7 +25,7 @@ func (db *DB) Retry(ctx context.Context, do func() error) (err error) {
 	return err
 }
 
-// attempts are those of Retry.
+// attempts tracks the calls that Retry makes.
 type attempts struct {
 	db        *DB
 	ctx       context.Context //nolint:containedctx // for as long as Retry runs
@@ -50,8 +50,7 @@ func (db *DB) inTransaction() bool {
 	return !own
 }
 
-// next reports whether to make another attempt, after a pause. err is the outcome of the last attempt, if
-// there was one.
+// next reports whether to make another attempt, after a pause. err is the outcome of the last attempt, if any.
 func (a *attempts) next(err *error) bool {
 	if a.made == 0 {
 		a.made++

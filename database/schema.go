@@ -47,7 +47,7 @@ func (s *Schema) Version() int64 {
 	return sources[len(sources)-1].Version
 }
 
-// Migration is one step of the schema.
+// Migration is a step of the schema.
 type Migration struct {
 	Version    int64     // the number in the file's name
 	Name       string    // the file's name, or empty if a newer version of the program has applied it
@@ -110,7 +110,7 @@ func (s *Schema) Require(ctx context.Context) error {
 	return err
 }
 
-// pending returns the pending migrations, or fails if the schema is too new for this program.
+// pending returns the pending migrations, or fails if the schema is newer than this program supports.
 func (s *Schema) pending(ctx context.Context) (pending []Migration, err error) {
 	all, err := s.Migrations(ctx)
 	for _, m := range all {
@@ -173,7 +173,7 @@ func (s *Schema) up(ctx context.Context) (applied []Migration, err error) {
 }
 
 // retryWhileLocked calls migrate until it gets the locks that it needs. A migration that waited
-// for a lock without a break, such as for the end of an export, would hold up all
+// for a lock without a break, perhaps for the end of an export, would hold up all
 // operations that start after it. So it waits less long than they do, and then lets
 // them pass.
 func (s *Schema) retryWhileLocked(ctx context.Context, migrate func() error) error {
@@ -275,7 +275,7 @@ func (s *Schema) Migrations(ctx context.Context) (all []Migration, err error) {
 	err = s.db.Retry(ctx, func() error {
 		return s.db.WithContext(ctx).Raw("SELECT version_id, tstamp FROM " + goose.DefaultTablename + " WHERE is_applied AND version_id > 0 ORDER BY version_id").Scan(&applied).Error
 	})
-	if err != nil && !fault.IsSchema(err) { // without the table, none is applied
+	if err != nil && !fault.IsSchema(err) { // without the table, no migration is applied
 		return nil, fmt.Errorf("read the state of the migrations: %w", adviseOwner(err))
 	}
 	for _, source := range s.provider.ListSources() {

@@ -29,7 +29,7 @@ const (
 	standbyTimeout  = 500 * time.Millisecond
 )
 
-// standbys are those of a primary. They serve reads that may miss the newest writes of other
+// standbys follow a primary. They serve reads that may miss the newest writes of other
 // clients, for as long as they respond, stay standbys and lag behind by no more than
 // [Options].MaxReplicaLag.
 type standbys struct {

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// LimitError means that a client sends too much.
+// LimitError means that a client exceeds a limit.
 type LimitError struct {
 	What       string // for example "requests with this token"
 	RetryAfter time.Duration
@@ -19,7 +19,7 @@ type LimitError struct {
 
 func (e *LimitError) Error() string { return "too many " + e.What }
 
-// buckets are token buckets by key: the maxBuckets most recently used ones, of some 300
+// buckets are the maxBuckets most recently used token buckets, by key, of some 300
 // bytes each.
 type buckets struct {
 	rate  rate.Limit

@@ -14,7 +14,7 @@ import (
 	"plantstore/database/fault"
 )
 
-// PlantFeed tells of changes to plants: see database/feed.go. While readers wait, one
+// PlantFeed tells of changes to plants: see database/feed.go. While readers wait, a single
 // goroutine reads the feed for all of them. It is safe for concurrent use.
 type PlantFeed struct {
 	store *PlantStore
@@ -158,8 +158,8 @@ func (f *PlantFeed) read(ctx context.Context, from database.Cursor, limit int) (
 // ends, and returns no changes if until ends before.
 type NextChanges func(until context.Context, from database.Cursor, limit int) (PlantChanges, error)
 
-// Follow calls do with a function that waits for changes. It fails with limit.ErrShare at
-// once if there are too many followers, in all or of ctx's client.
+// Follow calls do with a function that waits for changes. It fails at once with limit.ErrShare
+// at the limit of followers, in all or of ctx's client.
 func (f *PlantFeed) Follow(ctx context.Context, do func(NextChanges) error) error {
 	return f.store.db.Limits.Followers.Do(ctx, func() error {
 		f.mu.Lock()

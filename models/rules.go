@@ -126,7 +126,7 @@ func checkCharacters(field, text string) error {
 // InvalidError means that a value breaks a rule of its model.
 type InvalidError struct {
 	Field  string // the column, which is also the name that clients use
-	Reason string // a predicate, such as "must not be empty"
+	Reason string // a predicate, for example "must not be empty"
 }
 
 func (e *InvalidError) Error() string { return e.Field + " " + e.Reason }

@@ -14,10 +14,10 @@ type Scope string // @name Scope
 const (
 	ScopePlantsRead  Scope = "plants:read"
 	ScopePlantsWrite Scope = "plants:write"
-	ScopeAdmin       Scope = "admin" // implies the others
+	ScopeAdmin       Scope = "admin" // implies all other scopes
 )
 
-// Scopes are the rights that a bearer token gives. The database stores them as one
+// Scopes are the rights that a bearer token gives. The database stores them as a single
 // text, separated by spaces.
 type Scopes []Scope
 

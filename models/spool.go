@@ -22,7 +22,7 @@ import (
 // spool keeps rows of an import or export in a temporary file, in the system's folder for
 // such files, which $TMPDIR names. It returns them by ascending key, and rows with the same key in the
 // order in which they were written. It sorts them in runs that fit into memory, and merges the runs while
-// they are read. Rows that are written in order, as those of an export, are a single run.
+// they are read. Rows that are written in order, as in an export, are a single run.
 type spool[K Key] struct {
 	ctx         context.Context //nolint:containedctx // of the import or export
 	db          *database.DB

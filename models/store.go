@@ -99,7 +99,7 @@ func (s *Store[T, K]) outcome(ctx context.Context, row *T, created bool, err err
 
 // ExistsError means that a key is taken. The stored row is unchanged.
 type ExistsError struct {
-	Noun string // for the row, such as "plant"
+	Noun string // for the row, for example "plant"
 	Key  any
 	// Same is true if the stored row has the same content as the new row: an earlier
 	// attempt succeeded.

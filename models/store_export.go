@@ -22,8 +22,8 @@ const (
 
 // Export calls yield for each row that f selects, until it returns, by ascending key, from one snapshot:
 // later writes are not seen. There is no limit, and the timestamps of the rows are not
-// set. It ends with the first error of yield, with limit.ErrShare if too many
-// imports and exports are running, in all or of ctx's client, and with the errors that all
+// set. It ends with the first error of yield, with limit.ErrShare at the limit of
+// running imports and exports, in all or of ctx's client, and with the errors that all
 // methods share.
 func (s *Store[T, K]) Export(ctx context.Context, f Filter[K], yield func(*T) error) error {
 	return s.read(ctx, func(r *reader[T, K]) (begun bool, err error) {

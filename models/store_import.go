@@ -22,7 +22,7 @@ type ImportRow[T any] struct {
 
 // ImportOptions says which rows an import stores.
 type ImportOptions struct {
-	Partial bool // the valid rows, even if others are rejected
+	Partial bool // the valid rows, even if other rows are rejected
 	DryRun  bool // nothing
 	Replace bool // also those with the key of a row with different content, instead of it
 }
@@ -51,7 +51,7 @@ type RejectedRow struct {
 // RepeatedError means that an import has a key again, with different content. The key belongs to
 // the first row that has it.
 type RepeatedError struct {
-	Noun string // for the row, such as "plant"
+	Noun string // for the row, for example "plant"
 	Key  any
 }
 
@@ -82,8 +82,8 @@ const batchRows = 1000
 // the report; that is not an error. If o replaces such a row, the new row gets the time of creation of the
 // old row and a new version.
 //
-// It fails with the error that rows ends with, with limit.ErrShare if too many
-// imports and exports are running, in all or of ctx's client, and with the errors that all
+// It fails with the error that rows ends with, with limit.ErrShare at the limit of
+// running imports and exports, in all or of ctx's client, and with the errors that all
 // methods share. After fault.ErrUnavailable, the outcome is unknown; after any other error, no row is stored.
 func (s *Store[T, K]) Import(ctx context.Context, rows iter.Seq2[ImportRow[T], error], o ImportOptions) (report ImportReport, err error) {
 	err = s.db.Limits.Transfers.Do(ctx, func() error {

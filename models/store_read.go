@@ -32,7 +32,7 @@ func newReader[T Model, K Key](db *database.DB) *reader[T, K] {
 
 // NotFoundError means that a row does not exist.
 type NotFoundError struct {
-	Noun string // for the row, such as "plant"
+	Noun string // for the row, for example "plant"
 	Or   string // what else the cause may be, such as "it is already revoked"; or empty
 }
 
@@ -77,7 +77,7 @@ func (s *Store[T, K]) List(ctx context.Context, f Filter[K]) (rows []T, err erro
 	return rows, err
 }
 
-// lookup is a read of one row, which is nil if it does not exist.
+// lookup is a read of a single row, which is nil if it does not exist.
 type lookup[T any, K Key] struct {
 	key K
 	row *T
@@ -118,7 +118,7 @@ func (r *reader[T, K]) getBatch(ctx context.Context, items []*lookup[T, K]) []er
 	return outcomes
 }
 
-// getAll returns the rows that have one of keys, by key, and locks them if lock is set.
+// getAll returns the rows with the given keys, by key, and locks them if lock is set.
 func (r *reader[T, K]) getAll(ctx context.Context, db *database.DB, keys []K, lock bool) (map[K]*T, error) {
 	if len(keys) == 0 {
 		return nil, nil

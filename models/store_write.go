@@ -17,8 +17,7 @@ import (
 // Condition must hold for a write to happen. The statement that writes decides it: of two
 // writers with the same version, only the first succeeds.
 type Condition struct {
-	// Versions are the values of UpdatedAt of which the row must have one; nil allows
-	// any.
+	// Versions are the values that UpdatedAt of the row may have; nil allows any.
 	Versions []time.Time
 	// Exists requires that the row exists, Absent that it does not.
 	Exists, Absent bool
@@ -27,7 +26,7 @@ type Condition struct {
 // ErrCondition means that a [Condition] does not hold. Nothing was written.
 var ErrCondition = errors.New("the condition does not hold")
 
-// hasVersion returns the SQL that holds for a row that has one of the versions of a change.
+// hasVersion returns the SQL that holds for a row whose version is among a change's versions.
 func (s *Store[T, K]) hasVersion() string {
 	return s.db.Dialect().Among(s.table.Qualified(s.table.Updated), "@"+table.VersionsName)
 }
@@ -47,7 +46,7 @@ func (s *Store[T, K]) set(columns []*table.Column, value string) string {
 // update identifies an UPDATE of columns.
 type update struct {
 	columns   string
-	versioned bool // the row must have one of the versions
+	versioned bool // the row's version must be in Condition.Versions
 }
 
 // updateOf returns the UPDATE of columns.
@@ -104,7 +103,7 @@ func (s *Store[T, K]) isNew(row *T) bool {
 	return created.Interface().(time.Time).Equal(updated.Interface().(time.Time))
 }
 
-// Patch writes the named columns of row to the row with its key. It fails with an *InvalidError if one of
+// Patch writes the named columns of row to the row with its key. It fails with an *InvalidError if any of
 // these columns breaks a rule, a *NotFoundError if there is no such row, and ErrCondition if c does not
 // hold.
 func (s *Store[T, K]) Patch(ctx context.Context, row *T, columns []string, c Condition) (Outcome[T], error) {

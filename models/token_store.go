@@ -16,7 +16,7 @@ import (
 type TokenStore struct{ db *database.DB }
 
 // NewTokenStore returns the store of the tokens in db, which must be migrated. The service is ready
-// only if it can write them: otherwise, it can verify no issued token, nor revoke one.
+// only if it can write them: otherwise, it can neither verify nor revoke issued tokens.
 func NewTokenStore(db *database.DB) *TokenStore {
 	db.Require(table.Of[Token]())
 	return &TokenStore{db: db}
@@ -83,7 +83,7 @@ func (s *TokenStore) Find(ctx context.Context, ids []string) (tokens []Token, er
 // argument, so that the statement is the same for any number of ids.
 const inIDs = "id IN (SELECT key FROM json_each(?))"
 
-// keysOf returns ids as the keys of a JSON object, of which json_each returns the keys on
+// keysOf returns ids as the keys of a JSON object, whose keys json_each returns on
 // PostgreSQL and on SQLite.
 func keysOf(ids []string) string {
 	object := make(map[string]bool, len(ids))

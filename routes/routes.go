@@ -84,7 +84,7 @@ type Resource struct {
 	Handlers
 }
 
-// Handlers are the handlers of a resource, such as a [controllers.Resource].
+// Handlers are the handlers of a resource, for example a [controllers.Resource].
 type Handlers interface {
 	Create(*gin.Context) error
 	List(*gin.Context) error
@@ -249,7 +249,7 @@ func add(e *gin.Engine, routes []Route, bearer, limit middleware.Handler) {
 }
 
 // allowedMethods rejects the methods that a path without parameters does not have but a
-// path with one does: DELETE /plants/import must not delete a plant with the id import.
+// path with a parameter does: DELETE /plants/import must not delete a plant with the id import.
 func allowedMethods(routes []Route) middleware.Handler {
 	methods := make(map[string][]string)
 	for _, r := range routes {

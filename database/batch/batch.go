@@ -62,7 +62,7 @@ type pending[T any] struct {
 	item    T
 	due     time.Time
 	span    trace.Span // the caller's, if it is recorded
-	outcome chan error // has room for one, so that a flusher never blocks
+	outcome chan error // has room for an outcome, so that a flusher never blocks
 }
 
 // New returns a batcher that calls run with the items of each batch. run returns their outcomes

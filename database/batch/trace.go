@@ -17,7 +17,7 @@ func recorded(ctx context.Context) trace.Span {
 }
 
 // startBatch starts the span of a batch of items, as a child of the first recorded request span.
-// The span and those of all requests are linked to each other.
+// The span and the spans of all requests are linked to each other.
 func startBatch(items int, requests []trace.Span) (context.Context, trace.Span) {
 	if len(requests) == 0 {
 		return context.Background(), trace.SpanFromContext(context.Background())

@@ -104,7 +104,7 @@ func (d *Dialect) SetLockTimeout(wait time.Duration) string {
 	return d.Dialect.SetLockTimeout(wait) + "; " + durably
 }
 
-// Get locks one row at a time. The outcome of a row on a node that is down is an error.
+// Get locks a row at a time. The outcome of a row on a node that is down is an error.
 func (d *Dialect) Get(ctx context.Context, conn gorm.ConnPool, t *table.Table, keys any, lock bool, next func() reflect.Value) (outcomes []error, err error) {
 	list := reflect.ValueOf(keys)
 	all := make([]reflect.Value, list.Len())

@@ -16,7 +16,7 @@ import (
 	"plantstore/database/table"
 )
 
-// Dialect is a database of one kind, which is open. Its methods are safe for concurrent use. A
+// Dialect is an open database of a particular kind. Its methods are safe for concurrent use. A
 // gorm.ConnPool is a pool of Pools, where a statement is a transaction of its own, or a transaction.
 type Dialect interface {
 	// Facts returns what is constant.
@@ -38,10 +38,10 @@ type Dialect interface {
 
 	// Query runs a query and calls read with its result.
 	Query(ctx context.Context, conn gorm.ConnPool, text string, args []any, read func(table.Rows) error) error
-	// Get reads the rows of t that have one of keys, a slice, and locks them if lock is set. next returns
+	// Get reads the rows of t whose key is in keys, a slice, and locks them if lock is set. next returns
 	// the struct that takes the next row. Outcomes are the errors of keys whose rows cannot be read, or nil.
 	Get(ctx context.Context, conn gorm.ConnPool, t *table.Table, keys any, lock bool, next func() reflect.Value) (outcomes []error, err error)
-	// Insert inserts the rows with free keys, in one transaction, and returns the outcome of each: nil,
+	// Insert inserts the rows with free keys, in a single transaction, and returns the outcome of each: nil,
 	// fault.ErrTaken, batch.ErrDeferred, or the error of a row that is locked or that the database
 	// rejects, which harms no other row unless conn is a transaction. Rows are structs in ascending order
 	// of unique keys, with the same timestamps: inserts in another order can deadlock. free means that all
@@ -61,8 +61,8 @@ type Dialect interface {
 	// After returns the SQL of a time that moves a column forward: value if it is later than
 	// column's, otherwise the next moment after column's.
 	After(column, value string) string
-	// Among returns a condition that holds if column has one of the values in an argument, as of the
-	// versions of a change.
+	// Among returns a condition that holds if argument, a list like the versions of a
+	// change, has the value of column.
 	Among(column, argument string) string
 	// Contains returns a condition, and its argument, that holds if column, a text, contains part.
 	// ASCII letters match in any case.
@@ -98,7 +98,7 @@ type Feed struct {
 	// expression that is true if the row of feed is from another database, or from its future.
 	Origin, IsCopy string
 	// LockWrites is a statement that waits for the transactions that have written the table of the
-	// feed, and keeps out new ones, or empty.
+	// feed, and keeps out new transactions, or empty.
 	LockWrites string
 	// Raise lets new positions be above the positions of all rows. It may be nil.
 	Raise func(tx *gorm.DB) error

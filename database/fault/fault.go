@@ -125,7 +125,7 @@ type NotWritableError struct {
 
 func (e *NotWritableError) Error() string { return "the database is not writable: " + e.Reason }
 
-// Reason returns why the database is unavailable, as one of a few texts. err is an
+// Reason returns why the database is unavailable, as a text from a small set. err is an
 // ErrUnavailable that In returned.
 func Reason(err error) string {
 	if fault, ok := errors.AsType[*NotWritableError](err); ok {
@@ -281,7 +281,7 @@ func (e *rowLockedError) Unwrap() error { return e.error }
 // IsDuplicate reports whether err means that a key is taken.
 func IsDuplicate(err error) bool { return SQLState(err) == "23505" } // unique_violation
 
-// IsRowFault reports whether err is the fault of one row, which is locked or rejected.
+// IsRowFault reports whether err is the fault of a single row, which is locked or rejected.
 func IsRowFault(err error) bool { return IsLocked(err) && !IsTableLocked(err) || IsRowRejected(err) }
 
 // IsRowRejected reports whether err means that the database rejects a row: a constraint does not

@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// ErrShare means that too much is in use, in all or by a client. Nothing has begun.
+// ErrShare means that a limit would be exceeded, in all or by a client. Nothing has begun.
 var ErrShare = errors.New("no share is left")
 
 // Shares limits how much of something may be taken: all by all clients together, and each by
@@ -23,7 +23,7 @@ type Shares struct {
 	of    map[string]int64 // by client
 }
 
-// NewShares returns Shares of which nothing is taken.
+// NewShares returns Shares with nothing taken.
 func NewShares(all, each int64) *Shares {
 	return &Shares{all: all, each: each, of: make(map[string]int64)}
 }

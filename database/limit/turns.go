@@ -32,8 +32,8 @@ type queue struct {
 	users int // operations that run or wait
 }
 
-// NewTurns returns Turns for all operations at a time, and each of a client: then the operations of
-// a client do not queue before those of another. If each is 0, clients are not told apart.
+// NewTurns returns Turns for all operations at a time, and each of a client: then a client's
+// operations do not queue before another client's. If each is 0, clients are not told apart.
 func NewTurns(all, each int) *Turns {
 	return &Turns{all: make(chan struct{}, all), each: each, of: make(map[string]*queue)}
 }

@@ -71,7 +71,7 @@ func (d *Dialect) prepareConnection(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// milliseconds returns d for a setting such as lock_timeout, where 0 would mean no limit.
+// milliseconds returns d for a setting like lock_timeout, where 0 would mean no limit.
 func milliseconds(d time.Duration) string {
 	return strconv.FormatInt(max(d.Milliseconds(), 1), 10)
 }

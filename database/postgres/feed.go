@@ -66,8 +66,8 @@ func (d *Dialect) newFeed() *dialect.Feed {
 // changes reads up to the oldest transaction that is running, in any database of the server.
 // The rows of a part of an import come in their order, as unnest runs once for each part.
 //
-// The ranges are of pairs, and the limit in the text, so that the planner expects many rows,
-// of which few are needed: it would sort all that follow, rather than read them in the order of
+// The ranges are of pairs, and the limit in the text, so that the planner expects to need
+// few of many rows: otherwise it would sort all that follow, rather than read them in the order of
 // the index. Where $1 first occurs, its type is named, which the literal would make an integer.
 func (d *Dialect) changes() string {
 	const inRange = "(changed, id) >= ($1, $2) AND (changed, id) < (s.settled, %d)"

@@ -10,7 +10,7 @@ import (
 
 // roleFaults is a query for the settings, of those in $1 with the values in $2, with which
 // sessions do not start, and the statements that change that. It returns nothing unless a
-// pooler such as pgbouncer is between the service and the server: it invents the process
+// pooler like pgbouncer is between the service and the server: it invents the process
 // id, $3, that clients get. A statement for a role in a database overrides all other
 // defaults, and every role may run it for itself.
 const roleFaults = `SELECT name, reset_val, format('ALTER ROLE %I IN DATABASE %I SET %s = %L', session_user, current_database(), name, value)

@@ -42,7 +42,7 @@ type Options struct {
 	Accept func(context.Context, *pgx.Conn) error
 	// Configure changes the configuration of connections. It may be nil.
 	Configure func(*pgx.ConnConfig)
-	// Send runs a batch in one transaction and calls read with its results, as Dialect.send does. It may be nil.
+	// Send runs a batch in a single transaction and calls read with its results, as Dialect.send does. It may be nil.
 	Send func(ctx context.Context, conn *pgx.Conn, batch *pgx.Batch, read func(pgx.BatchResults) error) error
 	// InsertRows returns the INSERT of several rows, and its arguments. It may be nil.
 	InsertRows func(s *table.Statement, inserts []*table.Change) (text string, args []any)
@@ -72,7 +72,7 @@ func Open(o Options) (*Dialect, error) {
 	if err != nil {
 		return nil, err
 	}
-	var hosts []string // a host can have several configurations, such as with and without TLS
+	var hosts []string // a host can have several configurations, for example with and without TLS
 	for _, c := range append([]*pgconn.FallbackConfig{{Host: config.Host, Port: config.Port}}, config.Fallbacks...) {
 		if host := net.JoinHostPort(c.Host, strconv.Itoa(int(c.Port))); !slices.Contains(hosts, host) {
 			hosts = append(hosts, host)
@@ -173,7 +173,7 @@ func (d *Dialect) Facts() dialect.Facts {
 	}
 }
 
-// Check returns nil: the server is the one that a restart would use.
+// Check returns nil: a restart would use the same server.
 func (*Dialect) Check() error { return nil }
 
 // Cut closes all connections: what waits for a response fails now, rather than when its time is up.

@@ -38,7 +38,7 @@ func (*Dialect) Query(ctx context.Context, conn gorm.ConnPool, text string, args
 // Get returns no outcomes of single keys.
 func (d *Dialect) Get(ctx context.Context, conn gorm.ConnPool, t *table.Table, keys any, lock bool, next func() reflect.Value) (outcomes []error, err error) {
 	condition, argument := " = ANY($1)", keys
-	if list := reflect.ValueOf(keys); list.Len() == 1 { // takes less time than an array of one
+	if list := reflect.ValueOf(keys); list.Len() == 1 { // takes less time than an array of length 1
 		condition, argument = " = $1", list.Index(0).Interface()
 	}
 	text := t.Select + " WHERE " + t.Key.DBName + condition
@@ -80,7 +80,7 @@ func (d *Dialect) insertAll(ctx context.Context, pool *sql.DB, t *table.Table, i
 	})
 }
 
-// Run runs groups of changes in their order: in one transaction, in which a change whose row is locked
+// Run runs groups of changes in their order: in a single transaction, in which a change whose row is locked
 // or rejected gets its own error, or in the transaction conn, which a failed change ends.
 func (d *Dialect) Run(ctx context.Context, conn gorm.ConnPool, groups []*table.Group) (err error) {
 	pool, own := conn.(*sql.DB)
@@ -125,7 +125,7 @@ func (d *Dialect) runAll(ctx context.Context, pool *sql.DB, groups []*table.Grou
 	})
 }
 
-// send runs batch in one transaction and calls read with its results. It returns the first
+// send runs batch in a single transaction and calls read with its results. It returns the first
 // error of a statement, or that of the commit, or else of read: depending on pgx's mode, the
 // transaction is then committed.
 func (d *Dialect) send(ctx context.Context, conn *pgx.Conn, batch *pgx.Batch, read func(pgx.BatchResults) error) error {
@@ -194,7 +194,7 @@ func (d *Dialect) each(ctx context.Context, pool *sql.DB, changes []*table.Chang
 	})
 }
 
-// isFree reports whether no other transaction keeps this one from writing to t.
+// isFree reports whether no other transaction keeps conn from writing to t.
 func isFree(ctx context.Context, conn *pgx.Conn, t *table.Table) bool {
 	_, err := conn.Exec(ctx, "DO $$ BEGIN LOCK TABLE "+t.Name+" IN ROW EXCLUSIVE MODE NOWAIT; END $$")
 	return err == nil
@@ -235,10 +235,10 @@ func (d *Dialect) Load(ctx context.Context, t *table.Table, keep bool, next func
 	return rows, err
 }
 
-// textOf returns the text and the arguments that apply s to the rows of changes. Several rows become one
+// textOf returns the text and the arguments that apply s to the rows of changes. Several rows become an
 // array per column; they share their timestamps.
 func (d *Dialect) textOf(s *table.Statement, changes []*table.Change) (text string, args []any) {
-	if len(changes) == 1 { // PostgreSQL takes less time for a value than for an array of one
+	if len(changes) == 1 { // PostgreSQL takes less time for a value than for an array of length 1
 		f := s.Form(false, newForm)
 		return f.Text, changes[0].Values(f.Names, listOf)
 	}

@@ -26,7 +26,7 @@ func RequireFile(path string) error {
 	return nil
 }
 
-// Backup writes a copy of the database, as of one moment, to the new file path. It can run while a
+// Backup writes a copy of the database, as of a single moment, to the new file path. It can run while a
 // service uses the database. The file appears complete and checked, or not at all.
 func Backup(ctx context.Context, o Options, path string, log *zap.Logger) (err error) {
 	if err := RequireFile(o.Path); err != nil {
@@ -103,7 +103,7 @@ func Restore(ctx context.Context, path, source string, confirm func(name string)
 
 // replaceBy renames part to the database, which loses its WAL. That goes first: a crash in between
 // leaves the old file without it, but never the new file with it. If part cannot take the place
-// of the old file, as of one that is a mount by itself, the WAL is put back.
+// of the old file, which may be a mount by itself, the WAL is put back.
 func (d *Dialect) replaceBy(part string) error {
 	wal, aside := d.file+"-wal", d.file+"-wal.old"
 	err := errors.Join(unlessAbsent(os.Remove(d.file+"-shm")), unlessAbsent(os.Rename(wal, aside)))
@@ -181,7 +181,7 @@ func sealCopy(ctx context.Context, file string) error {
 	if _, marked := pool.ExecContext(ctx, "UPDATE feed SET origin = 'copy'"); !fault.IsSchema(marked) {
 		err = errors.Join(err, marked)
 	}
-	_, single := pool.ExecContext(ctx, "PRAGMA journal_mode = DELETE") // one file without a WAL, whatever it was
+	_, single := pool.ExecContext(ctx, "PRAGMA journal_mode = DELETE") // a single file without a WAL, whatever it was
 	return errors.Join(err, single, pool.Close(), syncFile(file))
 }
 

@@ -176,7 +176,7 @@ type openFile struct {
 	fs.FileInfo
 }
 
-// Check fails if one of the files that are open is no longer at its path. It takes about
+// Check fails if an open file is no longer at its path. It takes about
 // 2 µs.
 func (d *Dialect) Check() error {
 	for _, file := range d.files {
@@ -210,7 +210,7 @@ func (d *Dialect) watch(log *zap.Logger) {
 }
 
 // shortenWAL empties the WAL, unless a write is running. SQLite itself starts over in it only
-// if it finds no reader there, which may never happen under load. The one connection of the pool keeps
+// if it finds no reader there, which may never happen under load. The pool's only connection keeps
 // out the service's writers.
 func (d *Dialect) shortenWAL(ctx context.Context) error {
 	short, cancel := context.WithTimeout(ctx, shortenTimeout)

@@ -302,10 +302,10 @@ func (d *Dialect) prepare(ctx context.Context, pool *sql.DB, text string) (*sql.
 	return statement, nil
 }
 
-// Get reads the rows of t that have one of keys. A transaction that writes has locked all rows.
+// Get reads the rows of t with the given keys. A transaction that writes has locked all rows.
 func (d *Dialect) Get(ctx context.Context, conn gorm.ConnPool, t *table.Table, keys any, _ bool, next func() reflect.Value) (outcomes []error, err error) {
 	condition, argument := d.Among(t.Key.DBName, "?"), any(nil)
-	if list := reflect.ValueOf(keys); list.Len() == 1 { // takes half the time of a list of one
+	if list := reflect.ValueOf(keys); list.Len() == 1 { // takes half the time of a list of length 1
 		condition, argument = t.Key.DBName+" = ?", list.Index(0).Interface()
 	} else {
 		list, _ := json.Marshal(keys) // cannot fail for int64s and strings

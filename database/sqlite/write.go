@@ -29,7 +29,7 @@ func (d *Dialect) Insert(ctx context.Context, conn gorm.ConnPool, t *table.Table
 const manyRows = 100
 
 // insertMany runs the INSERTs of g in the transaction tx. Many rows enter the feed together:
-// the trigger, which adds one at a time, takes half as long as the INSERT itself.
+// the trigger, which adds a row at a time, takes half as long as the INSERT itself.
 func (d *Dialect) insertMany(ctx context.Context, tx gorm.ConnPool, g *table.Group) error {
 	name, trigger := d.Followed.Table+"_insert", ""
 	if err := tx.QueryRowContext(ctx, "SELECT sql FROM sqlite_schema WHERE name = ?", name).Scan(&trigger); err != nil {

@@ -99,7 +99,7 @@ type Change struct {
 	Err      error         // why it was not made: its row is locked or deferred, or the database rejects it
 }
 
-// Values returns the values that names stand for. list writes the versions as one value.
+// Values returns the values that names stand for. list writes the versions as a single value.
 func (c *Change) Values(names []string, list func([]time.Time) string) []any {
 	values := make([]any, len(names))
 	for i, name := range names {
@@ -121,7 +121,7 @@ func (c *Change) Scan(rows Rows) error {
 	})
 }
 
-// Group is changes with one statement, each of another row.
+// Group is changes with the same statement, each of another row.
 type Group struct {
 	*Statement
 	Changes []*Change

@@ -44,7 +44,7 @@ func NounOf[T any]() string {
 }
 
 // Of returns the table of the GORM model T. It panics if T is not a model with
-// one primary key, or has a timestamp that is not a time.Time.
+// a single primary key, or has a timestamp that is not a time.Time.
 func Of[T any]() *Table {
 	parsed, err := schema.Parse(new(T), &sync.Map{}, schema.NamingStrategy{})
 	if err != nil {
