@@ -20,9 +20,8 @@ const (
 )
 
 // compare gives the contenders alternating turns. Besides an error, it returns the results so far.
-//
-// PostgreSQL has its default settings, except for more connections and for enough
-// WAL for a whole comparison: no contender pays for a checkpoint of another.
+// PostgreSQL has its default settings, except for more connections and for enough WAL for a whole
+// comparison: no contender pays for a checkpoint of another.
 func (b *bench) compare(ctx context.Context, c comparison) (r results, err error) {
 	folder := ramDisk
 	if c.onDisk {
@@ -58,9 +57,6 @@ func (b *bench) compare(ctx context.Context, c comparison) (r results, err error
 		for _, connections := range c.connections {
 			for _, op := range c.operations {
 				for _, name := range contenders {
-					if op.contenders != nil && !slices.Contains(op.contenders, name) {
-						continue
-					}
 					of := op.by(name, connections)
 					o, err := b.turn(ctx, name, stores[name], load{operation: op, connections: connections, duration: cmp.Or(c.duration, turn)})
 					if status, ok := errors.AsType[statusError](err); ok && name == b.against && (status == 404 || status == 405) {
@@ -89,9 +85,6 @@ func (b *bench) turn(ctx context.Context, name string, s *store, l load) (o outc
 		s.rows = unknown
 	}
 	l.body = cmp.Or(l.body, l.table())
-	if name == psql {
-		return s.copyRows(l)
-	}
 	running, err := b.start(ctx, name, s.url)
 	if err != nil {
 		return nil, err
@@ -101,17 +94,6 @@ func (b *bench) turn(ctx context.Context, name string, s *store, l load) (o outc
 		return drill(ctx, name, running, s, l)
 	}
 	return l.send(ctx, running)
-}
-
-// copyRows measures an import with psql, without the feed.
-func (s *store) copyRows(l load) (outcome, error) {
-	cmd := s.server.Command("psql", "-q",
-		"-c", "ALTER TABLE plants ALTER created_at SET DEFAULT now(), ALTER updated_at SET DEFAULT now(), ALTER changed SET DEFAULT 0",
-		"-c", `\copy plants(id, name, tag) FROM pstdin CSV HEADER`, s.url)
-	cmd.Stdin = strings.NewReader(l.body)
-	begin := time.Now()
-	err := execute(cmd)
-	return outcome{rate: float64(l.moves) / time.Since(begin).Seconds()}, err
 }
 
 // table returns the rows of an import as CSV, or "".

@@ -15,8 +15,7 @@ import (
 	"plantstore/database/dbtest"
 )
 
-// engine is a kind of database. Its statements delete all rows and return their space, and insert
-// the rows 1 to {rows}.
+// engine is a kind of database, with statements that delete all rows, and insert the rows 1 to {rows}.
 type engine struct {
 	name, driver string
 	empty, fill  []string

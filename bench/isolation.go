@@ -1,15 +1,10 @@
 package main
 
 import (
-	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"net/http"
-	"slices"
-	"strings"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 )
@@ -18,7 +13,7 @@ import (
 // without rivals: clients that write rows of the import, which are locked.
 const (
 	rivals     = 12
-	lockedRows = 40_000  // the rivals write some of them once they are locked; a COPY of an import has more
+	lockedRows = 40_000  // the rivals begin once they are locked, and write the first of them
 	firstRow   = 1 << 50 // apart from the rows of the clients
 	rivalToken = "token-of-the-rivals-with-more-than-32-characters"
 
@@ -34,7 +29,7 @@ var hugeImport = operation{
 }
 
 // drill measures l beside an import and, if name says so, rivals. It fails if a response to a rival
-// is not as the API promises.
+// has a status that the API does not promise.
 func drill(ctx context.Context, name string, s *server, st *store, l load) (o outcome, err error) {
 	st.rows = unknown
 	importing, end := context.WithCancel(ctx)
@@ -54,16 +49,10 @@ func drill(ctx context.Context, name string, s *server, st *store, l load) (o ou
 		end()
 		return nil, errors.Join(err, clients.Wait())
 	}
-	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: rivals}}
-	defer client.CloseIdleConnections()
-	for range rivals {
+	if name == rivalry {
 		clients.Go(func() error {
-			for name == rivalry && importing.Err() == nil {
-				if err := rival(client, s.address, l.operation); err != nil {
-					return err
-				}
-			}
-			return nil
+			_, err := load{operation: rivalOf(l.operation), connections: rivals, duration: time.Minute}.send(importing, s)
+			return err
 		})
 	}
 	o, err = l.send(importing, s)
@@ -71,29 +60,13 @@ func drill(ctx context.Context, name string, s *server, st *store, l load) (o ou
 	return o, errors.Join(err, clients.Wait())
 }
 
-// rival writes a row of the import: it creates the row beside a load that writes, and replaces it
-// beside a load that reads.
-func rival(client *http.Client, address string, beside operation) error {
-	id := firstRow + rand.Int64N(lockedRows)
-	method, path, body := "POST", "/plants", fmt.Sprintf(`{"id":%d,"name":"rival"}`, id)
+// rivalOf returns what rivals send beside an operation: they create rows of the import beside a load
+// that writes, and replace them beside a load that reads.
+func rivalOf(beside operation) operation {
+	o := create
 	if beside.method == "GET" {
-		method, path, body = "PUT", fmt.Sprintf("/plants/%d", id), `{"name":"rival"}`
+		o = put
 	}
-	// Without a context: each request gets its response.
-	request, err := http.NewRequest(method, "http://"+address+path, strings.NewReader(body)) //nolint:noctx // see above
-	if err != nil {
-		return err
-	}
-	request.Header.Set("Authorization", "Bearer "+rivalToken)
-	response, err := client.Do(request)
-	if err != nil {
-		return err
-	}
-	defer response.Body.Close()
-	var fault struct{ Error int }
-	err = json.NewDecoder(response.Body).Decode(&fault)
-	if code := cmp.Or(fault.Error, response.StatusCode); !slices.Contains([]int{200, 201, 40901, 40902, 50301}, code) {
-		err = errors.Join(err, fmt.Errorf("a rival got the response %d", code))
-	}
-	return err
+	o.token, o.id, o.refusals = rivalToken, hugeImport.id, []int{201, 409, 503}
+	return o
 }

@@ -87,7 +87,7 @@ func (l load) client(ctx context.Context, address string, begin time.Time, next 
 		case err != nil:
 			return nil, cmp.Or(ctx.Err(), err)
 		case sent.Before(begin):
-		case status != l.status:
+		case status != l.status && !slices.Contains(l.refusals, status):
 			return nil, statusError(status)
 		default:
 			latencies = append(latencies, time.Since(sent).Seconds()*1e3)
@@ -103,9 +103,10 @@ func (l load) client(ctx context.Context, address string, begin time.Time, next 
 func (o operation) request(buffer []byte, n int64) []byte {
 	id := strconv.FormatInt(o.id(n), 10)
 	body := strings.ReplaceAll(o.body, "{id}", id)
-	return fmt.Appendf(buffer, "%s %s HTTP/1.1\r\nHost: plantstore\r\nAuthorization: Bearer "+token+
-		"\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n%s",
-		o.method, strings.ReplaceAll(o.path, "{id}", id), cmp.Or(o.contentType, "application/json"), len(body), body)
+	return fmt.Appendf(buffer, "%s %s HTTP/1.1\r\nHost: plantstore\r\nAuthorization: Bearer %s\r\n"+
+		"Content-Type: %s\r\nContent-Length: %d\r\n\r\n%s",
+		o.method, strings.ReplaceAll(o.path, "{id}", id), cmp.Or(o.token, token),
+		cmp.Or(o.contentType, "application/json"), len(body), body)
 }
 
 // exchange sends a request to a Go server and returns the status of its response. It does

@@ -30,7 +30,6 @@ func main() {
 	}
 }
 
-// ramDisk is a folder on a RAM disk.
 const ramDisk = "/dev/shm"
 
 //go:embed introduction.md

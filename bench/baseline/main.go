@@ -1,7 +1,6 @@
-// Command baseline runs one of the programs that the service is compared with, as
-// a team would write them by hand. Each requires a bearer token, logs a line per
-// request, with the fields of the service's line, and responds with 200 only after
-// the row is durable.
+// Command baseline runs one of the programs that the service is compared with, as a team would write
+// them by hand. Each requires a bearer token, logs a line per request, with the fields of the
+// service's line, and responds with 200 only after the row is durable.
 package main
 
 import (
@@ -38,8 +37,7 @@ func main() {
 	log.Fatal(server.ListenAndServe())
 }
 
-// poolSize is the number of PostgreSQL connections of each baseline. It served
-// them best.
+// poolSize is the number of PostgreSQL connections of each baseline. It served them best.
 const poolSize = 16
 
 // plant is the row, the request and the response, as in most services.
