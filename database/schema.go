@@ -142,15 +142,21 @@ func (s *Schema) Migrate(ctx context.Context) (applied []Migration, err error) {
 		return nil, fmt.Errorf("migrate the database %s: %w: is default_transaction_read_only set for it, or for its role?",
 			s.db.Name(), &fault.NotWritableError{Reason: fault.ReadOnly})
 	}
-	var up func() error
-	if len(pending) > 0 {
-		up = func() error {
-			more, err := s.up(ctx)
-			applied = append(applied, more...)
-			return err
-		}
-	}
-	err = s.retryWhileLocked(ctx, func() error { return s.db.dialect.Migrate(ctx, up) })
+	err = s.retryWhileLocked(ctx, func() error {
+		return s.db.dialect.Migrate(ctx, len(pending) > 0, func() error {
+			if len(pending) == 0 {
+				return nil
+			}
+			results, err := s.provider.Up(ctx)
+			if partial, ok := errors.AsType[*goose.PartialError](err); ok {
+				results = partial.Applied
+			}
+			for _, r := range results {
+				applied = append(applied, Migration{Version: r.Source.Version, Name: r.Source.Path})
+			}
+			return adviseOwner(err)
+		})
+	})
 	if err == nil {
 		err = s.db.feed.prepare(ctx)
 	}
@@ -158,18 +164,6 @@ func (s *Schema) Migrate(ctx context.Context) (applied []Migration, err error) {
 		err = fmt.Errorf("migrate the database: %w", err)
 	}
 	return applied, err
-}
-
-// up applies the pending migrations, and returns those that it has applied, even if it fails.
-func (s *Schema) up(ctx context.Context) (applied []Migration, err error) {
-	results, err := s.provider.Up(ctx)
-	if partial, ok := errors.AsType[*goose.PartialError](err); ok {
-		results = partial.Applied
-	}
-	for _, r := range results {
-		applied = append(applied, Migration{Version: r.Source.Version, Name: r.Source.Path})
-	}
-	return applied, adviseOwner(err)
 }
 
 // retryWhileLocked calls migrate until it gets the locks that it needs. A migration that waited

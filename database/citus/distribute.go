@@ -59,14 +59,15 @@ func (d *Dialect) undistributed(ctx context.Context) (statements []string, err e
 }
 
 // Migrate calls up on the coordinator only, and distributes the tables of the migrations.
-func (d *Dialect) Migrate(ctx context.Context, up func() error) (err error) {
-	if up != nil {
-		if err := requireCoordinator(ctx, d.pool); err != nil { // goose creates its table before it locks
-			return err
-		}
-		if err := up(); err != nil {
-			return err
-		}
+func (d *Dialect) Migrate(ctx context.Context, pending bool, up func() error) (err error) {
+	if pending { // goose creates its table before it locks
+		err = requireCoordinator(ctx, d.pool)
+	}
+	if err == nil {
+		err = up()
+	}
+	if err != nil {
+		return err
 	}
 	if statements, err := d.undistributed(ctx); err != nil || len(statements) == 0 {
 		return err

@@ -33,8 +33,8 @@ type Dialect interface {
 	// Locker returns the lock under which processes that start at the same time take turns to migrate
 	// the database.
 	Locker(log *zap.Logger) (lock.SessionLocker, error)
-	// Migrate calls up, which applies the pending migrations, unless it is nil, and completes them.
-	Migrate(ctx context.Context, up func() error) error
+	// Migrate calls up, which applies the migrations that are pending, if any are, and completes them.
+	Migrate(ctx context.Context, pending bool, up func() error) error
 
 	// Query runs a query and calls read with its result.
 	Query(ctx context.Context, conn gorm.ConnPool, text string, args []any, read func(table.Rows) error) error

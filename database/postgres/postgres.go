@@ -140,12 +140,7 @@ func (d *Dialect) Settings() Options { return d.Options }
 func (*Dialect) Standby(o Options, _ *zap.Logger) (dialect.Dialect, error) { return Open(o) }
 
 // Migrate implements dialect.Dialect.
-func (*Dialect) Migrate(_ context.Context, up func() error) error {
-	if up == nil {
-		return nil
-	}
-	return up()
-}
+func (*Dialect) Migrate(_ context.Context, _ bool, up func() error) error { return up() }
 
 // Pools returns the same pool for writes and for reads.
 func (d *Dialect) Pools() (writes, reads *sql.DB) { return d.pool, d.pool }

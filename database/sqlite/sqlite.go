@@ -233,12 +233,7 @@ func (d *Dialect) Locker(*zap.Logger) (lock.SessionLocker, error) {
 }
 
 // Migrate implements dialect.Dialect.
-func (*Dialect) Migrate(_ context.Context, up func() error) error {
-	if up == nil {
-		return nil
-	}
-	return up()
-}
+func (*Dialect) Migrate(_ context.Context, _ bool, up func() error) error { return up() }
 
 // fileLocker is goose's lock on a SQLite database.
 type fileLocker struct{ *flock.Flock }
