@@ -214,7 +214,8 @@ func (l coordinatorLocker) SessionLock(ctx context.Context, conn *sql.Conn) erro
 // requireCoordinator fails if conn is to a worker.
 func requireCoordinator(ctx context.Context, conn interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
-}) error {
+},
+) error {
 	var is bool
 	err := conn.QueryRowContext(ctx, "SELECT citus_is_coordinator()").Scan(&is)
 	if err == nil && !is {
