@@ -14,6 +14,7 @@ import (
 // body is the body of a request. It records how far it was read.
 type body struct {
 	io.ReadCloser
+	begun     bool
 	err       error         // of the last read: io.EOF at the end
 	receiving *limit.Shares // see ReceiveLimit
 	client    string        // that takes of receiving
@@ -23,7 +24,7 @@ type body struct {
 
 func (b *body) Read(p []byte) (int, error) {
 	n, err := b.in.do(b.ReadCloser.Read, p)
-	b.err = err
+	b.begun, b.err = true, err
 	if b.in != nil && errors.Is(err, io.EOF) { // net/http takes the client for gone at the deadline, even after the body
 		_ = b.in.setDeadline(time.Time{}) // fails if the connection is closed
 	}
@@ -91,7 +92,7 @@ func DiscardBody(c *gin.Context) {
 	control := http.NewResponseController(c.Writer)
 	_ = control.SetReadDeadline(time.Now().Add(discardTime))    // net/http reads what is left then
 	_ = control.SetWriteDeadline(time.Now().Add(timeToRespond)) // the server's may end before discardTime
-	if c.Request.Header["Expect"] == nil {                      // a client that expects 100 Continue reads the response while it sends
+	if c.Request.Header["Expect"] == nil || b.begun {           // a client that waits for 100 Continue has sent nothing
 		_, _ = io.CopyN(io.Discard, b.ReadCloser, discardLimit)
 	}
 }

@@ -77,8 +77,7 @@ const (
 	SendLimit    = 64 << 20
 )
 
-// Resource is a resource with the path /Name. Its rows are read with the scope Name:read, and written
-// with Name:write.
+// Resource is a resource at /Name, with the scopes Name:read and Name:write.
 type Resource struct {
 	Name string
 	Handlers
