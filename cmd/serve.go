@@ -57,6 +57,9 @@ func (s *settings) serve(cmd *cobra.Command, _ []string) (err error) {
 			return err
 		}
 	}
+	if err := checkAddresses(cfg); err != nil { // before the database is migrated
+		return err
+	}
 	db, err := openDatabase(ctx, cfg, log)
 	if err != nil {
 		return err

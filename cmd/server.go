@@ -78,6 +78,22 @@ func addressOf(cfg *config.Config) string {
 	return net.JoinHostPort(cfg.Server.Host, strconv.Itoa(cfg.Server.Port))
 }
 
+// checkAddresses fails if the service could not listen on its addresses. It does so only for a
+// moment: clients must not wait for a start.
+func checkAddresses(cfg *config.Config) error {
+	for _, of := range [][2]string{{"server.port", addressOf(cfg)}, {"server.admin_address", cfg.Server.AdminAddress}} {
+		if of[1] == "" {
+			continue
+		}
+		listener, err := listen(of[0], of[1])
+		if err != nil {
+			return err
+		}
+		defer listener.Close()
+	}
+	return nil
+}
+
 // errorLog returns the logger of net/http, whose lines are warnings: it cannot accept
 // connections, or a handler misuses it.
 func errorLog(log *zap.Logger) *stdlog.Logger {
