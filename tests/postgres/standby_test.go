@@ -57,6 +57,9 @@ func TestStandbyReads(t *testing.T) {
 	created := s.Post(t, service.BodyOf(1))
 	created.RequireOK(t)
 	position := created.Header.Get(middleware.PositionHeader)
+	service.Eventually(t, "reads from the standby", func() bool { // which begin once it has what the primary had at first
+		return s.Get(t, "/plants/1", service.As(service.OtherToken)...).Status == 404
+	})
 	for name, read := range plainReads {
 		for client, test := range map[string]struct {
 			headers []string
