@@ -169,7 +169,7 @@ func (v *IssuedTokens) Refresh(ctx context.Context) error {
 	return nil
 }
 
-// poll reads the tokens, for all callers of Refresh: its end is not that of a request.
+// poll reads the tokens for all callers of Refresh, so the end of a request does not end it.
 func (v *IssuedTokens) poll() {
 	v.began = time.Now()
 	err := v.read(v.ctx)

@@ -195,7 +195,7 @@ var (
 	})
 )
 
-// decodeJSON reads text, all of the body or line that what names, into the struct to which v points.
+// decodeJSON reads text into the struct to which v points. what names the text in errors: body or line.
 func decodeJSON(what string, text []byte, v any, allowNull bool) error {
 	options := strict
 	var checks []*json.Unmarshalers // of every value, which most bodies do not need

@@ -126,7 +126,7 @@ func (r *Resource[T, C]) row(id int64, content *C) *T {
 	return row
 }
 
-// setContent sets content to that of row, whose values it shares.
+// setContent sets content to the content of row. They share the values.
 func (r *Resource[T, C]) setContent(content *C, row *T) {
 	for _, f := range r.fields {
 		from := fieldAt[unsafe.Pointer](row, f.model)

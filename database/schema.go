@@ -125,10 +125,10 @@ func (s *Schema) pending(ctx context.Context) (pending []Migration, err error) {
 	return pending, err
 }
 
-// Migrate applies every pending migration and returns those that it has applied, even if it fails. Then it prepares the feed, for
-// replicas that are running. Processes that call it at the same time take turns, but do not wait
-// if no migration is pending. It fails like Prepare if the schema is too new or the database is a
-// standby.
+// Migrate applies every pending migration and returns those that it has applied, even if it fails.
+// Then it prepares the feed, for replicas that are running. Processes that call it at the same time
+// take turns, but do not wait if no migration is pending. It fails like Prepare if the schema is too
+// new or the database is a standby.
 func (s *Schema) Migrate(ctx context.Context) (applied []Migration, err error) {
 	isReadOnly, err := s.requirePrimary(ctx)
 	if err != nil {
