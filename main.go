@@ -15,8 +15,6 @@ import (
 // @license.name	MIT
 // @license.url	https://opensource.org/license/mit
 // @servers.url	/
-// @tag.name		plants
-// @tag.description	The plants in the store
 // @tag.name		tokens
 // @tag.description	The bearer tokens that the service has issued, for clients with the scope admin
 // @security		BearerAuth

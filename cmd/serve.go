@@ -93,8 +93,7 @@ func (s *settings) serve(cmd *cobra.Command, _ []string) (err error) {
 		log.Warn("no tokens exist yet; create one with `plantstore token create`")
 	}
 
-	plants, health := models.NewPlantStore(db), controllers.NewHealth(db.Ready)
-	plantHandlers := controllers.NewPlants(plants)
+	health := controllers.NewHealth(db.Ready)
 	db.Feed().Keep(cfg.Feed.Retention)
 	metrics := newMetrics(append(db.Collectors(), tokensInForce(issued), newReadiness(health.Fault))...)
 	if cfg.TLS() {
@@ -102,8 +101,7 @@ func (s *settings) serve(cmd *cobra.Command, _ []string) (err error) {
 	}
 	options := routes.Options{
 		Log:          log,
-		Plants:       plantHandlers,
-		Changes:      controllers.NewChanges(models.NewPlantFeed(plants), plantHandlers, health),
+		DB:           db,
 		Tokens:       controllers.NewTokens(tokens, issued, log),
 		Health:       health,
 		Failures:     controllers.NewFailures(log),

@@ -41,9 +41,9 @@ type Changes struct {
 	health *Health // ends the requests when it drains
 }
 
-// NewChanges returns the handlers for feed, the changes of plants.
-func NewChanges(feed *models.PlantFeed, plants *Plants, health *Health) *Changes {
-	return &Changes{feed, plants, health}
+// NewChanges returns the handlers for the changes of plants.
+func NewChanges(plants *Plants, health *Health) *Changes {
+	return &Changes{models.NewPlantFeed(plants.store), plants, health}
 }
 
 // eventInterval is how long a stream may be silent.

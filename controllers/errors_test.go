@@ -375,7 +375,7 @@ func TestErrorOfEachDomain(t *testing.T) {
 		{"a large body", &http.MaxBytesError{Limit: 7}, codeBodyTooLarge, "larger than 7 bytes"},
 		{"no token", auth.ErrNoToken, codeNoToken, "Authorization: Bearer"},
 		{"an invalid token", auth.ErrInvalidToken, codeInvalidToken, "not valid"},
-		{"a missing scope", &auth.ScopeError{Scope: models.ScopePlantsWrite}, codeScope, "plants:write"},
+		{"a missing scope", &auth.ScopeError{Scope: models.WriteScope("plants")}, codeScope, "plants:write"},
 		{"a missing plant", &models.NotFoundError{Noun: "plant"}, codeNoRow, "no such plant"},
 		{"a missing token", &models.NotFoundError{Noun: "token"}, codeNoRow, "no such token"},
 		{"a key that is taken", &models.ExistsError{Noun: "supplier", Key: "a-1"}, codeExists, "supplier a-1 exists with different content"},

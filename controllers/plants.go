@@ -8,6 +8,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"plantstore/database"
 	"plantstore/models"
 )
 
@@ -29,9 +30,9 @@ type Plants struct {
 	*Resource[models.Plant, PlantContent]
 }
 
-// NewPlants returns the handlers for the plants in store.
-func NewPlants(store *models.PlantStore) *Plants {
-	return &Plants{NewResource[models.Plant, PlantContent](store, Filter{Name: "tag", Column: "tag"}, Filter{Name: "q", Column: "name", Part: true})}
+// NewPlants returns the handlers for the plants in db.
+func NewPlants(db *database.DB) *Plants {
+	return &Plants{NewResource[models.Plant, PlantContent](db, Filter{Name: "tag", Column: "tag"}, Filter{Name: "q", Column: "name", Part: true})}
 }
 
 // Create stores a new plant and responds with its content.

@@ -4,15 +4,15 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"path"
 	"reflect"
 	"strconv"
-	"strings"
 	"time"
 	"unsafe"
 
 	"github.com/gin-gonic/gin"
 
+	"plantstore/database"
+	"plantstore/database/table"
 	"plantstore/middleware"
 	"plantstore/models"
 )
@@ -25,6 +25,7 @@ import (
 // its own with annotations.
 type Resource[T models.Model, C any] struct {
 	store   *models.Store[T, int64]
+	table   *table.Table
 	filters []Filter
 
 	id, created, updated uintptr // offsets of the fields of T that are not in C
@@ -39,10 +40,13 @@ type contentField struct {
 	optional       bool    // the model's field is also a pointer
 }
 
-// NewResource returns the handlers for the rows in store, which the parameters in filters select. It
-// panics if C does not fit T.
-func NewResource[T models.Model, C any](store *models.Store[T, int64], filters ...Filter) *Resource[T, C] {
-	r := &Resource[T, C]{store: store, filters: filters}
+// NewResource returns the handlers for the rows in db, which the parameters in filters select. Without a
+// database, they only describe themselves. It panics if C does not fit T.
+func NewResource[T models.Model, C any](db *database.DB, filters ...Filter) *Resource[T, C] {
+	r := &Resource[T, C]{table: table.Of[T](), filters: filters}
+	if db != nil {
+		r.store = models.NewStore[T, int64](db)
+	}
 	model, content := reflect.TypeFor[T](), reflect.TypeFor[C]()
 	for i := range model.NumField() {
 		f := model.Field(i)
@@ -76,8 +80,11 @@ type Filter struct {
 	Part         bool // the column must contain the parameter, ignoring case; otherwise, it must be equal
 }
 
-// Noun returns the noun for a row, for example plant.
-func (r *Resource[T, C]) Noun() string { return strings.ToLower(reflect.TypeFor[T]().Name()) }
+// Model returns the model of a row.
+func (r *Resource[T, C]) Model() models.Model { return *new(T) }
+
+// Name returns the name of the resource, which is also in its path and its scopes: plants.
+func (r *Resource[T, C]) Name() string { return r.table.Name }
 
 // Filters returns the parameters that select rows.
 func (r *Resource[T, C]) Filters() []Filter { return r.filters }
@@ -313,7 +320,7 @@ func (r *Resource[T, C]) Export(c *gin.Context) error {
 		r.setContent(&out.Content, row)
 		return out
 	}
-	return respondRows(c, path.Base(path.Dir(c.FullPath())), convert, func(yield func(*T) error) error {
+	return respondRows(c, r.Name(), convert, func(yield func(*T) error) error {
 		return r.store.Export(contextOf(c), filter, yield)
 	})
 }

@@ -41,11 +41,11 @@ func rejection(c *gin.Context) error {
 }
 
 func TestRequireScope(t *testing.T) {
-	require := middleware.RequireScope(models.ScopePlantsRead)
+	require := middleware.RequireScope(models.ReadScope("plants"))
 	t.Run("a token without scopes is rejected", func(t *testing.T) {
 		verify := func(context.Context, string) (*auth.Identity, error) { return &auth.Identity{}, nil }
 		c := send("x", "192.0.2.1:1", middleware.Bearer(verify, 0), require)
-		if got, ok := errors.AsType[*auth.ScopeError](rejection(c)); !ok || got.Scope != models.ScopePlantsRead {
+		if got, ok := errors.AsType[*auth.ScopeError](rejection(c)); !ok || got.Scope != models.ReadScope("plants") {
 			t.Errorf("got %v, want a ScopeError", rejection(c))
 		}
 		if got, want := headerOf(c, "WWW-Authenticate"), `Bearer error="insufficient_scope", scope="plants:read"`; got != want {

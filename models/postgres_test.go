@@ -89,7 +89,7 @@ func everyOperation(t *testing.T, plants *models.PlantStore, tokens *models.Toke
 	for i := range int64(5) {
 		wrote(plants.Delete(ctx, first+i, models.Condition{}))
 	}
-	token := models.Token{Name: name, Scopes: models.Scopes{models.ScopePlantsRead}, ExpiresAt: new(time.Now().Add(time.Hour))}
+	token := models.Token{Name: name, Scopes: models.Scopes{models.ReadScope("plants")}, ExpiresAt: new(time.Now().Add(time.Hour))}
 	secret, err := tokens.Create(ctx, &token)
 	step(nil, err)
 	step(nil, tokens.Touch(ctx, []string{token.ID}))

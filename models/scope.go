@@ -5,24 +5,35 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
+
+	"plantstore/database/table"
 )
 
 // Scope is a right that a bearer token gives.
 type Scope string // @name Scope
 
-// The scopes.
-const (
-	ScopePlantsRead  Scope = "plants:read"
-	ScopePlantsWrite Scope = "plants:write"
-	ScopeAdmin       Scope = "admin" // implies all other scopes
-)
+// ScopeAdmin implies all other scopes.
+const ScopeAdmin Scope = "admin"
+
+// ReadScope and WriteScope return the scopes of the resource name.
+func ReadScope(name string) Scope  { return Scope(name + ":read") }
+func WriteScope(name string) Scope { return Scope(name + ":write") }
 
 // Scopes are the rights that a bearer token gives. The database stores them as a single
 // text, separated by spaces.
 type Scopes []Scope
 
 // AllScopes returns every scope.
-func AllScopes() Scopes { return Scopes{ScopePlantsRead, ScopePlantsWrite, ScopeAdmin} }
+func AllScopes() Scopes { return slices.Clone(allScopes()) }
+
+var allScopes = sync.OnceValue(func() (all Scopes) {
+	for _, model := range Resources() {
+		name := table.OfModel(model).Name
+		all = append(all, ReadScope(name), WriteScope(name))
+	}
+	return append(all, ScopeAdmin)
+})
 
 // DefaultScopes returns the scopes of a token without scopes of its own: all but ScopeAdmin.
 func DefaultScopes() Scopes {

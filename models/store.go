@@ -16,8 +16,11 @@ import (
 // Model is a GORM model with rules for its columns.
 type Model interface{ Rules() Rules }
 
+// Resources returns the models of the resources. A resource has the name of its table.
+func Resources() []Model { return []Model{Plant{}} }
+
 // All returns every model.
-func All() []Model { return []Model{Plant{}, Token{}} }
+func All() []Model { return append(Resources(), Token{}) }
 
 // Key is the type of a model's primary key.
 type Key interface{ int64 | string }

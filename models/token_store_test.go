@@ -37,7 +37,7 @@ func issue(t *testing.T, store *models.TokenStore, token *models.Token) string {
 func TestTokensAreStoredAsHashes(t *testing.T) {
 	eachTokenStore(t, func(t *testing.T, store *models.TokenStore, db *database.DB) {
 		expires := time.Now().Add(time.Hour)
-		token := models.Token{Name: "a name", Scopes: models.Scopes{models.ScopePlantsWrite, models.ScopePlantsRead, models.ScopePlantsWrite}, ExpiresAt: &expires}
+		token := models.Token{Name: "a name", Scopes: models.Scopes{models.WriteScope("plants"), models.ReadScope("plants"), models.WriteScope("plants")}, ExpiresAt: &expires}
 		secret := issue(t, store, &token)
 		var got models.Token
 		if err := db.WithContext(t.Context()).Where("id = ?", token.ID).Take(&got).Error; err != nil {

@@ -17,6 +17,7 @@ import (
 
 	"plantstore/auth"
 	"plantstore/controllers"
+	"plantstore/database"
 	"plantstore/middleware"
 	"plantstore/models"
 )
@@ -24,8 +25,7 @@ import (
 // Options are the parts of the service.
 type Options struct {
 	Log          *zap.Logger
-	Plants       *controllers.Plants
-	Changes      *controllers.Changes
+	DB           *database.DB // of the resources
 	Tokens       *controllers.Tokens
 	Health       *controllers.Health
 	Failures     *controllers.Failures
@@ -77,14 +77,10 @@ const (
 	SendLimit    = 64 << 20
 )
 
-// Resource is a resource at /Name, with the scopes Name:read and Name:write.
-type Resource struct {
-	Name string
-	Handlers
-}
-
-// Handlers are the handlers of a resource, for example a [controllers.Resource].
-type Handlers interface {
+// Resource is a resource at /Name, with the scopes Name:read and Name:write: a [controllers.Resource].
+type Resource interface {
+	Name() string
+	Model() models.Model
 	Create(*gin.Context) error
 	List(*gin.Context) error
 	Get(*gin.Context) error
@@ -93,14 +89,13 @@ type Handlers interface {
 	Delete(*gin.Context) error
 	Import(*gin.Context) error
 	Export(*gin.Context) error
-	Noun() string                  // for a row
 	Filters() []controllers.Filter // the parameters that select rows
 }
 
 // Resources returns the resources.
 func Resources(o Options) []Resource {
 	return []Resource{
-		{"plants", o.Plants},
+		controllers.NewPlants(o.DB),
 	}
 }
 
@@ -119,7 +114,7 @@ func Table(o Options) []Route {
 	}
 	routes := probes(o)
 	for _, r := range Resources(o) {
-		path, read, write, filters := "/"+r.Name, models.Scope(r.Name+":read"), models.Scope(r.Name+":write"), []string{"after"}
+		path, read, write, filters := "/"+r.Name(), models.ReadScope(r.Name()), models.WriteScope(r.Name()), []string{"after"}
 		for _, f := range r.Filters() {
 			filters = append(filters, f.Name)
 		}
@@ -132,10 +127,12 @@ func Table(o Options) []Route {
 			Route{"DELETE", path + "/:id", write, nil, empty, r.Delete},
 			Route{"POST", path + "/import", write, []string{"mode", "dry_run", "on_conflict"}, upload, r.Import},
 			Route{"GET", path + "/export", read, filters, download, r.Export})
+		if plants, ok := r.(*controllers.Plants); ok {
+			changes := controllers.NewChanges(plants, o.Health)
+			routes = append(routes, Route{"GET", path + "/changes", read, []string{"after", "limit", "wait"}, stream, changes.Get})
+		}
 	}
 	routes = append(routes, []Route{
-		{"GET", "/plants/changes", models.ScopePlantsRead, []string{"after", "limit", "wait"}, stream, o.Changes.Get},
-
 		{"POST", "/tokens", models.ScopeAdmin, nil, small, o.Tokens.Create},
 		{"GET", "/tokens", models.ScopeAdmin, []string{"limit", "after"}, page, o.Tokens.List},
 		{"DELETE", "/tokens/:id", models.ScopeAdmin, nil, empty, o.Tokens.Revoke},

@@ -41,14 +41,12 @@ func optionsOf(t testing.TB) (Options, *models.TokenStore) {
 			t.Error(err)
 		}
 	})
-	plants, health := models.NewPlantStore(db), controllers.NewHealth(db.Ready)
 	return Options{
 		Log:          zap.NewNop(),
 		Metrics:      prometheus.NewRegistry(),
-		Plants:       controllers.NewPlants(plants),
-		Changes:      controllers.NewChanges(models.NewPlantFeed(plants), controllers.NewPlants(plants), health),
+		DB:           db,
 		Tokens:       controllers.NewTokens(tokens, verifier, zap.NewNop()),
-		Health:       health,
+		Health:       controllers.NewHealth(db.Ready),
 		Failures:     controllers.NewFailures(zap.NewNop()),
 		Verify:       verifier.Verify,
 		Docs:         true,
@@ -78,8 +76,8 @@ func TestEveryRouteRequiresItsScope(t *testing.T) {
 	soon := time.Now().Add(time.Second) // and not before it is issued
 	expired, _ := issue(&soon, models.ScopeAdmin)
 	revoked, revokedID := issue(nil, models.ScopeAdmin)
-	read, _ := issue(nil, models.ScopePlantsRead)
-	write, _ := issue(nil, models.ScopePlantsWrite)
+	read, _ := issue(nil, models.ReadScope("plants"))
+	write, _ := issue(nil, models.WriteScope("plants"))
 	admin, _ := issue(nil, models.ScopeAdmin)
 	if err := tokens.Revoke(t.Context(), revokedID); err != nil {
 		t.Fatal(err)
@@ -103,8 +101,8 @@ func TestEveryRouteRequiresItsScope(t *testing.T) {
 				{"garbage", "Bearer garbage", nil, 401},
 				{"an expired token", "Bearer " + expired, nil, 401},
 				{"a revoked token", "Bearer " + revoked, nil, 401},
-				{"a token to read", "Bearer " + read, models.Scopes{models.ScopePlantsRead}, 403},
-				{"a token to write", "Bearer " + write, models.Scopes{models.ScopePlantsWrite}, 403},
+				{"a token to read", "Bearer " + read, models.Scopes{models.ReadScope("plants")}, 403},
+				{"a token to write", "Bearer " + write, models.Scopes{models.WriteScope("plants")}, 403},
 				{"a token of an administrator", "Bearer " + admin, models.AllScopes(), 403},
 			} {
 				t.Run(method+" "+path+" with "+bearer.name, func(t *testing.T) {
@@ -168,7 +166,7 @@ func TestHandlersBeforeCreate(t *testing.T) {
 func TestPanicWhileTheBodyIsSent(t *testing.T) {
 	o, _ := optionsOf(t)
 	o.Verify = anyToken
-	o.Plants = controllers.NewPlants(nil)
+	o.DB = nil
 	const size = 8 << 20 // net/http alone would read 256 KiB
 	o.Bulk.MaxBodyBytes = size
 	server := httptest.NewServer(New(o))

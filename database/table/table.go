@@ -38,22 +38,25 @@ type Table struct {
 // Column is a column of a [Table] and the field that holds it.
 type Column struct{ *schema.Field }
 
-// NounOf returns the noun for a row of the model T, "garden bed" for GardenBed.
-func NounOf[T any]() string {
-	return strings.ReplaceAll(schema.NamingStrategy{}.ColumnName("", reflect.TypeFor[T]().Name()), "_", " ")
+// NounOf returns the noun for a row of model, "garden bed" for GardenBed.
+func NounOf(model any) string {
+	return strings.ReplaceAll(schema.NamingStrategy{}.ColumnName("", reflect.TypeOf(model).Name()), "_", " ")
 }
 
-// Of returns the table of the GORM model T. It panics if T is not a model with
-// a single primary key, or has a timestamp that is not a time.Time.
-func Of[T any]() *Table {
-	parsed, err := schema.Parse(new(T), &sync.Map{}, schema.NamingStrategy{})
+// Of returns the table of the GORM model T. It panics as OfModel does.
+func Of[T any]() *Table { return OfModel(*new(T)) }
+
+// OfModel returns the table of a GORM model. It panics if model is not a struct with a single primary
+// key, or has a timestamp that is not a time.Time.
+func OfModel(model any) *Table {
+	parsed, err := schema.Parse(model, &sync.Map{}, schema.NamingStrategy{})
 	if err != nil {
-		panic(fmt.Sprintf("parse the model %T: %v", *new(T), err))
+		panic(fmt.Sprintf("parse the model %T: %v", model, err))
 	}
 	if len(parsed.PrimaryFields) != 1 || parsed.PrimaryFields[0].AutoIncrement {
-		panic(fmt.Sprintf("%T must have one primary key, with the tag autoIncrement:false, as clients choose keys", *new(T)))
+		panic(fmt.Sprintf("%T must have one primary key, with the tag autoIncrement:false, as clients choose keys", model))
 	}
-	t := &Table{Name: parsed.Table, Noun: NounOf[T]()}
+	t := &Table{Name: parsed.Table, Noun: NounOf(model)}
 	for _, field := range parsed.Fields {
 		switch column := (&Column{field}); {
 		case field.DBName == "": // not a column
@@ -71,7 +74,7 @@ func Of[T any]() *Table {
 	}
 	for _, c := range t.timestamps {
 		if c.FieldType != reflect.TypeFor[time.Time]() {
-			panic(fmt.Sprintf("%T.%s is not a time.Time", *new(T), c.Name))
+			panic(fmt.Sprintf("%T.%s is not a time.Time", model, c.Name))
 		}
 	}
 	t.Data = append([]*Column{t.Key}, t.Content...)

@@ -54,7 +54,7 @@ func TestOf(t *testing.T) {
 	})
 	t.Run("a noun may have several words", func(t *testing.T) {
 		type GardenBed struct{}
-		if got := table.NounOf[GardenBed](); got != "garden bed" {
+		if got := table.NounOf(GardenBed{}); got != "garden bed" {
 			t.Errorf("got %q, want garden bed", got)
 		}
 	})

@@ -13,6 +13,8 @@ import (
 	"slices"
 
 	"github.com/swaggo/swag/v2"
+
+	"plantstore/models"
 )
 
 func main() {
@@ -93,6 +95,8 @@ func openAPI() (document object, err error) {
 	delete(document, "externalDocs") // swag adds an empty object
 	walk(document, completeSchema)
 	paths, components := at(document, "paths"), at(document, "components")
+	at(components, "schemas", "Scope")["enum"] = models.AllScopes()
+	addTags(document)
 	completeOperations(document)
 	shareHeaders(paths, at(components, "headers"))
 	shareResponses(paths, at(components, "responses"))

@@ -4,12 +4,14 @@ import (
 	_ "embed"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
 	"text/template"
 
 	"plantstore/controllers"
+	"plantstore/database/table"
 	"plantstore/routes"
 )
 
@@ -20,15 +22,42 @@ var resourceText string
 
 // resource is what resourceText says of a resource.
 type resource struct {
-	Noun, Nouns string // plant, plants
-	Type        string // Plant
+	Name        string // garden_beds
+	Noun, Nouns string // garden bed, garden beds
+	Type, Types string // GardenBed, GardenBeds
+	A           string // before the noun: a or an
+	Rule        string // gardenbed, as in x-rule
 	Filters     []controllers.Filter
 }
 
-// table returns the routes, and resources the resources, without stores.
-func table() []routes.Route        { return routes.Table(parts()) }
-func resources() []routes.Resource { return routes.Resources(parts()) }
-func parts() routes.Options        { return routes.Options{Plants: controllers.NewPlants(nil)} }
+func describe(r routes.Resource) resource {
+	noun, model := table.OfModel(r.Model()).Noun, reflect.TypeOf(r.Model()).Name()
+	var types strings.Builder
+	for word := range strings.SplitSeq(r.Name(), "_") {
+		types.WriteString(title(word))
+	}
+	a := "a"
+	if strings.ContainsAny(noun[:1], "aeiou") {
+		a = "an"
+	}
+	return resource{r.Name(), noun, strings.ReplaceAll(r.Name(), "_", " "), model, types.String(), a, nameOf(r.Model()), r.Filters()}
+}
+
+func title(word string) string { return strings.ToUpper(word[:1]) + word[1:] }
+
+// addTags adds the tag of each resource, in front of the tags in main.go.
+func addTags(document object) {
+	var tags []any
+	for _, r := range resources() {
+		d := describe(r)
+		tags = append(tags, object{"name": d.Name, "description": "The " + d.Nouns + " in the store"})
+	}
+	document["tags"] = append(tags, document["tags"].([]any)...)
+}
+
+// allRoutes returns the routes, and resources the resources, without a database.
+func allRoutes() []routes.Route    { return routes.Table(routes.Options{}) }
+func resources() []routes.Resource { return routes.Resources(routes.Options{}) }
 
 // annotate copies the files with annotations to folder, and adds the annotations of each resource,
 // as swag reads only files.
@@ -51,17 +80,16 @@ func annotate(folder string) error {
 	if err != nil {
 		return err
 	}
-	all := template.Must(template.New("").Parse(resourceText))
+	all := template.Must(template.New("").Funcs(template.FuncMap{"title": title}).Parse(resourceText))
 	for _, r := range resources() {
 		var text strings.Builder
-		noun := r.Noun()
-		if err := all.Execute(&text, resource{noun, r.Name, strings.ToUpper(noun[:1]) + noun[1:], r.Filters()}); err != nil {
+		if err := all.Execute(&text, describe(r)); err != nil {
 			return err
 		}
 		parts := slices.DeleteFunc(strings.SplitAfter(text.String(), "\n\n"), func(part string) bool {
 			return slices.Contains(written, routeOf(part))
 		})
-		name := filepath.Join(folder, "controllers", r.Name+"_resource.go")
+		name := filepath.Join(folder, "controllers", r.Name()+"_resource.go")
 		if err := os.WriteFile(name, []byte(strings.Join(parts, "")), 0o600); err != nil {
 			return err
 		}

@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"plantstore/controllers"
 	"plantstore/database/dbtest"
 	"plantstore/middleware"
 	"plantstore/models"
@@ -234,8 +233,8 @@ func TestWritePosition(t *testing.T) {
 	withStandby, _ := service.StartWithStandby(t)
 	without := service.Start(t)
 	bodies := map[string]string{"POST /plants": service.BodyOf(1), "PUT": `{"name":"x"}`, "PATCH": `{"name":"y"}`, "POST /plants/import": service.BodyOf(2) + "\n", "DELETE": ""}
-	for _, r := range routes.Table(routes.Options{Plants: controllers.NewPlants(nil)}) {
-		if r.Scope != models.ScopePlantsWrite {
+	for _, r := range routes.Table(routes.Options{}) {
+		if r.Scope != models.WriteScope("plants") {
 			continue
 		}
 		t.Run(r.Method+" "+r.Path, func(t *testing.T) {
