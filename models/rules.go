@@ -7,6 +7,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"plantstore/database/table"
 )
 
 // Rules has the rules of a model's columns, by the column's name. Each text has a rule. The OpenAPI
@@ -16,29 +18,53 @@ type Rules map[string]Rule
 // Text returns the rule of a column that is a text.
 func (r Rules) Text(column string) Text { return r[column].(Text) }
 
-// Rule is the rule of a column: a [Text] or an [Integer].
+// Rule decides what a column holds: its type in the database, its values, and what the documents say of
+// them. JSON, CSV and the files of imports follow from the field's Go type.
 type Rule interface {
+	// String says in words which values are valid. It may be empty.
+	String() string
 	// Schema returns the rule in keywords of JSON Schema.
 	Schema() map[string]any
-	// kind returns the kind of the values.
-	kind() reflect.Kind
-	// check reports why value is not valid, as an *InvalidError that names field, or nil.
+	// SQL returns the type of the column.
+	SQL() table.Type
+	// fits reports whether a field of type t can have the rule.
+	fits(t reflect.Type) bool
+	// check reports why value is not valid, as an *InvalidError that names field, or nil. If a value has
+	// several forms, check sets it to the form that the database returns.
 	check(field string, value reflect.Value) error
 }
 
-// Integer is the rule of an int64.
-type Integer struct {
-	Min, Max int64
-}
+// Range is the rule of a number: an [Integer] or a [Float].
+type Range[N int64 | float64] struct{ Min, Max N }
+
+// Integer is the rule of an int64, and Float of a float64.
+type (
+	Integer = Range[int64]
+	Float   = Range[float64]
+)
+
+func (r Range[N]) String() string { return fmt.Sprintf("%v to %v", r.Min, r.Max) }
 
 // Schema implements [Rule].
-func (i Integer) Schema() map[string]any { return map[string]any{"minimum": i.Min, "maximum": i.Max} }
+func (r Range[N]) Schema() map[string]any { return map[string]any{"minimum": r.Min, "maximum": r.Max} }
 
-func (Integer) kind() reflect.Kind { return reflect.Int64 }
+// SQL implements [Rule].
+func (Range[N]) SQL() table.Type { return table.TypeOf(reflect.TypeFor[N]()) }
 
-func (i Integer) check(field string, value reflect.Value) error {
-	if n := value.Int(); n < i.Min || n > i.Max {
-		return invalid(field, "must be from %d to %d, not %d", i.Min, i.Max, n)
+func (Range[N]) fits(t reflect.Type) bool { return t.Kind() == reflect.TypeFor[N]().Kind() }
+
+func (r Range[N]) check(field string, value reflect.Value) error {
+	var n N
+	if value.CanInt() {
+		n = N(value.Int())
+	} else {
+		n = N(value.Float())
+	}
+	if !(n >= r.Min && n <= r.Max) { // also if n is not a number
+		return invalid(field, "must be from %v to %v, not %v", r.Min, r.Max, n)
+	}
+	if n == 0 && value.CanSet() {
+		value.SetZero() // which is not -0
 	}
 	return nil
 }
@@ -48,15 +74,34 @@ func (i Integer) check(field string, value reflect.Value) error {
 type Text struct {
 	Min, Max int  // length, in Unicode code points
 	NotBlank bool // it must not be only white space
-	// Match is the form of the whole text, if not nil; then the limits do not apply.
+	Lines    bool // it may have line feeds and tabs
+	// Match is the form of the whole text, if not nil; then only Max applies, unless it is 0.
 	Match *regexp.Regexp
+	Says  string // what Match matches, in words: "two capital letters"
+}
+
+// String implements [Rule].
+func (t Text) String() string {
+	if t.Match != nil {
+		return t.Says
+	}
+	words := fmt.Sprintf("%d to %d characters", t.Min, t.Max)
+	if t.NotBlank {
+		words += ", not only white space"
+	}
+	if words += ", no control characters"; t.Lines {
+		words += " other than line feeds and tabs"
+	}
+	return words
 }
 
 // Check reports why text is not valid, as an *InvalidError that names field, or nil.
 func (t Text) Check(field, text string) error {
 	switch n := utf8.RuneCountInString(text); {
-	case t.Match != nil && t.Match.MatchString(text):
+	case t.Match != nil && t.Match.MatchString(text) && (t.Max == 0 || n <= t.Max):
 		return nil
+	case t.Says != "":
+		return invalid(field, "must be %s", t.Says)
 	case t.Match != nil:
 		return invalid(field, "must match %s", t.Match)
 	case n < t.Min || n > t.Max:
@@ -64,10 +109,13 @@ func (t Text) Check(field, text string) error {
 	case t.NotBlank && strings.TrimSpace(text) == "":
 		return invalid(field, "must not be only white space")
 	}
-	return checkCharacters(field, text)
+	return t.checkCharacters(field, text)
 }
 
-func (Text) kind() reflect.Kind { return reflect.String }
+// SQL implements [Rule].
+func (Text) SQL() table.Type { return table.TypeOf(reflect.TypeFor[string]()) }
+
+func (Text) fits(t reflect.Type) bool { return t.Kind() == reflect.String }
 
 func (t Text) check(field string, value reflect.Value) error { return t.Check(field, value.String()) }
 
@@ -75,6 +123,7 @@ func (t Text) check(field string, value reflect.Value) error { return t.Check(fi
 // Unicode's White_Space property, as for [unicode.IsSpace].
 const (
 	noControls = `[^\u0000-\u001F\u007F-\u009F]`
+	lines      = `[^\u0000-\u0008\u000B-\u001F\u007F-\u009F]`
 	noSpaces   = `[^\u0000-\u0020\u007F-\u00A0\u1680\u2000-\u200A\u2028\u2029\u202F\u205F\u3000]`
 )
 
@@ -84,6 +133,9 @@ func (t Text) Part() Text { return Text{Min: 1, Max: t.Max} }
 // Schema implements [Rule].
 func (t Text) Schema() map[string]any {
 	schema := map[string]any{"pattern": t.pattern()}
+	if t.Says != "" {
+		schema["description"] = t.Says
+	}
 	if t.Min > 0 {
 		schema["minLength"] = t.Min
 	}
@@ -96,22 +148,26 @@ func (t Text) Schema() map[string]any {
 // pattern returns the regular expression (ECMA-262) that a text matches besides the
 // limits of its length.
 func (t Text) pattern() string {
+	characters := noControls
+	if t.Lines {
+		characters = lines
+	}
 	switch {
 	case t.Match != nil:
 		return t.Match.String()
 	case t.NotBlank:
-		return "^" + noControls + "*" + noSpaces + noControls + "*$"
+		return "^" + characters + "*" + noSpaces + characters + "*$"
 	}
-	return "^" + noControls + "*$"
+	return "^" + characters + "*$"
 }
 
 // checkCharacters rejects control characters (Unicode category Cc, which includes NUL:
 // PostgreSQL cannot store it) and text that is not UTF-8.
-func checkCharacters(field, text string) error {
+func (t Text) checkCharacters(field, text string) error {
 	character := 0
 	for i, r := range text {
 		character++
-		if unicode.IsControl(r) {
+		if unicode.IsControl(r) && (!t.Lines || r != '\n' && r != '\t') {
 			return invalid(field, "contains the control character U+%04X at character %d", r, character)
 		}
 		if r == utf8.RuneError {

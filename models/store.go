@@ -49,7 +49,7 @@ type Store[T Model, K Key] struct {
 
 // NewStore returns the store of the rows of T in db, which must be migrated. It panics if
 // T is not a model with a key of type K, CreatedAt and UpdatedAt, if its other columns are not
-// texts with a rule, int64s or bools, or pointers to these, or if a rule does not fit its column.
+// int64s, bools or of a type that fits their rule, or pointers to these.
 func NewStore[T Model, K Key](db *database.DB) *Store[T, K] {
 	s := &Store[T, K]{reader: newReader[T, K](db), rules: (*new(T)).Rules(), copies: make(map[*database.DB]*reader[T, K])}
 	t := s.table
@@ -61,8 +61,11 @@ func NewStore[T Model, K Key](db *database.DB) *Store[T, K] {
 	}
 	for _, c := range t.Data {
 		rule, kind := s.rules[c.DBName], c.IndirectFieldType.Kind()
-		if rule != nil && rule.kind() != kind || rule == nil && kind != reflect.Int64 && kind != reflect.Bool {
-			panic(fmt.Sprintf("%T.%s must be a text with a rule, an int64 with or without one, or a bool", *new(T), c.Name))
+		switch {
+		case rule != nil && rule.fits(c.IndirectFieldType):
+			c.Type = rule.SQL()
+		case rule != nil || kind != reflect.Int64 && kind != reflect.Bool:
+			panic(fmt.Sprintf("%T.%s must be an int64, a bool, or of a type that fits its rule", *new(T), c.Name))
 		}
 	}
 	for name := range s.rules {

@@ -270,7 +270,7 @@ func insertRows(s *table.Statement, inserts []*table.Change) (text string, args 
 			if s.Table.IsTimestamp(column) {
 				stamps[column] = n
 			}
-			values[j] = fmt.Sprintf("$%d::%s", n, postgres.TypeOf(column))
+			values[j] = fmt.Sprintf("$%d::%s", n, column.Type.Postgres)
 		}
 		tuples[i] = "(" + strings.Join(values, ", ") + ")"
 	}

@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
-	"gorm.io/driver/postgres"
 	"gorm.io/gorm"
 
 	"plantstore/database/batch"
@@ -268,9 +267,6 @@ func (d *Dialect) textOf(s *table.Statement, changes []*table.Change) (text stri
 	return f.Text, args
 }
 
-// TypeOf returns the type of a column.
-func TypeOf(c *table.Column) string { return (postgres.Dialector{}).DataTypeOf(c.Field) }
-
 // newForm numbers the parameters. If there are many rows, they come from arrays. The keys
 // in the condition let PostgreSQL use the index even if it planned the statement when the
 // table was empty.
@@ -281,7 +277,7 @@ func newForm(s *table.Statement, many bool) *table.Form {
 	for i, name := range names {
 		kind, column := "text", t.Column(name)
 		if column != nil {
-			kind = TypeOf(column)
+			kind = column.Type.Postgres
 		}
 		stands["@"+name] = fmt.Sprintf("$%d::%s", i+1, kind)
 		if !many || column != nil && t.IsTimestamp(column) {

@@ -36,7 +36,30 @@ type Table struct {
 }
 
 // Column is a column of a [Table] and the field that holds it.
-type Column struct{ *schema.Field }
+type Column struct {
+	*schema.Field
+	Type Type
+}
+
+// Type is a type of columns on each kind of database.
+type Type struct{ Postgres, SQLite string }
+
+// TypeOf returns the type for values of type t, unless a rule says otherwise.
+func TypeOf(t reflect.Type) Type {
+	switch {
+	case t.Kind() == reflect.Int64:
+		return Type{"bigint", "INTEGER"}
+	case t.Kind() == reflect.Bool:
+		return Type{"boolean", "BOOLEAN"}
+	case t.Kind() == reflect.Float64:
+		return Type{"double precision", "REAL"}
+	case t == reflect.TypeFor[time.Time]():
+		return Type{"timestamptz", "TIMESTAMP"}
+	case t == reflect.TypeFor[[]byte]():
+		return Type{"bytea", "BLOB"}
+	}
+	return Type{"text", "TEXT"}
+}
 
 // NounOf returns the noun for a row of model, "garden bed" for GardenBed.
 func NounOf(model any) string {
@@ -58,7 +81,7 @@ func OfModel(model any) *Table {
 	}
 	t := &Table{Name: parsed.Table, Noun: NounOf(model)}
 	for _, field := range parsed.Fields {
-		switch column := (&Column{field}); {
+		switch column := (&Column{field, TypeOf(field.IndirectFieldType)}); {
 		case field.DBName == "": // not a column
 		case field.PrimaryKey:
 			t.Key = column

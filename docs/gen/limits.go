@@ -32,7 +32,7 @@ func limits() []bound {
 	}
 	closed := "the connection is closed"
 	return append(ruleLimits(), []bound{
-		{"`q`", characters(models.Plant{}.Rules().Text("name").Part()), "", "40007"},
+		{"`q`", models.Plant{}.Rules().Text("name").Part().String(), "", "40007"},
 		{"page", fmt.Sprintf("%s items, and %d by default", number(controllers.MaxLimit), controllers.DefaultLimit), "", "40007"},
 		{"changes in an event", number(database.MaxChanges), "", "the next event has the rest"},
 		{"`If-Match`", number(controllers.MaxVersions) + " different ETags", "", "40007"},
@@ -73,17 +73,9 @@ func ruleLimits() (all []bound) {
 	for _, model := range models.All() {
 		rules := model.Rules()
 		for _, column := range slices.Sorted(maps.Keys(rules)) {
-			value := ""
-			switch rule := rules[column].(type) {
-			case models.Text:
-				if rule.Match != nil { // a form, and no limit
-					continue
-				}
-				value = characters(rule)
-			case models.Integer:
-				value = fmt.Sprintf("%d to %d", rule.Min, rule.Max)
+			if value := rules[column].String(); value != "" {
+				all = append(all, bound{fmt.Sprintf("`%s` of a %s", column, nameOf(model)), value, "", "40006"})
 			}
-			all = append(all, bound{fmt.Sprintf("`%s` of a %s", column, nameOf(model)), value, "", "40006"})
 		}
 	}
 	return all
@@ -101,15 +93,6 @@ func limitTable() string {
 		fmt.Fprintf(&table, "| %s | %s | %s | %s |\n", l.what, l.value, strings.Join(settings, ", "), l.exceeded)
 	}
 	return table.String()
-}
-
-// characters describes the rule of a text.
-func characters(t models.Text) string {
-	text := fmt.Sprintf("%d to %d characters", t.Min, t.Max)
-	if t.NotBlank {
-		text += ", not only white space"
-	}
-	return text + ", no control characters"
 }
 
 // withEach describes a limit in all, and of each client.
