@@ -259,7 +259,7 @@ func TestOverload(t *testing.T) {
 		if err := db.ReadNow(t.Context(), "read tokens", nothing); err != nil {
 			t.Errorf("Background: got %v", err)
 		}
-		if err := db.Write(t.Context(), "put plant", nothing); err != nil {
+		if _, err := db.Write(t.Context(), "put plant", func(*database.DB) error { return nil }); err != nil {
 			t.Errorf("Write: got %v", err)
 		}
 		close(end)

@@ -88,7 +88,7 @@ func TestFirstHostHangs(t *testing.T) {
 			o.Timeout = 4 * time.Second
 			begin := time.Now()
 			db := dbtest.Open(t, o)
-			if err := db.Write(t.Context(), "write", func(tx *gorm.DB) error { return tx.Exec("CREATE TABLE x ()").Error }); err != nil {
+			if _, err := db.Write(t.Context(), "write", func(tx *database.DB) error { return tx.Exec("CREATE TABLE x ()").Error }); err != nil {
 				t.Error(err)
 			}
 			if took := time.Since(begin); took > 2*o.Timeout {
@@ -187,12 +187,12 @@ func TestDemotedPrimary(t *testing.T) {
 		t.Fatal(err)
 	}
 	set(t, databaseURL, "default_transaction_read_only", "off")
-	write := func(tx *gorm.DB) error { return tx.Exec("INSERT INTO x DEFAULT VALUES").Error }
-	if err := db.Write(t.Context(), "write", write); !readOnly(err) || !errors.Is(err, fault.ErrUnavailable) {
+	write := func(tx *database.DB) error { return tx.Exec("INSERT INTO x DEFAULT VALUES").Error }
+	if _, err := db.Write(t.Context(), "write", write); !readOnly(err) || !errors.Is(err, fault.ErrUnavailable) {
 		t.Fatalf("got %v, want the old connection", err)
 	}
 	for range 10 {
-		if err := db.Write(t.Context(), "write", write); err != nil {
+		if _, err := db.Write(t.Context(), "write", write); err != nil {
 			t.Error(err)
 		}
 	}
@@ -254,7 +254,7 @@ func TestIdleConnectionsToALostHost(t *testing.T) {
 	time.Sleep(1100 * time.Millisecond) // so that they count as idle
 	network.Cut()
 	for range 3 {
-		err := db.Write(t.Context(), "write", func(tx *gorm.DB) error { return tx.Exec("INSERT INTO x DEFAULT VALUES").Error })
+		_, err := db.Write(t.Context(), "write", func(tx *database.DB) error { return tx.Exec("INSERT INTO x DEFAULT VALUES").Error })
 		if err != nil {
 			t.Error(err)
 		}

@@ -271,7 +271,7 @@ func (f *Feed) Purge(ctx context.Context, retention time.Duration) error {
 	}
 	now := f.db.NowFunc()
 	var kept int64
-	err = f.db.Write(ctx, "mark the feed", func(tx *gorm.DB) error {
+	_, err = f.db.Write(ctx, "mark the feed", func(tx *DB) error {
 		if err := tx.Exec("INSERT INTO feed_marks VALUES (?, ?) ON CONFLICT DO NOTHING", end.at, now).Error; err != nil {
 			return err
 		}
@@ -285,7 +285,7 @@ func (f *Feed) Purge(ctx context.Context, retention time.Duration) error {
 	})
 	for _, statement := range f.db.dialect.Facts().Feed.Purge {
 		for rows := int64(1); err == nil && rows > 0; {
-			err = f.db.Write(ctx, "purge the feed", func(tx *gorm.DB) error {
+			_, err = f.db.Write(ctx, "purge the feed", func(tx *DB) error {
 				deleted := tx.Exec(statement, kept, purgePage)
 				rows = deleted.RowsAffected
 				return deleted.Error

@@ -15,7 +15,6 @@ import (
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
-	"gorm.io/gorm"
 
 	"plantstore/database"
 	"plantstore/database/dbtest"
@@ -197,7 +196,7 @@ func TestMigrationsWaitForLocks(t *testing.T) {
 			}
 			// Three attempts of the migration pass.
 			for begin := time.Now(); time.Since(begin) < 3*time.Second; time.Sleep(5 * time.Millisecond) {
-				err := db.Write(t.Context(), "write", func(tx *gorm.DB) error {
+				_, err := db.Write(t.Context(), "write", func(tx *database.DB) error {
 					return tx.Exec("INSERT INTO plants (id, name, tag, created_at, updated_at) VALUES (1, 'x', NULL, now(), now()) ON CONFLICT DO NOTHING").Error
 				})
 				if err != nil {

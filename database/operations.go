@@ -43,21 +43,19 @@ func (db *DB) read(ctx context.Context, do func(tx *gorm.DB) error) (err error) 
 	return err
 }
 
-// Write is Read with the handle for writes, in its turn among single writes. It calls do, which is a
-// transaction or statements that may be repeated, again while another transaction holds a lock that it
-// needs, and when [DB.Retry] does. When it returns nil, the changes of do are on disk. After
-// fault.ErrUnavailable, the outcome is unknown.
-func (db *DB) Write(ctx context.Context, operation string, do func(tx *gorm.DB) error) error {
+// Write calls do in a transaction, in its turn among single writes and within the time limit of an
+// operation, and calls it again, in another transaction, while another transaction holds a lock that it needs,
+// and when [DB.Retry] does. When it returns nil, the changes of do are on disk, the reads of ctx's client see
+// them, and the position is that of [DB.Wrote]. After fault.ErrUnavailable, the outcome is unknown.
+func (db *DB) Write(ctx context.Context, operation string, do func(tx *DB) error) (Position, error) {
 	begin := time.Now()
 	limited, cancel := context.WithTimeout(ctx, db.options.Timeout)
 	defer cancel()
 	err := db.Limits.writes.Do(limited, limit.Wait(db.options.Timeout), func() error {
-		return db.written(func() error {
-			return db.Retry(limited, func() error { return do(db.WithContext(limited)) })
-		})
+		return db.written(func() error { return db.inLockTurn(limited, do) })
 	})
-	err = db.WaitForLock(ctx, begin, err, func(ctx context.Context, tx *DB) error { return do(tx.WithContext(ctx)) })
-	return fault.In(operation, err)
+	err = fault.In(operation, db.WaitForLock(ctx, begin, err, do))
+	return db.Wrote(ctx, err), err
 }
 
 // written calls write, and fails if a restart would not find what was written.
@@ -110,7 +108,7 @@ const lockTurn = 20 * time.Millisecond
 // holds for it. Then it calls do, in a transaction, until it gets the locks that it needs or most of the
 // operation's time limit is over. At the limit of waiting writes, in all or of ctx's client, it fails with
 // limit.ErrShare at once.
-func (db *DB) WaitForLock(ctx context.Context, begin time.Time, err error, do func(ctx context.Context, tx *DB) error) error {
+func (db *DB) WaitForLock(ctx context.Context, begin time.Time, err error, do func(tx *DB) error) error {
 	if !fault.IsLocked(err) {
 		return err
 	}
@@ -132,9 +130,9 @@ func (db *DB) WaitForLock(ctx context.Context, begin time.Time, err error, do fu
 }
 
 // inLockTurn calls do in a transaction that waits for locks for lockTurn.
-func (db *DB) inLockTurn(ctx context.Context, do func(ctx context.Context, tx *DB) error) error {
+func (db *DB) inLockTurn(ctx context.Context, do func(tx *DB) error) error {
 	return db.transaction(ctx, lockTurn, func(tx *DB) error {
-		err := do(ctx, tx)
+		err := do(tx)
 		if fault.IsTableLocked(err) {
 			err = fault.RowLocked(err) // so that it is not tried again before the next waiter's turn
 		}

@@ -102,9 +102,10 @@ func TestReadyDependsOnTheDisk(t *testing.T) {
 	url := dbtest.Postgres(t)
 	db := dbtest.Migrated(t, url)
 	write := func() error {
-		return db.Write(t.Context(), "write", func(tx *gorm.DB) error {
+		_, err := db.Write(t.Context(), "write", func(tx *database.DB) error {
 			return tx.Exec("CREATE TABLE IF NOT EXISTS x AS SELECT 1").Error
 		})
+		return err
 	}
 	checkReady(t, db, "")
 	forbidTableAs(t, url)

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
-	"gorm.io/gorm"
 
 	"plantstore/database"
 	"plantstore/database/dbtest"
@@ -31,17 +30,17 @@ func TestRetry(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			fault := &pgconn.PgError{Code: test.state}
 			attempts, failures := 0, 100
-			do := func(*gorm.DB) error {
+			do := func(*database.DB) error {
 				if attempts++; attempts <= failures {
 					return fault
 				}
 				return nil
 			}
-			if err := db.Write(t.Context(), "write", do); !errors.Is(err, fault) || attempts != test.attempts {
+			if _, err := db.Write(t.Context(), "write", do); !errors.Is(err, fault) || attempts != test.attempts {
 				t.Errorf("got %v after %d attempts, want the error after %d", err, attempts, test.attempts)
 			}
 			attempts, failures = 0, test.attempts-1
-			if err := db.Write(t.Context(), "write", do); err != nil || attempts != test.attempts {
+			if _, err := db.Write(t.Context(), "write", do); err != nil || attempts != test.attempts {
 				t.Errorf("got %v after %d attempts, want success after %d", err, attempts, test.attempts)
 			}
 		})

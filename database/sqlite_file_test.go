@@ -101,7 +101,8 @@ func TestLostFile(t *testing.T) {
 				return fault.In("insert", database.NewWriter(db, func(context.Context, []int) []error { return []error{do()} }).Do(context.Background(), 1))
 			}},
 			{"in a single write", func(db *database.DB, do func() error) error {
-				return db.Write(context.Background(), "put", func(*gorm.DB) error { return do() })
+				_, err := db.Write(context.Background(), "put", func(*database.DB) error { return do() })
+				return err
 			}},
 			{"in an import", func(db *database.DB, do func() error) error {
 				return db.WriteBulk(context.Background(), "import", do)
@@ -181,7 +182,10 @@ func TestLostFileComesBack(t *testing.T) {
 	url := dbtest.SQLite(t)
 	db := dbtest.OpenWith(t, dbtest.Options(url), dbtest.Batches, zap.New(core))
 	rename(t, pathOf(url), pathOf(url)+".away")
-	write := func() error { return db.Write(t.Context(), "put", func(*gorm.DB) error { return nil }) }
+	write := func() error {
+		_, err := db.Write(t.Context(), "put", func(*database.DB) error { return nil })
+		return err
+	}
 	if err := write(); !isLost(err) {
 		t.Errorf("without the file: got %v, want a lost file", err)
 	}
@@ -212,8 +216,8 @@ func TestLinkedFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	db := dbtest.Open(t, dbtest.Options("sqlite:"+link))
-	nothing := func(*gorm.DB) error { return nil }
-	if err := db.Write(t.Context(), "put", nothing); err != nil {
+	nothing := func(*database.DB) error { return nil }
+	if _, err := db.Write(t.Context(), "put", nothing); err != nil {
 		t.Errorf("got %v", err)
 	}
 	other := dbtest.SQLite(t)
@@ -222,7 +226,7 @@ func TestLinkedFile(t *testing.T) {
 	if err := os.Symlink(pathOf(other), link); err != nil {
 		t.Fatal(err)
 	}
-	if err := db.Write(t.Context(), "put", nothing); !isLost(err) {
+	if _, err := db.Write(t.Context(), "put", nothing); !isLost(err) {
 		t.Errorf("the link leads to another file: got %v, want a lost file", err)
 	}
 }

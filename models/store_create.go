@@ -23,8 +23,8 @@ func (s *Store[T, K]) Create(ctx context.Context, row *T) (Outcome[T], error) {
 	begin := time.Now()
 	err := s.inserts.Do(ctx, row)
 	if fault.IsLocked(err) {
-		err = s.db.WaitForLock(ctx, begin, err, func(ctx context.Context, tx *database.DB) error {
-			return s.insert(ctx, tx, []*T{row}, mayBeTaken)[0]
+		err = s.db.WaitForLock(ctx, begin, err, func(tx *database.DB) error {
+			return s.insert(tx.Statement.Context, tx, []*T{row}, mayBeTaken)[0]
 		})
 	}
 	if err != nil {

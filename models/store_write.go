@@ -158,8 +158,8 @@ func (s *Store[T, K]) write(ctx context.Context, statement *table.Statement, row
 	begin := time.Now()
 	err := s.changes.Do(ctx, change)
 	if fault.IsLocked(err) {
-		err = s.db.WaitForLock(ctx, begin, err, func(ctx context.Context, tx *database.DB) error {
-			return tx.Run(ctx, []*table.Change{change}, s.db.NowFunc())
+		err = s.db.WaitForLock(ctx, begin, err, func(tx *database.DB) error {
+			return tx.Run(tx.Statement.Context, []*table.Change{change}, s.db.NowFunc())
 		})
 	}
 	if err != nil {

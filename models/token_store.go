@@ -37,7 +37,8 @@ func (s *TokenStore) Create(ctx context.Context, t *Token) (secret string, err e
 	if t.ExpiresAt != nil {
 		t.ExpiresAt = new(t.ExpiresAt.UTC().Truncate(time.Microsecond))
 	}
-	return secret, s.db.Write(ctx, "create token", func(tx *gorm.DB) error { return tx.Create(t).Error })
+	_, err = s.db.Write(ctx, "create token", func(tx *database.DB) error { return tx.Create(t).Error })
+	return secret, err
 }
 
 // List returns at most limit tokens by ascending id, those with a greater id than
@@ -53,13 +54,14 @@ func (s *TokenStore) List(ctx context.Context, after string, limit int) ([]Token
 // Revoke ends the token id for good. It fails with a *NotFoundError if there is no such
 // token, or if it is already revoked.
 func (s *TokenStore) Revoke(ctx context.Context, id string) error {
-	return s.db.Write(ctx, "revoke token", func(tx *gorm.DB) error {
+	_, err := s.db.Write(ctx, "revoke token", func(tx *database.DB) error {
 		revoked := tx.Model(&Token{}).Where("id = ? AND revoked_at IS NULL", id).Update("revoked_at", tx.NowFunc())
 		if revoked.Error == nil && revoked.RowsAffected == 0 {
 			return &NotFoundError{table.NounOf(Token{}), "it is already revoked"}
 		}
 		return revoked.Error
 	})
+	return err
 }
 
 // ActiveIDs returns the ids of the tokens that are neither revoked nor expired. It does not
@@ -108,9 +110,10 @@ func (s *TokenStore) Counts(ctx context.Context) (counts TokenCounts, err error)
 
 // Touch stores that the tokens ids were used up to now, or up to their end if that is earlier.
 func (s *TokenStore) Touch(ctx context.Context, ids []string) error {
-	return s.db.Write(ctx, "store the last use of tokens", func(tx *gorm.DB) error {
+	_, err := s.db.Write(ctx, "store the last use of tokens", func(tx *database.DB) error {
 		now := tx.NowFunc()
 		return tx.Model(&Token{}).Where(inIDs+" AND (last_used_at IS NULL OR last_used_at < ?)", keysOf(ids), now).
 			Update("last_used_at", gorm.Expr("CASE WHEN revoked_at < ? THEN revoked_at WHEN expires_at < ? THEN expires_at ELSE ? END", now, now, now)).Error
 	})
+	return err
 }
