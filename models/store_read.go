@@ -77,6 +77,20 @@ func (s *Store[T, K]) List(ctx context.Context, f Filter[K]) (rows []T, err erro
 	return rows, err
 }
 
+// Query calls do with a handle for reads, for queries that List does not have: joins, aggregates, Preload. do
+// ends its query with what it reads into, and may be called again: tx.Joins("JOIN …").Find(&plants), for
+// example. The rows are of any model: associations belong in a model of their own, which embeds T. Values
+// belong in arguments, never in the text. A query that finds no row with First, Last or Take fails with a *NotFoundError.
+func (s *Store[T, K]) Query(ctx context.Context, do func(tx *gorm.DB) *gorm.DB) error {
+	return s.read(ctx, func(r *reader[T, K]) (bool, error) {
+		err := r.db.Read(ctx, "query "+r.table.Name, func(tx *gorm.DB) error { return do(tx).Error })
+		if errors.Is(err, gorm.ErrRecordNotFound) {
+			return true, &NotFoundError{Noun: r.table.Noun}
+		}
+		return err == nil, err
+	})
+}
+
 // lookup is a read of a single row, which is nil if it does not exist.
 type lookup[T any, K Key] struct {
 	key K

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"gorm.io/gorm"
+
 	"plantstore/database"
 	"plantstore/database/fault"
 	"plantstore/database/table"
@@ -99,8 +101,7 @@ var errNotStored = errors.New("the row was not stored: look for triggers and pol
 // isNew reports whether row, as a statement has written it, is new: each later write
 // moves the version forward, beyond the time of creation.
 func (s *Store[T, K]) isNew(row *T) bool {
-	created, updated := s.table.Created.Of(valueOf(row)), s.table.Updated.Of(valueOf(row))
-	return created.Interface().(time.Time).Equal(updated.Interface().(time.Time))
+	return s.table.Created.Time(valueOf(row)).Equal(s.table.Updated.Time(valueOf(row)))
 }
 
 // Patch writes the named columns of row to the row with its key. It fails with an *InvalidError if any of
@@ -120,6 +121,41 @@ func (s *Store[T, K]) Patch(ctx context.Context, row *T, columns []string, c Con
 	}
 	stored, err := s.writeExisting(ctx, s.updateOf(changed, c.Versions != nil), row, c)
 	return s.outcome(ctx, stored, false, err)
+}
+
+// Update locks the row with key, calls do with it, and stores what do has changed in it, with a new version.
+// With tx, do may read and write other tables: all of it is a transaction, which is rolled back if do fails.
+// If the transaction collides with another, do is called again with the row as it is then, so do must change
+// nothing else, and it must be short, as other writes wait. Update fails with do's error, and as Patch does.
+func (s *Store[T, K]) Update(ctx context.Context, key K, c Condition, do func(tx *gorm.DB, row *T) error) (Outcome[T], error) {
+	var change *table.Change
+	at, err := s.db.Write(ctx, "update "+s.table.Noun, func(tx *database.DB) error {
+		ctx := tx.Statement.Context
+		rows, err := s.getAll(ctx, tx, []K{key}, true)
+		row := rows[key]
+		switch {
+		case err != nil:
+			return err
+		case row == nil:
+			return &NotFoundError{Noun: s.table.Noun}
+		case c.Absent || c.Versions != nil && !slices.ContainsFunc(c.Versions, s.table.Updated.Time(valueOf(row)).Equal):
+			return ErrCondition
+		}
+		if err := cmp.Or(do(tx.DB, row), s.validate(row, s.table.Content)); err != nil {
+			return err
+		}
+		s.table.Key.Of(valueOf(row)).Set(reflect.ValueOf(key)) // whatever do has set it to
+		change = &table.Change{Statement: s.updateOf(s.table.Content, false), Row: valueOf(row)}
+		err = tx.Run(ctx, []*table.Change{change}, s.db.NowFunc())
+		if err == nil && !change.Stored.IsValid() {
+			err = errNotStored
+		}
+		return err
+	})
+	if err != nil {
+		return Outcome[T]{}, err
+	}
+	return Outcome[T]{change.Stored.Addr().Interface().(*T), false, at}, nil
 }
 
 // Delete removes the row with key. It fails with a *NotFoundError if there is no such

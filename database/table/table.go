@@ -141,6 +141,9 @@ func (t *Table) IsTimestamp(c *Column) bool { return c == t.Created || c == t.Up
 // Of returns the column's field in row, a struct of the model.
 func (c *Column) Of(row reflect.Value) reflect.Value { return row.FieldByIndex(c.StructField.Index) }
 
+// Time returns the timestamp in row.
+func (c *Column) Time(row reflect.Value) time.Time { return *c.Of(row).Addr().Interface().(*time.Time) }
+
 // Equal reports whether two rows have the same value in the column.
 func (c *Column) Equal(a, b reflect.Value) bool {
 	return reflect.DeepEqual(c.Of(a).Interface(), c.Of(b).Interface())
