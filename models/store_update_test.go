@@ -3,8 +3,8 @@ package models_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"reflect"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -130,7 +130,7 @@ func TestUpdate(t *testing.T) {
 			var group sync.WaitGroup
 			for i := range updates {
 				group.Go(func() {
-					if _, err := store.Update(t.Context(), "B", models.Condition{}, mend(fmt.Sprint(i))); err != nil {
+					if _, err := store.Update(t.Context(), "B", models.Condition{}, mend(strconv.Itoa(i))); err != nil {
 						t.Error(err)
 					}
 				})
