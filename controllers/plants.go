@@ -15,9 +15,9 @@ import (
 // PlantContent is the content of a plant, in requests and responses.
 type PlantContent struct {
 	// The name: no control characters, and not only white space.
-	Name *string `json:"name" binding:"required" extensions:"x-rule=plant.name" example:"Monstera deliciosa"`
+	Name *string `json:"name" binding:"required" example:"Monstera deliciosa"`
 	// Specifies the type of the plant: no control characters. No tag and an empty tag are not the same.
-	Tag *string `json:"tag,omitzero" extensions:"x-rule=plant.tag" example:"houseplant"`
+	Tag *string `json:"tag,omitzero" example:"houseplant"`
 } // @name PlantContent
 
 // Plant is the response to the creation of a plant.

@@ -16,8 +16,10 @@ type Scope string // @name Scope
 // ScopeAdmin implies all other scopes.
 const ScopeAdmin Scope = "admin"
 
-// ReadScope and WriteScope return the scopes of the resource name.
-func ReadScope(name string) Scope  { return Scope(name + ":read") }
+// ReadScope returns the scope for reads of the resource name.
+func ReadScope(name string) Scope { return Scope(name + ":read") }
+
+// WriteScope returns the scope for writes of the resource name.
 func WriteScope(name string) Scope { return Scope(name + ":write") }
 
 // Scopes are the rights that a bearer token gives. The database stores them as a single

@@ -1,16 +1,19 @@
 // Gen writes the generated files: docs/openapi.json, the tables in docs/api.md,
 // docs/configuration.md and configs/config.yaml. Run it in the root of the repository, as
-// make docs does.
+// make docs does. With the arguments migration and the name of a table, it writes the migrations
+// that bring the table to its model.
 package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"log"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/swaggo/swag/v2"
 
@@ -20,6 +23,14 @@ import (
 func main() {
 	log.SetFlags(0)
 	log.SetPrefix("docs/gen: ")
+	if len(os.Args) == 3 && os.Args[1] == "migration" {
+		written, err := writeMigrations(context.Background(), os.Args[2])
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println("review", strings.Join(written, " and "))
+		return
+	}
 	files, err := generate()
 	if err != nil {
 		log.Fatal(err)
@@ -93,6 +104,7 @@ func openAPI() (document object, err error) {
 		return nil, err
 	}
 	delete(document, "externalDocs") // swag adds an empty object
+	addRules(at(document, "components", "schemas"))
 	walk(document, completeSchema)
 	paths, components := at(document, "paths"), at(document, "components")
 	at(components, "schemas", "Scope")["enum"] = models.AllScopes()

@@ -56,6 +56,23 @@ func rules() map[string]models.Rule {
 	return all
 }
 
+// addRules lets the properties of the resources' schemas name the rules of their columns.
+func addRules(schemas object) {
+	for _, r := range resources() {
+		d := describe(r)
+		for _, name := range []string{d.Type, "New" + d.Type, "Stored" + d.Type, d.Type + "Replacement", d.Type + "Patch"} {
+			if schemas[name] == nil { // only POST /plants responds with a Plant
+				continue
+			}
+			for column := range r.Model().Rules() {
+				if property, ok := at(schemas, name, "properties")[column].(object); ok {
+					property["x-rule"] = d.Rule + "." + column
+				}
+			}
+		}
+	}
+}
+
 // completeSchema replaces x-rule by the rule that it names, makes what has x-ref the schema that it names, or null,
 // and removes the names of constants in Go and, beside a $ref, the names of parameters, which
 // swag calls summary.

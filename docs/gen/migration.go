@@ -1,0 +1,279 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/libtnb/sqlite"
+	"github.com/pressly/goose/v3"
+
+	"plantstore/database/table"
+	"plantstore/models"
+)
+
+// A kind is a kind of database, with the folder of its migrations.
+type kind struct{ folder string }
+
+var (
+	onPostgres = kind{"postgres"}
+	onSQLite   = kind{"sqlite"}
+)
+
+const migrationsFolder = "database/migrations"
+
+// writeMigrations writes what the table name lacks in comparison with its model, as the next migration of
+// each kind of database, and returns the names of the files. A person reviews them.
+func writeMigrations(ctx context.Context, name string) (written []string, err error) {
+	model, err := modelOf(name)
+	if err != nil {
+		return nil, err
+	}
+	last, present, err := migrated(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	steps, err := stepsOf(model, present)
+	if err != nil {
+		return nil, err
+	}
+	file := fmt.Sprintf("%05d_%s.sql", last+1, steps.name)
+	for _, k := range []kind{onPostgres, onSQLite} {
+		path := filepath.Join(migrationsFolder, k.folder, file)
+		if err := os.WriteFile(path, []byte(steps.text(k, last+1)), 0o644); err != nil {
+			return written, err
+		}
+		written = append(written, path)
+	}
+	return written, nil
+}
+
+// modelOf returns the model of the table name.
+func modelOf(name string) (models.Model, error) {
+	var names []string
+	for _, model := range models.All() {
+		t := table.OfModel(model)
+		if t.Name == name {
+			return model, nil
+		}
+		names = append(names, t.Name)
+	}
+	return nil, fmt.Errorf("models.All has no model of the table %s, only %s", name, strings.Join(names, ", "))
+}
+
+// migrated applies the migrations to a new database, and returns the number of the last migration and the
+// columns and indexes of the table name, which may be none.
+func migrated(ctx context.Context, name string) (last int64, present []string, err error) {
+	folder, err := os.MkdirTemp("", "plantstore-migration-")
+	if err != nil {
+		return 0, nil, err
+	}
+	defer os.RemoveAll(folder)
+	db, err := sql.Open(sqlite.DriverName, "file:"+filepath.Join(folder, "plantstore.db"))
+	if err != nil {
+		return 0, nil, err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	provider, err := goose.NewProvider(goose.DialectSQLite3, db, os.DirFS(filepath.Join(migrationsFolder, onSQLite.folder)))
+	if err != nil {
+		return 0, nil, err
+	}
+	results, err := provider.Up(ctx)
+	if err != nil {
+		return 0, nil, err
+	}
+	rows, err := db.QueryContext(ctx, "SELECT name FROM pragma_table_xinfo(?1) UNION ALL SELECT name FROM pragma_index_list(?1)", name)
+	err = table.ReadAll(func(rows table.Rows) error {
+		for rows.Next() {
+			present = append(present, "")
+			if err := rows.Scan(&present[len(present)-1]); err != nil {
+				return err
+			}
+		}
+		return rows.Err()
+	})(rows, err)
+	return results[len(results)-1].Source.Version, present, err
+}
+
+// steps are what a table lacks.
+type steps struct {
+	name    string // of the migration
+	table   *table.Table
+	create  bool // the table
+	columns []*column
+}
+
+// column is a column of a table and its rule.
+type column struct {
+	*table.Column
+	table *table.Table
+	rule  models.Rule // or nil
+}
+
+// stepsOf returns what the table of model lacks if it has the columns and indexes in present.
+func stepsOf(model models.Model, present []string) (s steps, err error) {
+	s.table = table.OfModel(model)
+	s.name, s.create = s.table.Name, len(present) == 0
+	for _, c := range s.table.Columns {
+		if slices.Contains(present, c.DBName) {
+			continue
+		}
+		s.columns = append(s.columns, &column{c, s.table, model.Rules()[c.DBName]})
+		if s.create {
+			continue
+		}
+		s.name += "_" + c.DBName
+		if c.FieldType.Kind() != reflect.Pointer {
+			return s, fmt.Errorf("%s.%s needs a value in the rows that exist: make the field %s a pointer, or write the migrations by hand",
+				s.table.Name, c.DBName, c.Name)
+		}
+	}
+	if len(s.columns) == 0 {
+		err = fmt.Errorf("the migrations make all columns of %s; a column whose rule has changed needs migrations written by hand", s.name)
+	}
+	return s, err
+}
+
+// text returns the migration with a number.
+func (s *steps) text(k kind, number int64) string {
+	var up, down []string
+	if s.create {
+		up, down = []string{s.createTable(k)}, []string{"DROP TABLE " + s.table.Name + ";"}
+	} else {
+		up, down = s.addColumns(k)
+	}
+	annotation, again := "", ""
+	if k == onPostgres && !s.create {
+		annotation, again = "-- +goose NO TRANSACTION\n", " ON CONFLICT DO NOTHING"
+	}
+	return annotation + "-- +goose Up\n" + strings.Join(up, "\n") + "\n" +
+		fmt.Sprintf("INSERT INTO compatible_migrations VALUES (%d)%s;\n\n-- +goose Down\nDELETE FROM compatible_migrations WHERE version = %[1]d;\n", number, again) +
+		strings.Join(down, "\n") + "\n"
+}
+
+// createTable returns the statement that creates the table.
+func (s *steps) createTable(k kind) string {
+	var width, wide int
+	for _, c := range s.columns {
+		width, wide = max(width, len(c.DBName)), max(wide, len(k.typeOf(c)))
+	}
+	var lines []string
+	for _, c := range s.columns {
+		lines = append(lines, fmt.Sprintf("    %-*s %-*s %s", width, c.DBName, wide, k.typeOf(c), k.constraints(c)))
+	}
+	for _, c := range s.columns {
+		for _, check := range k.checks(c) {
+			lines = append(lines, "    "+check)
+		}
+	}
+	return "CREATE TABLE " + s.table.Name + " (\n" + strings.Join(lines, ",\n") + "\n);"
+}
+
+// addColumns returns the statements that add the columns, and remove them. On PostgreSQL, no statement
+// reads the table while others wait for it.
+func (s *steps) addColumns(k kind) (up, down []string) {
+	for _, c := range s.columns {
+		name := s.table.Name + " "
+		down = append(down, "ALTER TABLE "+name+"DROP COLUMN "+k.ifThere("EXISTS ")+c.DBName+";")
+		add := "ADD COLUMN " + k.ifThere("NOT EXISTS ") + c.DBName + " " + k.typeOf(c) + " " + k.constraints(c)
+		checks := k.checks(c)
+		if k == onSQLite {
+			up = append(up, strings.Join(append([]string{"ALTER TABLE " + name + add}, checks...), " ")+";")
+			continue
+		}
+		parts := []string{add}
+		var validate []string
+		for _, check := range checks {
+			constraint := strings.Fields(check)[1]
+			parts = append(parts, "DROP CONSTRAINT IF EXISTS "+constraint, "ADD "+check+" NOT VALID")
+			validate = append(validate, "ALTER TABLE "+name+"VALIDATE CONSTRAINT "+constraint+";")
+		}
+		up = append(up, "ALTER TABLE "+name+strings.Join(parts, ",\n    ")+";")
+		up = append(up, validate...)
+	}
+	return up, down
+}
+
+// ifThere returns a clause with which a migration outside of a transaction can be repeated.
+func (k kind) ifThere(condition string) string {
+	if k == onPostgres {
+		return "IF " + condition
+	}
+	return ""
+}
+
+// typeOf returns the type of a column.
+func (k kind) typeOf(c *column) string {
+	t := table.TypeOf(c.IndirectFieldType)
+	if c.rule != nil {
+		t = c.rule.SQL()
+	}
+	if k == onPostgres {
+		return t.Postgres
+	}
+	return t.SQLite
+}
+
+// constraints returns the constraints of a column that follow its type.
+func (k kind) constraints(c *column) string {
+	switch {
+	case c.Column == c.table.Key || c.PrimaryKey:
+		if k == onSQLite && c.IndirectFieldType.Kind() != reflect.Int64 {
+			return "PRIMARY KEY NOT NULL" // SQLite alone would accept NULL
+		}
+		return "PRIMARY KEY"
+	case c.FieldType.Kind() == reflect.Pointer:
+		return "NULL"
+	}
+	return "NOT NULL"
+}
+
+// checks returns the constraints with which the database repeats a column's rule.
+func (k kind) checks(c *column) (all []string) {
+	add := func(suffix, format string, args ...any) {
+		condition := strings.ReplaceAll(fmt.Sprintf(format, args...), "{}", c.DBName)
+		all = append(all, fmt.Sprintf("CONSTRAINT %s_%s_%s CHECK (%s)", c.table.Name, c.DBName, suffix, condition))
+	}
+	if k == onSQLite && c.IndirectFieldType.Kind() == reflect.Bool {
+		add("values", "{} IN (0, 1)")
+	}
+	switch rule := c.rule.(type) {
+	case models.Text:
+		if rule.Max > 0 {
+			k.addLength(add, rule.Min, rule.Max)
+		}
+		if rule.NotBlank {
+			add("not_blank", "%s({}) <> ''", cmp.Or(map[kind]string{onPostgres: "btrim"}[k], "trim"))
+		}
+		if rule.Match != nil {
+			add("form", "%s", k.matches(rule.Match.String()))
+		}
+	case models.Integer:
+		add("range", "{} BETWEEN %d AND %d", rule.Min, rule.Max)
+	case models.Float:
+		add("range", "{} BETWEEN %s AND %s", strconv.FormatFloat(rule.Min, 'g', -1, 64), strconv.FormatFloat(rule.Max, 'g', -1, 64))
+	}
+	return all
+}
+
+// addLength adds the limits of a text's length. In a PostgreSQL database of encoding SQL_ASCII,
+// char_length counts bytes; a character of UTF-8 has at most 4 of these.
+func (k kind) addLength(add func(suffix, format string, args ...any), least, most int) {
+	switch {
+	case k == onSQLite && least > 0:
+		add("length", "length({}) BETWEEN %d AND %d", least, most)
+	case k == onSQLite:
+		add("length", "length({}) <= %d", most)
+	default:
+		add("length", "octet_length({}) BETWEEN %d AND %d AND (char_length({}) BETWEEN %d AND %d OR getdatabaseencoding() = 'SQL_ASCII')",
+			least, 4*most, least, most)
+	}
+}

@@ -1,0 +1,143 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"plantstore/database/dbtest"
+	"plantstore/models"
+)
+
+func TestMain(m *testing.M) { os.Exit(dbtest.Main(m)) }
+
+// pot is a model with a column of each kind.
+type pot struct {
+	ID        int64 `gorm:"primaryKey;autoIncrement:false"`
+	Name      string
+	Country   string
+	Code      *string
+	Website   *string
+	Size      *int64
+	Weight    *float64
+	Glazed    bool
+	Notes     *string
+	CreatedAt time.Time
+	UpdatedAt time.Time
+}
+
+func (pot) Rules() models.Rules {
+	return models.Rules{
+		"name":    models.Text{Min: 2, Max: 5, NotBlank: true},
+		"country": models.Text{Match: regexp.MustCompile("^[A-Z]{2}$")},
+		"code":    models.Text{Match: regexp.MustCompile(`^(a'b|[x-z]-\d?|\*)$`)},
+		"website": models.Text{Match: regexp.MustCompile(`^https?://[a-z./]+$`)},
+		"size":    models.Integer{Min: 1, Max: 5},
+		"weight":  models.Float{Min: -0.5, Max: 1e9},
+		"notes":   models.Text{Max: 3, Lines: true},
+	}
+}
+
+// TestMigrationRepeatsTheRules creates a table, and a column at a time, and inserts rows past the store.
+func TestMigrationRepeatsTheRules(t *testing.T) {
+	base := map[string]string{"id": "1", "name": "'pot'", "country": "'NL'", "glazed": "true", "created_at": "'2026-01-01'", "updated_at": "'2026-01-01'"}
+	columns := []string{"id", "name", "country", "code", "website", "size", "weight", "glazed", "notes", "created_at", "updated_at"}
+	dbtest.Each(t, func(t *testing.T, url string) {
+		t.Parallel()
+		k := onPostgres
+		if strings.HasPrefix(url, "sqlite:") {
+			k = onSQLite
+		}
+		db := dbtest.Migrated(t, url)
+		run := func(t *testing.T, statement string) {
+			t.Helper()
+			if err := db.WithContext(t.Context()).Exec(statement).Error; err != nil {
+				t.Fatalf("%v in\n%s", err, statement)
+			}
+		}
+		for _, present := range [][]string{nil, {"id", "name", "country", "glazed", "created_at", "updated_at"}} {
+			s, err := stepsOf(pot{}, present)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if present != nil {
+				run(t, "CREATE TABLE pots (id bigint PRIMARY KEY, name text, country text, glazed boolean, created_at timestamp, updated_at timestamp)")
+			}
+			up, down, _ := strings.Cut(s.text(k, 99), "-- +goose Down")
+			run(t, up)
+			for column, values := range map[string]struct{ valid, invalid []string }{
+				"name":    {[]string{"'ab'", "'ab🌵de'"}, []string{"'a'", "'abcdef'", "'   '", "NULL"}},
+				"country": {[]string{"'NL'"}, []string{"'nl'", "'NLD'", "''", "'N1'"}},
+				"code":    {[]string{"'a''b'", "'x-'", "'z-7'", "'*'", "NULL"}, []string{"'ab'", "'w-1'", "'x-a'", "'x'", "'+'"}},
+				"website": {[]string{"'https://example.org/a'", "'http://x'"}, []string{"'https://'", "'ftp://x'", "'https://A'"}},
+				"size":    {[]string{"1", "5", "NULL"}, []string{"0", "6"}},
+				"weight":  {[]string{"-0.5", "1000000000"}, []string{"-0.51", "1000000001"}},
+				"glazed":  {[]string{"false"}, []string{"NULL"}},
+				"notes":   {[]string{"''", "'a\nb'"}, []string{"'abcd'"}},
+			} {
+				if present != nil && base[column] != "" {
+					continue
+				}
+				insert := func(value string) error {
+					row := make([]string, len(columns))
+					for i, c := range columns {
+						row[i] = base[c]
+						if row[i] == "" {
+							row[i] = "NULL"
+						}
+						if c == column {
+							row[i] = value
+						}
+					}
+					statement := "INSERT INTO pots (" + strings.Join(columns, ", ") + ") VALUES (" + strings.Join(row, ", ") + ")"
+					return db.WithContext(t.Context()).Exec(statement).Error
+				}
+				for _, value := range values.valid {
+					t.Run(fmt.Sprint(column, " ", value), func(t *testing.T) {
+						if err := insert(value); err != nil {
+							t.Error(err)
+						}
+						run(t, "DELETE FROM pots")
+					})
+				}
+				for _, value := range values.invalid {
+					t.Run(fmt.Sprint(column, " ", value), func(t *testing.T) {
+						if insert(value) == nil {
+							t.Error("the database accepts it")
+							run(t, "DELETE FROM pots")
+						}
+					})
+				}
+			}
+			run(t, down)
+			if present != nil {
+				run(t, "DROP TABLE pots")
+			}
+		}
+	})
+}
+
+func TestMigrationNeedsSomethingToDo(t *testing.T) {
+	t.Chdir("../..")
+	for name, want := range map[string]string{"plants": "the migrations make all columns of plants", "pots": "no model of the table pots"} {
+		t.Run(name, func(t *testing.T) {
+			written, err := writeMigrations(t.Context(), name)
+			if err == nil || !strings.Contains(err.Error(), want) || len(written) > 0 {
+				t.Errorf("got %v, %v, want an error with %s", written, err, want)
+			}
+		})
+	}
+	t.Run("a required column", func(t *testing.T) {
+		_, err := stepsOf(pot{}, []string{"id"})
+		if err == nil || !strings.Contains(err.Error(), "pots.name needs a value in the rows that exist") {
+			t.Errorf("got %v, want an error", err)
+		}
+	})
+	if all, err := filepath.Glob("database/migrations/*/*pots*"); err != nil || len(all) > 0 {
+		t.Errorf("got %v, %v, want no file", all, err)
+	}
+}
