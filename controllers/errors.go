@@ -32,6 +32,7 @@ const (
 	codeNotInt64       = 40005
 	codeInvalidValue   = 40006
 	codeParameter      = 40007
+	codeReference      = 40008
 	codeBodyTooLarge   = 41301
 	codeContentType    = 41501
 	codeNoToken        = 40101
@@ -42,6 +43,8 @@ const (
 	codeMethod         = 40501
 	codeExists         = 40901
 	codeExistsSame     = 40902
+	codeUnique         = 40903
+	codeReferred       = 40904
 	codeCursor         = 41001
 	codePrecondition   = 41201
 	codeRateLimit      = 42901
@@ -71,6 +74,8 @@ var errorTable = []ErrorRow{
 		as(func(e *fault.CheckError) string { return "the row breaks the rule " + e.Constraint })),
 	row(codeParameter, "invalid or unknown query parameter (on every operation), invalid path parameter or conditional header, or a PUT with Content-Range",
 		errQuery),
+	row(codeReference, "the row refers to a row that does not exist",
+		&fault.ReferenceError{Column: "supplier_id", Row: "supplier 99"}, refers(false)),
 	row(codeNoToken, "no bearer token",
 		auth.ErrNoToken, is(auth.ErrNoToken, "no bearer token: send the header Authorization: Bearer <token>")),
 	row(codeInvalidToken, "the bearer token is not valid",
@@ -94,6 +99,10 @@ var errorTable = []ErrorRow{
 	row(codeExistsSame, "the id exists with the same content: an earlier attempt of this request succeeded",
 		&models.ExistsError{Noun: table.NounOf(models.Plant{}), Key: 1, Same: true},
 		exists(true, ": an earlier attempt of this request succeeded")),
+	row(codeUnique, "a value that must be unique is taken; nothing was written",
+		&fault.UniqueError{Columns: "name"}, as((*fault.UniqueError).Error)),
+	row(codeReferred, "rows refer to the row, which was not deleted",
+		&fault.ReferenceError{Table: "plants", Row: "supplier 1", Deleted: true}, refers(true)),
 	row(codeCursor, "the cursor of the change feed is too old, or from another database, such as before a restore: get a new cursor, export, then follow",
 		database.ErrCursor, is(database.ErrCursor, "the cursor is too old, or from another database, such as before a restore: begin again with after=0 and an empty copy, or get a new cursor, export, then follow")),
 	row(codePrecondition, "`If-Match` or `If-None-Match` does not hold; nothing was written",
@@ -230,6 +239,16 @@ func exists(same bool, more string) message {
 			return ""
 		}
 		return e.Error() + more
+	})
+}
+
+// refers gives a *fault.ReferenceError of a deletion, or of another write, its text as its message.
+func refers(deleted bool) message {
+	return as(func(e *fault.ReferenceError) string {
+		if e.Deleted != deleted {
+			return ""
+		}
+		return e.Error()
 	})
 }
 

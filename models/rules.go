@@ -16,7 +16,15 @@ import (
 type Rules map[string]Rule
 
 // Text returns the rule of a column that is a text.
-func (r Rules) Text(column string) Text { return r[column].(Text) }
+func (r Rules) Text(column string) Text { return base(r[column]).(Text) }
+
+// base returns rule without [Unique].
+func base(rule Rule) Rule {
+	if unique, ok := rule.(Unique); ok {
+		return unique.Rule
+	}
+	return rule
+}
 
 // Rule decides what a column holds: its type in the database, its values, and what the documents say of
 // them. JSON, CSV and the files of imports follow from the field's Go type.

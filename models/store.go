@@ -2,6 +2,7 @@ package models
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -10,6 +11,7 @@ import (
 
 	"plantstore/database"
 	"plantstore/database/batch"
+	"plantstore/database/fault"
 	"plantstore/database/table"
 )
 
@@ -118,6 +120,20 @@ func (e *ExistsError) Error() string {
 		content = "the same"
 	}
 	return fmt.Sprintf("%s %v exists with %s content", e.Noun, e.Key, content)
+}
+
+// failed returns err, which ended an insert, update, delete or import of row.
+func (s *Store[T, K]) failed(verb string, row *T, err error) error {
+	err = fault.In(verb+" "+s.table.Noun, err)
+	if broken, ok := errors.AsType[*fault.ReferenceError](err); ok {
+		broken.Deleted = verb == "delete"
+		if broken.Deleted {
+			broken.Row = fmt.Sprintf("%s %v", s.table.Noun, s.keyOf(row))
+		} else if ref, ok := base(s.rules[broken.Column]).(Ref); ok {
+			broken.Row = fmt.Sprintf("%s %v", table.NounOf(ref.To), reflect.Indirect(s.table.Column(broken.Column).Of(valueOf(row))))
+		}
+	}
+	return err
 }
 
 // valueOf returns the struct behind row.

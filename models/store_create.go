@@ -28,7 +28,7 @@ func (s *Store[T, K]) Create(ctx context.Context, row *T) (Outcome[T], error) {
 		})
 	}
 	if err != nil {
-		err = fault.In("insert "+s.table.Noun, err)
+		err = s.failed("insert", row, err)
 	}
 	return s.outcome(ctx, row, true, err)
 }

@@ -129,7 +129,7 @@ func (s *Store[T, K]) importSpool(ctx context.Context, spool *spool[K], o Import
 			report.Created, report.Stored = int(created), !o.DryRun
 			return nil
 		}
-		if !errors.Is(err, errors.ErrUnsupported) && !fault.IsDuplicate(err) {
+		if !errors.Is(err, errors.ErrUnsupported) && !fault.IsRowRejected(err) {
 			return err
 		}
 	}
@@ -232,18 +232,33 @@ func (s *Store[T, K]) importBatch(ctx context.Context, tx *database.DB, batch []
 	if replace {
 		expected = lockTaken // what is unchanged stays so until the other rows are replaced
 	}
-	var replacements []*table.Change
-	for i, err := range s.insert(ctx, tx, rows, expected) {
+	outcomes := s.insert(ctx, tx, rows, expected)
+	var changes []*table.Change
+	replacements := make([]*table.Change, len(rows))
+	for i, err := range outcomes {
+		if exists, taken := errors.AsType[*ExistsError](err); taken && !exists.Same && replace {
+			replacements[i] = &table.Change{Statement: s.replace, Row: valueOf(rows[i])}
+			changes = append(changes, replacements[i])
+		}
+	}
+	if err := tx.Run(ctx, changes, s.db.NowFunc()); err != nil {
+		return err
+	}
+	for i, err := range outcomes {
+		replacement := replacements[i]
+		if replacement != nil {
+			err = replacement.Err
+		}
 		exists, taken := errors.AsType[*ExistsError](err)
 		switch {
+		case err == nil && replacement != nil:
+			report.Replaced++
 		case err == nil:
 			report.Created++
 		case taken && exists.Same:
 			report.Unchanged++
-		case taken && replace:
-			report.Replaced++
-			replacements = append(replacements, &table.Change{Statement: s.replace, Row: valueOf(rows[i])})
-		case taken:
+		case taken, fault.IsConstraint(err):
+			err = s.failed("import", rows[i], err)
 			for _, line := range batch[i].lines {
 				report.reject(line, err)
 			}
@@ -254,5 +269,5 @@ func (s *Store[T, K]) importBatch(ctx context.Context, tx *database.DB, batch []
 		}
 		report.Unchanged += len(batch[i].lines) - 1 + batch[i].more // the first line made them so
 	}
-	return tx.Run(ctx, replacements, s.db.NowFunc())
+	return nil
 }

@@ -266,11 +266,11 @@ func TestDeleteWithATextKey(t *testing.T) {
 	})
 }
 
-// potRows returns pots as the rows of an import.
-func potRows(pots []pot) iter.Seq2[models.ImportRow[pot], error] {
-	return func(yield func(models.ImportRow[pot], error) bool) {
-		for i, p := range pots {
-			if !yield(models.ImportRow[pot]{Line: i + 1, Row: p}, nil) {
+// importRows returns rows as those of an import.
+func importRows[T any](rows []T) iter.Seq2[models.ImportRow[T], error] {
+	return func(yield func(models.ImportRow[T], error) bool) {
+		for i, row := range rows {
+			if !yield(models.ImportRow[T]{Line: i + 1, Row: row}, nil) {
 				return
 			}
 		}
@@ -302,7 +302,7 @@ func TestImportOfALeftOutRow(t *testing.T) {
 		if err := db.Exec(leaveOut("pots")).Error; err != nil {
 			t.Fatal(err)
 		}
-		if report, err := store.Import(t.Context(), potRows(somePots), models.ImportOptions{}); err == nil || report.Stored {
+		if report, err := store.Import(t.Context(), importRows(somePots), models.ImportOptions{}); err == nil || report.Stored {
 			t.Errorf("got %+v, %v, want an error", report, err)
 		}
 	})
@@ -370,7 +370,7 @@ func TestImportAndExportWithATextKey(t *testing.T) {
 			},
 		} {
 			t.Run(test.name, func(t *testing.T) {
-				got, err := store.Import(t.Context(), potRows(test.rows), test.options)
+				got, err := store.Import(t.Context(), importRows(test.rows), test.options)
 				if len(got.Errors) != got.Rejected {
 					t.Errorf("got the errors %v of %d rejected rows", got.Errors, got.Rejected)
 				}

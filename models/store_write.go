@@ -199,7 +199,8 @@ func (s *Store[T, K]) write(ctx context.Context, statement *table.Statement, row
 		})
 	}
 	if err != nil {
-		return nil, fault.In("write "+s.table.Noun, err)
+		verb, _, _ := strings.Cut(strings.ToLower(statement.Write), " ")
+		return nil, s.failed(verb, row, err)
 	}
 	if !change.Stored.IsValid() {
 		return nil, nil

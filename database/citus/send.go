@@ -68,7 +68,7 @@ func copyNew(ctx context.Context, pool *sql.DB, t *table.Table, rows []reflect.V
 		if _, rollback := conn.Exec(ctx, "ROLLBACK"); rollback != nil {
 			return errors.Join(err, rollback)
 		}
-		if fault.SQLState(err) == fault.InternalError || fault.IsDuplicate(err) || fault.IsRowFault(err) {
+		if fault.SQLState(err) == fault.InternalError || fault.IsRowFault(err) {
 			return nil // an INSERT tells which row it is, or that a node is down
 		}
 		return err

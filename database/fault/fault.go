@@ -12,7 +12,6 @@ import (
 	"io/fs"
 	"net"
 	"slices"
-	"strings"
 	"syscall"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -156,30 +155,8 @@ func In(operation string, err error) error {
 		}
 		return fmt.Errorf("%s: %w: %w", operation, ErrUnavailable, err)
 	}
-	if name := brokenCheck(err); name != "" {
-		err = &CheckError{name, err}
-	}
+	err, _ = constraint(err)
 	return fmt.Errorf("%s: %w", operation, err)
-}
-
-// CheckError means that a row breaks a CHECK of its table.
-type CheckError struct {
-	Constraint string // its name, or its text if it has no name
-	error
-}
-
-func (e *CheckError) Unwrap() error { return e.error }
-
-// brokenCheck returns the name of the CHECK that a row breaks, or nothing.
-func brokenCheck(err error) string {
-	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.Code == "23514" { // check_violation
-		return pg.ConstraintName
-	}
-	if lite, ok := errors.AsType[*sqlite.Error](err); ok && lite.Code() == sqlite3.SQLITE_CONSTRAINT_CHECK {
-		_, name, _ := strings.Cut(lite.Error(), "CHECK constraint failed: ")
-		return strings.TrimSuffix(name, fmt.Sprintf(" (%d)", lite.Code()))
-	}
-	return ""
 }
 
 // NothingStored reports whether err means that an operation has stored nothing, and may succeed
@@ -277,9 +254,6 @@ func RowLocked(err error) error { return &rowLockedError{err} }
 type rowLockedError struct{ error }
 
 func (e *rowLockedError) Unwrap() error { return e.error }
-
-// IsDuplicate reports whether err means that a key is taken.
-func IsDuplicate(err error) bool { return SQLState(err) == "23505" } // unique_violation
 
 // IsRowFault reports whether err is the fault of a single row, which is locked or rejected.
 func IsRowFault(err error) bool { return IsLocked(err) && !IsTableLocked(err) || IsRowRejected(err) }

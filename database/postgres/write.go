@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -58,7 +59,7 @@ func (d *Dialect) Insert(ctx context.Context, conn gorm.ConnPool, t *table.Table
 		}
 	}
 	switch {
-	case !free, fault.IsDuplicate(err), errors.Is(err, fault.ErrLeftOut):
+	case !free, fault.IsRowRejected(err), errors.Is(err, fault.ErrLeftOut):
 		err = d.Run(ctx, conn, []*table.Group{g})
 	case fault.IsRowFault(err):
 		err = d.each(ctx, pool, g.Changes)
@@ -80,29 +81,79 @@ func (d *Dialect) insertAll(ctx context.Context, pool *sql.DB, t *table.Table, i
 }
 
 // Run runs groups of changes in their order: in a single transaction, in which a change whose row is locked
-// or rejected gets its own error, or in the transaction conn, which a failed change ends.
+// or rejected gets its own error, or in the transaction conn, which a locked row ends.
 func (d *Dialect) Run(ctx context.Context, conn gorm.ConnPool, groups []*table.Group) (err error) {
 	pool, own := conn.(*sql.DB)
-	changes := table.All(groups)
-	switch {
-	case !own || len(changes) == 1 && d.Send == nil: // takes less time than a batch
+	if !own {
 		for _, g := range groups {
-			text, args := d.textOf(g.Statement, g.Changes)
-			if err = d.Query(ctx, conn, text, args, g.Scan); err != nil {
-				break
+			if err := d.runIn(ctx, conn, g); err != nil {
+				return err
 			}
 		}
-	default:
+		return nil
+	}
+	changes := table.All(groups)
+	if len(changes) == 1 && d.Send == nil { // takes less time than a batch
+		text, args := d.textOf(groups[0].Statement, changes)
+		err = d.Query(ctx, conn, text, args, groups[0].Scan)
+	} else {
 		err = d.runAll(ctx, pool, groups)
 	}
 	switch {
-	case own && len(changes) == 1 && fault.IsRowFault(err):
+	case len(changes) == 1 && fault.IsRowFault(err):
 		changes[0].Err = err
 		return nil
-	case own && (fault.IsRowFault(err) || fault.IsTableLocked(err)):
+	case fault.IsRowRejected(err) && d.Send == nil:
+		err = d.isolate(ctx, pool, groups)
+	}
+	if fault.IsRowFault(err) || fault.IsTableLocked(err) {
 		return d.each(ctx, pool, changes)
 	}
 	return err
+}
+
+// runIn runs g in the transaction conn. If a change is rejected, it runs the halves of g, until the change is
+// alone and gets its error.
+func (d *Dialect) runIn(ctx context.Context, conn gorm.ConnPool, g *table.Group) error {
+	if _, err := conn.ExecContext(ctx, "SAVEPOINT changes"); err != nil {
+		return err
+	}
+	text, args := d.textOf(g.Statement, g.Changes)
+	err := d.Query(ctx, conn, text, args, g.Scan)
+	if rejected := err; fault.IsRowRejected(rejected) {
+		for _, c := range g.Changes {
+			c.Stored = reflect.Value{}
+		}
+		_, err = conn.ExecContext(ctx, "ROLLBACK TO changes")
+		if len(g.Changes) == 1 {
+			g.Changes[0].Err = rejected
+		} else {
+			for half := range slices.Chunk(g.Changes, (len(g.Changes)+1)/2) {
+				if err == nil {
+					err = d.runIn(ctx, conn, &table.Group{Statement: g.Statement, Changes: half})
+				}
+			}
+		}
+	}
+	if err == nil {
+		_, err = conn.ExecContext(ctx, "RELEASE changes")
+	}
+	return err
+}
+
+// isolate runs groups in a transaction, in which a rejected change gets its own error.
+func (d *Dialect) isolate(ctx context.Context, pool *sql.DB, groups []*table.Group) error {
+	ctx, cancel := batch.Attach(ctx)
+	defer cancel()
+	tx, err := pool.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback() //nolint:errcheck // does nothing after the commit
+	if err := d.Run(ctx, tx, groups); err != nil {
+		return err
+	}
+	return tx.Commit()
 }
 
 // runAll runs groups in a batch, with a statement for each.

@@ -129,6 +129,7 @@ func dataSourceName(path string, busyTimeout time.Duration) string {
 		"_pragma": {
 			"busy_timeout(" + strconv.FormatInt(busyTimeout.Milliseconds(), 10) + ")",
 			"journal_mode(WAL)",
+			"foreign_keys(ON)",
 			"synchronous(FULL)",  // NORMAL would lose acknowledged rows on power loss
 			"temp_store(MEMORY)", // the root file system may be read-only
 			"journal_size_limit(" + strconv.Itoa(walLimit) + ")",

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"reflect"
+	"slices"
 	"strings"
 
 	"gorm.io/gorm"
@@ -81,7 +82,7 @@ func (d *Dialect) Run(ctx context.Context, conn gorm.ConnPool, groups []*table.G
 		prepared[g.Statement] = statement
 	}
 	if !own || len(changes) == 1 {
-		return each(ctx, changes, prepared)
+		return each(ctx, conn, changes, prepared)
 	}
 	tx, err := pool.BeginTx(ctx, nil)
 	if err != nil {
@@ -91,14 +92,14 @@ func (d *Dialect) Run(ctx context.Context, conn gorm.ConnPool, groups []*table.G
 	for s, statement := range prepared {
 		prepared[s] = tx.StmtContext(ctx, statement)
 	}
-	if err := each(ctx, changes, prepared); err != nil {
+	if err := each(ctx, tx, changes, prepared); err != nil {
 		return err
 	}
 	return tx.Commit()
 }
 
 // each runs changes with their prepared statements. A rejected change leaves the transaction as it was.
-func each(ctx context.Context, changes []*table.Change, prepared map[*table.Statement]*sql.Stmt) error {
+func each(ctx context.Context, conn gorm.ConnPool, changes []*table.Change, prepared map[*table.Statement]*sql.Stmt) error {
 	for _, c := range changes {
 		args := c.Values(c.Form(false, newForm).Names, listOf)
 		if c.Returns > 1 {
@@ -109,8 +110,50 @@ func each(ctx context.Context, changes []*table.Change, prepared map[*table.Stat
 		if c.Err != nil && !fault.IsRowRejected(c.Err) {
 			return c.Err
 		}
+		if fault.IsReference(c.Err) {
+			c.Err = brokenReference(ctx, conn, c, c.Err)
+		}
 	}
 	return nil
+}
+
+// brokenReference returns err, after which a reference does not hold, as a *fault.ReferenceError with that
+// reference, which SQLite does not name. Before another change, it finds the rows as c has found them.
+func brokenReference(ctx context.Context, conn gorm.ConnPool, c *table.Change, err error) error {
+	type reference struct{ table, column, to, key string }
+	var all []reference
+	deletes, of := strings.HasPrefix(c.Write, "DELETE"), "t.name"
+	if deletes {
+		of = `r."table"`
+	}
+	query := `SELECT t.name, r."from", r."table", coalesce(r."to", (SELECT name FROM pragma_table_info(r."table") WHERE pk = 1))
+		FROM sqlite_schema t JOIN pragma_foreign_key_list(t.name) r WHERE t.type = 'table' AND ` + of + ` = ?`
+	failed := table.Query(ctx, conn, query, []any{c.Table.Name}, func(rows table.Rows) error {
+		for rows.Next() {
+			var r reference
+			if err := rows.Scan(&r.table, &r.column, &r.to, &r.key); err != nil {
+				return err
+			}
+			all = append(all, r)
+		}
+		return rows.Err()
+	})
+	for _, r := range all {
+		in, by, column := r.to, r.key, c.Table.Column(r.column)
+		if deletes {
+			in, by, column = r.table, r.column, c.Table.Key
+		}
+		if column == nil || !slices.Contains(c.Names(), column.DBName) || !reflect.Indirect(column.Of(c.Row)).IsValid() {
+			continue // c does not write it, or writes NULL
+		}
+		var exists bool
+		text := "SELECT EXISTS (SELECT 1 FROM " + in + " WHERE " + by + " = ?)"
+		failed = errors.Join(failed, conn.QueryRowContext(ctx, text, column.Of(c.Row).Interface()).Scan(&exists))
+		if failed == nil && exists == deletes {
+			return &fault.ReferenceError{Table: r.table, Column: r.column, Cause: err}
+		}
+	}
+	return errors.Join(err, failed)
 }
 
 // execute runs the statement of c, which returns no row: how many rows it wrote tells whether
