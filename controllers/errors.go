@@ -74,7 +74,7 @@ var errorTable = []ErrorRow{
 		as(func(e *fault.CheckError) string { return "the row breaks the rule " + e.Constraint })),
 	row(codeParameter, "invalid or unknown query parameter (on every operation), invalid path parameter or conditional header, or a PUT with Content-Range",
 		errQuery),
-	row(codeReference, "the row refers to a row that does not exist",
+	row(codeReference, "the row refers to a row that does not exist; plants do not refer to rows",
 		&fault.ReferenceError{Column: "supplier_id", Row: "supplier 99"}, refers(false)),
 	row(codeNoToken, "no bearer token",
 		auth.ErrNoToken, is(auth.ErrNoToken, "no bearer token: send the header Authorization: Bearer <token>")),

@@ -25,11 +25,18 @@ func errorTable() string {
 // addErrors adds the errors of the operation name that follow from its path, parameters
 // and body. Annotations take precedence.
 func addErrors(name string, operation, body object) {
+	refers, isUnique, isReferred := relations(name)
 	itemExists := strings.HasSuffix(name, "}") && !strings.HasPrefix(name, "PUT")
 	applies := func(row controllers.ErrorRow) bool {
 		switch {
 		case row.Code == 40005: // all rows of files have ids
 			return operation["requestBody"] != nil && (body == nil || strings.Contains(fmt.Sprint(body), "int64"))
+		case row.Code == 40008:
+			return refers && operation["requestBody"] != nil
+		case row.Code == 40903:
+			return isUnique && operation["requestBody"] != nil
+		case row.Code == 40904:
+			return isReferred && strings.HasPrefix(name, "DELETE")
 		case row.Code == 40007, row.Code == 41301: // unknown parameters; a body that is ignored
 			return true
 		case row.Code == 40001 && (isFeed(operation) || strings.HasSuffix(name, "/export")): // see controllers.SkipBody
@@ -59,11 +66,28 @@ func addErrors(name string, operation, body object) {
 		if d := response["description"]; d == nil || d == http.StatusText(status) { // swag's default
 			text := strings.Join(texts, "; ")
 			response["description"] = strings.ToUpper(text[:1]) + text[1:]
+		} else if text := texts[len(texts)-1]; strings.Contains(text, "(40903)") {
+			response["description"] = fmt.Sprintf("%s; or %s", d, text)
 		}
 		if response["content"] == nil {
 			at(response, "content", controllers.TypeJSON, "schema")["$ref"] = "#/components/schemas/Error"
 		}
 	}
+}
+
+// relations returns whether rows of the resource in the path of the operation name refer to rows, have unique
+// values, and are referred to.
+func relations(name string) (refers, isUnique, isReferred bool) {
+	path := strings.Split(name, "/")[1]
+	for _, r := range resources() {
+		for _, rule := range r.Model().Rules() {
+			schema := rule.Schema()
+			refers = refers || r.Name() == path && schema["x-references"] != nil
+			isUnique = isUnique || r.Name() == path && schema["x-unique"] != nil
+			isReferred = isReferred || schema["x-references"] == path
+		}
+	}
+	return refers, isUnique, isReferred
 }
 
 // headers are the headers that operations share, with their statuses: the listed statuses or, after

@@ -48,6 +48,9 @@ func rules() map[string]models.Rule {
 		for column, rule := range model.Rules() {
 			name := nameOf(model) + "." + column
 			all[name] = rule
+			if unique, ok := rule.(models.Unique); ok {
+				rule = unique.Rule
+			}
 			if text, ok := rule.(models.Text); ok {
 				all[name+".part"] = text.Part()
 			}
