@@ -181,7 +181,8 @@ func (db *DB) Insert(ctx context.Context, t *table.Table, rows []reflect.Value, 
 }
 
 // Run runs changes in a single transaction, at the time of now, or fails as a whole. It sets
-// their Stored and Err. Changes of the same row have different times, so that each version is new.
+// their Stored and Err. Changes of the same row have different times, so that each version is new. If db
+// is a transaction, Run fails with the first error of a change.
 func (db *DB) Run(ctx context.Context, changes []*table.Change, now time.Time) (err error) {
 	if len(changes) == 0 {
 		return nil
@@ -197,6 +198,11 @@ func (db *DB) Run(ctx context.Context, changes []*table.Change, now time.Time) (
 			c.Stored, c.Err = reflect.Value{}, nil
 		}
 		err = db.dialect.Run(ctx, db.conn, groups)
+	}
+	if db.inTransaction() {
+		for _, c := range changes {
+			err = cmp.Or(err, c.Err)
+		}
 	}
 	db.trace(ctx, begin, groups[0].Write, len(changes), err)
 	return err

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"gorm.io/gorm"
+
 	"plantstore/database"
 	"plantstore/database/dbtest"
 	"plantstore/database/fault"
@@ -138,6 +140,12 @@ func TestBrokenConstraints(t *testing.T) {
 					s.ID = 2
 					columns := map[string][]string{noGrower: {"grower_id"}, labelTaken: {"label"}, tooHigh: {"height"}}
 					return errorOf(n.seedlings.Patch(t.Context(), s, columns[want], models.Condition{}))
+				},
+				"update": func(broken *seedling) error {
+					return errorOf(n.seedlings.Update(t.Context(), 2, models.Condition{}, func(_ *gorm.DB, s *seedling) error {
+						s.GrowerID, s.Label, s.Height = broken.GrowerID, broken.Label, broken.Height
+						return nil
+					}))
 				},
 			} {
 				t.Run(verb+": "+want, func(t *testing.T) {

@@ -122,16 +122,18 @@ func (e *ExistsError) Error() string {
 	return fmt.Sprintf("%s %v exists with %s content", e.Noun, e.Key, content)
 }
 
-// failed returns err, which ended an insert, update, delete or import of row.
-func (s *Store[T, K]) failed(verb string, row *T, err error) error {
-	err = fault.In(verb+" "+s.table.Noun, err)
-	if broken, ok := errors.AsType[*fault.ReferenceError](err); ok {
-		broken.Deleted = verb == "delete"
-		if broken.Deleted {
-			broken.Row = fmt.Sprintf("%s %v", s.table.Noun, s.keyOf(row))
-		} else if ref, ok := base(s.rules[broken.Column]).(Ref); ok {
-			broken.Row = fmt.Sprintf("%s %v", table.NounOf(ref.To), reflect.Indirect(s.table.Column(broken.Column).Of(valueOf(row))))
-		}
+// blame returns err, which ended a write or the deletion of row, with the rows of a reference that does not hold.
+func (s *Store[T, K]) blame(row *T, deletes bool, err error) error {
+	broken, ok := errors.AsType[*fault.ReferenceError](err)
+	if !ok {
+		return err
+	}
+	ref, isRef := base(s.rules[broken.Column]).(Ref)
+	switch broken.Deleted = deletes; {
+	case deletes:
+		broken.Row = fmt.Sprintf("%s %v", s.table.Noun, s.keyOf(row))
+	case isRef && broken.Table == s.table.Name:
+		broken.Row = fmt.Sprintf("%s %v", table.NounOf(ref.To), reflect.Indirect(s.table.Column(broken.Column).Of(valueOf(row))))
 	}
 	return err
 }

@@ -28,7 +28,7 @@ func (s *Store[T, K]) Create(ctx context.Context, row *T) (Outcome[T], error) {
 		})
 	}
 	if err != nil {
-		err = s.failed("insert", row, err)
+		err = s.blame(row, false, fault.In("insert "+s.table.Noun, err))
 	}
 	return s.outcome(ctx, row, true, err)
 }

@@ -241,7 +241,7 @@ func (s *Store[T, K]) importBatch(ctx context.Context, tx *database.DB, batch []
 			changes = append(changes, replacements[i])
 		}
 	}
-	if err := tx.Run(ctx, changes, s.db.NowFunc()); err != nil {
+	if err := tx.Run(ctx, changes, s.db.NowFunc()); err != nil && !fault.IsConstraint(err) {
 		return err
 	}
 	for i, err := range outcomes {
@@ -258,7 +258,7 @@ func (s *Store[T, K]) importBatch(ctx context.Context, tx *database.DB, batch []
 		case taken && exists.Same:
 			report.Unchanged++
 		case taken, fault.IsConstraint(err):
-			err = s.failed("import", rows[i], err)
+			err = s.blame(rows[i], false, fault.In("import "+s.table.Noun, err))
 			for _, line := range batch[i].lines {
 				report.reject(line, err)
 			}

@@ -153,6 +153,9 @@ func (s *Store[T, K]) Update(ctx context.Context, key K, c Condition, do func(tx
 		return err
 	})
 	if err != nil {
+		if change != nil {
+			err = s.blame(change.Row.Addr().Interface().(*T), false, err)
+		}
 		return Outcome[T]{}, err
 	}
 	return Outcome[T]{change.Stored.Addr().Interface().(*T), false, at}, nil
@@ -199,8 +202,7 @@ func (s *Store[T, K]) write(ctx context.Context, statement *table.Statement, row
 		})
 	}
 	if err != nil {
-		verb, _, _ := strings.Cut(strings.ToLower(statement.Write), " ")
-		return nil, s.failed(verb, row, err)
+		return nil, s.blame(row, statement == s.remove || statement == s.removeVersion, fault.In("write "+s.table.Noun, err))
 	}
 	if !change.Stored.IsValid() {
 		return nil, nil

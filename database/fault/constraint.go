@@ -92,7 +92,8 @@ func constraint(err error) (described error, is bool) {
 		}
 		switch {
 		case pg.Code == "23503", pg.Code == "23001": // foreign_key_violation, restrict_violation
-			return &ReferenceError{Table: pg.TableName, Column: columns, Cause: err}, true
+			deleted := strings.Contains(pg.Detail, "still referenced") // if the server's messages are in English
+			return &ReferenceError{Table: pg.TableName, Column: columns, Deleted: deleted, Cause: err}, true
 		case pg.Code == "23505": // unique_violation
 			return &UniqueError{cmp.Or(columns, pg.ConstraintName), err}, true
 		case strings.HasPrefix(pg.Code, "23"):
