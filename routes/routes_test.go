@@ -30,7 +30,13 @@ func TestMain(m *testing.M) { os.Exit(dbtest.Main(m)) }
 // its tokens.
 func optionsOf(t testing.TB) (Options, *models.TokenStore) {
 	t.Helper()
-	db := dbtest.Migrated(t, dbtest.SQLite(t))
+	return optionsOn(t, dbtest.SQLite(t))
+}
+
+// optionsOn is optionsOf for a new database at url.
+func optionsOn(t testing.TB, url string) (Options, *models.TokenStore) {
+	t.Helper()
+	db := dbtest.Migrated(t, url)
 	tokens := models.NewTokenStore(db)
 	verifier, err := auth.NewIssuedTokens(t.Context(), tokens, zap.NewNop())
 	if err != nil {
