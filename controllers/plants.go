@@ -21,9 +21,7 @@ type PlantContent struct {
 } // @name PlantContent
 
 // Plant is the response to the creation of a plant.
-type Plant struct {
-	PlantContent
-} // @name Plant
+type Plant PlantContent // @name Plant
 
 // Plants handles the requests for plants.
 type Plants struct {
@@ -47,11 +45,9 @@ func NewPlants(db *database.DB) *Plants {
 //	@Header			200		{string}	ETag		"The version of the resource"
 //	@Router			/plants [post]
 func (h *Plants) Create(c *gin.Context) error {
-	plant, err := h.create(c)
+	plant, content, err := h.create(c)
 	if err != nil {
 		return err
 	}
-	var content PlantContent
-	h.setContent(&content, plant)
-	return respondVersion(c, http.StatusOK, plant.UpdatedAt, Plant{content})
+	return respondVersion(c, http.StatusOK, plant.UpdatedAt, (*Plant)(content))
 }

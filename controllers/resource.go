@@ -5,7 +5,7 @@ import (
 	"net/http"
 	"net/url"
 	"reflect"
-	"strconv"
+	"strings"
 	"time"
 	"unsafe"
 
@@ -162,28 +162,29 @@ func (r *Resource[T, C]) respond(c *gin.Context, status int, row *T) error {
 
 // Create stores a new row and responds with it.
 func (r *Resource[T, C]) Create(c *gin.Context) error {
-	row, err := r.create(c)
+	row, _, err := r.create(c)
 	if err != nil {
 		return err
 	}
 	return r.respond(c, http.StatusCreated, row)
 }
 
-// create stores the row in the body of c and sets the headers that tell of it.
-func (r *Resource[T, C]) create(c *gin.Context) (*T, error) {
+// create stores the row in the body of c and sets the headers that tell of it. It returns the row and its
+// content.
+func (r *Resource[T, C]) create(c *gin.Context) (*T, *C, error) {
 	var in newRow[C]
 	if err := bindJSON(c, &in); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	row := r.row(*in.ID, &in.Content)
-	middleware.SetCreatedID(c, strconv.FormatInt(*in.ID, 10))
+	row, place := r.row(*in.ID, &in.Content), location(c, *in.ID)
+	middleware.SetCreatedID(c, place[strings.LastIndexByte(place, '/')+1:])
 	outcome, err := r.store.Create(contextOf(c), row)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	setPosition(c, outcome.Position)
-	middleware.SetHeader(c, "Location", location(c, *in.ID))
-	return row, nil
+	middleware.SetHeader(c, "Location", place)
+	return row, &in.Content, nil
 }
 
 // Get responds with a row.

@@ -29,10 +29,15 @@ type queryLogger struct {
 // LogMode returns l, which has no level.
 func (l queryLogger) LogMode(logger.LogLevel) logger.Interface { return l }
 
-// Trace is called after every statement, by GORM or by [DB.trace].
+// Trace is called after every statement of GORM.
 func (l queryLogger) Trace(ctx context.Context, begin time.Time, statement func() (string, int64), err error) {
-	duration := time.Since(begin)
 	text, rows := statement()
+	l.trace(ctx, begin, text, rows, err)
+}
+
+// trace measures, traces and logs a statement that has ended.
+func (l queryLogger) trace(ctx context.Context, begin time.Time, text string, rows int64, err error) {
+	duration := time.Since(begin)
 	known := l.metrics.statement(text)
 	if known.durations != nil {
 		known.durations.Observe(duration.Seconds())
@@ -44,9 +49,9 @@ func (l queryLogger) Trace(ctx context.Context, begin time.Time, statement func(
 	l.log.Warn("slow query", zap.String("sql", text), zap.Int64("rows", rows), zap.Duration("duration", duration), zap.Error(err))
 }
 
-// trace measures, traces and logs a statement that GORM did not run.
+// trace is called after every statement that GORM did not run.
 func (db *DB) trace(ctx context.Context, begin time.Time, text string, rows int, err error) {
-	db.Logger.Trace(ctx, begin, func() (string, int64) { return text, int64(rows) }, err)
+	db.Logger.(queryLogger).trace(ctx, begin, text, int64(rows), err)
 }
 
 // traceStatement makes the span of a statement that has ended, if that in ctx is recorded.

@@ -116,6 +116,9 @@ type keyed[K Key] struct {
 // toInsert returns which rows have no holder, in the order that [database.DB.Insert] requires: of rows with the
 // same key, the first wins.
 func (s *Store[T, K]) toInsert(rows []*T, outcomes []error) []keyed[K] {
+	if !slices.Contains(outcomes, errNoHolder) {
+		return nil
+	}
 	order := make([]keyed[K], 0, len(rows))
 	for i, row := range rows {
 		if errors.Is(outcomes[i], errNoHolder) {

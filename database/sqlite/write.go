@@ -59,25 +59,22 @@ func (d *Dialect) insertMany(ctx context.Context, tx gorm.ConnPool, g *table.Gro
 // Run runs the changes one by one, in a transaction. A single change is a transaction by itself. In the
 // transaction conn, the end of ctx does not interrupt them: they are at most as many as an import
 // stores at a time, and the driver would start a goroutine for each statement.
-func (d *Dialect) Run(ctx context.Context, conn gorm.ConnPool, groups []*table.Group) (err error) {
+func (d *Dialect) Run(ctx context.Context, conn gorm.ConnPool, groups []*table.Group) error {
 	changes, prepared := table.All(groups), make(map[*table.Statement]*sql.Stmt)
 	pool, own := conn.(*sql.DB)
-	if !own {
+	prepare := conn.PrepareContext
+	if own {
+		prepare = func(ctx context.Context, text string) (*sql.Stmt, error) { return d.prepare(ctx, pool, text) }
+	} else {
 		ctx = context.WithoutCancel(ctx)
 	}
 	for _, g := range groups {
-		text := g.Form(false, newForm).Text
-		var statement *sql.Stmt
-		if own {
-			statement, err = d.prepare(ctx, pool, text)
-		} else {
-			statement, err = conn.PrepareContext(ctx, text)
-		}
+		statement, err := prepare(ctx, g.Form(false, newForm).Text)
 		if err != nil {
 			return err
 		}
 		if !own {
-			defer func() { err = errors.Join(err, statement.Close()) }()
+			defer statement.Close()
 		}
 		prepared[g.Statement] = statement
 	}

@@ -189,6 +189,9 @@ func (g *Group) Scan(rows Rows) error {
 
 // All returns the changes of groups.
 func All(groups []*Group) (changes []*Change) {
+	if len(groups) == 1 {
+		return groups[0].Changes
+	}
 	for _, g := range groups {
 		changes = append(changes, g.Changes...)
 	}
