@@ -15,7 +15,8 @@ import (
 	"plantstore/database/dbtest"
 )
 
-// engine is a kind of database, with statements that delete all rows, and insert the rows 1 to {rows}.
+// engine is a kind of database, with statements that delete all rows, and insert the rows 1 to {rows}. The row n
+// was created n seconds after the start of 2026.
 type engine struct {
 	name, driver string
 	empty, fill  []string
@@ -26,7 +27,8 @@ var (
 		name: "PostgreSQL", driver: "pgx",
 		empty: []string{"TRUNCATE plants"},
 		fill: []string{
-			`INSERT INTO plants SELECT n, 'Plant ' || n, 'houseplant', now(), now() FROM generate_series(1, {rows}) n`,
+			`INSERT INTO plants SELECT n, 'Plant ' || n, 'houseplant', at, at
+FROM generate_series(1, {rows}) n, LATERAL (SELECT timestamptz '2026-01-01T00:00:00Z' + n * interval '1 second') AS t(at)`,
 			"VACUUM ANALYZE plants",
 		},
 	}
@@ -35,7 +37,8 @@ var (
 		empty: []string{"DELETE FROM plants", "VACUUM"},
 		fill: []string{
 			`WITH RECURSIVE numbers(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < {rows})
-INSERT INTO plants SELECT n, 'Plant ' || n, 'houseplant', '2026-01-01 00:00:00+00:00', '2026-01-01 00:00:00+00:00' FROM numbers`,
+INSERT INTO plants SELECT n, 'Plant ' || n, 'houseplant', at, at
+FROM (SELECT n, datetime(1767225600 + n, 'unixepoch') || '+00:00' AS at FROM numbers)`,
 		},
 	}
 )

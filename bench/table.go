@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/base64"
 	"slices"
 	"strings"
 	"time"
@@ -55,10 +56,13 @@ var (
 	put    = onRow("PUT", 200, `{"name":"Monstera deliciosa","tag":"houseplant"}`)
 	patch  = onRow("PATCH", 200, `{"tag":"climber"}`)
 	remove = onRow("DELETE", 204, "")
-	page   = operation{
-		name: "GET /plants, page of 100", section: "list", method: "GET", path: "/plants?limit=100", status: 200,
-		id: existing, rows: existingRows,
-	}
+	page   = list("page of 100", "limit=100")
+	// existingRows fill 10,000 pages of 20. Before the last page is the row 199980, created as prepare says.
+	first     = list("page 1 by id", "limit=20")
+	last      = list("page 10,000 by id", "limit=20&after=199980")
+	firstTime = list("page 1 by created_at", "limit=20&sort=created_at")
+	lastTime  = list("page 10,000 by created_at", "limit=20&sort=created_at&after="+
+		base64.RawURLEncoding.EncodeToString([]byte(`199980 "2026-01-03T07:33:00Z"`)))
 
 	bulkImport = operation{
 		name: "import of a million rows", method: "POST", path: "/plants/import", contentType: csv, status: 200, id: ascending, moves: million,
@@ -79,6 +83,11 @@ func onRow(method string, status int, body string) operation {
 		name: method + " /plants/{id}", section: strings.ToLower(method), method: method, path: "/plants/{id}", status: status,
 		body: body, id: existing, rows: existingRows,
 	}
+}
+
+// list returns an operation that lists a page.
+func list(page, query string) operation {
+	return operation{name: "GET /plants, " + page, section: "list", method: "GET", path: "/plants?" + query, status: 200, id: existing, rows: existingRows}
 }
 
 // but returns the operation with a change.
@@ -140,6 +149,7 @@ var comparisons = []comparison{
 			each(rate, 64, tuned, 5, create), each(rate, 64, tuned, 8, changes...),
 			each(rate, 1, tuned, 0.95, operations...), each(p99, 1, tuned, 1.05, operations...)),
 	},
+	pages(postgres), pages(sqlite),
 	transfers(postgres), transfers(sqlite),
 	{
 		section: "isolation", title: "An import of 2 million rows and clients that write the same rows, in turns of 6 s", engine: postgres,
@@ -156,6 +166,18 @@ var comparisons = []comparison{
 		operations: []operation{create}, contenders: []string{service}, connections: []int{256}, rounds: 1, duration: time.Minute,
 		claims: []claim{{peak, create.by(service, 256), cell{}, 64}},
 	},
+}
+
+// pages compares the first pages of lists with the last pages.
+func pages(e *engine) comparison {
+	return comparison{
+		section: "pages", title: "Lists of 200,000 rows in pages of 20, " + e.name + " on a RAM disk", engine: e,
+		operations: []operation{first, last, firstTime, lastTime}, contenders: []string{service}, connections: []int{1, 64},
+		claims: []claim{
+			{rate, last.by(service, 64), first.by(service, 64), 0.9},
+			{rate, lastTime.by(service, 64), firstTime.by(service, 64), 0.9},
+		},
+	}
 }
 
 // transfers compares imports and exports.

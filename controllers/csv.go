@@ -11,8 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
-
-	"github.com/go-json-experiment/json"
 )
 
 // csvReader reads rows of CSV (RFC 4180) after a header, which names some of fields in any order.
@@ -123,24 +121,12 @@ func atLine(line int, err error) error {
 // setFields sets the fields of row, which are pointers, to the cells of record. An empty cell is nil.
 func setFields(row reflect.Value, columns []jsonField, record []string) error {
 	for i, cell := range record {
-		f := columns[i]
-		if cell == "" {
-			continue
-		}
-		switch field := row.FieldByIndex(f.index).Addr().Interface().(type) {
-		case **string:
-			text := strings.Clone(fromCell(cell)) // the record is reused
-			*field = &text
-		case **int64:
-			n, err := parseInt64(codeNotInt64, f.name, cell)
-			if err != nil {
-				return err
+		if f := columns[i]; cell != "" {
+			if f.kind == reflect.String {
+				cell = strings.Clone(fromCell(cell)) // the record is reused
 			}
-			*field = &n
-		default:
-			err := json.Unmarshal([]byte(cell), field, json.WithUnmarshalers(rejectNull))
-			if err != nil || strings.TrimSpace(cell) != cell { // which JSON ignores
-				return problemf(codeMissingOrType, "%s must be %s", f.name, goKinds[f.kind])
+			if err := parseValue(f.name, cell, f.kind, row.FieldByIndex(f.index).Addr().Interface()); err != nil {
+				return err
 			}
 		}
 	}

@@ -5,11 +5,14 @@ import (
 	"context"
 	"maps"
 	"net/url"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/gin-gonic/gin"
+	"github.com/go-json-experiment/json"
 
 	"plantstore/database"
 	"plantstore/database/limit"
@@ -71,12 +74,13 @@ const (
 // pageQuery is the query of a list.
 type pageQuery struct {
 	url.Values
-	limit int // items on a page
+	limit int  // items on a page
+	count bool // of the items on all pages
 }
 
 // parsePage returns the query of a list.
 func parsePage(c *gin.Context) (pageQuery, error) {
-	q := pageQuery{queryOf(c), DefaultLimit}
+	q := pageQuery{queryOf(c), DefaultLimit, false}
 	if q.Has("limit") {
 		limit, err := parseInt64(codeParameter, "limit", q.Get("limit"))
 		if err != nil || limit < 1 || limit > MaxLimit {
@@ -84,27 +88,31 @@ func parsePage(c *gin.Context) (pageQuery, error) {
 		}
 		q.limit = int(limit)
 	}
-	return q, nil
+	return q, parseSwitch(q.Values, "count", "false", "true", &q.count)
 }
 
-// parseAfter returns the filter of rows with int64 ids that the parameter after asks for.
-func parseAfter(query url.Values) (f models.Filter[int64], err error) {
-	f = models.Filter[int64]{Equal: map[string]any{}, Contains: map[string]string{}}
-	if query.Has("after") {
-		var after int64
-		after, err = parseInt64(codeParameter, "after", query.Get("after"))
-		f.After = &after
+// parseValue sets a pointer, to which to points, to the value of text. kind is that of the value. Its error
+// names what text is the value of.
+func parseValue(name, text string, kind reflect.Kind, to any) (err error) {
+	switch to := to.(type) {
+	case **string:
+		*to = &text
+	case **int64:
+		var n int64
+		n, err = parseInt64(codeNotInt64, name, text)
+		*to = &n
+	case **time.Time:
+		var at time.Time
+		at, err = models.ParseTime(name, text)
+		at = at.UTC().Truncate(time.Microsecond)
+		*to = &at
+	default:
+		err = json.Unmarshal([]byte(text), to, json.WithUnmarshalers(rejectNull))
+		if err != nil || strings.TrimSpace(text) != text { // which JSON ignores
+			return problemf(codeMissingOrType, "%s must be %s", name, goKinds[kind])
+		}
 	}
-	return f, err
-}
-
-// parseText returns a parameter that follows rule.
-func parseText(query url.Values, name string, rule models.Text) (string, error) {
-	text := query.Get(name)
-	if err := rule.Check(name, text); err != nil {
-		return "", problemf(codeParameter, "%v", err)
-	}
-	return text, nil
+	return err
 }
 
 // parseSwitch sets set to whether a parameter has the value on, not off, which is the default.

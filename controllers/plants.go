@@ -30,7 +30,7 @@ type Plants struct {
 
 // NewPlants returns the handlers for the plants in db.
 func NewPlants(db *database.DB) *Plants {
-	return &Plants{NewResource[models.Plant, PlantContent](db, Filter{Name: "tag", Column: "tag"}, Filter{Name: "q", Column: "name", Part: true})}
+	return &Plants{NewResource[models.Plant, PlantContent](db, Lists{Unindexed: []string{"tag"}, Search: "name", Sort: []string{"created_at"}})}
 }
 
 // Create stores a new plant and responds with its content.

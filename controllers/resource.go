@@ -3,7 +3,6 @@ package controllers
 import (
 	"fmt"
 	"net/http"
-	"net/url"
 	"reflect"
 	"strings"
 	"time"
@@ -26,7 +25,9 @@ import (
 type Resource[T models.Model, C any] struct {
 	store   *models.Store[T, int64]
 	table   *table.Table
+	lists   Lists
 	filters []Filter
+	sorts   []string // the values of the parameter sort
 
 	id, created, updated uintptr // offsets of the fields of T that are not in C
 	fields               []contentField
@@ -40,10 +41,11 @@ type contentField struct {
 	optional       bool    // the model's field is also a pointer
 }
 
-// NewResource returns the handlers for the rows in db, which the parameters in filters select. Without a
-// database, they only describe themselves. It panics if C does not fit T.
-func NewResource[T models.Model, C any](db *database.DB, filters ...Filter) *Resource[T, C] {
-	r := &Resource[T, C]{table: table.Of[T](), filters: filters}
+// NewResource returns the handlers for the rows in db. Without a database, they only describe themselves.
+// It panics if C or lists do not fit T.
+func NewResource[T models.Model, C any](db *database.DB, lists Lists) *Resource[T, C] {
+	r := &Resource[T, C]{table: table.Of[T](), lists: lists}
+	r.declareLists()
 	if db != nil {
 		r.store = models.NewStore[T, int64](db)
 	}
@@ -74,20 +76,11 @@ func NewResource[T models.Model, C any](db *database.DB, filters ...Filter) *Res
 	return r
 }
 
-// Filter is a parameter of lists and exports that selects rows by a column with a text.
-type Filter struct {
-	Name, Column string
-	Part         bool // the column must contain the parameter, ignoring case; otherwise, it must be equal
-}
-
 // Model returns the model of a row.
 func (r *Resource[T, C]) Model() models.Model { return *new(T) }
 
 // Name returns the name of the resource, which is also in its path and its scopes: plants.
 func (r *Resource[T, C]) Name() string { return r.table.Name }
-
-// Filters returns the parameters that select rows.
-func (r *Resource[T, C]) Filters() []Filter { return r.filters }
 
 // The bodies of requests and responses: C adds the fields of the content.
 type (
@@ -200,45 +193,6 @@ func (r *Resource[T, C]) Get(c *gin.Context) error {
 	return r.respond(c, http.StatusOK, row)
 }
 
-// List responds with rows by ascending id.
-func (r *Resource[T, C]) List(c *gin.Context) error {
-	q, err := parsePage(c)
-	if err != nil {
-		return err
-	}
-	filter, err := r.filter(q.Values)
-	if err != nil {
-		return err
-	}
-	filter.Limit = q.limit + 1 // one more tells whether there is a next page
-	rows, err := r.store.List(contextOf(c), filter)
-	if err != nil {
-		return err
-	}
-	page := make([]storedRow[C], len(rows))
-	for i := range rows {
-		r.setStored(&page[i], &rows[i])
-	}
-	return respondPage(c, q, page, func(row storedRow[C]) any { return row.ID })
-}
-
-// filter returns the filter that the parameter after and the resource's parameters ask for.
-func (r *Resource[T, C]) filter(query url.Values) (models.Filter[int64], error) {
-	filter, err := parseAfter(query)
-	rules := (*new(T)).Rules()
-	for _, f := range r.filters {
-		if err != nil || !query.Has(f.Name) {
-			continue
-		}
-		if rule := rules.Text(f.Column); f.Part {
-			filter.Contains[f.Column], err = parseText(query, f.Name, rule.Part())
-		} else {
-			filter.Equal[f.Column], err = parseText(query, f.Name, rule)
-		}
-	}
-	return filter, err
-}
-
 // Put creates or replaces a row.
 func (r *Resource[T, C]) Put(c *gin.Context) error {
 	id, condition, err := parseTarget(c)
@@ -311,7 +265,7 @@ func (r *Resource[T, C]) Import(c *gin.Context) error {
 
 // Export responds with rows as of a single moment.
 func (r *Resource[T, C]) Export(c *gin.Context) error {
-	filter, err := r.filter(queryOf(c))
+	filter, err := r.filter(queryOf(c), false)
 	if err != nil {
 		return err
 	}

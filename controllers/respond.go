@@ -31,12 +31,12 @@ func send(c *gin.Context, status int, mediaType string, body []byte) error {
 }
 
 // respondPage writes the first q.limit items, compressed for clients that accept it. If
-// there are more, Link names the next page: the same path and query, after the id of the
+// there are more, Link names the next page: the same path and query, with the parameter after for the
 // last item.
-func respondPage[T any](c *gin.Context, q pageQuery, items []T, id func(T) any) error {
+func respondPage[T any](c *gin.Context, q pageQuery, items []T, after func(last int) string) error {
 	if len(items) > q.limit {
 		items = items[:q.limit]
-		q.Set("after", fmt.Sprint(id(items[q.limit-1])))
+		q.Set("after", after(q.limit-1))
 		c.Header("Link", "<"+middleware.ClientPath(c, c.FullPath())+"?"+q.Encode()+`>; rel="next"`)
 	}
 	body, err := json.Marshal(items) // c's buffer would have to grow

@@ -135,7 +135,7 @@ func (h *Tokens) List(c *gin.Context) error {
 	if err != nil {
 		return err
 	}
-	return respondPage(c, q, mapAll(tokens, TokenOf), func(t Token) any { return t.ID })
+	return respondPage(c, q, mapAll(tokens, TokenOf), func(last int) string { return tokens[last].ID })
 }
 
 // Revoke ends a token.

@@ -42,6 +42,14 @@ type Rule interface {
 	check(field string, value reflect.Value) error
 }
 
+// Check reports why value breaks rule, which may be nil, as an *InvalidError that names field, or nil.
+func Check(rule Rule, field string, value reflect.Value) error {
+	if rule == nil {
+		return nil
+	}
+	return rule.check(field, value)
+}
+
 // Range is the rule of a number: an [Integer] or a [Float].
 type Range[N int64 | float64] struct{ Min, Max N }
 

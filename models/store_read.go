@@ -149,35 +149,81 @@ func (r *reader[T, K]) byKey(rows []*T) map[K]*T {
 	return byKey
 }
 
-// Filter selects the rows of a list or an export.
-type Filter[K Key] struct {
-	After    *K                // only those with a greater key
-	Equal    map[string]any    // only those with this value, by column
-	Contains map[string]string // only those with this part in a text, in any case, by column
-	Limit    int               // at most this many in a list
+// Operator compares a column with a value.
+type Operator string
+
+// The operators of a [Comparison]. Contains ignores the case of ASCII letters at least.
+const (
+	Equal    Operator = "="
+	Greater  Operator = ">"
+	Less     Operator = "<"
+	Contains Operator = "contains"
+)
+
+// Comparison holds for the rows whose column compares with Value.
+type Comparison struct {
+	Column   string
+	Operator Operator
+	Value    any
 }
 
-// filter returns tx with f and the order of keys, but without the limit.
+// Filter selects the rows of a list or an export, and orders the rows of a list.
+type Filter[K Key] struct {
+	Where      []Comparison // all must hold
+	Sort       string       // the column that orders the rows, before the key; or empty
+	Descending bool
+	After      *K  // only rows behind the row with this key,
+	Value      any // and with this value of Sort
+	Limit      int // at most this many in a list
+}
+
+// filter returns tx with f, but without the limit. An index on Sort and the key has the rows in their order. SQLite,
+// which does not know the values, might use another index, and sort what it finds: a comparison that IS TRUE uses none.
 func (r *reader[T, K]) filter(tx *gorm.DB, f Filter[K]) (*gorm.DB, error) {
-	key := r.table.Key.DBName
-	tx = tx.Order(key)
-	if f.After != nil {
-		tx = tx.Where(key+" > ?", *f.After)
+	key, order, behind := r.table.Key.DBName, "", Greater
+	if f.Descending {
+		order, behind = " DESC", Less
 	}
-	filters := 0
-	for _, c := range r.table.Content {
-		if value, ok := f.Equal[c.DBName]; ok {
-			tx, filters = tx.Where(c.DBName+" = ?", value), filters+1
+	known := f.Sort == "" || r.table.Column(f.Sort) != nil
+	for _, c := range f.Where {
+		text, value := c.Column+" "+string(c.Operator)+" ?", c.Value
+		switch starts := c.Operator == behind && f.After != nil; {
+		case c.Operator == Contains:
+			text, value = r.db.Dialect().Contains(c.Column, c.Value.(string))
+		case c.Column != f.Sort && (c.Operator != Equal || f.Sort != ""), starts:
+			text = "(" + text + ") IS TRUE"
 		}
-		if part, ok := f.Contains[c.DBName]; ok {
-			condition, argument := r.db.Dialect().Contains(c.DBName, part)
-			tx, filters = tx.Where(condition, argument), filters+1
-		}
+		tx, known = tx.Where(text, value), known && r.table.Column(c.Column) != nil
 	}
-	if filters != len(f.Equal)+len(f.Contains) {
+	if !known {
 		return nil, fmt.Errorf("a filter of %s names an unknown column", r.table.Name)
 	}
-	return tx, nil
+	if f.Sort == "" && f.After != nil {
+		tx = tx.Where(key+" "+string(behind)+" ?", *f.After)
+	}
+	if f.Sort != "" {
+		if f.After != nil {
+			tx = tx.Where("("+f.Sort+", "+key+") "+string(behind)+" (?, "+r.db.Dialect().Facts().KeyValue+")", f.Value, *f.After)
+		}
+		tx = tx.Order(f.Sort + order)
+	}
+	return tx.Order(key + order), nil
+}
+
+// Count returns the number of rows that f selects, whatever f.After is, but at most f.Limit.
+func (s *Store[T, K]) Count(ctx context.Context, f Filter[K]) (n int, err error) {
+	f.After = nil
+	err = s.read(ctx, func(r *reader[T, K]) (bool, error) {
+		err = r.db.Read(ctx, "count "+r.table.Name, func(tx *gorm.DB) error {
+			found, err := r.filter(tx.Table(r.table.Name).Select("1"), f)
+			if err != nil {
+				return err
+			}
+			return tx.Raw("SELECT count(*) FROM (?) AS found", found.Limit(f.Limit)).Scan(&n).Error
+		})
+		return err == nil, err
+	})
+	return n, err
 }
 
 func (r *reader[T, K]) list(ctx context.Context, f Filter[K]) ([]T, error) {

@@ -80,7 +80,7 @@ var rfc3339 = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]
 func ParseTime(field, text string) (time.Time, error) {
 	text = strings.ToUpper(text)
 	t, err := time.Parse(time.RFC3339, text)
-	if err != nil || !rfc3339.MatchString(text) {
+	if err != nil || !rfc3339.MatchString(text) || t.UTC().Year() > 9999 {
 		return t, invalid(field, "must be a time of RFC 3339, such as 2099-12-31T00:00:00Z")
 	}
 	return t, nil

@@ -89,7 +89,9 @@ type Resource interface {
 	Delete(*gin.Context) error
 	Import(*gin.Context) error
 	Export(*gin.Context) error
+	Lists() controllers.Lists
 	Filters() []controllers.Filter // the parameters that select rows
+	Sorts() []string               // the values of the parameter sort
 }
 
 // Resources returns the resources.
@@ -120,7 +122,7 @@ func Table(o Options) []Route {
 		}
 		routes = append(routes,
 			Route{"POST", path, write, nil, small, r.Create},
-			Route{"GET", path, read, append(filters, "limit"), page, r.List},
+			Route{"GET", path, read, append(filters, "limit", "sort", "count"), page, r.List},
 			Route{"GET", path + "/:id", read, nil, empty, r.Get},
 			Route{"PUT", path + "/:id", write, nil, small, r.Put},
 			Route{"PATCH", path + "/:id", write, nil, small, r.Patch},

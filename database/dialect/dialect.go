@@ -79,6 +79,7 @@ type Facts struct {
 	ReadOnly   string        // an expression that is true if the database rejects writes
 	MayWrite   string        // an expression that is true if the role has the rights to write a table, {table}
 	IsStandby  string        // an expression that is true if the database copies its primary
+	KeyValue   string        // a parameter that a key is compared with, as the second column of a pair
 	WriteTest  string        // a statement that changes nothing that matters, but fails if the disk is full or the database is read-only
 	Feed       *Feed         // or nil if the database has no feed
 }

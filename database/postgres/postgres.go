@@ -162,6 +162,7 @@ func (d *Dialect) Facts() dialect.Facts {
 		ReadOnly:  "current_setting('transaction_read_only') = 'on'",
 		MayWrite:  "has_any_column_privilege('{table}', 'INSERT') AND has_any_column_privilege('{table}', 'UPDATE') AND has_table_privilege('{table}', 'DELETE')",
 		IsStandby: "pg_is_in_recovery()",
+		KeyValue:  "?",
 		// A megabyte, which does not fit into space that is already allocated.
 		WriteTest: "CREATE TEMPORARY TABLE plantstore_write_test ON COMMIT DROP AS SELECT repeat('x', 1000) FROM generate_series(1, 1000)",
 		Feed:      d.feed,

@@ -255,6 +255,7 @@ func (d *Dialect) Facts() dialect.Facts {
 		ReadOnly:  "FALSE", // a query cannot tell: a write shows it
 		MayWrite:  "TRUE",
 		IsStandby: "FALSE",
+		KeyValue:  "? COLLATE BINARY", // a row key has no collation, and without one SQLite uses no index for it
 		// The time of goose's first row, which is not a migration's: SQLite does not write a row that stays
 		// the same.
 		WriteTest: "UPDATE " + goose.DefaultTablename + " SET tstamp = strftime('%Y-%m-%d %H:%M:%f', 'now') WHERE version_id = 0",

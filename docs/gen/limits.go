@@ -34,6 +34,7 @@ func limits() []bound {
 	return append(ruleLimits(), []bound{
 		{"`q`", models.Plant{}.Rules().Text("name").Part().String(), "", "40007"},
 		{"page", fmt.Sprintf("%s items, and %d by default", number(controllers.MaxLimit), controllers.DefaultLimit), "", "40007"},
+		{"`X-Total-Count`", number(controllers.MaxCount), "", fmt.Sprintf("`%d+`", controllers.MaxCount)},
 		{"changes in an event", number(database.MaxChanges), "", "the next event has the rest"},
 		{"`If-Match`", number(controllers.MaxVersions) + " different ETags", "", "40007"},
 		{"request body, other than that of an import", "{}", "server.max_body_bytes", "41301"},

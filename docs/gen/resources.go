@@ -9,9 +9,11 @@ import (
 	"slices"
 	"strings"
 	"text/template"
+	"time"
 
 	"plantstore/controllers"
 	"plantstore/database/table"
+	"plantstore/models"
 	"plantstore/routes"
 )
 
@@ -27,8 +29,13 @@ type resource struct {
 	Type, Types string // GardenBed, GardenBeds
 	A           string // before the noun: a or an
 	Rule        string // gardenbed, as in x-rule
-	Filters     []controllers.Filter
+	Sorts       string // the values of the parameter sort
+	Filters     []filter
+	MaxCount    int
 }
+
+// filter is what resourceText says of a parameter that selects rows.
+type filter struct{ Name, Type, Text, Attributes string }
 
 func describe(r routes.Resource) resource {
 	noun, model := table.OfModel(r.Model()).Noun, reflect.TypeOf(r.Model()).Name()
@@ -40,7 +47,43 @@ func describe(r routes.Resource) resource {
 	if strings.ContainsAny(noun[:1], "aeiou") {
 		a = "an"
 	}
-	return resource{r.Name(), noun, strings.ReplaceAll(r.Name(), "_", " "), model, types.String(), a, nameOf(r.Model()), r.Filters()}
+	d := resource{r.Name(), noun, strings.ReplaceAll(r.Name(), "_", " "), model, types.String(), a, nameOf(r.Model()), strings.Join(r.Sorts(), ", "), nil, controllers.MaxCount}
+	for _, f := range r.Filters() {
+		d.Filters = append(d.Filters, d.describe(f, r.Model().Rules()))
+	}
+	return d
+}
+
+func (d resource) describe(f controllers.Filter, rules models.Rules) filter {
+	column, rule := f.Column.DBName, ""
+	if rules[column] != nil {
+		rule = "extensions(x-rule=" + d.Rule + "." + column + ")"
+	}
+	described := filter{f.Name, "string", "", rule}
+	switch f.Column.IndirectFieldType.Kind() {
+	case reflect.Int64:
+		described.Type, described.Attributes = "int", "format(int64) "+rule
+	case reflect.Float64:
+		described.Type = "number"
+	case reflect.Bool:
+		described.Type = "bool"
+	case reflect.Struct:
+		if f.Column.IndirectFieldType == reflect.TypeFor[time.Time]() {
+			described.Attributes = "format(date-time) " + rule
+		}
+	}
+	switch f.Operator {
+	case models.Equal:
+		described.Text = "Only " + d.Nouns + " with exactly this " + column
+	case models.Contains:
+		described.Text = "Only " + d.Nouns + " with this text in their " + column + ", ignoring case (on SQLite, only that of ASCII letters)"
+		described.Attributes = "extensions(x-rule=" + d.Rule + "." + column + ".part)"
+	case models.Greater:
+		described.Text = "Only " + d.Nouns + " whose " + column + " is after this value"
+	case models.Less:
+		described.Text = "Only " + d.Nouns + " whose " + column + " is before this value"
+	}
+	return described
 }
 
 func title(word string) string { return strings.ToUpper(word[:1]) + word[1:] }

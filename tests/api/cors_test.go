@@ -74,7 +74,7 @@ func TestCORS(t *testing.T) {
 					}
 					exposed := ""
 					if origin != "" {
-						exposed = "Accept-Encoding, Accept-Patch, Allow, Content-Disposition, ETag, Link, Location, Retry-After, RateLimit, RateLimit-Policy, WWW-Authenticate, X-Request-ID, Write-Position"
+						exposed = "Accept-Encoding, Accept-Patch, Allow, Content-Disposition, ETag, Link, Location, Retry-After, RateLimit, RateLimit-Policy, WWW-Authenticate, X-Total-Count, X-Request-ID, Write-Position"
 					}
 					if got := r.Header; got.Get("Access-Control-Allow-Origin") != origin || got.Get("Access-Control-Expose-Headers") != exposed ||
 						strings.Join(got.Values("Vary"), " ") != request.vary {

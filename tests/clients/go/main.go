@@ -10,7 +10,6 @@ import (
 	"os"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/oapi-codegen/nullable"
@@ -91,7 +90,7 @@ func main() {
 			ids = append(ids, p.Id)
 		}
 		if more = page.Headers200.Link != nil; more {
-			params.After = new(must(strconv.ParseInt(regexp.MustCompile(`after=(\d+)`).FindStringSubmatch(*page.Headers200.Link)[1], 10, 64)))
+			params.After = &regexp.MustCompile(`after=([\w-]+)`).FindStringSubmatch(*page.Headers200.Link)[1]
 		}
 	}
 	check(slices.Equal(ids, []int64{1, 2, 3, id - 1, id}), ids)

@@ -64,7 +64,7 @@ while True:
     ids += [p.id for p in page.data]
     if "Link" not in page.headers:
         break
-    after = int(re.search(r"after=(\d+)", page.headers["Link"])[1])
+    after = re.search(r"after=([\w-]+)", page.headers["Link"])[1]
 step("pages", ids, [1, 2, 3, ID - 1, ID])
 
 step("export", plants.export_plants().decode(), NDJSON)

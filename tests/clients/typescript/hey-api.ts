@@ -44,7 +44,7 @@ const imported = await api.importPlants({ body: new Blob([csv]) });
 step("import", imported.data?.created, 3);
 
 const ids: bigint[] = [];
-for (let query: { limit: number; after?: bigint } | undefined = { limit: 2 }; query; ) {
+for (let query: { limit: number; after?: string } | undefined = { limit: 2 }; query; ) {
   const page = await api.listPlants({ query });
   ids.push(...page.data!.map((p) => p.id));
   const next = after(page.response);

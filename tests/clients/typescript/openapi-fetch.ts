@@ -58,7 +58,7 @@ const imported = await client.POST("/plants/import", {
 step("import", imported.data?.created, 3);
 
 const ids: bigint[] = [];
-for (let query: { limit: number; after?: bigint } | undefined = { limit: 2 }; query; ) {
+for (let query: { limit: number; after?: string } | undefined = { limit: 2 }; query; ) {
   const page = await client.GET("/plants", { params: { query } });
   ids.push(...page.data!.map((p) => p.id));
   const next = after(page.response);

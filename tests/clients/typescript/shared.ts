@@ -21,9 +21,8 @@ export const parseJSON = (text: string) =>
 export const toJSON = (value: unknown) => stringify(value)!;
 
 // after returns the parameter of the next page.
-export function after(response: Response): bigint | undefined {
-  const match = response.headers.get("Link")?.match(/after=(\d+)/);
-  return match ? BigInt(match[1]) : undefined;
+export function after(response: Response): string | undefined {
+  return response.headers.get("Link")?.match(/after=([\w-]+)/)?.[1];
 }
 
 // step prints name if got is as wanted.

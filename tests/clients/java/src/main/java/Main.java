@@ -97,18 +97,18 @@ public class Main {
     step("import", plants.importPlants(file, null, null, null).getCreated(), 3);
 
     List<Long> ids = new ArrayList<>();
-    for (Long after = null;;) {
-      var page = plants.listPlantsWithHttpInfo(2, after, null, null, null);
+    for (String after = null;;) {
+      var page = plants.listPlantsWithHttpInfo(2, after, null, null, null, null, null, null, null);
       page.getData().forEach(p -> ids.add(p.getId()));
       var link = page.getHeaders().get("Link");
       if (link == null) {
         break;
       }
-      after = Pattern.compile("after=(\\d+)").matcher(link.get(0)).results().map(m -> Long.valueOf(m.group(1))).findFirst().get();
+      after = Pattern.compile("after=([\\w-]+)").matcher(link.get(0)).results().map(m -> m.group(1)).findFirst().get();
     }
     step("pages", ids, List.of(1L, 2L, 3L, ID - 1, ID));
 
-    step("export", Files.readString(plants.exportPlants(null, null, null, null).toPath()),
+    step("export", Files.readString(plants.exportPlants(null, null, null, null, null, null).toPath()),
         CSV + (ID - 1) + ",Aloe vera,\n" + ID + ",Ficus lyrata,\n");
 
     step("changes", plants.listChanges("0", null, null, null).getChanges().stream().map(PlantChange::getId).toList(),

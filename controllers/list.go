@@ -1,0 +1,168 @@
+package controllers
+
+import (
+	"cmp"
+	"encoding/base64"
+	"fmt"
+	"net/url"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/gin-gonic/gin"
+	"github.com/go-json-experiment/json"
+
+	"plantstore/database/table"
+	"plantstore/models"
+)
+
+// Lists declares the parameters of a resource's lists by columns. The columns in Equal and Sort need an index,
+// TABLE_COLUMN, on the column and the key.
+type Lists struct {
+	Equal     []string // parameters with the names of the columns
+	Unindexed []string // as Equal, but a list looks at one row after another until its page is full
+	Search    string   // q is a part of this text, in rows that a list looks at one after another; or empty
+	// Sort has the columns, besides the key, by which lists can be sorted. Columns of times and numbers, such as
+	// created_at, also have the parameters created_after and created_before.
+	Sort []string
+}
+
+// Filter is a parameter of lists and exports that selects rows by a column.
+type Filter struct {
+	Name     string
+	Column   *table.Column
+	Operator models.Operator
+	rule     models.Rule // of the parameter, or nil
+}
+
+// MaxCount is the largest number in X-Total-Count.
+const MaxCount = 10_000
+
+// declareLists sets the filters and orders of lists.
+func (r *Resource[T, C]) declareLists() {
+	lists, rules, key := r.lists, r.Model().Rules(), r.table.Key.DBName
+	add := func(name, column string, operator models.Operator) {
+		f := Filter{name, r.table.Column(column), operator, rules[column]}
+		if f.Column == nil {
+			panic(fmt.Sprintf("%s cannot have the parameter %s: it has no column %s", r.table.Name, name, column))
+		}
+		if operator == models.Contains {
+			f.rule = rules.Text(column).Part()
+		}
+		r.filters = append(r.filters, f)
+	}
+	for _, column := range slices.Concat(lists.Equal, lists.Unindexed) {
+		add(column, column, models.Equal)
+	}
+	if lists.Search != "" {
+		add("q", lists.Search, models.Contains)
+	}
+	r.sorts = []string{key, "-" + key}
+	for _, column := range lists.Sort {
+		c, name := r.table.Column(column), strings.TrimSuffix(column, "_at")
+		if c == nil || c.FieldType.Kind() == reflect.Pointer {
+			panic(fmt.Sprintf("%s cannot be sorted by %s: there is no such column, or it can be without a value", r.table.Name, column))
+		}
+		r.sorts = append(r.sorts, column, "-"+column)
+		if kind := c.FieldType.Kind(); kind != reflect.String && kind != reflect.Bool {
+			add(name+"_after", column, models.Greater)
+			add(name+"_before", column, models.Less)
+		}
+	}
+}
+
+// Lists returns what the resource declares of its lists.
+func (r *Resource[T, C]) Lists() Lists { return r.lists }
+
+// Filters returns the parameters that select rows.
+func (r *Resource[T, C]) Filters() []Filter { return r.filters }
+
+// Sorts returns the values of the parameter sort.
+func (r *Resource[T, C]) Sorts() []string { return r.sorts }
+
+// List responds with a page of rows.
+func (r *Resource[T, C]) List(c *gin.Context) error {
+	q, err := parsePage(c)
+	if err != nil {
+		return err
+	}
+	filter, err := r.filter(q.Values, true)
+	if err != nil {
+		return err
+	}
+	if q.count {
+		filter.Limit = MaxCount + 1
+		n, err := r.store.Count(contextOf(c), filter)
+		if err != nil {
+			return err
+		}
+		c.Header("X-Total-Count", strings.Replace(strconv.Itoa(n), strconv.Itoa(MaxCount+1), strconv.Itoa(MaxCount)+"+", 1))
+	}
+	filter.Limit = q.limit + 1 // one more tells whether there is a next page
+	rows, err := r.store.List(contextOf(c), filter)
+	if err != nil {
+		return err
+	}
+	page := make([]storedRow[C], len(rows))
+	for i := range rows {
+		r.setStored(&page[i], &rows[i])
+	}
+	return respondPage(c, q, page, func(last int) string {
+		id := page[last].ID
+		if filter.Sort == "" {
+			return strconv.FormatInt(id, 10)
+		}
+		value, _ := json.Marshal(r.table.Column(filter.Sort).Of(reflect.ValueOf(&rows[last]).Elem()).Interface()) // which was JSON, or is a time
+		return base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, "%d %s", id, value))
+	})
+}
+
+// filter returns the filter that query asks for: of a list, with its order, or of an export.
+func (r *Resource[T, C]) filter(query url.Values, list bool) (f models.Filter[int64], err error) {
+	sort := query.Get("sort")
+	if query.Has("sort") && !slices.Contains(r.sorts, sort) {
+		return f, problemf(codeParameter, "sort must be %s", strings.Join(r.sorts, ", "))
+	}
+	for _, p := range r.filters {
+		if !query.Has(p.Name) {
+			continue
+		}
+		value := reflect.New(reflect.PointerTo(p.Column.IndirectFieldType))
+		err := parseValue(p.Name, query.Get(p.Name), p.Column.IndirectFieldType.Kind(), value.Interface())
+		if err == nil {
+			err = models.Check(p.rule, p.Name, value.Elem().Elem())
+		}
+		if err != nil {
+			return f, problemf(codeParameter, "%v", err)
+		}
+		f.Where = append(f.Where, models.Comparison{Column: p.Column.DBName, Operator: p.Operator, Value: value.Elem().Elem().Interface()})
+		if list && sort == "" && (p.Operator == models.Greater || p.Operator == models.Less) {
+			sort = p.Column.DBName // whose index finds the rows
+		}
+	}
+	if f.Sort, f.Descending = strings.CutPrefix(sort, "-"); f.Sort == r.table.Key.DBName {
+		f.Sort = ""
+	}
+	if after := query.Get("after"); query.Has("after") && f.Sort != "" {
+		err = r.parseCursor(after, &f)
+	} else if query.Has("after") {
+		f.After = new(int64)
+		*f.After, err = parseInt64(codeParameter, "after", after)
+	}
+	return f, err
+}
+
+// parseCursor sets the row behind which f begins.
+func (r *Resource[T, C]) parseCursor(cursor string, f *models.Filter[int64]) error {
+	text, malformed := base64.RawURLEncoding.DecodeString(cursor)
+	id, of, _ := strings.Cut(string(text), " ")
+	after, noID := parseInt64(codeParameter, "after", id)
+	value := reflect.New(r.table.Column(f.Sort).FieldType)
+	noValue := json.Unmarshal([]byte(of), value.Interface())
+	if err := cmp.Or(malformed, noID, noValue, models.Check(r.Model().Rules()[f.Sort], "after", value.Elem())); err != nil {
+		return problemf(codeParameter, "after must be copied from the Link of a list with the same sort")
+	}
+	f.After, f.Value = &after, value.Elem().Interface()
+	return nil
+}
