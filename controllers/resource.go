@@ -153,6 +153,20 @@ func (r *Resource[T, C]) respond(c *gin.Context, status int, row *T) error {
 	return respondVersion(c, status, *fieldAt[time.Time](row, r.updated), stored)
 }
 
+// respondOutcome writes the row with id as a write has stored it, or returns the write's error.
+func (r *Resource[T, C]) respondOutcome(c *gin.Context, id int64, outcome models.Outcome[T], err error) error {
+	if err != nil {
+		return err
+	}
+	setPosition(c, outcome.Position)
+	status := http.StatusOK
+	if outcome.Created {
+		middleware.SetHeader(c, "Location", location(c, id))
+		status = http.StatusCreated
+	}
+	return r.respond(c, status, outcome.Row)
+}
+
 // Create stores a new row and responds with it.
 func (r *Resource[T, C]) Create(c *gin.Context) error {
 	row, _, err := r.create(c)
@@ -207,16 +221,7 @@ func (r *Resource[T, C]) Put(c *gin.Context) error {
 		return problemf(codeInvalidValue, "id must be %d as in the path, or absent", id)
 	}
 	outcome, err := r.store.Put(contextOf(c), r.row(id, &in.Content), condition)
-	if err != nil {
-		return err
-	}
-	setPosition(c, outcome.Position)
-	status := http.StatusOK
-	if outcome.Created {
-		middleware.SetHeader(c, "Location", location(c, id))
-		status = http.StatusCreated
-	}
-	return r.respond(c, status, outcome.Row)
+	return r.respondOutcome(c, id, outcome, err)
 }
 
 // Patch changes a row.
@@ -231,11 +236,7 @@ func (r *Resource[T, C]) Patch(c *gin.Context) error {
 		return err
 	}
 	outcome, err := r.store.Patch(contextOf(c), r.row(id, &in), fields, condition)
-	if err != nil {
-		return err
-	}
-	setPosition(c, outcome.Position)
-	return r.respond(c, http.StatusOK, outcome.Row)
+	return r.respondOutcome(c, id, outcome, err)
 }
 
 // Delete removes a row.

@@ -77,8 +77,14 @@ const (
 	SendLimit    = 64 << 20
 )
 
-// Resource is a resource at /Name, with the scopes Name:read and Name:write: a [controllers.Resource].
-type Resource interface {
+// Resource is a resource at /Name, with the scopes Name:read and Name:write.
+type Resource struct {
+	Handlers
+	Own []Route // operations that only this resource has, with paths below its path; their scopes and limits are derived
+}
+
+// Handlers are the handlers of a resource: a [controllers.Resource].
+type Handlers interface {
 	Name() string
 	Model() models.Model
 	Create(*gin.Context) error
@@ -97,7 +103,7 @@ type Resource interface {
 // Resources returns the resources.
 func Resources(o Options) []Resource {
 	return []Resource{
-		controllers.NewPlants(o.DB),
+		{controllers.NewPlants(o.DB), nil},
 	}
 }
 
@@ -129,7 +135,14 @@ func Table(o Options) []Route {
 			Route{"DELETE", path + "/:id", write, nil, empty, r.Delete},
 			Route{"POST", path + "/import", write, []string{"mode", "dry_run", "on_conflict"}, upload, r.Import},
 			Route{"GET", path + "/export", read, filters, download, r.Export})
-		if plants, ok := r.(*controllers.Plants); ok {
+		for _, own := range r.Own {
+			own.Path, own.Scope, own.Limits = path+own.Path, write, small
+			if own.Method == http.MethodGet {
+				own.Scope, own.Limits = read, empty
+			}
+			routes = append(routes, own)
+		}
+		if plants, ok := r.Handlers.(*controllers.Plants); ok {
 			changes := controllers.NewChanges(plants, o.Health)
 			routes = append(routes, Route{"GET", path + "/changes", read, []string{"after", "limit", "wait"}, stream, changes.Get})
 		}

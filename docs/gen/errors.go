@@ -26,7 +26,7 @@ func errorTable() string {
 // and body. Annotations take precedence.
 func addErrors(name string, operation, body object) {
 	refers, isUnique, isReferred := relations(name)
-	itemExists := strings.HasSuffix(name, "}") && !strings.HasPrefix(name, "PUT")
+	itemExists := strings.Contains(name, "{id}") && !strings.HasPrefix(name, "PUT")
 	applies := func(row controllers.ErrorRow) bool {
 		switch {
 		case row.Code == 40005: // all rows of files have ids

@@ -109,14 +109,18 @@ type steps struct {
 	table   *table.Table
 	create  bool // the table
 	columns []*column
+	indexes []index
 }
 
 // column is a column of a table and its rule.
 type column struct {
 	*table.Column
 	table *table.Table
-	rule  models.Rule // or nil
+	rule  models.Rule // or nil, without models.Unique
 }
+
+// index is an index of a table.
+type index struct{ unique, name, columns string }
 
 // stepsOf returns what the table of model lacks if it has the columns and indexes in present.
 func stepsOf(model models.Model, present []string) (s steps, err error) {
@@ -126,7 +130,11 @@ func stepsOf(model models.Model, present []string) (s steps, err error) {
 		if slices.Contains(present, c.DBName) {
 			continue
 		}
-		s.columns = append(s.columns, &column{c, s.table, model.Rules()[c.DBName]})
+		rule := model.Rules()[c.DBName]
+		if unique, ok := rule.(models.Unique); ok {
+			rule = unique.Rule
+		}
+		s.columns = append(s.columns, &column{c, s.table, rule})
 		if s.create {
 			continue
 		}
@@ -136,10 +144,31 @@ func stepsOf(model models.Model, present []string) (s steps, err error) {
 				s.table.Name, c.DBName, c.Name)
 		}
 	}
-	if len(s.columns) == 0 {
-		err = fmt.Errorf("the migrations make all columns of %s; a column whose rule has changed needs migrations written by hand", s.name)
+	s.indexes = slices.DeleteFunc(indexesOf(model), func(i index) bool { return slices.Contains(present, i.name) })
+	if len(s.columns) == 0 && len(s.indexes) > 0 {
+		s.name += "_indexes"
+	}
+	if len(s.columns)+len(s.indexes) == 0 {
+		err = fmt.Errorf("the migrations make all columns and indexes of %s; a column whose rule has changed needs migrations written by hand", s.name)
 	}
 	return s, err
+}
+
+// indexesOf returns the indexes that the rules of a model, and the lists of its resource, need. An index for
+// a list ends with the key, by which rows with the same value are sorted.
+func indexesOf(model models.Model) (all []index) {
+	t := table.OfModel(model)
+	for _, c := range t.Columns {
+		rule := model.Rules()[c.DBName]
+		if unique, ok := rule.(models.Unique); ok {
+			rule = unique.Rule
+			all = append(all, index{"UNIQUE ", t.Name + "_" + c.DBName + "_key", c.DBName})
+		}
+		if _, refers := rule.(models.Ref); refers {
+			all = append(all, index{"", t.Name + "_" + c.DBName, c.DBName + ", " + t.Key.DBName})
+		}
+	}
+	return all
 }
 
 // text returns the migration with a number.
@@ -147,6 +176,9 @@ func (s *steps) text(k kind, number int64) string {
 	var up, down []string
 	if s.create {
 		up, down = []string{s.createTable(k)}, []string{"DROP TABLE " + s.table.Name + ";"}
+		for _, i := range s.indexes {
+			up = append(up, "CREATE "+i.unique+"INDEX "+i.name+" ON "+s.table.Name+" ("+i.columns+");")
+		}
 	} else {
 		up, down = s.addColumns(k)
 	}
@@ -167,7 +199,11 @@ func (s *steps) createTable(k kind) string {
 	}
 	var lines []string
 	for _, c := range s.columns {
-		lines = append(lines, fmt.Sprintf("    %-*s %-*s %s", width, c.DBName, wide, k.typeOf(c), k.constraints(c)))
+		line := fmt.Sprintf("    %-*s %-*s %s", width, c.DBName, wide, k.typeOf(c), k.constraints(c))
+		if ref, ok := c.rule.(models.Ref); ok {
+			line += " REFERENCES " + k.target(ref)
+		}
+		lines = append(lines, line)
 	}
 	for _, c := range s.columns {
 		for _, check := range k.checks(c) {
@@ -177,29 +213,59 @@ func (s *steps) createTable(k kind) string {
 	return "CREATE TABLE " + s.table.Name + " (\n" + strings.Join(lines, ",\n") + "\n);"
 }
 
-// addColumns returns the statements that add the columns, and remove them. On PostgreSQL, no statement
-// reads the table while others wait for it.
+// Statements of PostgreSQL that wait for running transactions, while all others continue.
+const (
+	beginWait = "SELECT set_config('plantstore.lock_timeout', current_setting('lock_timeout'), false), set_config('lock_timeout', '0', false);"
+	endWait   = "SELECT set_config('lock_timeout', current_setting('plantstore.lock_timeout'), false);"
+)
+
+// addColumns returns the statements that add the columns and indexes, and remove them. On PostgreSQL, no
+// statement reads the table while others wait for it.
 func (s *steps) addColumns(k kind) (up, down []string) {
+	var later []string
 	for _, c := range s.columns {
 		name := s.table.Name + " "
 		down = append(down, "ALTER TABLE "+name+"DROP COLUMN "+k.ifThere("EXISTS ")+c.DBName+";")
 		add := "ADD COLUMN " + k.ifThere("NOT EXISTS ") + c.DBName + " " + k.typeOf(c) + " " + k.constraints(c)
 		checks := k.checks(c)
 		if k == onSQLite {
+			if ref, ok := c.rule.(models.Ref); ok {
+				add += " REFERENCES " + k.target(ref)
+			}
 			up = append(up, strings.Join(append([]string{"ALTER TABLE " + name + add}, checks...), " ")+";")
 			continue
 		}
 		parts := []string{add}
-		var validate []string
+		if ref, ok := c.rule.(models.Ref); ok {
+			checks = append(checks, fmt.Sprintf("CONSTRAINT %s_%s_fkey FOREIGN KEY (%[2]s) REFERENCES %s", s.table.Name, c.DBName, k.target(ref)))
+		}
 		for _, check := range checks {
 			constraint := strings.Fields(check)[1]
 			parts = append(parts, "DROP CONSTRAINT IF EXISTS "+constraint, "ADD "+check+" NOT VALID")
-			validate = append(validate, "ALTER TABLE "+name+"VALIDATE CONSTRAINT "+constraint+";")
+			later = append(later, "ALTER TABLE "+name+"VALIDATE CONSTRAINT "+constraint+";")
 		}
 		up = append(up, "ALTER TABLE "+name+strings.Join(parts, ",\n    ")+";")
-		up = append(up, validate...)
 	}
-	return up, down
+	var drop []string
+	for _, i := range s.indexes {
+		concurrently := map[kind]string{onPostgres: "CONCURRENTLY "}[k]
+		drop = append(drop, "DROP INDEX "+concurrently+k.ifThere("EXISTS ")+i.name+";")
+		if k == onPostgres {
+			later = append(later, drop[len(drop)-1]) // which an interrupted attempt has left unusable
+		}
+		later = append(later, "CREATE "+i.unique+"INDEX "+concurrently+i.name+" ON "+s.table.Name+" ("+i.columns+");")
+	}
+	if k == onPostgres {
+		later = slices.Concat([]string{beginWait}, later, []string{endWait})
+		drop = slices.Concat([]string{beginWait}, drop, []string{endWait})
+	}
+	return append(up, later...), append(drop, down...)
+}
+
+// target returns the table and the column to which a column refers.
+func (k kind) target(ref models.Ref) string {
+	t := table.OfModel(ref.To)
+	return t.Name + " (" + t.Key.DBName + ")"
 }
 
 // ifThere returns a clause with which a migration outside of a transaction can be repeated.

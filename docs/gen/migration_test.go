@@ -26,26 +26,30 @@ type pot struct {
 	Weight    *float64
 	Glazed    bool
 	Notes     *string
+	PlantID   *int64
+	Label     *string
 	CreatedAt time.Time
 	UpdatedAt time.Time
 }
 
 func (pot) Rules() models.Rules {
 	return models.Rules{
-		"name":    models.Text{Min: 2, Max: 5, NotBlank: true},
-		"country": models.Text{Match: regexp.MustCompile("^[A-Z]{2}$")},
-		"code":    models.Text{Match: regexp.MustCompile(`^(a'b|[x-z]-\d?|\*)$`)},
-		"website": models.Text{Match: regexp.MustCompile(`^https?://[a-z./]+$`)},
-		"size":    models.Integer{Min: 1, Max: 5},
-		"weight":  models.Float{Min: -0.5, Max: 1e9},
-		"notes":   models.Text{Max: 3, Lines: true},
+		"name":     models.Text{Min: 2, Max: 5, NotBlank: true},
+		"country":  models.Text{Match: regexp.MustCompile("^[A-Z]{2}$")},
+		"code":     models.Text{Match: regexp.MustCompile(`^(a'b|[x-z]-\d?|\*)$`)},
+		"website":  models.Text{Match: regexp.MustCompile(`^https?://[a-z./]+$`)},
+		"size":     models.Integer{Min: 1, Max: 5},
+		"weight":   models.Float{Min: -0.5, Max: 1e9},
+		"notes":    models.Text{Max: 3, Lines: true},
+		"plant_id": models.Ref{To: models.Plant{}},
+		"label":    models.Unique{Rule: models.Text{Max: 9}},
 	}
 }
 
 // TestMigrationRepeatsTheRules creates a table, and a column at a time, and inserts rows past the store.
 func TestMigrationRepeatsTheRules(t *testing.T) {
 	base := map[string]string{"id": "1", "name": "'pot'", "country": "'NL'", "glazed": "true", "created_at": "'2026-01-01'", "updated_at": "'2026-01-01'"}
-	columns := []string{"id", "name", "country", "code", "website", "size", "weight", "glazed", "notes", "created_at", "updated_at"}
+	columns := []string{"id", "name", "country", "code", "website", "size", "weight", "glazed", "notes", "plant_id", "label", "created_at", "updated_at"}
 	dbtest.Each(t, func(t *testing.T, url string) {
 		t.Parallel()
 		k := onPostgres
@@ -53,10 +57,12 @@ func TestMigrationRepeatsTheRules(t *testing.T) {
 			k = onSQLite
 		}
 		db := dbtest.Migrated(t, url)
-		run := func(t *testing.T, statement string) {
+		run := func(t *testing.T, statements string) {
 			t.Helper()
-			if err := db.WithContext(t.Context()).Exec(statement).Error; err != nil {
-				t.Fatalf("%v in\n%s", err, statement)
+			for statement := range strings.SplitSeq(statements, ";\n") {
+				if err := db.WithContext(t.Context()).Exec(statement).Error; err != nil {
+					t.Fatalf("%v in\n%s", err, statement)
+				}
 			}
 		}
 		for _, present := range [][]string{nil, {"id", "name", "country", "glazed", "created_at", "updated_at"}} {
@@ -67,17 +73,21 @@ func TestMigrationRepeatsTheRules(t *testing.T) {
 			if present != nil {
 				run(t, "CREATE TABLE pots (id bigint PRIMARY KEY, name text, country text, glazed boolean, created_at timestamp, updated_at timestamp)")
 			}
-			up, down, _ := strings.Cut(s.text(k, 99), "-- +goose Down")
-			run(t, up)
+			up, down, _ := strings.Cut(s.text(k, 99), "\n\n-- +goose Down\n")
+			run(t, strings.TrimSuffix(up, ";"))
+			run(t, "INSERT INTO plants (id, name, created_at, updated_at) VALUES (7, 'x', '2026-01-01', '2026-01-01') ON CONFLICT DO NOTHING")
+			run(t, "INSERT INTO pots (id, name, country, glazed, label, created_at, updated_at) VALUES (2, 'pot', 'NL', true, 'taken', '2026-01-01', '2026-01-01')")
 			for column, values := range map[string]struct{ valid, invalid []string }{
-				"name":    {[]string{"'ab'", "'ab🌵de'"}, []string{"'a'", "'abcdef'", "'   '", "NULL"}},
-				"country": {[]string{"'NL'"}, []string{"'nl'", "'NLD'", "''", "'N1'"}},
-				"code":    {[]string{"'a''b'", "'x-'", "'z-7'", "'*'", "NULL"}, []string{"'ab'", "'w-1'", "'x-a'", "'x'", "'+'"}},
-				"website": {[]string{"'https://example.org/a'", "'http://x'"}, []string{"'https://'", "'ftp://x'", "'https://A'"}},
-				"size":    {[]string{"1", "5", "NULL"}, []string{"0", "6"}},
-				"weight":  {[]string{"-0.5", "1000000000"}, []string{"-0.51", "1000000001"}},
-				"glazed":  {[]string{"false"}, []string{"NULL"}},
-				"notes":   {[]string{"''", "'a\nb'"}, []string{"'abcd'"}},
+				"name":     {[]string{"'ab'", "'ab🌵de'"}, []string{"'a'", "'abcdef'", "'   '", "NULL"}},
+				"country":  {[]string{"'NL'"}, []string{"'nl'", "'NLD'", "''", "'N1'"}},
+				"code":     {[]string{"'a''b'", "'x-'", "'z-7'", "'*'", "NULL"}, []string{"'ab'", "'w-1'", "'x-a'", "'x'", "'+'"}},
+				"website":  {[]string{"'https://example.org/a'", "'http://x'"}, []string{"'https://'", "'ftp://x'", "'https://A'"}},
+				"size":     {[]string{"1", "5", "NULL"}, []string{"0", "6"}},
+				"weight":   {[]string{"-0.5", "1000000000"}, []string{"-0.51", "1000000001"}},
+				"glazed":   {[]string{"false"}, []string{"NULL"}},
+				"plant_id": {[]string{"7"}, []string{"8"}},
+				"label":    {[]string{"'ab'"}, []string{"'taken'"}},
+				"notes":    {[]string{"''", "'a\nb'"}, []string{"'abcd'"}},
 			} {
 				if present != nil && base[column] != "" {
 					continue
@@ -101,19 +111,19 @@ func TestMigrationRepeatsTheRules(t *testing.T) {
 						if err := insert(value); err != nil {
 							t.Error(err)
 						}
-						run(t, "DELETE FROM pots")
+						run(t, "DELETE FROM pots WHERE id = 1")
 					})
 				}
 				for _, value := range values.invalid {
 					t.Run(fmt.Sprint(column, " ", value), func(t *testing.T) {
 						if insert(value) == nil {
 							t.Error("the database accepts it")
-							run(t, "DELETE FROM pots")
+							run(t, "DELETE FROM pots WHERE id = 1")
 						}
 					})
 				}
 			}
-			run(t, down)
+			run(t, strings.TrimSuffix(down, ";\n"))
 			if present != nil {
 				run(t, "DROP TABLE pots")
 			}
@@ -123,7 +133,7 @@ func TestMigrationRepeatsTheRules(t *testing.T) {
 
 func TestMigrationNeedsSomethingToDo(t *testing.T) {
 	t.Chdir("../..")
-	for name, want := range map[string]string{"plants": "the migrations make all columns of plants", "pots": "no model of the table pots"} {
+	for name, want := range map[string]string{"plants": "the migrations make all columns and indexes of plants", "pots": "no model of the table pots"} {
 		t.Run(name, func(t *testing.T) {
 			written, err := writeMigrations(t.Context(), name)
 			if err == nil || !strings.Contains(err.Error(), want) || len(written) > 0 {

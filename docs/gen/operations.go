@@ -29,23 +29,27 @@ func protected() (all []routes.Route) {
 	return all
 }
 
-// operationTable returns the table of operations in Markdown. Each has a section of page, docs/api.md,
-// whose heading is its summary. The sections of plants are also about other resources.
+// operationTable returns the table of operations in Markdown, with links to their sections of page,
+// docs/api.md, whose headings are their summaries. The sections of plants are also about other resources;
+// an operation that only another resource has is described by its annotations alone.
 func operationTable(document object, page string) string {
+	operation := func(r routes.Route, path string) object {
+		o, _ := at(document, "paths")[path].(object)
+		o, _ = o[strings.ToLower(r.Method)].(object)
+		return o
+	}
 	var table strings.Builder
 	table.WriteString("| operation | scope | |\n| --- | --- | --- |\n")
 	for _, r := range protected() {
-		summary, _ := at(document, "paths", r.Path, strings.ToLower(r.Method))["summary"].(string)
-		heading := summary
-		if !strings.Contains(page, "\n### "+heading+"\n") {
-			_, rest, _ := strings.Cut(r.Path[1:], "/")
-			heading, _ = at(document, "paths", path.Join("/plants", rest), strings.ToLower(r.Method))["summary"].(string)
+		o := operation(r, r.Path)
+		text := fmt.Sprintf("%s: %s", o["summary"], o["description"])
+		_, rest, _ := strings.Cut(r.Path[1:], "/")
+		for _, described := range []object{operation(r, path.Join("/plants", rest)), o} {
+			if heading, ok := described["summary"].(string); ok && strings.Contains(page, "\n### "+heading+"\n") {
+				text = fmt.Sprintf("[%s](#%s)", o["summary"], strings.ReplaceAll(strings.ToLower(heading), " ", "-"))
+			}
 		}
-		if heading == "" || !strings.Contains(page, "\n### "+heading+"\n") {
-			log.Fatalf("docs/api.md needs a section with the heading %q, for %s %s", "### "+summary, r.Method, r.Path)
-		}
-		anchor := strings.ReplaceAll(strings.ToLower(heading), " ", "-")
-		fmt.Fprintf(&table, "| `%s %s` | `%s` | [%s](#%s) |\n", r.Method, r.Path, r.Scope, summary, anchor)
+		fmt.Fprintf(&table, "| `%s %s` | `%s` | %s |\n", r.Method, r.Path, r.Scope, text)
 	}
 	return table.String()
 }
@@ -286,8 +290,9 @@ func exampleOf(schema object) object {
 // addLinks links a response that has the version of an item with the operations on it.
 func addLinks(operation object, path string, paths object) {
 	id := "$request.path.id"
-	if !strings.HasSuffix(path, "/{id}") {
-		path, id = path+"/{id}", "$request.body#/id"
+	collection, _, isItem := strings.Cut(path, "/{id}")
+	if path = collection + "/{id}"; !isItem {
+		id = "$request.body#/id"
 	}
 	for _, status := range []string{"200", "201"} {
 		success, ok := at(operation, "responses")[status].(object)
