@@ -119,6 +119,9 @@ func (s *settings) serve(cmd *cobra.Command, _ []string) (err error) {
 		Tracer:       tracer,
 	}
 	server.Handler, server.ErrorLog = routes.New(options), errorLog(sampled)
+	if err := db.CheckColumns(ctx); err != nil {
+		return err
+	}
 	listener, err := listenAPI(cfg, log, sampled)
 	if err != nil {
 		return err

@@ -20,6 +20,7 @@ import (
 	"plantstore/auth"
 	"plantstore/database/limit"
 	"plantstore/middleware"
+	"plantstore/models"
 )
 
 // bindJSON reads the body of the request, of type application/json, into the struct to
@@ -225,9 +226,12 @@ func decodeJSON(what string, text []byte, v any, allowNull bool) error {
 		return fmt.Errorf("decode the %s: %w", what, err)
 	}
 	field, kind := fieldName(semantic.JSONPointer), kindOf(semantic.GoType)
+	invalid, isInvalid := errors.AsType[*models.InvalidError](err)
 	switch {
 	case semantic.JSONPointer == "":
 		return notObject(what, text)
+	case isInvalid:
+		return &models.InvalidError{Field: field, Reason: invalid.Reason}
 	case errors.Is(err, errNull):
 		return problemf(codeMissingOrType, "%s must not be null", field)
 	case errors.Is(err, errMinusZero):
@@ -269,17 +273,14 @@ func checkSyntax(what string, text []byte) error {
 	return problemf(codeMalformed, "the %s is not well-formed JSON: it ends early, at byte %d", what, len(text))
 }
 
-// checkFields reports the first required field that the struct to which v points does not
-// have, or the error of its method checkTimestamps. The model checks all other rules.
+// checkFields reports the first required field that the struct to which v points does not have. The model
+// checks all other rules.
 func checkFields(v any) error {
 	value := reflect.ValueOf(v).Elem()
 	for _, f := range jsonFields(value.Type()) {
 		if f.required && value.FieldByIndex(f.index).IsZero() {
 			return problemf(codeMissingOrType, "%s is required", f.name)
 		}
-	}
-	if v, ok := v.(interface{ checkTimestamps() error }); ok {
-		return v.checkTimestamps()
 	}
 	return nil
 }
@@ -316,4 +317,5 @@ func kindOf(t reflect.Type) reflect.Kind {
 // goKinds names the JSON types of Go values.
 var goKinds = map[reflect.Kind]string{
 	reflect.Int64: "an integer", reflect.String: "a string", reflect.Bool: "true or false", reflect.Slice: "an array",
+	reflect.Float64: "a number that a float64 can hold", reflect.Struct: "a time of RFC 3339, as a string",
 }

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"plantstore/models"
 )
 
 // csvReader reads rows of CSV (RFC 4180) after a header, which names some of fields in any order.
@@ -182,7 +184,7 @@ func (w *csvWriter) write(row any) error {
 		switch cell := reflect.Indirect(value.FieldByIndex(f.index)); {
 		case !cell.IsValid(): // a nil pointer
 			w.record[i] = ""
-		case f.kind == reflect.String:
+		case f.kind == reflect.String && cell.Type() != reflect.TypeFor[models.Number](): // which may start with -
 			w.record[i] = toCell(cell.String())
 		case f.kind == reflect.Int64:
 			w.record[i] = strconv.FormatInt(cell.Int(), 10)

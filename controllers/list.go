@@ -23,7 +23,7 @@ type Lists struct {
 	Equal     []string // parameters with the names of the columns
 	Unindexed []string // as Equal, but a list looks at one row after another until its page is full
 	Search    string   // q is a part of this text, in rows that a list looks at one after another; or empty
-	// Sort has the columns, besides the key, by which lists can be sorted. Columns of times and numbers, such as
+	// Sort has the columns, besides the key, by which lists can be sorted. Columns of times, dates and numbers, such as
 	// created_at, also have the parameters created_after and created_before.
 	Sort []string
 }
@@ -65,7 +65,7 @@ func (r *Resource[T, C]) declareLists() {
 			panic(fmt.Sprintf("%s cannot be sorted by %s: there is no such column, or it can be without a value", r.table.Name, column))
 		}
 		r.sorts = append(r.sorts, column, "-"+column)
-		if kind := c.FieldType.Kind(); kind != reflect.String && kind != reflect.Bool {
+		if c.FieldType != reflect.TypeFor[string]() && c.FieldType != reflect.TypeFor[bool]() {
 			add(name+"_after", column, models.Greater)
 			add(name+"_before", column, models.Less)
 		}

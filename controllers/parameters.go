@@ -104,9 +104,17 @@ func parseValue(name, text string, kind reflect.Kind, to any) (err error) {
 	case **time.Time:
 		var at time.Time
 		at, err = models.ParseTime(name, text)
-		at = at.UTC().Truncate(time.Microsecond)
 		*to = &at
+	case **Timestamp:
+		var at *time.Time
+		err = parseValue(name, text, kind, &at)
+		*to = (*Timestamp)(at)
 	default:
+		if value := reflect.ValueOf(to).Elem(); kind == reflect.String {
+			value.Set(reflect.New(value.Type().Elem()))
+			value.Elem().SetString(text)
+			return nil
+		}
 		err = json.Unmarshal([]byte(text), to, json.WithUnmarshalers(rejectNull))
 		if err != nil || strings.TrimSpace(text) != text { // which JSON ignores
 			return problemf(codeMissingOrType, "%s must be %s", name, goKinds[kind])

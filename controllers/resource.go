@@ -18,7 +18,7 @@ import (
 
 // Resource handles the requests for the rows of the model T. C is the content of a row, which clients
 // set: a struct with a pointer for each field of T but ID, CreatedAt and UpdatedAt, under the same
-// name. The pointer's JSON name is that of the column.
+// name, which is a *Timestamp for a time.Time. The pointer's JSON name is that of the column.
 //
 // docs/gen/resource.tmpl describes the operations. A resource replaces an operation by a method of
 // its own with annotations.
@@ -63,10 +63,16 @@ func NewResource[T models.Model, C any](db *database.DB, lists Lists) *Resource[
 			r.updated = f.Offset
 			continue
 		}
+		want, optional := f.Type, f.Type.Kind() == reflect.Pointer
+		if !optional {
+			want = reflect.PointerTo(want)
+		}
+		if want == reflect.TypeFor[*time.Time]() {
+			want = reflect.TypeFor[*Timestamp]()
+		}
 		in, ok := content.FieldByName(f.Name)
-		optional := f.Type.Kind() == reflect.Pointer
-		if !ok || in.Type != f.Type && (optional || in.Type != reflect.PointerTo(f.Type)) {
-			panic(fmt.Sprintf("%v needs the field %s, a pointer to what it is in %v", content, f.Name, model))
+		if !ok || in.Type != want {
+			panic(fmt.Sprintf("%v needs the field %s of type %v, as %v has it", content, f.Name, want, model))
 		}
 		r.fields = append(r.fields, contentField{f.Offset, in.Offset, i, optional})
 	}

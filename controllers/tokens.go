@@ -3,6 +3,7 @@ package controllers
 import (
 	"errors"
 	"net/http"
+	"time"
 
 	"github.com/gin-gonic/gin"
 	"go.uber.org/zap"
@@ -20,7 +21,7 @@ type NewToken struct {
 	// The scopes of the token; admin implies the others.
 	Scopes *[]models.Scope `json:"scopes" binding:"required" validate:"min=1" example:"plants:read,plants:write"`
 	// When the token expires, in the future. A token without it does not expire.
-	ExpiresAt *string `json:"expires_at,omitzero" format:"date-time" example:"2099-12-31T00:00:00Z"`
+	ExpiresAt *Timestamp `json:"expires_at,omitzero" swaggertype:"string" format:"date-time" example:"2099-12-31T00:00:00Z"`
 } // @name NewToken
 
 // Token is an issued bearer token, without the token itself.
@@ -95,14 +96,7 @@ func (h *Tokens) Create(c *gin.Context) error {
 	if err := bindJSON(c, &in); err != nil {
 		return err
 	}
-	token := models.Token{Name: *in.Name, Scopes: *in.Scopes}
-	if in.ExpiresAt != nil {
-		expires, err := models.ParseTime("expires_at", *in.ExpiresAt)
-		if err != nil {
-			return err
-		}
-		token.ExpiresAt = &expires
-	}
+	token := models.Token{Name: *in.Name, Scopes: *in.Scopes, ExpiresAt: (*time.Time)(in.ExpiresAt)}
 	secret, err := h.store.Create(contextOf(c), &token)
 	if err := h.audit(c, auth.Created, token.ID, err); err != nil {
 		return err

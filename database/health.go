@@ -2,6 +2,7 @@ package database
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"strings"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/pressly/goose/v3"
+	"gorm.io/gorm"
 	sqlite3 "modernc.org/sqlite/lib"
 
 	"plantstore/database/fault"
@@ -58,6 +60,43 @@ func (h *health) note(err error, shows bool) {
 
 // Require makes [DB.Ready] check that table exists with all its columns.
 func (db *DB) Require(t *table.Table) { db.health.tables = append(db.health.tables, t) }
+
+// CheckColumns fails if a column of a required table has another type than its field needs. A table that
+// cannot be read is for [DB.Ready] to report.
+func (db *DB) CheckColumns(ctx context.Context) error {
+	for _, t := range db.health.tables {
+		var types []*sql.ColumnType
+		err := db.Read(ctx, "check columns", func(tx *gorm.DB) error {
+			rows, err := tx.Raw(t.Select + " WHERE 1 = 0").Rows()
+			if err == nil {
+				defer rows.Close()
+				types, err = rows.ColumnTypes()
+			}
+			return err
+		})
+		if err != nil {
+			continue
+		}
+		for i, c := range t.Columns {
+			want, got := c.Type.Postgres, types[i].DatabaseTypeName()
+			if db.dialect.Facts().System == "sqlite" {
+				want = c.Type.SQLite
+			}
+			if commonType(want) != commonType(got) {
+				return fmt.Errorf("the column %s.%s is of type %s in the database, and %v.%s, a %v, needs %s: write a migration that changes it",
+					t.Name, c.DBName, strings.ToLower(got), c.Schema.ModelType, c.Name, c.FieldType, want)
+			}
+		}
+	}
+	return nil
+}
+
+// commonType returns the name of a type that both databases, and their drivers, have in common.
+func commonType(name string) string {
+	name, _, _ = strings.Cut(strings.ToLower(name), "(")
+	return strings.NewReplacer("integer", "bigint", "int8", "bigint", "boolean", "bool", "double precision", "real",
+		"float8", "real", "varchar", "text", "datetime", "timestamp").Replace(name)
+}
 
 // Ready reports whether a write would succeed. Otherwise it fails with an error that wraps
 // ErrUnavailable and says why. However often it is called, it costs at most one query

@@ -41,7 +41,7 @@ func TestIntegerRule(t *testing.T) {
 	least, most := rule.Schema()["minimum"].(int64), rule.Schema()["maximum"].(int64)
 	for n, field := range map[int64]string{least - 1: "height", least: "", 0: "", most: "", most + 1: "height"} {
 		t.Run(strconv.FormatInt(n, 10), func(t *testing.T) {
-			checkField(t, rule.check("height", reflect.ValueOf(n)), field)
+			checkField(t, rule.check("height", reflect.ValueOf(&n).Elem()), field)
 		})
 	}
 }

@@ -10,9 +10,6 @@ import (
 // declares the reference in the database, which enforces it.
 type Ref struct{ To Model }
 
-// String implements [Rule].
-func (Ref) String() string { return "" }
-
 // Schema implements [Rule].
 func (r Ref) Schema() map[string]any {
 	return map[string]any{"x-references": table.OfModel(r.To).Name}

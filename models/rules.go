@@ -1,7 +1,10 @@
 package models
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
+	"math"
 	"reflect"
 	"regexp"
 	"strings"
@@ -29,8 +32,6 @@ func base(rule Rule) Rule {
 // Rule decides what a column holds: its type in the database, its values, and what the documents say of
 // them. JSON, CSV and the files of imports follow from the field's Go type.
 type Rule interface {
-	// String says in words which values are valid. It may be empty.
-	String() string
 	// Schema returns the rule in keywords of JSON Schema.
 	Schema() map[string]any
 	// SQL returns the type of the column.
@@ -53,35 +54,26 @@ func Check(rule Rule, field string, value reflect.Value) error {
 // Range is the rule of a number: an [Integer] or a [Float].
 type Range[N int64 | float64] struct{ Min, Max N }
 
-// Integer is the rule of an int64, and Float of a float64.
-type (
-	Integer = Range[int64]
-	Float   = Range[float64]
-)
+// Integer is the rule of an int64.
+type Integer = Range[int64]
 
-func (r Range[N]) String() string { return fmt.Sprintf("%v to %v", r.Min, r.Max) }
+// Float is the rule of a float64.
+type Float = Range[float64]
 
 // Schema implements [Rule].
 func (r Range[N]) Schema() map[string]any { return map[string]any{"minimum": r.Min, "maximum": r.Max} }
 
 // SQL implements [Rule].
-func (Range[N]) SQL() table.Type { return table.TypeOf(reflect.TypeFor[N]()) }
+func (Range[N]) SQL() table.Type { return table.Types[reflect.TypeFor[N]()] }
 
-func (Range[N]) fits(t reflect.Type) bool { return t.Kind() == reflect.TypeFor[N]().Kind() }
+func (Range[N]) fits(t reflect.Type) bool { return t == reflect.TypeFor[N]() }
 
 func (r Range[N]) check(field string, value reflect.Value) error {
-	var n N
-	if value.CanInt() {
-		n = N(value.Int())
-	} else {
-		n = N(value.Float())
+	n := value.Addr().Interface().(*N)
+	if *n < r.Min || *n > r.Max || math.IsNaN(float64(*n)) {
+		return invalid(field, "must be from %v to %v, not %v", r.Min, r.Max, *n)
 	}
-	if !(n >= r.Min && n <= r.Max) { // also if n is not a number
-		return invalid(field, "must be from %v to %v, not %v", r.Min, r.Max, n)
-	}
-	if n == 0 && value.CanSet() {
-		value.SetZero() // which is not -0
-	}
+	*n += 0 // which is not -0
 	return nil
 }
 
@@ -94,27 +86,18 @@ type Text struct {
 	// Match is the form of the whole text, if not nil; then only Max applies, unless it is 0.
 	Match *regexp.Regexp
 	Says  string // what Match matches, in words: "two capital letters"
-}
 
-// String implements [Rule].
-func (t Text) String() string {
-	if t.Match != nil {
-		return t.Says
-	}
-	words := fmt.Sprintf("%d to %d characters", t.Min, t.Max)
-	if t.NotBlank {
-		words += ", not only white space"
-	}
-	if words += ", no control characters"; t.Lines {
-		words += " other than line feeds and tabs"
-	}
-	return words
+	// What the rules in columns.go are.
+	of     reflect.Type // of the field, if it is not a string
+	sql    table.Type
+	schema map[string]any
+	form   func(text string) string // returns the form of a valid text that the database returns, or ""
 }
 
 // Check reports why text is not valid, as an *InvalidError that names field, or nil.
 func (t Text) Check(field, text string) error {
 	switch n := utf8.RuneCountInString(text); {
-	case t.Match != nil && t.Match.MatchString(text) && (t.Max == 0 || n <= t.Max):
+	case t.form != nil && t.form(text) != "", t.Match != nil && t.Match.MatchString(text) && (t.Max == 0 || n <= t.Max):
 		return nil
 	case t.Says != "":
 		return invalid(field, "must be %s", t.Says)
@@ -129,11 +112,19 @@ func (t Text) Check(field, text string) error {
 }
 
 // SQL implements [Rule].
-func (Text) SQL() table.Type { return table.TypeOf(reflect.TypeFor[string]()) }
+func (t Text) SQL() table.Type { return cmp.Or(t.sql, table.Text) }
 
-func (Text) fits(t reflect.Type) bool { return t.Kind() == reflect.String }
+func (t Text) fits(field reflect.Type) bool {
+	return field == t.of || t.of == nil && field.Kind() == reflect.String
+}
 
-func (t Text) check(field string, value reflect.Value) error { return t.Check(field, value.String()) }
+func (t Text) check(field string, value reflect.Value) error {
+	err := t.Check(field, value.String())
+	if err == nil && t.form != nil {
+		value.SetString(t.form(value.String()))
+	}
+	return err
+}
 
 // The characters of a text, as in a regular expression of ECMA-262. White space is
 // Unicode's White_Space property, as for [unicode.IsSpace].
@@ -149,6 +140,9 @@ func (t Text) Part() Text { return Text{Min: 1, Max: t.Max} }
 // Schema implements [Rule].
 func (t Text) Schema() map[string]any {
 	schema := map[string]any{"pattern": t.pattern()}
+	if t.schema != nil {
+		schema = maps.Clone(t.schema)
+	}
 	if t.Says != "" {
 		schema["description"] = t.Says
 	}

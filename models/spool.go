@@ -8,10 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"reflect"
 	"slices"
 	"strconv"
+	"time"
 
 	"plantstore/database"
 	"plantstore/database/fault"
@@ -121,6 +123,10 @@ func (s *spool[K]) encode(line int, row reflect.Value) []byte {
 			b = append(b, value.String()...)
 		case reflect.Bool:
 			b = strconv.AppendBool(b, value.Bool())[:len(b)+1] // t or f
+		case reflect.Float64:
+			b = binary.AppendUvarint(b, math.Float64bits(value.Float()))
+		case reflect.Struct:
+			b = binary.AppendVarint(b, value.Addr().Interface().(*time.Time).UnixMicro())
 		default:
 			b = binary.AppendVarint(b, value.Int())
 		}
@@ -259,6 +265,14 @@ func (r *run[K]) readValue(value reflect.Value) error {
 	case reflect.Bool:
 		b, err := r.in.ReadByte()
 		value.SetBool(b == 't')
+		return err
+	case reflect.Float64:
+		n, err := binary.ReadUvarint(r.in)
+		value.SetFloat(math.Float64frombits(n))
+		return err
+	case reflect.Struct:
+		n, err := binary.ReadVarint(r.in)
+		*value.Addr().Interface().(*time.Time) = time.UnixMicro(n).UTC()
 		return err
 	default:
 		n, err := binary.ReadVarint(r.in)

@@ -51,7 +51,7 @@ type Store[T Model, K Key] struct {
 
 // NewStore returns the store of the rows of T in db, which must be migrated. It panics if
 // T is not a model with a key of type K, CreatedAt and UpdatedAt, if its other columns are not
-// int64s, bools or of a type that fits their rule, or pointers to these.
+// int64s, float64s, bools, times or of a type that fits their rule, or pointers to these.
 func NewStore[T Model, K Key](db *database.DB) *Store[T, K] {
 	s := &Store[T, K]{reader: newReader[T, K](db), rules: (*new(T)).Rules(), copies: make(map[*database.DB]*reader[T, K])}
 	t := s.table
@@ -62,12 +62,12 @@ func NewStore[T Model, K Key](db *database.DB) *Store[T, K] {
 		s.copies[standby] = newReader[T, K](standby)
 	}
 	for _, c := range t.Data {
-		rule, kind := s.rules[c.DBName], c.IndirectFieldType.Kind()
-		switch {
+		_, isPlain := table.Types[c.IndirectFieldType]
+		switch rule := s.rules[c.DBName]; {
 		case rule != nil && rule.fits(c.IndirectFieldType):
 			c.Type = rule.SQL()
-		case rule != nil || kind != reflect.Int64 && kind != reflect.Bool:
-			panic(fmt.Sprintf("%T.%s must be an int64, a bool, or of a type that fits its rule", *new(T), c.Name))
+		case rule != nil || !isPlain || c.IndirectFieldType.Kind() == reflect.Slice:
+			panic(fmt.Sprintf("%T.%s must be an int64, a float64, a bool, a time.Time, or of a type that fits its rule", *new(T), c.Name))
 		}
 	}
 	for name := range s.rules {

@@ -425,7 +425,7 @@ func (noRule) Rules() models.Rules { return nil }
 // otherKind is a model with a column that the file of an import cannot keep.
 type otherKind struct {
 	ID    int64 `gorm:"primaryKey;autoIncrement:false"`
-	Width float64
+	Width int16
 }
 
 func (otherKind) Rules() models.Rules { return nil }
@@ -444,10 +444,10 @@ func TestNewStorePanics(t *testing.T) {
 		want     string
 	}{
 		"if the key has another type":   {func(db *database.DB) { models.NewStore[pot, int64](db) }, "is of type string"},
-		"if a rule is of another type":  {func(db *database.DB) { models.NewStore[wrongRule, int64](db) }, "wrongRule.ID must be an int64, a bool, or of a type that fits its rule"},
+		"if a rule is of another type":  {func(db *database.DB) { models.NewStore[wrongRule, int64](db) }, "wrongRule.ID must be an int64, a float64, a bool, a time.Time, or of a type that fits its rule"},
 		"if a rule is without a column": {func(db *database.DB) { models.NewStore[missingRule, int64](db) }, "a rule for an unknown column"},
-		"if a text has no rule":         {func(db *database.DB) { models.NewStore[noRule, int64](db) }, "noRule.Name must be an int64, a bool, or of a type that fits its rule"},
-		"if a column is a float":        {func(db *database.DB) { models.NewStore[otherKind, int64](db) }, "otherKind.Width must be an int64, a bool"},
+		"if a text has no rule":         {func(db *database.DB) { models.NewStore[noRule, int64](db) }, "noRule.Name must be an int64, a float64, a bool, a time.Time, or of a type that fits its rule"},
+		"if a column is an int16":       {func(db *database.DB) { models.NewStore[otherKind, int64](db) }, "otherKind.Width must be an int64, a float64"},
 		"if there are no timestamps":    {func(db *database.DB) { models.NewStore[noTimes, int64](db) }, "noTimes must have the fields CreatedAt and UpdatedAt"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -75,13 +75,14 @@ func (t *Token) Validate(now time.Time) error {
 // 1:00:00 and 01:00:00,5 (https://go.dev/issue/54580).
 var rfc3339 = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)$`)
 
-// ParseTime parses a time of RFC 3339, in which T and Z may be in lower case. It fails with
-// an *InvalidError that names field.
+// ParseTime parses a time of RFC 3339, in which T and Z may be in lower case, to the microsecond. It fails
+// with an *InvalidError that names field.
 func ParseTime(field, text string) (time.Time, error) {
 	text = strings.ToUpper(text)
 	t, err := time.Parse(time.RFC3339, text)
-	if err != nil || !rfc3339.MatchString(text) || t.UTC().Year() > 9999 {
-		return t, invalid(field, "must be a time of RFC 3339, such as 2099-12-31T00:00:00Z")
+	t = t.UTC().Truncate(time.Microsecond)
+	if err != nil || !rfc3339.MatchString(text) || t.Year() < 0 || t.Year() > 9999 {
+		return t, invalid(field, "must be a time of RFC 3339 in the years 0 to 9999 of UTC, such as 2099-12-31T00:00:00Z")
 	}
 	return t, nil
 }

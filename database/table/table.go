@@ -3,6 +3,7 @@
 package table
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -44,22 +45,17 @@ type Column struct {
 // Type is a type of columns on each kind of database.
 type Type struct{ Postgres, SQLite string }
 
-// TypeOf returns the type for values of type t, unless a rule says otherwise.
-func TypeOf(t reflect.Type) Type {
-	switch {
-	case t.Kind() == reflect.Int64:
-		return Type{"bigint", "INTEGER"}
-	case t.Kind() == reflect.Bool:
-		return Type{"boolean", "BOOLEAN"}
-	case t.Kind() == reflect.Float64:
-		return Type{"double precision", "REAL"}
-	case t == reflect.TypeFor[time.Time]():
-		return Type{"timestamptz", "TIMESTAMP"}
-	case t == reflect.TypeFor[[]byte]():
-		return Type{"bytea", "BLOB"}
-	}
-	return Type{"text", "TEXT"}
+// Types has the types of columns by the types of their fields. All other fields are texts.
+var Types = map[reflect.Type]Type{
+	reflect.TypeFor[int64]():     {"bigint", "INTEGER"},
+	reflect.TypeFor[float64]():   {"double precision", "REAL"},
+	reflect.TypeFor[bool]():      {"boolean", "BOOLEAN"},
+	reflect.TypeFor[time.Time](): {"timestamptz", "TIMESTAMP"},
+	reflect.TypeFor[[]byte]():    {"bytea", "BLOB"},
 }
+
+// Text is the type of a column for a text.
+var Text = Type{"text", "TEXT"}
 
 // NounOf returns the noun for a row of model, "garden bed" for GardenBed.
 func NounOf(model any) string {
@@ -81,7 +77,7 @@ func OfModel(model any) *Table {
 	}
 	t := &Table{Name: parsed.Table, Noun: NounOf(model)}
 	for _, field := range parsed.Fields {
-		switch column := (&Column{field, TypeOf(field.IndirectFieldType)}); {
+		switch column := (&Column{field, cmp.Or(Types[field.IndirectFieldType], Text)}); {
 		case field.DBName == "": // not a column
 		case field.PrimaryKey:
 			t.Key = column
@@ -146,6 +142,9 @@ func (c *Column) Time(row reflect.Value) time.Time { return *c.Of(row).Addr().In
 
 // Equal reports whether two rows have the same value in the column.
 func (c *Column) Equal(a, b reflect.Value) bool {
+	if x, y := reflect.Indirect(c.Of(a)), reflect.Indirect(c.Of(b)); x.IsValid() && y.IsValid() && c.IndirectFieldType == reflect.TypeFor[time.Time]() {
+		return x.Interface().(time.Time).Equal(y.Interface().(time.Time))
+	}
 	return reflect.DeepEqual(c.Of(a).Interface(), c.Of(b).Interface())
 }
 

@@ -32,7 +32,7 @@ func limits() []bound {
 	}
 	closed := "the connection is closed"
 	return append(ruleLimits(), []bound{
-		{"`q`", models.Plant{}.Rules().Text("name").Part().String(), "", "40007"},
+		{"`q`", words(models.Plant{}.Rules().Text("name").Part()), "", "40007"},
 		{"page", fmt.Sprintf("%s items, and %d by default", number(controllers.MaxLimit), controllers.DefaultLimit), "", "40007"},
 		{"`X-Total-Count`", number(controllers.MaxCount), "", fmt.Sprintf("`%d+`", controllers.MaxCount)},
 		{"changes in an event", number(database.MaxChanges), "", "the next event has the rest"},
@@ -74,7 +74,7 @@ func ruleLimits() (all []bound) {
 	for _, model := range models.All() {
 		rules := model.Rules()
 		for _, column := range slices.Sorted(maps.Keys(rules)) {
-			if value := rules[column].String(); value != "" {
+			if value := words(rules[column]); value != "" {
 				all = append(all, bound{fmt.Sprintf("`%s` of a %s", column, nameOf(model)), value, "", "40006"})
 			}
 		}
@@ -94,6 +94,30 @@ func limitTable() string {
 		fmt.Fprintf(&table, "| %s | %s | %s | %s |\n", l.what, l.value, strings.Join(settings, ", "), l.exceeded)
 	}
 	return table.String()
+}
+
+// words describes the values of a rule. They are empty for a form without words.
+func words(rule models.Rule) string {
+	if unique, ok := rule.(models.Unique); ok {
+		rule = unique.Rule
+	}
+	schema := rule.Schema()
+	says, _ := schema["description"].(string)
+	text, isText := rule.(models.Text)
+	switch {
+	case schema["minimum"] != nil:
+		return fmt.Sprintf("%v to %v", schema["minimum"], schema["maximum"])
+	case says != "" || !isText || text.Match != nil:
+		return says
+	}
+	limits := fmt.Sprintf("%d to %d characters", text.Min, text.Max)
+	if text.NotBlank {
+		limits += ", not only white space"
+	}
+	if limits += ", no control characters"; text.Lines {
+		limits += " but line feeds and tabs"
+	}
+	return limits
 }
 
 // withEach describes a limit in all, and of each client.

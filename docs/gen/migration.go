@@ -278,7 +278,7 @@ func (k kind) ifThere(condition string) string {
 
 // typeOf returns the type of a column.
 func (k kind) typeOf(c *column) string {
-	t := table.TypeOf(c.IndirectFieldType)
+	t := c.Type
 	if c.rule != nil {
 		t = c.rule.SQL()
 	}
@@ -319,7 +319,14 @@ func (k kind) checks(c *column) (all []string) {
 		if rule.NotBlank {
 			add("not_blank", "%s({}) <> ''", cmp.Or(map[kind]string{onPostgres: "btrim"}[k], "trim"))
 		}
-		if rule.Match != nil {
+		if values, ok := rule.Schema()["enum"].([]string); ok {
+			quotes := make([]string, len(values))
+			for i, v := range values {
+				quotes[i] = quoted(v)
+			}
+			add("values", "{} IN (%s)", strings.Join(quotes, ", "))
+		}
+		if rule.Match != nil && rule.SQL() == table.Text {
 			add("form", "%s", k.matches(rule.Match.String()))
 		}
 	case models.Integer:

@@ -257,6 +257,13 @@ func completeBody(operation, schemas object) (schema object) {
 		for name := range at(schema, "properties") {
 			if property := at(schema, "properties", name); !slices.Contains(required, any(name)) {
 				property["type"] = []any{property["type"], "null"}
+				if values, ok := property["enum"].([]string); ok {
+					nullable := []any{nil}
+					for _, v := range values {
+						nullable = append(nullable, v)
+					}
+					property["enum"] = nullable
+				}
 			}
 		}
 		delete(schema, "required")

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"log"
 	"maps"
 	"math"
@@ -98,7 +99,23 @@ func completeSchema(schema object) {
 	if !ok {
 		log.Fatalf("x-rule=%s: no model of models.All has this rule", name)
 	}
-	maps.Copy(schema, rule.Schema())
+	says := rule.Schema()
+	comment, isCommented := schema["description"].(string)
+	if words, ok := says["description"].(string); ok && isCommented {
+		says["description"] = strings.TrimSuffix(comment, ".") + ": " + words + "."
+	}
+	if text, ok := schema["example"].(string); ok && (says["type"] == "object" || says["type"] == "array") {
+		schema["example"] = decode(text)
+	}
+	maps.Copy(schema, says)
+}
+
+// decode returns the value of an example in JSON.
+func decode(text string) (value any) {
+	if err := json.Unmarshal([]byte(text), &value); err != nil {
+		log.Fatalf("the example %s: %v", text, err)
+	}
+	return value
 }
 
 // limitInt64 adds the limits of an int64, which its format alone does not imply, unless it has its
