@@ -70,6 +70,9 @@ func (s *jwks) find(token *jwt.Token) (any, error) {
 	if len(found) == 0 && (s.failed.Load() || len(*s.keys.Load()) == 0) {
 		return nil, errNoKeys
 	}
+	if len(found) == 0 {
+		return nil, errNoKey
+	}
 	return jwt.VerificationKeySet{Keys: found}, nil
 }
 
@@ -135,18 +138,38 @@ func (s *jwks) fetch() ([]publicKey, error) {
 	return keys, nil
 }
 
+// members are the members of a key that verify signatures (RFC 7517, section 4; RFC 7518, section 6). A
+// fault of another member, for example of a certificate, means nothing.
+type members struct {
+	KTY    jwkset.KTY      `json:"kty"`
+	USE    jwkset.USE      `json:"use"`
+	KEYOPS []jwkset.KEYOPS `json:"key_ops"`
+	ALG    string          `json:"alg"`
+	KID    string          `json:"kid"`
+	CRV    jwkset.CRV      `json:"crv"`
+	X      string          `json:"x"`
+	Y      string          `json:"y"`
+	N      string          `json:"n"`
+	E      string          `json:"e"`
+}
+
 // parse returns the keys that verify signatures. It skips other keys, as RFC 7517, section 5,
 // asks, and logs why.
 func (s *jwks) parse(set []jsontext.Value) (keys []publicKey) {
+	unknown := 0
 	for i, text := range set {
-		var k jwkset.JWKMarshal
+		var k members
 		var parsed jwkset.JWK
 		err := json.Unmarshal(text, &k)
-		if err == nil && (k.USE != "" && k.USE != jwkset.UseSig || k.KEYOPS != nil && !slices.Contains(k.KEYOPS, jwkset.KeyOpsVerify)) {
+		switch {
+		case err == nil && (k.USE != "" && k.USE != jwkset.UseSig || k.KEYOPS != nil && !slices.Contains(k.KEYOPS, jwkset.KeyOpsVerify)):
 			continue // RFC 7517, sections 4.2 and 4.3; other values may stand beside verify
-		}
-		if err == nil {
-			parsed, err = jwkset.NewJWKFromMarshal(k, jwkset.JWKMarshalOptions{}, jwkset.JWKValidateOptions{SkipKeyOps: true})
+		case err == nil && k.ALG != "" && jwt.GetSigningMethod(k.ALG) == nil:
+			unknown++
+			continue
+		case err == nil:
+			parsed, err = jwkset.NewJWKFromMarshal(jwkset.JWKMarshal{KTY: k.KTY, CRV: k.CRV, X: k.X, Y: k.Y, N: k.N, E: k.E},
+				jwkset.JWKMarshalOptions{}, jwkset.JWKValidateOptions{})
 		}
 		if err == nil {
 			err = checkKey(parsed.Key())
@@ -155,7 +178,13 @@ func (s *jwks) parse(set []jsontext.Value) (keys []publicKey) {
 			s.log.Warn("ignored a key of JWTs that cannot be used", zap.Int("index", i), zap.String("kid", k.KID), zap.Error(err))
 			continue
 		}
-		keys = append(keys, publicKey{k.KID, k.ALG.String(), parsed.Key()})
+		if k.ALG != "" {
+			k.ALG = jwt.GetSigningMethod(k.ALG).Alg() // EdDSA for Ed25519
+		}
+		keys = append(keys, publicKey{k.KID, k.ALG, parsed.Key()})
+	}
+	if unknown > 0 {
+		s.log.Info("ignored keys of JWTs with an unknown alg", zap.Int("keys", unknown))
 	}
 	return keys
 }

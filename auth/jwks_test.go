@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/ecdsa"
+	"crypto/ed25519"
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/rsa"
@@ -73,7 +74,7 @@ func newProvider(t testing.TB) *provider {
 // options returns options that trust p.
 func (p *provider) options() auth.JWTOptions {
 	return auth.JWTOptions{
-		Issuer: issuer, Audience: audience, Algorithms: []string{"RS256", "ES256", "EdDSA"}, Leeway: 30 * time.Second,
+		Issuer: issuer, Audience: audience, AudienceClaim: "aud", ScopeClaims: []string{"scope", "scp"}, Algorithms: []string{"RS256", "ES256", "EdDSA"}, Leeway: 30 * time.Second,
 		JWKSURL: p.url,
 	}
 }
@@ -200,7 +201,7 @@ func TestJWKSThatCannotBeFetched(t *testing.T) {
 			p.respond = respond
 			p.mu.Unlock()
 			core, lines := observer.New(zap.ErrorLevel)
-			verify, err := auth.JWT(t.Context(), p.options(), zap.New(core))
+			verify, err := auth.JWT(t.Context(), p.options(), zap.New(core), zap.NewNop())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -319,6 +320,70 @@ func TestMalformedKeys(t *testing.T) {
 				t.Errorf("a new key: got %v", err)
 			}
 		})
+	}
+}
+
+// TestUnusedMembersOfKeys: a key whose certificate, or another member that verifies nothing, is malformed is
+// used, as other services use it.
+func TestUnusedMembersOfKeys(t *testing.T) {
+	for name, members := range map[string]map[string]any{
+		"x5t of hexadecimal text": {"x5t": "ODQ2OTc3NDg2RkQwMUE5ODQ1RTY2RjhBQTlDODg2MTM1NTk1RjFEQg"},
+		"x5c in PEM":              {"x5c": []string{"-----BEGIN CERTIFICATE-----\nAQAB\n-----END CERTIFICATE-----"}},
+		"x5c that is a text":      {"x5c": "AQAB"},
+		"x5u over http":           {"x5u": "http://id.example.org/cert.pem"},
+		"x5t#S256 of null":        {"x5t#S256": nil},
+		"unknown members":         {"exp": "never", "issuer": 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newProvider(t)
+			p.purpose = members
+			if _, err := verifierOf(t, p.options())(t.Context(), sign(t, jwt.SigningMethodES256, p.key, k1, claims(nil))); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestUnknownAlgorithmsOfKeys: keys with an unknown alg are counted in the log.
+func TestUnknownAlgorithmsOfKeys(t *testing.T) {
+	p := newProvider(t)
+	p.before = []any{map[string]any{"kty": "AKP", "alg": "ML-DSA-44", "kid": "a"}, map[string]any{"kty": "RSA", "alg": "RSA-OAEP", "kid": "b"}}
+	core, logs := observer.New(zap.InfoLevel)
+	verify, err := auth.JWT(t.Context(), p.options(), zap.New(core), zap.NewNop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := verify(t.Context(), sign(t, jwt.SigningMethodES256, p.key, k1, claims(nil))); err != nil {
+		t.Error(err)
+	}
+	if all := logs.All(); len(all) != 1 || all[0].ContextMap()["keys"] != int64(2) {
+		t.Errorf("got the log %v, want one line with 2 keys", all)
+	}
+}
+
+// TestEd25519 verifies tokens and keys with both names of the algorithm: EdDSA (RFC 8037) and Ed25519
+// (RFC 9864), in the setting, too.
+func TestEd25519(t *testing.T) {
+	public, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, algorithm := range []string{"EdDSA", "Ed25519"} {
+		for _, ofKey := range []string{"EdDSA", "Ed25519"} {
+			for _, ofToken := range []string{"EdDSA", "Ed25519"} {
+				t.Run(algorithm+", a key for "+ofKey+", a token with "+ofToken, func(t *testing.T) {
+					p := newProvider(t)
+					x := base64.RawURLEncoding.EncodeToString(public)
+					p.before = []any{map[string]any{"kty": "OKP", "crv": "Ed25519", "alg": ofKey, "kid": "ed", "x": x}}
+					o := p.options()
+					o.Algorithms = []string{algorithm}
+					token := sign(t, jwt.SigningMethodEdDSA, private, map[string]any{"kid": "ed", "alg": ofToken}, claims(nil))
+					if _, err := verifierOf(t, o)(t.Context(), token); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+		}
 	}
 }
 

@@ -23,23 +23,37 @@ import (
 // JWTOptions says which JSON Web Tokens (RFC 7519) are accepted.
 type JWTOptions struct {
 	Issuer, Audience string
+	AudienceClaim    string        // the claim that must have Audience: aud, or another claim of a provider
+	ScopeClaims      []string      // the claims with scopes
+	ScopePrefix      string        // of each scope; scopes without it do not count
 	JWKSURL          string        // of the issuer's keys (RFC 7517)
 	PublicKey        string        // the issuer's only key in PEM, if there is no JWKSURL
-	Algorithms       []string      // of signatures (RFC 7518, RFC 8037), with public keys only
+	Algorithms       []string      // of signatures (RFC 7518, RFC 8037, RFC 9864), with public keys only
 	Leeway           time.Duration // between the issuer's clock and ours
 }
 
 var (
 	errNoKeys = fmt.Errorf("%w: the keys of JWTs could not be fetched", ErrCannotVerify)
+	errNoKey  = errors.New("no key of the issuer has the kid and the alg of the token")
 	errHeader = errors.New("the header has crit or the typ of another kind of token")
-	errClaims = errors.New("the claims have a duplicate name, a wrong type, cnf or no valid sub")
+	errClaims = errors.New("the claims have a duplicate name, a wrong type, cnf, or no valid sub")
 )
 
+// causes are why a JWT is rejected, the first that applies. The error itself may have a part of the token.
+var causes = []error{
+	jwt.ErrTokenExpired, jwt.ErrTokenNotValidYet, jwt.ErrTokenInvalidIssuer, jwt.ErrTokenInvalidAudience, jwt.ErrTokenRequiredClaimMissing,
+	errHeader, errClaims, errNoKey, jwt.ErrTokenSignatureInvalid, jwt.ErrTokenUnverifiable, jwt.ErrTokenMalformed, jwt.ErrTokenInvalidClaims,
+}
+
+// ed25519Name is the name of EdDSA with Ed25519 in RFC 9864.
+const ed25519Name = "Ed25519"
+
 // JWT returns the verifier of the JSON Web Tokens that o describes. They need an exp, a
-// sub, and scopes in scope or scp. Names match exactly (RFC 7519, section 4). JWT fetches
+// sub, and scopes. Names match exactly (RFC 7519, section 4). JWT fetches
 // keys until ctx ends; if a fetch fails, it logs that and retries. It fails if PublicKey is
-// not a usable public key.
-func JWT(ctx context.Context, o JWTOptions, log *zap.Logger) (Verifier, error) {
+// not a usable public key. The verifier logs to rejections why it rejects a token.
+func JWT(ctx context.Context, o JWTOptions, log, rejections *zap.Logger) (Verifier, error) {
+	jwt.RegisterSigningMethod(ed25519Name, func() jwt.SigningMethod { return jwt.SigningMethodEdDSA })
 	var keys jwt.Keyfunc
 	if o.PublicKey == "" {
 		keys = newJWKS(ctx, o.JWKSURL, log).find
@@ -50,15 +64,19 @@ func JWT(ctx context.Context, o JWTOptions, log *zap.Logger) (Verifier, error) {
 		}
 		keys = func(*jwt.Token) (any, error) { return key, nil }
 	}
+	algorithms := make([]string, len(o.Algorithms))
+	for i, name := range o.Algorithms {
+		algorithms[i] = jwt.GetSigningMethod(name).Alg()
+	}
 	parser := jwt.NewParser(
-		jwt.WithValidMethods(o.Algorithms),
+		jwt.WithValidMethods(algorithms),
 		jwt.WithIssuer(o.Issuer),
 		jwt.WithAudience(o.Audience),
 		jwt.WithExpirationRequired(),
 		jwt.WithLeeway(o.Leeway),
 	)
 	return func(_ context.Context, token string) (*Identity, error) {
-		claims := new(jwtClaims)
+		claims := &jwtClaims{options: &o}
 		parsed, err := parser.ParseWithClaims(token, claims, keys)
 		switch {
 		case errors.Is(err, errNoKeys):
@@ -70,10 +88,15 @@ func JWT(ctx context.Context, o JWTOptions, log *zap.Logger) (Verifier, error) {
 			err = errClaims
 		}
 		if err != nil {
-			log.Debug("rejected a JWT", zap.Error(err))
+			for _, cause := range causes {
+				if errors.Is(err, cause) {
+					rejections.Info("rejected a JWT: " + cause.Error())
+					break
+				}
+			}
 			return nil, ErrInvalidToken
 		}
-		return &Identity{Name: "jwt:" + claims.Subject, Scopes: claims.scopes()}, nil
+		return &Identity{Name: "jwt:" + claims.Subject, Scopes: models.KnownScopes(claims.scopes)}, nil
 	}, nil
 }
 
@@ -89,25 +112,43 @@ func isAccessToken(header map[string]any) bool {
 
 type jwtClaims struct {
 	jwt.RegisteredClaims
-	Scope        jwt.ClaimStrings `json:"scope"` // RFC 8693, section 4.2
-	SCP          jwt.ClaimStrings `json:"scp"`   // the name that some providers use
-	Confirmation jsontext.Value   `json:"cnf"`   // the token is bound to a key (RFC 7800), so not for any bearer
+	Confirmation jsontext.Value `json:"cnf"` // the token is bound to a key (RFC 7800), so not for any bearer
+
+	options *JWTOptions
+	scopes  []string
 }
 
 // UnmarshalJSON reads claims strictly: golang-jwt calls it by encoding/json, which would
 // take Scope for scope, and the last value of duplicates. Its error repeats no claim.
 func (c *jwtClaims) UnmarshalJSON(text []byte) error {
 	type plain jwtClaims // without this method
-	if json.Unmarshal(text, (*plain)(c)) != nil {
+	var all map[string]jsontext.Value
+	if json.Unmarshal(text, (*plain)(c)) != nil || json.Unmarshal(text, &all) != nil {
 		return errClaims
 	}
+	list := func(name string) (texts jwt.ClaimStrings, err error) {
+		if value := all[name]; value != nil {
+			err = json.Unmarshal(value, &texts)
+		}
+		return texts, err
+	}
+	var err error
+	if c.Audience, err = list(c.options.AudienceClaim); err != nil {
+		return errClaims
+	}
+	for _, name := range c.options.ScopeClaims {
+		texts, err := list(name)
+		if err != nil {
+			return errClaims
+		}
+		// A claim separates scopes by U+0020 (RFC 6749, section 3.3), or is an array.
+		for scope := range strings.SplitSeq(strings.Join(texts, " "), " ") {
+			if scope, ok := strings.CutPrefix(scope, c.options.ScopePrefix); ok {
+				c.scopes = append(c.scopes, scope)
+			}
+		}
+	}
 	return nil
-}
-
-// scopes returns the known scopes. A claim separates them by U+0020 (RFC 6749, section 3.3), or
-// is an array.
-func (c *jwtClaims) scopes() models.Scopes {
-	return models.KnownScopes(strings.Split(strings.Join(append(c.Scope, c.SCP...), " "), " "))
 }
 
 // parsePublicKey reads a public key in PEM (RFC 7468).

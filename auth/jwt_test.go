@@ -12,12 +12,14 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"plantstore/auth"
 )
@@ -29,7 +31,7 @@ const (
 
 func verifierOf(t testing.TB, o auth.JWTOptions) auth.Verifier {
 	t.Helper()
-	verify, err := auth.JWT(t.Context(), o, zap.NewNop())
+	verify, err := auth.JWT(t.Context(), o, zap.NewNop(), zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,6 +107,92 @@ func TestValidJWTs(t *testing.T) {
 	}
 	if got := p.fetches.Load(); got != 1 {
 		t.Errorf("got %d fetches of keys, want 1", got)
+	}
+}
+
+// TestProviders verifies access tokens of the shapes of well-known providers, with the settings in
+// docs/operations.md.
+func TestProviders(t *testing.T) {
+	const server = "https://plants.example.org/"
+	for _, test := range []struct {
+		name    string
+		options func(*auth.JWTOptions)
+		claims  jwt.MapClaims
+		header  map[string]any
+		scopes  string // "invalid" if the token is not
+	}{
+		{"Keycloak", nil, jwt.MapClaims{"aud": []string{"plants", "account"}, "azp": "web", "scope": "openid plants:read"}, map[string]any{"typ": "JWT"}, "plants:read"},
+		{"Okta", nil, jwt.MapClaims{"scope": nil, "scp": []string{"plants:read"}, "cid": "web"}, nil, "plants:read"},
+		{
+			"Auth0", func(o *auth.JWTOptions) { o.ScopeClaims = []string{"permissions"} },
+			jwt.MapClaims{"scope": "openid plants:write", "permissions": []string{"plants:read"}}, map[string]any{"typ": "at+jwt"}, "plants:read",
+		},
+		{
+			"Entra, roles of an application", func(o *auth.JWTOptions) { o.ScopeClaims = []string{"scp", "roles"} },
+			jwt.MapClaims{"scope": nil, "roles": []string{"plants:read", "plants:write"}, "appid": "web"}, nil, "plants:read plants:write",
+		},
+		{
+			"Entra, scopes of a user", func(o *auth.JWTOptions) { o.ScopeClaims = []string{"scp", "roles"} },
+			jwt.MapClaims{"scope": nil, "scp": "plants:read User.Read"}, nil, "plants:read",
+		},
+		{
+			"Cognito", func(o *auth.JWTOptions) { o.AudienceClaim, o.ScopePrefix = "client_id", server },
+			jwt.MapClaims{"aud": nil, "client_id": audience, "token_use": "access", "scope": server + "plants:read openid plants:write"}, nil, "plants:read",
+		},
+		{
+			"Cognito, of another client", func(o *auth.JWTOptions) { o.AudienceClaim = "client_id" },
+			jwt.MapClaims{"aud": audience, "client_id": "other"}, nil, "invalid",
+		},
+		{"Google, an ID token of a service account", nil, jwt.MapClaims{"scope": nil, "azp": "1", "email": "a@example.iam"}, nil, ""},
+		{"an audience claim that the token lacks", func(o *auth.JWTOptions) { o.AudienceClaim = "client_id" }, nil, nil, "invalid"},
+		{"a scope claim that is an object", func(o *auth.JWTOptions) { o.ScopeClaims = []string{"roles"} }, jwt.MapClaims{"roles": map[string]any{}}, nil, "invalid"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			p := newProvider(t)
+			o, header := p.options(), map[string]any{"kid": "k1"}
+			if test.options != nil {
+				test.options(&o)
+			}
+			maps.Copy(header, test.header)
+			got, err := verifierOf(t, o)(t.Context(), sign(t, jwt.SigningMethodES256, p.key, header, claims(test.claims)))
+			switch {
+			case test.scopes == "invalid":
+				if !errors.Is(err, auth.ErrInvalidToken) {
+					t.Errorf("got %+v, %v, want ErrInvalidToken", got, err)
+				}
+			case err != nil || got.Scopes.String() != test.scopes:
+				t.Errorf("got %+v, %v, want the scopes %q", got, err, test.scopes)
+			}
+		})
+	}
+}
+
+// TestRejectionsAreLogged: the log says why a JWT is rejected, and has no part of the token.
+func TestRejectionsAreLogged(t *testing.T) {
+	p := newProvider(t)
+	for cause, token := range map[string]string{
+		"token is expired":                                                     sign(t, jwt.SigningMethodES256, p.key, k1, claims(jwt.MapClaims{"exp": 1})),
+		"token has invalid audience":                                           sign(t, jwt.SigningMethodES256, p.key, k1, claims(jwt.MapClaims{"aud": "other"})),
+		"token has invalid issuer":                                             sign(t, jwt.SigningMethodES256, p.key, k1, claims(jwt.MapClaims{"iss": "other"})),
+		"token signature is invalid":                                           sign(t, jwt.SigningMethodES256, ecKey(t, elliptic.P256()), k1, claims(nil)),
+		"no key of the issuer has the kid and the alg of the token":            sign(t, jwt.SigningMethodES256, p.key, map[string]any{"kid": "secret"}, claims(nil)),
+		"the claims have a duplicate name, a wrong type, cnf, or no valid sub": sign(t, jwt.SigningMethodES256, p.key, k1, claims(jwt.MapClaims{"scope": 1})),
+		"the header has crit or the typ of another kind of token":              sign(t, jwt.SigningMethodES256, p.key, map[string]any{"kid": "k1", "typ": "secret"}, claims(nil)),
+		"token is malformed":                                                   "secret.secret.secret",
+	} {
+		t.Run(cause, func(t *testing.T) {
+			core, logs := observer.New(zap.InfoLevel)
+			verify, err := auth.JWT(t.Context(), p.options(), zap.NewNop(), zap.New(core))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := verify(t.Context(), token); !errors.Is(err, auth.ErrInvalidToken) {
+				t.Errorf("got %v, want ErrInvalidToken", err)
+			}
+			if all := logs.All(); len(all) != 1 || all[0].Message != "rejected a JWT: "+cause || len(all[0].Context) > 0 {
+				t.Errorf("got the log %v, want one line with the cause", all)
+			}
+		})
 	}
 }
 

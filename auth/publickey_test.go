@@ -73,7 +73,7 @@ func TestPublicKeys(t *testing.T) {
 	} {
 		t.Run(name+" is rejected", func(t *testing.T) {
 			options.PublicKey = test.text
-			if _, err := auth.JWT(t.Context(), options, zap.NewNop()); err == nil || !strings.Contains(err.Error(), test.want) {
+			if _, err := auth.JWT(t.Context(), options, zap.NewNop(), zap.NewNop()); err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("got %v, want %s", err, test.want)
 			}
 		})

@@ -30,7 +30,7 @@ func newConfig(s *settings) *cobra.Command {
 				return err
 			}
 			if cfg.Auth.JWT.PublicKey != "" {
-				if _, err := newJWTVerifier(cmd.Context(), cfg, zap.NewNop()); err != nil {
+				if _, err := newJWTVerifier(cmd.Context(), cfg, zap.NewNop(), zap.NewNop()); err != nil {
 					return err
 				}
 			}

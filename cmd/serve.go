@@ -53,7 +53,7 @@ func (s *settings) serve(cmd *cobra.Command, _ []string) (err error) {
 	defer stop()
 	var verifyJWT auth.Verifier
 	if cfg.Auth.JWT.Issuer != "" {
-		if verifyJWT, err = newJWTVerifier(serving, cfg, log); err != nil {
+		if verifyJWT, err = newJWTVerifier(serving, cfg, log, sampled); err != nil {
 			return err
 		}
 	}
@@ -183,8 +183,8 @@ func staticTokens(cfg *config.Config) (tokens []string, dev string, err error) {
 }
 
 // newJWTVerifier returns the verifier of JWTs, which are configured.
-func newJWTVerifier(ctx context.Context, cfg *config.Config, log *zap.Logger) (auth.Verifier, error) {
-	verify, err := auth.JWT(ctx, auth.JWTOptions(cfg.Auth.JWT), log)
+func newJWTVerifier(ctx context.Context, cfg *config.Config, log, rejections *zap.Logger) (auth.Verifier, error) {
+	verify, err := auth.JWT(ctx, auth.JWTOptions(cfg.Auth.JWT), log, rejections)
 	if err != nil { // only a configured key can be wrong: other keys are fetched later
 		err = usageError(fmt.Errorf("%s: %w", config.SettingOf("auth.jwt.public_key"), err))
 	}

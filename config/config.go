@@ -19,7 +19,7 @@ type Config struct {
 		ReadHeaderTimeout time.Duration `key:"read_header_timeout" default:"5s" validate:"min=1ms" desc:"time limit for receiving the headers of a request"`
 		ReadTimeout       time.Duration `key:"read_timeout" default:"15s" validate:"min=1ms" desc:"time limit for receiving a request, other than an import (see bulk.timeout)"`
 		WriteTimeout      time.Duration `key:"write_timeout" default:"30s" validate:"min=1ms" desc:"time limit from the end of the request headers to the end of the response, other than to imports, exports and requests for changes"`
-		IdleTimeout       time.Duration `key:"idle_timeout" default:"60s" validate:"min=1ms" desc:"how long an idle connection is kept open"`
+		IdleTimeout       time.Duration `key:"idle_timeout" default:"620s" validate:"min=1ms" desc:"how long an idle connection is kept open: longer than a load balancer keeps it, which may send a request just as it is closed"`
 		ShutdownDelay     time.Duration `key:"shutdown_delay" default:"5s" validate:"min=0s" desc:"time between SIGTERM, when /readyz turns to 503, and closing the port, for load balancers to notice; SIGINT skips it"`
 		ShutdownTimeout   time.Duration `key:"shutdown_timeout" default:"20s" validate:"min=1ms" desc:"time limit for in-flight requests at shutdown"`
 		MaxHeaderBytes    int           `key:"max_header_bytes" default:"16384" validate:"min=1024,max=16777216" desc:"maximum size of the request line and headers, in bytes; Go adds 4,096"`
@@ -62,12 +62,15 @@ type Config struct {
 		// Algorithms with a shared secret are not supported: a party that can verify such a token
 		// can also sign a token, and a public key might be used as the secret.
 		JWT struct {
-			Issuer     string        `key:"issuer" desc:"required value of the iss claim of JWTs; if empty, JWTs are rejected"`
-			Audience   string        `key:"audience" desc:"required value of the aud claim"`
-			JWKSURL    string        `key:"jwks_url" secret:"true" desc:"URL of the issuer's keys: https, or http on this machine"`
-			PublicKey  string        `key:"public_key" desc:"the issuer's only key in PEM, instead of jwks_url; best read from a file with PLANTSTORE_AUTH_JWT_PUBLIC_KEY_FILE"`
-			Algorithms []string      `key:"algorithms" default:"RS256,ES256,EdDSA" validate:"min=1,dive,oneof=RS256 RS384 RS512 PS256 PS384 PS512 ES256 ES384 ES512 EdDSA" desc:"accepted signature algorithms"`
-			Leeway     time.Duration `key:"leeway" default:"30s" validate:"min=0s,max=5m" desc:"tolerated difference between the clocks of the issuer and the service"`
+			Issuer        string        `key:"issuer" desc:"required value of the iss claim of JWTs; if empty, JWTs are rejected"`
+			Audience      string        `key:"audience" desc:"required value of the claim in auth.jwt.audience_claim"`
+			AudienceClaim string        `key:"audience_claim" default:"aud" validate:"min=1" desc:"claim with the audience; Amazon Cognito has it in client_id"`
+			ScopeClaims   []string      `key:"scope_claims" default:"scope,scp" validate:"min=1" desc:"claims with the scopes, such as roles or permissions"`
+			ScopePrefix   string        `key:"scope_prefix" desc:"start of each scope, such as https://plants.example.org/, which is removed; scopes without it do not count"`
+			JWKSURL       string        `key:"jwks_url" secret:"true" desc:"URL of the issuer's keys: https, or http on this machine"`
+			PublicKey     string        `key:"public_key" desc:"the issuer's only key in PEM, instead of jwks_url; best read from a file with PLANTSTORE_AUTH_JWT_PUBLIC_KEY_FILE"`
+			Algorithms    []string      `key:"algorithms" default:"RS256,ES256,EdDSA" validate:"min=1,dive,oneof=RS256 RS384 RS512 PS256 PS384 PS512 ES256 ES384 ES512 EdDSA Ed25519" desc:"accepted signature algorithms"`
+			Leeway        time.Duration `key:"leeway" default:"30s" validate:"min=0s,max=5m" desc:"tolerated difference between the clocks of the issuer and the service"`
 		} `key:"jwt"`
 	} `key:"auth"`
 	Limits struct {

@@ -23,7 +23,7 @@ var (
 	// basePath is the syntax of a base path, which may be empty. No segment starts with a dot.
 	basePath = regexp.MustCompile(`^(/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)*$`)
 	// origin is the syntax of an origin as browsers send it (RFC 6454, section 6.2).
-	origin = regexp.MustCompile(`^https?://([a-z0-9._-]+|\[[0-9a-f:]+\])(:[0-9]+)?$`)
+	origin = regexp.MustCompile(`^[a-z][a-z0-9+.-]*://([a-z0-9._-]+|\[[0-9a-f:]+\])(:[0-9]+)?$`)
 	// placeholder matches what no random token contains, and the start of a development token.
 	placeholder = regexp.MustCompile(`(?i)^` + DevTokenPrefix + `|change.?me|password`)
 
