@@ -31,7 +31,7 @@ func newServer(cfg *config.Config, log *zap.Logger) (*http.Server, error) {
 		WriteTimeout:      cfg.Server.WriteTimeout,
 		IdleTimeout:       cfg.Server.IdleTimeout,
 		MaxHeaderBytes:    cfg.Server.MaxHeaderBytes,
-		// OPTIONS * gets the same 404 as any unknown path.
+		// Its response to OPTIONS * is a 200 without the headers of all responses.
 		DisableGeneralOptionsHandler: true,
 		HTTP2: &http.HTTP2Config{
 			MaxConcurrentStreams: 250, // of a connection: Go's default, which may change

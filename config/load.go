@@ -1,6 +1,7 @@
 package config
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -79,6 +80,9 @@ func override(v *viper.Viper, s Setting, flag *pflag.Flag) (source string, err e
 			return "", fmt.Errorf("%s: %w", source, err)
 		}
 	}
+	if framed.MatchString(text) { // docker --env-file, unlike a shell, keeps quotes
+		return "", fmt.Errorf("%s begins or ends with white space or quotes: remove them", source)
+	}
 	if flag != nil && flag.Changed {
 		source, text = "--"+flag.Name, flag.Value.String()
 	}
@@ -89,6 +93,8 @@ func override(v *viper.Viper, s Setting, flag *pflag.Flag) (source string, err e
 }
 
 var (
+	// framed matches a line with white space or quotes around it.
+	framed = regexp.MustCompile(`^\s.*$|^.*\s$|^".*"$|^'.*'$`)
 	// yamlLine matches the line number in an error of the YAML parser. The rest may repeat values.
 	yamlLine = regexp.MustCompile(`line \d+`)
 	// keyName matches what may be repeated of an unknown key: without the space after a colon, a
@@ -122,14 +128,17 @@ func readFile(v *viper.Viper, settings []Setting, path string) error {
 	return nil
 }
 
-// ReadFile returns the text of the file path without the newlines at its end. Its
-// errors do not contain the path, which may be a secret in the wrong place.
+// ReadFile returns the text of the file path, without a byte order mark at its start and newlines at its
+// end. Its errors do not contain the path, which may be a secret in the wrong place.
 func ReadFile(path string) (string, error) {
 	text, err := os.ReadFile(path)
 	if failed, ok := errors.AsType[*fs.PathError](err); ok {
 		err = failed.Err
 	}
-	return strings.TrimRight(string(text), "\r\n"), err
+	if bytes.IndexByte(text, 0) >= 0 { // as in UTF-16
+		err = errors.New("the file is not text in UTF-8")
+	}
+	return strings.TrimRight(strings.TrimPrefix(string(text), "\ufeff"), "\r\n"), err
 }
 
 // kubernetesLink matches the variables that Kubernetes sets in every pod for services

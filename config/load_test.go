@@ -108,7 +108,7 @@ func TestPrecedence(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if c.Server.Port != test.port || c.Server.Host != test.host || c.Server.ReadTimeout != time.Second || c.Server.IdleTimeout != time.Minute {
+			if c.Server.Port != test.port || c.Server.Host != test.host || c.Server.ReadTimeout != time.Second || c.Server.IdleTimeout != 620*time.Second {
 				t.Errorf("%+v", c.Server)
 			}
 		})
@@ -118,7 +118,8 @@ func TestPrecedence(t *testing.T) {
 func TestEnvironment(t *testing.T) {
 	c := mustLoad(t, "", "DATABASE_URL_FILE="+write(t, "postgres://u:p@h/d\n"), "PLANTSTORE_AUTH_TOKENS=one, two,,three=", "PORT=", "UNRELATED=1",
 		"PLANTSTORE_DATABASE_MIGRATE=false", "PLANTSTORE_DATABASE_SLOW_QUERY=0s", "PLANTSTORE_LIMITS_REQUESTS_PER_SECOND=010",
-		"PLANTSTORE_SERVER_TRUSTED_PROXIES=10.0.0.1,fd00::/8", "PLANTSTORE_SERVER_CORS_ORIGINS=https://a.example, http://localhost:3000,http://[::1]:8081,")
+		"PLANTSTORE_SERVER_TRUSTED_PROXIES=10.0.0.1,fd00::/8", "PLANTSTORE_SERVER_CORS_ORIGINS=https://a.example, http://localhost:3000,http://[::1]:8081,tauri://localhost,chrome-extension://abcdef,",
+		"PLANTSTORE_CLIENT_TOKEN_FILE="+write(t, "\ufeffabc\r\n"))
 	for _, test := range []struct {
 		name      string
 		got, want any
@@ -126,7 +127,8 @@ func TestEnvironment(t *testing.T) {
 		{"text from a file, without its newline", c.Database.URL, "postgres://u:p@h/d"},
 		{"a list, without empty elements", c.Auth.Tokens, []string{"one", "two", "three="}},
 		{"addresses", c.Server.TrustedProxies, []string{"10.0.0.1", "fd00::/8"}},
-		{"origins", c.Server.CORSOrigins, []string{"https://a.example", "http://localhost:3000", "http://[::1]:8081"}},
+		{"origins", c.Server.CORSOrigins, []string{"https://a.example", "http://localhost:3000", "http://[::1]:8081", "tauri://localhost", "chrome-extension://abcdef"}},
+		{"a secret of Windows, with a byte order mark", c.Client.Token, "abc"},
 		{"an empty variable", c.Server.Port, 8080},
 		{"a boolean", c.Database.Migrate, false},
 		{"a duration", c.Database.SlowQuery, time.Duration(0)},
@@ -203,6 +205,10 @@ func TestInvalid(t *testing.T) {
 		{name: "unknown variable", env: "PLANTSTORE_SERVER_PORT=" + secret, want: "unknown environment variable PLANTSTORE_SERVER_PORT"},
 		{name: "variable like that of a Kubernetes service", env: "PLANTSTORE_PORT=8080", want: "unknown environment variable PLANTSTORE_PORT"},
 		{name: "missing secret", env: "DATABASE_URL_FILE=/does/not/" + secret, want: "DATABASE_URL_FILE: no such file"},
+		{name: "a secret in UTF-16", env: "DATABASE_URL_FILE=" + write(t, "\xff\xfes\x00q\x00"), want: "DATABASE_URL_FILE: the file is not text in UTF-8"},
+		{name: "a secret with a space at its end", env: "DATABASE_URL_FILE=" + write(t, "sqlite:"+secret+" \n"), want: "DATABASE_URL_FILE begins or ends with white space or quotes"},
+		{name: "a carriage return of Windows", env: "PORT=8080\r", want: "PORT begins or ends with white space or quotes: remove them"},
+		{name: "quotes of an --env-file", env: `DATABASE_URL="sqlite:` + secret + `"`, want: "DATABASE_URL begins or ends with white space or quotes: remove them"},
 		{name: "no connections of clients", env: "PLANTSTORE_SERVER_MAX_CONNECTIONS=0", want: "server.max_connections (PLANTSTORE_SERVER_MAX_CONNECTIONS)"},
 		{name: "a body that fills the memory", env: "PLANTSTORE_SERVER_MAX_BODY_BYTES=1073741824", want: "server.max_body_bytes (PLANTSTORE_SERVER_MAX_BODY_BYTES)"},
 		{name: "an admin address without a port", env: "PLANTSTORE_SERVER_ADMIN_ADDRESS=127.0.0.1", want: "server.admin_address (PLANTSTORE_SERVER_ADMIN_ADDRESS) must be a host and a port"},

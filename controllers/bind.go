@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -149,11 +150,17 @@ const (
 	TypeCSV        = "text/csv"
 )
 
+// aliases are other names of the media types of imports, as browsers and spreadsheets send them.
+var aliases = map[string]string{
+	"application/csv": TypeCSV, "text/x-csv": TypeCSV, "application/vnd.ms-excel": TypeCSV,
+	"application/ndjson": TypeNDJSON, "application/jsonl": TypeNDJSON, "application/x-jsonlines": TypeNDJSON,
+}
+
 // contentType returns which of accepted the body is, in UTF-8: the last of them without a
 // Content-Type. For any other type, the response has headers with what would be accepted.
 func contentType(c *gin.Context, accepted ...string) (string, error) {
 	header := c.Request.Header
-	if len(header["Content-Encoding"]) > 0 {
+	if codings := header["Content-Encoding"]; len(codings) > 1 || len(codings) == 1 && !strings.EqualFold(codings[0], "identity") {
 		c.Header("Accept-Encoding", "identity") // RFC 9110, section 12.5.3
 		return "", problemf(codeContentType, "Content-Encoding is not supported: send the body without one")
 	}
@@ -165,8 +172,10 @@ func contentType(c *gin.Context, accepted ...string) (string, error) {
 		return types[0], nil
 	}
 	kind, params, err := mime.ParseMediaType(types[0])
+	kind = cmp.Or(aliases[kind], kind)
 	charset, hasCharset := params["charset"]
-	if len(types) > 1 || err != nil || !slices.Contains(accepted, kind) || hasCharset && !strings.EqualFold(charset, "utf-8") {
+	isUTF8 := !hasCharset || strings.EqualFold(charset, "utf-8") || strings.EqualFold(charset, "utf8")
+	if len(types) > 1 || err != nil || !slices.Contains(accepted, kind) || !isUTF8 {
 		if c.Request.Method == http.MethodPatch {
 			c.Header("Accept-Patch", strings.Join(accepted, ", ")) // RFC 5789, section 2.2
 		}

@@ -37,6 +37,9 @@ func (r *csvReader) next(in any) (line int, rejected, end error) {
 		}
 	}
 	record, line, rejected, end := r.read()
+	for end == nil && isBlank(record) { // as spreadsheets write after the last row
+		record, line, rejected, end = r.read()
+	}
 	if rejected == nil && end == nil {
 		rejected = setFields(reflect.ValueOf(in).Elem(), r.columns, record)
 	}
@@ -60,7 +63,7 @@ func (r *csvReader) read() (record []string, line int, rejected, end error) {
 		return nil, 0, nil, err
 	case errors.Is(err, csv.ErrFieldCount):
 		rejected = problemf(codeMalformed, "the row has %d cells, and the header has %d: put quotes around a text that has commas", len(record), len(r.columns))
-		return nil, malformed.StartLine, rejected, nil
+		return record, malformed.StartLine, rejected, nil
 	}
 	quote := "a quote"
 	if malformed.Line > malformed.StartLine {
@@ -77,6 +80,9 @@ func (r *csvReader) read() (record []string, line int, rejected, end error) {
 func (r *csvReader) readHeader() error {
 	names := strings.Join(fieldNames(r.fields), ",")
 	record, line, rejected, end := r.read()
+	for end == nil && isBlank(record) {
+		record, line, rejected, end = r.read()
+	}
 	switch {
 	case errors.Is(end, io.EOF):
 		return problemf(codeMalformed, "the body is empty: send CSV with the header %s", names)
@@ -84,11 +90,16 @@ func (r *csvReader) readHeader() error {
 		return end
 	case rejected != nil:
 		return atLine(line, rejected)
+	case strings.HasPrefix(record[0], "sep="): // for spreadsheets; a comma there makes two cells
+		return atLine(line, problemf(codeMalformed, "remove this line: the separator is always a comma"))
 	case len(record) == 1 && strings.ContainsAny(record[0], ";\t"): // as spreadsheets write it in many countries
 		return atLine(line, problemf(codeUnknownField, "the columns must be separated by commas, as in %s", names))
 	}
 	r.columns = make([]jsonField, len(record))
 	for i, name := range record {
+		if name == "" { // a column without a name, which must be empty
+			continue
+		}
 		field := slices.IndexFunc(r.fields, func(f jsonField) bool { return f.name == name })
 		if field < 0 {
 			return atLine(line, problemf(codeUnknownField, "unknown column %s; valid columns: %s", quoteName(name), names))
@@ -104,6 +115,11 @@ func (r *csvReader) readHeader() error {
 		}
 	}
 	return nil
+}
+
+// isBlank reports whether record has cells, and all are empty.
+func isBlank(record []string) bool {
+	return len(record) > 0 && !slices.ContainsFunc(record, func(cell string) bool { return cell != "" })
 }
 
 func fieldNames(fields []jsonField) []string {
@@ -124,6 +140,9 @@ func atLine(line int, err error) error {
 func setFields(row reflect.Value, columns []jsonField, record []string) error {
 	for i, cell := range record {
 		if f := columns[i]; cell != "" {
+			if f.name == "" {
+				return problemf(codeUnknownField, "cell %d is in a column without a name: name the column in the header, or empty the cell", i+1)
+			}
 			if f.kind == reflect.String {
 				cell = strings.Clone(fromCell(cell)) // the record is reused
 			}

@@ -106,7 +106,7 @@ var errorTable = []ErrorRow{
 	row(codeCursor, "the cursor of the change feed is too old, or from another database, such as before a restore: get a new cursor, export, then follow",
 		database.ErrCursor, is(database.ErrCursor, "the cursor is too old, or from another database, such as before a restore: begin again with after=0 and an empty copy, or get a new cursor, export, then follow")),
 	row(codePrecondition, "`If-Match` or `If-None-Match` does not hold; nothing was written",
-		models.ErrCondition, is(models.ErrCondition, "If-Match or If-None-Match does not hold, and nothing was written: get the current version and retry (a weak ETag, W/…, matches nothing)")),
+		models.ErrCondition, is(models.ErrCondition, "If-Match or If-None-Match does not hold, and nothing was written: get the current version and retry (an ETag that a proxy has changed, as W/… or …-gzip, matches nothing)")),
 	row(codeBodyTooLarge, "the body, or a line of an import, is too large; or an import is not received within `bulk.timeout`",
 		&http.MaxBytesError{Limit: 64 << 10},
 		as(func(e *http.MaxBytesError) string {
@@ -336,6 +336,10 @@ func seconds(d time.Duration) int { return int(math.Ceil(d.Seconds())) }
 // NoRoute rejects a request for an unknown path. documented means that Swagger UI is served.
 func NoRoute(documented bool) middleware.Handler {
 	return func(c *gin.Context) error {
+		if c.Request.Method == http.MethodOptions && c.Request.URL.Path == "*" { // RFC 9110, section 9.3.7
+			c.Status(http.StatusNoContent)
+			return nil
+		}
 		if !documented {
 			return problemf(codeNoPath, "no such path")
 		}

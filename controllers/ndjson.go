@@ -16,7 +16,14 @@ func (r ndjsonReader) next(in any) (line int, rejected, end error) {
 		if err != nil {
 			return 0, nil, err
 		}
-		if text = bytes.TrimRight(text, "\r\n"); len(bytes.Trim(text, spaces)) > 0 {
+		text = bytes.TrimRight(text, "\r\n")
+		switch trimmed := bytes.Trim(text, spaces); {
+		case len(trimmed) == 0:
+		case string(trimmed) == "{":
+			return r.lines.number, problemf(codeMalformed, "the object must be on one line: `jq -c .` writes it so"), nil
+		case trimmed[0] == '[':
+			return r.lines.number, problemf(codeMalformed, "the line begins an array: send one object per line, as `jq -c '.[]'` writes it"), nil
+		default:
 			return r.lines.number, decodeJSON("line", text, in, false), nil
 		}
 	}

@@ -29,10 +29,10 @@ func Receive(limit int64) middleware.Handler {
 		c.Set(parsersKey{}, all)
 		c.Request.Body = received{c.Request.Body, all}
 		codings := c.Request.Header["Content-Encoding"]
-		if codings == nil {
+		switch {
+		case codings == nil || len(codings) == 1 && strings.EqualFold(codings[0], "identity"):
 			return nil
-		}
-		if len(codings) > 1 || !strings.EqualFold(codings[0], "gzip") {
+		case len(codings) > 1 || !strings.EqualFold(codings[0], "gzip"):
 			c.Header("Accept-Encoding", "gzip") // RFC 9110, section 12.5.3
 			return problemf(codeContentType, "Content-Encoding must be gzip, or absent")
 		}

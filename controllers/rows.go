@@ -60,6 +60,15 @@ const byteOrderMark = "\ufeff"
 // GzipMagic is how a gzip file begins (RFC 1952, section 2.3.1).
 const GzipMagic = "\x1f\x8b"
 
+// otherFormats are how a file begins that is no text in UTF-8, and what to do with it.
+var otherFormats = map[string]string{
+	GzipMagic:          "compressed: send Content-Encoding: gzip",
+	"PK\x03\x04":       "a workbook or an archive: save the table as CSV UTF-8, and send that file",
+	"\xd0\xcf\x11\xe0": "a workbook: save the table as CSV UTF-8, and send that file",
+	"\xff\xfe":         "UTF-16: save the file as UTF-8",
+	"\xfe\xff":         "UTF-16: save the file as UTF-8",
+}
+
 // lineReader reads the lines of an import. It ignores a byte order mark at the start.
 type lineReader struct {
 	body   *bufio.Reader
@@ -83,8 +92,13 @@ func (r *lineReader) next() ([]byte, error) {
 		return nil, bodyError(err)
 	}
 	if r.number++; r.number == 1 {
-		if bytes.HasPrefix(line, []byte(GzipMagic)) {
-			return nil, problemf(codeMalformed, "the body is compressed: send Content-Encoding: gzip")
+		for start, advice := range otherFormats {
+			if bytes.HasPrefix(line, []byte(start)) {
+				return nil, problemf(codeMalformed, "the body is %s", advice)
+			}
+		}
+		if bytes.IndexByte(line, 0) >= 0 {
+			return nil, problemf(codeMalformed, "the body is not text in UTF-8: it has NUL bytes, as UTF-16 does; save the file as UTF-8")
 		}
 		line = bytes.TrimPrefix(line, []byte(byteOrderMark))
 	}

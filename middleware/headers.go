@@ -53,7 +53,7 @@ func SetHeader(c *gin.Context, name, value string) {
 // 3.3), and for how many seconds a browser may cache that: Chromium's maximum.
 const (
 	corsMethods = "GET, HEAD, POST, PUT, PATCH, DELETE"
-	corsHeaders = "Authorization, Content-Encoding, Content-Type, If-Match, If-None-Match, Last-Event-ID, traceparent, tracestate, " + RequestIDHeader + ", " + PositionHeader
+	corsHeaders = "Authorization, Content-Encoding, Content-Type, If-Match, If-None-Match, Last-Event-ID, baggage, sentry-trace, traceparent, tracestate, " + RequestIDHeader + ", " + PositionHeader
 	corsExposed = "Accept-Encoding, Accept-Patch, Allow, Content-Disposition, ETag, Link, Location, Retry-After, RateLimit, RateLimit-Policy, WWW-Authenticate, X-Total-Count, " + RequestIDHeader + ", " + PositionHeader
 	corsMaxAge  = "7200"
 )

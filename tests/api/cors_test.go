@@ -33,7 +33,7 @@ func TestCORS(t *testing.T) {
 					for header, want := range map[string]string{
 						"Access-Control-Allow-Origin":  origin,
 						"Access-Control-Allow-Methods": "GET, HEAD, POST, PUT, PATCH, DELETE",
-						"Access-Control-Allow-Headers": "Authorization, Content-Encoding, Content-Type, If-Match, If-None-Match, Last-Event-ID, traceparent, tracestate, X-Request-ID, Write-Position",
+						"Access-Control-Allow-Headers": "Authorization, Content-Encoding, Content-Type, If-Match, If-None-Match, Last-Event-ID, baggage, sentry-trace, traceparent, tracestate, X-Request-ID, Write-Position",
 						"Vary":                         "Origin",
 					} {
 						if got := r.Header.Values(header); len(got) != 1 || got[0] != want {

@@ -156,7 +156,8 @@ func TestContractContentType(t *testing.T) {
 		{"Content-Type", "json", 41501},
 		{"Content-Type", ";", 41501},
 		{"Content-Encoding", "gzip", 41501},
-		{"Content-Encoding", "identity", 41501},
+		{"Content-Type", "application/json; charset=utf8", 0},
+		{"Content-Encoding", "identity", 0},
 	} {
 		t.Run(test.header+": "+test.value, func(t *testing.T) {
 			s.Post(t, service.BodyOf(service.IDs.Add(1)), test.header, test.value).CheckCode(t, test.code)

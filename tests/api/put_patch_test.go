@@ -70,7 +70,8 @@ func TestPlantsContentTypes(t *testing.T) {
 		{"PATCH", "Content-Type", "application/merge-patch+json; charset=iso-8859-1", 41501},
 		{"PATCH", "Content-Type", "application/json-patch+json", 41501},
 		{"PATCH", "Content-Type", "application/x-www-form-urlencoded", 41501},
-		{"PATCH", "Content-Encoding", "identity", 41501},
+		{"PATCH", "Content-Encoding", "br", 41501},
+		{"PATCH", "Content-Encoding", "identity", 0},
 	} {
 		t.Run(test.method+" with "+test.header+": "+test.value, func(t *testing.T) {
 			r := s.Call(t, "PUT", "/plants/1", `{"name":"x"}`)

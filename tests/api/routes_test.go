@@ -44,6 +44,11 @@ func TestContractRoutes(t *testing.T) {
 			}
 		})
 	}
+	t.Run("OPTIONS *", func(t *testing.T) { // which asks for the server, not for a resource
+		if head := rawHead(t, s, "OPTIONS *", "", ""); !strings.HasPrefix(head, "HTTP/1.1 204 ") || !strings.Contains(head, "X-Request-ID: ") {
+			t.Errorf("got %q, want a 204", head)
+		}
+	})
 	for _, method := range []string{"GET", "HEAD"} {
 		for path, want := range map[string]int{
 			"/": 302, "/swagger": 302, "/swagger/": 302, "/openapi.json": 200, "/swagger/index.html": 200, "/swagger/swagger-ui.css": 200,
