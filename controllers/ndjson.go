@@ -33,7 +33,7 @@ func (r ndjsonReader) next(in any) (line int, rejected, end error) {
 type ndjsonWriter struct{ *bufio.Writer }
 
 func (w ndjsonWriter) write(row any) error {
-	if err := json.MarshalWrite(w.Writer, row); err != nil {
+	if err := json.MarshalWrite(w.Writer, row, asJSON...); err != nil {
 		return err
 	}
 	return w.WriteByte('\n')

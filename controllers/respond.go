@@ -8,14 +8,19 @@ import (
 
 	"github.com/gin-gonic/gin"
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"plantstore/middleware"
 )
 
+// asJSON are the options of all JSON. U+2028 and U+2029 are escaped, as some clients take them for the end of
+// a line.
+var asJSON = []json.Options{jsontext.EscapeForJS(true)}
+
 // respond writes v as JSON. Text is not escaped for HTML.
 func respond(c *gin.Context, status int, v any) error {
 	buffer := middleware.Buffer(c)
-	if err := json.MarshalWrite(buffer, v); err != nil {
+	if err := json.MarshalWrite(buffer, v, asJSON...); err != nil {
 		return fmt.Errorf("encode the response: %w", err)
 	}
 	return send(c, status, TypeJSON, buffer.Bytes())
@@ -39,7 +44,7 @@ func respondPage[T any](c *gin.Context, q pageQuery, items []T, after func(last 
 		q.Set("after", after(q.limit-1))
 		c.Header("Link", "<"+middleware.ClientPath(c, c.FullPath())+"?"+q.Encode()+`>; rel="next"`)
 	}
-	body, err := json.Marshal(items) // c's buffer would have to grow
+	body, err := json.Marshal(items, asJSON...) // c's buffer would have to grow
 	if err != nil {
 		return fmt.Errorf("encode the page: %w", err)
 	}
