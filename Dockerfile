@@ -12,7 +12,8 @@ ARG VERSION=dev
 ARG COMMIT=unknown
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
     GOOS=$TARGETOS GOARCH=$TARGETARCH make components \
-    && mkdir -p /data /root-of-image/etc/ssl/certs \
+    && mkdir -m 0770 /data \
+    && mkdir -p /root-of-image/etc/ssl/certs \
     && mv plantstore plantstore.cdx.json licenses.txt /root-of-image/ \
     && cp /etc/ssl/certs/ca-certificates.crt /root-of-image/etc/ssl/certs/
 
@@ -30,7 +31,8 @@ LABEL org.opencontainers.image.title="Plant Store Service" \
       org.opencontainers.image.revision="$COMMIT" \
       org.opencontainers.image.created="$CREATED"
 COPY --from=build /root-of-image /
-COPY --from=build --chown=65532:65532 /data /data
+# Group 0 may write to /data, as OpenShift, and docker run --user, choose another user of that group.
+COPY --from=build --chown=65532:0 /data /data
 USER 65532:65532
 # The health check finds the service at the admin address, whatever --port says.
 ENV PLANTSTORE_ENV=production PLANTSTORE_SERVER_ADMIN_ADDRESS=127.0.0.1:9090 TMPDIR=/data

@@ -34,7 +34,17 @@ type ImportReport struct {
 	Stored bool `json:"stored" binding:"required" example:"true"`
 	// Why rows were rejected, by line; of many, only the first ones.
 	Errors []RowError `json:"errors" binding:"required"`
+	// What a spreadsheet may have changed, by line; only the first ones. Absent if there is nothing. The rows are stored as they are.
+	Warnings []RowWarning `json:"warnings,omitzero"`
 } // @name ImportReport
+
+// RowWarning says what may be wrong with a valid row.
+type RowWarning struct {
+	// The line, from 1; the header of CSV is line 1.
+	Line int `json:"line" binding:"required" minimum:"1" example:"3"`
+	// What may be wrong.
+	Message string `json:"message" binding:"required" example:"id may be rounded: a spreadsheet keeps 15 digits of a number"`
+} // @name RowWarning
 
 // RowError says why a row of an import was rejected.
 type RowError struct {
@@ -57,35 +67,43 @@ type ImportError struct {
 } // @name ImportError
 
 // MaxReport is the size, in bytes, of the longest report. A row takes less than 512: see quoteName.
-const MaxReport = models.MaxRejected * 512
+const MaxReport = (models.MaxRejected + maxWarnings) * 512
+
+// importBody is the body of an import, with its options.
+type importBody[T any] struct {
+	rows    iter.Seq2[models.ImportRow[T], error]
+	lines   *lineReader // which has the warnings, after rows
+	options models.ImportOptions
+}
 
 // bindRows returns the rows in the body of an import, and the options in its query.
-func bindRows[D, T any](c *gin.Context, toRow func(*D) T) (rows iter.Seq2[models.ImportRow[T], error], o models.ImportOptions, err error) {
-	query := queryOf(c)
+func bindRows[D, T any](c *gin.Context, toRow func(*D) T) (in importBody[T], err error) {
+	query, o := queryOf(c), &in.options
 	err = cmp.Or(
 		parseSwitch(query, "mode", "all", "partial", &o.Partial),
 		parseSwitch(query, "dry_run", "false", "true", &o.DryRun),
 		parseSwitch(query, "on_conflict", "refuse", "replace", &o.Replace))
 	if err != nil {
-		return nil, o, err
+		return in, err
 	}
 	if c.Request.ContentLength == 0 && c.Request.Header["Content-Type"] == nil { // not even an empty file
-		return nil, o, problemf(codeMalformed, "the body is absent: send the rows as %s or %s", TypeCSV, TypeNDJSON)
+		return in, problemf(codeMalformed, "the body is absent: send the rows as %s or %s", TypeCSV, TypeNDJSON)
 	}
 	mediaType, err := contentType(c, TypeCSV, TypeNDJSON)
 	if err != nil {
-		return nil, o, err
+		return in, err
 	}
-	lines := newLineReader(c.Request.Body)
-	var reader rowReader = ndjsonReader{lines}
+	in.lines = newLineReader(c.Request.Body)
+	var reader rowReader = ndjsonReader{in.lines}
 	if mediaType == TypeCSV {
-		reader = newCSVReader(lines, jsonFields(reflect.TypeFor[D]()))
+		reader = newCSVReader(in.lines, jsonFields(reflect.TypeFor[D]()))
 	}
-	return inTurn(c, readRows(reader, toRow)), o, nil
+	in.rows = inTurn(c, readRows(reader, toRow))
+	return in, nil
 }
 
-// respondReport responds with the report of an import, whose outcome is err.
-func respondReport(c *gin.Context, r *models.ImportReport, o models.ImportOptions, err error) error {
+// respondReport responds with the report of an import of in, whose outcome is err.
+func respondReport[T any](c *gin.Context, r *models.ImportReport, in importBody[T], err error) error {
 	p, isProblem := errors.AsType[*problem](err)
 	setPosition(c, r.Position)
 	if fault.NothingStored(err) { // perhaps since its turn did not come within bulk.timeout
@@ -111,8 +129,9 @@ func respondReport(c *gin.Context, r *models.ImportReport, o models.ImportOption
 			e := describe(c, row.Err)
 			return RowError{Line: row.Line, Code: e.Code, Message: e.Message}
 		}),
+		Warnings: in.lines.warnings,
 	}
-	if r.Rejected == 0 || o.Partial {
+	if r.Rejected == 0 || in.options.Partial {
 		return respond(c, http.StatusOK, report)
 	}
 	first := report.Errors[0]
@@ -124,6 +143,13 @@ func respondReport(c *gin.Context, r *models.ImportReport, o models.ImportOption
 // respondRows responds with a file called name, of the rows that export yields.
 func respondRows[T, D any](c *gin.Context, name string, convert func(*T) D, export func(yield func(*T) error) error) error {
 	c.Writer.Header().Add("Vary", "Accept") // CORS adds Origin
+	inCSV, marked := preferred(c.Request.Header["Accept"], TypeNDJSON, TypeCSV) == TypeCSV, false
+	if err := parseSwitch(queryOf(c), "bom", "false", "true", &marked); err != nil {
+		return err
+	}
+	if marked && !inCSV {
+		return problemf(codeParameter, "bom is a parameter of CSV: send Accept: %s", TypeCSV)
+	}
 	out := bufio.NewWriterSize(c.Writer, 64<<10)
 	var zip *gzip.Writer
 	if acceptsGzip(c) {
@@ -134,7 +160,10 @@ func respondRows[T, D any](c *gin.Context, name string, convert func(*T) D, expo
 		out.Reset(zip)
 	}
 	rows, mediaType, extension := rowWriter(ndjsonWriter{out}), TypeNDJSON, ".ndjson"
-	if preferred(c.Request.Header["Accept"], TypeNDJSON, TypeCSV) == TypeCSV {
+	if inCSV {
+		if marked {
+			_, _ = out.WriteString(byteOrderMark) // flush returns its error
+		}
 		rows = newCSVWriter(out, jsonFields(reflect.TypeFor[D]()))
 		mediaType, extension = TypeCSV+"; charset=utf-8; header=present", ".csv"
 	}

@@ -42,6 +42,11 @@ func (r *csvReader) next(in any) (line int, rejected, end error) {
 	}
 	if rejected == nil && end == nil {
 		rejected = setFields(reflect.ValueOf(in).Elem(), r.columns, record)
+		for i, f := range r.columns {
+			if f.kind == reflect.Int64 && isRounded(record[i]) {
+				r.lines.warn(line, "%s may be rounded: a spreadsheet keeps 15 digits of a number", f.name)
+			}
+		}
 	}
 	return line, rejected, end
 }
@@ -120,6 +125,12 @@ func (r *csvReader) readHeader() error {
 // isBlank reports whether record has cells, and all are empty.
 func isBlank(record []string) bool {
 	return len(record) > 0 && !slices.ContainsFunc(record, func(cell string) bool { return cell != "" })
+}
+
+// isRounded reports whether a spreadsheet may have rounded the integer in cell: it keeps 15 digits.
+func isRounded(cell string) bool {
+	digits := strings.TrimPrefix(cell, "-")
+	return len(digits) > 15 && strings.Trim(digits[15:], "0") == ""
 }
 
 func fieldNames(fields []jsonField) []string {

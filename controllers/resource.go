@@ -262,12 +262,12 @@ func (r *Resource[T, C]) Delete(c *gin.Context) error {
 
 // Import stores many rows.
 func (r *Resource[T, C]) Import(c *gin.Context) error {
-	rows, options, err := bindRows(c, func(in *importedRow[C]) T { return *r.row(*in.ID, &in.Content) })
+	in, err := bindRows(c, func(row *importedRow[C]) T { return *r.row(*row.ID, &row.Content) })
 	if err != nil {
 		return err
 	}
-	report, err := r.store.Import(contextOf(c), rows, options)
-	return respondReport(c, &report, options, err)
+	report, err := r.store.Import(contextOf(c), in.rows, in.options)
+	return respondReport(c, &report, in, err)
 }
 
 // Export responds with rows as of a single moment.

@@ -4,8 +4,13 @@ import (
 	"bufio"
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"iter"
+	"slices"
+	"unicode/utf8"
+
+	"golang.org/x/text/encoding/charmap"
 
 	"plantstore/models"
 )
@@ -73,6 +78,18 @@ var otherFormats = map[string]string{
 type lineReader struct {
 	body   *bufio.Reader
 	number int // of the last line, from 1
+
+	warnings []RowWarning
+}
+
+// maxWarnings is how many warnings a report has.
+const maxWarnings = 100
+
+// warn adds a warning about a row that begins in line.
+func (r *lineReader) warn(line int, format string, args ...any) {
+	if len(r.warnings) < maxWarnings {
+		r.warnings = append(r.warnings, RowWarning{line, fmt.Sprintf(format, args...)})
+	}
 }
 
 func newLineReader(body io.Reader) *lineReader {
@@ -105,6 +122,9 @@ func (r *lineReader) next() ([]byte, error) {
 	if len(bytes.TrimSuffix(bytes.TrimSuffix(line, []byte("\n")), []byte("\r"))) > MaxLine {
 		return nil, lineTooLong(r.number)
 	}
+	if page := garbledBy(line); page != nil {
+		r.warn(r.number, "the text looks as if UTF-8 had been read as %v: in the spreadsheet, import the file as UTF-8, or export it with bom=true", page)
+	}
 	return line, nil
 }
 
@@ -112,6 +132,32 @@ func (r *lineReader) next() ([]byte, error) {
 func (r *lineReader) atEnd() bool {
 	_, err := r.body.Peek(1)
 	return errors.Is(err, io.EOF)
+}
+
+// codePages are those that spreadsheets take for that of a file without a byte order mark.
+var codePages = []*charmap.Charmap{charmap.Windows1252, charmap.Windows1250, charmap.Windows1251, charmap.Macintosh}
+
+// garbledBy returns the code page in which text, if it was UTF-8, has been read by mistake, or nil: in that code
+// page, it is UTF-8.
+func garbledBy(text []byte) *charmap.Charmap {
+	if !slices.ContainsFunc(text, func(b byte) bool { return b >= utf8.RuneSelf }) {
+		return nil
+	}
+	encoded := make([]byte, 0, len(text))
+	for _, page := range codePages {
+		encoded, ok := encoded, true
+		for _, r := range string(text) {
+			var b byte
+			if b, ok = page.EncodeRune(r); !ok {
+				break
+			}
+			encoded = append(encoded, b)
+		}
+		if ok && utf8.Valid(encoded) {
+			return page
+		}
+	}
+	return nil
 }
 
 func lineTooLong(line int) error {

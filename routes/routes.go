@@ -126,6 +126,7 @@ func Table(o Options) []Route {
 		for _, f := range r.Filters() {
 			filters = append(filters, f.Name)
 		}
+		filters = slices.Clip(filters) // each append then makes a copy
 		routes = append(routes,
 			Route{"POST", path, write, nil, small, r.Create},
 			Route{"GET", path, read, append(filters, "limit", "sort", "count"), page, r.List},
@@ -134,7 +135,7 @@ func Table(o Options) []Route {
 			Route{"PATCH", path + "/:id", write, nil, small, r.Patch},
 			Route{"DELETE", path + "/:id", write, nil, empty, r.Delete},
 			Route{"POST", path + "/import", write, []string{"mode", "dry_run", "on_conflict"}, upload, r.Import},
-			Route{"GET", path + "/export", read, filters, download, r.Export})
+			Route{"GET", path + "/export", read, append(filters, "bom"), download, r.Export})
 		for _, own := range r.Own {
 			own.Path, own.Scope, own.Limits = path+own.Path, write, small
 			if own.Method == http.MethodGet {

@@ -79,6 +79,62 @@ func TestImportNDJSON(t *testing.T) {
 	})
 }
 
+// TestSpreadsheets: an import says what a spreadsheet has probably changed, and stores the rows as they are.
+func TestSpreadsheets(t *testing.T) {
+	t.Parallel()
+	s := service.Start(t)
+	for _, test := range []struct {
+		name, body string
+		warnings   string // the whole member of the report, or nothing
+	}{
+		{"UTF-8", "id,name\n1,Rosa × sémiplena\n2,Größe „x“ €\n3,Щ 植物\n", ""},
+		{"UTF-8 read as Windows-1252", "id,name\n1,a\n2,Rosa Ã— sÃ©miplena\n", `[{"line":3,"message":"the text looks as if UTF-8 had been read as Windows 1252: in the spreadsheet, import the file as UTF-8, or export it with bom=true"}]`},
+		{"UTF-8 read as Windows-1251", "id,name\n1,Р©\n", `[{"line":2,"message":"the text looks as if UTF-8 had been read as Windows 1251: in the spreadsheet, import the file as UTF-8, or export it with bom=true"}]`},
+		{"a rounded id", "id,name\n9007199254740990,a\n-90071992547409900,b\n", `[{"line":2,"message":"id may be rounded: a spreadsheet keeps 15 digits of a number"},{"line":3,"message":"id may be rounded: a spreadsheet keeps 15 digits of a number"}]`},
+		{"ids that are not rounded", "id,name\n9007199254740993,a\n100000000000000,b\n", ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			r := s.ImportRows(t, "?dry_run=true", service.InCSV, test.body)
+			_, warnings, _ := strings.Cut(strings.TrimSuffix(r.Body, "}"), `"warnings":`)
+			if r.Status != 200 || warnings != test.warnings {
+				t.Errorf("got %v, want the warnings %s", r, test.warnings)
+			}
+		})
+	}
+	t.Run("of many warnings, a report has the first", func(t *testing.T) {
+		r := s.ImportRows(t, "?dry_run=true", service.InCSV, "id,name\n"+strings.Repeat("1000000000000000,a\n", 1000))
+		if n := strings.Count(r.Body, "may be rounded"); r.Status != 200 || n != 100 {
+			t.Errorf("got status %d with %d warnings, want 100", r.Status, n)
+		}
+	})
+	t.Run("an export with a byte order mark comes back", func(t *testing.T) {
+		s.ImportRows(t, "", service.InCSV, "id,name\n7,sémiplena\n").CheckReport(t, 0, "1: 1 new, 0 unchanged, 0 rejected, stored")
+		r := s.Send(t, "GET", "/plants/export?bom=true", nil, service.As(service.Token, "Accept", service.InCSV)...)
+		if r.Body != "\ufeffid,name,tag\n7,sémiplena,\n" {
+			t.Errorf("got %q, want a mark and a row", r.Body)
+		}
+		s.ImportRows(t, "", service.InCSV, r.Body).CheckReport(t, 0, "1: 0 new, 1 unchanged, 0 rejected, stored")
+	})
+	t.Run("NDJSON has no byte order mark", func(t *testing.T) {
+		s.Send(t, "GET", "/plants/export?bom=true", nil, service.As(service.Token)...).CheckError(t, 40007, "bom is a parameter of CSV")
+	})
+}
+
+// TestLineSeparators: U+2028 and U+2029, at which some clients split lines, are escaped in all JSON.
+func TestLineSeparators(t *testing.T) {
+	t.Parallel()
+	s := service.Start(t)
+	const name = `"a\u2028b\u2029c"`
+	s.Call(t, "PUT", "/plants/1", "{\"name\":\"a\u2028b\u2029c\"}")
+	for _, path := range []string{"/plants/1", "/plants", "/plants/export", "/plants/changes?after=0"} {
+		t.Run(path, func(t *testing.T) {
+			if r := s.Get(t, path, service.As(service.Token)...); !strings.Contains(r.Body, `"name":`+name) {
+				t.Errorf("got %v, want the name %s", r, name)
+			}
+		})
+	}
+}
+
 func TestImportCSV(t *testing.T) {
 	t.Parallel()
 	long, longest := strings.Repeat("é", 256), strings.Repeat("🌵", 255)

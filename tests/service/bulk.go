@@ -153,7 +153,7 @@ var OddTexts = []string{
 
 // Quote returns text in JSON as the service writes it.
 func Quote(text string) string {
-	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(text) + `"`
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\u2028", `\u2028`, "\u2029", `\u2029`).Replace(text) + `"`
 }
 
 // Gzipped returns texts compressed, each as a member of its own.
