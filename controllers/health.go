@@ -10,6 +10,7 @@ import (
 
 	"plantstore/database/fault"
 	"plantstore/middleware"
+	"plantstore/models"
 )
 
 // Health responds to the probes of orchestrators and load balancers, which have no
@@ -64,7 +65,11 @@ func (h *Health) Ready(c *gin.Context) error {
 	if err := h.check(c.Request.Context()); err != nil {
 		return err
 	}
-	return respond(c, http.StatusOK, gin.H{"status": "ok"})
+	status := gin.H{"status": "ok"}
+	if err := models.CheckTemporary(); err != nil { // all else works
+		status["warning"] = "imports and exports fail: " + models.ErrTemporary.Error()
+	}
+	return respond(c, http.StatusOK, status)
 }
 
 func (h *Health) check(ctx context.Context) error {

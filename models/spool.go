@@ -68,14 +68,34 @@ var ErrTemporary = errors.New("temporary files (TMPDIR) cannot be written")
 // newSpool returns a spool of rows of T, whose table is t, with columns of the kinds that NewStore allows.
 // It fails with ErrTemporary if there can be no file.
 func newSpool[T any, K Key](ctx context.Context, db *database.DB, t *table.Table) (*spool[K], error) {
+	file, err := createTemporary()
+	if err != nil {
+		return nil, err
+	}
+	return &spool[K]{
+		ctx: ctx, db: db, columns: t.Data, model: reflect.TypeFor[T](), file: file, out: bufio.NewWriterSize(file, 64<<10), starts: []int64{0},
+	}, nil
+}
+
+// createTemporary returns a temporary file, or fails with ErrTemporary.
+func createTemporary() (*os.File, error) {
 	file, err := os.CreateTemp("", "plantstore-rows-*")
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrTemporary, err)
 	}
-	_ = os.Remove(file.Name()) // without a name, it does not outlive the process; see close
-	return &spool[K]{
-		ctx: ctx, db: db, columns: t.Data, model: reflect.TypeFor[T](), file: file, out: bufio.NewWriterSize(file, 64<<10), starts: []int64{0},
-	}, nil
+	_ = os.Remove(file.Name()) // without a name, it does not outlive the process; see spool.close
+	return file, nil
+}
+
+// CheckTemporary fails with ErrTemporary if imports and exports could not write temporary files.
+func CheckTemporary() error {
+	file, err := createTemporary()
+	if err != nil {
+		return err
+	}
+	defer os.Remove(file.Name()) // on Windows, which removes no open file
+	_, err = file.Write([]byte{0})
+	return unlessFull(errors.Join(err, file.Close()))
 }
 
 // close ends the file. That it fails means nothing: the rows have been read, and perhaps stored.

@@ -92,7 +92,15 @@ func TestNoTemporaryFolder(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "temporary")
 	service.Must(t, os.Mkdir(folder, 0o700))
 	s := service.Start(t, "DATABASE_URL="+dbtest.SQLite(t), "TMPDIR="+folder)
+	ready := func(want string) {
+		t.Helper()
+		if r := s.Send(t, "GET", "/readyz", nil); r.Status != 200 || r.Body != want {
+			t.Errorf("got %v, want %s", r, want)
+		}
+	}
+	ready(`{"status":"ok"}`)
 	service.Must(t, os.RemoveAll(folder))
+	ready(`{"status":"ok","warning":"imports and exports fail: temporary files (TMPDIR) cannot be written"}`)
 	s.ImportRows(t, "", service.InNDJSON, service.BodyOf(1)).CheckError(t, 50301, "the service cannot write temporary files")
 	s.CheckNoPlants(t)
 }
