@@ -32,7 +32,7 @@ type Lists struct {
 type Filter struct {
 	Name     string
 	Column   *table.Column
-	Operator models.Operator
+	Operator string      // as in a [models.Comparison]
 	rule     models.Rule // of the parameter, or nil
 }
 
@@ -42,7 +42,7 @@ const MaxCount = 10_000
 // declareLists sets the filters and orders of lists.
 func (r *Resource[T, C]) declareLists() {
 	lists, rules, key := r.lists, r.Model().Rules(), r.table.Key.DBName
-	add := func(name, column string, operator models.Operator) {
+	add := func(name, column, operator string) {
 		f := Filter{name, r.table.Column(column), operator, rules[column]}
 		if f.Column == nil {
 			panic(fmt.Sprintf("%s cannot have the parameter %s: it has no column %s", r.table.Name, name, column))
@@ -53,7 +53,7 @@ func (r *Resource[T, C]) declareLists() {
 		r.filters = append(r.filters, f)
 	}
 	for _, column := range slices.Concat(lists.Equal, lists.Unindexed) {
-		add(column, column, models.Equal)
+		add(column, column, "=")
 	}
 	if lists.Search != "" {
 		add("q", lists.Search, models.Contains)
@@ -66,8 +66,8 @@ func (r *Resource[T, C]) declareLists() {
 		}
 		r.sorts = append(r.sorts, column, "-"+column)
 		if c.FieldType != reflect.TypeFor[string]() && c.FieldType != reflect.TypeFor[bool]() {
-			add(name+"_after", column, models.Greater)
-			add(name+"_before", column, models.Less)
+			add(name+"_after", column, ">")
+			add(name+"_before", column, "<")
 		}
 	}
 }
@@ -137,7 +137,7 @@ func (r *Resource[T, C]) filter(query url.Values, list bool) (f models.Filter[in
 			return f, problemf(codeParameter, "%v", err)
 		}
 		f.Where = append(f.Where, models.Comparison{Column: p.Column.DBName, Operator: p.Operator, Value: value.Elem().Elem().Interface()})
-		if list && sort == "" && (p.Operator == models.Greater || p.Operator == models.Less) {
+		if list && sort == "" && (p.Operator == ">" || p.Operator == "<") {
 			sort = p.Column.DBName // whose index finds the rows
 		}
 	}

@@ -149,22 +149,13 @@ func (r *reader[T, K]) byKey(rows []*T) map[K]*T {
 	return byKey
 }
 
-// Operator compares a column with a value.
-type Operator string
+// Contains is the operator of a [Comparison] with a part of a text, in any case of ASCII letters at least.
+const Contains = "contains"
 
-// The operators of a [Comparison]. Contains ignores the case of ASCII letters at least.
-const (
-	Equal    Operator = "="
-	Greater  Operator = ">"
-	Less     Operator = "<"
-	Contains Operator = "contains"
-)
-
-// Comparison holds for the rows whose column compares with Value.
+// Comparison holds for the rows whose column compares with Value. The operator is =, >, < or Contains.
 type Comparison struct {
-	Column   string
-	Operator Operator
-	Value    any
+	Column, Operator string
+	Value            any
 }
 
 // Filter selects the rows of a list or an export, and orders the rows of a list.
@@ -180,17 +171,17 @@ type Filter[K Key] struct {
 // filter returns tx with f, but without the limit. An index on Sort and the key has the rows in their order. SQLite,
 // which does not know the values, might use another index, and sort what it finds: a comparison that IS TRUE uses none.
 func (r *reader[T, K]) filter(tx *gorm.DB, f Filter[K]) (*gorm.DB, error) {
-	key, order, behind := r.table.Key.DBName, "", Greater
+	key, order, behind := r.table.Key.DBName, "", ">"
 	if f.Descending {
-		order, behind = " DESC", Less
+		order, behind = " DESC", "<"
 	}
 	known := f.Sort == "" || r.table.Column(f.Sort) != nil
 	for _, c := range f.Where {
-		text, value := c.Column+" "+string(c.Operator)+" ?", c.Value
+		text, value := c.Column+" "+c.Operator+" ?", c.Value
 		switch starts := c.Operator == behind && f.After != nil; {
 		case c.Operator == Contains:
 			text, value = r.db.Dialect().Contains(c.Column, c.Value.(string))
-		case c.Column != f.Sort && (c.Operator != Equal || f.Sort != ""), starts:
+		case c.Column != f.Sort && (c.Operator != "=" || f.Sort != ""), starts:
 			text = "(" + text + ") IS TRUE"
 		}
 		tx, known = tx.Where(text, value), known && r.table.Column(c.Column) != nil
@@ -199,11 +190,11 @@ func (r *reader[T, K]) filter(tx *gorm.DB, f Filter[K]) (*gorm.DB, error) {
 		return nil, fmt.Errorf("a filter of %s names an unknown column", r.table.Name)
 	}
 	if f.Sort == "" && f.After != nil {
-		tx = tx.Where(key+" "+string(behind)+" ?", *f.After)
+		tx = tx.Where(key+" "+behind+" ?", *f.After)
 	}
 	if f.Sort != "" {
 		if f.After != nil {
-			tx = tx.Where("("+f.Sort+", "+key+") "+string(behind)+" (?, "+r.db.Dialect().Facts().KeyValue+")", f.Value, *f.After)
+			tx = tx.Where("("+f.Sort+", "+key+") "+behind+" (?, "+r.db.Dialect().Facts().KeyValue+")", f.Value, *f.After)
 		}
 		tx = tx.Order(f.Sort + order)
 	}

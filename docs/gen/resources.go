@@ -73,14 +73,14 @@ func (d resource) describe(f controllers.Filter, rules models.Rules) filter {
 		}
 	}
 	switch f.Operator {
-	case models.Equal:
+	case "=":
 		described.Text = "Only " + d.Nouns + " with exactly this " + column
 	case models.Contains:
 		described.Text = "Only " + d.Nouns + " with this text in their " + column + ", ignoring case (on SQLite, only that of ASCII letters)"
 		described.Attributes = "extensions(x-rule=" + d.Rule + "." + column + ".part)"
-	case models.Greater:
+	case ">":
 		described.Text = "Only " + d.Nouns + " whose " + column + " is after this value"
-	case models.Less:
+	case "<":
 		described.Text = "Only " + d.Nouns + " whose " + column + " is before this value"
 	}
 	return described

@@ -50,8 +50,8 @@ func TestPlantsSort(t *testing.T) {
 			{"created_after=" + at(-time.Microsecond) + "&sort=id", "0 10 20"},
 			{"created_before=" + at(time.Microsecond) + "&sort=-id&tag=tree", "20 7 5 -3"},
 			{"created_before=" + at(time.Microsecond) + "&q=aloe", "20"},
-			{"created_after=0000-01-01t00:00:00%2B23:59", "-3 5 7 20 0 10"},
-			{"created_before=0000-01-01T00:00:00%2B23:59", ""},
+			{"created_after=0000-01-01t00:00:00z", "-3 5 7 20 0 10"},
+			{"created_before=0000-01-01T00:00:00Z", ""},
 			{"created_after=9999-12-31T23:59:59z", ""},
 		} {
 			t.Run(test.query, func(t *testing.T) {
@@ -101,6 +101,7 @@ func TestPlantsSort(t *testing.T) {
 			{"created_before=1767225600", "created_before"},
 			{"created_before=2026-01-01T00:00:00+00:00", "created_before"}, // the + is a space
 			{"created_after=9999-12-31T23:59:59-01:00", "created_after"},
+			{"created_before=0000-01-01T00:00:00%2B23:59", "created_before"},
 			{"updated_after=2026-01-01T00:00:00Z", "updated_after"},
 			{"count=", "count must be false or true"},
 			{"count=1", "count"},
