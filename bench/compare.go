@@ -85,7 +85,13 @@ func (b *bench) turn(ctx context.Context, name string, s *store, l load) (o outc
 		s.rows = unknown
 	}
 	l.body = cmp.Or(l.body, l.table())
-	running, err := b.start(ctx, name, s.url)
+	var env []string
+	if l.tls {
+		if env, err = b.certificate(ctx); err != nil {
+			return nil, err
+		}
+	}
+	running, err := b.start(ctx, name, s.url, env...)
 	if err != nil {
 		return nil, err
 	}

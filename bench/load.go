@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -31,6 +32,9 @@ type load struct {
 // send sends the load to s until its duration has passed or ctx ends; an operation that moves
 // rows, once. It fails if a response after the warm-up has another status than expected.
 func (l load) send(ctx context.Context, s *server) (outcome, error) {
+	if l.idles {
+		return l.idle(s)
+	}
 	begin := time.Now()
 	if l.moves == 0 {
 		begin = begin.Add(warmup)
@@ -58,8 +62,31 @@ func (l load) send(ctx context.Context, s *server) (outcome, error) {
 	at := func(share float64) float64 { return latencies[int(share*(n-1))] }
 	return outcome{
 		rate: n / took * float64(max(1, l.moves)), cpu: float64((after - before).Microseconds()) / n,
-		p50: at(0.5), p99: at(0.99), peak: s.memory(),
+		p50: at(0.5), p99: at(0.99), peak: s.memory("VmHWM:"),
 	}, nil
+}
+
+// idle sends a request on each connection, and measures the memory of s for a connection that stays open. The
+// first tenth of them makes what all share.
+func (l load) idle(s *server) (outcome, error) {
+	shared, before := l.connections/10, 0.0
+	for n := range l.connections {
+		if n == shared {
+			before = s.memory("VmRSS:")
+		}
+		conn, err := net.Dial("tcp", s.address)
+		if err != nil {
+			return nil, err
+		}
+		defer conn.Close()
+		if l.tls {
+			conn = tls.Client(conn, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // the certificate is the benchmark's
+		}
+		if status, err := exchange(conn, bufio.NewReader(conn), l.request(nil, int64(n))); err != nil || status != l.status {
+			return nil, cmp.Or(err, error(statusError(status)))
+		}
+	}
+	return outcome{kept: (s.memory("VmRSS:") - before) * 1000 / float64(l.connections-shared)}, nil
 }
 
 // statusError is an unexpected status.

@@ -16,8 +16,9 @@ var (
 	p50  = figure{"p50", "%.2f ms", "≤"}
 	p99  = figure{"p99", "%.2f ms", "≤"}
 	peak = figure{"peak memory", "%.0f MB", "≤"}
+	kept = figure{"memory per connection", "%.1f KB", "≤"}
 
-	figures = []figure{rate, cpu, p50, p99, peak}
+	figures = []figure{rate, cpu, p50, p99, peak, kept}
 )
 
 // outcome holds the figures of a turn.
@@ -47,6 +48,16 @@ func (r results) median(f figure, of cell) float64 {
 	}
 	median, _, _ := quartiles(values)
 	return median
+}
+
+// has reports whether a figure was measured in c.
+func (r results) has(f figure, c comparison) bool {
+	for of, outcomes := range r {
+		if len(outcomes) > 0 && outcomes[0][f] != 0 && slices.ContainsFunc(c.operations, func(o operation) bool { return o.name == of.operation }) {
+			return true
+		}
+	}
+	return false
 }
 
 // ratio returns the median and the quartiles of the ratios within each round, as its turns had the
@@ -100,9 +111,11 @@ func (r results) check(c comparison, w io.Writer) {
 // table writes the medians of the cells of c, and the ratio of the service's rate to that of each
 // other contender, with its quartiles. It marks ratios below 0.97.
 func (r results) table(c comparison, w io.Writer) {
-	columns := []string{"operation", "connections", "contender", service + " is"}
+	columns, measured := []string{"operation", "connections", "contender", service + " is"}, []figure{}
 	for _, figure := range figures {
-		columns = append(columns, figure.name)
+		if r.has(figure, c) {
+			columns, measured = append(columns, figure.name), append(measured, figure)
+		}
 	}
 	fmt.Fprintf(w, "\n## %s\n\n%s", c.title, heading(columns...))
 	for _, op := range c.operations {
@@ -119,7 +132,7 @@ func (r results) table(c comparison, w io.Writer) {
 					}
 				}
 				cells := []any{op.name, connections, name, ratio}
-				for _, figure := range figures {
+				for _, figure := range measured {
 					cells = append(cells, fmt.Sprintf(figure.format, r.median(figure, of)))
 				}
 				row(w, cells...)

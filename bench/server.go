@@ -54,7 +54,7 @@ func execute(cmd *exec.Cmd, env ...string) error {
 }
 
 // start runs a contender in b.folder, which has no configs/config.yaml, until it accepts connections.
-func (b *bench) start(ctx context.Context, name, databaseURL string) (s *server, err error) {
+func (b *bench) start(ctx context.Context, name, databaseURL string, env ...string) (s *server, err error) {
 	program, err := b.build(ctx, name)
 	if err != nil {
 		return nil, err
@@ -68,7 +68,7 @@ func (b *bench) start(ctx context.Context, name, databaseURL string) (s *server,
 		return nil, err
 	}
 	s.cmd.Dir = b.folder
-	s.cmd.Env = append(os.Environ(), "DATABASE_URL="+databaseURL, fmt.Sprintf("PORT=%d", port),
+	s.cmd.Env = append(append(os.Environ(), env...), "DATABASE_URL="+databaseURL, fmt.Sprintf("PORT=%d", port),
 		"BASELINE="+name, "TOKEN="+token, "PLANTSTORE_AUTH_TOKENS="+token+","+rivalToken, "PLANTSTORE_ENV=production", "PLANTSTORE_SERVER_SHUTDOWN_DELAY=0s")
 	s.cmd.Stdout, s.cmd.Stderr = s.log, s.log
 	if err := s.cmd.Start(); err != nil {
@@ -84,6 +84,14 @@ func (b *bench) start(ctx context.Context, name, databaseURL string) (s *server,
 	return nil, errors.Join(fmt.Errorf("%s does not accept connections", name), s.stop())
 }
 
+// certificate makes a certificate, and returns the settings that name it.
+func (b *bench) certificate(ctx context.Context) ([]string, error) {
+	certificate, key := filepath.Join(b.folder, "certificate.pem"), filepath.Join(b.folder, "key.pem")
+	err := execute(exec.CommandContext(ctx, "openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256",
+		"-nodes", "-subj", "/CN=localhost", "-days", "2", "-keyout", key, "-out", certificate))
+	return []string{"PLANTSTORE_SERVER_TLS_CERTIFICATE=" + certificate, "PLANTSTORE_SERVER_TLS_KEY=" + key}, err
+}
+
 // stop ends s. It fails with the end of the log of a contender that has failed.
 func (s *server) stop() error {
 	err := s.cmd.Process.Signal(syscall.SIGTERM)
@@ -96,10 +104,10 @@ func (s *server) stop() error {
 	return errors.Join(err, s.log.Close(), os.Remove(s.log.Name()))
 }
 
-// memory returns the largest resident set of s so far, in MB, or 0.
-func (s *server) memory() float64 {
+// memory returns the resident set of s in MB, or 0: VmRSS: is the present set, VmHWM: the largest so far.
+func (s *server) memory(name string) float64 {
 	status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.cmd.Process.Pid))
-	kilobytes, _ := strconv.ParseFloat(strings.Trim(field(status, "VmHWM:"), "\t kB"), 64)
+	kilobytes, _ := strconv.ParseFloat(strings.Trim(field(status, name), "\t kB"), 64)
 	return kilobytes * 1024 / 1e6
 }
 

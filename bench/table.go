@@ -36,6 +36,7 @@ type operation struct {
 	id            func(n int64) int64 // the id in the n-th request
 	rows          int                 // the number of rows in the table before a turn; their ids are 1 to rows
 	moves         int                 // the number of rows of an import or export; 0: another request
+	idles, tls    bool                // see load.idle
 }
 
 // To add an operation, add a row here, list it in a comparison, and add a handler to its baselines.
@@ -63,6 +64,9 @@ var (
 	firstTime = list("page 1 by created_at", "limit=20&sort=created_at")
 	lastTime  = list("page 10,000 by created_at", "limit=20&sort=created_at&after="+
 		base64.RawURLEncoding.EncodeToString([]byte(`199980 "2026-01-03T07:33:00Z"`)))
+
+	idle    = get.but(", then idle", func(o *operation) { o.idles = true })
+	idleTLS = idle.but(", TLS", func(o *operation) { o.tls = true })
 
 	bulkImport = operation{
 		name: "import of a million rows", method: "POST", path: "/plants/import", contentType: csv, status: 200, id: ascending, moves: million,
@@ -164,7 +168,12 @@ var comparisons = []comparison{
 	{
 		section: "memory", title: "Memory over a minute", engine: postgres,
 		operations: []operation{create}, contenders: []string{service}, connections: []int{256}, rounds: 1, duration: time.Minute,
-		claims: []claim{{peak, create.by(service, 256), cell{}, 64}},
+		claims: []claim{{peak, create.by(service, 256), cell{}, 96}},
+	},
+	{
+		section: "idle", title: "Idle connections", engine: postgres,
+		operations: []operation{idle, idleTLS}, contenders: []string{service, direct}, connections: []int{4000},
+		claims: each(kept, 4000, direct, 1.3, idle, idleTLS),
 	},
 }
 
@@ -186,8 +195,8 @@ func transfers(e *engine) comparison {
 		section: "bulk", title: "Import and export, " + e.name + " on a RAM disk", engine: e,
 		operations: []operation{bulkImport, importAgain, export}, contenders: []string{service}, connections: []int{1},
 		claims: []claim{
-			{peak, bulkImport.by(service, 1), cell{}, 64},
-			{peak, export.by(service, 1), cell{}, 64},
+			{peak, bulkImport.by(service, 1), cell{}, 96},
+			{peak, export.by(service, 1), cell{}, 96},
 		},
 	}
 }

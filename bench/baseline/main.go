@@ -34,6 +34,9 @@ func main() {
 		Addr: "127.0.0.1:" + os.Getenv("PORT"), Handler: handler,
 		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 15 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: time.Minute,
 	}
+	if certificate := os.Getenv("PLANTSTORE_SERVER_TLS_CERTIFICATE"); certificate != "" {
+		log.Fatal(server.ListenAndServeTLS(certificate, os.Getenv("PLANTSTORE_SERVER_TLS_KEY")))
+	}
 	log.Fatal(server.ListenAndServe())
 }
 
