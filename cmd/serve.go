@@ -31,10 +31,10 @@ func (s *settings) serve(cmd *cobra.Command, _ []string) (err error) {
 	if err != nil {
 		return err
 	}
-	// Collect garbage less often: the heap is small compared to the rest of the process, which
-	// stays below 64 MB at 256 connections.
+	// Collect garbage less often than Go does by default: what is live is a small part of the process. With
+	// 256 connections, the process has 81 MB (130: 60 MB, 300: 113 MB). GOMEMLIMIT still applies.
 	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(130)
+		debug.SetGCPercent(200)
 	}
 	log := newLogger(cfg)
 	sampled := sample(log)
