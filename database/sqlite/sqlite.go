@@ -301,14 +301,14 @@ func (d *Dialect) prepare(ctx context.Context, pool *sql.DB, text string) (*sql.
 
 // Get reads the rows of t with the given keys. A transaction that writes has locked all rows.
 func (d *Dialect) Get(ctx context.Context, conn gorm.ConnPool, t *table.Table, keys any, _ bool, next func() reflect.Value) (outcomes []error, err error) {
-	condition, argument := d.Among(t.Key.DBName, "?"), any(nil)
+	text, argument := t.Select+" WHERE ", any(nil)
 	if list := reflect.ValueOf(keys); list.Len() == 1 { // takes half the time of a list of length 1
-		condition, argument = t.Key.DBName+" = ?", list.Index(0).Interface()
+		text, argument = text+t.Key.DBName+" = ?", list.Index(0).Interface()
 	} else {
 		list, _ := json.Marshal(keys) // cannot fail for int64s and strings
-		argument = string(list)
+		text, argument = text+d.Among(t.Key.DBName, "?"), string(list)
 	}
-	return nil, d.Query(ctx, conn, t.Select+" WHERE "+condition, []any{argument}, func(rows table.Rows) error {
+	return nil, d.Query(ctx, conn, text, []any{argument}, func(rows table.Rows) error {
 		return table.Scan(rows, t.Columns, next)
 	})
 }

@@ -152,6 +152,9 @@ func (g *Group) Inserted() []error {
 
 // Groups returns changes in groups, as few as possible.
 func Groups(changes []*Change) (groups []*Group) {
+	if len(changes) == 1 {
+		return []*Group{{Statement: changes[0].Statement, Changes: changes}}
+	}
 	for _, c := range changes {
 		key := c.Table.Key.Of(c.Row).Interface()
 		i := slices.IndexFunc(groups, func(g *Group) bool { return g.Statement == c.Statement && g.byKey[key] == nil })

@@ -174,7 +174,7 @@ func AppendPointers(to []any, columns []*Column, row reflect.Value) []any {
 // Scan reads a result, which has columns, up to its end, where its error is. next
 // returns the struct that takes the next row.
 func Scan(rows Rows, columns []*Column, next func() reflect.Value) error {
-	var targets []any
+	targets := make([]any, 0, len(columns))
 	for rows.Next() {
 		targets = AppendPointers(targets[:0], columns, next())
 		if err := rows.Scan(targets...); err != nil {
