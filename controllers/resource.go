@@ -116,9 +116,8 @@ func fieldAt[F, S any](row *S, offset uintptr) *F {
 	return (*F)(unsafe.Add(unsafe.Pointer(row), offset))
 }
 
-// row returns the row with id and content, which a patch gives only in part.
-func (r *Resource[T, C]) row(id int64, content *C) *T {
-	row := new(T)
+// row sets row to the row with id and content, which a patch gives only in part.
+func (r *Resource[T, C]) row(row *T, id int64, content *C) *T {
 	*fieldAt[int64](row, r.id) = id
 	value := reflect.ValueOf(row).Elem()
 	for _, f := range r.fields {
@@ -185,11 +184,14 @@ func (r *Resource[T, C]) Create(c *gin.Context) error {
 // create stores the row in the body of c and sets the headers that tell of it. It returns the row and its
 // content.
 func (r *Resource[T, C]) create(c *gin.Context) (*T, *C, error) {
-	var in newRow[C]
-	if err := bindJSON(c, &in); err != nil {
+	made := new(struct { // a single object
+		newRow[C]
+		row T
+	})
+	if err := bindJSON(c, &made.newRow); err != nil {
 		return nil, nil, err
 	}
-	row, place := r.row(*in.ID, &in.Content), location(c, *in.ID)
+	row, place := r.row(&made.row, *made.ID, &made.Content), location(c, *made.ID)
 	middleware.SetCreatedID(c, place[strings.LastIndexByte(place, '/')+1:])
 	outcome, err := r.store.Create(contextOf(c), row)
 	if err != nil {
@@ -197,7 +199,7 @@ func (r *Resource[T, C]) create(c *gin.Context) (*T, *C, error) {
 	}
 	setPosition(c, outcome.Position)
 	middleware.SetHeader(c, "Location", place)
-	return row, &in.Content, nil
+	return row, &made.Content, nil
 }
 
 // Get responds with a row.
@@ -226,7 +228,7 @@ func (r *Resource[T, C]) Put(c *gin.Context) error {
 	if in.ID != nil && *in.ID != id {
 		return problemf(codeInvalidValue, "id must be %d as in the path, or absent", id)
 	}
-	outcome, err := r.store.Put(contextOf(c), r.row(id, &in.Content), condition)
+	outcome, err := r.store.Put(contextOf(c), r.row(new(T), id, &in.Content), condition)
 	return r.respondOutcome(c, id, outcome, err)
 }
 
@@ -241,7 +243,7 @@ func (r *Resource[T, C]) Patch(c *gin.Context) error {
 	if err != nil {
 		return err
 	}
-	outcome, err := r.store.Patch(contextOf(c), r.row(id, &in), fields, condition)
+	outcome, err := r.store.Patch(contextOf(c), r.row(new(T), id, &in), fields, condition)
 	return r.respondOutcome(c, id, outcome, err)
 }
 
@@ -262,7 +264,7 @@ func (r *Resource[T, C]) Delete(c *gin.Context) error {
 
 // Import stores many rows.
 func (r *Resource[T, C]) Import(c *gin.Context) error {
-	in, err := bindRows(c, func(row *importedRow[C]) T { return *r.row(*row.ID, &row.Content) })
+	in, err := bindRows(c, func(row *importedRow[C]) T { return *r.row(new(T), *row.ID, &row.Content) })
 	if err != nil {
 		return err
 	}

@@ -32,7 +32,9 @@ type (
 
 var plantHandlers = NewPlants(nil)
 
-func plantOf(in *ImportedPlant) models.Plant { return *plantHandlers.row(*in.ID, &in.Content) }
+func plantOf(in *ImportedPlant) models.Plant {
+	return *plantHandlers.row(new(models.Plant), *in.ID, &in.Content)
+}
 
 func toNewPlant(plant *models.Plant) NewPlant {
 	out := NewPlant{ID: &plant.ID}

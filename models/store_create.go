@@ -99,7 +99,10 @@ func (s *Store[T, K]) insert(ctx context.Context, db *database.DB, rows []*T, ex
 			break
 		}
 		for i, row := range order {
-			outcomes[row.at] = results[i]
+			outcomes[row.at] = nil
+			if results != nil {
+				outcomes[row.at] = results[i]
+			}
 		}
 		s.compare(ctx, db, rows, outcomes, expected == lockTaken)
 		expected = max(expected, mayBeTaken)

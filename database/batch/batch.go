@@ -63,6 +63,7 @@ type pending[T any] struct {
 	due     time.Time
 	span    trace.Span // the caller's, if it is recorded
 	outcome chan error // has room for an outcome, so that a flusher never blocks
+	items   []T        // of the batch that it begins
 }
 
 // New returns a batcher that calls run with the items of each batch. run returns their outcomes
@@ -100,7 +101,7 @@ func (b *Batcher[T]) Do(ctx context.Context, item T) (err error) {
 			err = <-p.outcome
 		}
 	}
-	*p = pending[T]{outcome: p.outcome} // retains nothing
+	*p = pending[T]{outcome: p.outcome, items: p.items} // retains no item
 	b.free.Put(p)
 	return err
 }
@@ -217,13 +218,13 @@ func (b *Batcher[T]) gather(batch []*pending[T], p *pending[T], now time.Time) [
 // runBatch runs the items of batch, and tells each its outcome. A panic is the outcome of every item,
 // so that no caller waits forever and the flusher survives.
 func (b *Batcher[T]) runBatch(batch []*pending[T]) {
-	begin, items, due := time.Now(), make([]T, len(batch)), batch[0].due
+	begin, items, due := time.Now(), batch[0].items[:0], batch[0].due
 	if b.Items != nil {
 		b.Items.Observe(float64(len(batch)))
 	}
 	var requests []trace.Span
-	for i, p := range batch {
-		items[i] = p.item
+	for _, p := range batch {
+		items = append(items, p.item)
 		if p.due.Before(due) { // it was deferred
 			due = p.due
 		}
@@ -243,6 +244,8 @@ func (b *Batcher[T]) runBatch(batch []*pending[T]) {
 		if panicked != nil {
 			outcomes = slices.Repeat([]error{panicked}, len(batch))
 		}
+		clear(items)
+		batch[0].items = items
 		for i, err := range outcomes {
 			batch[i].outcome <- err
 		}

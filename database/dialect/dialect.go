@@ -41,8 +41,8 @@ type Dialect interface {
 	// Get reads the rows of t whose key is in keys, a slice, and locks them if lock is set. next returns
 	// the struct that takes the next row. Outcomes are the errors of keys whose rows cannot be read, or nil.
 	Get(ctx context.Context, conn gorm.ConnPool, t *table.Table, keys any, lock bool, next func() reflect.Value) (outcomes []error, err error)
-	// Insert inserts the rows with free keys, in a single transaction, and returns the outcome of each: nil,
-	// fault.ErrTaken, batch.ErrDeferred, or the error of a row that the database rejects, or that is
+	// Insert inserts the rows with free keys, in a single transaction, and returns the outcome of each, or nil if all
+	// are stored: nil, fault.ErrTaken, batch.ErrDeferred, or the error of a row that the database rejects, or that is
 	// locked, which ends conn if it is a transaction. Rows are structs in ascending order
 	// of unique keys, with the same timestamps: inserts in another order can deadlock. free means that all
 	// keys are probably free.

@@ -55,7 +55,7 @@ func (d *Dialect) Insert(ctx context.Context, conn gorm.ConnPool, t *table.Table
 	free = free && own
 	if free {
 		if err = d.insertAll(ctx, pool, t, g.Changes); err == nil {
-			return make([]error, len(rows)), nil
+			return nil, nil
 		}
 	}
 	switch {

@@ -51,9 +51,14 @@ var Parameter = regexp.MustCompile(`@\w+`)
 // Inserts reports whether s is an INSERT.
 func (s *Statement) Inserts() bool { return strings.HasPrefix(s.Write, "INSERT") }
 
-// RowNames returns the names that stand for the values of a row.
+// RowNames returns the names that stand for the values of a row. Its timestamps are the same: see [Table.Stamp].
 func (s *Statement) RowNames() string {
-	return join(s.Table.Columns, func(c *Column) string { return "@" + c.DBName })
+	return join(s.Table.Columns, func(c *Column) string {
+		if s.Table.IsTimestamp(c) {
+			c = s.Table.timestamps[0]
+		}
+		return "@" + c.DBName
+	})
 }
 
 // Text returns the text of s for a row.
@@ -103,9 +108,12 @@ type Change struct {
 func (c *Change) Values(names []string, list func([]time.Time) string) []any {
 	values := make([]any, len(names))
 	for i, name := range names {
-		if name == VersionsName {
+		switch {
+		case name == VersionsName:
 			values[i] = list(c.Versions)
-		} else {
+		case i > 0 && name == names[i-1]:
+			values[i] = values[i-1]
+		default:
 			values[i] = c.Table.Column(name).Of(c.Row).Interface()
 		}
 	}
@@ -138,8 +146,12 @@ func (t *Table) Inserts(rows []reflect.Value) *Group {
 	return g
 }
 
-// Inserted returns the outcomes of [Table.Inserts]: fault.ErrTaken if a key is taken.
+// Inserted returns the outcomes of [Table.Inserts], or nil if all rows are stored: fault.ErrTaken if a key is
+// taken.
 func (g *Group) Inserted() []error {
+	if !slices.ContainsFunc(g.Changes, func(c *Change) bool { return c.Err != nil || !c.Stored.IsValid() }) {
+		return nil
+	}
 	outcomes := make([]error, len(g.Changes))
 	for i, c := range g.Changes {
 		outcomes[i] = c.Err
