@@ -21,6 +21,7 @@ import (
 // client calls a running service over HTTP.
 type client struct {
 	base        *url.URL
+	resource    string
 	token       string
 	tokenSource string // for errors, which never contain the token
 	http        http.Client
@@ -33,7 +34,7 @@ func (s *settings) client() (*client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &client{token: cfg.Client.Token, tokenSource: fmt.Sprintf("--token-file or %s", config.SettingOf("client.token"))}
+	c := &client{resource: s.resource.Name(), token: cfg.Client.Token, tokenSource: fmt.Sprintf("--token-file or %s", config.SettingOf("client.token"))}
 	// A redirect would send the token to a server that the user did not name. There is no
 	// time limit besides the limits of http.DefaultTransport and the service: imports take long.
 	c.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
@@ -148,7 +149,7 @@ func (c *client) send(r *http.Request) (*http.Response, error) {
 	return nil, failed
 }
 
-// get sends a GET request for path, and returns its response as send does.
+// get sends a GET request for path in the resource, and returns its response as send does.
 func (c *client) get(ctx context.Context, path string, query url.Values, accept string) (*http.Response, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.target(path, query), nil)
 	if err != nil {
@@ -159,7 +160,7 @@ func (c *client) get(ctx context.Context, path string, query url.Values, accept 
 }
 
 func (c *client) target(path string, query url.Values) string {
-	target := c.base.JoinPath(path)
+	target := c.base.JoinPath(c.resource, path)
 	target.RawQuery = query.Encode()
 	return target.String()
 }

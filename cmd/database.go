@@ -53,7 +53,7 @@ func (s *settings) withDatabase(ctx context.Context, needs access, action func(*
 }
 
 func openDatabase(ctx context.Context, cfg *config.Config, log *zap.Logger) (*database.DB, error) {
-	db, err := database.Open(ctx, database.Options(cfg.Database), database.BatchOptions(cfg.Writes), models.Followed(), log)
+	db, err := database.Open(ctx, database.Options(cfg.Database), database.BatchOptions(cfg.Writes), models.Tables(), log)
 	if err != nil {
 		return nil, databaseError(err)
 	}

@@ -9,25 +9,36 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"plantstore/controllers"
+	"plantstore/models"
+	"plantstore/routes"
 )
 
 func newExport(s *settings) *cobra.Command {
 	var format, path string
 	filter := pflag.NewFlagSet("filter", pflag.ContinueOnError)
-	filter.String("tag", "", "only plants with exactly this tag")
-	filter.String("q", "", "only plants with this text in their name, ignoring case")
-	filter.String("after", "", "only plants with a greater id")
+	filter.String("after", "", "only rows with a greater id")
+	usages := map[string]string{
+		"=": "exactly this %s", models.Contains: "this text in their %s, ignoring case", ">": "a %s after this", "<": "a %s before this",
+	}
+	for _, r := range routes.Resources(routes.Options{}) {
+		for _, f := range r.Filters() {
+			if name := strings.ReplaceAll(f.Name, "_", "-"); filter.Lookup(name) == nil {
+				filter.String(name, "", "only rows with "+fmt.Sprintf(usages[f.Operator], f.Column.DBName))
+			}
+		}
+	}
 	cmd := &cobra.Command{
 		Use:   "export",
-		Short: "Write the plants of a running service to a file or to standard output",
-		Long: "Write all plants of a running service, or those that the flags select, ordered by id, to a\n" +
-			"file or to standard output. The import command reads them back. Without --url, the service is\n" +
-			"the one on this machine, at the address and port of its configuration.\n\n" +
+		Short: "Write the rows of a running service to a file or to standard output",
+		Long: "Write all rows that --resource names, or those that the flags select, ordered by id, to a file\n" +
+			"or to standard output. The import command reads them back. Without --url, the service is the\n" +
+			"one on this machine, at the address and port of its configuration.\n\n" +
 			"A file is complete or not written at all. Standard output is complete if the exit status\n" +
 			"is 0.\n\n" +
 			exitStatuses,
@@ -49,7 +60,7 @@ func newExport(s *settings) *cobra.Command {
 			query := make(url.Values)
 			filter.VisitAll(func(f *pflag.Flag) {
 				if f.Changed { // also an empty tag
-					query.Set(f.Name, f.Value.String())
+					query.Set(strings.ReplaceAll(f.Name, "-", "_"), f.Value.String())
 				}
 			})
 			return c.export(cmd.Context(), query, mediaType, path)
@@ -61,10 +72,10 @@ func newExport(s *settings) *cobra.Command {
 	return s.addTo(cmd, clientFlags)
 }
 
-// export writes the plants that query selects to the file path, or to standard output if
+// export writes the rows that query selects to the file path, or to standard output if
 // path is -.
 func (c *client) export(ctx context.Context, query url.Values, mediaType, path string) error {
-	response, err := c.get(ctx, "plants/export", query, mediaType)
+	response, err := c.get(ctx, "export", query, mediaType)
 	if err != nil {
 		return err
 	}
@@ -85,7 +96,7 @@ func (c *client) export(ctx context.Context, query url.Values, mediaType, path s
 	if mediaType == controllers.TypeCSV {
 		lines-- // the header
 	}
-	fmt.Printf("%d plants written to %s\n", lines, path)
+	fmt.Printf("%d %s written to %s\n", lines, c.resource, path)
 	return nil
 }
 

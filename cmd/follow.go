@@ -35,9 +35,10 @@ func newFollow(s *settings) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "follow",
 		Short: "Print the changes of a running service, or deliver them to a webhook",
-		Long: "Print the changes of a running service as NDJSON, from now on: for each plant that is\n" +
-			"written, its id and its new state, or null if it was deleted. Without --url, the service is\n" +
-			"the one on this machine, at the address and port of its configuration.\n\n" +
+		Long: "Print the changes of a running service as NDJSON, from now on: for each row that is\n" +
+			"written, its id and its new state, or null if it was deleted. --resource names the rows.\n" +
+			"Without --url, the service is the one on this machine, at the address and port of its\n" +
+			"configuration.\n\n" +
 			"With --post, deliver them to a webhook instead, in order and in batches, signed according to\n" +
 			"Standard Webhooks 1.0. A batch is sent again unless the response is a 2xx, at first after\n" +
 			"5 seconds and later after hours; a 410 ends the command. With --cursor-file, a restart\n" +
@@ -57,11 +58,14 @@ func newFollow(s *settings) *cobra.Command {
 				return usageError(errors.New("--cursor-file must be a path"))
 			}
 			if given("post") {
-				hook, err := newWebhook(target, secretFile)
+				hook, err := newWebhook(s.resource.Name(), target, secretFile)
 				if err != nil {
 					return usageError(err)
 				}
 				deliver = hook.deliver
+			}
+			if s.resource.Changes(nil) == nil {
+				return usageError(fmt.Errorf("--resource: %s have no feed of changes", s.resource.Name()))
 			}
 			if _, ok := database.ParseCursor(after); given("after") && !ok {
 				return usageError(errors.New("--after must be a cursor, or 0 for the beginning"))
@@ -73,14 +77,14 @@ func newFollow(s *settings) *cobra.Command {
 			return c.follow(cmd.Context(), after, cursorPath, deliver)
 		},
 	}
-	cmd.Flags().StringVar(&after, "after", "", "`CURSOR` to start at if the cursor file does not exist, or 0 for the beginning, with all plants")
+	cmd.Flags().StringVar(&after, "after", "", "`CURSOR` to start at if the cursor file does not exist, or 0 for the beginning, with all rows")
 	cmd.Flags().StringVar(&target, "post", "", "`URL` of the webhook")
 	cmd.Flags().StringVar(&secretFile, "secret-file", "", "`FILE` with the secret of the webhook: whsec_ and 24 to 64 bytes in base64")
 	cmd.Flags().StringVar(&cursorPath, "cursor-file", "", "`FILE` that keeps the place in the feed")
 	return s.addTo(cmd, clientFlags)
 }
 
-// feedChanges is [controllers.PlantChanges] as the service sent it.
+// feedChanges is a part of the feed as the service sent it.
 type feedChanges struct {
 	Changes []json.RawMessage `json:"changes"`
 	Cursor  string            `json:"cursor"`
@@ -181,7 +185,7 @@ func (c *client) changesAfter(ctx context.Context, after string) (changes feedCh
 		query.Set("after", after)
 		query.Set("wait", fmt.Sprintf("%.0fs", followWait.Seconds()))
 	}
-	response, err := c.get(ctx, "plants/changes", query, controllers.TypeJSON)
+	response, err := c.get(ctx, "changes", query, controllers.TypeJSON)
 	if err != nil {
 		return changes, err
 	}

@@ -19,11 +19,11 @@ func newImport(s *settings) *cobra.Command {
 	var partial, replace, dryRun bool
 	cmd := &cobra.Command{
 		Use:   "import FILE|-",
-		Short: "Send the plants in a file or in standard input to a running service",
-		Long: "Send the plants in a file or in standard input to a running service. It stores all of them,\n" +
-			"or none if it rejects a row. CSV has a header row with the names of fields; NDJSON has one\n" +
-			"object per line. Without --url, the service is the one on this machine, at the address and\n" +
-			"port of its configuration.\n\n" +
+		Short: "Send the rows in a file or in standard input to a running service",
+		Long: "Send the rows in a file or in standard input to a running service. It stores all of them,\n" +
+			"or none if it rejects a row. --resource names what they are. CSV has a header row with the\n" +
+			"names of fields; NDJSON has one object per line. Without --url, the service is the one on\n" +
+			"this machine, at the address and port of its configuration.\n\n" +
 			"A row whose id exists with different content is rejected, unless --replace is set. The\n" +
 			"summary is printed on standard output, and each rejected row, with its line and the\n" +
 			"reason, on standard error. It is safe to run an import again: stored rows count as unchanged.\n\n" +
@@ -61,7 +61,7 @@ func newImport(s *settings) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&format, "format", "", "csv or ndjson (default: by the extension of FILE: .csv, .ndjson or .jsonl)")
 	cmd.Flags().BoolVar(&partial, "partial", false, "store valid rows even if others are rejected")
-	cmd.Flags().BoolVar(&replace, "replace", false, "replace plants that exist with different content")
+	cmd.Flags().BoolVar(&replace, "replace", false, "replace rows that exist with different content")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "store nothing, only report what would happen")
 	return s.addTo(cmd, clientFlags)
 }
@@ -85,7 +85,7 @@ func (c *client) importFile(ctx context.Context, path, mediaType string, query u
 			size = info.Size()
 		}
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.target("plants/import", query), rows)
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.target("import", query), rows)
 	if err != nil {
 		return nil, err
 	}

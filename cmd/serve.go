@@ -94,7 +94,7 @@ func (s *settings) serve(cmd *cobra.Command, _ []string) (err error) {
 	}
 
 	health := controllers.NewHealth(db.Ready)
-	db.Feed().Keep(cfg.Feed.Retention)
+	db.KeepFeeds(cfg.Feed.Retention)
 	metrics := newMetrics(append(db.Collectors(), tokensInForce(issued), newReadiness(health.Fault))...)
 	if cfg.TLS() {
 		metrics.MustRegister(certificateExpires(server.TLSConfig.GetCertificate))

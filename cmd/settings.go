@@ -1,7 +1,10 @@
 package cmd
 
 import (
+	"errors"
+	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -11,11 +14,13 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"plantstore/config"
+	"plantstore/routes"
 )
 
 // settings is the part of the configuration that comes from the command line.
 type settings struct {
 	file, tokenFile string
+	resource        routes.Resource        // of import, export and follow
 	flags           map[string]*pflag.Flag // by the key of the setting
 	all             *pflag.FlagSet
 }
@@ -23,7 +28,7 @@ type settings struct {
 // The flags of the settings that commands use. A command has no flag that it would ignore.
 const (
 	localFlags    = "config host port" // they tell where the service on this machine is
-	clientFlags   = localFlags + " url token-file"
+	clientFlags   = localFlags + " url token-file resource"
 	databaseFlags = "config env database-url log-level"
 	serviceFlags  = databaseFlags + " host port"
 )
@@ -42,6 +47,19 @@ func newSettings() *settings {
 	}
 	token := config.SettingOf("client.token")
 	s.all.StringVar(&s.tokenFile, "token-file", "", "`FILE` with the "+token.Usage()+" [$"+token.Variable+"_FILE]")
+	resources, names := routes.Resources(routes.Options{}), []string{}
+	for _, r := range resources {
+		names = append(names, r.Name())
+	}
+	s.resource = resources[0]
+	s.all.Func("resource", fmt.Sprintf("`NAME` of the rows: %s (default %s)", strings.Join(names, ", "), names[0]), func(name string) error {
+		i := slices.Index(names, name)
+		if i < 0 {
+			return errors.New("there is no such resource")
+		}
+		s.resource = resources[i]
+		return nil
+	})
 	return s
 }
 

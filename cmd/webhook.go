@@ -26,6 +26,7 @@ import (
 // A webhook is told of changes according to Standard Webhooks 1.0
 // (https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md).
 type webhook struct {
+	event  string // the type of its messages, for example plants.changed
 	url    string
 	key    []byte
 	http   http.Client
@@ -33,7 +34,6 @@ type webhook struct {
 }
 
 const (
-	webhookType         = "plants.changed"
 	webhookTimeout      = 20 * time.Second // the specification advises 15 to 30 s
 	webhookFirstPause   = 5 * time.Second  // after the first failure
 	webhookLongestPause = 4 * time.Hour    // after many
@@ -49,8 +49,8 @@ type webhookMessage struct {
 // errWebhookGone means that the receiver wants no more changes.
 var errWebhookGone = &exitError{errors.New("the webhook responded 410 Gone: it wants no more changes"), exitFinal}
 
-// newWebhook returns the webhook at target, with the secret in the file secretFile.
-func newWebhook(target, secretFile string) (*webhook, error) {
+// newWebhook returns the webhook at target for the changes of resource, with the secret in the file secretFile.
+func newWebhook(resource, target, secretFile string) (*webhook, error) {
 	u, err := url.Parse(target)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 		return nil, errors.New("--post must be an http or https URL")
@@ -65,7 +65,7 @@ func newWebhook(target, secretFile string) (*webhook, error) {
 		return nil, errors.New("--secret-file: the file must have whsec_ and 24 to 64 bytes in base64, such as from `echo whsec_$(openssl rand -base64 32)`")
 	}
 	return &webhook{
-		url: target, key: key, pauses: backoff{webhookFirstPause, webhookLongestPause},
+		event: resource + ".changed", url: target, key: key, pauses: backoff{webhookFirstPause, webhookLongestPause},
 		http: http.Client{
 			Timeout:       webhookTimeout,
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -80,7 +80,7 @@ func (w *webhook) deliver(ctx context.Context, changes feedChanges) error {
 	if err != nil {
 		return err
 	}
-	body, err := json.Marshal(webhookMessage{webhookType, time.Now().UTC().Truncate(time.Millisecond), data})
+	body, err := json.Marshal(webhookMessage{w.event, time.Now().UTC().Truncate(time.Millisecond), data})
 	if err != nil {
 		return err
 	}

@@ -26,7 +26,7 @@ func testWebhook(t *testing.T, target string) *webhook {
 	if err := os.WriteFile(path, []byte(testSecret+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	w, err := newWebhook(target, path)
+	w, err := newWebhook("plants", target, path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -243,7 +243,7 @@ func TestWebhookSecrets(t *testing.T) {
 			if err := os.WriteFile(path, []byte(test.secret), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			_, err := newWebhook(test.url, path)
+			_, err := newWebhook("plants", test.url, path)
 			if (err == nil) != (test.want == "") || err != nil && !strings.HasPrefix(err.Error(), test.want) {
 				t.Errorf("got %v, want %q", err, test.want)
 			}

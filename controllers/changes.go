@@ -18,32 +18,36 @@ import (
 // TypeEvents is the media type of server-sent events.
 const TypeEvents = "text/event-stream"
 
-// PlantChange is a plant that was written, as it is now.
-type PlantChange struct {
-	// The id of the plant, to be read like that of a StoredPlant.
-	ID int64 `json:"id" binding:"required" format:"int64" example:"1"`
-	// The plant, or null if it was deleted.
-	Plant *storedRow[PlantContent] `json:"plant" binding:"required" swaggertype:"object" extensions:"x-ref=StoredPlant"`
-} // @name PlantChange
+// changes is a part of the feed of changes.
+type changes[C any] struct {
+	Changes []change[C] `json:"changes"`
+	Cursor  string      `json:"cursor"`
+}
 
-// PlantChanges is a part of the feed of changes.
-type PlantChanges struct {
-	// The plants that were written, in the order of the feed. A plant that is written again later occurs again, in its later state.
-	Changes []PlantChange `json:"changes" binding:"required"`
-	// The position in the feed after these changes, for the parameter after. Its form may change.
-	Cursor string `json:"cursor" binding:"required" example:"k4n2vqrw7c.1042"`
-} // @name PlantChanges
+// change is a row that was written, as it is now.
+type change[C any] struct {
+	ID  int64                    `json:"id"`
+	Row map[string]*storedRow[C] `json:",embed"` // by the noun; nil if it was deleted
+}
 
-// Changes handles the requests that follow the feed of changes.
-type Changes struct {
-	feed   *models.PlantFeed
-	plants *Plants
+// follower handles the requests that follow the feed of changes to the rows of a resource.
+type follower[T models.Model, C any] struct {
+	*Resource[T, C]
+	feed   *models.Feed[T]
 	health *Health // ends the requests when it drains
 }
 
-// NewChanges returns the handlers for the changes of plants.
-func NewChanges(plants *Plants, health *Health) *Changes {
-	return &Changes{models.NewPlantFeed(plants.store), plants, health}
+// Changes returns the handler that responds with changes, or nil if T has no feed. Its requests end when health
+// drains.
+func (r *Resource[T, C]) Changes(health *Health) middleware.Handler {
+	if r.table.Feed == "" {
+		return nil
+	}
+	h := &follower[T, C]{Resource: r, health: health}
+	if r.store != nil {
+		h.feed = models.NewFeed(r.store)
+	}
+	return h.get
 }
 
 // eventInterval is how long a stream may be silent.
@@ -52,19 +56,8 @@ const eventInterval = 15 * time.Second
 // WaitPattern matches the parameter wait: up to a minute, as proxies may give up later.
 var WaitPattern = regexp.MustCompile(`^([0-9]|[1-5][0-9]|60)s$`)
 
-// Get responds with changes of plants.
-//
-//	@ID				listChanges
-//	@Summary		Follow the changes of plants
-//	@Description	Returns the plants that were written after a cursor, deleted ones included, and the cursor after them. A reader that passes each cursor on misses nothing, however long it was away, up to the time for which deletions are kept: then it gets error 41001. It may get a change twice. With Accept: text/event-stream, the changes come as server-sent events until the client or the service closes the connection. The data of an event is such a result, and its id is the cursor, which Last-Event-ID sends back to resume.
-//	@Produce		json,text/event-stream
-//	@Param			after			query		string			false	"The cursor of the last response, or 0 for the beginning, which has all plants; if it is absent, only later changes"
-//	@Param			limit			query		int				false	"The maximum number of changes in a response; an event has up to the maximum by default"
-//	@Param			wait			query		string			false	"How long to wait for a change, up to 60s"
-//	@Param			Last-Event-ID	header		string			false	"The cursor of the last event, instead of after"
-//	@Success		200				{object}	PlantChanges	"The changes"
-//	@Router			/plants/changes [get]
-func (h *Changes) Get(c *gin.Context) error {
+// get responds with changes.
+func (h *follower[T, C]) get(c *gin.Context) error {
 	q, err := parsePage(c)
 	if err != nil {
 		return err
@@ -99,7 +92,7 @@ func (h *Changes) Get(c *gin.Context) error {
 		}
 		return h.respond(c, &changes)
 	}
-	return h.feed.Follow(ctx, func(next models.NextChanges) error {
+	return h.feed.Follow(ctx, func(next models.NextChanges[T]) error {
 		if streams {
 			return h.stream(c, next, from, q.limit)
 		}
@@ -121,39 +114,37 @@ func parseCursor(name, text string) (database.Cursor, error) {
 	return cursor, nil
 }
 
-// eventHead is what precedes the data of an event.
-func eventHead(changes *models.PlantChanges) string {
-	return "retry: 1000\nid: " + changes.Next.String() + "\ndata: "
-}
+// eventHead is what precedes the data of an event that ends at a cursor.
+func eventHead(next database.Cursor) string { return "retry: 1000\nid: " + next.String() + "\ndata: " }
 
 const eventEnd = "\n\n"
 
-// encodeEvent returns changes as an event, which many clients may get.
-func (h *Changes) encodeEvent(changes *models.PlantChanges) ([]byte, error) {
-	event := bytes.NewBufferString(eventHead(changes))
-	err := json.MarshalWrite(event, PlantChanges{
-		Changes: mapAll(changes.Rows, func(r *models.PlantChange) PlantChange {
-			change := PlantChange{ID: r.ID}
+// encodeEvent returns part as an event, which many clients may get.
+func (h *follower[T, C]) encodeEvent(part *models.Changes[T]) ([]byte, error) {
+	event, name := bytes.NewBufferString(eventHead(part.Next)), strings.ReplaceAll(h.table.Noun, " ", "_")
+	err := json.MarshalWrite(event, changes[C]{
+		Changes: mapAll(part.Rows, func(r *models.Change[T]) change[C] {
+			var row *storedRow[C]
 			if r.Row != nil {
-				change.Plant = new(storedRow[PlantContent])
-				h.plants.setStored(change.Plant, r.Row)
+				row = new(storedRow[C])
+				h.setStored(row, r.Row)
 			}
-			return change
+			return change[C]{r.ID, map[string]*storedRow[C]{name: row}}
 		}),
-		Cursor: changes.Next.String(),
+		Cursor: part.Next.String(),
 	})
 	event.WriteString(eventEnd)
 	return event.Bytes(), err
 }
 
-func (h *Changes) respond(c *gin.Context, changes *models.PlantChanges) error {
-	setPosition(c, changes.Position)
-	event, err := changes.Encode(h.encodeEvent)
+func (h *follower[T, C]) respond(c *gin.Context, part *models.Changes[T]) error {
+	setPosition(c, part.Position)
+	event, err := part.Encode(h.encodeEvent)
 	if err != nil {
 		return err
 	}
-	body := event[len(eventHead(changes)) : len(event)-len(eventEnd)]
-	if kept := changes.Kept(); kept != nil { // many clients may get this body, and each would compress it
+	body := event[len(eventHead(part.Next)) : len(event)-len(eventEnd)]
+	if kept := part.Kept(); kept != nil { // many clients may get this body, and each would compress it
 		middleware.Share(kept, c)
 		return send(c, http.StatusOK, TypeJSON, body)
 	}
@@ -163,7 +154,7 @@ func (h *Changes) respond(c *gin.Context, changes *models.PlantChanges) error {
 // stream sends changes as server-sent events. The first event comes at once, even without changes,
 // and has the cursor at which the stream begins. The stream ends when the service drains, so that
 // the client connects to another replica.
-func (h *Changes) stream(c *gin.Context, next models.NextChanges, from database.Cursor, limit int) error {
+func (h *follower[T, C]) stream(c *gin.Context, next models.NextChanges[T], from database.Cursor, limit int) error {
 	wait := time.Duration(0)
 	for first := true; first || !h.health.Draining(); first = false {
 		until, cancel := h.health.untilDrain(c.Request.Context(), wait)

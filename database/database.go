@@ -24,6 +24,7 @@ import (
 	"plantstore/database/fault"
 	"plantstore/database/postgres"
 	"plantstore/database/sqlite"
+	"plantstore/database/table"
 )
 
 // Options says which database to open, and how.
@@ -61,7 +62,7 @@ type DB struct {
 	health   *health
 	metrics  *metrics
 	schema   *Schema
-	feed     *Feed
+	feeds    []*Feed   // of the tables that are followed, unless the database is on Citus
 	standbys *standbys // or nil
 	closers  []func()  // of what Close ends, in this order
 	log      *zap.Logger
@@ -70,13 +71,13 @@ type DB struct {
 // Open connects to the database that o.URL names. A SQLite file that does not exist
 // is created, with its folder; a PostgreSQL database must exist. Open retries for
 // o.StartTimeout while the database is unreachable; any other fault ends it at once.
-// It leaves the schema as it is: see [Schema.Prepare]. The changes of the table followed are a feed.
-func Open(ctx context.Context, o Options, batches BatchOptions, followed dialect.Followed, log *zap.Logger) (*DB, error) {
-	d, err := openDialect(ctx, o, followed, log)
+// It leaves the schema as it is: see [Schema.Prepare]. db has the feeds of the tables that name one.
+func Open(ctx context.Context, o Options, batches BatchOptions, tables []*table.Table, log *zap.Logger) (*DB, error) {
+	d, err := openDialect(ctx, o, log)
 	if err != nil {
 		return nil, err
 	}
-	db, err := New(d, o, batches, log)
+	db, err := New(d, o, batches, tables, log)
 	if err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
@@ -89,15 +90,15 @@ func Open(ctx context.Context, o Options, batches BatchOptions, followed dialect
 }
 
 // openDialect returns the dialect of the database, which responds.
-func openDialect(ctx context.Context, o Options, followed dialect.Followed, log *zap.Logger) (dialect.Dialect, error) {
+func openDialect(ctx context.Context, o Options, log *zap.Logger) (dialect.Dialect, error) {
 	path, isFile, err := parseURL(o.URL)
 	if err != nil {
 		return nil, err
 	}
 	if isFile {
-		return sqlite.Open(ctx, sqlite.Options{Path: path, Timeout: o.Timeout, Check: o.Check, Followed: followed}, log)
+		return sqlite.Open(ctx, sqlite.Options{Path: path, Timeout: o.Timeout, Check: o.Check}, log)
 	}
-	server := postgres.Options{URL: o.URL, MaxConnections: o.MaxConnections, Timeout: o.Timeout, Followed: followed}
+	server := postgres.Options{URL: o.URL, MaxConnections: o.MaxConnections, Timeout: o.Timeout}
 	d, err := postgres.Open(server)
 	if err != nil {
 		return nil, err
@@ -146,15 +147,20 @@ func CheckURL(url string) error {
 	return postgres.CheckURL(url)
 }
 
-// New returns the database of d, which Close closes.
-func New(d dialect.Dialect, o Options, batches BatchOptions, log *zap.Logger) (db *DB, err error) {
+// New returns the database of d, which Close closes, with the feeds of the tables that name one.
+func New(d dialect.Dialect, o Options, batches BatchOptions, tables []*table.Table, log *zap.Logger) (db *DB, err error) {
 	pool, reads := d.Pools()
 	db = &DB{conn: pool, dialect: d, options: o, batches: batches, log: log, metrics: newMetrics(d.Facts().System)}
 	db.Limits = newLimits(batches.Flushers, o.MaxConnections, o.TemporaryBytes)
 	if reads != pool {
 		db.Limits = newFileLimits(sqlite.Readers, o.TemporaryBytes)
 	}
-	db.health, db.feed = &health{db: db}, &Feed{db: db, written: make(chan struct{}, 1)}
+	db.health = &health{db: db}
+	for _, t := range tables {
+		if sql := d.Feed(t); t.Feed != "" && sql != nil {
+			db.feeds = append(db.feeds, &Feed{db: db, table: t, sql: sql, written: make(chan struct{}, 1)})
+		}
+	}
 	if db.schema, err = newSchema(db); err != nil {
 		return nil, err
 	}
@@ -211,8 +217,13 @@ func (db *DB) Dialect() dialect.Dialect { return db.dialect }
 // Schema returns the schema of the database.
 func (db *DB) Schema() *Schema { return db.schema }
 
-// Feed returns the feed of changes.
-func (db *DB) Feed() *Feed { return db.feed }
+// Feed returns the feed of changes to t. Reading it fails with ErrNoFeed if db does not have it.
+func (db *DB) Feed(t *table.Table) *Feed {
+	if i := slices.IndexFunc(db.feeds, func(f *Feed) bool { return f.table.Name == t.Name }); i >= 0 {
+		return db.feeds[i]
+	}
+	return new(Feed)
+}
 
 // primary is the pool for writes.
 func (db *DB) primary() *sql.DB {

@@ -132,7 +132,7 @@ func openError(t *testing.T, url string) error {
 
 func openOptionsError(t *testing.T, o database.Options) error {
 	t.Helper()
-	db, err := database.Open(t.Context(), o, dbtest.Batches, dbtest.Followed, zap.NewNop())
+	db, err := database.Open(t.Context(), o, dbtest.Batches, dbtest.Tables, zap.NewNop())
 	if err == nil {
 		_ = db.Close()
 	}

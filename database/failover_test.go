@@ -268,7 +268,7 @@ func TestCloseAwaitsCancellation(t *testing.T) {
 	observer := dbtest.Open(t, dbtest.Options(databaseURL))
 	u, _ := url.Parse(databaseURL)
 	network := dbtest.NewLink(t, u.Host)
-	db, err := database.Open(t.Context(), dbtest.Options(withHosts(t, databaseURL, "", network.Address)), dbtest.Batches, dbtest.Followed, zap.NewNop())
+	db, err := database.Open(t.Context(), dbtest.Options(withHosts(t, databaseURL, "", network.Address)), dbtest.Batches, dbtest.Tables, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,6 +17,7 @@ import (
 	"go.uber.org/zap"
 	"gorm.io/gorm"
 
+	"plantstore/database/dialect"
 	"plantstore/database/fault"
 	"plantstore/database/limit"
 	"plantstore/database/table"
@@ -28,6 +29,7 @@ import (
 // next position of a log. The feed has the ids of the rows by position, deleted rows included. It is
 // a feed of states: a row is read when it is sent, and a row that is written again occurs at a
 // later position. A reader that begins reads the rows by key, and then what has happened since.
+// Each followed table has a feed with tables of its own: see migrations/feed.
 //
 // Transactions do not commit in the order of their positions. So the feed ends before the
 // first position at which a transaction may still be running. All that is before that end stays
@@ -118,9 +120,11 @@ type ChangedID struct {
 	Next Cursor // behind it
 }
 
-// Feed reads the feed, and tells for how long the oldest running transaction has held it up.
+// Feed reads the feed of a table, and tells for how long the oldest running transaction has held it up.
 type Feed struct {
 	db      *DB
+	table   *table.Table
+	sql     *dialect.Feed // or nil if there is no feed
 	written chan struct{} // see Written
 
 	mu      sync.Mutex
@@ -149,8 +153,7 @@ const MaxChanges = 1000
 // cursor behind them, which is the end of the feed if there are no more. It fails
 // with ErrCursor if changes from there on are forgotten, and with ErrNoFeed.
 func (f *Feed) Changes(ctx context.Context, from Cursor, most int) (changes []ChangedID, next Cursor, err error) {
-	sql := f.db.dialect.Facts().Feed
-	if sql == nil {
+	if f.sql == nil {
 		return nil, from, ErrNoFeed
 	}
 	most = min(most, MaxChanges)
@@ -164,7 +167,7 @@ func (f *Feed) Changes(ctx context.Context, from Cursor, most int) (changes []Ch
 	var kept, end, settled, newest int64
 	err = f.db.Read(ctx, "read the feed", func(tx *gorm.DB) error {
 		changes = changes[:0] // of an earlier attempt
-		text := sql.Changes
+		text := f.sql.Changes
 		begin := time.Now()
 		_, pool := f.db.dialect.Pools()
 		err := f.db.dialect.Query(tx.Statement.Context, pool, text, []any{from.at, from.order, most + 1}, func(rows table.Rows) error {
@@ -219,41 +222,35 @@ func (f *Feed) noteWrite() {
 	}
 }
 
-// prepare gives the feed a new epoch if the database is a copy: a restored backup, or a
-// dump. Then its positions may have to grow, to stay above the positions of its rows.
-func (f *Feed) prepare(ctx context.Context) error {
-	sql := f.db.dialect.Facts().Feed
-	if sql == nil {
-		return nil
-	}
-	isCopy := func(tx *DB) (is bool, err error) {
-		err = tx.WithContext(ctx).Raw("SELECT " + sql.IsCopy + " FROM feed").Scan(&is).Error
-		return is, err
-	}
-	err := f.db.schema.retryWhileLocked(ctx, func() error {
-		if is, err := isCopy(f.db); err != nil || !is {
-			return err
-		}
-		return f.db.transaction(ctx, limit.Wait(f.db.options.Timeout)/2, func(tx *DB) error {
-			if lock := sql.LockWrites; lock != "" {
-				if err := tx.WithContext(ctx).Exec(lock).Error; err != nil {
-					return err
-				}
-			}
-			if is, err := isCopy(tx); err != nil || !is { // another replica was faster
+// prepareFeeds gives the feeds of a copy, which is a restored backup or a dump, new epochs. Then positions may
+// have to grow, to stay above the positions of the rows: meanwhile, nobody may write to a table with a feed.
+func (db *DB) prepareFeeds(ctx context.Context) error {
+	err := db.schema.retryWhileLocked(ctx, func() error {
+		isCopy := false
+		for _, f := range db.feeds {
+			var is bool
+			if err := db.WithContext(ctx).Raw(f.table.FeedSQL("SELECT " + f.sql.IsCopy + " FROM {feed}")).Scan(&is).Error; err != nil {
 				return err
 			}
-			if sql.Raise != nil {
-				if err := sql.Raise(tx.WithContext(ctx)); err != nil {
-					return err
-				}
+			isCopy = isCopy || is
+		}
+		if !isCopy {
+			return nil
+		}
+		return db.transaction(ctx, limit.Wait(db.options.Timeout)/2, func(tx *DB) (err error) {
+			for _, f := range db.feeds {
+				err = cmp.Or(err, tx.WithContext(ctx).Exec(f.sql.LockWrites).Error)
 			}
-			epoch := strings.ToLower(rand.Text()[:10])
-			return tx.WithContext(ctx).Exec("UPDATE feed SET epoch = ?, origin = "+sql.Origin, epoch).Error
+			for _, f := range db.feeds {
+				epoch := strings.ToLower(rand.Text()[:10])
+				renew := f.table.FeedSQL("UPDATE {feed} SET epoch = ?, origin = " + f.sql.Origin + " WHERE " + f.sql.IsCopy) // unless another replica was faster
+				err = cmp.Or(err, tx.WithContext(ctx).Exec(renew, epoch).Error, f.sql.Raise(tx.WithContext(ctx)))
+			}
+			return err
 		})
 	})
 	if err != nil {
-		return fmt.Errorf("prepare the feed of changes in %s: %w", f.db.Name(), adviseOwner(err))
+		return fmt.Errorf("prepare the feeds of changes in %s: %w", db.Name(), adviseOwner(err))
 	}
 	return nil
 }
@@ -269,21 +266,21 @@ func (f *Feed) Purge(ctx context.Context, retention time.Duration) error {
 	if err != nil {
 		return err
 	}
-	now := f.db.NowFunc()
+	now, named := f.db.NowFunc(), f.table.FeedSQL
 	var kept int64
 	_, err = f.db.Write(ctx, "mark the feed", func(tx *DB) error {
-		if err := tx.Exec("INSERT INTO feed_marks VALUES (?, ?) ON CONFLICT DO NOTHING", end.at, now).Error; err != nil {
+		if err := tx.Exec(named("INSERT INTO {feed}_marks VALUES (?, ?) ON CONFLICT DO NOTHING"), end.at, now).Error; err != nil {
 			return err
 		}
-		if err := tx.Raw("SELECT COALESCE(max(position), 0) FROM feed_marks WHERE at < ?", now.Add(-retention)).Scan(&kept).Error; err != nil {
+		if err := tx.Raw(named("SELECT COALESCE(max(position), 0) FROM {feed}_marks WHERE at < ?"), now.Add(-retention)).Scan(&kept).Error; err != nil {
 			return err
 		}
-		if err := tx.Exec("DELETE FROM feed_marks WHERE position < ?", kept).Error; err != nil {
+		if err := tx.Exec(named("DELETE FROM {feed}_marks WHERE position < ?"), kept).Error; err != nil {
 			return err
 		}
-		return tx.Exec("UPDATE feed SET kept = ? WHERE kept < ?", kept, kept).Error
+		return tx.Exec(named("UPDATE {feed} SET kept = ? WHERE kept < ?"), kept, kept).Error
 	})
-	for _, statement := range f.db.dialect.Facts().Feed.Purge {
+	for _, statement := range f.sql.Purge {
 		for rows := int64(1); err == nil && rows > 0; {
 			_, err = f.db.Write(ctx, "purge the feed", func(tx *DB) error {
 				deleted := tx.Exec(statement, kept, purgePage)
@@ -295,11 +292,13 @@ func (f *Feed) Purge(ctx context.Context, retention time.Duration) error {
 	return err
 }
 
-// Keep calls Purge now and every hour, in the background, until the database is closed.
-func (f *Feed) Keep(retention time.Duration) {
-	f.db.every(time.Hour, func(ctx context.Context) {
-		if err := f.Purge(ctx, retention); err != nil && !errors.Is(err, ErrNoFeed) && ctx.Err() == nil {
-			f.db.log.Warn("cannot forget old deletions", zap.Error(err))
+// KeepFeeds calls Purge for each feed now and every hour, in the background, until the database is closed.
+func (db *DB) KeepFeeds(retention time.Duration) {
+	db.every(time.Hour, func(ctx context.Context) {
+		for _, f := range db.feeds {
+			if err := f.Purge(ctx, retention); err != nil && ctx.Err() == nil {
+				db.log.Warn("cannot forget old deletions", zap.String("table", f.table.Name), zap.Error(err))
+			}
 		}
 	})
 }
@@ -312,7 +311,7 @@ func (f *Feed) collector() prometheus.Collector {
 		// A database that hangs must not delay the other metrics.
 		ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
 		defer cancel()
-		if _, _, err := f.Changes(ctx, Now(), 0); err != nil && !errors.Is(err, ErrNoFeed) {
+		if _, _, err := f.Changes(ctx, Now(), 0); err != nil {
 			return math.NaN() // unknown: the transaction may have ended
 		}
 		f.mu.Lock()

@@ -80,8 +80,10 @@ func (db *DB) Collectors() []prometheus.Collector {
 			func() float64 { return float64(db.Limits.Transfers.InUse()) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "plantstore_followers", Help: "Requests that follow the feed of changes."},
 			func() float64 { return float64(db.Limits.Followers.InUse()) }),
-		db.feed.collector(),
 		collectors.NewDBStatsCollector(db.primary(), "plantstore"),
+	}
+	if len(db.feeds) > 0 {
+		all = append(all, db.feeds[0].collector()) // a transaction holds up all feeds alike
 	}
 	if db.standbys != nil {
 		all = append(all, db.standbys.collectors()...)

@@ -69,7 +69,9 @@ func (db *DB) written(write func() error) error {
 
 // endWrite ends a write. It fails if a restart would not find what was written.
 func (db *DB) endWrite() error {
-	db.feed.noteWrite()
+	for _, f := range db.feeds {
+		f.noteWrite()
+	}
 	return db.dialect.Check()
 }
 

@@ -60,9 +60,9 @@ type state struct {
 func ask(ctx context.Context, db *DB) (is state) {
 	ctx, cancel := context.WithTimeout(ctx, standbyTimeout)
 	defer cancel()
-	origin := "''" // a database on Citus has no feed
-	if feed := db.dialect.Facts().Feed; feed != nil {
-		origin = feed.Origin
+	origin := "''" // a database on Citus has no feeds
+	if len(db.feeds) > 0 {
+		origin = db.feeds[0].sql.Origin
 	}
 	is.err = db.primary().QueryRowContext(ctx, positionQuery+", "+origin).Scan(&is.position, &is.isStandby, &is.origin)
 	return is

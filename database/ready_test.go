@@ -168,7 +168,7 @@ func TestReadyCost(t *testing.T) {
 	url := dbtest.Postgres(t)
 	watcher := dbtest.Migrated(t, url)
 	others := value(t, watcher, backends) // of the watcher
-	db, err := database.Open(t.Context(), dbtest.Options(url), dbtest.Batches, dbtest.Followed, zap.NewNop())
+	db, err := database.Open(t.Context(), dbtest.Options(url), dbtest.Batches, dbtest.Tables, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}

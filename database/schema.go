@@ -69,7 +69,7 @@ func (m Migration) String() string {
 // Prepare applies the pending migrations and logs them or, if the options forbid that,
 // fails if there are any. It fails if a newer version of the program has applied
 // migrations that are not marked as compatible, and with fault.ErrStandby if the database is a standby.
-// A copy of a database gets a feed of its own.
+// The feeds of a copy of a database begin anew.
 func (s *Schema) Prepare(ctx context.Context) error {
 	if s.db.options.Migrate {
 		applied, err := s.Migrate(ctx)
@@ -84,7 +84,7 @@ func (s *Schema) Prepare(ctx context.Context) error {
 	if err := s.Require(ctx); err != nil {
 		return err
 	}
-	return s.db.feed.prepare(ctx)
+	return s.db.prepareFeeds(ctx)
 }
 
 // requirePrimary fails with fault.ErrStandby if the database is a standby, and tells whether it is read-only.
@@ -126,7 +126,7 @@ func (s *Schema) pending(ctx context.Context) (pending []Migration, err error) {
 }
 
 // Migrate applies every pending migration and returns those that it has applied, even if it fails.
-// Then it prepares the feed, for replicas that are running. Processes that call it at the same time
+// Then it prepares the feeds, for replicas that are running. Processes that call it at the same time
 // take turns, but do not wait if no migration is pending. It fails like Prepare if the schema is too
 // new or the database is a standby.
 func (s *Schema) Migrate(ctx context.Context) (applied []Migration, err error) {
@@ -158,7 +158,7 @@ func (s *Schema) Migrate(ctx context.Context) (applied []Migration, err error) {
 		})
 	})
 	if err == nil {
-		err = s.db.feed.prepare(ctx)
+		err = s.db.prepareFeeds(ctx)
 	}
 	if err != nil {
 		err = fmt.Errorf("migrate the database: %w", err)

@@ -255,7 +255,7 @@ func TestRestoreThatFails(t *testing.T) {
 func closedDatabase(t *testing.T, n int) string {
 	t.Helper()
 	o := dbtest.Options(dbtest.SQLite(t))
-	db, err := database.Open(t.Context(), o, dbtest.Batches, dbtest.Followed, zap.NewNop())
+	db, err := database.Open(t.Context(), o, dbtest.Batches, dbtest.Tables, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -331,7 +331,7 @@ func TestDamagedFile(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		_, err := database.Open(ctx, dbtest.Options("sqlite:"+path), dbtest.Batches, dbtest.Followed, zap.NewNop())
+		_, err := database.Open(ctx, dbtest.Options("sqlite:"+path), dbtest.Batches, dbtest.Tables, zap.NewNop())
 		if !errors.Is(err, context.Canceled) || strings.Contains(err.Error(), "damaged") || strings.Contains(err.Error(), "restore") {
 			t.Errorf("got %v, want only the interruption", err)
 		}
@@ -362,7 +362,7 @@ func TestWALWithoutItsFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = database.Open(t.Context(), dbtest.Options("sqlite:"+path), dbtest.Batches, dbtest.Followed, zap.NewNop())
+	_, err = database.Open(t.Context(), dbtest.Options("sqlite:"+path), dbtest.Batches, dbtest.Tables, zap.NewNop())
 	if err == nil || !strings.Contains(err.Error(), path+" does not exist, but "+path+"-wal does") {
 		t.Errorf("got %v", err)
 	}

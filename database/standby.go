@@ -113,10 +113,10 @@ func (db *DB) openStandby(url string) (*standby, error) {
 		return nil, err
 	}
 	s.cut = d.(server).Cut
-	if s.DB, err = New(d, o, db.batches, db.log); err != nil {
+	if s.DB, err = New(d, o, db.batches, nil, db.log); err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
-	s.metrics = db.metrics
+	s.metrics, s.feeds = db.metrics, db.feeds                               // of the primary
 	s.Logger, s.reads.Logger = db.Logger, db.Logger                         // which measure into db.metrics
 	s.Limits.Transfers, s.Limits.Disk = db.Limits.Transfers, db.Limits.Disk // of the process
 	return s, nil

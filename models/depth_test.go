@@ -40,12 +40,12 @@ func (p *probe) Insert(ctx context.Context, conn gorm.ConnPool, t *table.Table, 
 func TestCallsBelowCreate(t *testing.T) {
 	const most = 14
 	o := dbtest.Options(dbtest.SQLite(t))
-	file, err := sqlite.Open(t.Context(), sqlite.Options{Path: strings.TrimPrefix(o.URL, "sqlite:"), Timeout: o.Timeout, Followed: models.Followed()}, zaptest.NewLogger(t))
+	file, err := sqlite.Open(t.Context(), sqlite.Options{Path: strings.TrimPrefix(o.URL, "sqlite:"), Timeout: o.Timeout}, zaptest.NewLogger(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	p := &probe{Dialect: file}
-	db, err := database.New(p, o, dbtest.Batches, zaptest.NewLogger(t))
+	db, err := database.New(p, o, dbtest.Batches, models.Tables(), zaptest.NewLogger(t))
 	if err != nil {
 		t.Fatal(err)
 	}

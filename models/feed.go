@@ -14,42 +14,45 @@ import (
 	"plantstore/database/fault"
 )
 
-// PlantFeed tells of changes to plants: see database/feed.go. While readers wait, a single
+// Feed tells of changes to the rows of the model T: see database/feed.go. While readers wait, a single
 // goroutine reads the feed for all of them. It is safe for concurrent use.
-type PlantFeed struct {
-	store *PlantStore
+type Feed[T Model] struct {
+	store *Store[T, int64]
+	feed  *database.Feed
 
 	mu        sync.Mutex
 	followers int // calls of Follow that have not returned
 	// The newest pages that the goroutine has read, each from where the page before it ends,
 	// and the next page, which is not read yet. Empty while the goroutine does not run.
-	pages []*page
+	pages []*page[T]
 	stop  context.CancelFunc
 }
 
-// NewPlantFeed returns the feed of the plants in store, on its primary. Who has got changes or a
-// cursor of it reads no standby that lacks what is before them.
-func NewPlantFeed(store *PlantStore) *PlantFeed { return &PlantFeed{store: store} }
+// NewFeed returns the feed of the rows in store, on its primary. Who has got changes or a cursor of it reads
+// no standby that lacks what is before them.
+func NewFeed[T Model](store *Store[T, int64]) *Feed[T] {
+	return &Feed[T]{store: store, feed: store.db.Feed(store.table)}
+}
 
-// PlantChange is a plant that was written, as it is now, or nil if it does not exist.
-type PlantChange struct {
+// Change is a row that was written, as it is now, or nil if it does not exist.
+type Change[T any] struct {
 	ID   int64
-	Row  *Plant
+	Row  *T
 	next database.Cursor // behind it
 }
 
-// PlantChanges is a part of the feed, without repeated ids, and the cursor behind it.
-type PlantChanges struct {
-	Rows []PlantChange
+// Changes is a part of the feed, without repeated ids, and the cursor behind it.
+type Changes[T any] struct {
+	Rows []Change[T]
 	Next database.Cursor
 	// Position has all of the feed up to now, for reads from other replicas; or 0.
 	Position database.Position
-	shared   *page // if other readers have the same changes
+	shared   *page[T] // if other readers have the same changes
 }
 
 // Encode returns the result of encode, which is called once for all readers of the same
 // changes.
-func (c *PlantChanges) Encode(encode func(*PlantChanges) ([]byte, error)) ([]byte, error) {
+func (c *Changes[T]) Encode(encode func(*Changes[T]) ([]byte, error)) ([]byte, error) {
 	p := c.shared
 	if p == nil {
 		return encode(c)
@@ -64,7 +67,7 @@ func (c *PlantChanges) Encode(encode func(*PlantChanges) ([]byte, error)) ([]byt
 // Kept returns a context that lasts for as long as the result of Encode is kept for other
 // readers: until that ends, a response with it takes no memory of its own. It returns nil
 // if the result is not shared.
-func (c *PlantChanges) Kept() context.Context {
+func (c *Changes[T]) Kept() context.Context {
 	if c.shared == nil {
 		return nil
 	}
@@ -72,11 +75,11 @@ func (c *PlantChanges) Kept() context.Context {
 }
 
 // page is a part of the feed that readers share.
-type page struct {
+type page[T any] struct {
 	from    database.Cursor // where the page before it ends
 	read    database.Cursor // up to which no change was found; guarded by the feed's mutex
 	ready   chan struct{}   // closed when changes and err are set
-	changes PlantChanges
+	changes Changes[T]
 	err     error
 	kept    context.Context //nolint:containedctx // ends when the feed forgets the page
 	forget  context.CancelFunc
@@ -86,8 +89,8 @@ type page struct {
 	encodeErr error
 }
 
-func newPage(from database.Cursor) *page {
-	p := &page{from: from, read: from, ready: make(chan struct{})}
+func newPage[T any](from database.Cursor) *page[T] {
+	p := &page[T]{from: from, read: from, ready: make(chan struct{})}
 	p.kept, p.forget = context.WithCancel(context.Background())
 	return p
 }
@@ -107,13 +110,13 @@ const catchUpWait = 10 * time.Second
 // Read returns at most limit changes from a cursor on. It fails with database.ErrCursor if
 // changes from there on are forgotten, with database.ErrNoFeed, and with the errors that all
 // methods of the store share.
-func (f *PlantFeed) Read(ctx context.Context, from database.Cursor, limit int) (PlantChanges, error) {
+func (f *Feed[T]) Read(ctx context.Context, from database.Cursor, limit int) (Changes[T], error) {
 	changes, err := f.catchUp(ctx, from, limit)
 	return f.seen(ctx, changes, err)
 }
 
 // seen notes that ctx's client sees all of the feed up to now, unless err is not nil.
-func (f *PlantFeed) seen(ctx context.Context, changes PlantChanges, err error) (PlantChanges, error) {
+func (f *Feed[T]) seen(ctx context.Context, changes Changes[T], err error) (Changes[T], error) {
 	if err == nil {
 		changes.Position = f.store.db.Wrote(ctx, nil)
 	}
@@ -121,7 +124,7 @@ func (f *PlantFeed) seen(ctx context.Context, changes PlantChanges, err error) (
 }
 
 // catchUp reads a page in its turn: many followers that start at the same time take no turns from other reads.
-func (f *PlantFeed) catchUp(ctx context.Context, from database.Cursor, limit int) (changes PlantChanges, err error) {
+func (f *Feed[T]) catchUp(ctx context.Context, from database.Cursor, limit int) (changes Changes[T], err error) {
 	err = f.store.db.Limits.Pages.Do(ctx, catchUpWait, func() error {
 		changes, err = f.read(ctx, from, limit)
 		return err
@@ -129,9 +132,9 @@ func (f *PlantFeed) catchUp(ctx context.Context, from database.Cursor, limit int
 	return changes, err
 }
 
-func (f *PlantFeed) read(ctx context.Context, from database.Cursor, limit int) (changes PlantChanges, err error) {
+func (f *Feed[T]) read(ctx context.Context, from database.Cursor, limit int) (changes Changes[T], err error) {
 	defer background.Recover("the feed", &err)
-	all, next, err := f.store.db.Feed().Changes(ctx, from, limit)
+	all, next, err := f.feed.Changes(ctx, from, limit)
 	changes.Next = next
 	if err != nil || len(all) == 0 {
 		return changes, err
@@ -141,26 +144,26 @@ func (f *PlantFeed) read(ctx context.Context, from database.Cursor, limit int) (
 	for i, c := range all {
 		last[c.ID], ids[i] = i, c.ID
 	}
-	var rows map[int64]*Plant
+	var rows map[int64]*T
 	err = f.store.db.Read(ctx, "read the feed", func(tx *gorm.DB) (err error) {
 		rows, err = f.store.getAll(tx.Statement.Context, f.store.db, ids, false)
 		return err
 	})
 	for i, c := range all {
 		if last[c.ID] == i {
-			changes.Rows = append(changes.Rows, PlantChange{c.ID, rows[c.ID], c.Next})
+			changes.Rows = append(changes.Rows, Change[T]{c.ID, rows[c.ID], c.Next})
 		}
 	}
 	return changes, err
 }
 
-// NextChanges is like [PlantFeed.Read], but waits for a change. It fails if the context of Follow
+// NextChanges is like [Feed.Read], but waits for a change. It fails if the context of Follow
 // ends, and returns no changes if until ends before.
-type NextChanges func(until context.Context, from database.Cursor, limit int) (PlantChanges, error)
+type NextChanges[T any] func(until context.Context, from database.Cursor, limit int) (Changes[T], error)
 
 // Follow calls do with a function that waits for changes. It fails at once with limit.ErrShare
 // at the limit of followers, in all or of ctx's client.
-func (f *PlantFeed) Follow(ctx context.Context, do func(NextChanges) error) error {
+func (f *Feed[T]) Follow(ctx context.Context, do func(NextChanges[T]) error) error {
 	return f.store.db.Limits.Followers.Do(ctx, func() error {
 		f.mu.Lock()
 		f.followers++
@@ -172,14 +175,14 @@ func (f *PlantFeed) Follow(ctx context.Context, do func(NextChanges) error) erro
 				f.end()
 			}
 		}()
-		return do(func(until context.Context, from database.Cursor, limit int) (PlantChanges, error) {
+		return do(func(until context.Context, from database.Cursor, limit int) (Changes[T], error) {
 			changes, err := f.next(ctx, until, from, limit)
 			return f.seen(ctx, changes, err)
 		})
 	})
 }
 
-func (f *PlantFeed) next(ctx, until context.Context, from database.Cursor, limit int) (PlantChanges, error) {
+func (f *Feed[T]) next(ctx, until context.Context, from database.Cursor, limit int) (Changes[T], error) {
 	confirmed := false
 	for {
 		p, sure := f.pageAt(from)
@@ -196,12 +199,12 @@ func (f *PlantFeed) next(ctx, until context.Context, from database.Cursor, limit
 		select {
 		case <-p.ready:
 		case <-ctx.Done():
-			return PlantChanges{}, context.Cause(ctx)
+			return Changes[T]{}, context.Cause(ctx)
 		case <-until.Done():
-			return PlantChanges{Next: from}, nil
+			return Changes[T]{Next: from}, nil
 		}
 		if p.err != nil {
-			return PlantChanges{}, p.err
+			return Changes[T]{}, p.err
 		}
 		changes := p.changes.after(from, limit)
 		if len(changes.Rows) > 0 {
@@ -213,9 +216,9 @@ func (f *PlantFeed) next(ctx, until context.Context, from database.Cursor, limit
 
 // after returns at most limit of the changes after a cursor. A reader that is ahead of them
 // stays where it is.
-func (c PlantChanges) after(from database.Cursor, limit int) PlantChanges {
+func (c Changes[T]) after(from database.Cursor, limit int) Changes[T] {
 	if c.Next.Before(from) {
-		return PlantChanges{Next: from}
+		return Changes[T]{Next: from}
 	}
 	all := len(c.Rows)
 	for len(c.Rows) > 0 && !from.Before(c.Rows[0].next) {
@@ -233,7 +236,7 @@ func (c PlantChanges) after(from database.Cursor, limit int) PlantChanges {
 // pageAt returns the shared page that has the changes from a cursor on, or nil. It is not sure
 // if the goroutine has not read as far as the cursor: the database may have lost those changes,
 // as after a failover.
-func (f *PlantFeed) pageAt(from database.Cursor) (at *page, sure bool) {
+func (f *Feed[T]) pageAt(from database.Cursor) (at *page[T], sure bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for i, p := range slices.Backward(f.pages) {
@@ -245,20 +248,20 @@ func (f *PlantFeed) pageAt(from database.Cursor) (at *page, sure bool) {
 }
 
 // start starts the goroutine at from, unless it is running.
-func (f *PlantFeed) start(from database.Cursor) {
+func (f *Feed[T]) start(from database.Cursor) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.pages != nil || f.followers == 0 {
 		return
 	}
-	f.pages = []*page{newPage(from)}
+	f.pages = []*page[T]{newPage[T](from)}
 	var ctx context.Context // of no request, as it reads for all clients
 	ctx, f.stop = context.WithCancel(context.Background())
 	go f.run(ctx, f.pages[0])
 }
 
 // run reads pages, from p on, until ctx ends.
-func (f *PlantFeed) run(ctx context.Context, p *page) {
+func (f *Feed[T]) run(ctx context.Context, p *page[T]) {
 	ticker := time.NewTicker(pollInterval)
 	defer ticker.Stop()
 	for {
@@ -266,7 +269,7 @@ func (f *PlantFeed) run(ctx context.Context, p *page) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-		case <-f.store.db.Feed().Written():
+		case <-f.feed.Written():
 		}
 		for found := true; found; {
 			changes, err := f.read(ctx, p.read, database.MaxChanges)
@@ -289,7 +292,7 @@ func (f *PlantFeed) run(ctx context.Context, p *page) {
 
 // publish gives the readers a page and returns the next page, or nil if ctx or the feed has
 // ended. If there are no changes, the page stays the next.
-func (f *PlantFeed) publish(ctx context.Context, p *page, changes PlantChanges, err error) *page {
+func (f *Feed[T]) publish(ctx context.Context, p *page[T], changes Changes[T], err error) *page[T] {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if ctx.Err() != nil {
@@ -306,7 +309,7 @@ func (f *PlantFeed) publish(ctx context.Context, p *page, changes PlantChanges, 
 		f.end()
 		return nil
 	}
-	next := newPage(changes.Next)
+	next := newPage[T](changes.Next)
 	f.pages = append(f.pages, next)
 	if len(f.pages) > sharedPages {
 		f.pages[0].forget()
@@ -316,7 +319,7 @@ func (f *PlantFeed) publish(ctx context.Context, p *page, changes PlantChanges, 
 }
 
 // end ends the goroutine, and forgets its pages. The caller holds the mutex.
-func (f *PlantFeed) end() {
+func (f *Feed[T]) end() {
 	f.stop()
 	for _, p := range f.pages {
 		p.forget()

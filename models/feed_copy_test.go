@@ -29,13 +29,13 @@ func TestFeedAfterACrash(t *testing.T) {
 		}
 	}
 	store := models.NewPlantStore(db)
-	feed, r := models.NewPlantFeed(store), newReplica()
+	feed, r := models.NewFeed(store), newReplica()
 	// crash creates the plant id, and the next one after a crash. It returns the numbers of the last transactions.
 	crash := func(id int64) (before, after int64) {
 		if _, err := store.Create(t.Context(), &models.Plant{ID: id, Name: "before"}); err != nil {
 			t.Fatal(err)
 		}
-		r.follow(t, feed, db, 10)
+		follow(t, r, feed, db, 10)
 		for range 50 {
 			tx := db.Begin()
 			if err := tx.Raw("SELECT txid_current()").Scan(&before).Error; err != nil {
@@ -47,7 +47,7 @@ func TestFeedAfterACrash(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.apply(changes)
+		apply(r, changes)
 		if err := errors.Join(server.Kill(), server.Start()); err != nil {
 			t.Fatal(err)
 		}
@@ -69,7 +69,7 @@ func TestFeedAfterACrash(t *testing.T) {
 	}
 	for id := int64(1); id < 20; id += 2 { // a checkpoint, or another process that writes, leaves a trace, too
 		before, after := crash(id)
-		r.follow(t, feed, db, 10)
+		follow(t, r, feed, db, 10)
 		if after <= before {
 			return
 		}
@@ -93,7 +93,7 @@ func TestFeedOfACopy(t *testing.T) {
 					t.Fatal(err)
 				}
 				importAll(t, store, models.ImportOptions{}, models.Plant{ID: 2, Name: "lost"})
-				r.follow(t, models.NewPlantFeed(store), db, 10)
+				follow(t, r, models.NewFeed(store), db, 10)
 			}()
 			if _, err := database.Restore(t.Context(), dbtest.Options(url), backup, func(string) error { return nil }); err != nil {
 				t.Fatal(err)
@@ -125,7 +125,7 @@ func TestFeedOfACopy(t *testing.T) {
 			importAll(t, store, models.ImportOptions{}, models.Plant{ID: 1, Name: "one"})
 			if test.forget {
 				for range 2 { // the second one forgets what the first one has noted
-					if err := db.Feed().Purge(t.Context(), 0); err != nil {
+					if err := db.Feed(dbtest.Tables[0]).Purge(t.Context(), 0); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -136,7 +136,7 @@ func TestFeedOfACopy(t *testing.T) {
 				t.Fatal(err)
 			}
 			importAll(t, store, models.ImportOptions{}, models.Plant{ID: 2, Name: "lost"})
-			r.follow(t, models.NewPlantFeed(store), db, 10)
+			follow(t, r, models.NewFeed(store), db, 10)
 			restore := exec.Command(tool(t, "psql"), "-q", "-v", "ON_ERROR_STOP=1", urls[1])
 			restore.Stdin = strings.NewReader(string(text))
 			if output, err := restore.CombinedOutput(); err != nil {
@@ -150,7 +150,7 @@ func TestFeedOfACopy(t *testing.T) {
 // openMigrated is dbtest.Migrated, but the caller closes the database.
 func openMigrated(t *testing.T, url string) *database.DB {
 	t.Helper()
-	db, err := database.Open(t.Context(), dbtest.Options(url), dbtest.Batches, dbtest.Followed, zap.NewNop())
+	db, err := database.Open(t.Context(), dbtest.Options(url), dbtest.Batches, dbtest.Tables, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,22 +185,22 @@ func checkCopy(t *testing.T, o database.Options, r *replica) {
 	t.Helper()
 	db := dbtest.Prepared(t, o)
 	store := models.NewPlantStore(db)
-	feed := models.NewPlantFeed(store)
+	feed := models.NewFeed(store)
 	cursor := r.cursor
 	for id := range int64(5) { // so that the position of the cursor exists again
 		importAll(t, store, models.ImportOptions{}, models.Plant{ID: 10 + id, Name: "new"})
 	}
 	r = newReplica()
-	r.follow(t, feed, db, 10)
+	follow(t, r, feed, db, 10)
 	if _, err := feed.Read(t.Context(), cursor, 10); !errors.Is(err, database.ErrCursor) {
 		t.Errorf("the cursor of the original: got %v, want ErrCursor", err)
 	}
-	r.follow(t, feed, db, 10)
+	follow(t, r, feed, db, 10)
 	importAll(t, store, models.ImportOptions{}, models.Plant{ID: 3, Name: "three"})
 	if _, err := store.Delete(t.Context(), 1, models.Condition{}); err != nil {
 		t.Fatal(err)
 	}
-	r.follow(t, feed, db, 10)
+	follow(t, r, feed, db, 10)
 	again := openMigrated(t, o.URL) // a restart is no copy
 	defer again.Close()
 	if _, err := feed.Read(t.Context(), r.cursor, 10); err != nil {

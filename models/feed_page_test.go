@@ -12,14 +12,14 @@ import (
 func TestReaderAheadOfAPage(t *testing.T) {
 	from, _ := database.ParseCursor("e.9")
 	before, _ := database.ParseCursor("e.5.3")
-	if got := (PlantChanges{Rows: make([]PlantChange, 2), Next: before}).after(from, 1); len(got.Rows) > 0 || got.Next != from {
+	if got := (Changes[Plant]{Rows: make([]Change[Plant], 2), Next: before}).after(from, 1); len(got.Rows) > 0 || got.Next != from {
 		t.Errorf("got %d changes and the cursor %s, want none and %s", len(got.Rows), got.Next, from)
 	}
 }
 
 // TestFeedPanics: the goroutine of the feed gives a panic to its readers.
 func TestFeedPanics(t *testing.T) {
-	feed := &PlantFeed{store: new(Store[Plant, int64])} // without a database
+	feed := &Feed[Plant]{} // without a database
 	if _, err := feed.read(t.Context(), database.Now(), 1); err == nil || !strings.Contains(err.Error(), "panic in the feed") {
 		t.Errorf("got %v, want the panic", err)
 	}
@@ -27,16 +27,16 @@ func TestFeedPanics(t *testing.T) {
 
 // TestEncodingPanics: other readers do not take it for an empty page.
 func TestEncodingPanics(t *testing.T) {
-	changes := PlantChanges{shared: newPage(database.Now())}
-	encode := func(encode func(*PlantChanges) ([]byte, error)) (err error) {
+	changes := Changes[Plant]{shared: newPage[Plant](database.Now())}
+	encode := func(encode func(*Changes[Plant]) ([]byte, error)) (err error) {
 		defer background.Recover("the test", &err)
 		_, err = changes.Encode(encode)
 		return err
 	}
-	if err := encode(func(*PlantChanges) ([]byte, error) { panic("a fault") }); err == nil {
+	if err := encode(func(*Changes[Plant]) ([]byte, error) { panic("a fault") }); err == nil {
 		t.Fatal("got nil, want the panic")
 	}
-	if err := encode(func(*PlantChanges) ([]byte, error) { return []byte("data"), nil }); err == nil {
+	if err := encode(func(*Changes[Plant]) ([]byte, error) { return []byte("data"), nil }); err == nil {
 		t.Error("got no error for the next reader")
 	}
 }
@@ -52,10 +52,10 @@ func TestReaderBetweenPages(t *testing.T) {
 		return c
 	}
 	last, end, later := cursor("e.5.3"), cursor("e.6"), cursor("e.7")
-	first := newPage(cursor("e.5"))
-	feed := &PlantFeed{pages: []*page{first}}
-	next := feed.publish(t.Context(), first, PlantChanges{Rows: make([]PlantChange, 1), Next: last}, nil)
-	if got := feed.publish(t.Context(), next, PlantChanges{Next: end}, nil); got != next {
+	first := newPage[Plant](cursor("e.5"))
+	feed := &Feed[Plant]{pages: []*page[Plant]{first}}
+	next := feed.publish(t.Context(), first, Changes[Plant]{Rows: make([]Change[Plant], 1), Next: last}, nil)
+	if got := feed.publish(t.Context(), next, Changes[Plant]{Next: end}, nil); got != next {
 		t.Fatal("got another page, want the one that is not read yet")
 	}
 	for name, test := range map[string]struct {
@@ -73,9 +73,9 @@ func TestReaderBetweenPages(t *testing.T) {
 // TestPagesAreForgotten: what readers share of a page is kept for as long as the feed has that page.
 func TestPagesAreForgotten(t *testing.T) {
 	from, _ := database.ParseCursor("e.5")
-	next := newPage(from)
-	feed := &PlantFeed{pages: []*page{next}, stop: func() {}}
-	var pages []*page
+	next := newPage[Plant](from)
+	feed := &Feed[Plant]{pages: []*page[Plant]{next}, stop: func() {}}
+	var pages []*page[Plant]
 	check := func(kept int) {
 		t.Helper()
 		for i, p := range pages {
@@ -86,7 +86,7 @@ func TestPagesAreForgotten(t *testing.T) {
 	}
 	for range 2 * sharedPages {
 		pages = append(pages, next)
-		next = feed.publish(t.Context(), next, PlantChanges{Rows: make([]PlantChange, 1), Next: from}, nil)
+		next = feed.publish(t.Context(), next, Changes[Plant]{Rows: make([]Change[Plant], 1), Next: from}, nil)
 		check(sharedPages - 1) // and the one that is not read yet
 	}
 	feed.end()

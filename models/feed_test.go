@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math"
 	"math/rand/v2"
+	"reflect"
 	"strconv"
 	"strings"
 	"sync"
@@ -34,54 +35,57 @@ func newReplica() *replica { return &replica{names: make(map[int64]string)} }
 
 // replicaFromNow returns a replica that knows that there are no rows yet, and so reads no row
 // by key.
-func replicaFromNow(t *testing.T, feed *models.PlantFeed) *replica {
+func replicaFromNow[T models.Model](t *testing.T, feed *models.Feed[T]) *replica {
 	t.Helper()
 	r := newReplica()
 	now, err := feed.Read(t.Context(), database.Now(), 1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.apply(now)
+	apply(r, now)
 	return r
 }
 
-func (r *replica) apply(changes models.PlantChanges) {
+func apply[T any](r *replica, changes models.Changes[T]) {
 	for _, c := range changes.Rows {
 		delete(r.names, c.ID)
 		if c.Row != nil {
-			r.names[c.ID] = c.Row.Name
+			r.names[c.ID] = reflect.ValueOf(c.Row).Elem().FieldByName("Name").String()
 		}
 	}
 	r.cursor = changes.Next
 }
 
-// contentOf returns the names of all plants.
-func contentOf(t *testing.T, db *database.DB) map[int64]string {
+// contentOf returns the names of all rows of T.
+func contentOf[T any](t *testing.T, db *database.DB) map[int64]string {
 	t.Helper()
-	var all []models.Plant
-	if err := db.WithContext(t.Context()).Select("id", "name").Find(&all).Error; err != nil {
+	var all []struct {
+		ID   int64
+		Name string
+	}
+	if err := db.WithContext(t.Context()).Model(new(T)).Find(&all).Error; err != nil {
 		t.Fatal(err)
 	}
 	names := make(map[int64]string)
-	for _, p := range all {
-		names[p.ID] = p.Name
+	for _, row := range all {
+		names[row.ID] = row.Name
 	}
 	return names
 }
 
 // follow lets r read the feed until it has the content of db.
-func (r *replica) follow(t *testing.T, feed *models.PlantFeed, db *database.DB, limit int) {
+func follow[T models.Model](t *testing.T, r *replica, feed *models.Feed[T], db *database.DB, limit int) {
 	t.Helper()
-	want := contentOf(t, db)
+	want := contentOf[T](t, db)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	err := feed.Follow(ctx, func(next models.NextChanges) error {
+	err := feed.Follow(ctx, func(next models.NextChanges[T]) error {
 		for !maps.Equal(r.names, want) {
 			changes, err := next(ctx, r.cursor, limit)
 			if err != nil {
 				return err
 			}
-			r.apply(changes)
+			apply(r, changes)
 		}
 		return nil
 	})
@@ -90,86 +94,92 @@ func (r *replica) follow(t *testing.T, feed *models.PlantFeed, db *database.DB, 
 	}
 }
 
-// importAll imports plants.
-func importAll(t *testing.T, store *models.PlantStore, o models.ImportOptions, plants ...models.Plant) {
+// importAll imports all.
+func importAll[T models.Model](t *testing.T, store *models.Store[T, int64], o models.ImportOptions, all ...T) {
 	t.Helper()
-	rows := func(yield func(models.ImportRow[models.Plant], error) bool) {
-		for i, p := range plants {
-			if !yield(models.ImportRow[models.Plant]{Line: i + 1, Row: p}, nil) {
+	if err := tryImport(t.Context(), store, o, all...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// tryImport imports all, and fails if a row is rejected.
+func tryImport[T models.Model](ctx context.Context, store *models.Store[T, int64], o models.ImportOptions, all ...T) error {
+	rows := func(yield func(models.ImportRow[T], error) bool) {
+		for i, row := range all {
+			if !yield(models.ImportRow[T]{Line: i + 1, Row: row}, nil) {
 				return
 			}
 		}
 	}
-	if report, err := store.Import(t.Context(), rows, o); err != nil || report.Rejected > 0 {
-		t.Fatalf("got %+v, %v", report, err)
+	report, err := store.Import(ctx, rows, o)
+	if err == nil && report.Rejected > 0 {
+		err = fmt.Errorf("got %+v", report)
 	}
+	return err
 }
 
 func TestFeedHasEveryWrite(t *testing.T) {
 	eachStore(t, func(t *testing.T, store *models.PlantStore, db *database.DB) {
-		ctx, feed := t.Context(), models.NewPlantFeed(store)
-		r := replicaFromNow(t, feed)
-		create := func(id int64, name string) error {
-			return errorOf(store.Create(ctx, &models.Plant{ID: id, Name: name}))
-		}
-		for _, step := range []struct {
-			name string
-			do   func() error
-		}{
-			{"nothing", func() error { return nil }},
-			{"create the least id", func() error { return create(math.MinInt64, "least") }},
-			{"create the greatest id", func() error { return create(math.MaxInt64, "greatest") }},
-			{"create", func() error { return create(0, "zero") }},
-			{"put a new one", func() error {
-				_, err := store.Put(ctx, &models.Plant{ID: 1, Name: "one"}, models.Condition{})
-				return err
-			}},
-			{"put an old one", func() error {
-				_, err := store.Put(ctx, &models.Plant{ID: 1, Name: "uno"}, models.Condition{})
-				return err
-			}},
-			{"patch", func() error {
-				_, err := store.Patch(ctx, &models.Plant{ID: 1, Name: "eins"}, []string{"name"}, models.Condition{})
-				return err
-			}},
-			{"delete", func() error { return errorOf(store.Delete(ctx, 1, models.Condition{})) }},
-			{"create it again", func() error { return create(1, "un") }},
-			{"delete, create and delete", func() error {
-				return errors.Join(errorOf(store.Delete(ctx, 1, models.Condition{})), create(1, "ein"), errorOf(store.Delete(ctx, 1, models.Condition{})))
-			}},
-			{"import", func() error {
-				importAll(t, store, models.ImportOptions{}, models.Plant{ID: 5, Name: "five"}, models.Plant{ID: 6, Name: "six"})
-				return nil
-			}},
-			{"import and replace", func() error {
-				importAll(t, store, models.ImportOptions{Replace: true}, models.Plant{ID: 6, Name: "seis"}, models.Plant{ID: 7, Name: "seven"})
-				return nil
-			}},
-			{"import many, of which some exist", func() error {
-				importAll(t, store, models.ImportOptions{}, numbered(1000, 1)...)
-				importAll(t, store, models.ImportOptions{}, numbered(1000, 300)...)
-				return nil
-			}},
-			{"import many that exist", func() error {
-				importAll(t, store, models.ImportOptions{}, numbered(1000, 300)...)
-				return nil
-			}},
-			{"an UPDATE by hand", func() error { return db.Exec("UPDATE plants SET name = 'by hand' WHERE id = 7").Error }},
-			{"another id by hand", func() error { return db.Exec("UPDATE plants SET id = 8 WHERE id = 7").Error }},
-			{"an INSERT by hand", func() error {
-				return db.Exec("INSERT INTO plants (id, name, created_at, updated_at) VALUES (9, 'nine', '2026-01-01', '2026-01-01')").Error
-			}},
-			{"a DELETE by hand", func() error { return db.Exec("DELETE FROM plants").Error }},
-		} {
-			t.Run(step.name, func(t *testing.T) {
-				if err := step.do(); err != nil {
-					t.Fatal(err)
-				}
-				r.follow(t, feed, db, 2)
-				newReplica().follow(t, feed, db, 3) // from the beginning
-			})
-		}
+		checkFeed(t, store, db, "plants", func(id int64, name string) models.Plant { return models.Plant{ID: id, Name: name} })
 	})
+}
+
+// checkFeed checks that the feed of table has every write.
+func checkFeed[T models.Model](t *testing.T, store *models.Store[T, int64], db *database.DB, table string, row func(id int64, name string) T) {
+	ctx, feed := t.Context(), models.NewFeed(store)
+	r := replicaFromNow(t, feed)
+	create := func(id int64, name string) error { return errorOf(store.Create(ctx, new(row(id, name)))) }
+	put := func(id int64, name string) error {
+		return errorOf(store.Put(ctx, new(row(id, name)), models.Condition{}))
+	}
+	remove := func(id int64) error { return errorOf(store.Delete(ctx, id, models.Condition{})) }
+	numbered := func(first, n int64) (all []T) {
+		for id := first; id < first+n; id++ {
+			all = append(all, row(id, strconv.FormatInt(id, 10)))
+		}
+		return all
+	}
+	importRows := func(o models.ImportOptions, all ...T) error { return tryImport(ctx, store, o, all...) }
+	byHand := func(statement string) error { return db.Exec(strings.ReplaceAll(statement, "rows", table)).Error }
+	for _, step := range []struct {
+		name string
+		do   func() error
+	}{
+		{"nothing", func() error { return nil }},
+		{"create the least id", func() error { return create(math.MinInt64, "least") }},
+		{"create the greatest id", func() error { return create(math.MaxInt64, "greatest") }},
+		{"create", func() error { return create(0, "zero") }},
+		{"put a new one", func() error { return put(1, "one") }},
+		{"put an old one", func() error { return put(1, "uno") }},
+		{"patch", func() error {
+			return errorOf(store.Patch(ctx, new(row(1, "eins")), []string{"name"}, models.Condition{}))
+		}},
+		{"delete", func() error { return remove(1) }},
+		{"create it again", func() error { return create(1, "un") }},
+		{"delete, create and delete", func() error { return errors.Join(remove(1), create(1, "ein"), remove(1)) }},
+		{"import", func() error { return importRows(models.ImportOptions{}, row(5, "five"), row(6, "six")) }},
+		{"import and replace", func() error {
+			return importRows(models.ImportOptions{Replace: true}, row(6, "seis"), row(7, "seven"))
+		}},
+		{"import many, of which some exist", func() error {
+			return errors.Join(importRows(models.ImportOptions{}, numbered(1000, 1)...), importRows(models.ImportOptions{}, numbered(1000, 300)...))
+		}},
+		{"import many that exist", func() error { return importRows(models.ImportOptions{}, numbered(1000, 300)...) }},
+		{"an UPDATE by hand", func() error { return byHand("UPDATE rows SET name = 'by hand' WHERE id = 7") }},
+		{"another id by hand", func() error { return byHand("UPDATE rows SET id = 8 WHERE id = 7") }},
+		{"an INSERT by hand", func() error {
+			return byHand("INSERT INTO rows (id, name, created_at, updated_at) VALUES (9, 'nine', '2026-01-01', '2026-01-01')")
+		}},
+		{"a DELETE by hand", func() error { return byHand("DELETE FROM rows") }},
+	} {
+		t.Run(step.name, func(t *testing.T) {
+			if err := step.do(); err != nil {
+				t.Fatal(err)
+			}
+			follow(t, r, feed, db, 2)
+			follow(t, newReplica(), feed, db, 3) // from the beginning
+		})
+	}
 }
 
 // TestFeedOfRowsThatExist: an import that keeps rows does not tell of them, since it did not write
@@ -177,10 +187,10 @@ func TestFeedHasEveryWrite(t *testing.T) {
 func TestFeedOfRowsThatExist(t *testing.T) {
 	eachStore(t, func(t *testing.T, store *models.PlantStore, db *database.DB) {
 		const first, exist, imported, last = 1000, 50, 300, 5000
-		feed := models.NewPlantFeed(store)
+		feed := models.NewFeed(store)
 		r := replicaFromNow(t, feed)
 		importAll(t, store, models.ImportOptions{}, numbered(first, exist)...)
-		r.follow(t, feed, db, exist)
+		follow(t, r, feed, db, exist)
 		r.names = make(map[int64]string)
 		importAll(t, store, models.ImportOptions{}, numbered(first, imported)...)
 		if _, err := store.Create(t.Context(), &models.Plant{ID: last, Name: "last"}); err != nil {
@@ -188,13 +198,13 @@ func TestFeedOfRowsThatExist(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
-		err := feed.Follow(ctx, func(next models.NextChanges) error {
+		err := feed.Follow(ctx, func(next models.NextChanges[models.Plant]) error {
 			for end := false; !end; _, end = r.names[last] {
 				changes, err := next(ctx, r.cursor, imported)
 				if err != nil {
 					return err
 				}
-				r.apply(changes)
+				apply(r, changes)
 			}
 			return nil
 		})
@@ -225,19 +235,19 @@ func TestFeedOfLargeImports(t *testing.T) {
 	t.Parallel()
 	db := dbtest.Migrated(t, dbtest.Postgres(t))
 	store := models.NewPlantStore(db)
-	feed, first := models.NewPlantFeed(store), int64(-5000)
+	feed, first := models.NewFeed(store), int64(-5000)
 	r := replicaFromNow(t, feed)
 	for _, rows := range []int64{1, 10_000, 50_000, 50_001} {
 		t.Run(strconv.FormatInt(rows, 10), func(t *testing.T) {
 			plants := numbered(first, rows)
 			rand.Shuffle(len(plants), func(i, j int) { plants[i], plants[j] = plants[j], plants[i] })
 			importAll(t, store, models.ImportOptions{}, plants...)
-			r.follow(t, feed, db, 999)
-			newReplica().follow(t, feed, db, 1000)
+			follow(t, r, feed, db, 999)
+			follow(t, newReplica(), feed, db, 1000)
 			if _, err := store.Delete(t.Context(), first, models.Condition{}); err != nil {
 				t.Fatal(err)
 			}
-			r.follow(t, feed, db, 1)
+			follow(t, r, feed, db, 1)
 			first += rows
 		})
 	}
@@ -249,12 +259,12 @@ func TestFeedOfAnotherSearchPath(t *testing.T) {
 	t.Parallel()
 	db := dbtest.Migrated(t, dbtest.Postgres(t))
 	store := models.NewPlantStore(db)
-	feed := models.NewPlantFeed(store)
+	feed := models.NewFeed(store)
 	if _, err := store.Create(t.Context(), &models.Plant{ID: 1, Name: "one"}); err != nil {
 		t.Fatal(err)
 	}
 	r := newReplica()
-	r.follow(t, feed, db, 10)
+	follow(t, r, feed, db, 10)
 	elsewhere := func(t *testing.T, statement string) {
 		t.Helper()
 		var schema string
@@ -274,7 +284,7 @@ func TestFeedOfAnotherSearchPath(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			elsewhere(t, test.statement)
-			r.follow(t, feed, db, 10)
+			follow(t, r, feed, db, 10)
 		})
 	}
 	t.Run("truncate", func(t *testing.T) {
@@ -287,22 +297,22 @@ func TestFeedOfAnotherSearchPath(t *testing.T) {
 
 func TestFeedIsForgotten(t *testing.T) {
 	eachStore(t, func(t *testing.T, store *models.PlantStore, db *database.DB) {
-		ctx, feed := t.Context(), models.NewPlantFeed(store)
+		ctx, feed := t.Context(), models.NewFeed(store)
 		importAll(t, store, models.ImportOptions{}, models.Plant{ID: 1, Name: "one"}, models.Plant{ID: 2, Name: "two"}, models.Plant{ID: 3, Name: "three"})
 		r, begun := newReplica(), newReplica()
-		r.follow(t, feed, db, 10)
+		follow(t, r, feed, db, 10)
 		first, err := feed.Read(ctx, begun.cursor, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
-		begun.apply(first)
+		apply(begun, first)
 		old := r.cursor
 		if _, err := store.Delete(ctx, 1, models.Condition{}); err != nil {
 			t.Fatal(err)
 		}
-		r.follow(t, feed, db, 10)
+		follow(t, r, feed, db, 10)
 		for range 2 { // nothing is that old
-			if err := db.Feed().Purge(ctx, time.Hour); err != nil {
+			if err := db.Feed(dbtest.Tables[0]).Purge(ctx, time.Hour); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -316,7 +326,7 @@ func TestFeedIsForgotten(t *testing.T) {
 			}
 		}
 		for range 2 { // the second one knows what is old
-			if err := db.Feed().Purge(ctx, 0); err != nil {
+			if err := db.Feed(dbtest.Tables[0]).Purge(ctx, 0); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -337,7 +347,7 @@ func TestFeedIsForgotten(t *testing.T) {
 			if _, err := store.Create(ctx, &models.Plant{ID: 4, Name: "four"}); err != nil {
 				t.Fatal(err)
 			}
-			r.follow(t, feed, db, 10)
+			follow(t, r, feed, db, 10)
 			if _, err := feed.Read(ctx, r.cursor, 10); err != nil {
 				t.Error(err)
 			}
@@ -351,13 +361,13 @@ func TestFeedIsForgotten(t *testing.T) {
 				}
 			}
 		})
-		t.Run("from the beginning", func(t *testing.T) { newReplica().follow(t, feed, db, 1) })
+		t.Run("from the beginning", func(t *testing.T) { follow(t, newReplica(), feed, db, 1) })
 		t.Run("what came right after what is forgotten", func(t *testing.T) {
-			err := errors.Join(db.Feed().Purge(ctx, 0), errorOf(store.Delete(ctx, 2, models.Condition{})), errorOf(store.Delete(ctx, 3, models.Condition{})), db.Feed().Purge(ctx, 0))
+			err := errors.Join(db.Feed(dbtest.Tables[0]).Purge(ctx, 0), errorOf(store.Delete(ctx, 2, models.Condition{})), errorOf(store.Delete(ctx, 3, models.Condition{})), db.Feed(dbtest.Tables[0]).Purge(ctx, 0))
 			if err != nil {
 				t.Fatal(err)
 			}
-			r.follow(t, feed, db, 10)
+			follow(t, r, feed, db, 10)
 		})
 	})
 }
@@ -368,7 +378,7 @@ func TestFeedWaitsForTransactions(t *testing.T) {
 	t.Parallel()
 	db := dbtest.Migrated(t, dbtest.Postgres(t))
 	store := models.NewPlantStore(db)
-	feed := models.NewPlantFeed(store)
+	feed := models.NewFeed(store)
 	r := replicaFromNow(t, feed)
 	late := db.Begin()
 	defer late.Rollback()
@@ -382,11 +392,11 @@ func TestFeedWaitsForTransactions(t *testing.T) {
 	if err != nil || len(changes.Rows) > 0 {
 		t.Fatalf("got %v, %v, want no change before the first transaction ends", changes.Rows, err)
 	}
-	r.apply(changes)
+	apply(r, changes)
 	if err := late.Commit().Error; err != nil {
 		t.Fatal(err)
 	}
-	r.follow(t, feed, db, 10)
+	follow(t, r, feed, db, 10)
 }
 
 // TestFeedOfManyTransactions: positions go on after 2,147,483,647.
@@ -396,15 +406,15 @@ func TestFeedOfManyTransactions(t *testing.T) {
 	db := dbtest.Migrated(t, url)
 	dbtest.Exec(t, url, "CREATE OR REPLACE FUNCTION feed_position(transaction bigint) RETURNS bigint LANGUAGE sql STABLE AS 'SELECT transaction + 5000000000'")
 	store := models.NewPlantStore(db)
-	feed := models.NewPlantFeed(store)
+	feed := models.NewFeed(store)
 	r := replicaFromNow(t, feed)
 	importAll(t, store, models.ImportOptions{}, numbered(1, 100)...)
 	if _, err := store.Delete(t.Context(), 7, models.Condition{}); err != nil {
 		t.Fatal(err)
 	}
-	r.follow(t, feed, db, 10)
-	newReplica().follow(t, feed, db, 10)
-	if err := db.Feed().Purge(t.Context(), 0); err != nil {
+	follow(t, r, feed, db, 10)
+	follow(t, newReplica(), feed, db, 10)
+	if err := db.Feed(dbtest.Tables[0]).Purge(t.Context(), 0); err != nil {
 		t.Error(err)
 	}
 }
@@ -412,7 +422,7 @@ func TestFeedOfManyTransactions(t *testing.T) {
 // TestFeedWakesFollowers shows that followers share what is read: each gets every change.
 func TestFeedWakesFollowers(t *testing.T) {
 	eachStore(t, func(t *testing.T, store *models.PlantStore, _ *database.DB) {
-		feed := models.NewPlantFeed(store)
+		feed := models.NewFeed(store)
 		const followers, plants = 20, 300
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
@@ -420,13 +430,13 @@ func TestFeedWakesFollowers(t *testing.T) {
 		for range followers {
 			group.Go(func() {
 				r := newReplica()
-				err := feed.Follow(ctx, func(next models.NextChanges) error {
+				err := feed.Follow(ctx, func(next models.NextChanges[models.Plant]) error {
 					for len(r.names) < plants {
 						changes, err := next(ctx, r.cursor, 7)
 						if err != nil {
 							return err
 						}
-						r.apply(changes)
+						apply(r, changes)
 					}
 					return nil
 				})
@@ -448,10 +458,10 @@ func TestFeedWakesFollowers(t *testing.T) {
 // itself.
 func TestFollowersLearnOfFaults(t *testing.T) {
 	eachStore(t, func(t *testing.T, store *models.PlantStore, db *database.DB) {
-		feed := models.NewPlantFeed(store)
+		feed := models.NewFeed(store)
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
-		err := feed.Follow(ctx, func(next models.NextChanges) error {
+		err := feed.Follow(ctx, func(next models.NextChanges[models.Plant]) error {
 			until, cancel := context.WithTimeout(ctx, time.Second) // ample for the shared reader to start
 			defer cancel()
 			changes, err := next(until, database.Now(), 1)

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"plantstore/database"
-	"plantstore/database/dialect"
 )
 
 // Plant is a row of the table plants.
@@ -30,11 +29,11 @@ func (Plant) Rules() Rules {
 	}
 }
 
+// Feed lets clients follow the changes of plants. It names the table with the state of the feed.
+func (Plant) Feed() string { return "feed" }
+
 // PlantStore keeps plants.
 type PlantStore = Store[Plant, int64]
-
-// Followed names the table of plants, whose changes are a feed.
-func Followed() dialect.Followed { return dialect.Followed{Table: "plants", Noun: "plant"} }
 
 // NewPlantStore returns the store of the plants in db, which must be migrated.
 func NewPlantStore(db *database.DB) *PlantStore { return NewStore[Plant, int64](db) }

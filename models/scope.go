@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-
-	"plantstore/database/table"
 )
 
 // Scope is a right that a bearer token gives.
@@ -30,9 +28,8 @@ type Scopes []Scope
 func AllScopes() Scopes { return slices.Clone(allScopes()) }
 
 var allScopes = sync.OnceValue(func() (all Scopes) {
-	for _, model := range Resources() {
-		name := table.OfModel(model).Name
-		all = append(all, ReadScope(name), WriteScope(name))
+	for _, t := range Tables() {
+		all = append(all, ReadScope(t.Name), WriteScope(t.Name))
 	}
 	return append(all, ScopeAdmin)
 })

@@ -21,6 +21,14 @@ type Model interface{ Rules() Rules }
 // Resources returns the models of the resources. A resource has the name of its table.
 func Resources() []Model { return []Model{Plant{}} }
 
+// Tables returns the tables of the resources.
+func Tables() (all []*table.Table) {
+	for _, model := range Resources() {
+		all = append(all, table.OfModel(model))
+	}
+	return all
+}
+
 // All returns every model.
 func All() []Model { return append(Resources(), Token{}) }
 

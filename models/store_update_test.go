@@ -217,15 +217,15 @@ func TestUpdateIsAChange(t *testing.T) {
 		if _, err := store.Create(t.Context(), &models.Plant{ID: 1, Name: "old"}); err != nil {
 			t.Fatal(err)
 		}
-		feed, r := models.NewPlantFeed(store), newReplica()
-		r.follow(t, feed, db, 10)
+		feed, r := models.NewFeed(store), newReplica()
+		follow(t, r, feed, db, 10)
 		if _, err := store.Update(t.Context(), 1, models.Condition{}, func(_ *gorm.DB, p *models.Plant) error {
 			p.Name = "new"
 			return nil
 		}); err != nil {
 			t.Fatal(err)
 		}
-		r.follow(t, feed, db, 10)
+		follow(t, r, feed, db, 10)
 	})
 }
 

@@ -95,6 +95,7 @@ type Handlers interface {
 	Delete(*gin.Context) error
 	Import(*gin.Context) error
 	Export(*gin.Context) error
+	Changes(*controllers.Health) middleware.Handler // or nil
 	Lists() controllers.Lists
 	Filters() []controllers.Filter // the parameters that select rows
 	Sorts() []string               // the values of the parameter sort
@@ -143,9 +144,8 @@ func Table(o Options) []Route {
 			}
 			routes = append(routes, own)
 		}
-		if plants, ok := r.Handlers.(*controllers.Plants); ok {
-			changes := controllers.NewChanges(plants, o.Health)
-			routes = append(routes, Route{"GET", path + "/changes", read, []string{"after", "limit", "wait"}, stream, changes.Get})
+		if changes := r.Changes(o.Health); changes != nil {
+			routes = append(routes, Route{"GET", path + "/changes", read, []string{"after", "limit", "wait"}, stream, changes})
 		}
 	}
 	routes = append(routes, []Route{

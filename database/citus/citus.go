@@ -86,12 +86,8 @@ func Open(o postgres.Options, log *zap.Logger) (*Dialect, error) {
 	return d, nil
 }
 
-// Facts has no feed: a distributed table has no triggers.
-func (d *Dialect) Facts() dialect.Facts {
-	facts := d.Dialect.Facts()
-	facts.Feed = nil
-	return facts
-}
+// Feed returns nil: a distributed table has no triggers.
+func (*Dialect) Feed(*table.Table) *dialect.Feed { return nil }
 
 // Close closes the connections.
 func (d *Dialect) Close() error {

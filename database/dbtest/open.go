@@ -1,6 +1,7 @@
 package dbtest
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -8,7 +9,8 @@ import (
 	"go.uber.org/zap/zaptest"
 
 	"plantstore/database"
-	"plantstore/database/dialect"
+	"plantstore/database/migrations"
+	"plantstore/database/table"
 )
 
 // Options returns the options of tests for the database at url.
@@ -16,8 +18,21 @@ func Options(url string) database.Options {
 	return database.Options{URL: url, Migrate: true, MaxConnections: 15, Timeout: 5 * time.Second, StartTimeout: 30 * time.Second, Check: true, TemporaryBytes: 1 << 30}
 }
 
-// Followed names the table whose changes are a feed in the migrations.
-var Followed = dialect.Followed{Table: "plants", Noun: "plant"}
+// Tables has the table whose changes are a feed in the migrations.
+var Tables = []*table.Table{{Name: "plants", Noun: "plant", Feed: "feed"}}
+
+// AddFeed gives a table a feed of changes, as a migration does.
+func AddFeed(t testing.TB, db *database.DB, to *table.Table) {
+	t.Helper()
+	text, err := migrations.Files.ReadFile("feed/" + db.Dialect().Facts().Migrations + ".sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	up, _, _ := strings.Cut(string(text), "-- +goose Down")
+	if err := db.Exec(to.FeedSQL(up)).Error; err != nil {
+		t.Fatal(err)
+	}
+}
 
 // Batches are the limits of batches in tests.
 var Batches = database.BatchOptions{Flushers: 2, MaxBatch: 16, Queue: 1000}
@@ -31,7 +46,7 @@ func Open(t testing.TB, o database.Options) *database.DB {
 // OpenWith is Open with other limits of batches and another log.
 func OpenWith(t testing.TB, o database.Options, batches database.BatchOptions, log *zap.Logger) *database.DB {
 	t.Helper()
-	db, err := database.Open(t.Context(), o, batches, Followed, log)
+	db, err := database.Open(t.Context(), o, batches, Tables, log)
 	if err != nil {
 		t.Fatal(err)
 	}

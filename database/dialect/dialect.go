@@ -56,6 +56,8 @@ type Dialect interface {
 	// rejected, and with an error for which fault.IsRowRejected holds if a row is rejected or its key is taken.
 	Load(ctx context.Context, t *table.Table, keep bool, next func() ([]any, error)) (int64, error)
 
+	// Feed returns the statements of the feed of changes to t, or nil if the database has no feeds.
+	Feed(t *table.Table) *Feed
 	// SetLockTimeout returns a statement that limits how long a transaction waits for locks; 0 stands for
 	// until its context ends. It is empty if no lock is a row's.
 	SetLockTimeout(wait time.Duration) string
@@ -81,28 +83,22 @@ type Facts struct {
 	IsStandby  string        // an expression that is true if the database copies its primary
 	KeyValue   string        // a parameter that a key is compared with, as the second column of a pair
 	WriteTest  string        // a statement that changes nothing that matters, but fails if the disk is full or the database is read-only
-	Feed       *Feed         // or nil if the database has no feed
 }
 
-// Followed names the table whose changes are a feed.
-type Followed struct {
-	Table string // plants
-	Noun  string // for a row, plant: the first word in the names of the feed's other tables
-}
-
-// Feed has the statements of the feed of changes.
+// Feed has the statements of the feed of changes to a table.
 type Feed struct {
 	// Changes is a query with the arguments position, order and limit. It returns, beside each change,
 	// and at least once: the epoch, the position from which on all changes are retained, the end of the
 	// feed, the position of the oldest running transaction, and that of the next transaction.
 	Changes string
 	// Origin is an expression that has another value in a copy of the database. IsCopy is an
-	// expression that is true if the row of feed is from another database, or from its future.
+	// expression that is true if the state of the feed is from another database, or from its future.
 	Origin, IsCopy string
-	// LockWrites is a statement that waits for the transactions that have written the table of the
-	// feed, and keeps out new transactions, or empty.
+	// LockWrites is a statement that waits for the transactions that have written the table, and keeps
+	// out new transactions.
 	LockWrites string
-	// Raise lets new positions be above the positions of all rows. It may be nil.
+	// Raise lets new positions, in all feeds, be above the positions of all rows. Nobody may be writing to
+	// a table with a feed.
 	Raise func(tx *gorm.DB) error
 	// Purge is statements that forget changes before a position, each up to a number of them.
 	Purge []string

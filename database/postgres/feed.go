@@ -5,25 +5,20 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"gorm.io/gorm"
 
 	"plantstore/database/dialect"
+	"plantstore/database/table"
 )
-
-// feedSQL returns a text with the names of the feed's tables: {rows}, {deletions} and {imports}.
-func (d *Dialect) feedSQL(text string) string {
-	return strings.NewReplacer("{rows}", d.Followed.Table, "{deletions}", d.Followed.Noun+"_deletions", "{imports}", d.Followed.Noun+"_imports").Replace(text)
-}
 
 // lastPosition is the position of the last change that is visible, or at least of the last change
 // that is forgotten. Of the rows, only those after the last deletion matter: an old snapshot keeps the
 // index entries of deleted rows, and to read past millions takes a second.
 const lastPosition = `GREATEST(
-	(SELECT max(changed) FROM {rows} WHERE changed > 0 AND changed > (SELECT COALESCE(max(changed), 0) FROM {deletions})),
-	(SELECT max(changed) FROM {deletions}), (SELECT max(position) FROM {imports}), (SELECT kept - 1 FROM feed), 0)`
+	(SELECT max(changed) FROM {rows} WHERE changed > 0 AND changed > (SELECT COALESCE(max(changed), 0) FROM {row}_deletions)),
+	(SELECT max(changed) FROM {row}_deletions), (SELECT max(position) FROM {row}_imports), (SELECT kept - 1 FROM {feed}), 0)`
 
 // nextPosition is the position of the next transaction.
 const nextPosition = "feed_position(txid_snapshot_xmax(txid_current_snapshot()))"
@@ -31,17 +26,17 @@ const nextPosition = "feed_position(txid_snapshot_xmax(txid_current_snapshot()))
 // maxChanges limits how many changes a query returns.
 const maxChanges = 1001
 
-// newFeed returns the statements of the feed.
-func (d *Dialect) newFeed() *dialect.Feed {
-	last := d.feedSQL(lastPosition)
+// Feed returns the statements of the feed of changes to t.
+func (*Dialect) Feed(t *table.Table) *dialect.Feed {
+	last := t.FeedSQL(lastPosition)
 	// It differs in another cluster, in another database, and after the table was created again, as by a restore.
-	origin := d.feedSQL("(SELECT concat_ws('/', (SELECT system_identifier FROM pg_control_system()), " +
+	origin := t.FeedSQL("(SELECT concat_ws('/', (SELECT system_identifier FROM pg_control_system()), " +
 		"(SELECT oid FROM pg_database WHERE datname = current_database()), to_regclass('{rows}')::oid))")
 	return &dialect.Feed{
-		Changes:    d.changes(),
+		Changes:    changes(t),
 		Origin:     origin,
 		IsCopy:     "origin <> " + origin + " OR " + last + " >= " + nextPosition,
-		LockWrites: d.feedSQL("LOCK TABLE {rows} IN SHARE ROW EXCLUSIVE MODE"),
+		LockWrites: t.FeedSQL("LOCK TABLE {rows} IN SHARE ROW EXCLUSIVE MODE"),
 		Raise: func(tx *gorm.DB) error { // changes the function feed_position
 			var missing, offset int64
 			err := tx.Raw("SELECT "+last+" - "+nextPosition+" + 1, feed_position(0)").Row().Scan(&missing, &offset)
@@ -55,10 +50,10 @@ func (d *Dialect) newFeed() *dialect.Feed {
 		// They pass over changes that a write is renewing. A part of an import has up to importPart ids, so
 		// fewer parts are forgotten at a time.
 		Purge: []string{
-			d.feedSQL(`DELETE FROM {deletions} WHERE id IN (
-				SELECT id FROM {deletions} WHERE changed < $1 LIMIT $2 FOR UPDATE SKIP LOCKED)`),
-			d.feedSQL(`DELETE FROM {imports} WHERE (position, last) IN (
-				SELECT position, last FROM {imports} WHERE position < $1 LIMIT $2 / 10 FOR UPDATE SKIP LOCKED)`),
+			t.FeedSQL(`DELETE FROM {row}_deletions WHERE id IN (
+				SELECT id FROM {row}_deletions WHERE changed < $1 LIMIT $2 FOR UPDATE SKIP LOCKED)`),
+			t.FeedSQL(`DELETE FROM {row}_imports WHERE (position, last) IN (
+				SELECT position, last FROM {row}_imports WHERE position < $1 LIMIT $2 / 10 FOR UPDATE SKIP LOCKED)`),
 		},
 	}
 }
@@ -69,11 +64,11 @@ func (d *Dialect) newFeed() *dialect.Feed {
 // The ranges are of pairs, and the limit in the text, so that the planner expects to need
 // few of many rows: otherwise it would sort all that follow, rather than read them in the order of
 // the index. Where $1 first occurs, its type is named, which the literal would make an integer.
-func (d *Dialect) changes() string {
+func changes(t *table.Table) string {
 	const inRange = "(changed, id) >= ($1, $2) AND (changed, id) < (s.settled, %d)"
-	return fmt.Sprintf(d.feedSQL(`WITH state AS (
+	return fmt.Sprintf(t.FeedSQL(`WITH state AS (
 			SELECT epoch, kept, feed_position(txid_snapshot_xmin(x)) AS settled, feed_position(txid_snapshot_xmax(x)) AS newest
-			FROM feed, txid_current_snapshot() x WHERE NOT pg_is_in_recovery() LIMIT 1) -- so that the planner expects one row, and compiles nothing
+			FROM {feed}, txid_current_snapshot() x WHERE NOT pg_is_in_recovery() LIMIT 1) -- so that the planner expects one row, and compiles nothing
 		SELECT s.epoch, s.kept, LEAST(s.settled, %[1]s + 1), s.settled, s.newest, c.*
 		FROM state s LEFT JOIN LATERAL (
 			SELECT * FROM (
@@ -81,15 +76,15 @@ func (d *Dialect) changes() string {
 				UNION ALL
 				(SELECT changed, id, id FROM {rows} WHERE $1 > 0 AND changed > 0 AND %[2]s ORDER BY changed, id LIMIT %[3]d)
 				UNION ALL
-				(SELECT changed, id, id FROM {deletions} WHERE $1 > 0 AND %[2]s ORDER BY changed, id LIMIT %[3]d)
+				(SELECT changed, id, id FROM {row}_deletions WHERE $1 > 0 AND %[2]s ORDER BY changed, id LIMIT %[3]d)
 				UNION ALL
 				(SELECT i.position, i.first + u.n - 1, u.id
-					FROM (SELECT * FROM {imports}
+					FROM (SELECT * FROM {row}_imports
 						WHERE $1 > 0 AND (position, last) >= ($1, $2) AND position < s.settled ORDER BY position, last) i,
 					LATERAL unnest(i.ids) WITH ORDINALITY u (id, n)
 					WHERE i.position > $1 OR i.first + u.n - 1 >= $2 LIMIT %[3]d)
 			) u (position, number, id) ORDER BY 1, 2 LIMIT $3
-		) c ON true ORDER BY c.position, c.number`), d.feedSQL(lastPosition), fmt.Sprintf(inRange, math.MinInt64), maxChanges)
+		) c ON true ORDER BY c.position, c.number`), t.FeedSQL(lastPosition), fmt.Sprintf(inRange, math.MinInt64), maxChanges)
 }
 
 const (
@@ -97,14 +92,14 @@ const (
 	importPart = 10_000 // ids that share a row of the table of imports
 )
 
-// copyFollowed copies rows into the table of the feed, and their ids into the table of imports: an
+// copyFollowed copies rows into t, and their ids into the table of imports of its feed: an
 // entry in the index of changes for each row would make the copy a third slower.
-func (d *Dialect) copyFollowed(ctx context.Context, tx pgx.Tx, columns []string, next func() ([]any, error)) (stored int64, err error) {
+func copyFollowed(ctx context.Context, tx pgx.Tx, t *table.Table, columns []string, next func() ([]any, error)) (stored int64, err error) {
 	columns, values := append(columns, "changed"), make([]any, 0, len(columns)+1)
 	rows := int64(0) // of the import
 	for more := true; more; {
 		ids := make([]int64, 0, importCopy)
-		copied, err := tx.CopyFrom(ctx, pgx.Identifier{d.Followed.Table}, columns, pgx.CopyFromFunc(func() ([]any, error) {
+		copied, err := tx.CopyFrom(ctx, pgx.Identifier{t.Name}, columns, pgx.CopyFromFunc(func() ([]any, error) {
 			if len(ids) == importCopy {
 				return nil, nil
 			}
@@ -123,7 +118,7 @@ func (d *Dialect) copyFollowed(ctx context.Context, tx pgx.Tx, columns []string,
 		for part := range slices.Chunk(ids, importPart) {
 			first := rows + 1
 			rows += int64(len(part))
-			parts.Queue(d.feedSQL("INSERT INTO {imports} VALUES (feed_position(txid_current()), $1, $2, $3)"), first, rows, part)
+			parts.Queue(t.FeedSQL("INSERT INTO {row}_imports VALUES (feed_position(txid_current()), $1, $2, $3)"), first, rows, part)
 		}
 		if err := tx.SendBatch(ctx, parts).Close(); err != nil {
 			return stored, err

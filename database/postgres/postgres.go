@@ -37,7 +37,6 @@ type Options struct {
 	MaxConnections int
 	Timeout        time.Duration // of an operation, and of an attempt to connect
 	ConnectTimeout time.Duration // of an attempt to connect, if it is less than Timeout; or 0
-	Followed       dialect.Followed
 	// Accept prepares a new connection, or fails if it must not be used. It may be nil.
 	Accept func(context.Context, *pgx.Conn) error
 	// Configure changes the configuration of connections. It may be nil.
@@ -52,8 +51,7 @@ type Options struct {
 type Dialect struct {
 	Options
 	pool        *sql.DB
-	target      string // hosts and database
-	feed        *dialect.Feed
+	target      string                    // hosts and database
 	staleBefore atomic.Pointer[time.Time] // not nil: connections opened before are discarded
 	open        sync.Map                  // the connections to the server, those with a request to cancel a statement included
 }
@@ -66,7 +64,6 @@ const connectionLifetime = 30 * time.Minute
 // part of the URL is not valid.
 func Open(o Options) (*Dialect, error) {
 	d := &Dialect{Options: o}
-	d.feed = d.newFeed()
 	d.staleBefore.Store(&time.Time{})
 	config, err := parseURL(o.URL)
 	if err != nil {
@@ -165,7 +162,6 @@ func (d *Dialect) Facts() dialect.Facts {
 		KeyValue:  "?",
 		// A megabyte, which does not fit into space that is already allocated.
 		WriteTest: "CREATE TEMPORARY TABLE plantstore_write_test ON COMMIT DROP AS SELECT repeat('x', 1000) FROM generate_series(1, 1000)",
-		Feed:      d.feed,
 	}
 }
 

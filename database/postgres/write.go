@@ -269,8 +269,8 @@ func (d *Dialect) Load(ctx context.Context, t *table.Table, keep bool, next func
 			}
 			return row, err
 		}
-		if t.Name == d.Followed.Table {
-			rows, err = d.copyFollowed(ctx, tx, columns, counted)
+		if t.Feed != "" {
+			rows, err = copyFollowed(ctx, tx, t, columns, counted)
 		} else {
 			rows, err = tx.CopyFrom(ctx, pgx.Identifier{t.Name}, columns, pgx.CopyFromFunc(counted))
 		}

@@ -14,8 +14,6 @@ import (
 	"github.com/libtnb/sqlite"
 	"github.com/pressly/goose/v3"
 	"go.uber.org/zap"
-
-	"plantstore/database/fault"
 )
 
 // RequireFile fails if path names no file, which [Open] would create.
@@ -176,14 +174,19 @@ func sealCopy(ctx context.Context, file string) error {
 	if _, err = pool.ExecContext(ctx, "SELECT version_id FROM "+goose.DefaultTablename); err != nil {
 		err = fmt.Errorf("it is not a database of a Plant Store: %w", err)
 	}
-	// Followers of the original must notice that this is a copy. A backup of an older program
-	// has no feed.
-	if _, marked := pool.ExecContext(ctx, "UPDATE feed SET origin = 'copy'"); !fault.IsSchema(marked) {
-		err = errors.Join(err, marked)
-	}
+	// Followers of the original must notice that this is a copy.
+	var mark string // the statements for the feeds; a backup of an older program has none
+	read := pool.QueryRowContext(ctx, feedsOf).Scan(&mark)
+	_, marked := pool.ExecContext(ctx, mark)
+	err = errors.Join(err, read, marked)
 	_, single := pool.ExecContext(ctx, "PRAGMA journal_mode = DELETE") // a single file without a WAL, whatever it was
 	return errors.Join(err, single, pool.Close(), syncFile(file))
 }
+
+// feedsOf is a query for the statements that mark the feeds of a database as those of a copy: all of its
+// tables with the state of a feed, whatever this program follows.
+const feedsOf = `SELECT COALESCE(group_concat('UPDATE "' || name || '" SET origin = ''copy'';', ' '), '') FROM sqlite_schema AS t
+	WHERE type = 'table' AND (SELECT count(*) FROM pragma_table_info(t.name) WHERE name IN ('epoch', 'origin', 'kept')) = 3`
 
 func syncFile(path string) error {
 	file, err := os.OpenFile(path, os.O_RDWR, 0)

@@ -35,10 +35,9 @@ import (
 
 // Options says which database to open, and how.
 type Options struct {
-	Path     string
-	Timeout  time.Duration // of an operation
-	Check    bool          // lets Open check the file for damage
-	Followed dialect.Followed
+	Path    string
+	Timeout time.Duration // of an operation
+	Check   bool          // lets Open check the file for damage
 }
 
 // Dialect is a SQLite database in a file. It is safe for concurrent use.
@@ -49,8 +48,7 @@ type Dialect struct {
 	inUse       *flock.Flock // shared by the processes that have the file open
 	keeper      driver.Conn  // see keepOpen
 	pool, reads *sql.DB
-	stop        func() // of the check of the files
-	feed        *dialect.Feed
+	stop        func()   // of the check of the files
 	prepared    sync.Map // has the statements of prepare, by preparedKey
 }
 
@@ -67,7 +65,6 @@ func Open(ctx context.Context, o Options, log *zap.Logger) (d *Dialect, err erro
 		return nil, errors.New("the database URL names no file: sqlite:data/plantstore.db")
 	}
 	d = &Dialect{Options: o}
-	d.feed = d.newFeed()
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, d.Close())
@@ -259,7 +256,6 @@ func (d *Dialect) Facts() dialect.Facts {
 		// The time of goose's first row, which is not a migration's: SQLite does not write a row that stays
 		// the same.
 		WriteTest: "UPDATE " + goose.DefaultTablename + " SET tstamp = strftime('%Y-%m-%d %H:%M:%f', 'now') WHERE version_id = 0",
-		Feed:      d.feed,
 	}
 }
 

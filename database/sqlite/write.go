@@ -18,7 +18,7 @@ import (
 // Insert runs a statement for each row.
 func (d *Dialect) Insert(ctx context.Context, conn gorm.ConnPool, t *table.Table, rows []reflect.Value, _ bool) (outcomes []error, err error) {
 	g := t.Inserts(rows)
-	if _, own := conn.(*sql.DB); own || t.Name != d.Followed.Table || len(rows) < manyRows {
+	if _, own := conn.(*sql.DB); own || t.Feed == "" || len(rows) < manyRows {
 		err = d.Run(ctx, conn, []*table.Group{g})
 	} else {
 		err = d.insertMany(ctx, conn, g)
@@ -32,7 +32,7 @@ const manyRows = 100
 // insertMany runs the INSERTs of g in the transaction tx. Many rows enter the feed together:
 // the trigger, which adds a row at a time, takes half as long as the INSERT itself.
 func (d *Dialect) insertMany(ctx context.Context, tx gorm.ConnPool, g *table.Group) error {
-	name, trigger := d.Followed.Table+"_insert", ""
+	name, trigger := g.Table.Name+"_insert", ""
 	if err := tx.QueryRowContext(ctx, "SELECT sql FROM sqlite_schema WHERE name = ?", name).Scan(&trigger); err != nil {
 		return err
 	}
@@ -49,7 +49,7 @@ func (d *Dialect) insertMany(ctx context.Context, tx gorm.ConnPool, g *table.Gro
 		}
 	}
 	list, _ := json.Marshal(ids) // cannot fail for int64s
-	if _, err := tx.ExecContext(ctx, d.feedSQL("INSERT INTO {changes} (id) SELECT value FROM json_each(?)"), string(list)); err != nil {
+	if _, err := tx.ExecContext(ctx, g.Table.FeedSQL("INSERT INTO {row}_changes (id) SELECT value FROM json_each(?)"), string(list)); err != nil {
 		return err
 	}
 	_, err := tx.ExecContext(ctx, trigger)

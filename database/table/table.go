@@ -26,6 +26,7 @@ type Table struct {
 	Key     *Column
 	Created *Column   // CreatedAt, or nil
 	Updated *Column   // UpdatedAt, the version of a row, or nil
+	Feed    string    // the table with the state of its feed of changes, or empty if it has no feed
 	Content []*Column // the columns besides these, which clients set, in the order of the fields
 	Data    []*Column // Key and Content
 	Columns []*Column // Data and the timestamps
@@ -96,6 +97,9 @@ func OfModel(model any) *Table {
 			panic(fmt.Sprintf("%T.%s is not a time.Time", model, c.Name))
 		}
 	}
+	if followed, ok := model.(interface{ Feed() string }); ok {
+		t.Feed = followed.Feed()
+	}
 	t.Data = append([]*Column{t.Key}, t.Content...)
 	t.Columns = slices.Concat(t.Data, t.timestamps)
 	t.Select = "SELECT " + Names(t.Columns) + " FROM " + t.Name
@@ -103,6 +107,12 @@ func OfModel(model any) *Table {
 	t.Insert = &Statement{Table: t, Write: insert}
 	t.InsertFree = &Statement{Table: t, Write: insert, Conflict: " ON CONFLICT (" + t.Key.DBName + ") DO NOTHING", Returns: 1}
 	return t
+}
+
+// FeedSQL returns text with the names of the tables of t's feed: {rows} is t, {feed} the table with the state of
+// the feed, and {row} the first word in the names of the other tables.
+func (t *Table) FeedSQL(text string) string {
+	return strings.NewReplacer("{rows}", t.Name, "{feed}", t.Feed, "{row}", strings.ReplaceAll(t.Noun, " ", "_")).Replace(text)
 }
 
 // Names returns the columns' names, as in SELECT.

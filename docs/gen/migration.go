@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"log"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -16,6 +17,7 @@ import (
 	"github.com/libtnb/sqlite"
 	"github.com/pressly/goose/v3"
 
+	"plantstore/database/migrations"
 	"plantstore/database/table"
 	"plantstore/models"
 )
@@ -175,7 +177,8 @@ func indexesOf(model models.Model) (all []index) {
 func (s *steps) text(k kind, number int64) string {
 	var up, down []string
 	if s.create {
-		up, down = []string{s.createTable(k)}, []string{"DROP TABLE " + s.table.Name + ";"}
+		addFeed, dropFeed := s.feed(k)
+		up, down = []string{s.createTable(k) + addFeed}, []string{dropFeed + "DROP TABLE " + s.table.Name + ";"}
 		for _, i := range s.indexes {
 			up = append(up, "CREATE "+i.unique+"INDEX "+i.name+" ON "+s.table.Name+" ("+i.columns+");")
 		}
@@ -211,6 +214,19 @@ func (s *steps) createTable(k kind) string {
 		}
 	}
 	return "CREATE TABLE " + s.table.Name + " (\n" + strings.Join(lines, ",\n") + "\n);"
+}
+
+// feed returns the statements that create the feed of changes to a new table, and remove it.
+func (s *steps) feed(k kind) (up, down string) {
+	if s.table.Feed == "" {
+		return "", ""
+	}
+	text, err := migrations.Files.ReadFile("feed/" + k.folder + ".sql")
+	if err != nil {
+		log.Fatal(err)
+	}
+	up, down, _ = strings.Cut(s.table.FeedSQL(string(text)), "\n-- +goose Down\n")
+	return strings.TrimRight(strings.TrimPrefix(up, "-- +goose Up"), "\n"), down
 }
 
 // Statements of PostgreSQL that wait for running transactions, while all others continue.

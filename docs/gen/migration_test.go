@@ -131,6 +131,46 @@ func TestMigrationRepeatsTheRules(t *testing.T) {
 	})
 }
 
+// shed is a model with a feed of changes.
+type shed struct {
+	ID        int64 `gorm:"primaryKey;autoIncrement:false"`
+	CreatedAt time.Time
+	UpdatedAt time.Time
+}
+
+func (shed) Rules() models.Rules { return nil }
+
+func (shed) Feed() string { return "shed_feed" }
+
+// TestMigrationOfAFeed migrates up and down twice, so that the second time would meet what the first left behind.
+func TestMigrationOfAFeed(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, url string) {
+		t.Parallel()
+		k := onPostgres
+		if strings.HasPrefix(url, "sqlite:") {
+			k = onSQLite
+		}
+		db := dbtest.Migrated(t, url)
+		s, err := stepsOf(shed{}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		up, down, _ := strings.Cut(s.text(k, 99), "-- +goose Down")
+		for range 2 {
+			if err := db.Exec(up).Error; err != nil {
+				t.Fatalf("%v in\n%s", err, up)
+			}
+			var feeds int
+			if err := db.Raw("SELECT count(*) FROM shed_feed").Scan(&feeds).Error; err != nil || feeds != 1 {
+				t.Errorf("got %d rows, %v, want the state of the feed", feeds, err)
+			}
+			if err := db.Exec(down).Error; err != nil {
+				t.Fatalf("%v in\n%s", err, down)
+			}
+		}
+	})
+}
+
 func TestMigrationNeedsSomethingToDo(t *testing.T) {
 	t.Chdir("../..")
 	for name, want := range map[string]string{"plants": "the migrations make all columns and indexes of plants", "pots": "no model of the table pots"} {

@@ -29,6 +29,8 @@ type resource struct {
 	Type, Types string // GardenBed, GardenBeds
 	A           string // before the noun: a or an
 	Rule        string // gardenbed, as in x-rule
+	Key         string // garden_bed, in changes
+	Followed    bool
 	Sorts       string // the values of the parameter sort
 	Filters     []filter
 	MaxCount    int
@@ -38,16 +40,19 @@ type resource struct {
 type filter struct{ Name, Type, Text, Attributes string }
 
 func describe(r routes.Resource) resource {
-	noun, model := table.OfModel(r.Model()).Noun, reflect.TypeOf(r.Model()).Name()
+	t, model := table.OfModel(r.Model()), reflect.TypeOf(r.Model()).Name()
 	var types strings.Builder
 	for word := range strings.SplitSeq(r.Name(), "_") {
 		types.WriteString(title(word))
 	}
 	a := "a"
-	if strings.ContainsAny(noun[:1], "aeiou") {
+	if strings.ContainsAny(t.Noun[:1], "aeiou") {
 		a = "an"
 	}
-	d := resource{r.Name(), noun, strings.ReplaceAll(r.Name(), "_", " "), model, types.String(), a, nameOf(r.Model()), strings.Join(r.Sorts(), ", "), nil, controllers.MaxCount}
+	d := resource{
+		r.Name(), t.Noun, strings.ReplaceAll(r.Name(), "_", " "), model, types.String(), a, nameOf(r.Model()),
+		strings.ReplaceAll(t.Noun, " ", "_"), t.Feed != "", strings.Join(r.Sorts(), ", "), nil, controllers.MaxCount,
+	}
 	for _, f := range r.Filters() {
 		d.Filters = append(d.Filters, d.describe(f, r.Model().Rules()))
 	}

@@ -53,6 +53,7 @@ func TestCLIRoundTrip(t *testing.T) {
 			}
 			service.CheckCLI(t, second, []string{"export", "--format", strings.TrimPrefix(filepath.Ext(name), ".")}, 0, string(text))
 		}
+		service.CheckCLI(t, first, []string{"export", "--resource", "plants", "--created-after", "2100-01-01T00:00:00Z"}, 0, "")
 		entries, err := os.ReadDir(folder)
 		if err != nil || len(entries) != 4 {
 			t.Errorf("got %d files, %v, want 4", len(entries), err)

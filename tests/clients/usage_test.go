@@ -39,6 +39,7 @@ func TestUsageErrors(t *testing.T) {
 		{"export -o plants.TXT", "the format of \"plants.TXT\" is unknown: add --format csv or --format ndjson"},
 		{"import plants", "the format of \"plants\" is unknown: add --format csv or --format ndjson"},
 		{"import -", "the format of \"-\" is unknown: add --format csv or --format ndjson"},
+		{"export --resource greenhouses", "--resource has an invalid value: see `plantstore export --help`"},
 		{"export --format json", "the format of \"-\" is unknown: add --format csv or --format ndjson"},
 	} {
 		t.Run(test.args, func(t *testing.T) {
@@ -68,14 +69,14 @@ func TestFormatWithAnyExtension(t *testing.T) {
 // and its examples can be run.
 func TestHelp(t *testing.T) {
 	t.Parallel()
-	const onDatabase, onService = "config database-url env log-level", "config host port token-file url"
+	const onDatabase, onService = "config database-url env log-level", "config host port resource token-file url"
 	flags := map[string]string{
 		"":               onDatabase + " host port version",
 		"serve":          onDatabase + " host port",
 		"config":         onDatabase + " host port",
 		"import":         onService + " dry-run format partial replace",
 		"follow":         onService + " after cursor-file post secret-file",
-		"export":         onService + " after format output q tag",
+		"export":         onService + " after created-after created-before format output q tag",
 		"healthcheck":    "config host port ready",
 		"backup":         onDatabase,
 		"restore":        onDatabase + " yes",
