@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/getkin/kin-openapi/openapi3"
+
 	"plantstore/controllers"
 	"plantstore/database"
 	"plantstore/database/dbtest"
@@ -328,9 +330,17 @@ func TestColumnsOfEveryType(t *testing.T) {
 					}
 				}
 			}
-			other := specimenOf(-1)
-			must(t, call(t, "POST", "", inJSON, encode(2, other)), 201)
+			must(t, call(t, "POST", "", inJSON, encode(2, specimenOf(-1))), 201)
 			get(t, 2, specimenOf(0))
+			zero := specimenOf(0)
+			for _, prefix := range []string{"", "maybe_"} {
+				zero[prefix+"weight"], zero[prefix+"price"] = json.RawMessage("-0.0"), json.RawMessage(`"-0.00"`)
+			}
+			must(t, call(t, "PUT", "/2", inJSON, encode(nil, zero)), 200)
+			for _, prefix := range []string{"", "maybe_"} {
+				zero[prefix+"weight"], zero[prefix+"price"] = json.RawMessage("0"), json.RawMessage(`"0"`)
+			}
+			get(t, 2, zero)
 		})
 		t.Run("many at the same time", func(t *testing.T) { // in batches
 			var posts sync.WaitGroup
@@ -509,6 +519,9 @@ func TestColumnsOfEveryType(t *testing.T) {
 						t.Errorf("%s: got %s, want %s", query, r, want)
 					}
 				}
+				if contentType == inCSV && !strings.Contains(file, ",-9999999999999.99,") {
+					t.Errorf("got a negative decimal number as a text:\n%s", file)
+				}
 				report("", file, `"rows":47,"created":0,"replaced":0,"unchanged":47,`)
 				for n := range 7 {
 					must(t, call(t, "PUT", fmt.Sprintf("/%d", 1+n), inJSON, encode(nil, specimenOf(n+1))), 200)
@@ -532,6 +545,45 @@ func TestColumnsOfEveryType(t *testing.T) {
 			})
 		}
 	})
+}
+
+// TestSchemasFollowRules: the schema of a column accepts what its rule accepts, and rejects what it rejects,
+// except for what only words can say.
+func TestSchemasFollowRules(t *testing.T) {
+	words := []string{`"2026-02-29"`, `"0000-01-01"`, `{"a":"\u0000"}`, `{"\u0000":1}`, `{"a":"\\\\\u0000"}`, `{"a":"` + strings.Repeat("x", 200) + `"}`}
+	for _, c := range specimenColumns {
+		rule := specimen{}.Rules()[c.name]
+		if rule == nil {
+			continue
+		}
+		text, err := json.Marshal(rule.Schema())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var schema openapi3.Schema
+		if err := schema.UnmarshalJSON(text); err != nil {
+			t.Fatal(err)
+		}
+		accepts := func(text string) bool {
+			var value any
+			if err := json.Unmarshal([]byte(text), &value); err != nil {
+				return true // a number beyond a float64
+			}
+			return schema.VisitJSON(value) == nil
+		}
+		t.Run(c.name, func(t *testing.T) {
+			for _, value := range append(slices.Clone(c.values), c.same) {
+				if value != "" && !accepts(value) {
+					t.Errorf("%s rejects %s", text, value)
+				}
+			}
+			for value, why := range c.invalid {
+				if strings.HasPrefix(why, "40006") && accepts(value) != slices.Contains(words, value) {
+					t.Errorf("%s accepts %s: %t", text, value, accepts(value))
+				}
+			}
+		})
+	}
 }
 
 // TestColumnsOfAnotherType: a column of the database that cannot hold what its field has ends the start.
