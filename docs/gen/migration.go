@@ -175,6 +175,14 @@ func indexesOf(model models.Model) (all []index) {
 
 // text returns the migration with a number.
 func (s *steps) text(k kind, number int64) string {
+	if k == onSQLite && s.table.Key.FieldType.Kind() == reflect.Int64 {
+		// Each index ends with the row key, and SQLite searches by it only if the index does not name it.
+		own := *s
+		s, own.indexes = &own, slices.Clone(s.indexes)
+		for i := range own.indexes {
+			own.indexes[i].columns = strings.TrimSuffix(own.indexes[i].columns, ", "+s.table.Key.DBName)
+		}
+	}
 	var up, down []string
 	if s.create {
 		addFeed, dropFeed := s.feed(k)
