@@ -21,6 +21,7 @@ import (
 
 func newExport(s *settings) *cobra.Command {
 	var format, path string
+	var excel bool
 	filter := pflag.NewFlagSet("filter", pflag.ContinueOnError)
 	filter.String("after", "", "only rows with a greater id")
 	usages := map[string]string{
@@ -46,6 +47,9 @@ func newExport(s *settings) *cobra.Command {
 			"  plantstore export --format csv | gzip > plants.csv.gz",
 		Args: takes(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if excel {
+				format = "csv"
+			}
 			if filepath.Ext(path) == "" {
 				format = cmp.Or(format, "ndjson")
 			}
@@ -58,6 +62,9 @@ func newExport(s *settings) *cobra.Command {
 				return err
 			}
 			query := make(url.Values)
+			if excel {
+				query.Set("bom", "true")
+			}
 			filter.VisitAll(func(f *pflag.Flag) {
 				if f.Changed { // also an empty tag
 					query.Set(strings.ReplaceAll(f.Name, "-", "_"), f.Value.String())
@@ -68,6 +75,7 @@ func newExport(s *settings) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&format, "format", "", "csv or ndjson (default: by the extension of FILE, or ndjson if it has none)")
 	cmd.Flags().StringVarP(&path, "output", "o", "-", "`FILE` to write, or - for standard output")
+	cmd.Flags().BoolVar(&excel, "excel", false, "write CSV with a byte order mark, without which Excel garbles letters outside of ASCII")
 	cmd.Flags().AddFlagSet(filter)
 	return s.addTo(cmd, clientFlags)
 }

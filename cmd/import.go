@@ -127,6 +127,9 @@ func printReport(report *controllers.ImportReport, path string, dryRun bool) err
 	if more := report.Rejected - len(report.Errors); more > 0 {
 		fmt.Fprintf(os.Stderr, "%s: and %d more, which the service does not list\n", path, more)
 	}
+	for _, row := range report.Warnings {
+		fmt.Fprintf(os.Stderr, "%s:%d: warning: %s\n", path, row.Line, oneLine(row.Message))
+	}
 	outcome := "stored"
 	switch {
 	case dryRun:

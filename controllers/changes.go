@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"bytes"
+	"cmp"
 	"net/http"
 	"regexp"
 	"strings"
@@ -68,8 +69,9 @@ func (h *follower[T, C]) get(c *gin.Context) error {
 			return err
 		}
 	}
-	if lines := c.Request.Header["Last-Event-Id"]; lines != nil { // as net/http spells it
-		if from, err = parseCursor("Last-Event-ID", strings.Join(lines, ", ")); err != nil {
+	last := strings.Join(c.Request.Header["Last-Event-Id"], ", ") // as net/http spells it
+	if last = cmp.Or(last, q.Get("lastEventId")); last != "" {    // clients send it empty before the first event
+		if from, err = parseCursor("Last-Event-ID", last); err != nil {
 			return err
 		}
 	}
@@ -132,7 +134,7 @@ func (h *follower[T, C]) encodeEvent(part *models.Changes[T]) ([]byte, error) {
 			return change[C]{r.ID, map[string]*storedRow[C]{name: row}}
 		}),
 		Cursor: part.Next.String(),
-	})
+	}, asJSON...)
 	event.WriteString(eventEnd)
 	return event.Bytes(), err
 }

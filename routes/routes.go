@@ -145,7 +145,7 @@ func Table(o Options) []Route {
 			routes = append(routes, own)
 		}
 		if changes := r.Changes(o.Health); changes != nil {
-			routes = append(routes, Route{"GET", path + "/changes", read, []string{"after", "limit", "wait"}, stream, changes})
+			routes = append(routes, Route{"GET", path + "/changes", read, []string{"after", "limit", "wait", "lastEventId"}, stream, changes})
 		}
 	}
 	routes = append(routes, []Route{

@@ -126,7 +126,7 @@ func TestLineSeparators(t *testing.T) {
 	s := service.Start(t)
 	const name = `"a\u2028b\u2029c"`
 	s.Call(t, "PUT", "/plants/1", "{\"name\":\"a\u2028b\u2029c\"}")
-	for _, path := range []string{"/plants/1", "/plants", "/plants/export"} {
+	for _, path := range []string{"/plants/1", "/plants", "/plants/export", "/plants/changes?after=0"} {
 		t.Run(path, func(t *testing.T) {
 			if r := s.Get(t, path, service.As(service.Token)...); !strings.Contains(r.Body, `"name":`+name) {
 				t.Errorf("got %v, want the name %s", r, name)

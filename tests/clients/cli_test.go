@@ -334,6 +334,17 @@ func TestCLISignals(t *testing.T) {
 	}
 }
 
+// TestCLIExcel exports a file for Excel, and imports what Excel has made of a file without a byte order mark.
+func TestCLIExcel(t *testing.T) {
+	t.Parallel()
+	s := service.Start(t)
+	settings := service.ClientOf(s.URL)
+	s.ImportRows(t, "", service.InCSV, "id,name\n1,sémiplena\n").RequireOK(t)
+	service.CheckCLI(t, settings, []string{"export", "--excel"}, 0, "\ufeffid,name,tag\n1,sémiplena,\n")
+	service.CheckCLI(t, settings, []string{"import", "--dry-run", service.Write(t, "garbled.csv", "id,name\n2,sÃ©miplena\n")}, 0,
+		"1 rows: 1 created, 0 replaced, 0 unchanged, 0 refused; dry run, nothing stored\n", "garbled.csv:2: warning: the text looks as if UTF-8 had been read as Windows 1252")
+}
+
 // TestCLIReplace imports an edited spreadsheet.
 func TestCLIReplace(t *testing.T) {
 	t.Parallel()

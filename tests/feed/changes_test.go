@@ -130,6 +130,12 @@ func TestChangesStream(t *testing.T) {
 		if c, _ := b.Stream(t, "limit=1", "Last-Event-ID", first.Cursor).Next(); c.String() != "2" {
 			t.Errorf("resumed with %v, want 2", c)
 		}
+		if c, _ := b.Stream(t, "limit=1&lastEventId="+first.Cursor).Next(); c.String() != "2" { // as a polyfill does
+			t.Errorf("resumed by the parameter with %v, want 2", c)
+		}
+		if c, _ := b.Stream(t, "limit=1&after="+first.Cursor, "Last-Event-ID", "").Next(); c.String() != "2" {
+			t.Errorf("with an empty Last-Event-ID, began with %v, want 2", c)
+		}
 	})
 }
 
