@@ -140,8 +140,8 @@ func respondReport[T any](c *gin.Context, r *models.ImportReport, in importBody[
 	return respond(c, statusOf(first.Code), ImportError{first.Code, message, report})
 }
 
-// respondRows responds with a file called name, of the rows that export yields.
-func respondRows[T, D any](c *gin.Context, name string, convert func(*T) D, export func(yield func(*T) error) error) error {
+// respondRows responds with a file called name, of the rows that export yields, in CSV with columns.
+func respondRows[T, D any](c *gin.Context, name string, columns []jsonField, convert func(*T) D, export func(yield func(*T) error) error) error {
 	c.Writer.Header().Add("Vary", "Accept") // CORS adds Origin
 	inCSV, marked := preferred(c.Request.Header["Accept"], TypeNDJSON, TypeCSV) == TypeCSV, false
 	if err := parseSwitch(queryOf(c), "bom", "false", "true", &marked); err != nil {
@@ -164,7 +164,7 @@ func respondRows[T, D any](c *gin.Context, name string, convert func(*T) D, expo
 		if marked {
 			_, _ = out.WriteString(byteOrderMark) // flush returns its error
 		}
-		rows = newCSVWriter(out, jsonFields(reflect.TypeFor[D]()))
+		rows = newCSVWriter(out, columns)
 		mediaType, extension = TypeCSV+"; charset=utf-8; header=present", ".csv"
 	}
 	c.Header("Content-Type", mediaType)

@@ -1,9 +1,11 @@
 package controllers
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 	"unsafe"
@@ -16,9 +18,10 @@ import (
 	"plantstore/models"
 )
 
-// Resource handles the requests for the rows of the model T. C is the content of a row, which clients
-// set: a struct with a pointer for each field of T but ID, CreatedAt and UpdatedAt, under the same
-// name, which is a *Timestamp for a time.Time. The pointer's JSON name is that of the column.
+// Resource handles the requests for the rows of the model T. C is the content of a row: a struct with a
+// pointer for each field of T but ID, CreatedAt and UpdatedAt, under the same name, which is a *Timestamp for
+// a time.Time. The pointer's JSON name is that of the column. Clients set the content, except the columns
+// with the rule [models.Server].
 //
 // docs/gen/resource.tmpl describes the operations. A resource replaces an operation by a method of
 // its own with annotations.
@@ -29,8 +32,9 @@ type Resource[T models.Model, C any] struct {
 	filters []Filter
 	sorts   []string // the values of the parameter sort
 
-	id, created, updated uintptr // offsets of the fields of T that are not in C
-	fields               []contentField
+	id, created, updated uintptr        // offsets of the fields of T that are not in C
+	fields, server       []contentField // that clients set, and that the server sets
+	exported             []jsonField    // in CSV
 }
 
 // contentField is a field of the model T and of the content C. To set a content by offsets takes a third
@@ -38,6 +42,7 @@ type Resource[T models.Model, C any] struct {
 type contentField struct {
 	model, content uintptr // offsets
 	index          int     // in T
+	name           string  // of the column
 	optional       bool    // the model's field is also a pointer
 }
 
@@ -49,7 +54,7 @@ func NewResource[T models.Model, C any](db *database.DB, lists Lists) *Resource[
 	if db != nil {
 		r.store = models.NewStore[T, int64](db)
 	}
-	model, content := reflect.TypeFor[T](), reflect.TypeFor[C]()
+	model, content, rules := reflect.TypeFor[T](), reflect.TypeFor[C](), (*new(T)).Rules()
 	for i := range model.NumField() {
 		f := model.Field(i)
 		switch {
@@ -72,13 +77,23 @@ func NewResource[T models.Model, C any](db *database.DB, lists Lists) *Resource[
 		}
 		in, ok := content.FieldByName(f.Name)
 		if !ok || in.Type != want {
-			panic(fmt.Sprintf("%v needs the field %s of type %v, as %v has it", content, f.Name, want, model))
+			panic(fmt.Sprintf("%v needs the field %s of type %v, as %v has it; if clients do not set it, its rule is a models.Server", content, f.Name, want, model))
 		}
-		r.fields = append(r.fields, contentField{f.Offset, in.Offset, i, optional})
+		name, option, _ := strings.Cut(in.Tag.Get("json"), ",")
+		field := contentField{f.Offset, in.Offset, i, name, optional}
+		switch {
+		case !rules.Server(name):
+			r.fields = append(r.fields, field)
+		case option != "omitzero" || in.Tag.Get("binding") != "":
+			panic(fmt.Sprintf("%v.%s must have omitzero and no binding, as it is only in responses: clients do not set it", content, f.Name))
+		default:
+			r.server = append(r.server, field)
+		}
 	}
-	if len(r.fields) != content.NumField() {
+	if len(r.fields)+len(r.server) != content.NumField() {
 		panic(fmt.Sprintf("%v has a field that %v does not have", content, model))
 	}
+	r.exported = slices.DeleteFunc(slices.Clone(jsonFields(reflect.TypeFor[newRow[C]]())), func(f jsonField) bool { return rules.Server(f.name) })
 	return r
 }
 
@@ -131,9 +146,12 @@ func (r *Resource[T, C]) row(row *T, id int64, content *C) *T {
 	return row
 }
 
-// setContent sets content to the content of row. They share the values.
-func (r *Resource[T, C]) setContent(content *C, row *T) {
-	for _, f := range r.fields {
+// setContent sets content to the content of row without the columns of the server. They share the values.
+func (r *Resource[T, C]) setContent(content *C, row *T) { copyFields(content, row, r.fields) }
+
+// copyFields sets fields of content to those of row.
+func copyFields[T, C any](content *C, row *T, fields []contentField) {
+	for _, f := range fields {
 		from := fieldAt[unsafe.Pointer](row, f.model)
 		if f.optional {
 			*fieldAt[unsafe.Pointer](content, f.content) = *from
@@ -149,6 +167,17 @@ func (r *Resource[T, C]) setStored(stored *storedRow[C], row *T) {
 	stored.CreatedAt = *fieldAt[Timestamp](row, r.created)
 	stored.UpdatedAt = *fieldAt[Timestamp](row, r.updated)
 	r.setContent(&stored.Content, row)
+	copyFields(&stored.Content, row, r.server)
+}
+
+// checkSettable rejects content with a column of the server.
+func (r *Resource[T, C]) checkSettable(content *C) error {
+	for _, f := range r.server {
+		if *fieldAt[unsafe.Pointer](content, f.content) != nil {
+			return problemf(codeUnknownField, "the server sets %s: leave it out", f.name)
+		}
+	}
+	return nil
 }
 
 // respond writes row with status.
@@ -188,7 +217,7 @@ func (r *Resource[T, C]) create(c *gin.Context) (*T, *C, error) {
 		newRow[C]
 		row T
 	})
-	if err := bindJSON(c, &made.newRow); err != nil {
+	if err := cmp.Or(bindJSON(c, &made.newRow), r.checkSettable(&made.Content)); err != nil {
 		return nil, nil, err
 	}
 	row, place := r.row(&made.row, *made.ID, &made.Content), location(c, *made.ID)
@@ -240,7 +269,7 @@ func (r *Resource[T, C]) Patch(c *gin.Context) error {
 	}
 	var in C
 	fields, err := bindPatch(c, &in)
-	if err != nil {
+	if err := cmp.Or(err, r.checkSettable(&in)); err != nil {
 		return err
 	}
 	outcome, err := r.store.Patch(contextOf(c), r.row(new(T), id, &in), fields, condition)
@@ -284,7 +313,7 @@ func (r *Resource[T, C]) Export(c *gin.Context) error {
 		r.setContent(&out.Content, row)
 		return out
 	}
-	return respondRows(c, r.Name(), convert, func(yield func(*T) error) error {
+	return respondRows(c, r.Name(), r.exported, convert, func(yield func(*T) error) error {
 		return r.store.Export(contextOf(c), filter, yield)
 	})
 }

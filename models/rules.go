@@ -19,12 +19,34 @@ import (
 type Rules map[string]Rule
 
 // Text returns the rule of a column that is a text.
-func (r Rules) Text(column string) Text { return base(r[column]).(Text) }
+func (r Rules) Text(column string) Text { return Base(r[column]).(Text) }
 
-// base returns rule without [Unique].
-func base(rule Rule) Rule {
-	if unique, ok := rule.(Unique); ok {
-		return unique.Rule
+// Server reports whether the server sets column.
+func (r Rules) Server(column string) bool { return has[Server](r[column]) }
+
+// Unique reports whether the values of column are unique.
+func (r Rules) Unique(column string) bool { return has[Unique](r[column]) }
+
+// has reports whether rule is a W, alone or within a rule that wraps it.
+func has[W Rule](rule Rule) bool {
+	switch rule := rule.(type) {
+	case W:
+		return true
+	case Unique:
+		return has[W](rule.Rule)
+	case Server:
+		return has[W](rule.Rule)
+	}
+	return false
+}
+
+// Base returns rule without [Unique] and [Server]. It may be nil.
+func Base(rule Rule) Rule {
+	switch rule := rule.(type) {
+	case Unique:
+		return Base(rule.Rule)
+	case Server:
+		return Base(rule.Rule)
 	}
 	return rule
 }
@@ -45,10 +67,25 @@ type Rule interface {
 
 // Check reports why value breaks rule, which may be nil, as an *InvalidError that names field, or nil.
 func Check(rule Rule, field string, value reflect.Value) error {
-	if rule == nil {
+	if rule = Base(rule); rule == nil {
 		return nil
 	}
 	return rule.check(field, value)
+}
+
+// Server is the rule of a column that the server sets: clients see the column and may send it back, but
+// cannot change it. Rule is what the values follow, if anything. A new row gets the value of its field or, if
+// that is zero, the constant in the field's tag default.
+type Server struct{ Rule }
+
+// Schema implements [Rule].
+func (s Server) Schema() map[string]any {
+	schema := make(map[string]any)
+	if s.Rule != nil {
+		schema = s.Rule.Schema()
+	}
+	schema["readOnly"] = true
+	return schema
 }
 
 // Range is the rule of a number: an [Integer] or a [Float].

@@ -47,8 +47,11 @@ type Key interface{ int64 | string }
 // see [database.DB.Standby]. All else comes from the primary.
 type Store[T Model, K Key] struct {
 	*reader[T, K]
-	copies  map[*database.DB]*reader[T, K] // of the standbys
-	rules   Rules
+	copies map[*database.DB]*reader[T, K] // of the standbys
+	rules  Rules                          // of the values
+	// All columns but key and timestamps, and those of the server that have a default.
+	settable, defaults []*table.Column
+
 	inserts *batch.Batcher[*T]
 	changes *batch.Batcher[*table.Change]
 	taken   atomic.Int32 // the keys of the last batch of inserts
@@ -59,27 +62,37 @@ type Store[T Model, K Key] struct {
 
 // NewStore returns the store of the rows of T in db, which must be migrated. It panics if
 // T is not a model with a key of type K, CreatedAt and UpdatedAt, if its other columns are not
-// int64s, float64s, bools, times or of a type that fits their rule, or pointers to these.
+// int64s, float64s, bools, times or of a type that fits their rule, or pointers to these, or if T relies on
+// GORM for what the store does not do.
 func NewStore[T Model, K Key](db *database.DB) *Store[T, K] {
-	s := &Store[T, K]{reader: newReader[T, K](db), rules: (*new(T)).Rules(), copies: make(map[*database.DB]*reader[T, K])}
-	t := s.table
+	s := &Store[T, K]{reader: newReader[T, K](db), rules: make(Rules), copies: make(map[*database.DB]*reader[T, K])}
+	t, rules := s.table, (*new(T)).Rules()
 	if key := t.Key.FieldType; key != reflect.TypeFor[K]() {
 		panic(fmt.Sprintf("the key of %T is of type %s", *new(T), key))
 	}
 	for _, standby := range db.Standbys() {
 		s.copies[standby] = newReader[T, K](standby)
 	}
-	for _, c := range t.Data {
+	rejectIgnored(t, rules)
+	for _, c := range t.Columns {
 		_, isPlain := table.Types[c.IndirectFieldType]
-		switch rule := s.rules[c.DBName]; {
+		switch rule := Base(rules[c.DBName]); {
+		case t.IsTimestamp(c):
+			continue
 		case rule != nil && rule.fits(c.IndirectFieldType):
-			c.Type = rule.SQL()
+			c.Type, s.rules[c.DBName] = rule.SQL(), rule
 		case rule != nil || !isPlain || c.IndirectFieldType.Kind() == reflect.Slice:
 			panic(fmt.Sprintf("%T.%s must be an int64, a float64, a bool, a time.Time, or of a type that fits its rule", *new(T), c.Name))
 		}
+		if c != t.Key {
+			s.settable = append(s.settable, c)
+		}
+		if c.HasDefaultValue {
+			s.defaults = append(s.defaults, c)
+		}
 	}
-	for name := range s.rules {
-		if !slices.ContainsFunc(t.Data, func(c *table.Column) bool { return c.DBName == name }) {
+	for name := range rules {
+		if c := t.Column(name); c == nil || t.IsTimestamp(c) {
 			panic(fmt.Sprintf("%T has a rule for an unknown column", *new(T)))
 		}
 	}
@@ -94,6 +107,36 @@ func NewStore[T Model, K Key](db *database.DB) *Store[T, K] {
 	s.remove = &table.Statement{Table: t, Write: "DELETE FROM " + t.Name, Returns: 1}
 	s.removeVersion = &table.Statement{Table: t, Write: s.remove.Write, Where: s.hasVersion(), Returns: 1}
 	return s
+}
+
+// rejectIgnored panics if the model of t relies on what GORM does, and the store does not.
+func rejectIgnored(t *table.Table, rules Rules) {
+	model := t.Key.Schema
+	if model.BeforeSave || model.AfterSave || model.BeforeCreate || model.AfterCreate || model.BeforeUpdate || model.AfterUpdate ||
+		model.BeforeDelete || model.AfterDelete || model.AfterFind {
+		panic(fmt.Sprintf("%v has a hook of GORM, which its store does not call: declare a rule, or write an operation with Store.Update", model.ModelType))
+	}
+	for name := range model.Relationships.Relations {
+		panic(fmt.Sprintf("%v.%s is an association, which its store does not write: move it to a model that embeds %[1]v, for Store.Query", model.ModelType, name))
+	}
+	for _, c := range t.Columns {
+		constant := c.DefaultValueInterface != nil && c.Set(context.Background(), reflect.New(model.ModelType).Elem(), c.DefaultValueInterface) == nil
+		if c.HasDefaultValue && !(constant && rules.Server(c.DBName)) {
+			panic(fmt.Sprintf("%v.%s has the tag default, which must be a constant, of a column whose rule is Server: clients set all other columns", model.ModelType, c.Name))
+		}
+		if c.Serializer != nil || !c.Creatable || !c.Updatable || !c.Readable {
+			panic(fmt.Sprintf("%v.%s has a tag of GORM that its store ignores: remove serializer, <- and ->", model.ModelType, c.Name))
+		}
+	}
+}
+
+// setDefaults gives columns of the server without a value in a new row their defaults.
+func (s *Store[T, K]) setDefaults(row reflect.Value) {
+	for _, c := range s.defaults {
+		if c.Of(row).IsZero() {
+			_ = c.Set(context.Background(), row, c.DefaultValueInterface) // rejectIgnored has tried it
+		}
+	}
 }
 
 // Outcome is the outcome of a write that succeeded.
@@ -136,7 +179,7 @@ func (s *Store[T, K]) blame(row *T, deletes bool, err error) error {
 	if !ok {
 		return err
 	}
-	ref, isRef := base(s.rules[broken.Column]).(Ref)
+	ref, isRef := Base(s.rules[broken.Column]).(Ref)
 	switch broken.Deleted = deletes; {
 	case deletes:
 		broken.Row = fmt.Sprintf("%s %v", s.table.Noun, s.keyOf(row))

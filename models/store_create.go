@@ -88,6 +88,7 @@ func (s *Store[T, K]) insert(ctx context.Context, db *database.DB, rows []*T, ex
 		for i, row := range order {
 			ordered[i] = valueOf(rows[row.at])
 			s.table.Stamp(ordered[i], now)
+			s.setDefaults(ordered[i])
 		}
 		results, err := db.Insert(ctx, s.table, ordered, expected == areFree)
 		if err != nil {

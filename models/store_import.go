@@ -164,6 +164,7 @@ func (s *Store[T, K]) loadSpool(ctx context.Context, spool *spool[K], keep bool)
 		if err != nil || !ok {
 			return nil, err
 		}
+		s.setDefaults(row)
 		for i, c := range s.table.Columns {
 			if values[i] = now; !s.table.IsTimestamp(c) {
 				values[i] = c.Of(row).Interface()

@@ -72,6 +72,7 @@ func (s *Store[T, K]) Put(ctx context.Context, row *T, c Condition) (Outcome[T],
 	if err := s.validate(row, s.table.Data); err != nil {
 		return Outcome[T]{}, err
 	}
+	s.setDefaults(valueOf(row))
 	statement, replaces := s.put, c.Versions != nil || c.Exists
 	switch {
 	case replaces && c.Absent:
@@ -141,11 +142,11 @@ func (s *Store[T, K]) Update(ctx context.Context, key K, c Condition, do func(tx
 		case c.Absent || c.Versions != nil && !slices.ContainsFunc(c.Versions, s.table.Updated.Time(valueOf(row)).Equal):
 			return ErrCondition
 		}
-		if err := cmp.Or(do(tx.DB, row), s.validate(row, s.table.Content)); err != nil {
+		if err := cmp.Or(do(tx.DB, row), s.validate(row, s.settable)); err != nil {
 			return err
 		}
 		s.table.Key.Of(valueOf(row)).Set(reflect.ValueOf(key)) // whatever do has set it to
-		change = &table.Change{Statement: s.updateOf(s.table.Content, false), Row: valueOf(row)}
+		change = &table.Change{Statement: s.updateOf(s.settable, false), Row: valueOf(row)}
 		err = tx.Run(ctx, []*table.Change{change}, s.db.NowFunc())
 		if err == nil && !change.Stored.IsValid() {
 			err = errNotStored

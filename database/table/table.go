@@ -27,9 +27,9 @@ type Table struct {
 	Created *Column   // CreatedAt, or nil
 	Updated *Column   // UpdatedAt, the version of a row, or nil
 	Feed    string    // the table with the state of its feed of changes, or empty if it has no feed
-	Content []*Column // the columns besides these, which clients set, in the order of the fields
+	Content []*Column // the columns besides these, in the order of the fields; in a store, only what clients set
 	Data    []*Column // Key and Content
-	Columns []*Column // Data and the timestamps
+	Columns []*Column // Key, all others, and the timestamps
 	Select  string    // the SELECT of all rows
 	Insert  *Statement
 	// InsertFree leaves a stored row with the key as it is, and returns the keys of inserted rows.

@@ -74,7 +74,10 @@ func ruleLimits() (all []bound) {
 	for _, model := range models.All() {
 		rules := model.Rules()
 		for _, column := range slices.Sorted(maps.Keys(rules)) {
-			if value := words(rules[column]); value != "" {
+			if rules.Server(column) { // clients do not set it
+				continue
+			}
+			if value := words(models.Base(rules[column])); value != "" {
 				all = append(all, bound{fmt.Sprintf("`%s` of a %s", column, nameOf(model)), value, "", "40006"})
 			}
 		}
@@ -98,9 +101,6 @@ func limitTable() string {
 
 // words describes the values of a rule. They are empty for a form without words.
 func words(rule models.Rule) string {
-	if unique, ok := rule.(models.Unique); ok {
-		rule = unique.Rule
-	}
 	schema := rule.Schema()
 	says, _ := schema["description"].(string)
 	text, isText := rule.(models.Text)

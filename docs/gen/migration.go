@@ -132,18 +132,14 @@ func stepsOf(model models.Model, present []string) (s steps, err error) {
 		if slices.Contains(present, c.DBName) {
 			continue
 		}
-		rule := model.Rules()[c.DBName]
-		if unique, ok := rule.(models.Unique); ok {
-			rule = unique.Rule
-		}
-		s.columns = append(s.columns, &column{c, s.table, rule})
+		s.columns = append(s.columns, &column{c, s.table, models.Base(model.Rules()[c.DBName])})
 		if s.create {
 			continue
 		}
 		s.name += "_" + c.DBName
-		if c.FieldType.Kind() != reflect.Pointer {
-			return s, fmt.Errorf("%s.%s needs a value in the rows that exist: make the field %s a pointer, or write the migrations by hand",
-				s.table.Name, c.DBName, c.Name)
+		if c.FieldType.Kind() != reflect.Pointer && c.DefaultValueInterface == nil {
+			return s, fmt.Errorf("%s.%s needs a value in the rows that exist: make the field %s a pointer, or give it the tag default if its rule is models.Server, "+
+				"or write the migrations by hand", s.table.Name, c.DBName, c.Name)
 		}
 	}
 	s.indexes = slices.DeleteFunc(indexesOf(model), func(i index) bool { return slices.Contains(present, i.name) })
@@ -161,12 +157,10 @@ func stepsOf(model models.Model, present []string) (s steps, err error) {
 func indexesOf(model models.Model) (all []index) {
 	t := table.OfModel(model)
 	for _, c := range t.Columns {
-		rule := model.Rules()[c.DBName]
-		if unique, ok := rule.(models.Unique); ok {
-			rule = unique.Rule
+		if model.Rules().Unique(c.DBName) {
 			all = append(all, index{"UNIQUE ", t.Name + "_" + c.DBName + "_key", c.DBName})
 		}
-		if _, refers := rule.(models.Ref); refers {
+		if _, refers := models.Base(model.Rules()[c.DBName]).(models.Ref); refers {
 			all = append(all, index{"", t.Name + "_" + c.DBName, c.DBName + ", " + t.Key.DBName})
 		}
 	}
@@ -321,9 +315,21 @@ func (k kind) constraints(c *column) string {
 		}
 		return "PRIMARY KEY"
 	case c.FieldType.Kind() == reflect.Pointer:
-		return "NULL"
+		return "NULL" + defaultClause(c)
 	}
-	return "NOT NULL"
+	return "NOT NULL" + defaultClause(c)
+}
+
+// defaultClause returns the clause DEFAULT of a column that has one.
+func defaultClause(c *column) string {
+	switch value := c.DefaultValueInterface.(type) {
+	case nil:
+		return ""
+	case string:
+		return " DEFAULT '" + strings.ReplaceAll(value, "'", "''") + "'"
+	default:
+		return fmt.Sprintf(" DEFAULT %v", value)
+	}
 }
 
 // checks returns the constraints with which the database repeats a column's rule.

@@ -49,10 +49,7 @@ func rules() map[string]models.Rule {
 		for column, rule := range model.Rules() {
 			name := nameOf(model) + "." + column
 			all[name] = rule
-			if unique, ok := rule.(models.Unique); ok {
-				rule = unique.Rule
-			}
-			if text, ok := rule.(models.Text); ok {
+			if text, ok := models.Base(rule).(models.Text); ok {
 				all[name+".part"] = text.Part()
 			}
 		}
@@ -60,7 +57,8 @@ func rules() map[string]models.Rule {
 	return all
 }
 
-// addRules lets the properties of the resources' schemas name the rules of their columns.
+// addRules lets the properties of the resources' schemas name the rules of their columns. Only what a client
+// reads, or sends back as it was read, has the columns of the server.
 func addRules(schemas object) {
 	for _, r := range resources() {
 		d := describe(r)
@@ -68,9 +66,19 @@ func addRules(schemas object) {
 			if schemas[name] == nil { // only POST /plants responds with a Plant
 				continue
 			}
-			for column := range r.Model().Rules() {
-				if property, ok := at(schemas, name, "properties")[column].(object); ok {
-					property["x-rule"] = d.Rule + "." + column
+			properties, rules := at(schemas, name, "properties"), r.Model().Rules()
+			for column := range rules {
+				property, ok := properties[column].(object)
+				if !ok {
+					continue
+				}
+				property["x-rule"] = d.Rule + "." + column
+				switch {
+				case !rules.Server(column), name == "Stored"+d.Type:
+				case name == d.Type+"Replacement":
+					property["x-echo"] = true
+				default:
+					delete(properties, column)
 				}
 			}
 		}
