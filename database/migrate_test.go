@@ -11,8 +11,10 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/fstest"
 	"time"
 
+	"github.com/pressly/goose/v3"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
@@ -326,4 +328,53 @@ func TestLast(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 	})
+}
+
+// TestMigrationBuildsATableAnew drops a table to which rows refer, and puts another table in its place. The rows
+// stay, and a reference that the new table breaks is an error.
+func TestMigrationBuildsATableAnew(t *testing.T) {
+	t.Parallel()
+	const first = "-- +goose Up\nCREATE TABLE growers (id INTEGER PRIMARY KEY);\n" +
+		"CREATE TABLE seedlings (id INTEGER PRIMARY KEY, grower_id INTEGER REFERENCES growers ON DELETE CASCADE);\n" +
+		"INSERT INTO growers VALUES (1); INSERT INTO seedlings VALUES (1, 1);\n-- +goose Down\nDROP TABLE growers; DROP TABLE seedlings;"
+	const anew = "-- +goose Up\nCREATE TABLE better (id INTEGER PRIMARY KEY, name TEXT);\nINSERT INTO better SELECT id, 'x' FROM growers%s;\n" +
+		"DROP TABLE growers;\nALTER TABLE better RENAME TO growers;\n-- +goose Down\nINSERT INTO growers VALUES (1, 'x');"
+	for name, test := range map[string]struct{ where, want string }{
+		"the references hold":   {"", ""},
+		"a reference is broken": {" WHERE id <> 1", "a row of seedlings refers to a row of growers that does not exist"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			db := dbtest.Open(t, dbtest.Options(dbtest.SQLite(t)))
+			pool, _ := db.Dialect().Pools()
+			locker, err := db.Dialect().Locker(zap.NewNop())
+			if err != nil {
+				t.Fatal(err)
+			}
+			files := fstest.MapFS{"1_first.sql": {Data: []byte(first)}, "2_anew.sql": {Data: fmt.Appendf(nil, anew, test.where)}}
+			provider, err := goose.NewProvider(goose.DialectSQLite3, pool, files, goose.WithSessionLocker(locker), goose.WithDisableGlobalRegistry(true))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := provider.UpTo(t.Context(), 1); err != nil {
+				t.Fatal(err)
+			}
+			_, err = provider.Up(t.Context())
+			if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
+				t.Errorf("got %v, want %q", err, test.want)
+			}
+			var seedlings int
+			if err := pool.QueryRowContext(t.Context(), "SELECT count(*) FROM seedlings").Scan(&seedlings); err != nil || seedlings != 1 {
+				t.Errorf("got %d seedlings, %v, want the one from before", seedlings, err)
+			}
+			if test.want != "" {
+				_, err = provider.Down(t.Context())
+				if err != nil {
+					t.Errorf("undo the migration: %v", err)
+				}
+			}
+			if _, err := pool.ExecContext(t.Context(), "INSERT INTO seedlings VALUES (2, 99)"); err == nil {
+				t.Error("a reference to nothing was stored after the migration")
+			}
+		})
+	}
 }

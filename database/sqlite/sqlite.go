@@ -236,14 +236,28 @@ func (*Dialect) Migrate(_ context.Context, _ bool, up func() error) error { retu
 // fileLocker is goose's lock on a SQLite database.
 type fileLocker struct{ *flock.Flock }
 
-func (l fileLocker) SessionLock(ctx context.Context, _ *sql.Conn) error {
+// SessionLock lets conn delete rows with references to them: a migration that builds a table anew drops the old
+// table.
+func (l fileLocker) SessionLock(ctx context.Context, conn *sql.Conn) error {
 	if _, err := l.TryLockContext(ctx, lockPoll); err != nil {
 		return fmt.Errorf("lock the database: %w", err)
 	}
-	return nil
+	_, err := conn.ExecContext(ctx, "PRAGMA foreign_keys = OFF")
+	return err
 }
 
-func (l fileLocker) SessionUnlock(context.Context, *sql.Conn) error { return l.Unlock() }
+// SessionUnlock fails if the migrations have left a reference to a row that does not exist.
+func (l fileLocker) SessionUnlock(ctx context.Context, conn *sql.Conn) error {
+	var from, to string
+	err := conn.QueryRowContext(ctx, `SELECT "table", parent FROM pragma_foreign_key_check LIMIT 1`).Scan(&from, &to)
+	if err == nil {
+		err = fmt.Errorf("a row of %s refers to a row of %s that does not exist: undo the migration with `plantstore migrate down`, and correct it", from, to)
+	} else if errors.Is(err, sql.ErrNoRows) {
+		err = nil
+	}
+	_, on := conn.ExecContext(ctx, "PRAGMA foreign_keys = ON")
+	return errors.Join(err, on, l.Unlock())
+}
 
 // Facts implements dialect.Dialect.
 func (d *Dialect) Facts() dialect.Facts {
