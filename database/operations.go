@@ -23,7 +23,16 @@ import (
 func (db *DB) Read(ctx context.Context, operation string, do func(tx *gorm.DB) error) error {
 	ctx, cancel := context.WithTimeout(ctx, db.options.Timeout)
 	defer cancel()
-	return fault.In(operation, db.Limits.reads.Do(ctx, limit.Wait(db.options.Timeout), func() error { return db.read(ctx, do) }))
+	return db.in(ctx, operation, db.Limits.reads.Do(ctx, limit.Wait(db.options.Timeout), func() error { return db.read(ctx, do) }))
+}
+
+// in is fault.In for statements that a person has written: a table or column that does not exist is an error of
+// the statement if the database has those of the models.
+func (db *DB) in(ctx context.Context, operation string, err error) error {
+	if lasting := fault.NotWritable(err); lasting != nil && lasting.Reason == fault.WrongSchema && db.health.check(ctx) == nil {
+		err = errors.New(err.Error())
+	}
+	return fault.In(operation, err)
 }
 
 // ReadNow is Read without a turn, for the reader that must work under any load: authentication.
@@ -54,7 +63,7 @@ func (db *DB) Write(ctx context.Context, operation string, do func(tx *DB) error
 	err := db.Limits.writes.Do(limited, limit.Wait(db.options.Timeout), func() error {
 		return db.written(func() error { return db.inLockTurn(limited, do) })
 	})
-	err = fault.In(operation, db.WaitForLock(ctx, begin, err, do))
+	err = db.in(ctx, operation, db.WaitForLock(ctx, begin, err, do))
 	return db.Wrote(ctx, err), err
 }
 

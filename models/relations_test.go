@@ -320,3 +320,35 @@ func TestDeleteBesideInserts(t *testing.T) {
 		}
 	})
 }
+
+// TestStatementWithoutItsColumn: a statement that a person has written names a table or a column that does not
+// exist. The database works, so to retry is no use.
+func TestStatementWithoutItsColumn(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, url string) {
+		t.Parallel()
+		db := dbtest.Migrated(t, url)
+		plants := models.NewPlantStore(db)
+		write := func(statement string) error {
+			_, err := db.Write(t.Context(), "test", func(tx *database.DB) error { return tx.Exec(statement).Error })
+			return err
+		}
+		for name, err := range map[string]error{
+			"a column of a query": plants.Query(t.Context(), func(tx *gorm.DB) *gorm.DB { return tx.Where("colour = 1").Find(&[]models.Plant{}) }),
+			"a column of a write": write("UPDATE plants SET colour = 1"),
+			"a table":             write("DELETE FROM planets"),
+		} {
+			t.Run(name, func(t *testing.T) {
+				if err == nil || errors.Is(err, fault.ErrUnavailable) {
+					t.Errorf("got %v, want an error other than ErrUnavailable", err)
+				}
+			})
+		}
+		if err := db.Exec("ALTER TABLE plants RENAME COLUMN tag TO tags").Error; err != nil {
+			t.Fatal(err)
+		}
+		_, err := plants.List(t.Context(), models.Filter[int64]{Limit: 1})
+		if want := db.Dialect().Facts().System == "postgresql"; err == nil || errors.Is(err, fault.ErrUnavailable) != want {
+			t.Errorf("a column of a model: got %v, want an unavailable database on PostgreSQL", err)
+		}
+	})
+}
