@@ -80,8 +80,8 @@ func (d *Dialect) insertAll(ctx context.Context, pool *sql.DB, t *table.Table, i
 	})
 }
 
-// Run runs groups of changes in their order: in a single transaction, in which a change whose row is locked
-// or rejected gets its own error, or in the transaction conn, which a locked row ends.
+// Run runs groups of changes in their order: in a single transaction, or in as few as possible if a row is
+// locked or rejected and its change gets its own error, or in the transaction conn, which a locked row ends.
 func (d *Dialect) Run(ctx context.Context, conn gorm.ConnPool, groups []*table.Group) (err error) {
 	pool, own := conn.(*sql.DB)
 	if !own {
@@ -103,10 +103,14 @@ func (d *Dialect) Run(ctx context.Context, conn gorm.ConnPool, groups []*table.G
 	case len(changes) == 1 && fault.IsRowFault(err):
 		changes[0].Err = err
 		return nil
-	case fault.IsRowRejected(err) && d.Send == nil:
-		err = d.isolate(ctx, pool, groups)
-	}
-	if fault.IsRowFault(err) || fault.IsTableLocked(err) {
+	case fault.IsRowRejected(err) && d.Send == nil: // the halves have transactions of their own
+		for half := range slices.Chunk(changes, (len(changes)+1)/2) {
+			if err := d.Run(ctx, conn, table.Groups(half)); err != nil {
+				return err
+			}
+		}
+		return nil
+	case fault.IsRowFault(err), fault.IsTableLocked(err):
 		return d.each(ctx, pool, changes)
 	}
 	return err
@@ -139,21 +143,6 @@ func (d *Dialect) runIn(ctx context.Context, conn gorm.ConnPool, g *table.Group)
 		_, err = conn.ExecContext(ctx, "RELEASE changes")
 	}
 	return err
-}
-
-// isolate runs groups in a transaction, in which a rejected change gets its own error.
-func (d *Dialect) isolate(ctx context.Context, pool *sql.DB, groups []*table.Group) error {
-	ctx, cancel := batch.Attach(ctx)
-	defer cancel()
-	tx, err := pool.BeginTx(ctx, nil)
-	if err != nil {
-		return err
-	}
-	defer tx.Rollback() //nolint:errcheck // does nothing after the commit
-	if err := d.Run(ctx, tx, groups); err != nil {
-		return err
-	}
-	return tx.Commit()
 }
 
 // runAll runs groups in a batch, with a statement for each.
