@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/base64"
 	"fmt"
+	"maps"
 	"net/url"
 	"reflect"
 	"slices"
@@ -81,13 +82,39 @@ func (r *Resource[T, C]) Filters() []Filter { return r.filters }
 // Sorts returns the values of the parameter sort.
 func (r *Resource[T, C]) Sorts() []string { return r.sorts }
 
+// Parent is a resource to whose rows a column in [Lists.Equal] refers.
+type Parent struct {
+	Name   string
+	Column string
+	List   func(*gin.Context) error // of the rows that refer to the row in the path
+}
+
+// Parents returns the resources that have lists of the rows.
+func (r *Resource[T, C]) Parents() (all []Parent) {
+	for _, column := range r.lists.Equal {
+		if ref, ok := r.Model().Rules().Ref(column); ok {
+			list := func(c *gin.Context) error { return r.list(c, column) }
+			all = append(all, Parent{table.OfModel(ref.To).Name, column, list})
+		}
+	}
+	return all
+}
+
 // List responds with a page of rows.
-func (r *Resource[T, C]) List(c *gin.Context) error {
+func (r *Resource[T, C]) List(c *gin.Context) error { return r.list(c, "") }
+
+// list responds with a page of rows, or of rows whose column of has the id in the path.
+func (r *Resource[T, C]) list(c *gin.Context, of string) error {
 	q, err := parsePage(c)
 	if err != nil {
 		return err
 	}
-	filter, err := r.filter(q.Values, true)
+	query := q.Values
+	if of != "" {
+		query = maps.Clone(query)
+		query.Set(of, c.Param("id"))
+	}
+	filter, err := r.filter(query, true)
 	if err != nil {
 		return err
 	}

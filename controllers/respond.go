@@ -42,7 +42,7 @@ func respondPage[T any](c *gin.Context, q pageQuery, items []T, after func(last 
 	if len(items) > q.limit {
 		items = items[:q.limit]
 		q.Set("after", after(q.limit-1))
-		c.Header("Link", "<"+middleware.ClientPath(c, c.FullPath())+"?"+q.Encode()+`>; rel="next"`)
+		c.Header("Link", "<"+middleware.ClientPath(c, c.Request.URL.Path)+"?"+q.Encode()+`>; rel="next"`)
 	}
 	body, err := json.Marshal(items, asJSON...) // c's buffer would have to grow
 	if err != nil {

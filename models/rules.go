@@ -21,6 +21,12 @@ type Rules map[string]Rule
 // Text returns the rule of a column that is a text.
 func (r Rules) Text(column string) Text { return Base(r[column]).(Text) }
 
+// Ref returns the rule of a column that is a reference.
+func (r Rules) Ref(column string) (ref Ref, ok bool) {
+	ref, ok = Base(r[column]).(Ref)
+	return ref, ok
+}
+
 // Server reports whether the server sets column.
 func (r Rules) Server(column string) bool { return has[Server](r[column]) }
 

@@ -179,7 +179,7 @@ func (s *Store[T, K]) blame(row *T, deletes bool, err error) error {
 	if !ok {
 		return err
 	}
-	ref, isRef := Base(s.rules[broken.Column]).(Ref)
+	ref, isRef := s.rules.Ref(broken.Column)
 	switch broken.Deleted = deletes; {
 	case deletes:
 		broken.Row = fmt.Sprintf("%s %v", s.table.Noun, s.keyOf(row))

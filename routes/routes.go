@@ -99,6 +99,7 @@ type Handlers interface {
 	Lists() controllers.Lists
 	Filters() []controllers.Filter // the parameters that select rows
 	Sorts() []string               // the values of the parameter sort
+	Parents() []controllers.Parent // the resources that have lists of the rows
 }
 
 // Resources returns the resources.
@@ -137,6 +138,10 @@ func Table(o Options) []Route {
 			Route{"DELETE", path + "/:id", write, nil, empty, r.Delete},
 			Route{"POST", path + "/import", write, []string{"mode", "dry_run", "on_conflict"}, upload, r.Import},
 			Route{"GET", path + "/export", read, append(filters, "bom"), download, r.Export})
+		for _, p := range r.Parents() {
+			others := slices.DeleteFunc(slices.Clone(filters), func(name string) bool { return name == p.Column })
+			routes = append(routes, Route{"GET", "/" + p.Name + "/:id" + path, read, append(others, "limit", "sort", "count"), page, p.List})
+		}
 		for _, own := range r.Own {
 			own.Path, own.Scope, own.Limits = path+own.Path, write, small
 			if own.Method == http.MethodGet {

@@ -34,7 +34,11 @@ type resource struct {
 	Sorts       string // the values of the parameter sort
 	Filters     []filter
 	MaxCount    int
+	Parents     []parent
 }
+
+// parent is what resourceText says of a resource to which a column refers.
+type parent struct{ Name, Noun, Type, A, Column string }
 
 // filter is what resourceText says of a parameter that selects rows.
 type filter struct{ Name, Type, Text, Attributes string }
@@ -45,16 +49,17 @@ func describe(r routes.Resource) resource {
 	for word := range strings.SplitSeq(r.Name(), "_") {
 		types.WriteString(title(word))
 	}
-	a := "a"
-	if strings.ContainsAny(t.Noun[:1], "aeiou") {
-		a = "an"
-	}
 	d := resource{
-		r.Name(), t.Noun, strings.ReplaceAll(r.Name(), "_", " "), model, types.String(), a, nameOf(r.Model()),
-		strings.ReplaceAll(t.Noun, " ", "_"), t.Feed != "", strings.Join(r.Sorts(), ", "), nil, controllers.MaxCount,
+		r.Name(), t.Noun, strings.ReplaceAll(r.Name(), "_", " "), model, types.String(), article(t.Noun), nameOf(r.Model()),
+		strings.ReplaceAll(t.Noun, " ", "_"), t.Feed != "", strings.Join(r.Sorts(), ", "), nil, controllers.MaxCount, nil,
 	}
 	for _, f := range r.Filters() {
 		d.Filters = append(d.Filters, d.describe(f, r.Model().Rules()))
+	}
+	for _, p := range r.Parents() {
+		ref, _ := r.Model().Rules().Ref(p.Column)
+		noun := table.NounOf(ref.To)
+		d.Parents = append(d.Parents, parent{p.Name, noun, reflect.TypeOf(ref.To).Name(), article(noun), p.Column})
 	}
 	return d
 }
@@ -89,6 +94,14 @@ func (d resource) describe(f controllers.Filter, rules models.Rules) filter {
 		described.Text = "Only " + d.Nouns + " whose " + column + " is before this value"
 	}
 	return described
+}
+
+// article returns the article of a noun.
+func article(noun string) string {
+	if strings.ContainsAny(noun[:1], "aeiou") {
+		return "an"
+	}
+	return "a"
 }
 
 func title(word string) string { return strings.ToUpper(word[:1]) + word[1:] }
