@@ -11,6 +11,7 @@ import (
 
 	"plantstore/controllers"
 	"plantstore/database/dbtest"
+	"plantstore/middleware"
 	"plantstore/models"
 )
 
@@ -66,6 +67,7 @@ func TestRelationsAreAnswers(t *testing.T) {
 		seedlings := controllers.NewResource[seedling, seedlingContent](o.DB, controllers.Lists{Equal: []string{"grower_id"}, Sort: []string{"created_at"}})
 		parent := seedlings.Parents()[0]
 		rows := []Route{{"GET", "/" + parent.Name + "/:id/" + seedlings.Name(), models.ScopeAdmin, []string{"after", "limit", "sort", "count"}, nil, parent.List}}
+		upload := []middleware.Handler{middleware.BodyLimit(o.Bulk.MaxBodyBytes), middleware.Bulk(o.Bulk, o.Verify), controllers.Receive(o.Bulk.MaxBodyBytes)}
 		for _, r := range []Handlers{growers, seedlings} {
 			path := "/" + r.Name()
 			rows = append(rows,
@@ -73,7 +75,7 @@ func TestRelationsAreAnswers(t *testing.T) {
 				Route{"PUT", path + "/:id", models.ScopeAdmin, nil, nil, r.Put},
 				Route{"PATCH", path + "/:id", models.ScopeAdmin, nil, nil, r.Patch},
 				Route{"DELETE", path + "/:id", models.ScopeAdmin, nil, nil, r.Delete},
-				Route{"POST", path + "/import", models.ScopeAdmin, []string{"mode"}, nil, r.Import})
+				Route{"POST", path + "/import", models.ScopeAdmin, []string{"mode"}, upload, r.Import})
 		}
 		server := httptest.NewServer(NewWith(o, rows))
 		defer server.Close()
