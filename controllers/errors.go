@@ -155,6 +155,8 @@ func adviceOf(c *gin.Context) string {
 		return ": retry later"
 	case c.Request.Method == http.MethodPost && c.FullPath() == "/tokens":
 		return unknown + "look for the new token in the list, revoke it, and create another one"
+	case c.Request.Method == http.MethodPost && c.Param("id") != "": // an operation on a row
+		return unknown + "read the row to see whether it was changed; with If-Match, error 412 after a retry may mean that the first attempt succeeded"
 	case c.Request.Method == http.MethodPost:
 		return fmt.Sprintf("%sretry with the same id; error %d, or a row that an import counts as unchanged, means that the first attempt succeeded",
 			unknown, codeExistsSame)

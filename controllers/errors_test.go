@@ -109,6 +109,16 @@ func TestErrorsUnavailable(t *testing.T) {
 	}
 }
 
+// TestAdviceOfAnOperationOnARow: the same request could change the row twice.
+func TestAdviceOfAnOperationOnARow(t *testing.T) {
+	c, _ := gin.CreateTestContext(httptest.NewRecorder())
+	c.Request = httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/plants/1/water", nil)
+	c.AddParam("id", "1")
+	if got := adviceOf(c); !strings.Contains(got, "read the row to see whether it was changed") {
+		t.Errorf("got %q", got)
+	}
+}
+
 func TestErrorsOverloaded(t *testing.T) {
 	for cause, want := range map[error]string{
 		models.ErrNoRoom:               "no room is left for the temporary files of imports and exports, in all or with this token, and nothing was stored: retry later, or split an import that is rejected even if it runs alone",
