@@ -121,7 +121,7 @@ func rejectIgnored(t *table.Table, rules Rules) {
 	}
 	for _, c := range t.Columns {
 		constant := c.DefaultValueInterface != nil && c.Set(context.Background(), reflect.New(model.ModelType).Elem(), c.DefaultValueInterface) == nil
-		if c.HasDefaultValue && !(constant && rules.Server(c.DBName)) {
+		if c.HasDefaultValue && (!constant || !rules.Server(c.DBName)) {
 			panic(fmt.Sprintf("%v.%s has the tag default, which must be a constant, of a column whose rule is Server: clients set all other columns", model.ModelType, c.Name))
 		}
 		if c.Serializer != nil || !c.Creatable || !c.Updatable || !c.Readable {
