@@ -39,7 +39,7 @@ build: ## Build the static binary ./plantstore, or the file BINARY
 
 test: ## Run all tests; installs PostgreSQL, pgbouncer, HAProxy, strace and Chromium if they are missing
 	@tests/prerequisites.sh $(NEEDS) chromium
-	$(TESTS),browser ./...
+	$(TESTS),browser,recipe ./...
 
 race: ## Run all tests but those in the browser with the race detector
 	@tests/prerequisites.sh $(NEEDS)

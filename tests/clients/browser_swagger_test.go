@@ -321,7 +321,7 @@ func TestBrowserExecutesEveryOperation(t *testing.T) {
 		done[kinds[operation]] = true
 	}
 	for _, id := range read(b, chromedp.Evaluate[[]string](`[...document.querySelectorAll(".opblock")].map(e => e.id)`)) {
-		if operation := id[strings.LastIndex(id, "-")+1:]; !done[kinds[operation]] {
+		if operation := id[strings.LastIndex(id, "-")+1:]; !done[kinds[operation]] && !strings.Contains(kinds[operation], "}/") { // which only one resource has
 			t.Errorf("neither %s nor that operation of another resource has a row in the table of this test", operation)
 		}
 	}
