@@ -68,20 +68,22 @@ var (
 // IsReference reports whether err means that a row refers to a row that does not exist, or that rows refer to
 // the row of a deletion.
 func IsReference(err error) bool {
-	_, is := errors.AsType[*ReferenceError](constraint(err))
+	err, _ = constraint(err)
+	_, is := errors.AsType[*ReferenceError](err)
 	return is
 }
 
 // IsConstraint reports whether err means that a row breaks a constraint, or has a value that does not fit its
 // column.
 func IsConstraint(err error) bool {
-	return constraint(err) != nil
+	_, is := constraint(err)
+	return is
 }
 
-// constraint returns err as a *CheckError, *UniqueError or *ReferenceError, or nil if it is none of them.
-func constraint(err error) error {
+// constraint returns err as a *CheckError, *UniqueError or *ReferenceError if IsConstraint holds.
+func constraint(err error) (described error, is bool) {
 	if _, is := errors.AsType[*ReferenceError](err); is {
-		return err
+		return err, true
 	}
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
 		columns := ""
@@ -91,30 +93,30 @@ func constraint(err error) error {
 		switch {
 		case pg.Code == "23503", pg.Code == "23001": // foreign_key_violation, restrict_violation
 			deleted := strings.Contains(pg.Detail, "still referenced") // if the server's messages are in English
-			return &ReferenceError{Table: pg.TableName, Column: columns, Deleted: deleted, Cause: err}
+			return &ReferenceError{Table: pg.TableName, Column: columns, Deleted: deleted, Cause: err}, true
 		case pg.Code == "23505": // unique_violation
-			return &UniqueError{cmp.Or(columns, pg.ConstraintName), err}
+			return &UniqueError{cmp.Or(columns, pg.ConstraintName), err}, true
 		case strings.HasPrefix(pg.Code, "23"):
-			return &CheckError{cmp.Or(pg.ConstraintName, pg.ColumnName+" NOT NULL"), err}
+			return &CheckError{cmp.Or(pg.ConstraintName, pg.ColumnName+" NOT NULL"), err}, true
 		case strings.HasPrefix(pg.Code, "22"): // data_exception
-			return &CheckError{fmt.Sprintf("that a value fits its column (SQLSTATE %s)", pg.Code), err}
+			return &CheckError{fmt.Sprintf("that a value fits its column (SQLSTATE %s)", pg.Code), err}, true
 		}
 	}
 	if lite, ok := errors.AsType[*sqlite.Error](err); ok && SQLiteCode(err) == sqlite3.SQLITE_CONSTRAINT {
 		broken := brokenBy.FindStringSubmatch(lite.Error())
 		switch {
 		case lite.Code() == sqlite3.SQLITE_CONSTRAINT_DATATYPE:
-			return &CheckError{"that a value fits its column", err}
+			return &CheckError{"that a value fits its column", err}, true
 		case broken == nil: // by a trigger
 		case broken[1] == "KEY": // FOREIGN KEY
-			return &ReferenceError{Cause: err}
+			return &ReferenceError{Cause: err}, true
 		case broken[1] == "UNIQUE":
-			return &UniqueError{tableOf.ReplaceAllString(broken[2], ""), err}
+			return &UniqueError{tableOf.ReplaceAllString(broken[2], ""), err}, true
 		case broken[1] == "NULL":
-			return &CheckError{tableOf.ReplaceAllString(broken[2], "") + " NOT NULL", err}
+			return &CheckError{tableOf.ReplaceAllString(broken[2], "") + " NOT NULL", err}, true
 		default:
-			return &CheckError{broken[2], err}
+			return &CheckError{broken[2], err}, true
 		}
 	}
-	return nil
+	return err, false
 }

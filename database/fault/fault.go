@@ -3,7 +3,6 @@
 package fault
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"database/sql/driver"
@@ -156,7 +155,7 @@ func In(operation string, err error) error {
 		}
 		return fmt.Errorf("%s: %w: %w", operation, ErrUnavailable, err)
 	}
-	err = cmp.Or(constraint(err), err)
+	err, _ = constraint(err)
 	return fmt.Errorf("%s: %w", operation, err)
 }
 

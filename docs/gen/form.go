@@ -118,7 +118,12 @@ func limited(forms []form) []form {
 	if len(all) > maxForms {
 		return anything
 	}
-	return all
+	return slices.DeleteFunc(slices.Clone(all), func(f form) bool { // what another form includes
+		return slices.ContainsFunc(all, func(other form) bool {
+			start, open := strings.CutSuffix(other.glob, "*")
+			return open && other.glob != f.glob && strings.HasPrefix(f.glob, start)
+		})
+	})
 }
 
 // globOf returns the pattern of a character in ranges, which are pairs.

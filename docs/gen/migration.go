@@ -156,11 +156,18 @@ func stepsOf(model models.Model, present []string) (s steps, err error) {
 // a list ends with the key, by which rows with the same value are sorted.
 func indexesOf(model models.Model) (all []index) {
 	t := table.OfModel(model)
+	var listed []string
+	for _, r := range resources() {
+		if r.Name() == t.Name {
+			listed = slices.Concat(r.Lists().Equal, r.Lists().Sort)
+		}
+	}
 	for _, c := range t.Columns {
 		if model.Rules().Unique(c.DBName) {
 			all = append(all, index{"UNIQUE ", t.Name + "_" + c.DBName + "_key", c.DBName})
 		}
-		if _, refers := models.Base(model.Rules()[c.DBName]).(models.Ref); refers {
+		_, refers := models.Base(model.Rules()[c.DBName]).(models.Ref)
+		if refers || slices.Contains(listed, c.DBName) {
 			all = append(all, index{"", t.Name + "_" + c.DBName, c.DBName + ", " + t.Key.DBName})
 		}
 	}
@@ -231,12 +238,6 @@ func (s *steps) feed(k kind) (up, down string) {
 	return strings.TrimRight(strings.TrimPrefix(up, "-- +goose Up"), "\n"), down
 }
 
-// Statements of PostgreSQL that wait for running transactions, while all others continue.
-const (
-	beginWait = "SELECT set_config('plantstore.lock_timeout', current_setting('lock_timeout'), false), set_config('lock_timeout', '0', false);"
-	endWait   = "SELECT set_config('lock_timeout', current_setting('plantstore.lock_timeout'), false);"
-)
-
 // addColumns returns the statements that add the columns and indexes, and remove them. On PostgreSQL, no
 // statement reads the table while others wait for it.
 func (s *steps) addColumns(k kind) (up, down []string) {
@@ -273,11 +274,17 @@ func (s *steps) addColumns(k kind) (up, down []string) {
 		}
 		later = append(later, "CREATE "+i.unique+"INDEX "+concurrently+i.name+" ON "+s.table.Name+" ("+i.columns+");")
 	}
-	if k == onPostgres {
-		later = slices.Concat([]string{beginWait}, later, []string{endWait})
-		drop = slices.Concat([]string{beginWait}, drop, []string{endWait})
+	return append(up, k.waiting(later)...), append(k.waiting(drop), down...)
+}
+
+// waiting lets statements of PostgreSQL wait for running transactions, while all others continue.
+func (k kind) waiting(statements []string) []string {
+	if k != onPostgres || len(statements) == 0 {
+		return statements
 	}
-	return append(up, later...), append(drop, down...)
+	return slices.Concat([]string{
+		"SELECT set_config('plantstore.lock_timeout', current_setting('lock_timeout'), false), set_config('lock_timeout', '0', false);",
+	}, statements, []string{"SELECT set_config('lock_timeout', current_setting('plantstore.lock_timeout'), false);"})
 }
 
 // target returns the table and the column to which a column refers.
@@ -356,8 +363,21 @@ func (k kind) checks(c *column) (all []string) {
 			}
 			add("values", "{} IN (%s)", strings.Join(quotes, ", "))
 		}
-		if rule.Match != nil && rule.SQL() == table.Text {
+		if rule.Match != nil && (rule.SQL() == table.Text || k == onSQLite) {
 			add("form", "%s", k.matches(rule.Match.String()))
+		}
+		var digits, scale int
+		switch of := rule.Schema()["type"]; {
+		case of == "object" || of == "array":
+			add("type", "%s({}) = '%s'", map[kind]string{onPostgres: "json_typeof", onSQLite: "json_type"}[k], of)
+		case k == onPostgres: // the types say all
+		case rule.Schema()["format"] == "date":
+			add("form", "{} IS date({})")
+		case rule.SQL().SQLite == "NUMERIC":
+			if _, err := fmt.Sscanf(rule.SQL().Postgres, "numeric(%d,%d)", &digits, &scale); err != nil {
+				panic(err)
+			}
+			add("form", "typeof({}) IN ('integer', 'real', 'null') AND abs({}) < 1e%d AND round({}, %d) = {}", digits-scale, scale)
 		}
 	case models.Integer:
 		add("range", "{} BETWEEN %d AND %d", rule.Min, rule.Max)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"plantstore/database/dbtest"
+	"plantstore/database/table"
 	"plantstore/models"
 )
 
@@ -26,6 +27,10 @@ type pot struct {
 	Weight    *float64
 	Glazed    bool
 	Notes     *string
+	Since     *models.Day
+	Price     *models.Number
+	Features  *models.JSON
+	Serial    *string
 	PlantID   *int64
 	Label     *string
 	CreatedAt time.Time
@@ -41,6 +46,10 @@ func (pot) Rules() models.Rules {
 		"size":     models.Integer{Min: 1, Max: 5},
 		"weight":   models.Float{Min: -0.5, Max: 1e9},
 		"notes":    models.Text{Max: 3, Lines: true},
+		"since":    models.Date(),
+		"price":    models.Decimal(3, 2),
+		"features": models.Object(100),
+		"serial":   models.UUID(),
 		"plant_id": models.Ref{To: models.Plant{}},
 		"label":    models.Unique{Rule: models.Text{Max: 9}},
 	}
@@ -49,7 +58,7 @@ func (pot) Rules() models.Rules {
 // TestMigrationRepeatsTheRules creates a table, and a column at a time, and inserts rows past the store.
 func TestMigrationRepeatsTheRules(t *testing.T) {
 	base := map[string]string{"id": "1", "name": "'pot'", "country": "'NL'", "glazed": "true", "created_at": "'2026-01-01'", "updated_at": "'2026-01-01'"}
-	columns := []string{"id", "name", "country", "code", "website", "size", "weight", "glazed", "notes", "plant_id", "label", "created_at", "updated_at"}
+	columns := []string{"id", "name", "country", "code", "website", "size", "weight", "glazed", "notes", "since", "price", "features", "serial", "plant_id", "label", "created_at", "updated_at"}
 	dbtest.Each(t, func(t *testing.T, url string) {
 		t.Parallel()
 		k := onPostgres
@@ -85,6 +94,10 @@ func TestMigrationRepeatsTheRules(t *testing.T) {
 				"size":     {[]string{"1", "5", "NULL"}, []string{"0", "6"}},
 				"weight":   {[]string{"-0.5", "1000000000"}, []string{"-0.51", "1000000001"}},
 				"glazed":   {[]string{"false"}, []string{"NULL"}},
+				"since":    {[]string{"'2026-11-27'", "'0001-01-01'"}, []string{"'2026-02-30'", "'x'"}},
+				"price":    {[]string{"12.5", "-999.99", "0", "0.29"}, []string{"1000", "'x'"}},
+				"features": {[]string{`'{"a":1}'`}, []string{"'[]'", "'{'"}},
+				"serial":   {[]string{"'0198c5f0-5b1e-7c3a-9d2e-3f4a5b6c7d8e'"}, []string{"'0198c5f0'", "''"}},
 				"plant_id": {[]string{"7"}, []string{"8"}},
 				"label":    {[]string{"'ab'"}, []string{"'taken'"}},
 				"notes":    {[]string{"''", "'a\nb'"}, []string{"'abcd'"}},
@@ -169,6 +182,23 @@ func TestMigrationOfAFeed(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestMigrationsMakeEveryModel fails if a table lacks a column or an index of its model.
+func TestMigrationsMakeEveryModel(t *testing.T) {
+	t.Chdir("../..")
+	for _, model := range models.All() {
+		name := table.OfModel(model).Name
+		t.Run(name, func(t *testing.T) {
+			_, present, err := migrated(t.Context(), name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if s, err := stepsOf(model, present); err == nil {
+				t.Errorf("run go run -tags nomsgpack ./docs/gen migration %s: it adds\n%s", name, s.text(onSQLite, 0))
+			}
+		})
+	}
 }
 
 func TestMigrationNeedsSomethingToDo(t *testing.T) {

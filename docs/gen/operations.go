@@ -287,7 +287,7 @@ func addExample(schema object) {
 func exampleOf(schema object) object {
 	example := object{}
 	for name := range at(schema, "properties") {
-		if property := at(schema, "properties", name); property["x-echo"] == nil {
+		if property := at(schema, "properties", name); property["x-echo"] == nil && property["example"] != nil {
 			example[name] = property["example"]
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"plantstore/database/table"
 	"plantstore/models"
 )
 
@@ -81,8 +82,36 @@ func addRules(schemas object) {
 					delete(properties, column)
 				}
 			}
+			checkContent(r.Model(), name, at(schemas, name))
 		}
 	}
+}
+
+// checkContent ends the program if the properties of a schema are not as the columns of the model demand.
+func checkContent(model models.Model, name string, schema object) {
+	required, _ := schema["required"].([]any)
+	for _, c := range table.OfModel(model).Content {
+		if model.Rules().Server(c.DBName) { // whose properties depend on the schema
+			continue
+		}
+		property, ok := at(schema, "properties")[c.DBName].(object)
+		switch isRequired := slices.Contains(required, any(c.DBName)); {
+		case !ok:
+			log.Fatalf("%s has no property with the name of the column %s: see the json tags of the content", name, c.DBName)
+		case isRequired && c.FieldType.Kind() == reflect.Pointer:
+			log.Fatalf(`%s.%s has binding:"required", but the model's %[2]s is a pointer`, name, c.DBName)
+		case !isRequired && c.FieldType.Kind() != reflect.Pointer:
+			log.Fatalf(`%s.%s needs binding:"required", or the model's field %s must be a pointer`, name, c.DBName, c.Name)
+		case property["example"] == nil && isText(models.Base(model.Rules()[c.DBName])):
+			log.Fatalf("%s.%s needs an example", name, c.DBName)
+		}
+	}
+}
+
+// isText reports whether rule is the rule of a text, of which only an example can tell what it looks like.
+func isText(rule models.Rule) bool {
+	_, is := rule.(models.Text)
+	return is
 }
 
 // completeSchema replaces x-rule by the rule that it names, makes what has x-ref the schema that it names, or null,

@@ -1,0 +1,105 @@
+package api
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"plantstore/database/dbtest"
+	"plantstore/tests/service"
+)
+
+// invalid returns values, in SQL, that break a rule of a property, by the rule. The database must reject all of
+// them or, if they break the form of a text, at least one: SQLite has no regular expressions.
+func (d *resource) invalid(name string) map[string][]string {
+	s, all := d.property(name), make(map[string][]string)
+	add := func(rule, value string) { all[rule] = append(all[rule], value) }
+	quoted := func(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }
+	if d.isRequired(name) {
+		add("NOT NULL", "NULL")
+	}
+	least, _ := s.Minimum.Int64()
+	most, _ := s.Maximum.Int64()
+	switch kind := fmt.Sprint(s.Type); {
+	case s.References != "":
+		add("reference", "123456789")
+	case kind == "integer" || kind == "number":
+		if s.Minimum != "" && least > math.MinInt64 {
+			add("minimum", strconv.FormatInt(least-1, 10))
+		}
+		if s.Maximum != "" && most < math.MaxInt64 {
+			add("maximum", strconv.FormatInt(most+1, 10))
+		}
+	case len(s.Enum) > 1:
+		add("enum", "'no such value'")
+	case s.Format == "date":
+		add("date", "'2001-02-30'")
+		add("date", "'today'")
+	case kind == "object", kind == "array":
+		add("JSON", "'{'")
+		add("JSON", "'1'")
+	case kind == "string":
+		if s.MaxLength > 0 {
+			add("maxLength", quoted(strings.Repeat("x", s.MaxLength+1)))
+		}
+		if s.MinLength > 0 {
+			add("minLength", quoted(strings.Repeat("x", s.MinLength-1)))
+		}
+		example, _ := s.Example.(string)
+		for _, text := range []string{"", " ", "§", example + "§", strings.ToLower(example), strings.ToUpper(example)} {
+			if !s.accepts(text) {
+				add("form", quoted(text))
+			}
+		}
+	}
+	return all
+}
+
+// TestChecksRepeatTheRules writes past the service what each rule in the OpenAPI document forbids.
+func TestChecksRepeatTheRules(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, url string) {
+		t.Parallel()
+		s := service.Start(t, "DATABASE_URL="+url)
+		db := service.OpenTable(t, url)
+		for _, d := range resourcesOf(t, s) {
+			table := d.path[1:]
+			d.stored(t, 1)
+			d.stored(t, 2)
+			update := func(t *testing.T, assignment string) error {
+				t.Helper()
+				_, err := db.ExecContext(t.Context(), "UPDATE "+table+" SET "+assignment+" WHERE id = 1")
+				return err
+			}
+			if err := update(t, "id = id"); err != nil {
+				t.Fatal(err)
+			}
+			for _, column := range slices.Sorted(maps.Keys(d.schemas["New"+d.kind].Properties)) {
+				for rule, values := range d.invalid(column) {
+					t.Run(fmt.Sprint(table, " ", column, " ", rule), func(t *testing.T) {
+						var accepted []string
+						for _, value := range values {
+							if update(t, column+" = "+value) == nil {
+								accepted = append(accepted, value)
+							}
+						}
+						if len(accepted) == len(values) || len(accepted) > 0 && (rule != "form" || !strings.HasPrefix(url, "sqlite:")) {
+							t.Errorf("the database accepts %.100s: its CHECKs must repeat the rule", accepted)
+						}
+					})
+				}
+				if d.property(column).Unique {
+					t.Run(fmt.Sprint(table, " ", column, " unique"), func(t *testing.T) {
+						if update(t, column+" = (SELECT other."+column+" FROM "+table+" other WHERE id = 2)") == nil {
+							t.Error("the database accepts a value twice")
+						}
+					})
+				}
+			}
+		}
+	})
+}
