@@ -2,11 +2,7 @@
 // that keep them in a database. It knows nothing of HTTP.
 package models
 
-import (
-	"time"
-
-	"plantstore/database"
-)
+import "time"
 
 // Plant is a row of the table plants.
 type Plant struct {
@@ -31,9 +27,3 @@ func (Plant) Rules() Rules {
 
 // Feed lets clients follow the changes of plants. It names the table with the state of the feed.
 func (Plant) Feed() string { return "feed" }
-
-// PlantStore keeps plants.
-type PlantStore = Store[Plant, int64]
-
-// NewPlantStore returns the store of the plants in db, which must be migrated.
-func NewPlantStore(db *database.DB) *PlantStore { return NewStore[Plant, int64](db) }
