@@ -224,8 +224,9 @@ func (f *Feed) noteWrite() {
 
 // prepareFeeds gives the feeds of a copy, which is a restored backup or a dump, new epochs. Then positions may
 // have to grow, to stay above the positions of the rows: meanwhile, nobody may write to a table with a feed.
-func (db *DB) prepareFeeds(ctx context.Context) error {
-	err := db.schema.retryWhileLocked(ctx, func() error {
+func (s *Schema) prepareFeeds(ctx context.Context) error {
+	db := s.db
+	err := s.retryWhileLocked(ctx, func() error {
 		isCopy := false
 		for _, f := range db.feeds {
 			var is bool

@@ -84,7 +84,7 @@ func (s *Schema) Prepare(ctx context.Context) error {
 	if err := s.Require(ctx); err != nil {
 		return err
 	}
-	return s.db.prepareFeeds(ctx)
+	return s.prepareFeeds(ctx)
 }
 
 // requirePrimary fails with fault.ErrStandby if the database is a standby, and tells whether it is read-only.
@@ -158,7 +158,7 @@ func (s *Schema) Migrate(ctx context.Context) (applied []Migration, err error) {
 		})
 	})
 	if err == nil {
-		err = s.db.prepareFeeds(ctx)
+		err = s.prepareFeeds(ctx)
 	}
 	if err != nil {
 		err = fmt.Errorf("migrate the database: %w", err)
