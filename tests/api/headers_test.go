@@ -34,7 +34,7 @@ func TestHeadersAreWrittenAsDocumented(t *testing.T) {
 		{"POST /plants", service.Token, body, "200", []string{"ETag", "Location", "RateLimit", "RateLimit-Policy", "Write-Position", "X-Request-ID"}},
 		{"PUT /plants/2", service.Token, `{"name":"Aloe vera"}`, "201", []string{"ETag", "Location", "Write-Position", "X-Request-ID"}},
 		{"GET /plants/1", service.Token, "", "200", []string{"ETag", "X-Request-ID"}},
-		{"GET /plants?limit=1", service.Token, "", "200", []string{"Link", "X-Request-ID"}},
+		{"GET /plants?limit=1&count=true", service.Token, "", "200", []string{"Link", "X-Request-ID", "X-Total-Count"}},
 		{"GET /plants/export", service.Token, "", "200", []string{"Content-Disposition", "X-Request-ID"}},
 		{"GET /plants/1", "", "", "401", []string{"WWW-Authenticate", "X-Request-ID"}},
 		{"GET /plants", service.Token, "", "429", []string{"Retry-After", "RateLimit", "RateLimit-Policy", "X-Request-ID"}},

@@ -76,7 +76,7 @@ func TestHelp(t *testing.T) {
 		"config":         onDatabase + " host port",
 		"import":         onService + " dry-run format partial replace",
 		"follow":         onService + " after cursor-file post secret-file",
-		"export":         onService + " after created-after created-before format output q tag",
+		"export":         onService + " after created-after created-before excel format output q tag",
 		"healthcheck":    "config host port ready",
 		"backup":         onDatabase,
 		"restore":        onDatabase + " yes",
