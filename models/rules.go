@@ -35,15 +35,14 @@ func (r Rules) Unique(column string) bool { return has[Unique](r[column]) }
 
 // has reports whether rule is a W, alone or within a rule that wraps it.
 func has[W Rule](rule Rule) bool {
+	_, is := rule.(W)
 	switch rule := rule.(type) {
-	case W:
-		return true
 	case Unique:
-		return has[W](rule.Rule)
+		return is || has[W](rule.Rule)
 	case Server:
-		return has[W](rule.Rule)
+		return is || has[W](rule.Rule)
 	}
-	return false
+	return is
 }
 
 // Base returns rule without [Unique] and [Server]. It may be nil.

@@ -68,22 +68,20 @@ var (
 // IsReference reports whether err means that a row refers to a row that does not exist, or that rows refer to
 // the row of a deletion.
 func IsReference(err error) bool {
-	err, _ = constraint(err)
-	_, is := errors.AsType[*ReferenceError](err)
+	_, is := errors.AsType[*ReferenceError](constraint(err))
 	return is
 }
 
 // IsConstraint reports whether err means that a row breaks a constraint, or has a value that does not fit its
 // column.
 func IsConstraint(err error) bool {
-	_, is := constraint(err)
-	return is
+	return constraint(err) != nil
 }
 
-// constraint returns err as a *CheckError, *UniqueError or *ReferenceError if IsConstraint holds.
-func constraint(err error) (described error, is bool) {
+// constraint returns err as a *CheckError, *UniqueError or *ReferenceError, or nil if it is none of them.
+func constraint(err error) error {
 	if _, is := errors.AsType[*ReferenceError](err); is {
-		return err, true
+		return err
 	}
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
 		columns := ""
@@ -93,30 +91,29 @@ func constraint(err error) (described error, is bool) {
 		switch {
 		case pg.Code == "23503", pg.Code == "23001": // foreign_key_violation, restrict_violation
 			deleted := strings.Contains(pg.Detail, "still referenced") // if the server's messages are in English
-			return &ReferenceError{Table: pg.TableName, Column: columns, Deleted: deleted, Cause: err}, true
+			return &ReferenceError{Table: pg.TableName, Column: columns, Deleted: deleted, Cause: err}
 		case pg.Code == "23505": // unique_violation
-			return &UniqueError{cmp.Or(columns, pg.ConstraintName), err}, true
-		case strings.HasPrefix(pg.Code, "23"):
-			return &CheckError{cmp.Or(pg.ConstraintName, pg.ColumnName+" NOT NULL"), err}, true
+			return &UniqueError{cmp.Or(columns, pg.ConstraintName), err}
+		case pg.Code == "23514", pg.Code == "23P01": // check_violation, exclusion_violation
+			return &CheckError{pg.ConstraintName, err}
 		case strings.HasPrefix(pg.Code, "22"): // data_exception
-			return &CheckError{fmt.Sprintf("that a value fits its column (SQLSTATE %s)", pg.Code), err}, true
+			return &CheckError{fmt.Sprintf("that a value fits its column (SQLSTATE %s)", pg.Code), err}
 		}
 	}
 	if lite, ok := errors.AsType[*sqlite.Error](err); ok && SQLiteCode(err) == sqlite3.SQLITE_CONSTRAINT {
 		broken := brokenBy.FindStringSubmatch(lite.Error())
 		switch {
 		case lite.Code() == sqlite3.SQLITE_CONSTRAINT_DATATYPE:
-			return &CheckError{"that a value fits its column", err}, true
+			return &CheckError{"that a value fits its column", err}
 		case broken == nil: // by a trigger
 		case broken[1] == "KEY": // FOREIGN KEY
-			return &ReferenceError{Cause: err}, true
+			return &ReferenceError{Cause: err}
 		case broken[1] == "UNIQUE":
-			return &UniqueError{tableOf.ReplaceAllString(broken[2], ""), err}, true
-		case broken[1] == "NULL":
-			return &CheckError{tableOf.ReplaceAllString(broken[2], "") + " NOT NULL", err}, true
+			return &UniqueError{tableOf.ReplaceAllString(broken[2], ""), err}
+		case broken[1] == "NULL": // NOT NULL: the table does not fit the model, which is no fault of a client
 		default:
-			return &CheckError{broken[2], err}, true
+			return &CheckError{broken[2], err}
 		}
 	}
-	return err, false
+	return nil
 }

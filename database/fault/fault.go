@@ -3,6 +3,7 @@
 package fault
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"database/sql/driver"
@@ -155,7 +156,7 @@ func In(operation string, err error) error {
 		}
 		return fmt.Errorf("%s: %w: %w", operation, ErrUnavailable, err)
 	}
-	err, _ = constraint(err)
+	err = cmp.Or(constraint(err), err)
 	return fmt.Errorf("%s: %w", operation, err)
 }
 
