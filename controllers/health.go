@@ -55,7 +55,7 @@ func (h *Health) Draining() bool { return h.serving.Err() != nil }
 // Live reports that the process is alive.
 func (*Health) Live(c *gin.Context) error {
 	middleware.Quiet(c)
-	return respond(c, http.StatusOK, gin.H{"status": "ok"})
+	return respond(c, http.StatusOK, ready{Status: "ok"})
 }
 
 // Ready reports whether the service can serve requests: a write would succeed, and the
@@ -65,11 +65,17 @@ func (h *Health) Ready(c *gin.Context) error {
 	if err := h.check(c.Request.Context()); err != nil {
 		return err
 	}
-	status := gin.H{"status": "ok"}
+	status := ready{Status: "ok"}
 	if err := models.CheckTemporary(); err != nil { // all else works
-		status["warning"] = "imports and exports fail: " + models.ErrTemporary.Error()
+		status.Warning = "imports and exports fail: " + models.ErrTemporary.Error()
 	}
 	return respond(c, http.StatusOK, status)
+}
+
+// ready is the response of a service that is ready.
+type ready struct {
+	Status  string `json:"status"`
+	Warning string `json:"warning,omitzero"`
 }
 
 func (h *Health) check(ctx context.Context) error {

@@ -149,7 +149,7 @@ func (r *Resource[T, C]) list(c *gin.Context, of string) error {
 func (r *Resource[T, C]) filter(query url.Values, list bool) (f models.Filter[int64], err error) {
 	sort := query.Get("sort")
 	if query.Has("sort") && !slices.Contains(r.sorts, sort) {
-		return f, problemf(codeParameter, "sort must be %s", strings.Join(r.sorts, ", "))
+		return f, problemf(codeParameter, "sort must be one of %s", strings.Join(r.sorts, ", "))
 	}
 	for _, p := range r.filters {
 		if !query.Has(p.Name) {
