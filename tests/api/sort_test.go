@@ -82,7 +82,7 @@ func TestPlantsSort(t *testing.T) {
 		})
 		cursor := func(text string) string { return base64.RawURLEncoding.EncodeToString([]byte(text)) }
 		for _, test := range []struct{ query, mentions string }{
-			{"sort=", "sort must be id, -id, created_at, -created_at"},
+			{"sort=", "sort must be one of id, -id, created_at, -created_at"},
 			{"sort=name", "sort"},
 			{"sort=%2Bid", "sort"},
 			{"sort=ID", "sort"},
