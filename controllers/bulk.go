@@ -143,12 +143,9 @@ func respondReport[T any](c *gin.Context, r *models.ImportReport, in importBody[
 // respondRows responds with a file called name, of the rows that export yields, in CSV with columns.
 func respondRows[T, D any](c *gin.Context, name string, columns []jsonField, convert func(*T) D, export func(yield func(*T) error) error) error {
 	c.Writer.Header().Add("Vary", "Accept") // CORS adds Origin
-	inCSV, marked := preferred(c.Request.Header["Accept"], TypeNDJSON, TypeCSV) == TypeCSV, false
+	var marked bool
 	if err := parseSwitch(queryOf(c), "bom", "false", "true", &marked); err != nil {
 		return err
-	}
-	if marked && !inCSV {
-		return problemf(codeParameter, "bom is a parameter of CSV: send Accept: %s", TypeCSV)
 	}
 	out := bufio.NewWriterSize(c.Writer, 64<<10)
 	var zip *gzip.Writer
@@ -160,7 +157,7 @@ func respondRows[T, D any](c *gin.Context, name string, columns []jsonField, con
 		out.Reset(zip)
 	}
 	rows, mediaType, extension := rowWriter(ndjsonWriter{out}), TypeNDJSON, ".ndjson"
-	if inCSV {
+	if preferred(c.Request.Header["Accept"], TypeNDJSON, TypeCSV) == TypeCSV {
 		if marked {
 			_, _ = out.WriteString(byteOrderMark) // flush returns its error
 		}

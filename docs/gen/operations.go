@@ -163,8 +163,10 @@ func completeParameters(operation object) {
 				p := at(all, name)
 				p["description"] = fmt.Sprintf("%s. At most %d different ETags", p["description"], controllers.MaxVersions)
 			}
-		case isFeed(operation) && (name == "after" || name == "Last-Event-ID"):
+		case isFeed(operation) && name == "after":
 			schema["pattern"] = database.CursorPattern.String()
+		case isFeed(operation) && (name == "Last-Event-ID" || name == "lastEventId"): // empty before the first event
+			schema["pattern"] = "^$|" + database.CursorPattern.String()
 		case name == "wait":
 			schema["pattern"] = controllers.WaitPattern.String()
 		case name == "limit":
