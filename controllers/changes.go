@@ -2,7 +2,6 @@ package controllers
 
 import (
 	"bytes"
-	"cmp"
 	"net/http"
 	"regexp"
 	"strings"
@@ -69,8 +68,11 @@ func (h *follower[T, C]) get(c *gin.Context) error {
 			return err
 		}
 	}
-	last := strings.Join(c.Request.Header["Last-Event-Id"], ", ") // as net/http spells it
-	if last = cmp.Or(last, q.Get("lastEventId")); last != "" {    // clients send it empty before the first event
+	header := strings.Join(c.Request.Header["Last-Event-Id"], ", ") // as net/http spells it
+	for _, last := range []string{q.Get("lastEventId"), header} {   // empty before the first event
+		if last == "" {
+			continue
+		}
 		if from, err = parseCursor("Last-Event-ID", last); err != nil {
 			return err
 		}

@@ -108,10 +108,10 @@ public class Main {
     }
     step("pages", ids, List.of(1L, 2L, 3L, ID - 1, ID));
 
-    step("export", Files.readString(plants.exportPlants(null, null, null, null, null, null).toPath()),
+    step("export", Files.readString(plants.exportPlants(null, null, null, null, null, null, null).toPath()),
         CSV + (ID - 1) + ",Aloe vera,\n" + ID + ",Ficus lyrata,\n");
 
-    step("changes", plants.listChanges("0", null, null, null).getChanges().stream().map(PlantChange::getId).toList(),
+    step("changes", plants.listChanges("0", null, null, null, null).getChanges().stream().map(PlantChange::getId).toList(),
         List.of(1L, 2L, 3L, ID - 1, ID));
 
     var issued = tokens.createToken(new NewToken().name("client").addScopesItem(Scope.PLANTS_READ));
