@@ -39,6 +39,14 @@ func TestHealthCheckOfImage(t *testing.T) {
 	if !regexp.MustCompile(`(?m)^HEALTHCHECK .* CMD \["/plantstore", "healthcheck"\]$`).Match(text) {
 		t.Error("the Dockerfile has another health check")
 	}
+	// Another user than the image's, as OpenShift chooses it, is of group 0.
+	for file, line := range map[string]string{"Dockerfile": "mkdir -m 0770 /data", "Dockerfile ": "--chown=65532:0 /data /data", ".ci/release": `mkdir -m 0770 "$context/data"`} {
+		text, err := os.ReadFile("../../" + strings.TrimSpace(file))
+		service.Must(t, err)
+		if !strings.Contains(string(text), line) {
+			t.Errorf("%s has no %s, so group 0 cannot write to /data", file, line)
+		}
+	}
 	variables := imageVariables(t, t.TempDir())
 	s := service.Launch(t, service.Command(t, variables, "--port", "0"))
 	s.AwaitLog(t, "serving")
