@@ -64,7 +64,7 @@ type DB struct {
 	schema   *Schema
 	feeds    []*Feed   // of the tables that are followed, unless the database is on Citus
 	standbys *standbys // or nil
-	closers  []func()  // of what Close ends, in this order
+	closers  *[]func() // of what Close ends, in this order; transactions, which copy the rest, do not read them
 	log      *zap.Logger
 }
 
@@ -150,7 +150,7 @@ func CheckURL(url string) error {
 // New returns the database of d, which Close closes, with the feeds of the tables that name one.
 func New(d dialect.Dialect, o Options, batches BatchOptions, tables []*table.Table, log *zap.Logger) (db *DB, err error) {
 	pool, reads := d.Pools()
-	db = &DB{conn: pool, dialect: d, options: o, batches: batches, log: log, metrics: newMetrics(d.Facts().System)}
+	db = &DB{conn: pool, dialect: d, options: o, batches: batches, log: log, closers: new([]func()), metrics: newMetrics(d.Facts().System)}
 	db.Limits = newLimits(batches.Flushers, o.MaxConnections, o.TemporaryBytes)
 	if reads != pool {
 		db.Limits = newFileLimits(sqlite.Readers, o.TemporaryBytes)
@@ -234,7 +234,7 @@ func (db *DB) primary() *sql.DB {
 // Close writes the queued batches, waits for the running queries and closes every
 // connection.
 func (db *DB) Close() error {
-	for _, end := range db.closers {
+	for _, end := range *db.closers {
 		end()
 	}
 	return db.dialect.Close()
@@ -242,7 +242,7 @@ func (db *DB) Close() error {
 
 // every calls do now and every interval, in the background, until db is closed.
 func (db *DB) every(interval time.Duration, do func(context.Context)) {
-	db.closers = append(db.closers, background.Start(interval, do))
+	*db.closers = append(*db.closers, background.Start(interval, do))
 }
 
 // Reads returns the handle for reads, which never wait for a write. It takes no
@@ -282,6 +282,6 @@ func NewReader[T any](db *DB, run func(context.Context, []T) []error) *batch.Bat
 func newBatcher[T any](db *DB, o batch.Options, run func(context.Context, []T) []error) *batch.Batcher[T] {
 	o.Max, o.Queue, o.Timeout = db.batches.MaxBatch, db.batches.Queue, db.options.Timeout
 	b := batch.New(o, run)
-	db.closers = append(db.closers, b.Close)
+	*db.closers = append(*db.closers, b.Close)
 	return b
 }

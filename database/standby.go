@@ -81,7 +81,7 @@ func (db *DB) UseStandbys() error {
 	}
 	s := &standbys{primary: db, first: unknownPosition, written: make(map[string]need)}
 	var closers []func()
-	defer func() { db.closers = append(db.closers, closers...) }() // after the last check
+	defer func() { *db.closers = append(*db.closers, closers...) }() // after the last check
 	for _, url := range db.options.ReplicaURLs {
 		opened, err := db.openStandby(url)
 		if err != nil {

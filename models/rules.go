@@ -115,7 +115,9 @@ func (r Range[N]) check(field string, value reflect.Value) error {
 	if *n < r.Min || *n > r.Max || math.IsNaN(float64(*n)) {
 		return invalid(field, "must be from %v to %v, not %v", r.Min, r.Max, *n)
 	}
-	*n += 0 // which is not -0
+	if *n == 0 && math.Signbit(float64(*n)) {
+		*n = 0 // both databases return it so
+	}
 	return nil
 }
 
