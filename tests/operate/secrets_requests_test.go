@@ -83,7 +83,7 @@ func (h *hunt) sendTokens() {
 	} {
 		h.want(field, h.send("POST", "/tokens", admin, fmt.Sprintf(body, h.plant(field))), 40006)
 	}
-	for range 101 {
+	for n := 0; n < 300 && !h.codes[42901]; n++ { // on a slow machine, the limit grows again meanwhile
 		h.send("GET", "/plants", h.plant("a wrong token of many"), "")
 	}
 	if !h.codes[42901] {

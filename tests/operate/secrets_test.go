@@ -119,7 +119,7 @@ func (h *hunt) begin(settings []string) {
 		"PLANTSTORE_LOG_LEVEL=debug",
 		"PLANTSTORE_DATABASE_SLOW_QUERY=1ns",
 		"PLANTSTORE_DATABASE_TIMEOUT=2s",
-		"PLANTSTORE_LIMITS_FAILURES_PER_MINUTE=100",
+		"PLANTSTORE_LIMITS_FAILURES_PER_MINUTE=60",
 		"PLANTSTORE_AUTH_JWT_ISSUER=https://id.example.org/"+h.plant("the issuer of JWTs"),
 		"PLANTSTORE_AUTH_JWT_AUDIENCE="+h.plant("the audience of JWTs"),
 		"PLANTSTORE_AUTH_JWT_PUBLIC_KEY="+string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})),
