@@ -45,15 +45,12 @@ var causes = []error{
 	errHeader, errClaims, errNoKey, jwt.ErrTokenSignatureInvalid, jwt.ErrTokenUnverifiable, jwt.ErrTokenMalformed, jwt.ErrTokenInvalidClaims,
 }
 
-// ed25519Name is the name of EdDSA with Ed25519 in RFC 9864.
-const ed25519Name = "Ed25519"
-
 // JWT returns the verifier of the JSON Web Tokens that o describes. They need an exp, a
 // sub, and scopes. Names match exactly (RFC 7519, section 4). JWT fetches
 // keys until ctx ends; if a fetch fails, it logs that and retries. It fails if PublicKey is
 // not a usable public key. The verifier logs to rejections why it rejects a token.
 func JWT(ctx context.Context, o JWTOptions, log, rejections *zap.Logger) (Verifier, error) {
-	jwt.RegisterSigningMethod(ed25519Name, func() jwt.SigningMethod { return jwt.SigningMethodEdDSA })
+	jwt.RegisterSigningMethod("Ed25519", func() jwt.SigningMethod { return jwt.SigningMethodEdDSA }) // its name in RFC 9864
 	var keys jwt.Keyfunc
 	if o.PublicKey == "" {
 		keys = newJWKS(ctx, o.JWKSURL, log).find

@@ -156,11 +156,16 @@ var aliases = map[string]string{
 	"application/ndjson": TypeNDJSON, "application/jsonl": TypeNDJSON, "application/x-jsonlines": TypeNDJSON,
 }
 
+// isPlain reports whether the values of Content-Encoding say that a body is as it is.
+func isPlain(codings []string) bool {
+	return len(codings) == 0 || len(codings) == 1 && strings.EqualFold(codings[0], "identity")
+}
+
 // contentType returns which of accepted the body is, in UTF-8: the last of them without a
 // Content-Type. For any other type, the response has headers with what would be accepted.
 func contentType(c *gin.Context, accepted ...string) (string, error) {
 	header := c.Request.Header
-	if codings := header["Content-Encoding"]; len(codings) > 1 || len(codings) == 1 && !strings.EqualFold(codings[0], "identity") {
+	if !isPlain(header["Content-Encoding"]) {
 		c.Header("Accept-Encoding", "identity") // RFC 9110, section 12.5.3
 		return "", problemf(codeContentType, "Content-Encoding is not supported: send the body without one")
 	}

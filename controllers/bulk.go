@@ -102,7 +102,7 @@ func bindRows[D, T any](c *gin.Context, toRow func(*D) T) (in importBody[T], err
 	return in, nil
 }
 
-// respondReport responds with the report of an import of in, whose outcome is err.
+// respondReport responds with the report r of an import, whose body was in and whose outcome is err.
 func respondReport[T any](c *gin.Context, r *models.ImportReport, in importBody[T], err error) error {
 	p, isProblem := errors.AsType[*problem](err)
 	setPosition(c, r.Position)

@@ -37,9 +37,6 @@ func (r *csvReader) next(in any) (line int, rejected, end error) {
 		}
 	}
 	record, line, rejected, end := r.read()
-	for end == nil && isBlank(record) { // as spreadsheets write after the last row
-		record, line, rejected, end = r.read()
-	}
 	if rejected == nil && end == nil {
 		rejected = setFields(reflect.ValueOf(in).Elem(), r.columns, record)
 		for i, f := range r.columns {
@@ -51,9 +48,19 @@ func (r *csvReader) next(in any) (line int, rejected, end error) {
 	return line, rejected, end
 }
 
-// read returns the next record, which the following call overwrites, and its line. rejected is why the
-// record alone is malformed; end ends the body.
+// read returns the next record that is not blank, as the last rows of a spreadsheet may be, and its line. The
+// following call overwrites the record. rejected is why the record alone is malformed; end ends the body.
 func (r *csvReader) read() (record []string, line int, rejected, end error) {
+	for {
+		record, line, rejected, end = r.readAny()
+		if end != nil || !isBlank(record) {
+			return record, line, rejected, end
+		}
+	}
+}
+
+// readAny is read for any record.
+func (r *csvReader) readAny() (record []string, line int, rejected, end error) {
 	r.lines.begin()
 	record, err := r.records.Read()
 	malformed, isMalformed := errors.AsType[*csv.ParseError](err)
@@ -85,9 +92,6 @@ func (r *csvReader) read() (record []string, line int, rejected, end error) {
 func (r *csvReader) readHeader() error {
 	names := strings.Join(fieldNames(r.fields), ",")
 	record, line, rejected, end := r.read()
-	for end == nil && isBlank(record) {
-		record, line, rejected, end = r.read()
-	}
 	switch {
 	case errors.Is(end, io.EOF):
 		return problemf(codeMalformed, "the body is empty: send CSV with the header %s", names)

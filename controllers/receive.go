@@ -30,7 +30,7 @@ func Receive(limit int64) middleware.Handler {
 		c.Request.Body = received{c.Request.Body, all}
 		codings := c.Request.Header["Content-Encoding"]
 		switch {
-		case codings == nil || len(codings) == 1 && strings.EqualFold(codings[0], "identity"):
+		case isPlain(codings):
 			return nil
 		case len(codings) > 1 || !strings.EqualFold(codings[0], "gzip"):
 			c.Header("Accept-Encoding", "gzip") // RFC 9110, section 12.5.3
