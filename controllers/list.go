@@ -42,7 +42,7 @@ const MaxCount = 10_000
 
 // declareLists sets the filters and orders of lists.
 func (r *Resource[T, C]) declareLists() {
-	lists, rules, key := r.lists, r.Model().Rules(), r.table.Key.DBName
+	lists, rules, key := r.lists, r.rules, r.table.Key.DBName
 	add := func(name, column, operator string) {
 		f := Filter{name, r.table.Column(column), operator, rules[column]}
 		if f.Column == nil {
@@ -92,7 +92,7 @@ type Parent struct {
 // Parents returns the resources that have lists of the rows.
 func (r *Resource[T, C]) Parents() (all []Parent) {
 	for _, column := range r.lists.Equal {
-		if ref, ok := r.Model().Rules().Ref(column); ok {
+		if ref, ok := r.rules.Ref(column); ok {
 			list := func(c *gin.Context) error { return r.list(c, column) }
 			all = append(all, Parent{table.OfModel(ref.To).Name, column, list})
 		}
@@ -103,7 +103,7 @@ func (r *Resource[T, C]) Parents() (all []Parent) {
 // List responds with a page of rows.
 func (r *Resource[T, C]) List(c *gin.Context) error { return r.list(c, "") }
 
-// list responds with a page of rows, or of rows whose column of has the id in the path.
+// list responds with a page of rows: if of names a column, of the rows that have the id in the path there.
 func (r *Resource[T, C]) list(c *gin.Context, of string) error {
 	q, err := parsePage(c)
 	if err != nil {
@@ -187,7 +187,7 @@ func (r *Resource[T, C]) parseCursor(cursor string, f *models.Filter[int64]) err
 	after, noID := parseInt64(codeParameter, "after", id)
 	value := reflect.New(r.table.Column(f.Sort).FieldType)
 	noValue := json.Unmarshal([]byte(of), value.Interface())
-	if err := cmp.Or(malformed, noID, noValue, models.Check(r.Model().Rules()[f.Sort], "after", value.Elem())); err != nil {
+	if err := cmp.Or(malformed, noID, noValue, models.Check(r.rules[f.Sort], "after", value.Elem())); err != nil {
 		return problemf(codeParameter, "after must be copied from the Link of a list with the same sort")
 	}
 	f.After, f.Value = &after, value.Elem().Interface()

@@ -28,6 +28,7 @@ import (
 type Resource[T models.Model, C any] struct {
 	store   *models.Store[T, int64]
 	table   *table.Table
+	rules   models.Rules
 	lists   Lists
 	filters []Filter
 	sorts   []string // the values of the parameter sort
@@ -49,12 +50,12 @@ type contentField struct {
 // NewResource returns the handlers for the rows in db. Without a database, they only describe themselves.
 // It panics if C or lists do not fit T.
 func NewResource[T models.Model, C any](db *database.DB, lists Lists) *Resource[T, C] {
-	r := &Resource[T, C]{table: table.Of[T](), lists: lists}
+	r := &Resource[T, C]{table: table.Of[T](), rules: (*new(T)).Rules(), lists: lists}
 	r.declareLists()
 	if db != nil {
 		r.store = models.NewStore[T, int64](db)
 	}
-	model, content, rules := reflect.TypeFor[T](), reflect.TypeFor[C](), (*new(T)).Rules()
+	model, content, rules := reflect.TypeFor[T](), reflect.TypeFor[C](), r.rules
 	for i := range model.NumField() {
 		f := model.Field(i)
 		switch {

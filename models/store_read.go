@@ -25,7 +25,8 @@ type reader[T Model, K Key] struct {
 
 func newReader[T Model, K Key](db *database.DB) *reader[T, K] {
 	r := &reader[T, K]{db: db, table: table.Of[T]()}
-	server := func(c *table.Column) bool { return (*new(T)).Rules().Server(c.DBName) }
+	rules := (*new(T)).Rules()
+	server := func(c *table.Column) bool { return rules.Server(c.DBName) }
 	r.table.Content, r.table.Data = slices.DeleteFunc(r.table.Content, server), slices.DeleteFunc(r.table.Data, server)
 	db.Require(r.table)
 	r.lookups = database.NewReader(db, r.getBatch)
