@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -17,6 +18,7 @@ import (
 // token.
 type Health struct {
 	ready   func(context.Context) error
+	warning cached
 	serving context.Context //nolint:containedctx // ends when the service drains
 	drain   context.CancelFunc
 }
@@ -66,10 +68,26 @@ func (h *Health) Ready(c *gin.Context) error {
 		return err
 	}
 	status := ready{Status: "ok"}
-	if err := models.CheckTemporary(); err != nil { // all else works
+	if h.warning.get(models.CheckTemporary) != nil { // all else works
 		status.Warning = "imports and exports fail: " + models.ErrTemporary.Error()
 	}
 	return respond(c, http.StatusOK, status)
+}
+
+// cached is the result of a check, which is up to a second old: probes need no token, and may come often.
+type cached struct {
+	mu  sync.Mutex
+	at  time.Time
+	err error
+}
+
+func (c *cached) get(check func() error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if time.Since(c.at) >= time.Second {
+		c.at, c.err = time.Now(), check()
+	}
+	return c.err
 }
 
 // ready is the response of a service that is ready.

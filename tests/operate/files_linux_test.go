@@ -94,9 +94,10 @@ func TestNoTemporaryFolder(t *testing.T) {
 	s := service.Start(t, "DATABASE_URL="+dbtest.SQLite(t), "TMPDIR="+folder)
 	ready := func(want string) {
 		t.Helper()
-		if r := s.Send(t, "GET", "/readyz", nil); r.Status != 200 || r.Body != want {
-			t.Errorf("got %v, want %s", r, want)
-		}
+		service.Eventually(t, "/readyz to respond with "+want, func() bool { // the result is up to a second old
+			r := s.Send(t, "GET", "/readyz", nil)
+			return r.Status == 200 && r.Body == want
+		})
 	}
 	ready(`{"status":"ok"}`)
 	service.Must(t, os.RemoveAll(folder))
