@@ -256,7 +256,7 @@ func TestChangesLimits(t *testing.T) {
 	}
 	s.ImportRows(t, "", "application/x-ndjson", rows.String()).RequireOK(t)
 	awaitFollowers(t, s, 0)
-	service.AwaitReset(t, request("application/json", "/plants/changes?after=0&limit=1000"), []byte("x"))
+	service.AwaitReset(t, request("application/json", "/plants/changes?after=0&limit=1000"), func() []byte { return []byte("x") })
 }
 
 // awaitFollowers waits until so many requests follow the feed.

@@ -32,7 +32,7 @@ func TestClientsThatDoNotRead(t *testing.T) {
 		conn := s.Dial(t)
 		_, err := io.WriteString(conn, strings.Repeat("GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n", requests))
 		service.Must(t, err)
-		service.AwaitReset(t, conn, []byte("x"))
+		service.AwaitReset(t, conn, func() []byte { return []byte("x") })
 		s.Get(t, "/healthz").CheckStatus(t, 200)
 	})
 	t.Run("HTTP/2", func(t *testing.T) {
@@ -42,14 +42,18 @@ func TestClientsThatDoNotRead(t *testing.T) {
 		s := service.StartTLS(t, folder, settings...)
 		requests := enough(t, s.On(t, own.Over(t, true), "GET", "/openapi.json", "", nil))
 		conn := dialHTTP2(t, s, own)
-		for n := range requests {
-			// In HPACK: GET, https, :path and :authority as they are.
-			head := "\x82\x87\x04\x0d/openapi.json\x01\x01x"
-			service.Must(t, writeFrame(conn, 1, 0x5, uint32(2*n+1), []byte(head))) // HEADERS that end the request
-		}
-		ping := new(bytes.Buffer)
-		service.Must(t, writeFrame(ping, 6, 0, 0, make([]byte, 8)))
-		service.AwaitReset(t, conn, ping.Bytes())
+		stream := uint32(1)
+		// A slow service ends a response before the buffers are full: then more requests fill them.
+		service.AwaitReset(t, conn, func() []byte {
+			frames := new(bytes.Buffer)
+			for range requests {
+				// In HPACK: GET, https, :path and :authority as they are.
+				head := "\x82\x87\x04\x0d/openapi.json\x01\x01x"
+				service.Must(t, writeFrame(frames, 1, 0x5, stream, []byte(head))) // HEADERS that end the request
+				stream += 2
+			}
+			return frames.Bytes()
+		})
 		s.On(t, own.Over(t, true), "GET", "/healthz", "", nil).CheckStatus(t, 200)
 	})
 }

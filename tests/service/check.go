@@ -196,14 +196,15 @@ func IsTimeout(err error) bool {
 	return ok && e.Timeout()
 }
 
-// AwaitReset sends ping, which the service does not respond to as long as responses wait
-// to be read, until it has closed conn. The test cannot read: that would make room.
-func AwaitReset(t *testing.T, conn net.Conn, ping []byte) {
+// AwaitReset sends what next returns, which the service does not respond to as long as
+// responses wait to be read, until it has closed conn. The test cannot read: that would make
+// room.
+func AwaitReset(t *testing.T, conn net.Conn, next func() []byte) {
 	t.Helper()
 	ticker := time.NewTicker(100 * time.Millisecond)
 	defer ticker.Stop()
 	for {
-		if _, err := conn.Write(ping); IsTimeout(err) {
+		if _, err := conn.Write(next()); IsTimeout(err) {
 			t.Fatalf("the connection is still open after %v", Patience)
 		} else if err != nil {
 			return
