@@ -103,8 +103,8 @@ format: ## Format the code
 docs: ## Generate the files, and parts of pages, that come from the code
 	go run -tags $(TAGS) ./docs/gen
 
-check-docs: ## Check that the generated files are up to date
-	go test -count=1 -tags $(TAGS) ./docs/gen
+check-docs: ## Check that the generated files are up to date, and the links of the pages
+	go test -count=1 -tags $(TAGS) ./docs/...
 
 check-api: ## Check the OpenAPI document with Redocly and Spectral, its page with axe (npm), and the service against it with Schemathesis (PyPI)
 	@tests/prerequisites.sh npm python3-venv postgresql chromium

@@ -111,7 +111,7 @@ func TestValidJWTs(t *testing.T) {
 }
 
 // TestProviders verifies access tokens of the shapes of well-known providers, with the settings in
-// docs/operations.md.
+// docs/tokens.md.
 func TestProviders(t *testing.T) {
 	const server = "https://plants.example.org/"
 	for _, test := range []struct {

@@ -30,7 +30,7 @@ type pooler struct {
 }
 
 // startPgbouncer runs pgbouncer as in deploy/compose.yaml, for the database at databaseURL.
-// The URL for the service has the mode that this version needs: see docs/operations.md.
+// The URL for the service has the mode that this version needs: see docs/databases.md.
 func startPgbouncer(t *testing.T, databaseURL string) *pooler {
 	t.Helper()
 	program, err := exec.LookPath("pgbouncer")
