@@ -26,7 +26,9 @@ func newBackup(s *settings) *cobra.Command {
 			if err := database.RequireFile(cfg.Database.URL); err != nil {
 				return databaseError(err)
 			}
-			if err := database.Backup(cmd.Context(), database.Options(cfg.Database), args[0], newLogger(cfg)); err != nil {
+			log := newLogger(cfg)
+			defer func() { _ = log.Sync() }()
+			if err := database.Backup(cmd.Context(), database.Options(cfg.Database), args[0], log); err != nil {
 				return err
 			}
 			fmt.Println("wrote a backup to", args[0])

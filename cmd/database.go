@@ -44,6 +44,7 @@ func (s *settings) withDatabase(ctx context.Context, needs access, action func(*
 		}
 	}
 	log := newLogger(cfg)
+	defer func() { _ = log.Sync() }()
 	db, err := openDatabase(ctx, cfg, log)
 	if err != nil {
 		return err

@@ -1,29 +1,81 @@
 package cmd
 
 import (
+	"io"
+	"runtime"
 	"strings"
+	"sync"
 	"unicode"
 	"unicode/utf8"
-
-	"go.uber.org/zap/zapcore"
 
 	"plantstore/auth"
 )
 
+// maxPendingLines is how many bytes of lines may wait to be written before requests wait with them.
+const maxPendingLines = 256 << 10
+
 // logWriter writes log lines without tokens, and without characters that a terminal would
 // obey or that would make a line look like another: zap's encoders pass on both, as a
-// client or a database sent them.
-type logWriter struct{ zapcore.WriteSyncer }
+// client or a database sent them. A goroutine of its own writes the lines that wait with one
+// system call, so that no response waits for the log. Sync waits for that goroutine.
+type logWriter struct {
+	to      io.Writer
+	mu      sync.Mutex
+	changed sync.Cond // lines wait, or have been written
+	pending []byte
+	writing bool
+}
 
-func (w logWriter) Write(line []byte) (int, error) {
+func newLogWriter(to io.Writer) *logWriter {
+	w := &logWriter{to: to}
+	w.changed.L = &w.mu
+	go w.run()
+	return w
+}
+
+func (w *logWriter) Write(line []byte) (int, error) {
 	safe := line
 	if !isPlain(line) || auth.HasSecret(line) {
 		safe = []byte(visible(auth.Redact(string(line))))
 	}
-	if _, err := w.WriteSyncer.Write(safe); err != nil {
-		return 0, err
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for len(w.pending) > maxPendingLines {
+		w.changed.Wait()
 	}
+	w.pending = append(w.pending, safe...)
+	w.changed.Broadcast()
 	return len(line), nil
+}
+
+// run writes pending lines until the end of the process.
+func (w *logWriter) run() {
+	var lines []byte
+	w.mu.Lock()
+	for {
+		for len(w.pending) == 0 {
+			w.changed.Wait()
+		}
+		w.mu.Unlock()
+		runtime.Gosched() // goroutines that can run add their lines first
+		w.mu.Lock()
+		lines, w.pending, w.writing = w.pending, lines[:0], true
+		w.mu.Unlock()
+		_, _ = w.to.Write(lines) // there is nowhere to report that the log cannot be written
+		w.mu.Lock()
+		w.writing = false
+		w.changed.Broadcast()
+	}
+}
+
+// Sync returns once all lines are written.
+func (w *logWriter) Sync() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for w.writing || len(w.pending) > 0 {
+		w.changed.Wait()
+	}
+	return nil
 }
 
 // visible returns text with U+FFFD in place of each invisible character.

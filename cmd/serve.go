@@ -37,6 +37,7 @@ func (s *settings) serve(cmd *cobra.Command, _ []string) (err error) {
 		debug.SetGCPercent(200)
 	}
 	log := newLogger(cfg)
+	defer func() { _ = log.Sync() }()
 	sampled := sample(log)
 	// A closed terminal, a request to reload, or a log that nobody reads any more must not end the service.
 	signal.Ignore(syscall.SIGHUP, syscall.SIGPIPE)

@@ -90,7 +90,7 @@ func (s *settings) load(needsDatabase bool) (*config.Config, error) {
 }
 
 // newLogger returns a logger that writes to standard error: JSON lines in production,
-// and text in development. It does not sample: each request has a line.
+// and text in development. It does not sample: each request has a line. Sync it before the end.
 func newLogger(cfg *config.Config) *zap.Logger {
 	level, _ := zapcore.ParseLevel(cfg.Log.Level) // config has validated it
 	encoding := zap.NewProductionEncoderConfig()
@@ -104,5 +104,5 @@ func newLogger(cfg *config.Config) *zap.Logger {
 		encoding.EncodeLevel = zapcore.CapitalLevelEncoder
 		encoder = zapcore.NewConsoleEncoder
 	}
-	return zap.New(zapcore.NewCore(encoder(encoding), logWriter{zapcore.Lock(os.Stderr)}, level))
+	return zap.New(zapcore.NewCore(encoder(encoding), newLogWriter(os.Stderr), level))
 }

@@ -45,7 +45,6 @@ func Observe(o ObserverOptions) gin.HandlerFunc {
 			r.end(c)
 		}()
 		c.Next()
-		sendNow(c, r)
 	}
 }
 
@@ -73,17 +72,6 @@ func (o *ObserverOptions) identify(c *gin.Context, r *request) {
 // hasToken reports whether text has a part of a token: of o.Tokens, or in the headers of the request.
 func (o *ObserverOptions) hasToken(text string, headers http.Header) bool {
 	return auth.HasToken(text, slices.Concat(headers["Authorization"], o.Tokens)...)
-}
-
-// sendNow sends a response of a known length at once, so that its client does not wait for
-// the line in the log. It does nothing if net/http would first wait for the
-// rest of the body, or over HTTP/2, where it would cost another frame.
-func sendNow(c *gin.Context, r *request) {
-	status := c.Writer.Status()
-	known := c.Writer.Header()["Content-Length"] != nil || status == http.StatusNoContent || status == http.StatusNotModified
-	if known && c.Request.ProtoMajor == 1 && (c.Request.ContentLength == 0 || r.body.err != nil) {
-		c.Writer.Flush()
-	}
 }
 
 // other stands for what a client has chosen.
