@@ -10,7 +10,7 @@ TAGS    := nomsgpack
 RACE    := -race -gcflags=modernc.org/...=-race=false
 # make lint runs vet, with more checks.
 TESTS   := go test -vet=off -parallel 4 -timeout 20m -tags $(TAGS),pgbouncer,haproxy,strace
-NEEDS   := postgresql pgbouncer haproxy strace
+NEEDS   := postgresql pgbouncer haproxy strace curl jq
 # Those of all tests, so that the linters see each file.
 ALLTAGS  = $(shell grep -h '^//go:build [a-z]' tests/*/*.go | cut -d ' ' -f 2- | grep -o '[a-z]*' | sort -u | paste -sd ,)
 LINT    := go tool -modfile=.ci/lint.mod golangci-lint

@@ -1,0 +1,190 @@
+package operate
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"plantstore/database/dbtest"
+	"plantstore/tests/service"
+)
+
+// TestQuestionsAtNight runs the commands in docs/operations.md.
+func TestQuestionsAtNight(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/operations.md")
+	service.Must(t, err)
+	_, night, _ := strings.Cut(string(page), "\n## Questions at night\n")
+	night, _, _ = strings.Cut(night, "\n## ")
+	tests := map[string]func(*testing.T, question){
+		"Rotate a token":                 testRotation,
+		"Restore yesterday":              testRestore,
+		"Who deleted plant 7":            testWhoDeleted,
+		"Move from SQLite to PostgreSQL": testMove,
+		"Which client is slow":           testSlowClient,
+		"Add a replica":                  func(*testing.T, question) {}, // Compose and Kubernetes
+		"Renew a certificate":            testRenewal,
+		"More log":                       func(*testing.T, question) {},
+		"Read a profile":                 testProfiles,
+	}
+	for _, section := range strings.Split(night, "\n### ")[1:] {
+		title, text, _ := strings.Cut(section, "\n")
+		t.Run(title, func(t *testing.T) {
+			if steps := regexp.MustCompile(`(?m)^\d\. `).FindAllString(text, -1); len(steps) == 0 || len(steps) > 3 {
+				t.Errorf("got %d steps, want 1 to 3", len(steps))
+			}
+			var q question
+			for _, block := range regexp.MustCompile("(?ms)^   ```sh\n(.*?)^   ```").FindAllStringSubmatch(text, -1) {
+				q = append(q, block[1])
+			}
+			if test, ok := tests[title]; ok {
+				test(t, q)
+			} else {
+				t.Error("no test of this question")
+			}
+		})
+		delete(tests, title)
+	}
+	for title := range tests {
+		t.Errorf("%s: no such question", title)
+	}
+}
+
+// question has the blocks of commands that answer it.
+type question []string
+
+// run runs a block with settings in its environment, after it has replaced the examples in it, and
+// returns its output.
+func (q question) run(t *testing.T, block int, settings []string, examples ...string) string {
+	t.Helper()
+	if block >= len(q) {
+		t.Fatalf("got %d blocks of commands, want more", len(q))
+	}
+	for i := 0; i < len(examples); i += 2 {
+		if !strings.Contains(q[block], examples[i]) {
+			t.Fatalf("no %q in %s", examples[i], q[block])
+		}
+	}
+	cmd := service.Command(t, settings)
+	shell := exec.CommandContext(t.Context(), "sh", "-euc", strings.NewReplacer(examples...).Replace(q[block]))
+	shell.Dir, shell.Env = cmd.Dir, append(cmd.Env, "PATH="+filepath.Dir(service.Program)+":"+os.Getenv("PATH"), "HOME="+os.Getenv("HOME"))
+	out, err := shell.CombinedOutput()
+	if err != nil {
+		t.Errorf("%s: %v\n%s", shell.Args[2], err, out)
+	}
+	return string(out)
+}
+
+func testRotation(t *testing.T, q question) {
+	s := service.Start(t)
+	settings := []string{"DATABASE_URL=sqlite:" + filepath.Join(s.Folder, "data", "plantstore.db")}
+	old := service.Issue(t, settings[0][len("DATABASE_URL="):])
+	issued := regexp.MustCompile(`pst_[a-z2-7]{47}`).FindString(q.run(t, 0, settings))
+	s.Get(t, "/plants", service.As(issued)...).RequireOK(t)
+	if list := q.run(t, 1, settings); !strings.Contains(list, "LAST USED") || !strings.Contains(list, service.PrefixOf(old)) {
+		t.Errorf("got %q, want the old token and when it was used", list)
+	}
+	q.run(t, 2, settings, "pst_abcdefgh", service.PrefixOf(old))
+	service.Eventually(t, "the end of the old token", func() bool { return s.Get(t, "/plants", service.As(old)...).Status == 401 })
+	s.Get(t, "/plants", service.As(issued)...).RequireOK(t)
+}
+
+func testRestore(t *testing.T, q question) {
+	dbtest.Each(t, func(t *testing.T, url string) {
+		settings := []string{"DATABASE_URL=" + url}
+		s := service.Start(t, settings...)
+		s.Post(t, service.BodyOf(7)).RequireOK(t)
+		file := filepath.Join(t.TempDir(), "yesterday")
+		if strings.HasPrefix(url, "sqlite:") {
+			service.CheckCLI(t, settings, []string{"backup", file}, 0, "wrote a backup to "+file+"\n")
+			s.Call(t, "DELETE", "/plants/7", "").CheckStatus(t, 204)
+			s.Stop(t)
+			q.run(t, 0, settings, "/backups/yesterday.db", file)
+		} else {
+			dump, err := exec.CommandContext(t.Context(), "pg_dump", "-Fc", url, "-f", file).CombinedOutput()
+			if err != nil {
+				t.Fatalf("%v: %s", err, dump)
+			}
+			s.Call(t, "DELETE", "/plants/7", "").CheckStatus(t, 204)
+			s.Stop(t)
+			name := regexp.MustCompile(`test_[a-z0-9]+`).FindString(url)
+			restored := strings.Replace(url, name, name+"_restored", 1)
+			q.run(t, 1, settings, "postgres://plantstore@localhost/restored", "'"+restored+"'", " restored\n", " "+name+"_restored\n", "yesterday.dump", file)
+			t.Cleanup(func() { dbtest.Exec(t, url, "DROP DATABASE "+name+"_restored") })
+			settings[0] = "DATABASE_URL=" + restored
+		}
+		service.Start(t, settings...).Get(t, "/plants/7", service.As(service.Token)...).RequireOK(t)
+	})
+}
+
+func testWhoDeleted(t *testing.T, q question) {
+	s := service.Start(t)
+	settings := []string{"DATABASE_URL=sqlite:" + filepath.Join(s.Folder, "data", "plantstore.db")}
+	issued := service.Issue(t, settings[0][len("DATABASE_URL="):])
+	s.Post(t, service.BodyOf(7)).RequireOK(t)
+	s.Call(t, "DELETE", "/plants/7", "", service.As(issued)...).CheckStatus(t, 204)
+	s.Call(t, "DELETE", "/plants/7", "").CheckStatus(t, 404)
+	service.Eventually(t, "the log", func() bool { return strings.Contains(s.Stderr.String(), `"status":404`) })
+	log := service.Write(t, "log", s.Stderr.String())
+	line := q.run(t, 0, nil, " log\n", " "+log+"\n")
+	if strings.Count(line, "\n") != 1 || !strings.Contains(line, `"token":"`+service.PrefixOf(issued)+`"`) {
+		t.Errorf("got %q, want one line with the token", line)
+	}
+	if name := q.run(t, 1, settings, "pst_abcdefgh", service.PrefixOf(issued)); !strings.Contains(name, t.Name()[:10]) {
+		t.Errorf("got %q, want the name of the token", name)
+	}
+}
+
+func testMove(t *testing.T, q question) {
+	s := service.Start(t)
+	s.Post(t, service.BodyOf(7)).RequireOK(t)
+	folder := t.TempDir()
+	url := dbtest.Postgres(t)
+	after := service.Start(t, "DATABASE_URL="+url)
+	q.run(t, 0, service.ClientOf(s.URL), "plants.ndjson", folder+"/plants.ndjson")
+	q.run(t, 1, []string{"DATABASE_URL=" + url})
+	q.run(t, 2, service.ClientOf(after.URL), "plants.ndjson", folder+"/plants.ndjson")
+	after.Get(t, "/plants/7", service.As(service.Token)...).RequireOK(t)
+}
+
+func testSlowClient(t *testing.T, q question) {
+	s := service.Start(t, "PLANTSTORE_BULK_GRACE=1ms")
+	service.Issue(t, "sqlite:"+filepath.Join(s.Folder, "data", "plantstore.db"))
+	s.Get(t, "/plants", service.As(service.Token)...).RequireOK(t)
+	s.Get(t, "/plants", service.As(service.Token)...).RequireOK(t)
+	s.BeginImportAs(t, service.Token, "")
+	service.Eventually(t, "the log", func() bool { return strings.Contains(s.Stderr.String(), `"code":40001`) })
+	log := service.Write(t, "log", "not JSON\n"+s.Stderr.String())
+	if table := q.run(t, 0, nil, " log\n", " "+log+"\n"); !regexp.MustCompile(`(?m)^static:1\t3\t[0-9.e-]+\t[0-9.e-]+$`).MatchString(table) {
+		t.Errorf("got %q, want three requests of static:1", table)
+	}
+	if lines := q.run(t, 1, nil, " log\n", " "+log+"\n"); !strings.Contains(lines, `"path":"/plants/import"`) {
+		t.Errorf("got %q, want the import", lines)
+	}
+}
+
+func testRenewal(t *testing.T, q question) {
+	folder, soon := t.TempDir(), time.Now().Add(time.Hour).Truncate(time.Second)
+	service.NewPair(t).In(t, folder)
+	_, admin := service.StartAdminOf(t, func(t *testing.T, settings ...string) *service.Service {
+		return service.StartTLS(t, folder, settings...)
+	})
+	service.NewPairUntil(t, soon).In(t, folder)
+	service.Eventually(t, "the new certificate", func() bool {
+		metric := q.run(t, 0, nil, "http://127.0.0.1:9090", admin.URL)
+		return service.ValueOf(t, "\n"+metric, "plantstore_certificate_expires_timestamp_seconds") == float64(soon.Unix())
+	})
+}
+
+func testProfiles(t *testing.T, q question) {
+	_, admin := service.StartAdmin(t)
+	for block, examples := range [][]string{{"http://127.0.0.1:9090", admin.URL, "seconds=10", "seconds=1"}, {"http://127.0.0.1:9090", admin.URL}} {
+		if table := q.run(t, block, nil, examples...); !strings.Contains(table, "flat%") {
+			t.Errorf("got %q, want a table of functions", table)
+		}
+	}
+}
