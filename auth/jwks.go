@@ -24,6 +24,7 @@ const (
 	jwksFloor   = 10 * time.Second // between two fetches that tokens with unknown keys cause, and while there is no key
 	jwksTimeout = 5 * time.Second  // of a fetch
 	jwksSize    = 1 << 20          // bytes of a response
+	jwksKeys    = 100              // in a response: a token without a kid is verified with each of them
 )
 
 // jwks is an issuer's set of keys (RFC 7517), fetched from a URL.
@@ -130,6 +131,9 @@ func (s *jwks) fetch() ([]publicKey, error) {
 	}
 	if err := json.UnmarshalRead(http.MaxBytesReader(nil, response.Body, jwksSize), &set); err != nil {
 		return nil, err
+	}
+	if len(set.Keys) > jwksKeys {
+		return nil, fmt.Errorf("the response has %d keys, more than %d", len(set.Keys), jwksKeys)
 	}
 	keys := s.parse(set.Keys)
 	if len(keys) == 0 { // the URL may be that of another document

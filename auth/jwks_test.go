@@ -450,6 +450,21 @@ func TestSizeOfJWKS(t *testing.T) {
 	}
 }
 
+// TestNumberOfKeys: a set of 100 keys is read, and a larger set is not.
+func TestNumberOfKeys(t *testing.T) {
+	for others, want := range map[int]error{99: nil, 100: auth.ErrCannotVerify} {
+		t.Run(fmt.Sprintf("%d keys", others+1), func(t *testing.T) {
+			p := newProvider(t)
+			for range others {
+				p.before = append(p.before, map[string]any{"kty": "EC", "use": "enc"})
+			}
+			if _, err := verifierOf(t, p.options())(t.Context(), sign(t, jwt.SigningMethodES256, p.key, k1, claims(nil))); !errors.Is(err, want) {
+				t.Errorf("got %v, want %v", err, want)
+			}
+		})
+	}
+}
+
 // sized returns a verifier of p's tokens with p's set of keys, followed by white space up
 // to size bytes.
 func (p *provider) sized(t *testing.T, size int) auth.Verifier {

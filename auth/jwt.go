@@ -30,6 +30,7 @@ type JWTOptions struct {
 	PublicKey        string        // the issuer's only key in PEM, if there is no JWKSURL
 	Algorithms       []string      // of signatures (RFC 7518, RFC 8037, RFC 9864), with public keys only
 	Leeway           time.Duration // between the issuer's clock and ours
+	RequireAccess    bool          // the typ must be at+jwt (RFC 9068)
 }
 
 var (
@@ -71,6 +72,7 @@ func JWT(ctx context.Context, o JWTOptions, log, rejections *zap.Logger) (Verifi
 		jwt.WithAudience(o.Audience),
 		jwt.WithExpirationRequired(),
 		jwt.WithLeeway(o.Leeway),
+		jwt.WithStrictDecoding(), // otherwise, several texts would be the same token
 	)
 	return func(_ context.Context, token string) (*Identity, error) {
 		claims := &jwtClaims{options: &o}
@@ -79,7 +81,7 @@ func JWT(ctx context.Context, o JWTOptions, log, rejections *zap.Logger) (Verifi
 		case errors.Is(err, errNoKeys):
 			return nil, err
 		case err != nil:
-		case !isAccessToken(parsed.Header):
+		case !isAccessToken(parsed.Header, o.RequireAccess):
 			err = errHeader
 		case claims.Confirmation != nil || claims.Subject == "" || len(claims.Subject) > 255: // OpenID Connect Core 1.0, section 2
 			err = errClaims
@@ -97,14 +99,14 @@ func JWT(ctx context.Context, o JWTOptions, log, rejections *zap.Logger) (Verifi
 	}, nil
 }
 
-// isAccessToken reports whether header may be that of an access token (RFC 9068), and has no
-// extension that must be understood (RFC 7515, section 4.1.11).
-func isAccessToken(header map[string]any) bool {
+// isAccessToken reports whether header may be that of an access token (RFC 9068), or if required must
+// be, and has no extension that must be understood (RFC 7515, section 4.1.11).
+func isAccessToken(header map[string]any, required bool) bool {
 	_, critical := header["crit"]
 	typ, typed := header["typ"]
 	text, _ := typ.(string)
 	text = strings.TrimPrefix(strings.ToLower(text), "application/") // RFC 7515, section 4.1.9
-	return !critical && (!typed || text == "jwt" || text == "at+jwt")
+	return !critical && (text == "at+jwt" || !required && (!typed || text == "jwt"))
 }
 
 type jwtClaims struct {

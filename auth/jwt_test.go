@@ -220,6 +220,7 @@ func TestInvalidJWTs(t *testing.T) {
 		"the signature of another":         parts[0] + "." + parts[1] + other[strings.LastIndexByte(other, '.'):],
 		"the claims of another":            parts[0] + "." + strings.Split(other, ".")[1] + "." + parts[2],
 		"a fourth part":                    valid + ".x",
+		"another text of the same bytes":   sameBytes(t, valid),
 		"alg none":                         sign(t, jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType, k1, claims(nil)),
 		"alg None, without a key":          base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"None"}`)) + "." + parts[1] + ".",
 		"the public key as a secret":       sign(t, jwt.SigningMethodHS256, []byte(publicPEM(t, &p.key.PublicKey)), k1, claims(nil)),
@@ -245,6 +246,56 @@ func TestInvalidJWTs(t *testing.T) {
 				t.Errorf("got %+v, %v, want ErrInvalidToken", got, err)
 			}
 		})
+	}
+}
+
+// sameBytes returns token with another last character, whose bits beyond the signature a lax decoder drops.
+func sameBytes(t testing.TB, token string) string {
+	t.Helper()
+	decode, rest := base64.RawURLEncoding.DecodeString, token[strings.LastIndexByte(token, '.')+1:]
+	want, _ := decode(rest)
+	for _, c := range "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_" {
+		other := rest[:len(rest)-1] + string(c)
+		if got, err := decode(other); err == nil && other != rest && string(got) == string(want) {
+			return token[:len(token)-1] + string(c)
+		}
+	}
+	t.Fatal("there is none")
+	return ""
+}
+
+// TestAccessTokensOnly: with RequireAccess, a token must say that it is an access token.
+func TestAccessTokensOnly(t *testing.T) {
+	p := newProvider(t)
+	for _, test := range []struct {
+		typ             any // or nil
+		valid, required bool
+	}{
+		{nil, true, false},
+		{"JWT", true, false},
+		{"AT+JWT", true, true},
+		{"application/at+jwt", true, true},
+		{"dpop+jwt", false, false},
+	} {
+		for _, required := range []bool{false, true} {
+			t.Run(fmt.Sprintf("typ %v, required: %t", test.typ, required), func(t *testing.T) {
+				o, want := p.options(), test.valid
+				if o.RequireAccess = required; required {
+					want = test.required
+				}
+				token := jwt.NewWithClaims(jwt.SigningMethodES256, claims(nil))
+				if token.Header["typ"] = test.typ; test.typ == nil {
+					delete(token.Header, "typ")
+				}
+				text, err := token.SignedString(p.key)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := verifierOf(t, o)(t.Context(), text); (err == nil) != want {
+					t.Errorf("got %v, want it valid: %t", err, want)
+				}
+			})
+		}
 	}
 }
 

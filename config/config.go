@@ -71,6 +71,7 @@ type Config struct {
 			PublicKey     string        `key:"public_key" desc:"the issuer's only key in PEM, instead of jwks_url; best read from a file with PLANTSTORE_AUTH_JWT_PUBLIC_KEY_FILE"`
 			Algorithms    []string      `key:"algorithms" default:"RS256,ES256,EdDSA" validate:"min=1,dive,oneof=RS256 RS384 RS512 PS256 PS384 PS512 ES256 ES384 ES512 EdDSA Ed25519" desc:"accepted signature algorithms"`
 			Leeway        time.Duration `key:"leeway" default:"30s" validate:"min=0s,max=5m" desc:"tolerated difference between the clocks of the issuer and the service"`
+			RequireAccess bool          `key:"require_access_token" default:"false" desc:"reject JWTs whose typ is not at+jwt (RFC 9068), such as ID tokens; set it to true if the issuer writes that, as Auth0 and Keycloak can"`
 		} `key:"jwt"`
 	} `key:"auth"`
 	Limits struct {
