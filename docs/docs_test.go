@@ -89,14 +89,17 @@ func headings(page string) map[string]bool {
 
 // TestLengthOfPages: a page that is read at night is short.
 func TestLengthOfPages(t *testing.T) {
-	for _, name := range []string{"operations.md", "deploy.md", "databases.md", "tokens.md", "data.md", "backup.md", "observe.md", "tune.md"} {
+	for name, most := range map[string]int{
+		"../README.md":  150,
+		"operations.md": 250, "deploy.md": 250, "databases.md": 250, "tokens.md": 250, "data.md": 250, "backup.md": 250, "observe.md": 250, "tune.md": 250,
+	} {
 		t.Run(name, func(t *testing.T) {
 			text, err := os.ReadFile(name)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if lines := strings.Count(string(text), "\n"); lines > 250 {
-				t.Errorf("got %d lines, want at most 250: split it by task", lines)
+			if lines := strings.Count(string(text), "\n"); lines > most {
+				t.Errorf("got %d lines, want at most %d: split it by task", lines, most)
 			}
 		})
 	}

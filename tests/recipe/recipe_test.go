@@ -1,6 +1,6 @@
 //go:build recipe
 
-// Package recipe follows the steps of the README in a copy of the repository.
+// Package recipe follows the steps of docs/extend.md in a copy of the repository.
 package recipe
 
 import (
@@ -47,17 +47,17 @@ func copyRepository(t *testing.T) string {
 	return folder
 }
 
-// A block is a block of code in the README.
+// A block is a block of code in docs/extend.md.
 type block struct{ language, text string }
 
-// sectionOf returns the blocks of a section of the README, and the number of its other lines.
+// sectionOf returns the blocks of a section of docs/extend.md, and the number of its other lines.
 func sectionOf(t *testing.T, title string) (blocks []block, prose int) {
 	t.Helper()
-	page, err := os.ReadFile("../../README.md")
+	page, err := os.ReadFile("../../docs/extend.md")
 	service.Must(t, err)
 	_, section, found := strings.Cut(string(page), "\n## "+title+"\n")
 	if !found {
-		t.Fatalf("the README has no section %s", title)
+		t.Fatalf("docs/extend.md has no section %s", title)
 	}
 	section, _, _ = strings.Cut(section, "\n## ")
 	for i, part := range strings.Split(section, "```") {
@@ -75,7 +75,7 @@ func sectionOf(t *testing.T, title string) (blocks []block, prose int) {
 	return blocks, prose
 }
 
-// follow does what a section of the README says, in folder. It returns how many lines of code are new, without
+// follow does what a section of docs/extend.md says, in folder. It returns how many lines of code are new, without
 // comments and empty lines, and in how many files.
 func follow(t *testing.T, folder, title string) (lines, files int) {
 	t.Helper()
@@ -159,7 +159,7 @@ func run(t *testing.T, folder, command string) {
 	}
 }
 
-// TestRecipe follows the README, and uses the result on each kind of database.
+// TestRecipe follows docs/extend.md, and uses the result on each kind of database.
 func TestRecipe(t *testing.T) {
 	folder := copyRepository(t)
 	for _, section := range []struct {
@@ -184,7 +184,7 @@ func TestRecipe(t *testing.T) {
 	})
 }
 
-// lorenz is the content of a supplier, as in the README.
+// lorenz is the content of a supplier, as in docs/extend.md.
 const lorenz = `"name":"Baumschule Lorenz","country":"NL","rating":4,"active":true,"price":"12.5","since":"2026-11-27",` +
 	`"status":"active","website":"https://example.org","notes":"Delivers on Mondays.\nAnd on Fridays."`
 
