@@ -23,7 +23,10 @@ const (
 	CheckPeriod = time.Second / 2
 )
 
-// The messages of the log about changes of tokens.
+// AuditLog is the name of the logger of changes, whose lines are written at every log.level.
+const AuditLog = "audit"
+
+// The messages of the audit log about changes of tokens.
 const (
 	Created = "created a token"
 	Revoked = "revoked a token"

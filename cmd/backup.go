@@ -26,7 +26,7 @@ func newBackup(s *settings) *cobra.Command {
 			if err := database.RequireFile(cfg.Database.URL); err != nil {
 				return databaseError(err)
 			}
-			log := newLogger(cfg)
+			log, _ := newLogger(cfg)
 			defer func() { _ = log.Sync() }()
 			if err := database.Backup(cmd.Context(), database.Options(cfg.Database), args[0], log); err != nil {
 				return err

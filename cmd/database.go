@@ -43,7 +43,7 @@ func (s *settings) withDatabase(ctx context.Context, needs access, action func(*
 			return databaseError(err)
 		}
 	}
-	log := newLogger(cfg)
+	log, _ := newLogger(cfg)
 	defer func() { _ = log.Sync() }()
 	db, err := openDatabase(ctx, cfg, log)
 	if err != nil {

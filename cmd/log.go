@@ -8,8 +8,32 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
 	"plantstore/auth"
 )
+
+// leveled is a core that writes the lines from level on, and all lines of the audit log, whose level is info.
+type leveled struct {
+	zapcore.Core
+	level zap.AtomicLevel
+}
+
+func (l leveled) Enabled(level zapcore.Level) bool {
+	return level == zap.InfoLevel || l.level.Enabled(level)
+}
+
+func (l leveled) With(fields []zapcore.Field) zapcore.Core {
+	return leveled{l.Core.With(fields), l.level}
+}
+
+func (l leveled) Check(line zapcore.Entry, checked *zapcore.CheckedEntry) *zapcore.CheckedEntry {
+	if line.LoggerName == auth.AuditLog || l.level.Enabled(line.Level) {
+		return checked.AddCore(line, l.Core)
+	}
+	return checked
+}
 
 // maxPendingLines is how many bytes of lines may wait to be written before requests wait with them.
 const maxPendingLines = 256 << 10

@@ -36,7 +36,7 @@ func (s *settings) serve(cmd *cobra.Command, _ []string) (err error) {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(200)
 	}
-	log := newLogger(cfg)
+	log, level := newLogger(cfg)
 	defer func() { _ = log.Sync() }()
 	sampled := sample(log)
 	// A closed terminal, a request to reload, or a log that nobody reads any more must not end the service.
@@ -102,6 +102,7 @@ func (s *settings) serve(cmd *cobra.Command, _ []string) (err error) {
 	}
 	options := routes.Options{
 		Log:          log,
+		LogLevel:     level,
 		DB:           db,
 		Tokens:       controllers.NewTokens(tokens, issued, log),
 		Health:       health,

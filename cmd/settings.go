@@ -90,9 +90,10 @@ func (s *settings) load(needsDatabase bool) (*config.Config, error) {
 }
 
 // newLogger returns a logger that writes to standard error: JSON lines in production,
-// and text in development. It does not sample: each request has a line. Sync it before the end.
-func newLogger(cfg *config.Config) *zap.Logger {
-	level, _ := zapcore.ParseLevel(cfg.Log.Level) // config has validated it
+// and text in development. Its level can be changed. It does not sample: each request has a line. Sync it
+// before the end.
+func newLogger(cfg *config.Config) (*zap.Logger, zap.AtomicLevel) {
+	level, _ := zap.ParseAtomicLevel(cfg.Log.Level) // config has validated it
 	encoding := zap.NewProductionEncoderConfig()
 	encoding.EncodeTime = zapcore.RFC3339NanoTimeEncoder
 	encoding.EncodeDuration = func(d time.Duration, to zapcore.PrimitiveArrayEncoder) {
@@ -104,5 +105,5 @@ func newLogger(cfg *config.Config) *zap.Logger {
 		encoding.EncodeLevel = zapcore.CapitalLevelEncoder
 		encoder = zapcore.NewConsoleEncoder
 	}
-	return zap.New(zapcore.NewCore(encoder(encoding), newLogWriter(os.Stderr), level))
+	return zap.New(leveled{zapcore.NewCore(encoder(encoding), newLogWriter(os.Stderr), zap.DebugLevel), level}), level
 }

@@ -37,7 +37,7 @@ func (s *tokenStore) audit(change, id string) {
 	if u, err := user.Current(); err == nil && u.Username != "" {
 		by = u.Username
 	}
-	s.log.Info(change, zap.String("id", id), zap.String("by", "cli:"+by))
+	s.log.Named(auth.AuditLog).Info(change, zap.String("id", id), zap.String("by", "cli:"+by))
 }
 
 // withTokens calls action with the tokens. It does not migrate: that may end an older service.

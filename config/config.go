@@ -29,7 +29,7 @@ type Config struct {
 		TrustedProxies    []string      `key:"trusted_proxies" desc:"IP addresses or CIDR ranges, such as 10.0.0.0/8, of proxies trusted to set X-Forwarded-For"`
 		BasePath          string        `key:"base_path" desc:"path, such as /store, that a proxy removes from requests; URLs in responses start with it"`
 		CORSOrigins       []string      `key:"cors_origins" desc:"origins of web pages that may call the API, such as https://plants.example.org; if empty, only its own pages"`
-		AdminAddress      string        `key:"admin_address" desc:"address that serves /healthz, /readyz, Prometheus metrics at /metrics and Go profiles under /debug/pprof/ over plain HTTP, without authentication and apart from the API, such as 127.0.0.1:9090, and on another port; if empty, disabled. The profiles show the memory of the process: only operators may reach it"`
+		AdminAddress      string        `key:"admin_address" desc:"address that serves /healthz, /readyz, Prometheus metrics at /metrics, the level of the log at /log-level and Go profiles under /debug/pprof/ over plain HTTP, without authentication and apart from the API, such as 127.0.0.1:9090, and on another port; if empty, disabled. The profiles show the memory of the process: only operators may reach it"`
 	} `key:"server"`
 	Database struct {
 		URL            string        `key:"url" env:"DATABASE_URL" secret:"true" default:"sqlite:data/plantstore.db" desc:"sqlite:PATH or postgres://user:password@host:5432/name?sslmode=verify-full; the PG* variables of libpq complete the latter"`
@@ -87,7 +87,7 @@ type Config struct {
 		Token string `key:"token" secret:"true" desc:"bearer token that import, export and follow send; without one, they send the development token, to this machine only"`
 	} `key:"client"`
 	Log struct {
-		Level  string `key:"level" default:"info" validate:"oneof=debug info warn error" desc:"lowest level that is logged"`
+		Level  string `key:"level" default:"info" validate:"oneof=debug info warn error" desc:"lowest level that is logged; the audit log, of all writes, has no level"`
 		Format string `key:"format" default:"auto" validate:"oneof=auto json console" desc:"log format; auto is json in production and console in development"`
 	} `key:"log"`
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 	"github.com/klauspost/compress/gzip"
+	"go.uber.org/zap"
 
 	"plantstore/database/fault"
 	"plantstore/middleware"
@@ -131,6 +132,8 @@ func respondReport[T any](c *gin.Context, r *models.ImportReport, in importBody[
 		}),
 		Warnings: in.lines.warnings,
 	}
+	middleware.SetImported(c, r.Keys, zap.Int("created", r.Created), zap.Int("replaced", r.Replaced), zap.Int("unchanged", r.Unchanged),
+		zap.Int("refused", r.Rejected), zap.Bool("stored", r.Stored))
 	if r.Rejected == 0 || in.options.Partial {
 		return respond(c, http.StatusOK, report)
 	}

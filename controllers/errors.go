@@ -284,9 +284,6 @@ func describe(c *gin.Context, err error) Error {
 	return Error{codeInternal, internalError + middleware.RequestIDOf(c)}
 }
 
-// statusClientGone is logged for a client that left before the response, as nginx does.
-const statusClientGone = 499
-
 // Errors responds to requests that end with an error. Only the log of failures has the cause of a
 // fault of the service.
 func Errors(failures *Failures) gin.HandlerFunc {
@@ -301,7 +298,7 @@ func Errors(failures *Failures) gin.HandlerFunc {
 			failures.logAborted(c, last.Err, client.Err() != nil)
 			panic(http.ErrAbortHandler)
 		case errors.Is(last.Err, context.Canceled) && client.Err() != nil:
-			c.Status(statusClientGone) // for the log
+			c.Status(middleware.StatusClientGone) // for the log
 			panic(http.ErrAbortHandler)
 		case client.Err() != nil && c.Request.ProtoMajor == 1: // net/http serves no other request on the connection
 			c.Header("Connection", "close")

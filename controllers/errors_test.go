@@ -209,8 +209,8 @@ func TestErrorsClientGone(t *testing.T) {
 	}))
 	w := httptest.NewRecorder()
 	wantAbort(t, func() { e.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil)) })
-	if status != statusClientGone || logs.Len() != 0 || w.Body.Len() > 0 {
-		t.Errorf("got %d and the log %v, want %d and no log", status, logs.All(), statusClientGone)
+	if status != middleware.StatusClientGone || logs.Len() != 0 || w.Body.Len() > 0 {
+		t.Errorf("got %d and the log %v, want %d and no log", status, logs.All(), middleware.StatusClientGone)
 	}
 }
 

@@ -67,7 +67,7 @@ type Tokens struct {
 // NewTokens returns the handlers for the tokens in store, which issued verifies. log gets a line
 // for each token that is created or revoked, with who did it.
 func NewTokens(store *models.TokenStore, issued *auth.IssuedTokens, log *zap.Logger) *Tokens {
-	return &Tokens{store, issued, log}
+	return &Tokens{store, issued, log.Named(auth.AuditLog)}
 }
 
 // audit logs that c's request has changed the token with id. If err leaves that open, the line

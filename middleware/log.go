@@ -15,7 +15,8 @@ import (
 
 // writeLine writes the line of c's request, which took duration. A client may have put a token
 // anywhere, so the line has no query and no body; of the headers, it has only ids without parts of
-// tokens, and the client's address. It has the sender's name instead of the token.
+// tokens, and the client's address. It has the sender's name instead of the token. The line of a write is in
+// the audit log, unless the write failed.
 func (o *ObserverOptions) writeLine(c *gin.Context, r *request, method string, duration time.Duration) {
 	status, level := c.Writer.Status(), zapcore.InfoLevel
 	switch {
@@ -24,7 +25,11 @@ func (o *ObserverOptions) writeLine(c *gin.Context, r *request, method string, d
 	case status >= 500 && status != http.StatusNotImplemented: // which is no fault
 		level = zapcore.ErrorLevel
 	}
-	line := o.Log.Check(level, "request")
+	log := o.Log
+	if isWrite(method) && (status < 300 || status == StatusClientGone) {
+		log = o.audit
+	}
+	line := log.Check(level, "request")
 	if line == nil {
 		return
 	}
@@ -45,7 +50,22 @@ func (o *ObserverOptions) writeLine(c *gin.Context, r *request, method string, d
 		zap.String("client", clientOf(c)),
 		zap.String("token", r.sender()),
 	}
-	line.Write(r.line[:]...)
+	line.Write(append(r.line[:], r.counts...)...)
+	for ids := range slices.Chunk(r.replaced, idsInLine) {
+		log.Info("replaced", RequestIDField(c), TraceIDField(c), zap.String("path", pathOf(c)), zap.Strings("ids", ids), zap.String("token", r.sender()))
+	}
+}
+
+// idsInLine limits a line to 16 KiB, after which Docker splits it.
+const idsInLine = 500
+
+// StatusClientGone is logged for a client that left before the response, as nginx does. A write of it may
+// have been stored.
+const StatusClientGone = 499
+
+// isWrite reports whether a request with method may change something.
+func isWrite(method string) bool {
+	return method == http.MethodPost || method == http.MethodPut || method == http.MethodPatch || method == http.MethodDelete
 }
 
 // optional is the field name, which is left out if text is empty.

@@ -24,12 +24,14 @@ type ObserverOptions struct {
 	Codes    []int32      // of errors, which the metrics count
 	Tracer   trace.Tracer // or nil: then only the trace ids of clients are logged
 	Silent   []string     // paths of routes whose requests have no span
+	audit    *zap.Logger
 }
 
 // Observe gives each request an id and a span. Once the handler of the request has ended, or has
 // aborted the response, it counts the request and logs a line.
 func Observe(o ObserverOptions) gin.HandlerFunc {
 	count := newMetrics(o.Metrics, o.Codes)
+	o.audit = o.Log.Named(auth.AuditLog)
 	return func(c *gin.Context) {
 		start, method, r := time.Now(), semanticMethod(c.Request.Method), begin(c)
 		r.basePath = o.BasePath

@@ -30,6 +30,8 @@ type request struct {
 	kept               context.Context //nolint:containedctx // see Share
 	out                *transfer       // see Bulk
 	line               [11]zap.Field
+	counts             []zap.Field // of an import
+	replaced           []string    // see SetImported
 	buffer             bytes.Buffer
 }
 
@@ -120,6 +122,13 @@ func Quiet(c *gin.Context) { requestOf(c).quiet = true }
 
 // SetCreatedID records the id of what c's request creates, for the log: its path lacks it.
 func SetCreatedID(c *gin.Context, id string) { requestOf(c).createdID = id }
+
+// SetImported records what c's request, an import, has done, for the log: counts, and the ids of the rows
+// that it has replaced.
+func SetImported(c *gin.Context, replaced []string, counts ...zap.Field) {
+	r := requestOf(c)
+	r.replaced, r.counts = replaced, counts
+}
 
 // SetErrorCode records the code of the Error that c's request gets.
 func SetErrorCode(c *gin.Context, code int32) { requestOf(c).errorCode = code }

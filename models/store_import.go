@@ -30,11 +30,15 @@ type ImportOptions struct {
 // MaxRejected is how many of the rejected rows a report lists.
 const MaxRejected = 1000
 
+// MaxKeys is how many keys of replaced rows a report lists. They take up to 40 MB.
+const MaxKeys = 1_000_000
+
 // ImportReport is the result of an import.
 type ImportReport struct {
 	Rows      int // in the file
 	Created   int
 	Replaced  int               // stored before with different content
+	Keys      []string          // of the rows that were replaced, the first MaxKeys of them, in ascending order
 	Unchanged int               // stored before with the same content
 	Rejected  int               // not valid, or stored before with different content, unless that is replaced
 	Errors    []RejectedRow     // the first MaxRejected of them, by line
@@ -113,6 +117,9 @@ func (s *Store[T, K]) Import(ctx context.Context, rows iter.Seq2[ImportRow[T], e
 		return s.db.WriteBulk(ctx, "import "+s.table.Name, func() error { return s.importSpool(ctx, spool, o, &report) })
 	})
 	report.trim()
+	if !report.Stored {
+		report.Keys = nil
+	}
 	report.Position = s.db.Wrote(ctx, err)
 	return report, err
 }
@@ -253,7 +260,9 @@ func (s *Store[T, K]) importBatch(ctx context.Context, tx *database.DB, batch []
 		exists, taken := errors.AsType[*ExistsError](err)
 		switch {
 		case err == nil && replacement != nil:
-			report.Replaced++
+			if report.Replaced++; report.Replaced <= MaxKeys {
+				report.Keys = append(report.Keys, fmt.Sprint(s.keyOf(rows[i])))
+			}
 		case err == nil:
 			report.Created++
 		case taken && exists.Same:

@@ -350,7 +350,7 @@ func TestImportAndExportWithATextKey(t *testing.T) {
 			},
 			{
 				name: "other content replaces", rows: []pot{somePots[0], replaced, somePots[2]}, options: models.ImportOptions{Replace: true},
-				want: models.ImportReport{Rows: 3, Replaced: 1, Unchanged: 2, Stored: true},
+				want: models.ImportReport{Rows: 3, Replaced: 1, Keys: []string{replaced.Code}, Unchanged: 2, Stored: true},
 			},
 			{
 				name: "a dry run replaces nothing", rows: []pot{{Code: "y", Material: "tin"}, somePots[1]}, options: models.ImportOptions{Replace: true, DryRun: true},
@@ -362,7 +362,7 @@ func TestImportAndExportWithATextKey(t *testing.T) {
 			},
 			{
 				name: "a key belongs to its first row", rows: []pot{somePots[1], replaced, somePots[1], somePots[3], other}, options: models.ImportOptions{Replace: true, Partial: true},
-				want: models.ImportReport{Rows: 5, Replaced: 1, Unchanged: 2, Rejected: 2, Stored: true},
+				want: models.ImportReport{Rows: 5, Replaced: 1, Keys: []string{replaced.Code}, Unchanged: 2, Rejected: 2, Stored: true},
 			},
 			{
 				name: "the rest of a partial import is stored", rows: []pot{{Code: "z", Material: "tin"}, other, invalid}, options: models.ImportOptions{Partial: true},

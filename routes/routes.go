@@ -25,6 +25,7 @@ import (
 // Options are the parts of the service.
 type Options struct {
 	Log          *zap.Logger
+	LogLevel     http.Handler // the admin address serves it
 	DB           *database.DB // of the resources
 	Tokens       *controllers.Tokens
 	Health       *controllers.Health
@@ -180,10 +181,11 @@ func probes(o Options) []Route {
 // New returns the handler of the API. It panics if a route has no known scope.
 func New(o Options) http.Handler { return NewWith(o, Table(o)) }
 
-// Admin returns the handler of the admin address: the probes, Prometheus metrics and Go's
-// profiles, without tokens.
+// Admin returns the handler of the admin address: the probes, Prometheus metrics, the level of the log
+// and Go's profiles, without tokens.
 func Admin(o Options) http.Handler {
 	mux := http.NewServeMux()
+	mux.Handle("/log-level", o.LogLevel)
 	mux.Handle("/metrics", promhttp.HandlerFor(o.Metrics, promhttp.HandlerOpts{}))
 	o.Docs, o.TLS, o.Origins, o.Metrics = false, false, nil, prometheus.NewRegistry()
 	mux.Handle("/", NewWith(o, probes(o)))

@@ -28,7 +28,7 @@ func TestQuestionsAtNight(t *testing.T) {
 		"Which client is slow":           testSlowClient,
 		"Add a replica":                  func(*testing.T, question) {}, // Compose and Kubernetes
 		"Renew a certificate":            testRenewal,
-		"More log":                       func(*testing.T, question) {},
+		"More log":                       testMoreLog,
 		"Read a profile":                 testProfiles,
 	}
 	for _, section := range strings.Split(night, "\n### ")[1:] {
@@ -119,24 +119,6 @@ func testRestore(t *testing.T, q question) {
 		}
 		service.Start(t, settings...).Get(t, "/plants/7", service.As(service.Token)...).RequireOK(t)
 	})
-}
-
-func testWhoDeleted(t *testing.T, q question) {
-	s := service.Start(t)
-	settings := []string{"DATABASE_URL=sqlite:" + filepath.Join(s.Folder, "data", "plantstore.db")}
-	issued := service.Issue(t, settings[0][len("DATABASE_URL="):])
-	s.Post(t, service.BodyOf(7)).RequireOK(t)
-	s.Call(t, "DELETE", "/plants/7", "", service.As(issued)...).CheckStatus(t, 204)
-	s.Call(t, "DELETE", "/plants/7", "").CheckStatus(t, 404)
-	service.Eventually(t, "the log", func() bool { return strings.Contains(s.Stderr.String(), `"status":404`) })
-	log := service.Write(t, "log", s.Stderr.String())
-	line := q.run(t, 0, nil, " log\n", " "+log+"\n")
-	if strings.Count(line, "\n") != 1 || !strings.Contains(line, `"token":"`+service.PrefixOf(issued)+`"`) {
-		t.Errorf("got %q, want one line with the token", line)
-	}
-	if name := q.run(t, 1, settings, "pst_abcdefgh", service.PrefixOf(issued)); !strings.Contains(name, t.Name()[:10]) {
-		t.Errorf("got %q, want the name of the token", name)
-	}
 }
 
 func testMove(t *testing.T, q question) {
