@@ -130,7 +130,7 @@ func (l load) client(ctx context.Context, address string, begin time.Time, next 
 func (o operation) request(buffer []byte, n int64) []byte {
 	id := strconv.FormatInt(o.id(n), 10)
 	body := strings.ReplaceAll(o.body, "{id}", id)
-	return fmt.Appendf(buffer, "%s %s HTTP/1.1\r\nHost: plantstore\r\nAuthorization: Bearer %s\r\n"+
+	return fmt.Appendf(buffer, "%s %s HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\n"+
 		"Content-Type: %s\r\nContent-Length: %d\r\n\r\n%s",
 		o.method, strings.ReplaceAll(o.path, "{id}", id), cmp.Or(o.token, token),
 		cmp.Or(o.contentType, "application/json"), len(body), body)

@@ -46,7 +46,7 @@ func (s *settings) serve(cmd *cobra.Command, _ []string) (err error) {
 		return err
 	}
 	defer flushSpans()
-	server, err := newServer(cfg, log)
+	encryption, err := newTLS(cfg, log)
 	if err != nil {
 		return err
 	}
@@ -98,7 +98,7 @@ func (s *settings) serve(cmd *cobra.Command, _ []string) (err error) {
 	db.KeepFeeds(cfg.Feed.Retention)
 	metrics := newMetrics(append(db.Collectors(), tokensInForce(issued), newReadiness(health.Fault))...)
 	if cfg.TLS() {
-		metrics.MustRegister(certificateExpires(server.TLSConfig.GetCertificate))
+		metrics.MustRegister(certificateExpires(encryption.GetCertificate))
 	}
 	options := routes.Options{
 		Log:          log,
@@ -116,11 +116,13 @@ func (s *settings) serve(cmd *cobra.Command, _ []string) (err error) {
 		Proxies:      cfg.Server.TrustedProxies,
 		BasePath:     cfg.Server.BasePath,
 		Origins:      cfg.Server.CORSOrigins,
+		Hosts:        cfg.Server.AllowedHosts,
+		Development:  cfg.Env == config.Development,
 		TLS:          cfg.TLS(),
 		Metrics:      metrics,
 		Tracer:       tracer,
 	}
-	server.Handler, server.ErrorLog = routes.New(options), errorLog(sampled)
+	api := routes.New(options)
 	if err := db.CheckColumns(ctx); err != nil {
 		return err
 	}
@@ -128,10 +130,11 @@ func (s *settings) serve(cmd *cobra.Command, _ []string) (err error) {
 	if err != nil {
 		return err
 	}
-	server.ConnState, server.Handler = listener.observe, listener.limitStreams(server.Handler)
+	server := newServer(cfg, listener.limitStreams(api), listener, sampled)
+	server.TLSConfig = encryption
 	metrics.MustRegister(listener.collectors()...)
 	if cfg.Server.AdminAddress != "" {
-		admin, err := serveAdmin(cfg.Server.AdminAddress, routes.Admin(options), sampled)
+		admin, err := serveAdmin(cfg, routes.Admin(options), sampled)
 		if err != nil {
 			return err
 		}

@@ -24,8 +24,13 @@ import (
 // an import to that much in a round trip.
 const receiveBuffer = 128 << 10
 
-func newServer(cfg *config.Config, log *zap.Logger) (*http.Server, error) {
-	server := &http.Server{
+// newServer returns a server with the limits of cfg for handler and the connections of listener. The API
+// and the admin address have the same limits.
+func newServer(cfg *config.Config, handler http.Handler, listener *connections, log *zap.Logger) *http.Server {
+	return &http.Server{
+		Handler:           handler,
+		ConnState:         listener.observe,
+		ErrorLog:          errorLog(log),
 		ReadHeaderTimeout: cfg.Server.ReadHeaderTimeout,
 		ReadTimeout:       cfg.Server.ReadTimeout,
 		WriteTimeout:      cfg.Server.WriteTimeout,
@@ -44,14 +49,18 @@ func newServer(cfg *config.Config, log *zap.Logger) (*http.Server, error) {
 			MaxReceiveBufferPerStream:     receiveBuffer,
 		},
 	}
-	if cfg.TLS() {
-		certificate, err := newCertificate(cfg, log)
-		if err != nil {
-			return nil, usageError(err)
-		}
-		server.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: certificate.get}
+}
+
+// newTLS returns the configuration of TLS, or nil if cfg has no certificate.
+func newTLS(cfg *config.Config, log *zap.Logger) (*tls.Config, error) {
+	if !cfg.TLS() {
+		return nil, nil
 	}
-	return server, nil
+	certificate, err := newCertificate(cfg, log)
+	if err != nil {
+		return nil, usageError(err)
+	}
+	return &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: certificate.get}, nil
 }
 
 // listen listens on address, which the setting key configures.
@@ -127,22 +136,15 @@ func (h httpErrors) Write(line []byte) (int, error) {
 // adminConnections is the limit of connections to the admin address.
 const adminConnections = 64
 
-// serveAdmin serves handler at the admin address until the server that it returns is
-// closed.
-func serveAdmin(address string, handler http.Handler, log *zap.Logger) (*http.Server, error) {
-	listener, err := listen("server.admin_address", address)
+// serveAdmin serves handler at the admin address until the server that it returns is closed. The
+// handlers of profiles extend the time limit of a response by the duration of the profile.
+func serveAdmin(cfg *config.Config, handler http.Handler, log *zap.Logger) (*http.Server, error) {
+	listener, err := listen("server.admin_address", cfg.Server.AdminAddress)
 	if err != nil {
 		return nil, err
 	}
-	limited := limitConnections(listener, adminConnections, adminConnections, nil, log)
-	// Profiles take as long as their readers ask for, so responses have no time limit.
-	server := &http.Server{
-		Handler:           handler,
-		ReadHeaderTimeout: 5 * time.Second,
-		IdleTimeout:       time.Minute,
-		ErrorLog:          errorLog(log),
-		ConnState:         limited.observe,
-	}
+	limited := limitConnections(listener, adminConnections, 0, nil, log)
+	server := newServer(cfg, handler, limited, log)
 	go func() {
 		if err := server.Serve(limited); !errors.Is(err, http.ErrServerClosed) {
 			log.Error("cannot serve the admin address", zap.Error(err))

@@ -29,6 +29,7 @@ type Config struct {
 		TrustedProxies    []string      `key:"trusted_proxies" desc:"IP addresses or CIDR ranges, such as 10.0.0.0/8, of proxies trusted to set X-Forwarded-For"`
 		BasePath          string        `key:"base_path" desc:"path, such as /store, that a proxy removes from requests; URLs in responses start with it"`
 		CORSOrigins       []string      `key:"cors_origins" desc:"origins of web pages that may call the API, such as https://plants.example.org; if empty, only its own pages"`
+		AllowedHosts      []string      `key:"allowed_hosts" desc:"names, without a port, by which clients call the admin address, such as plantstore.default.svc, or a development service, besides addresses and localhost; requests for other names get error 40302, as a web page may have sent them (DNS rebinding)"`
 		AdminAddress      string        `key:"admin_address" desc:"address that serves /healthz, /readyz, Prometheus metrics at /metrics, the level of the log at /log-level and Go profiles under /debug/pprof/ over plain HTTP, without authentication and apart from the API, such as 127.0.0.1:9090, and on another port; if empty, disabled. The profiles show the memory of the process: only operators may reach it"`
 	} `key:"server"`
 	Database struct {

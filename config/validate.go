@@ -24,6 +24,8 @@ var (
 	basePath = regexp.MustCompile(`^(/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)*$`)
 	// origin is the syntax of an origin as browsers send it (RFC 6454, section 6.2).
 	origin = regexp.MustCompile(`^[a-z][a-z0-9+.-]*://([a-z0-9._-]+|\[[0-9a-f:]+\])(:[0-9]+)?$`)
+	// hostName is the syntax of the name of a host.
+	hostName = regexp.MustCompile(`^[A-Za-z0-9._-]+$`)
 	// placeholder matches what no random token contains, and the start of a development token.
 	placeholder = regexp.MustCompile(`(?i)^` + DevTokenPrefix + `|change.?me|password`)
 
@@ -48,6 +50,7 @@ func (c *Config) validate(isDatabaseSet bool) error {
 		{"server.base_path", basePath.MatchString(server.BasePath), "must be a path such as /store: with a / at the start and none at the end, and only letters, digits and -._~ in between"},
 		{"server.admin_address", server.AdminAddress == "" || isListenAddress(server.AdminAddress), "must be a host and a port, such as 127.0.0.1:9090"},
 		{"server.cors_origins", all(server.CORSOrigins, origin.MatchString), "must contain only origins as browsers send them, such as https://plants.example.org: in lower case, without a path or a trailing /"},
+		{"server.allowed_hosts", all(server.AllowedHosts, hostName.MatchString), "must contain only names of hosts, without a port, such as plantstore.example.org"},
 		{"database.url", isDatabaseURL(c.Database.URL), "must be sqlite:PATH, such as sqlite:data/plantstore.db, or postgres://user:password@host:5432/name?sslmode=verify-full, with special characters percent-encoded"},
 		{"database.url", !production || isDatabaseSet || c.Database.URL != SettingOf("database.url").Default, "is required in production: set it in the environment or with --database-url, even to the default"},
 		{"database.replica_urls", all(c.Database.ReplicaURLs, standbyURL.MatchString), "must contain only postgres:// URLs, each of one host"},

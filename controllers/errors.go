@@ -38,6 +38,7 @@ const (
 	codeNoToken        = 40101
 	codeInvalidToken   = 40102
 	codeScope          = 40301
+	codeSite           = 40302
 	codeNoRow          = 40401
 	codeNoPath         = 40402
 	codeMethod         = 40501
@@ -86,6 +87,8 @@ var errorTable = []ErrorRow{
 		as(func(e *auth.ScopeError) string {
 			return e.Error() + ": ask the operator of the service for a token that has it"
 		})),
+	row(codeSite, "a web page of another site may have sent the request; only the admin address and a development service look",
+		&middleware.SiteError{Reason: "the Host is unknown"}, as((*middleware.SiteError).Error)),
 	row(codeNoRow, "nothing has the id in the path, or it is a token that is already revoked",
 		&models.NotFoundError{Noun: table.NounOf(models.Plant{})}, as((*models.NotFoundError).Error)),
 	row(codeNoPath, "no such path; `/plants/` is not `/plants`",

@@ -9,6 +9,8 @@ import (
 	"github.com/gin-gonic/gin"
 	lru "github.com/hashicorp/golang-lru/v2"
 	"golang.org/x/time/rate"
+
+	"plantstore/database/limit"
 )
 
 // LimitError means that a client exceeds a limit.
@@ -51,6 +53,19 @@ func (b *buckets) take(key string, n int) (left float64, wait time.Duration) {
 		wait = max(time.Duration((1-left)/float64(b.rate)*float64(time.Second)), 1)
 	}
 	return left, wait
+}
+
+// AtMost lets n requests run at a time. It rejects other requests, which are for what, with a [LimitError].
+func AtMost(n int64, what string) Handler {
+	running := limit.NewShares(2*n, n) // twice as many, as a client may have no more than are left
+	return func(c *gin.Context) error {
+		if running.Take("", 1) != nil {
+			return &LimitError{what + " at a time", time.Second}
+		}
+		defer running.Give("", 1)
+		c.Next()
+		return nil
+	}
 }
 
 // NetworkOf returns what limits count as an address: an IPv4 address, or the /64 network

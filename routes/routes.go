@@ -8,6 +8,7 @@ import (
 	"net/http/pprof"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/gin-gonic/gin"
 	"github.com/prometheus/client_golang/prometheus"
@@ -18,6 +19,7 @@ import (
 	"plantstore/auth"
 	"plantstore/controllers"
 	"plantstore/database"
+	"plantstore/database/limit"
 	"plantstore/middleware"
 	"plantstore/models"
 )
@@ -38,6 +40,8 @@ type Options struct {
 	Proxies      []string             // addresses or CIDR ranges with a trusted X-Forwarded-For
 	BasePath     string               // that a proxy has removed from requests, for example /store
 	Origins      []string             // of pages that may call the API from a browser
+	Hosts        []string             // names of the service, besides localhost: see middleware.OwnSite
+	Development  bool                 // the API rejects what OwnSite rejects, as the admin address does
 	TLS          bool                 // the service itself serves HTTPS
 	Docs         bool                 // the OpenAPI document and Swagger UI are served
 	Metrics      *prometheus.Registry // of requests and of the parts; the admin address serves it
@@ -181,19 +185,51 @@ func probes(o Options) []Route {
 // New returns the handler of the API. It panics if a route has no known scope.
 func New(o Options) http.Handler { return NewWith(o, Table(o)) }
 
+// atOnce is how many profiles, and how many scrapes of the metrics, run at a time: they must leave
+// processors to the API, and connections to probes.
+const atOnce = 4
+
 // Admin returns the handler of the admin address: the probes, Prometheus metrics, the level of the log
 // and Go's profiles, without tokens.
 func Admin(o Options) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/log-level", o.LogLevel)
 	mux.Handle("/metrics", promhttp.HandlerFor(o.Metrics, promhttp.HandlerOpts{}))
-	o.Docs, o.TLS, o.Origins, o.Metrics = false, false, nil, prometheus.NewRegistry()
-	mux.Handle("/", NewWith(o, probes(o)))
 	mux.HandleFunc("/debug/pprof/", pprof.Index) // includes the named profiles
 	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
 	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
-	return mux
+	serve := func(c *gin.Context) error {
+		middleware.Quiet(c)
+		query := c.Request.URL.Query()
+		query.Del("gc") // a collection for each profile would hold up the API
+		c.Request.URL.RawQuery = query.Encode()
+		mux.ServeHTTP(c.Writer, c.Request)
+		return nil
+	}
+	o.Docs, o.TLS, o.Origins, o.Metrics, o.Development = false, false, nil, prometheus.NewRegistry(), true
+	handler := NewWith(o, append(probes(o),
+		Route{"GET", "/log-level", Public, nil, nil, serve},
+		Route{"PUT", "/log-level", Public, nil, nil, serve},
+		Route{"GET", "/metrics", Public, nil, []middleware.Handler{middleware.AtMost(atOnce, "scrapes")}, serve},
+		Route{"GET", "/debug/pprof", Public, nil, nil, serve}, // a redirect
+		Route{"GET", "/debug/pprof/*profile", Public, nil, []middleware.Handler{middleware.AtMost(atOnce, "profiles")}, serve}))
+	bodies := limit.NewShares(2*atOnce, atOnce)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ContentLength != 0 { // only few bodies may keep connections from probes, for a second
+			deadline := time.Now()
+			if r.Method == http.MethodPut && bodies.Take("", 1) == nil { // for /log-level
+				defer bodies.Give("", 1)
+				deadline = deadline.Add(time.Second)
+				r.Body = http.MaxBytesReader(w, r.Body, middleware.Small)
+			} else {
+				r.Body, r.ContentLength = http.NoBody, 0
+			}
+			_ = http.NewResponseController(w).SetReadDeadline(deadline)
+			w.Header().Set("Connection", "close")
+		}
+		handler.ServeHTTP(w, r)
+	})
 }
 
 // NewWith returns the handler of routes, with what all of them share.
@@ -225,6 +261,9 @@ func NewWith(o Options, routes []Route) http.Handler {
 		middleware.DiscardBody,
 		middleware.Recovery(o.Log),
 	)
+	if o.Development {
+		e.Use(middleware.Handle(middleware.OwnSite(o.Hosts, o.Origins)))
+	}
 	e.NoRoute(middleware.Handle(controllers.NoRoute(o.Docs)))
 	e.NoMethod(middleware.Handle(allowedMethods(routes)), middleware.Handle(controllers.NoMethod))
 	var limit middleware.Handler

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"plantstore/database/dbtest"
 	"plantstore/tests/service"
 )
 
@@ -15,7 +16,7 @@ func TestCORS(t *testing.T) {
 		allowed = "https://plants.example.org"
 		other   = "http://localhost:3000"
 	)
-	s := service.Start(t, "PLANTSTORE_SERVER_CORS_ORIGINS="+allowed+","+other)
+	s := service.Start(t, "PLANTSTORE_ENV=production", "DATABASE_URL="+dbtest.SQLite(t), "PLANTSTORE_SERVER_CORS_ORIGINS="+allowed+","+other)
 	preflight := func(t *testing.T, path, origin, method string) service.Response {
 		return s.Send(t, "OPTIONS", path, nil, "Origin", origin, "Access-Control-Request-Method", method,
 			"Access-Control-Request-Headers", "authorization,content-type")
@@ -111,7 +112,7 @@ func checkNoCredentials(t *testing.T, r service.Response) {
 // TestNoCORS checks that without origins OPTIONS is a method like any other.
 func TestNoCORS(t *testing.T) {
 	t.Parallel()
-	s := service.Start(t)
+	s := service.Start(t, "PLANTSTORE_ENV=production", "DATABASE_URL="+dbtest.SQLite(t)) // a development service rejects other origins
 	r := s.Send(t, "OPTIONS", "/plants", nil, "Origin", "https://plants.example.org", "Access-Control-Request-Method", "POST")
 	r.CheckError(t, 40501)
 	r = s.Post(t, `{"id":1,"name":"x"}`, "Origin", "https://plants.example.org")

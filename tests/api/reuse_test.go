@@ -92,7 +92,7 @@ func TestExpectContinue(t *testing.T) {
 		t.Run(test.line, func(t *testing.T) {
 			conn := s.Dial(t)
 			begin := time.Now()
-			_, err := fmt.Fprintf(conn, "%s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Type: text/plain\r\nExpect: 100-continue\r\nContent-Length: 1000\r\n\r\n", test.line, test.token)
+			_, err := fmt.Fprintf(conn, "%s HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nContent-Type: text/plain\r\nExpect: 100-continue\r\nContent-Length: 1000\r\n\r\n", test.line, test.token)
 			service.Must(t, err)
 			test.check(t, service.ReadConn(t, conn))
 			if took := time.Since(begin); took > 5*time.Second {

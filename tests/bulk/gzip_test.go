@@ -36,7 +36,7 @@ func TestGzipExportIsCutOff(t *testing.T) {
 			t.Run("HTTP/"+version, func(t *testing.T) {
 				issued := service.Issue(t, url)
 				conn := s.Dial(t)
-				fmt.Fprintf(conn, "GET /plants/export HTTP/%s\r\nHost: x\r\nConnection: close\r\nAccept-Encoding: gzip\r\nAuthorization: Bearer %s\r\n\r\n", version, issued)
+				fmt.Fprintf(conn, "GET /plants/export HTTP/%s\r\nHost: localhost\r\nConnection: close\r\nAccept-Encoding: gzip\r\nAuthorization: Bearer %s\r\n\r\n", version, issued)
 				start := make([]byte, 4096)
 				_, err := io.ReadFull(conn, start)
 				service.Must(t, err)

@@ -83,7 +83,7 @@ func TestImportBreaksOff(t *testing.T) {
 				for _, query := range []string{"", "?mode=partial", "?dry_run=true"} {
 					t.Run("import"+query, func(t *testing.T) {
 						conn := s.Dial(t)
-						fmt.Fprintf(conn, "POST /plants/import%s HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer %s\r\nContent-Type: %s\r\n%s\r\n\r\n%s",
+						fmt.Fprintf(conn, "POST /plants/import%s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAuthorization: Bearer %s\r\nContent-Type: %s\r\n%s\r\n\r\n%s",
 							query, service.Token, service.InNDJSON, test.header, test.body)
 						service.Must(t, conn.(*net.TCPConn).CloseWrite())
 						service.ReadConn(t, conn).CheckError(t, 40001)

@@ -53,7 +53,7 @@ func TestStalledClients(t *testing.T) {
 		})
 		t.Run("the connection of an import that stalls", func(t *testing.T) {
 			conn := s.Dial(t)
-			fmt.Fprintf(conn, "POST /plants/import HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Type: %s\r\nContent-Length: 2000\r\n\r\n{", service.Token, service.InNDJSON)
+			fmt.Fprintf(conn, "POST /plants/import HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nContent-Type: %s\r\nContent-Length: 2000\r\n\r\n{", service.Token, service.InNDJSON)
 			response, err := io.ReadAll(conn) // it is closed long before bulk.timeout
 			if err != nil || !strings.Contains(string(response), `"error":40001`) {
 				t.Errorf("got %s and %v, want 40001 and the end", response, err)

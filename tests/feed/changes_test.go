@@ -85,7 +85,7 @@ func TestChanges(t *testing.T) {
 		t.Run("Last-Event-ID", func(t *testing.T) {
 			for _, ids := range []string{"Last-Event-ID: x\r\n", "Last-Event-ID: 0\r\nLast-Event-ID: 0\r\n"} {
 				conn := s.Dial(t)
-				fmt.Fprintf(conn, "GET /plants/changes HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n%s\r\n", service.Token, ids)
+				fmt.Fprintf(conn, "GET /plants/changes HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\n%s\r\n", service.Token, ids)
 				service.ReadConn(t, conn).CheckError(t, 40007, "Last-Event-ID must be")
 			}
 		})
@@ -242,7 +242,7 @@ func TestChangesLimits(t *testing.T) {
 		t.Cleanup(func() { _ = conn.Close() })
 		service.Must(t, conn.(*net.TCPConn).SetReadBuffer(4096))
 		service.Must(t, conn.SetDeadline(time.Now().Add(service.Patience)))
-		text := fmt.Sprintf("GET %s HTTP/1.1\r\nHost: x\r\nAccept: %s\r\nAuthorization: Bearer %s\r\n\r\n", target, accept, other)
+		text := fmt.Sprintf("GET %s HTTP/1.1\r\nHost: localhost\r\nAccept: %s\r\nAuthorization: Bearer %s\r\n\r\n", target, accept, other)
 		_, err = io.WriteString(conn, strings.Repeat(text, 10))
 		service.Must(t, err)
 		return conn

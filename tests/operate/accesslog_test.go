@@ -96,7 +96,7 @@ func TestLogHasNoStartOfARequest(t *testing.T) {
 	trust.ServerName, trust.NextProtos = "127.0.0.1", []string{"h2"}
 	conn := tls.Client(s.Dial(t), trust)
 	defer conn.Close()
-	_, err := io.WriteString(conn, "GET /"+c.plant("a path")+" HTTP/1.1\r\nHost: x\r\n\r\n")
+	_, err := io.WriteString(conn, "GET /"+c.plant("a path")+" HTTP/1.1\r\nHost: localhost\r\n\r\n")
 	service.Must(t, err)
 	_, _ = io.ReadAll(conn)
 	if !s.Stderr.Await(s.Ended, func(line string) bool { return strings.Contains(line, "greeting") }) {

@@ -15,7 +15,7 @@ import (
 	"plantstore/tests/service"
 )
 
-const healthRequest = "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
+const healthRequest = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 // askHealth sends a request on conn and keeps it open.
 func askHealth(t *testing.T, conn net.Conn) {
@@ -53,7 +53,7 @@ type upload struct {
 func beginUpload(t *testing.T, s *service.Service, address string, id int64) upload {
 	t.Helper()
 	u := upload{dialFrom(t, s, address), service.BodyOf(id)}
-	_, err := fmt.Fprintf(u, "POST /plants HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n", service.Token, len(u.body))
+	_, err := fmt.Fprintf(u, "POST /plants HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n", service.Token, len(u.body))
 	service.Must(t, err)
 	const proceed = "HTTP/1.1 100 Continue\r\n\r\n"
 	got := make([]byte, len(proceed))
@@ -234,7 +234,7 @@ func TestBodyThatIsNotNeeded(t *testing.T) {
 	for _, request := range []string{"DELETE /plants/1", "GET /plants/1", "GET /plants", "GET /tokens", "DELETE /tokens/pst_aaaaaaaa", "GET /plants/changes", "GET /plants/export"} {
 		t.Run(request, func(t *testing.T) {
 			conn := s.Dial(t).(*net.TCPConn)
-			_, err := fmt.Fprintf(conn, "%s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: 30\r\n\r\nx", request, service.Token)
+			_, err := fmt.Fprintf(conn, "%s HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nContent-Length: 30\r\n\r\nx", request, service.Token)
 			service.Must(t, err)
 			service.Must(t, conn.CloseWrite())
 			received, err := http.ReadResponse(bufio.NewReader(conn), nil)

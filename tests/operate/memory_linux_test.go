@@ -117,7 +117,7 @@ func storeOn(s *service.Service, id int64) (net.Conn, error) {
 		return conn, err
 	}
 	body := service.BodyOf(id)
-	if _, err := fmt.Fprintf(conn, "POST /plants HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n%s", service.Token, len(body), body); err != nil {
+	if _, err := fmt.Fprintf(conn, "POST /plants HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n%s", service.Token, len(body), body); err != nil {
 		return conn, err
 	}
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)

@@ -140,10 +140,10 @@ func besideSlowClients(t *testing.T) (p99, without time.Duration) {
 	var group sync.WaitGroup
 	for i := range slowClients {
 		<-arrivals.C
-		what, text, timeout, response := "slow headers", "POST /plants HTTP/1.1\r\nHost: x\r\nX-Slow: ", headers, ""
+		what, text, timeout, response := "slow headers", "POST /plants HTTP/1.1\r\nHost: localhost\r\nX-Slow: ", headers, ""
 		if i%2 == 1 {
 			what, timeout, response = "a slow body", body, "HTTP/1.1 400 Bad Request\r\n"
-			text = "POST /plants HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + service.Token + "\r\nContent-Length: 100\r\n\r\n{"
+			text = "POST /plants HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer " + service.Token + "\r\nContent-Length: 100\r\n\r\n{"
 		}
 		group.Go(func() {
 			took, said, err := drip(s, text)
@@ -182,11 +182,11 @@ func TestLargeHeaders(t *testing.T) {
 		head   string
 		status int
 	}{
-		"many headers":      {"GET /healthz HTTP/1.1\r\nHost: x\r\n" + many(500), http.StatusOK},
-		"too many headers":  {"GET /healthz HTTP/1.1\r\nHost: x\r\n" + many(1100), http.StatusRequestHeaderFieldsTooLarge},
-		"a long header":     {"GET /healthz HTTP/1.1\r\nHost: x\r\nX-Long: " + strings.Repeat("x", 7000) + "\r\n", http.StatusOK},
-		"too long a header": {"GET /healthz HTTP/1.1\r\nHost: x\r\nX-Long: " + strings.Repeat("x", 13_000) + "\r\n", http.StatusRequestHeaderFieldsTooLarge},
-		"too long a path":   {"GET /" + strings.Repeat("x", 13_000) + " HTTP/1.1\r\nHost: x\r\n", http.StatusRequestHeaderFieldsTooLarge},
+		"many headers":      {"GET /healthz HTTP/1.1\r\nHost: localhost\r\n" + many(500), http.StatusOK},
+		"too many headers":  {"GET /healthz HTTP/1.1\r\nHost: localhost\r\n" + many(1100), http.StatusRequestHeaderFieldsTooLarge},
+		"a long header":     {"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Long: " + strings.Repeat("x", 7000) + "\r\n", http.StatusOK},
+		"too long a header": {"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Long: " + strings.Repeat("x", 13_000) + "\r\n", http.StatusRequestHeaderFieldsTooLarge},
+		"too long a path":   {"GET /" + strings.Repeat("x", 13_000) + " HTTP/1.1\r\nHost: localhost\r\n", http.StatusRequestHeaderFieldsTooLarge},
 	} {
 		t.Run(name, func(t *testing.T) {
 			conn := s.Dial(t)
@@ -217,18 +217,18 @@ func TestEndlessRequests(t *testing.T) {
 		headers = 1 << 20
 		body    = 17 << 20 // the service discards 16 MiB of a rejected one
 	)
-	post := "POST /plants HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + service.Token + "\r\n"
+	post := "POST /plants HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer " + service.Token + "\r\n"
 	for name, test := range map[string]struct {
 		head, more string
 		limit      int // of bytes that the service reads
 		status     int
 	}{
-		"headers":                {head: "POST /plants HTTP/1.1\r\nHost: x\r\n", more: strings.Repeat("X-More: x\r\n", chunk/11), limit: headers, status: 431},
-		"a header":               {head: "POST /plants HTTP/1.1\r\nHost: x\r\nX-More: ", more: strings.Repeat("x", chunk), limit: headers, status: 431},
+		"headers":                {head: "POST /plants HTTP/1.1\r\nHost: localhost\r\n", more: strings.Repeat("X-More: x\r\n", chunk/11), limit: headers, status: 431},
+		"a header":               {head: "POST /plants HTTP/1.1\r\nHost: localhost\r\nX-More: ", more: strings.Repeat("x", chunk), limit: headers, status: 431},
 		"a body":                 {head: post + "Content-Length: 9223372036854775807\r\n\r\n{", more: strings.Repeat(" ", chunk), limit: body, status: 400},
 		"a chunked body":         {head: post + "Transfer-Encoding: chunked\r\n\r\n", more: fmt.Sprintf("%x\r\n%s\r\n", chunk, strings.Repeat(" ", chunk)), limit: body, status: 400},
 		"a chunk's length":       {head: post + "Transfer-Encoding: chunked\r\n\r\n", more: strings.Repeat("0", chunk), limit: body, status: 400},
-		"a body without a token": {head: "POST /plants HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n", more: fmt.Sprintf("%x\r\n%s\r\n", chunk, strings.Repeat(" ", chunk)), limit: body, status: 401},
+		"a body without a token": {head: "POST /plants HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n", more: fmt.Sprintf("%x\r\n%s\r\n", chunk, strings.Repeat(" ", chunk)), limit: body, status: 401},
 	} {
 		t.Run(name, func(t *testing.T) {
 			conn := s.Dial(t)
@@ -281,10 +281,10 @@ func socketBuffers(t *testing.T) (total int) {
 func TestSlowClientsAreClosed(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ setting, text string }{
-		"slow headers":                        {"PLANTSTORE_SERVER_READ_HEADER_TIMEOUT=200ms", "POST /plants HTTP/1.1\r\nHost: x\r\n"},
-		"a slow body":                         {"PLANTSTORE_SERVER_READ_TIMEOUT=400ms", "POST /plants HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + service.Token + "\r\nContent-Length: 100\r\n\r\n{"},
-		"a slow body of a request that waits": {"PLANTSTORE_SERVER_READ_TIMEOUT=400ms", "GET /plants/changes?wait=1s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + service.Token + "\r\nContent-Length: 1\r\n\r\n"},
-		"a slow body of an export":            {"PLANTSTORE_SERVER_READ_TIMEOUT=400ms", "GET /plants/export HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + service.Token + "\r\nContent-Length: 1\r\n\r\n"},
+		"slow headers":                        {"PLANTSTORE_SERVER_READ_HEADER_TIMEOUT=200ms", "POST /plants HTTP/1.1\r\nHost: localhost\r\n"},
+		"a slow body":                         {"PLANTSTORE_SERVER_READ_TIMEOUT=400ms", "POST /plants HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer " + service.Token + "\r\nContent-Length: 100\r\n\r\n{"},
+		"a slow body of a request that waits": {"PLANTSTORE_SERVER_READ_TIMEOUT=400ms", "GET /plants/changes?wait=1s HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer " + service.Token + "\r\nContent-Length: 1\r\n\r\n"},
+		"a slow body of an export":            {"PLANTSTORE_SERVER_READ_TIMEOUT=400ms", "GET /plants/export HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer " + service.Token + "\r\nContent-Length: 1\r\n\r\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -30,7 +30,7 @@ func TestClientsThatDoNotRead(t *testing.T) {
 		s := service.Start(t, settings...)
 		requests := enough(t, s.Get(t, "/openapi.json"))
 		conn := s.Dial(t)
-		_, err := io.WriteString(conn, strings.Repeat("GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n", requests))
+		_, err := io.WriteString(conn, strings.Repeat("GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n", requests))
 		service.Must(t, err)
 		service.AwaitReset(t, conn, func() []byte { return []byte("x") })
 		s.Get(t, "/healthz").CheckStatus(t, 200)
@@ -48,7 +48,7 @@ func TestClientsThatDoNotRead(t *testing.T) {
 			frames := new(bytes.Buffer)
 			for range requests {
 				// In HPACK: GET, https, :path and :authority as they are.
-				head := "\x82\x87\x04\x0d/openapi.json\x01\x01x"
+				head := "\x82\x87\x04\x0d/openapi.json\x01\x09localhost"
 				service.Must(t, writeFrame(frames, 1, 0x5, stream, []byte(head))) // HEADERS that end the request
 				stream += 2
 			}
@@ -150,7 +150,7 @@ func TestBodyOfARead(t *testing.T) {
 	for _, path := range []string{"/plants/export", "/plants/changes?wait=60s"} {
 		t.Run(path, func(t *testing.T) {
 			conn := s.Dial(t)
-			fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: 10\r\n\r\nx", path, service.Token)
+			fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nContent-Length: 10\r\n\r\nx", path, service.Token)
 			service.ReadConn(t, conn).CheckError(t, 40001)
 		})
 	}
@@ -208,7 +208,7 @@ func TestRejectedUploadsEnd(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			conn := s.Dial(t)
 			begin := time.Now()
-			_, err := fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\n%sContent-Length: 100\r\n\r\n%s", test.path, test.headers, test.begun)
+			_, err := fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: localhost\r\n%sContent-Length: 100\r\n\r\n%s", test.path, test.headers, test.begun)
 			service.Must(t, err)
 			service.Must(t, conn.SetReadDeadline(begin.Add(limit)))
 			service.ReadConn(t, conn).CheckError(t, test.code)
@@ -246,7 +246,7 @@ func TestRejectedUploadsGetTheirResponse(t *testing.T) {
 	body := bytes.Repeat([]byte(" "), size)
 	for try := 1; ; try++ { // discardTime is 1s, which may be too short on a busy machine
 		conn := s.Dial(t)
-		_, err := io.WriteString(conn, fmt.Sprintf("POST /plants HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n", size))
+		_, err := io.WriteString(conn, fmt.Sprintf("POST /plants HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n", size))
 		service.Must(t, err)
 		if _, err := conn.Write(body); err == nil {
 			service.ReadConn(t, conn).CheckError(t, 40101)

@@ -312,7 +312,7 @@ func rateOf(t *testing.T, s *service.Service, connections int, turn time.Duratio
 			responses := bufio.NewReader(conn)
 			for time.Since(begin) < turn && errs[i] == nil {
 				body := service.BodyOf(service.IDs.Add(1))
-				_, _ = fmt.Fprintf(conn, "POST /plants HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n%s", service.Token, len(body), body)
+				_, _ = fmt.Fprintf(conn, "POST /plants HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n%s", service.Token, len(body), body)
 				r, err := http.ReadResponse(responses, nil)
 				if err != nil {
 					errs[i] = err
