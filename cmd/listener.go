@@ -24,41 +24,44 @@ import (
 // so a client cannot keep a connection by sending slowly.
 type connections struct {
 	net.Listener
-	limit, perAddress int
-	proxies           []netip.Prefix // trusted: their addresses have no limit of their own
-	log               *zap.Logger
+	perAddress int
+	proxies    []netip.Prefix // trusted: their addresses have no limit of their own
+	log        *zap.Logger
 
 	mu     sync.Mutex
 	room   sync.Cond // a connection was closed or turned idle, or the listener was closed
 	closed bool
-	open   int
-	idle   list.List // of *connection, longest idle first
-	peers  map[netip.Prefix]*peer
+	all    group
+	peers  map[netip.Prefix]*group // the networks with open connections
 }
 
-// peer is an address with open connections.
-type peer struct {
-	network netip.Prefix
-	open    int
-	idle    list.List // as in connections
+// group is open connections that share a limit: all connections, or those from a network.
+type group struct {
+	network     netip.Prefix // or its zero value
+	limit, open int
+	idle        list.List // of *connection, longest idle first
+}
+
+// member is the place of a connection in a group.
+type member struct {
+	*group
+	waiting *list.Element // in the list of idle connections, or nil
 }
 
 // connection is an open connection. The mutex of its listener guards its fields.
 type connection struct {
 	*net.TCPConn // its CloseWrite lets net/http end a response before it has read the whole request
 	listener     *connections
-	peer         *peer
-	// idle are its elements in the lists of its listener and its peer, or nil.
-	idle, idleOfPeer *list.Element
-	closed           bool
+	groups       []member // all connections, and the networks of its address
+	closed       bool
 }
 
 // limitConnections returns listener with a limit of open connections in total, and with perAddress
 // from each address except trusted proxies. If perAddress is 0, it is half of limit.
 func limitConnections(listener net.Listener, limit, perAddress int, proxies []string, log *zap.Logger) *connections {
 	l := &connections{
-		Listener: listener, limit: limit, perAddress: cmp.Or(perAddress, (limit+1)/2),
-		log: log, peers: make(map[netip.Prefix]*peer),
+		Listener: listener, all: group{limit: limit}, perAddress: cmp.Or(perAddress, (limit+1)/2),
+		log: log, peers: make(map[netip.Prefix]*group),
 	}
 	l.room.L = &l.mu
 	for _, text := range proxies {
@@ -80,7 +83,8 @@ func (l *connections) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		admitted, replaced := l.admit(conn.(*net.TCPConn))
+		address := conn.RemoteAddr().(*net.TCPAddr).AddrPort().Addr().Unmap()
+		admitted, replaced := l.admit(conn.(*net.TCPConn), address)
 		if replaced != nil {
 			_ = replaced.TCPConn.Close()
 		}
@@ -121,7 +125,7 @@ func (l *connections) drain(limit time.Duration) error {
 func (l *connections) inUse() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.open
+	return l.all.open
 }
 
 // isProxy reports whether address is that of a trusted proxy.
@@ -129,44 +133,51 @@ func (l *connections) isProxy(address netip.Addr) bool {
 	return slices.ContainsFunc(l.proxies, func(p netip.Prefix) bool { return p.Contains(address) })
 }
 
-// admit counts conn as open, or returns nil if there is no room for it. It returns the
+// admit counts conn as open from address, or returns nil if there is no room for it. It returns the
 // connection that it replaces, if any, for the caller to close.
-func (l *connections) admit(conn *net.TCPConn) (admitted, replaced *connection) {
-	address := conn.RemoteAddr().(*net.TCPAddr).AddrPort().Addr().Unmap()
-	network, limited := middleware.NetworkOf(address), !l.isProxy(address)
+func (l *connections) admit(conn *net.TCPConn, address netip.Addr) (admitted, replaced *connection) {
+	admitted = &connection{TCPConn: conn, listener: l, groups: []member{{group: &l.all}}}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if p := l.peers[network]; limited && p != nil && p.open >= l.perAddress {
-		if replaced = l.dropIdle(&p.idle); replaced == nil {
-			l.log.Warn("closing new connections of an address: all its connections are in use",
-				zap.Stringer("address", network), zap.Int("limit", l.perAddress))
-			return nil, nil
+	for network, factor := range middleware.NetworksOf(address) {
+		if l.isProxy(address) {
+			break
 		}
+		g := l.peers[network]
+		if g == nil {
+			g = &group{network: network, limit: factor * l.perAddress}
+		}
+		if g.open >= g.limit {
+			if replaced = l.dropIdle(g); replaced == nil { // it was also in the larger networks
+				l.log.Warn("closing new connections of an address: all its connections are in use",
+					zap.Stringer("address", network), zap.Int("limit", g.limit))
+				return nil, nil
+			}
+		}
+		admitted.groups = append(admitted.groups, member{group: g})
 	}
-	for replaced == nil && l.open >= l.limit {
-		if replaced = l.dropIdle(&l.idle); replaced == nil {
-			l.log.Warn("new connections wait: all are in use", zap.Int("limit", l.limit))
+	for replaced == nil && l.all.open >= l.all.limit {
+		if replaced = l.dropIdle(&l.all); replaced == nil {
+			l.log.Warn("new connections wait: all are in use", zap.Int("limit", l.all.limit))
 			l.room.Wait()
 		}
 		if l.closed {
 			return nil, replaced
 		}
 	}
-	p := l.peers[network]
-	if p == nil {
-		p = &peer{network: network}
-		l.peers[network] = p
+	for _, m := range admitted.groups {
+		if m.open++; m.group != &l.all {
+			l.peers[m.network] = m.group
+		}
 	}
-	l.open++
-	p.open++
-	admitted = &connection{TCPConn: conn, listener: l, peer: p}
 	l.setIdle(admitted)
 	return admitted, replaced
 }
 
-// dropIdle no longer counts the first connection of idle, and returns it, or nil if idle is empty.
-func (l *connections) dropIdle(idle *list.List) *connection {
-	first := idle.Front()
+// dropIdle no longer counts the connection of g that has been idle longest, and returns it, or nil if no
+// connection is idle.
+func (l *connections) dropIdle(g *group) *connection {
+	first := g.idle.Front()
 	if first == nil {
 		return nil
 	}
@@ -182,25 +193,29 @@ func (l *connections) drop(c *connection) {
 	}
 	c.closed = true
 	l.setActive(c)
-	l.open--
-	if c.peer.open--; c.peer.open == 0 {
-		delete(l.peers, c.peer.network)
+	for _, m := range c.groups {
+		if m.open--; m.open == 0 {
+			delete(l.peers, m.network)
+		}
 	}
 	l.room.Signal()
 }
 
 func (l *connections) setIdle(c *connection) {
-	if c.idle == nil {
-		c.idle, c.idleOfPeer = l.idle.PushBack(c), c.peer.idle.PushBack(c)
-		l.room.Signal()
+	for i := range c.groups {
+		if m := &c.groups[i]; m.waiting == nil {
+			m.waiting = m.idle.PushBack(c)
+		}
 	}
+	l.room.Signal()
 }
 
 func (l *connections) setActive(c *connection) {
-	if c.idle != nil {
-		l.idle.Remove(c.idle)
-		c.peer.idle.Remove(c.idleOfPeer)
-		c.idle, c.idleOfPeer = nil, nil
+	for i := range c.groups {
+		if m := &c.groups[i]; m.waiting != nil {
+			m.idle.Remove(m.waiting)
+			m.waiting = nil
+		}
 	}
 }
 

@@ -2,9 +2,11 @@ package cmd
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"sync"
 	"testing"
 	"time"
@@ -60,7 +62,7 @@ func TestConnectionsAreCounted(t *testing.T) {
 	all.Wait()
 	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
 		l.mu.Lock()
-		open, idle, peers := l.open, l.idle.Len(), len(l.peers)
+		open, idle, peers := l.all.open, l.all.idle.Len(), len(l.peers)
 		l.mu.Unlock()
 		if open > limit || open < 0 {
 			t.Fatalf("got %d open connections, want 0 to %d", open, limit)
@@ -101,6 +103,89 @@ func TestReplacedConnectionsServeNothing(t *testing.T) {
 	if cause := aborted(accepted[1]); cause != nil {
 		t.Errorf("an open connection: got %v, want nil", cause)
 	}
+}
+
+// networks returns the addresses of requests, or connections, and whether they are served if each address
+// may have that many, and none ends.
+func networks(each int) (addresses []netip.Addr, served []bool) {
+	add := func(n int, serve bool, format string, args ...any) {
+		for range n {
+			addresses, served = append(addresses, netip.MustParseAddr(fmt.Sprintf(format, args...))), append(served, serve)
+		}
+	}
+	for large := range 4 { // the /56 networks of a /48
+		for small := range 4 { // their /64 networks
+			add(each, true, "2001:db8:0:%x%02x::1", large, small)
+			add(1, false, "2001:db8:0:%x%02x::2", large, small)
+		}
+		add(1, false, "2001:db8:0:%x04::1", large)
+	}
+	add(1, false, "2001:db8:0:400::1")
+	add(1, true, "2001:db8:1::1")
+	add(each, true, "192.0.2.1")
+	add(1, false, "::ffff:192.0.2.1")
+	add(each, true, "192.0.2.2")
+	return addresses, served
+}
+
+// TestNetworksOfConnections opens connections from more networks of a /48 than a limit per /64 would stop.
+func TestNetworksOfConnections(t *testing.T) {
+	const each = 2
+	l := listenLimited(t, 1000, each)
+	addresses, served := networks(each)
+	var open []*connection
+	for i, address := range addresses {
+		c, replaced := l.admit(nil, address)
+		if (c != nil) != served[i] || replaced != nil {
+			t.Errorf("connection %d, from %s: got %t, %v, want it served: %t", i, address, c != nil, replaced, served[i])
+		}
+		if c != nil {
+			l.observe(c, http.StateActive)
+			open = append(open, c)
+		}
+	}
+	// Connections that turn idle make room in all of their networks.
+	l.observe(open[0], http.StateIdle)
+	if c, replaced := l.admit(nil, netip.MustParseAddr("2001:db8:0:900::1")); c == nil || replaced != open[0] {
+		t.Errorf("another network of the /48: got %v, %v, want it in the place of the idle connection", c, replaced)
+	} else {
+		open = append(open, c)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, c := range open {
+		l.drop(c)
+	}
+	if l.all.open != 0 || l.all.idle.Len() != 0 || len(l.peers) != 0 {
+		t.Errorf("all are closed, but %d are counted as open, from %d networks", l.all.open, len(l.peers))
+	}
+}
+
+// TestNetworksOfStreams is the same for requests of HTTP/2.
+func TestNetworksOfStreams(t *testing.T) {
+	const each = 2
+	l, begun, end := listenLimited(t, 1000, each), make(chan bool), make(chan struct{})
+	handler := l.limitStreams(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		begun <- true
+		<-end
+	}))
+	addresses, served := networks(each)
+	var all sync.WaitGroup
+	for i, address := range addresses {
+		all.Go(func() {
+			defer func() {
+				if recover() != nil {
+					begun <- false
+				}
+			}()
+			handler.ServeHTTP(nil, &http.Request{ProtoMajor: 2, RemoteAddr: netip.AddrPortFrom(address, 1).String()})
+		})
+		if got := <-begun; got != served[i] {
+			t.Errorf("request %d, from %s: got %t, want it served: %t", i, address, got, served[i])
+		}
+	}
+	close(end)
+	all.Wait()
 }
 
 // TestCloseEndsTheWaitForRoom closes a listener that waits for room.

@@ -69,10 +69,10 @@ func (l *connections) collectors() []prometheus.Collector {
 	limit := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "plantstore_connections_max", Help: "The limit of connections to the API.",
 	})
-	limit.Set(float64(l.limit))
+	limit.Set(float64(l.all.limit))
 	return []prometheus.Collector{
-		inState("idle", func() int { return l.idle.Len() }),
-		inState("active", func() int { return l.open - l.idle.Len() }),
+		inState("idle", func() int { return l.all.idle.Len() }),
+		inState("active", func() int { return l.all.open - l.all.idle.Len() }),
 		limit,
 	}
 }

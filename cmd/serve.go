@@ -145,7 +145,7 @@ func (s *settings) serve(cmd *cobra.Command, _ []string) (err error) {
 		zap.String("version", version), zap.String("commit", commit), zap.String("env", cfg.Env),
 		zap.String("address", listener.Addr().String()),
 		zap.String("database_system", db.Dialect().Facts().System), zap.String("database", db.Name()), zap.Int64("schema", db.Schema().Version()),
-		zap.Int("gomaxprocs", runtime.GOMAXPROCS(0)), zap.Int("max_connections", listener.limit),
+		zap.Int("gomaxprocs", runtime.GOMAXPROCS(0)), zap.Int("max_connections", listener.all.limit),
 		zap.Int("requests_per_second", cfg.Limits.RequestsPerSecond))
 	if cfg.Env == config.Development {
 		welcome(cfg, listener.Addr().(*net.TCPAddr).Port, devToken)

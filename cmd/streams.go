@@ -15,21 +15,30 @@ import (
 // trusted proxy. It aborts further requests without a response, as their clients need not read a
 // response.
 func (l *connections) limitStreams(next http.Handler) http.Handler {
-	inProgress := limit.NewShares(int64(l.limit), int64(l.perAddress))
+	inProgress := make(map[int]*limit.Shares) // by the factor of the limit of a network
+	for _, factor := range middleware.NetworksOf(netip.IPv6Unspecified()) {
+		inProgress[factor] = limit.NewShares(int64(l.all.limit), int64(factor*l.perAddress))
+	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ProtoMajor == 1 {
 			next.ServeHTTP(w, r)
 			return
 		}
-		sender := r.RemoteAddr
-		if address := netip.MustParseAddrPort(sender).Addr(); !l.isProxy(address) {
-			sender = middleware.NetworkOf(address).String()
+		address := netip.MustParseAddrPort(r.RemoteAddr).Addr()
+		for network, factor := range middleware.NetworksOf(address) {
+			sender, isProxy := network.String(), l.isProxy(address)
+			if isProxy {
+				sender, factor = r.RemoteAddr, 1
+			}
+			if err := inProgress[factor].Take(sender, 1); err != nil {
+				l.log.Warn("aborting requests of HTTP/2", zap.String("address", sender), zap.Error(err))
+				panic(http.ErrAbortHandler)
+			}
+			defer inProgress[factor].Give(sender, 1) // when the request ends
+			if isProxy {
+				break
+			}
 		}
-		if err := inProgress.Take(sender, 1); err != nil {
-			l.log.Warn("aborting requests of HTTP/2", zap.String("address", sender), zap.Error(err))
-			panic(http.ErrAbortHandler)
-		}
-		defer inProgress.Give(sender, 1)
 		next.ServeHTTP(w, r)
 	})
 }

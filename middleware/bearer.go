@@ -34,7 +34,7 @@ func Bearer(verify auth.Verifier, failuresPerMinute int) Handler {
 			requestOf(c).identity, err = verify(c.Request.Context(), token)
 		}
 		if failures != nil && errors.Is(err, auth.ErrInvalidToken) {
-			if _, wait := failures.take(addressOf(c), 1); wait > 0 {
+			if _, wait := failures.takeFor(c, 1); wait > 0 {
 				SetHeader(c, "RateLimit-Policy", fmt.Sprintf(`"invalid-tokens";q=%d;w=60`, failuresPerMinute))
 				SetHeader(c, "RateLimit", `"invalid-tokens";r=0;t=60`)
 				return &LimitError{"invalid tokens from this address", wait}

@@ -2,6 +2,7 @@ package middleware
 
 import (
 	"fmt"
+	"iter"
 	"math"
 	"net/netip"
 	"time"
@@ -36,12 +37,12 @@ func newBuckets(limit rate.Limit, burst int) *buckets {
 	return &buckets{limit, burst, byKey}
 }
 
-// take takes n, 0 or 1, from the bucket of key. It returns how many are left and, if the
-// bucket was empty, how long it takes until it has 1.
-func (b *buckets) take(key string, n int) (left float64, wait time.Duration) {
+// take takes n, 0 or 1, from the bucket of key, whose limit is factor times the usual limit. It returns
+// how many are left and, if the bucket was empty, how long it takes until it has 1.
+func (b *buckets) take(key string, factor, n int) (left float64, wait time.Duration) {
 	bucket, known := b.byKey.Get(key)
 	if !known {
-		bucket = rate.NewLimiter(b.rate, b.burst)
+		bucket = rate.NewLimiter(b.rate*rate.Limit(factor), b.burst*factor)
 		if earlier, ok, _ := b.byKey.PeekOrAdd(key, bucket); ok {
 			bucket = earlier
 		}
@@ -50,7 +51,7 @@ func (b *buckets) take(key string, n int) (left float64, wait time.Duration) {
 	allowed := bucket.AllowN(now, n) // a reservation, even if it is canceled, can make other requests fail
 	left = max(bucket.TokensAt(now), 0)
 	if !allowed {
-		wait = max(time.Duration((1-left)/float64(b.rate)*float64(time.Second)), 1)
+		wait = max(time.Duration((1-left)/float64(bucket.Limit())*float64(time.Second)), 1)
 	}
 	return left, wait
 }
@@ -68,21 +69,36 @@ func AtMost(n int64, what string) Handler {
 	}
 }
 
-// NetworkOf returns what limits count as an address: an IPv4 address, or the /64 network
-// that an IPv6 subscriber has.
-func NetworkOf(address netip.Addr) netip.Prefix {
-	address, bits := address.Unmap(), 32
-	if address.Is6() {
-		bits = 64
+// takeFor is take for the networks of c's client, from the smallest network on. The smaller networks pay for
+// a request that a larger network rejects: that costs only a client that sends more than its own limit.
+func (b *buckets) takeFor(c *gin.Context, n int) (left float64, wait time.Duration) {
+	address, _ := netip.ParseAddr(clientOf(c))
+	left = math.Inf(1)
+	for network, factor := range NetworksOf(address) {
+		ofNetwork, untilOne := b.take(network.String(), factor, n)
+		if left = min(left, ofNetwork); untilOne > 0 {
+			return left, untilOne
+		}
 	}
-	network, _ := address.Prefix(bits)
-	return network
+	return left, 0
 }
 
-// addressOf returns the address that limits count for c's request.
-func addressOf(c *gin.Context) string {
-	address, _ := netip.ParseAddr(clientOf(c))
-	return NetworkOf(address).String()
+// NetworksOf returns the networks that limits count for a client at address, the smallest first, and the
+// factor of their limit. That is an IPv4 address, or the networks that a subscriber to IPv6 may have: a /64
+// counts as an address, and a /56 or /48 may have more, as it may belong to several subscribers.
+func NetworksOf(address netip.Addr) iter.Seq2[netip.Prefix, int] {
+	return func(yield func(netip.Prefix, int) bool) {
+		if address = address.Unmap(); !address.Is6() {
+			network, _ := address.Prefix(32)
+			yield(network, 1)
+			return
+		}
+		for i, bits := range [...]int{64, 56, 48} {
+			if network, _ := address.Prefix(bits); !yield(network, 1<<(2*i)) {
+				return
+			}
+		}
+	}
 }
 
 // RateLimit allows each token and each address perSecond requests on average, and burst
@@ -95,12 +111,12 @@ func RateLimit(perSecond, burst int) Handler {
 	policy := fmt.Sprintf(`"token";q=%d;w=%.0f, "address";q=%[1]d;w=%.0[2]f`, burst, window)
 	untilFull := func(left float64) float64 { return math.Ceil((float64(burst) - left) / float64(perSecond)) }
 	return func(c *gin.Context) error {
-		ofToken, waitToken := tokens.take(SenderOf(c), 1)
+		ofToken, waitToken := tokens.take(SenderOf(c), 1, 1)
 		n := 1
 		if waitToken > 0 { // a token over its limit takes nothing from its address
 			n = 0
 		}
-		ofAddress, waitAddress := addresses.take(addressOf(c), n)
+		ofAddress, waitAddress := addresses.takeFor(c, n)
 		SetHeader(c, "RateLimit-Policy", policy)
 		SetHeader(c, "RateLimit", fmt.Sprintf(`"token";r=%d;t=%.0f, "address";r=%d;t=%.0f`,
 			int(ofToken), untilFull(ofToken), int(ofAddress), untilFull(ofAddress)))

@@ -66,6 +66,44 @@ func TestLimitOfInvalidTokens(t *testing.T) {
 	}
 }
 
+// TestNetworksOfIPv6 sends requests from many networks of a /56, and of a /48.
+func TestNetworksOfIPv6(t *testing.T) {
+	const each = 3
+	for _, test := range []struct {
+		name, format string
+		networks     int
+		want         int // requests that are not limited
+	}{
+		{"the addresses of a /64", "[2001:db8::%x]:1", 100, each},
+		{"the /64 networks of a /56", "[2001:db8:0:%02x::1]:1", 100, 4 * each},
+		{"the /64 networks of a /48", "[2001:db8:0:%02x00::1]:1", 100, 16 * each},
+		{"networks of /48", "[2001:db8:%x::1]:1", 100, 100},
+		{"addresses of IPv4", "192.0.2.%d:1", 100, 100},
+	} {
+		for what, handlers := range map[string][]middleware.Handler{
+			"wrong tokens": {middleware.Bearer(auth.StaticTokens(nil), each)},
+			"requests": {middleware.Bearer(func(_ context.Context, token string) (*auth.Identity, error) {
+				return &auth.Identity{Name: token}, nil
+			}, 0), middleware.RateLimit(1, each)},
+		} {
+			t.Run(what+" from "+test.name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					served := 0
+					for n := range test.networks {
+						c := send(fmt.Sprint(n), fmt.Sprintf(test.format, n), handlers...)
+						if _, limited := errors.AsType[*middleware.LimitError](rejection(c)); !limited {
+							served++
+						}
+					}
+					if served != test.want {
+						t.Errorf("got %d of %d, want %d", served, test.networks, test.want)
+					}
+				})
+			})
+		}
+	}
+}
+
 // TestOutageIsNoInvalidToken: tokens that cannot be verified do not count.
 func TestOutageIsNoInvalidToken(t *testing.T) {
 	bearer := middleware.Bearer(func(context.Context, string) (*auth.Identity, error) { return nil, auth.ErrCannotVerify }, 1)

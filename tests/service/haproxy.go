@@ -6,12 +6,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
 
-// StartHAProxy runs HAProxy as in deploy/compose.yaml, for services on ports.
-func StartHAProxy(t *testing.T, ports []string) *Service {
+// StartHAProxy runs HAProxy as in deploy/compose.yaml, for services on ports, with changes of the configuration:
+// pairs of texts.
+func StartHAProxy(t *testing.T, ports []string, changes ...string) *Service {
 	t.Helper()
 	config, err := os.ReadFile("../../deploy/haproxy.cfg")
 	Must(t, err)
@@ -21,11 +23,12 @@ func StartHAProxy(t *testing.T, ports []string) *Service {
 		fmt.Fprintf(&servers, "server plantstore%d 127.0.0.1:%s\n    ", i, p)
 	}
 	text := string(config)
-	for from, to := range map[string]string{
-		"bind :8080":                                   "bind 127.0.0.1:" + port,
-		" resolvers docker init-addr none":             "",
-		"server-template plantstore 6 plantstore:8080": servers.String(),
-	} {
+	for change := range slices.Chunk(append(changes,
+		"bind :8080", "bind 127.0.0.1:"+port,
+		" resolvers docker init-addr none", "",
+		"server-template plantstore 6 plantstore:8080", servers.String(),
+	), 2) {
+		from, to := change[0], change[1]
 		if !strings.Contains(text, from) {
 			t.Fatalf("deploy/haproxy.cfg has no %q", from)
 		}
