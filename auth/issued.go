@@ -36,6 +36,7 @@ const (
 	refreshPeriod = 2 * time.Second          // between two polls for changes to the tokens
 	retryPeriod   = refreshPeriod / 4        // before the next poll after a failure
 	trustPeriod   = EndsWithin - CheckPeriod // how long the copy is trusted if polls fail
+	listPeriod    = 5 * time.Second / 2      // after a read of the ids, until a poll reads them although the counts are the same
 	refreshFloor  = 100 * time.Millisecond   // between two polls, however many unknown tokens are tried
 	readBatch     = 10_000                   // new tokens that a statement reads
 	usePeriod     = time.Minute              // how often the last use of tokens is stored
@@ -64,6 +65,7 @@ type IssuedTokens struct {
 // knownTokens are the tokens that were active at some moment.
 type knownTokens struct {
 	asOf   time.Time // when the poll began
+	listed time.Time // when the last poll that read the ids began
 	counts models.TokenCounts
 	byID   map[string]*models.Token
 }
@@ -189,7 +191,8 @@ func (v *IssuedTokens) poll() {
 	v.next, v.failure = time.Now().Add(pause), err
 }
 
-// read reads new tokens and forgets inactive tokens, if any have changed.
+// read reads new tokens and forgets inactive tokens, if any have changed. A transaction that removes a
+// token and adds another does not change the counts, so it reads the ids at least every EndsWithin.
 func (v *IssuedTokens) read(ctx context.Context) error {
 	old, now := v.known.Load(), time.Now()
 	// Counted first: the next poll sees a change between the queries.
@@ -197,8 +200,8 @@ func (v *IssuedTokens) read(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if counts == old.counts {
-		v.known.Store(&knownTokens{now, counts, old.byID})
+	if counts == old.counts && now.Sub(old.listed) < listPeriod {
+		v.known.Store(&knownTokens{now, old.listed, counts, old.byID})
 		return nil
 	}
 	ids, err := v.store.ActiveIDs(ctx)
@@ -223,7 +226,7 @@ func (v *IssuedTokens) read(ctx context.Context) error {
 			byID[token.ID] = &token
 		}
 	}
-	v.known.Store(&knownTokens{now, counts, byID})
+	v.known.Store(&knownTokens{now, now, counts, byID})
 	return nil
 }
 

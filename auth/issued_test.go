@@ -238,3 +238,34 @@ func TestUseOfATokenIsNotLost(t *testing.T) {
 		t.Errorf("got %+v, %v, want a token that was used", tokens, err)
 	}
 }
+
+// TestSwappedRow: SQL that turns a token into another in one statement, so that their number is the same, ends it
+// like a revocation.
+func TestSwappedRow(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, url string) {
+		t.Parallel()
+		db := dbtest.Migrated(t, url)
+		store := models.NewTokenStore(db)
+		token := models.Token{Name: "x", Scopes: models.AllScopes()}
+		secret := issue(t, store, &token)
+		verifier := issuedTokens(t, store)
+		if _, err := verifier.Verify(t.Context(), secret); err != nil {
+			t.Fatal(err)
+		}
+		hash := sha256.Sum256([]byte("another"))
+		begin := time.Now()
+		if err := db.WithContext(t.Context()).Exec("UPDATE tokens SET id = ?, hash = ? WHERE id = ?", "pst_aaaaaaaa", hash[:], token.ID).Error; err != nil {
+			t.Fatal(err)
+		}
+		for {
+			_, err := verifier.Verify(t.Context(), secret)
+			if errors.Is(err, auth.ErrInvalidToken) {
+				break
+			}
+			if took := time.Since(begin); err != nil || took > auth.EndsWithin {
+				t.Fatalf("got %v after %v, want ErrInvalidToken within %v", err, took, auth.EndsWithin)
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+	})
+}
