@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"slices"
 	"sync"
 	"time"
 
@@ -25,7 +24,7 @@ import (
 type connections struct {
 	net.Listener
 	perAddress int
-	proxies    []netip.Prefix // trusted: their addresses have no limit of their own
+	proxies    middleware.Proxies // their addresses have no limit of their own
 	log        *zap.Logger
 
 	mu     sync.Mutex
@@ -61,17 +60,9 @@ type connection struct {
 func limitConnections(listener net.Listener, limit, perAddress int, proxies []string, log *zap.Logger) *connections {
 	l := &connections{
 		Listener: listener, all: group{limit: limit}, perAddress: cmp.Or(perAddress, (limit+1)/2),
-		log: log, peers: make(map[netip.Prefix]*group),
+		proxies: middleware.ParseProxies(proxies), log: log, peers: make(map[netip.Prefix]*group),
 	}
 	l.room.L = &l.mu
-	for _, text := range proxies {
-		network, err := netip.ParsePrefix(text)
-		if err != nil { // config has checked that it is an address
-			address, _ := netip.ParseAddr(text)
-			network = netip.PrefixFrom(address, address.BitLen())
-		}
-		l.proxies = append(l.proxies, network)
-	}
 	return l
 }
 
@@ -83,7 +74,7 @@ func (l *connections) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		address := conn.RemoteAddr().(*net.TCPAddr).AddrPort().Addr().Unmap()
+		address := conn.RemoteAddr().(*net.TCPAddr).AddrPort().Addr()
 		admitted, replaced := l.admit(conn.(*net.TCPConn), address)
 		if replaced != nil {
 			_ = replaced.TCPConn.Close()
@@ -128,11 +119,6 @@ func (l *connections) inUse() int {
 	return l.all.open
 }
 
-// isProxy reports whether address is that of a trusted proxy.
-func (l *connections) isProxy(address netip.Addr) bool {
-	return slices.ContainsFunc(l.proxies, func(p netip.Prefix) bool { return p.Contains(address) })
-}
-
 // admit counts conn as open from address, or returns nil if there is no room for it. It returns the
 // connection that it replaces, if any, for the caller to close.
 func (l *connections) admit(conn *net.TCPConn, address netip.Addr) (admitted, replaced *connection) {
@@ -140,7 +126,7 @@ func (l *connections) admit(conn *net.TCPConn, address netip.Addr) (admitted, re
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for network, factor := range middleware.NetworksOf(address) {
-		if l.isProxy(address) {
+		if l.proxies.Contain(address) {
 			break
 		}
 		g := l.peers[network]

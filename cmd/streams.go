@@ -26,7 +26,7 @@ func (l *connections) limitStreams(next http.Handler) http.Handler {
 		}
 		address := netip.MustParseAddrPort(r.RemoteAddr).Addr()
 		for network, factor := range middleware.NetworksOf(address) {
-			sender, isProxy := network.String(), l.isProxy(address)
+			sender, isProxy := network.String(), l.proxies.Contain(address)
 			if isProxy {
 				sender, factor = r.RemoteAddr, 1
 			}

@@ -33,6 +33,7 @@ func Bearer(verify auth.Verifier, failuresPerMinute int) Handler {
 		if err == nil {
 			requestOf(c).identity, err = verify(c.Request.Context(), token)
 		}
+		requestOf(c).trace(err == nil)
 		if failures != nil && errors.Is(err, auth.ErrInvalidToken) {
 			if _, wait := failures.takeFor(c, 1); wait > 0 {
 				SetHeader(c, "RateLimit-Policy", fmt.Sprintf(`"invalid-tokens";q=%d;w=60`, failuresPerMinute))

@@ -5,6 +5,7 @@ import (
 	"iter"
 	"math"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -81,6 +82,27 @@ func (b *buckets) takeFor(c *gin.Context, n int) (left float64, wait time.Durati
 		}
 	}
 	return left, 0
+}
+
+// Proxies are the networks of proxies that the operator trusts.
+type Proxies []netip.Prefix
+
+// ParseProxies returns the proxies at addresses and in CIDR ranges.
+func ParseProxies(texts []string) (p Proxies) {
+	for _, text := range texts {
+		network, err := netip.ParsePrefix(text)
+		if err != nil { // config has checked that it is an address
+			address, _ := netip.ParseAddr(text)
+			network = netip.PrefixFrom(address, address.BitLen())
+		}
+		p = append(p, network)
+	}
+	return p
+}
+
+// Contain reports whether address is that of a proxy.
+func (p Proxies) Contain(address netip.Addr) bool {
+	return slices.ContainsFunc(p, func(n netip.Prefix) bool { return n.Contains(address.Unmap()) })
 }
 
 // NetworksOf returns the networks that limits count for a client at address, the smallest first, and the

@@ -23,6 +23,7 @@ type ObserverOptions struct {
 	Metrics  prometheus.Registerer
 	Codes    []int32      // of errors, which the metrics count
 	Tracer   trace.Tracer // or nil: then only the trace ids of clients are logged
+	Proxies  Proxies      // trusted: their spans may be parents of the requests' spans
 	Silent   []string     // paths of routes whose requests have no span
 	audit    *zap.Logger
 }
@@ -36,11 +37,11 @@ func Observe(o ObserverOptions) gin.HandlerFunc {
 		start, method, r := time.Now(), semanticMethod(c.Request.Method), begin(c)
 		r.basePath = o.BasePath
 		o.identify(c, r)
-		span := o.start(c, r, method)
+		o.start(c, r, method, start)
 		defer func() {
 			duration := time.Since(start)
-			if span != nil {
-				endSpan(span, method, c)
+			if r.trace(false); r.span != nil {
+				endSpan(r.span, method, c)
 			}
 			count(outcome{method, c.FullPath(), c.Writer.Status()}, r.errorCode, duration)
 			o.writeLine(c, r, method, duration)

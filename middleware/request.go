@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/gin-gonic/gin"
+	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/zap"
 
 	"plantstore/auth"
@@ -19,7 +20,9 @@ type request struct {
 	gin.ResponseWriter        // Gin's own
 	id, loggedID       string // loggedID is … if id has a part of a token
 	traceID, basePath  string
-	identity           *auth.Identity // nil until Bearer accepts the token
+	span               trace.Span           // or nil
+	startSpan          func(isTrusted bool) // see start; nil once it was called
+	identity           *auth.Identity       // nil until Bearer accepts the token
 	createdID          string
 	errorCode          int32        // 0 unless the response is an Error
 	quiet              bool         // no line in the log above the level debug

@@ -3,8 +3,10 @@ package middleware
 import (
 	"context"
 	"net/http"
+	"net/netip"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/gin-gonic/gin"
 	"go.opentelemetry.io/otel/codes"
@@ -15,28 +17,41 @@ import (
 
 var serverSpan = trace.WithSpanKind(trace.SpanKindServer)
 
-// start reads the client's trace id, for the log, and starts a span for c's request, with the
-// request's context. The span has nothing that a client chooses: no path, header, query or body.
-// It is nil if the request is not traced.
-func (o *ObserverOptions) start(c *gin.Context, r *request, method string) trace.Span {
+// start reads the client's trace id, for the log, and starts a span for c's request, which began at begin,
+// with the request's context. The span has nothing that a client chooses: no path, header, query or body.
+// A span below the client's span, which may decide whether it is recorded, is only for trusted proxies and
+// valid tokens. So if the client has sent a span, Bearer starts the request's.
+func (o *ObserverOptions) start(c *gin.Context, r *request, method string, begin time.Time) {
 	client := o.clientSpan(c.Request.Header)
 	if client.IsValid() {
 		r.traceID = client.TraceID().String()
 	}
 	if o.Tracer == nil || slices.Contains(o.Silent, c.FullPath()) {
-		return nil
+		return
 	}
-	ctx := c.Request.Context()
-	if client.IsValid() {
-		ctx = trace.ContextWithRemoteSpanContext(ctx, client)
+	r.startSpan = func(isTrusted bool) {
+		r.startSpan = nil
+		ctx := c.Request.Context()
+		if isTrusted && client.IsValid() {
+			ctx = trace.ContextWithRemoteSpanContext(ctx, client)
+		}
+		ctx, span := o.Tracer.Start(ctx, spanName(method, c.FullPath()), serverSpan, trace.WithTimestamp(begin))
+		if !span.IsRecording() { // the sampler has decided so: the request costs no more
+			return
+		}
+		r.span, r.traceID = span, span.SpanContext().TraceID().String()
+		c.Request = c.Request.WithContext(ctx)
 	}
-	ctx, span := o.Tracer.Start(ctx, spanName(method, c.FullPath()), serverSpan)
-	if !span.IsRecording() { // the sampler has decided so: the request costs no more
-		return nil
+	if peer, _ := netip.ParseAddr(c.RemoteIP()); !client.IsValid() || o.Proxies.Contain(peer) {
+		r.trace(true)
 	}
-	r.traceID = span.SpanContext().TraceID().String()
-	c.Request = c.Request.WithContext(ctx)
-	return span
+}
+
+// trace starts the span of r, unless it has been started or r is not traced.
+func (r *request) trace(isTrusted bool) {
+	if r.startSpan != nil {
+		r.startSpan(isTrusted)
+	}
 }
 
 // endSpan ends the span of c's request.

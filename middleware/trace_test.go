@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gin-gonic/gin"
 	"github.com/prometheus/client_golang/prometheus"
@@ -16,6 +17,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/zap"
 
+	"plantstore/auth"
 	"plantstore/middleware"
 )
 
@@ -30,7 +32,7 @@ const (
 func traced(o middleware.ObserverOptions, path string, status int, headers ...string) (logged string) {
 	gin.SetMode(gin.ReleaseMode)
 	e := gin.New()
-	o.Log, o.Metrics = zap.NewNop(), prometheus.NewRegistry()
+	o.Log, o.Metrics, o.Proxies = zap.NewNop(), prometheus.NewRegistry(), middleware.ParseProxies([]string{"192.0.2.0/24"}) // of httptest
 	e.Use(middleware.Observe(o), func(c *gin.Context) { logged = middleware.TraceIDField(c).String })
 	respond := func(c *gin.Context) { c.Status(status) }
 	e.Any("/plants/:id", respond)
@@ -163,6 +165,55 @@ func TestTraceStartsSpans(t *testing.T) {
 			}
 			if parent := span.Parent(); span.SpanContext().TraceID().String() != logged || test.header != "" && parent.SpanID().String() != clientID {
 				t.Errorf("got the span %v below %v, want one of the trace %s", span.SpanContext(), parent, logged)
+			}
+		})
+	}
+}
+
+// TestTraceOfUntrustedClients: only a trusted proxy and a client with a valid token may decide whether a request
+// is recorded. The requests of other clients are recorded as those without a client's span.
+func TestTraceOfUntrustedClients(t *testing.T) {
+	const valid = "a-valid-token"
+	ignored := strings.TrimSuffix(traceparent, "1") + "0"
+	for _, test := range []struct {
+		name, header, path, token string
+		isProxy                   bool
+		sampler                   sdktrace.Sampler // of requests without a client's span
+		span, below               bool             // there is a span, below the client's span
+	}{
+		{"no token", traceparent, "/plants", "", false, sdktrace.NeverSample(), false, false},
+		{"an invalid token", traceparent, "/plants", "wrong", false, sdktrace.NeverSample(), false, false},
+		{"a public path", traceparent, "/public", valid, false, sdktrace.NeverSample(), false, false},
+		{"an unknown path", traceparent, "/nothing", valid, false, sdktrace.NeverSample(), false, false},
+		{"a valid token", traceparent, "/plants", valid, false, sdktrace.NeverSample(), true, true},
+		{"a trusted proxy", traceparent, "/public", "", true, sdktrace.NeverSample(), true, true},
+		{"no token, not to be sampled", ignored, "/plants", "", false, sdktrace.AlwaysSample(), true, false},
+		{"a valid token, not to be sampled", ignored, "/plants", valid, false, sdktrace.AlwaysSample(), false, false},
+		{"a trusted proxy, not to be sampled", ignored, "/public", "", true, sdktrace.AlwaysSample(), false, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			recorder := tracetest.NewSpanRecorder()
+			provider := sdktrace.NewTracerProvider(sdktrace.WithSampler(sdktrace.ParentBased(test.sampler)), sdktrace.WithSpanProcessor(recorder))
+			gin.SetMode(gin.ReleaseMode)
+			e, o := gin.New(), middleware.ObserverOptions{Log: zap.NewNop(), Metrics: prometheus.NewRegistry(), Tracer: provider.Tracer("")}
+			if test.isProxy {
+				o.Proxies = middleware.ParseProxies([]string{"192.0.2.1"})
+			}
+			e.Use(middleware.Observe(o))
+			e.GET("/public", func(*gin.Context) {})
+			e.GET("/plants", middleware.Handle(middleware.Bearer(auth.StaticTokens([]string{valid}), 0)))
+			headers := []string{"traceparent", test.header}
+			if test.token != "" {
+				headers = append(headers, "Authorization", "Bearer "+test.token)
+			}
+			before := time.Now()
+			e.ServeHTTP(httptest.NewRecorder(), get(test.path, headers...))
+			spans := recorder.Ended()
+			if (len(spans) == 1) != test.span {
+				t.Fatalf("got %d spans, want one: %t", len(spans), test.span)
+			}
+			if test.span && (spans[0].Parent().IsValid() != test.below || spans[0].StartTime().Before(before)) {
+				t.Errorf("got a span below %v, want it below the client's: %t", spans[0].Parent(), test.below)
 			}
 		})
 	}

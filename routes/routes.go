@@ -247,7 +247,7 @@ func NewWith(o Options, routes []Route) http.Handler {
 		panic(err) // config has checked them
 	}
 
-	observer := middleware.ObserverOptions{Log: o.Log, Tokens: o.StaticTokens, BasePath: o.BasePath, Metrics: o.Metrics, Tracer: o.Tracer}
+	observer := middleware.ObserverOptions{Log: o.Log, Tokens: o.StaticTokens, BasePath: o.BasePath, Metrics: o.Metrics, Tracer: o.Tracer, Proxies: middleware.ParseProxies(o.Proxies)}
 	for _, r := range probes(o) {
 		observer.Silent = append(observer.Silent, r.Path)
 	}
