@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -33,6 +34,9 @@ func (s *settings) client() (*client, error) {
 	cfg, err := s.load(callsService)
 	if err != nil {
 		return nil, err
+	}
+	for _, warning := range s.warnings {
+		fmt.Fprintln(os.Stderr, "plantstore: warning: "+warning)
 	}
 	c := &client{resource: s.resource.Name(), token: cfg.Client.Token, tokenSource: fmt.Sprintf("--token-file or %s", config.SettingOf("client.token"))}
 	// A redirect would send the token to a server that the user did not name. There is no

@@ -33,17 +33,23 @@ func ensureDevToken() (string, error) {
 	return token, errors.Join(err, file.Close())
 }
 
-func readDevToken() (string, error) {
-	text, err := os.ReadFile(devTokenFile)
-	if err != nil {
-		return "", err
+// readDevToken reads the development token, which the service prints and has every scope. It must not be one
+// that another user knows or has chosen.
+func readDevToken() (token string, err error) {
+	fault := "is not a regular file"
+	info, err := os.Lstat(devTokenFile)
+	if err == nil && info.Mode().IsRegular() {
+		var text []byte
+		text, err = os.ReadFile(devTokenFile)
+		token, fault = strings.TrimSpace(string(text)), config.Exposure(devTokenFile, os.Getuid())
 	}
-	token := strings.TrimSpace(string(text))
-	if len(token) < config.MinTokenLength {
-		return "", fmt.Errorf("%s does not contain a token of at least %d characters: remove the file, and the service creates a new one",
-			devTokenFile, config.MinTokenLength)
+	if err == nil && fault == "" && (!strings.HasPrefix(token, config.DevTokenPrefix) || len(token) < config.MinTokenLength) {
+		fault = fmt.Sprintf("does not contain a token of at least %d characters that begins with %s", config.MinTokenLength, config.DevTokenPrefix)
 	}
-	return token, nil
+	if err == nil && fault != "" {
+		err = fmt.Errorf("%s %s: remove it, and the service creates a new token", devTokenFile, fault)
+	}
+	return token, err
 }
 
 // welcome prints the URL of a development service, its token and a request to try.

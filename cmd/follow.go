@@ -63,6 +63,7 @@ func newFollow(s *settings) *cobra.Command {
 					return usageError(err)
 				}
 				deliver = hook.deliver
+				s.checkFile("--secret-file", secretFile)
 			}
 			if s.resource.Changes(nil) == nil {
 				return usageError(fmt.Errorf("--resource: %s have no feed of changes", s.resource.Name()))

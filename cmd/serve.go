@@ -38,6 +38,9 @@ func (s *settings) serve(cmd *cobra.Command, _ []string) (err error) {
 	}
 	log, level := newLogger(cfg)
 	defer func() { _ = log.Sync() }()
+	for _, warning := range s.warnings {
+		log.Warn(warning)
+	}
 	sampled := sample(log)
 	// A closed terminal, a request to reload, or a log that nobody reads any more must not end the service.
 	signal.Ignore(syscall.SIGHUP, syscall.SIGPIPE)

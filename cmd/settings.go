@@ -20,6 +20,7 @@ import (
 // settings is the part of the configuration that comes from the command line.
 type settings struct {
 	file, tokenFile string
+	warnings        []string               // of secrets that other users may know
 	resource        routes.Resource        // of import, export and follow
 	flags           map[string]*pflag.Flag // by the key of the setting
 	all             *pflag.FlagSet
@@ -79,14 +80,26 @@ const (
 
 // load loads the configuration. Its errors are errors in the usage.
 func (s *settings) load(needsDatabase bool) (*config.Config, error) {
-	cfg, _, err := config.Load(s.file, s.flags, needsDatabase)
+	cfg, all, err := config.Load(s.file, s.flags, needsDatabase)
 	if err != nil {
 		return nil, usageError(err)
 	}
+	for _, setting := range all {
+		s.checkFile(setting.Source, setting.SecretFile)
+	}
+	s.checkFile(config.SettingOf("server.tls_key").Key, cfg.Server.TLSKey)
+	s.checkFile("--token-file", s.tokenFile)
 	if needsDatabase {
 		err = checkSettings(cfg)
 	}
 	return cfg, err
+}
+
+// checkFile adds a warning if others than root may know or change the secret in the file path, which source names.
+func (s *settings) checkFile(source, path string) {
+	if exposure := config.Exposure(path, os.Getuid(), 0); exposure != "" {
+		s.warnings = append(s.warnings, fmt.Sprintf("the file of %s %s: chown it to the user of plantstore, and run chmod 600", source, exposure))
+	}
 }
 
 // newLogger returns a logger that writes to standard error: JSON lines in production,

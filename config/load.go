@@ -55,6 +55,9 @@ func Load(file string, flags map[string]*pflag.Flag, usesDatabase bool) (*Config
 			source = v.ConfigFileUsed()
 		}
 		settings[i].Value, settings[i].Source = s.text(), cmp.Or(source, "default")
+		if s.secret && strings.HasSuffix(source, "_FILE") {
+			settings[i].SecretFile = os.Getenv(source)
+		}
 	}
 	if err := c.validate(isDatabaseSet); err != nil {
 		return nil, nil, err

@@ -21,6 +21,7 @@ type Setting struct {
 	// Load sets the value, *** if that is a secret, and where it comes from: a flag, a variable,
 	// the configuration file, or the default.
 	Value, Source string
+	SecretFile    string // from which Load has read the secret, or ""
 
 	bounds string // "at least 1", or "" if the type has no other bounds
 	secret bool   // the value is or has a password or a token

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 
 	"plantstore/database/dbtest"
@@ -52,6 +53,87 @@ func TestFirstStart(t *testing.T) {
 	again.URL = regexp.MustCompile(`http://localhost:\d+`).FindString(again.Stdout.String())
 	again.Post(t, body, service.As(printed[2])...).CheckError(t, 40902)
 	again.Post(t, `{"id":1,"name":"x"}`, service.As(printed[2])...).CheckError(t, 40901)
+}
+
+// TestDevTokenOfOthers: a service does not start with a development token that another user may know or have
+// chosen, nor prints it.
+func TestDevTokenOfOthers(t *testing.T) {
+	t.Parallel()
+	const token = "dev_ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
+	file := func(text string, mode os.FileMode) func(t *testing.T, path string) {
+		return func(t *testing.T, path string) {
+			service.Must(t, os.WriteFile(path, []byte(text+"\n"), 0o600))
+			service.Must(t, os.Chmod(path, mode))
+		}
+	}
+	for _, test := range []struct {
+		name string
+		make func(t *testing.T, path string)
+		want string // in the error, or "" if the token is used
+	}{
+		{"a private file", file(token, 0o600), ""},
+		{"a file that all may read", file(token, 0o604), "may be read or changed by other users"},
+		{"a file that its group may write", file(token, 0o620), "may be read or changed by other users"},
+		{"a token without the prefix", file(strings.TrimPrefix(token, "dev_")+"abcd", 0o600), "begins with dev_"},
+		{"a short token", file(token[:20], 0o600), "at least 32 characters"},
+		{"a link", func(t *testing.T, path string) {
+			service.Must(t, os.Symlink(service.Write(t, "token", token), path))
+		}, "is not a regular file"},
+		{"a link to nothing", func(t *testing.T, path string) { service.Must(t, os.Symlink("nothing", path)) }, "is not a regular file"},
+		{"a folder", func(t *testing.T, path string) { service.Must(t, os.Mkdir(path, 0o700)) }, "is not a regular file"},
+		{"a pipe", func(t *testing.T, path string) { service.Must(t, syscall.Mkfifo(path, 0o600)) }, "is not a regular file"},
+		{"a file of another user", func(t *testing.T, path string) {
+			if os.Geteuid() != 0 {
+				t.Skip("only root can give files to other users")
+			}
+			file(token, 0o600)(t, path)
+			service.Must(t, os.Chown(path, 65534, 65534))
+		}, "belongs to another user"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			cmd := service.Command(t, nil)
+			folder := filepath.Join(cmd.Dir, "data")
+			service.Must(t, os.Mkdir(folder, 0o750))
+			test.make(t, filepath.Join(folder, "dev-token"))
+			s := service.Launch(t, cmd)
+			if test.want == "" {
+				if welcome := awaitWelcome(s); !strings.Contains(welcome, token) {
+					t.Errorf("got %q, want the token", welcome)
+				}
+				return
+			}
+			_ = s.Wait(t)
+			stderr := s.Stderr.String()
+			if want := "plantstore: development token: data/dev-token "; !strings.Contains(service.LastLine(stderr), want) || !strings.Contains(stderr, test.want) {
+				t.Errorf("got %q, want %q with %q", stderr, want, test.want)
+			}
+			if all := stderr + s.Stdout.String(); strings.Contains(all, token[4:20]) {
+				t.Errorf("got the token in %q", all)
+			}
+		})
+	}
+}
+
+// TestSecretFilesOfOthers: the log warns of files with secrets that other users may know or change.
+func TestSecretFilesOfOthers(t *testing.T) {
+	t.Parallel()
+	const message = "the file of PLANTSTORE_AUTH_TOKENS_FILE may be read or changed by other users: chown it to the user of plantstore, and run chmod 600"
+	for mode, want := range map[os.FileMode]int{0o600: 0, 0o400: 0, 0o640: 1, 0o644: 1, 0o602: 1} {
+		t.Run(mode.String(), func(t *testing.T) {
+			t.Parallel()
+			path := service.Write(t, "tokens", service.Token)
+			service.Must(t, os.Chmod(path, mode))
+			s := service.Start(t, "PLANTSTORE_AUTH_TOKENS=", "PLANTSTORE_AUTH_TOKENS_FILE="+path)
+			lines := s.Logged(t, message)
+			if len(lines) != want || want > 0 && lines[0]["level"] != "warn" {
+				t.Errorf("got %v, want %d warnings", lines, want)
+			}
+			_, stderr, _ := service.RunToEnd(t, nil, "export", "--url", s.URL, "--token-file", path)
+			if got := strings.Count(stderr, "plantstore: warning: the file of --token-file may be read"); got != want {
+				t.Errorf("export: got %q, want %d warnings", stderr, want)
+			}
+		})
+	}
 }
 
 // TestFailedStartLeavesTheDatabase: a start that cannot succeed migrates nothing.
