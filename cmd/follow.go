@@ -41,7 +41,8 @@ func newFollow(s *settings) *cobra.Command {
 			"configuration.\n\n" +
 			"With --post, deliver them to a webhook instead, in order and in batches, signed according to\n" +
 			"Standard Webhooks 1.0. A batch is sent again unless the response is a 2xx, at first after\n" +
-			"5 seconds and later after hours; a 410 ends the command. With --cursor-file, a restart\n" +
+			"5 seconds, later after 5 minutes, or after its Retry-After; a 410 ends the command. The admin\n" +
+			"address then has health and metrics, as that of the service. With --cursor-file, a restart\n" +
 			"misses nothing: the file has the cursor after the last batch that was printed or\n" +
 			"delivered. The batch after it may be repeated.\n\n" +
 			exitStatuses + "\n  3  the webhook responded 410, the cursor is no longer valid, or the cursor file holds no cursor",
@@ -49,7 +50,7 @@ func newFollow(s *settings) *cobra.Command {
 			"  plantstore follow --post https://example.org/hook --secret-file secret --cursor-file cursor",
 		Args: takes(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			deliver := printChanges
+			deliver, p := printChanges, newProgress()
 			given := cmd.Flags().Changed // also with an empty value, as of a variable that is not set
 			if given("post") != given("secret-file") {
 				return usageError(errors.New("--post and --secret-file need each other"))
@@ -62,7 +63,7 @@ func newFollow(s *settings) *cobra.Command {
 				if err != nil {
 					return usageError(err)
 				}
-				deliver = hook.deliver
+				deliver, p = hook.deliver, hook.progress
 				s.checkFile("--secret-file", secretFile)
 			}
 			if s.resource.Changes(nil) == nil {
@@ -75,14 +76,21 @@ func newFollow(s *settings) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return c.follow(cmd.Context(), after, cursorPath, deliver)
+			if given("post") {
+				admin, err := p.serve(s)
+				if err != nil {
+					return err
+				}
+				defer admin.Close()
+			}
+			return c.follow(cmd.Context(), after, cursorPath, deliver, p)
 		},
 	}
 	cmd.Flags().StringVar(&after, "after", "", "`CURSOR` to start at if the cursor file does not exist, or 0 for the beginning, with all rows")
 	cmd.Flags().StringVar(&target, "post", "", "`URL` of the webhook")
 	cmd.Flags().StringVar(&secretFile, "secret-file", "", "`FILE` with the secret of the webhook: whsec_ and 24 to 64 bytes in base64")
 	cmd.Flags().StringVar(&cursorPath, "cursor-file", "", "`FILE` that keeps the place in the feed")
-	return s.addTo(cmd, clientFlags)
+	return s.addTo(cmd, clientFlags+" admin-address")
 }
 
 // feedChanges is a part of the feed as the service sent it.
@@ -130,8 +138,8 @@ func writeCursor(path, cursor string) error {
 }
 
 // follow calls deliver with changes until ctx ends. It starts at the cursor in the file path,
-// if it exists, or else at after, and keeps the cursor there.
-func (c *client) follow(ctx context.Context, after, path string, deliver func(context.Context, feedChanges) error) error {
+// if it exists, or else at after, and keeps the cursor there. p notes how far it has come.
+func (c *client) follow(ctx context.Context, after, path string, deliver func(context.Context, feedChanges) error, p *progress) error {
 	after, err := readCursor(path, after)
 	if err != nil {
 		return err
@@ -149,6 +157,7 @@ func (c *client) follow(ctx context.Context, after, path string, deliver func(co
 				}
 				return err
 			}
+			p.note(true, err)
 			pause := retry.next()
 			fmt.Fprintf(os.Stderr, "plantstore: %s; trying again in %s\n", oneLine(err.Error()), pause.Round(time.Second))
 			if !background.Sleep(ctx, pause) {
@@ -160,6 +169,7 @@ func (c *client) follow(ctx context.Context, after, path string, deliver func(co
 			fmt.Fprintln(os.Stderr, "plantstore: the service responds again")
 			retry = first
 		}
+		p.note(len(changes.Changes) > 0, nil)
 		if len(changes.Changes) > 0 {
 			if err := deliver(ctx, changes); err != nil {
 				if ctx.Err() != nil {
@@ -167,6 +177,9 @@ func (c *client) follow(ctx context.Context, after, path string, deliver func(co
 				}
 				return err
 			}
+			p.accepted.SetToCurrentTime()
+			p.note(len(changes.Changes) == controllers.MaxLimit, nil)
+			p.attempts.WithLabelValues("accepted").Inc()
 		}
 		if changes.Cursor != after {
 			if err := writeCursor(path, changes.Cursor); err != nil {

@@ -17,7 +17,8 @@ func newHealthcheck(s *settings) *cobra.Command {
 		Short: "Check whether the service on this machine is alive",
 		Long: "Check whether the service on this machine is alive, or ready with --ready, and exit with 0\n" +
 			"if it is. The command finds the service by the configuration of the service: at\n" +
-			"server.admin_address if that is set, otherwise, or with --port, at its port.",
+			"server.admin_address if that is set, otherwise, or with --port, at its port. plantstore\n" +
+			"follow --post is alive, and ready if its last attempt has succeeded, at such an address, too.",
 		Example: "  plantstore healthcheck --ready",
 		Args:    takes(0),
 		RunE: func(*cobra.Command, []string) error {
@@ -54,5 +55,5 @@ func newHealthcheck(s *settings) *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&ready, "ready", false, "check whether the service is ready, including its database")
-	return s.addTo(cmd, localFlags)
+	return s.addTo(cmd, localFlags+" admin-address")
 }

@@ -40,7 +40,7 @@ func newSettings() *settings {
 	s := &settings{flags: make(map[string]*pflag.Flag), all: pflag.NewFlagSet("settings", pflag.ContinueOnError)}
 	s.all.StringVar(&s.file, "config", "", "configuration file [$"+config.FileVariable+"] (default "+config.DefaultFile+", if it exists)")
 	for name, key := range map[string]string{
-		"env": "env", "host": "server.host", "port": "server.port", "database-url": "database.url", "log-level": "log.level", "url": "client.url",
+		"env": "env", "host": "server.host", "port": "server.port", "database-url": "database.url", "log-level": "log.level", "url": "client.url", "admin-address": "server.admin_address",
 	} {
 		setting := config.SettingOf(key)
 		s.all.String(name, setting.Default, setting.Usage()+" [$"+setting.Variable+"]")

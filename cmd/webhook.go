@@ -2,6 +2,7 @@ package cmd
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -31,12 +32,13 @@ type webhook struct {
 	key    []byte
 	http   http.Client
 	pauses backoff
+	*progress
 }
 
 const (
 	webhookTimeout      = 20 * time.Second // the specification advises 15 to 30 s
 	webhookFirstPause   = 5 * time.Second  // after the first failure
-	webhookLongestPause = 4 * time.Hour    // after many
+	webhookLongestPause = 5 * time.Minute  // after many, or with Retry-After
 )
 
 // webhookMessage is the body of a request to a webhook.
@@ -65,7 +67,8 @@ func newWebhook(resource, target, secretFile string) (*webhook, error) {
 		return nil, errors.New("--secret-file: the file must have whsec_ and 24 to 64 bytes in base64, such as from `echo whsec_$(openssl rand -base64 32)`")
 	}
 	return &webhook{
-		event: resource + ".changed", url: target, key: key, pauses: backoff{webhookFirstPause, webhookLongestPause},
+		event: resource + ".changed", url: target, key: key, progress: newProgress(),
+		pauses: backoff{webhookFirstPause, webhookLongestPause * 5 / 6}, // which become up to a fifth longer
 		http: http.Client{
 			Timeout:       webhookTimeout,
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -95,8 +98,10 @@ func (w *webhook) deliver(ctx context.Context, changes feedChanges) error {
 		if err == nil || errors.Is(err, errWebhookGone) {
 			return err
 		}
-		pause := max(after, pauses.next())
+		pause := cmp.Or(after, pauses.next())
 		if ctx.Err() == nil {
+			w.attempts.WithLabelValues("failed").Inc()
+			w.note(true, err)
 			fmt.Fprintf(os.Stderr, "plantstore: the webhook has not accepted %s: %s; trying again in %s\n", id, oneLine(err.Error()), pause.Round(time.Second))
 		}
 		if !background.Sleep(ctx, pause) {

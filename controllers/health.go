@@ -31,6 +31,9 @@ func NewHealth(ready func(context.Context) error) *Health {
 	return h
 }
 
+// NotReady returns an error for which [Health.Ready] responds with the reason.
+func NotReady(reason string) error { return problemf(codeUnavailable, "%s", reason) }
+
 // Drain makes the service unready for good, before it stops.
 func (h *Health) Drain() { h.drain() }
 

@@ -7,9 +7,11 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -221,4 +223,53 @@ func TestFollowPosts(t *testing.T) {
 	if after := awaitCursor(t, cursor); after != saved {
 		t.Errorf("the cursor moved to %s without a 2xx", after)
 	}
+}
+
+// TestFollowIsWatched asks the admin address of follow while the webhook, and then the service, does not respond.
+func TestFollowIsWatched(t *testing.T) {
+	t.Parallel()
+	s := service.Start(t)
+	s.Post(t, service.BodyOf(1)).RequireOK(t)
+	var accepts atomic.Bool
+	r := startHook(t, func(_ int, w http.ResponseWriter) int {
+		if accepts.Load() {
+			return 204
+		}
+		w.Header().Set("Retry-After", "1")
+		return 503
+	})
+	began := time.Now()
+	f := startFollow(t, s.URL, "--after", "0", "--post", r.URL, "--secret-file", secretFile(t), "--admin-address", "127.0.0.1:0")
+	if !f.Stderr.Await(f.Ended, func(line string) bool { return strings.Contains(line, "serving the admin address") }) {
+		t.Fatalf("got %s, want an admin address", f.Stderr)
+	}
+	admin := &service.Service{URL: "http://" + regexp.MustCompile(`127\.0\.0\.1:\d+`).FindString(f.Stderr.String())}
+	value := func(metric string) float64 {
+		t.Helper()
+		return service.ValueOf(t, admin.Get(t, "/metrics").Body, "plantstore_follow_"+metric)
+	}
+	service.Eventually(t, "two failed attempts", func() bool { return value(`attempts_total{result="failed"}`) >= 2 })
+	if lag := value("lag_seconds"); lag < 1 || lag > time.Since(began).Seconds() {
+		t.Errorf("got a lag of %g s, want the time since the first attempt", lag)
+	}
+	if accepted := value("accepted_timestamp_seconds"); accepted != 0 || value(`attempts_total{result="accepted"}`) != 0 {
+		t.Errorf("got the time %g, want 0 before the first accepted changes", accepted)
+	}
+	if probe := admin.Get(t, "/readyz"); probe.Status != 503 || !strings.Contains(probe.Body, "it responded 503 Service Unavailable") {
+		t.Errorf("got %v, want the reason of the failure", probe)
+	}
+	admin.Get(t, "/healthz").CheckStatus(t, 200)
+	accepts.Store(true)
+	service.Eventually(t, "changes to be accepted", func() bool { return value(`attempts_total{result="accepted"}`) == 1 })
+	admin.Get(t, "/readyz").CheckStatus(t, 200)
+	if accepted := value("accepted_timestamp_seconds"); value("lag_seconds") != 0 || accepted < float64(began.Unix()) || accepted > float64(time.Now().Unix()+1) {
+		t.Errorf("got a lag, or the time %g, of accepted changes", accepted)
+	}
+	service.CheckCLI(t, nil, []string{"healthcheck", "--ready", "--admin-address", strings.TrimPrefix(admin.URL, "http://")}, 0, "")
+	s.Stop(t)
+	service.Eventually(t, "the end of the service to be noticed", func() bool { return value("lag_seconds") > 0 })
+	if probe := admin.Get(t, "/readyz"); probe.Status != 503 || !strings.Contains(probe.Body, "no response from "+s.URL) {
+		t.Errorf("got %v, want the reason of the failure", probe)
+	}
+	f.Stop(t)
 }
