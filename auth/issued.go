@@ -26,12 +26,6 @@ const (
 // AuditLog is the name of the logger of changes, whose lines are written at every log.level.
 const AuditLog = "audit"
 
-// The messages of the audit log about changes of tokens.
-const (
-	Created = "created a token"
-	Revoked = "revoked a token"
-)
-
 const (
 	refreshPeriod = 2 * time.Second          // between two polls for changes to the tokens
 	retryPeriod   = refreshPeriod / 4        // before the next poll after a failure

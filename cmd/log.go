@@ -20,13 +20,9 @@ type leveled struct {
 	level zap.AtomicLevel
 }
 
-func (l leveled) Enabled(level zapcore.Level) bool {
-	return level == zap.InfoLevel || l.level.Enabled(level)
-}
+func (l leveled) Enabled(at zapcore.Level) bool { return at == zap.InfoLevel || l.level.Enabled(at) }
 
-func (l leveled) With(fields []zapcore.Field) zapcore.Core {
-	return leveled{l.Core.With(fields), l.level}
-}
+func (l leveled) With(f []zapcore.Field) zapcore.Core { return leveled{l.Core.With(f), l.level} }
 
 func (l leveled) Check(line zapcore.Entry, checked *zapcore.CheckedEntry) *zapcore.CheckedEntry {
 	if line.LoggerName == auth.AuditLog || l.level.Enabled(line.Level) {

@@ -69,8 +69,12 @@ func (s *settings) serve(cmd *cobra.Command, _ []string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
+	before, _ := db.Schema().Migrations(ctx) // Prepare reports an error
 	if err := db.Schema().Prepare(ctx); err != nil {
 		return databaseError(err)
+	}
+	if len(before) > 0 && before[0].AppliedAt.IsZero() && cfg.Env == config.Production {
+		log.Warn("created a new, empty database at " + db.Name() + ": if it should have data, check database.url")
 	}
 	if err := db.UseStandbys(); err != nil {
 		return fmt.Errorf("%s: %w", config.SettingOf("database.replica_urls"), err)
@@ -107,7 +111,7 @@ func (s *settings) serve(cmd *cobra.Command, _ []string) (err error) {
 		Log:          log,
 		LogLevel:     level,
 		DB:           db,
-		Tokens:       controllers.NewTokens(tokens, issued, log),
+		Tokens:       controllers.NewTokens(tokens, issued),
 		Health:       health,
 		Failures:     controllers.NewFailures(log),
 		Docs:         cfg.Docs.Enabled,

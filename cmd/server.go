@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"regexp"
+	"runtime"
 	"strconv"
 	"time"
 
@@ -80,7 +81,11 @@ func listenAPI(cfg *config.Config, log, sampled *zap.Logger) (*connections, erro
 	if err != nil {
 		return nil, err
 	}
-	return limitConnections(listener, connectionLimit(cfg, maxFiles(), log), cfg.Server.MaxPerAddress, cfg.Server.TrustedProxies, sampled), nil
+	limit, err := connectionLimit(cfg, maxFiles(), log)
+	if err != nil {
+		return nil, errors.Join(err, listener.Close())
+	}
+	return limitConnections(listener, limit, cfg.Server.MaxPerAddress, cfg.Server.TrustedProxies, sampled), nil
 }
 
 func addressOf(cfg *config.Config) string {
@@ -159,16 +164,21 @@ func serveAdmin(cfg *config.Config, handler http.Handler, log *zap.Logger) (*htt
 const otherFiles = 64
 
 // connectionLimit returns server.max_connections, or less if files, the number of files
-// that the process may open, has no room for so many.
-func connectionLimit(cfg *config.Config, files int, log *zap.Logger) int {
+// that the process may open, has no room for so many. It fails if there is no room for a connection
+// for each processor.
+func connectionLimit(cfg *config.Config, files int, log *zap.Logger) (int, error) {
 	databases := 1 + len(cfg.Database.ReplicaURLs)
-	room := max(files-databases*cfg.Database.MaxConnections-adminConnections-otherFiles, 1)
+	needed := databases*cfg.Database.MaxConnections + adminConnections + otherFiles
+	room := files - needed
 	if room >= cfg.Server.MaxConnections {
-		return cfg.Server.MaxConnections
+		return cfg.Server.MaxConnections, nil
+	}
+	if least := needed + runtime.GOMAXPROCS(0); files < least {
+		return 0, fmt.Errorf("ulimit -n is %d: raise it to at least %d, or to %d for server.max_connections", files, least, needed+cfg.Server.MaxConnections)
 	}
 	log.Warn("ulimit -n is too low for server.max_connections, which is lowered",
 		zap.Int("ulimit", files), zap.Int("max_connections", cfg.Server.MaxConnections), zap.Int("lowered_to", room))
-	return room
+	return room, nil
 }
 
 // drainTime is how long clients have, after the last connection was accepted, to send a

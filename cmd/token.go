@@ -82,7 +82,7 @@ func newTokenCreate(s *settings) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				tokens.audit(auth.Created, token.ID)
+				tokens.audit("created a token", token.ID)
 				if _, err := fmt.Println(secret); err != nil { // nothing else, for scripts
 					return err
 				}
@@ -189,7 +189,7 @@ func newTokenRevoke(s *settings) *cobra.Command {
 					if err != nil {
 						return fmt.Errorf("%s: %w", id, err)
 					}
-					tokens.audit(auth.Revoked, id)
+					tokens.audit("revoked a token", id)
 					fmt.Println("revoked", id, "in", tokens.database)
 				}
 				return nil

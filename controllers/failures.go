@@ -6,11 +6,11 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/gin-gonic/gin"
 	"go.uber.org/zap"
-	"go.uber.org/zap/zapcore"
 
 	"plantstore/auth"
 	"plantstore/middleware"
@@ -18,12 +18,40 @@ import (
 
 // Failures logs why requests fail. If many fail with the same code, perhaps since the database is down,
 // the log has a line of its own for one request per second, and the other requests are at the level debug.
-type Failures struct{ log, sampled *zap.Logger }
+// The line has how many requests of each token have failed since the line before it.
+type Failures struct {
+	log    *zap.Logger
+	mu     sync.Mutex
+	lines  map[int32]time.Time      // of the last line about a code
+	failed map[int32]map[string]int // since then, by token
+}
 
 // NewFailures returns a log of failures.
 func NewFailures(log *zap.Logger) *Failures {
-	oncePerSecond := func(core zapcore.Core) zapcore.Core { return zapcore.NewSamplerWithOptions(core, time.Second, 1, 0) }
-	return &Failures{log, log.WithOptions(zap.WrapCore(oncePerSecond))}
+	return &Failures{log: log, lines: make(map[int32]time.Time), failed: make(map[int32]map[string]int)}
+}
+
+// maxCounted is how many tokens are counted.
+const maxCounted = 100
+
+// count counts a request of token that fails with code. It returns the counts if a line is due, and otherwise nil.
+func (f *Failures) count(code int32, token string) map[string]int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	counts := f.failed[code]
+	if counts == nil {
+		counts = make(map[string]int)
+		f.failed[code] = counts
+	}
+	if counts[token] > 0 || len(counts) < maxCounted {
+		counts[token]++
+	}
+	if time.Since(f.lines[code]) < time.Second {
+		return nil
+	}
+	f.lines[code] = time.Now()
+	delete(f.failed, code)
+	return counts
 }
 
 // logAborted logs that the response to c's request broke off with err, and records its code,
@@ -52,19 +80,20 @@ func (f *Failures) logAborted(c *gin.Context, err error, isGone bool) {
 
 // logFault logs the cause of c's Error with code, if it is a fault of the service.
 func (f *Failures) logFault(c *gin.Context, code int32, cause error) {
-	log, level, message := f.log, zap.ErrorLevel, "request failed" // a line for each, since its client has the request id
+	level, message, failed := zap.ErrorLevel, "request failed", zap.Skip() // a line for each, since its client has the request id
 	if code != codeInternal {
 		if statusOf(code) != http.StatusServiceUnavailable || errors.Is(cause, errStopping) {
 			return
 		}
-		log, message = f.sampled, fmt.Sprintf("requests fail with error %d", code)
 		if code == codeOverloaded { // perhaps only one client has had its share
 			level = zap.WarnLevel
 		}
+		counts := f.count(code, middleware.SenderOf(c))
+		if counts == nil || !f.log.Core().Enabled(level) {
+			middleware.Quiet(c)
+			return
+		}
+		message, failed = fmt.Sprintf("requests fail with error %d", code), zap.Any("failed", counts)
 	}
-	if entry := log.Check(level, message); entry != nil {
-		entry.Write(zap.Int32("code", code), zap.Error(cause), middleware.RequestIDField(c), middleware.TraceIDField(c))
-	} else {
-		middleware.Quiet(c)
-	}
+	f.log.Log(level, message, zap.Int32("code", code), zap.Error(cause), middleware.RequestIDField(c), middleware.TraceIDField(c), failed)
 }

@@ -26,7 +26,7 @@ func (o *ObserverOptions) writeLine(c *gin.Context, r *request, method string, d
 		level = zapcore.ErrorLevel
 	}
 	log := o.Log
-	if isWrite(method) && (status < 300 || status == StatusClientGone) {
+	if r.identity != nil && method != http.MethodGet && method != http.MethodHead && (status < 300 || status == StatusClientGone) {
 		log = o.audit
 	}
 	line := log.Check(level, "request")
@@ -62,11 +62,6 @@ const idsInLine = 500
 // StatusClientGone is logged for a client that left before the response, as nginx does. A write of it may
 // have been stored.
 const StatusClientGone = 499
-
-// isWrite reports whether a request with method may change something.
-func isWrite(method string) bool {
-	return method == http.MethodPost || method == http.MethodPut || method == http.MethodPatch || method == http.MethodDelete
-}
 
 // optional is the field name, which is left out if text is empty.
 func optional(name, text string) zap.Field {

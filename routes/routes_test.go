@@ -51,7 +51,7 @@ func optionsOn(t testing.TB, url string) (Options, *models.TokenStore) {
 		Log:          zap.NewNop(),
 		Metrics:      prometheus.NewRegistry(),
 		DB:           db,
-		Tokens:       controllers.NewTokens(tokens, verifier, zap.NewNop()),
+		Tokens:       controllers.NewTokens(tokens, verifier),
 		Health:       controllers.NewHealth(db.Ready),
 		Failures:     controllers.NewFailures(zap.NewNop()),
 		Verify:       verifier.Verify,

@@ -102,7 +102,7 @@ func TestTokensAreAudited(t *testing.T) {
 	setLogLevel(t, admin, "error", 200)
 	var issued struct{ ID string }
 	service.Must(t, json.Unmarshal([]byte(s.Call(t, "POST", "/tokens", `{"name":"x","scopes":["plants:read"]}`).Body), &issued))
-	if line := s.AwaitLog(t, "created a token"); line["logger"] != "audit" || line["id"] != issued.ID {
+	if line := s.AwaitLine(t, "path", "/tokens"); line["logger"] != "audit" || line["id"] != issued.ID {
 		t.Errorf("got %v, want a line of the audit log", line)
 	}
 	_, stderr, status := service.RunToEnd(t, []string{"DATABASE_URL=" + url, "PLANTSTORE_LOG_FORMAT=json", "PLANTSTORE_LOG_LEVEL=error"}, "token", "revoke", issued.ID)

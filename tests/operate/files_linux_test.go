@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -19,12 +20,7 @@ import (
 func TestFewFiles(t *testing.T) {
 	t.Parallel()
 	const files, connections = 300, 400
-	cmd := service.Command(t, []string{"PORT=0", "PLANTSTORE_LOG_FORMAT=json", "PLANTSTORE_AUTH_TOKENS=" + service.Token})
-	cmd.Args = []string{"sh", "-c", fmt.Sprintf(`ulimit -n %d; exec "$0"`, files), cmd.Path}
-	var err error
-	cmd.Path, err = exec.LookPath("sh")
-	service.Must(t, err)
-	s := service.Launch(t, cmd)
+	s := launchWithFiles(t, files)
 	s.AwaitServing(t)
 	line := s.AwaitLog(t, "ulimit -n is too low for server.max_connections, which is lowered")
 	lowered, _ := line["lowered_to"].(float64)
@@ -40,6 +36,27 @@ func TestFewFiles(t *testing.T) {
 	s.Post(t, `{"id":1,"name":"x"}`).CheckStatus(t, 200)
 	if strings.Contains(s.Stderr.String(), "Accept error") {
 		t.Error("the service tried to accept more connections than it may open files")
+	}
+}
+
+// launchWithFiles starts the service with a limit of open files.
+func launchWithFiles(t *testing.T, files int) *service.Service {
+	t.Helper()
+	cmd := service.Command(t, []string{"PORT=0", "PLANTSTORE_LOG_FORMAT=json", "PLANTSTORE_AUTH_TOKENS=" + service.Token})
+	cmd.Args = []string{"sh", "-c", fmt.Sprintf(`ulimit -n %d; exec "$0"`, files), cmd.Path}
+	var err error
+	cmd.Path, err = exec.LookPath("sh")
+	service.Must(t, err)
+	return service.Launch(t, cmd)
+}
+
+// TestTooFewFiles: a service with room for fewer connections than processors would look as if it worked.
+func TestTooFewFiles(t *testing.T) {
+	t.Parallel()
+	s := launchWithFiles(t, 144) // none is left for connections
+	want := fmt.Sprintf("plantstore: ulimit -n is 144: raise it to at least %d, or to 10144 for server.max_connections\n", 144+runtime.NumCPU())
+	if err := s.Wait(t); err == nil || !strings.HasSuffix(s.Stderr.String(), want) {
+		t.Errorf("got %v and %q, want %q", err, s.Stderr, want)
 	}
 }
 

@@ -170,3 +170,42 @@ func testProfiles(t *testing.T, q question) {
 		}
 	}
 }
+
+// TestMoveWithTimesAndTokens runs the commands in docs/databases.md that copy the rows of SQLite to PostgreSQL.
+func TestMoveWithTimesAndTokens(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/databases.md")
+	service.Must(t, err)
+	command := regexp.MustCompile("(?s)```sh\n(plantstore migrate up.*?)```").FindSubmatch(page)
+	if command == nil {
+		t.Fatal("docs/databases.md has no commands")
+	}
+	if _, err := exec.LookPath("sqlite3"); err != nil {
+		t.Skip("sqlite3 is not installed")
+	}
+	old := service.Start(t)
+	issued, revoked := service.Issue(t, "sqlite:"+filepath.Join(old.Folder, "data", "plantstore.db")), service.Issue(t, "sqlite:"+filepath.Join(old.Folder, "data", "plantstore.db"))
+	old.Call(t, "DELETE", "/tokens/"+service.PrefixOf(revoked), "").CheckStatus(t, 204)
+	plants := []string{`{"id":1,"name":"\"a\", b; 'c'\\","tag":""}`, `{"id":-2,"name":"=é 🌵"}`, `{"id":9223372036854775807,"name":" x ","tag":"NULL"}`}
+	for _, plant := range plants {
+		old.Post(t, plant).RequireOK(t)
+	}
+	const list = "/plants?after=-9223372036854775808"
+	want := old.Call(t, "GET", list, "").Body
+	tag := old.Call(t, "GET", "/plants/1", "").Header.Get("ETag")
+	old.Stop(t)
+
+	url := dbtest.Postgres(t)
+	question{string(command[1])}.run(t, 0, []string{"DATABASE_URL=" + url}, "data/plantstore.db", filepath.Join(old.Folder, "data", "plantstore.db"))
+	moved := service.Start(t, "DATABASE_URL="+url)
+	if got := moved.Get(t, list, service.As(issued)...); got.Body != want || strings.Count(want, `"id":`) != len(plants) {
+		t.Errorf("got %v, want %s", got, want)
+	}
+	if got := moved.Get(t, "/plants/1", service.As(issued)...).Header.Get("ETag"); got != tag {
+		t.Errorf("got the ETag %s, want %s", got, tag)
+	}
+	moved.Get(t, "/plants", service.As(revoked)...).CheckError(t, 40102)
+	if changes := moved.Call(t, "GET", "/plants/changes?after=0", "").Body; strings.Count(changes, `"plant":{`) != len(plants) {
+		t.Errorf("got the changes %s, want all plants", changes)
+	}
+}

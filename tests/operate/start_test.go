@@ -220,3 +220,28 @@ func awaitWelcome(s *service.Service) string {
 	s.Stdout.Await(s.Ended, func(line string) bool { return strings.Contains(line, "Try it") })
 	return s.Stdout.String()
 }
+
+// TestNewDatabaseIsAWarning: in production, a wrong name of the database must be seen at the first start.
+func TestNewDatabaseIsAWarning(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, url string) {
+		t.Parallel()
+		for _, test := range []struct {
+			name  string
+			warns bool
+		}{{"a new database", true}, {"the same database", false}} {
+			t.Run(test.name, func(t *testing.T) {
+				s := service.Start(t, "DATABASE_URL="+url, "PLANTSTORE_ENV=production", "PLANTSTORE_AUTH_TOKENS=")
+				name := s.AwaitLog(t, "serving")["database"].(string)
+				warning := regexp.MustCompile(`"level":"warn",[^{]*"msg":"created a new, empty database at ` + regexp.QuoteMeta(name) + `: if it should have data, check database.url"`)
+				if got := warning.MatchString(s.Stderr.String()); got != test.warns {
+					t.Errorf("got a warning: %t, want %t", got, test.warns)
+				}
+				s.Stop(t)
+			})
+		}
+	})
+	if s := service.Start(t); strings.Contains(s.Stderr.String(), "created a new") {
+		t.Error("got a warning in development")
+	}
+}
