@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -90,7 +91,7 @@ func TestNetworksOfIPv6(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					served := 0
 					for n := range test.networks {
-						c := send(fmt.Sprint(n), fmt.Sprintf(test.format, n), handlers...)
+						c := send(strconv.Itoa(n), fmt.Sprintf(test.format, n), handlers...)
 						if _, limited := errors.AsType[*middleware.LimitError](rejection(c)); !limited {
 							served++
 						}

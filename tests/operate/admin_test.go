@@ -159,7 +159,12 @@ func TestAdminAddressCannotBeShut(t *testing.T) {
 				_, err := fmt.Fprintf(conn, "%s %s HTTP/1.1\r\nHost: localhost\r\n%s\r\n", method, test.path, test.headers)
 				service.Must(t, err)
 				go func() {
-					if response, err := http.ReadResponse(bufio.NewReader(conn), nil); err == nil && response.StatusCode == http.StatusTooManyRequests {
+					response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+					if err != nil {
+						return
+					}
+					defer response.Body.Close()
+					if response.StatusCode == http.StatusTooManyRequests {
 						r, _ := service.ReadResponse(response)
 						limited <- r
 					}
