@@ -81,7 +81,7 @@ type Config struct {
 		FailuresPerMinute int `key:"failures_per_minute" default:"600" validate:"min=0,max=1000000000" desc:"number of requests with invalid tokens from an address; further ones get error 42901 instead of 40102; 0 disables the limit"`
 	} `key:"limits"`
 	Docs struct {
-		Enabled bool `key:"enabled" default:"true" desc:"serve the OpenAPI document and Swagger UI; otherwise /, /openapi.json and /swagger/ do not exist"`
+		Enabled bool `key:"enabled" default:"true" desc:"serve the first page, the pages in docs/, the OpenAPI document and Swagger UI; otherwise /, /docs/, /openapi.json and /swagger/ do not exist"`
 	} `key:"docs"`
 	Client struct { // the commands that call a running service
 		URL   string `key:"url" desc:"URL of the service that import, export and follow call, such as https://plants.example.org; if empty, the service on this machine"`

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"io"
+	"io/fs"
 	"mime"
 	"net/http"
 	"net/url"
@@ -30,8 +31,8 @@ const UIPath = "/swagger/index.html"
 const uiPolicy = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// Docs serves the OpenAPI document and Swagger UI. The page has relative addresses only, so that it
-// works behind any proxy.
+// Docs serves the first page, the pages in Markdown, the OpenAPI document and Swagger UI, which has
+// relative addresses only, so that it works behind any proxy.
 type Docs struct {
 	files map[string]func() (*file, error) // by path; each is made at its first request
 }
@@ -42,27 +43,50 @@ func NewDocs(basePath string) *Docs {
 	document := docs.OpenAPI
 	if basePath != "" {
 		document = bytes.Replace(document, []byte(`"url": "/"`), fmt.Appendf(nil, `"url": %q`, basePath), 1)
+		document = bytes.ReplaceAll(document, []byte(`"url": "/docs/`), fmt.Appendf(nil, `"url": "%s/docs/`, basePath))
 	}
 	d.files["/openapi.json"] = sync.OnceValues(func() (*file, error) { return newFile(TypeJSON, document), nil })
 	for _, name := range []string{"index.html", "swagger-initializer.js"} {
 		d.files["/swagger/"+name] = sync.OnceValues(func() (*file, error) { return newPage(name), nil })
 	}
+	d.files["/"] = sync.OnceValues(func() (*file, error) {
+		page, err := docs.Files.ReadFile("ui/home.html")
+		if basePath != "" { // a client may send it without a / after it, which relative addresses need
+			page = bytes.ReplaceAll(page, []byte(`"./`), []byte(`"`+basePath+`/`))
+		}
+		return newFile("text/html; charset=utf-8", page), err
+	})
+	pages, _ := fs.Glob(docs.Files, "*.md") // the pattern is valid
+	for _, name := range append(pages, "ui/home.css", "ui/home.js") {
+		d.files["/docs/"+path.Base(name)] = sync.OnceValues(func() (*file, error) {
+			content, err := docs.Files.ReadFile(name)
+			return newFile(mediaType(name), content), err
+		})
+	}
 	for name, read := range map[string]func(string) ([]byte, error){
-		"ui/index.css": docs.UI.ReadFile, "ui/swagger-ui-standalone-preset.js": docs.UI.ReadFile,
+		"ui/index.css": docs.Files.ReadFile, "ui/swagger-ui-standalone-preset.js": docs.Files.ReadFile,
 		"favicon-16x16.png": static.FS.ReadFile, "favicon-32x32.png": static.FS.ReadFile,
 		"swagger-ui.css": unzip, "swagger-ui-bundle.js": unzip,
 	} {
 		d.files["/swagger/"+path.Base(name)] = sync.OnceValues(func() (*file, error) {
 			content, err := read(name)
-			return newFile(mime.TypeByExtension(path.Ext(name)), content), err
+			return newFile(mediaType(name), content), err
 		})
 	}
 	return d
 }
 
-// Home redirects to Swagger UI. Its path has at most one segment, but a client may have sent the
-// base path alone, without a / after it.
-func (*Docs) Home(c *gin.Context) error {
+// mediaType returns the media type of a file. Browsers show Markdown as plain text, and would only
+// offer to save text/markdown.
+func mediaType(name string) string {
+	if path.Ext(name) == ".md" {
+		return "text/plain; charset=utf-8"
+	}
+	return mime.TypeByExtension(path.Ext(name))
+}
+
+// Redirect redirects to Swagger UI.
+func (*Docs) Redirect(c *gin.Context) error {
 	location := middleware.ClientPath(c, UIPath)
 	if location == UIPath { // no base path is set, but a proxy may have removed a prefix
 		location = strings.TrimPrefix(UIPath, "/")
@@ -81,7 +105,7 @@ func (d *Docs) File(c *gin.Context) error {
 		}
 		return file.respond(c)
 	}
-	if c.Param("file") == "/" {
+	if c.Request.URL.Path == "/swagger/" {
 		c.Header("Location", "index.html")
 		c.Status(http.StatusFound)
 		return nil

@@ -1,5 +1,5 @@
 // Package docs holds the generated documents that are part of the program, which docs/gen
-// writes (make docs), and our part of the page that shows the OpenAPI document.
+// writes (make docs), the pages for people, the first page, and our part of Swagger UI.
 package docs
 
 import "embed"
@@ -9,7 +9,7 @@ import "embed"
 //go:embed openapi.json
 var OpenAPI []byte
 
-// UI has the style and the layout of Swagger UI.
+// Files has the pages in Markdown; in ui, it has the first page, and the style and the layout of Swagger UI.
 //
-//go:embed ui
-var UI embed.FS
+//go:embed *.md ui
+var Files embed.FS

@@ -166,9 +166,10 @@ func Table(o Options) []Route {
 	if o.Docs {
 		docs := controllers.NewDocs(o.BasePath)
 		routes = append(routes,
-			Route{"GET", "/", Public, nil, nil, docs.Home},
+			Route{"GET", "/", Public, nil, nil, docs.File},
+			Route{"GET", "/docs/:file", Public, nil, nil, docs.File},
 			Route{"GET", "/openapi.json", Public, nil, nil, docs.File},
-			Route{"GET", "/swagger", Public, nil, nil, docs.Home},
+			Route{"GET", "/swagger", Public, nil, nil, docs.Redirect},
 			Route{"GET", "/swagger/*file", Public, nil, nil, docs.File})
 	}
 	return routes

@@ -29,7 +29,7 @@ func TestGzipResponses(t *testing.T) {
 	}
 	for _, path := range []string{
 		"/plants", "/plants?limit=1000", "/plants?q=plant", "/tokens", "/plants/export", "/plants/export?after=800", "/plants/changes?after=0",
-		"/openapi.json", "/swagger/index.html", "/swagger/swagger-ui-bundle.js", "/swagger/swagger-ui.css",
+		"/", "/docs/api.md", "/openapi.json", "/swagger/index.html", "/swagger/swagger-ui-bundle.js", "/swagger/swagger-ui.css",
 	} {
 		plain := raw(t, s, "GET", path, "")
 		for _, test := range []struct {
@@ -117,7 +117,7 @@ func TestGzipResponses(t *testing.T) {
 func TestDocumentsAreCached(t *testing.T) {
 	t.Parallel()
 	s := service.Start(t)
-	for _, path := range []string{"/openapi.json", "/swagger/index.html", "/swagger/swagger-initializer.js", "/swagger/swagger-ui-bundle.js", "/swagger/swagger-ui.css", "/swagger/favicon-32x32.png"} {
+	for _, path := range []string{"/", "/docs/api.md", "/openapi.json", "/swagger/index.html", "/swagger/swagger-initializer.js", "/swagger/swagger-ui-bundle.js", "/swagger/swagger-ui.css", "/swagger/favicon-32x32.png"} {
 		t.Run(path, func(t *testing.T) {
 			first := raw(t, s, "GET", path, "")
 			first.CheckStatus(t, 200)
@@ -150,7 +150,7 @@ func TestDocumentsAreCached(t *testing.T) {
 		})
 	}
 	// A redirect and an Error are neither.
-	for _, path := range []string{"/", "/swagger/nothing"} {
+	for _, path := range []string{"/swagger", "/swagger/nothing"} {
 		s.Get(t, path).CheckHeader(t, "Cache-Control", "no-store")
 	}
 }

@@ -72,8 +72,13 @@ func TestBasePath(t *testing.T) {
 		t.Error("the document does not name the server /our/store")
 	}
 	proxy.Call(t, "GET", "/our/store/nothing", "").CheckError(t, 40402, "/our/store/swagger/index.html")
+	for _, path := range []string{"", "/"} { // relative addresses would not work without the / at the end
+		if page := proxy.Call(t, "GET", "/our/store"+path, ""); !strings.Contains(page.Body, `src="/our/store/docs/home.js"`) || strings.Contains(page.Body, `"./`) {
+			t.Errorf("got %v from %q, want addresses below /our/store", page, path)
+		}
+	}
 	for path, want := range map[string]string{
-		"": "/our/store/swagger/index.html", "/": "/our/store/swagger/index.html", "/swagger": "/our/store/swagger/index.html",
+		"/swagger":  "/our/store/swagger/index.html",
 		"/swagger/": "index.html", // relative to the path
 	} {
 		t.Run(path, func(t *testing.T) {

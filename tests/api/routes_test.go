@@ -26,6 +26,9 @@ func TestContractRoutes(t *testing.T) {
 		{"GET", "/swagger/swagger-ui.js", 40402},
 		{"GET", "/swagger/oauth2-redirect.html", 40402},
 		{"GET", "/swagger/nothing", 40402},
+		{"GET", "/docs", 40402},
+		{"GET", "/docs/", 40402},
+		{"GET", "/docs/nothing.md", 40402},
 		{"GET", "/swagger/doc.json", 40402},
 		{"PUT", "/plants", 40501},
 		{"DELETE", "/plants", 40501},
@@ -51,7 +54,7 @@ func TestContractRoutes(t *testing.T) {
 	})
 	for _, method := range []string{"GET", "HEAD"} {
 		for path, want := range map[string]int{
-			"/": 302, "/swagger": 302, "/swagger/": 302, "/openapi.json": 200, "/swagger/index.html": 200, "/swagger/swagger-ui.css": 200,
+			"/": 200, "/docs/api.md": 200, "/docs/home.js": 200, "/swagger": 302, "/swagger/": 302, "/openapi.json": 200, "/swagger/index.html": 200, "/swagger/swagger-ui.css": 200,
 			"/swagger/index.html?a=/swagger-ui.css": 200, "/healthz": 200, "/readyz": 200,
 		} {
 			t.Run(method+" "+path, func(t *testing.T) {
@@ -61,16 +64,16 @@ func TestContractRoutes(t *testing.T) {
 				}
 				r.CheckHas(t, "X-Request-ID")
 				r.CheckHeader(t, "X-Content-Type-Options", "nosniff")
-				// Only the page of Swagger UI may run scripts, from this origin.
+				// Only the first page and Swagger UI may run scripts, from this origin.
 				policy, scripts := r.Header.Values("Content-Security-Policy"), "script-src 'self';"
-				if len(policy) != 1 || strings.Contains(policy[0], scripts) != strings.HasPrefix(path, "/swagger/index.html") ||
+				if len(policy) != 1 || strings.Contains(policy[0], scripts) != (path == "/" || strings.HasPrefix(path, "/swagger/index.html")) ||
 					!strings.Contains(policy[0], "default-src 'none'") || !strings.Contains(policy[0], "frame-ancestors 'none'") {
 					t.Errorf("got Content-Security-Policy %q", policy)
 				}
 			})
 		}
 	}
-	s.Get(t, "/").CheckHeader(t, "Location", "swagger/index.html")
+	s.Get(t, "/swagger").CheckHeader(t, "Location", "swagger/index.html")
 }
 
 func TestPlantsMethods(t *testing.T) {

@@ -21,12 +21,12 @@ import (
 	"plantstore/tests/service"
 )
 
-// open opens Swagger UI from the address of the service.
+// open opens Swagger UI from its short address.
 func (b *browser) open(query string) {
 	b.t.Helper()
-	target := b.base + "/"
+	target := b.base + "/swagger"
 	if query != "" {
-		target += "swagger/index.html?" + query
+		target += "/index.html?" + query
 	}
 	b.do("open the page", chromedp.Navigate(target), chromedp.WaitVisible(block("createPlant")))
 	if address, _, _ := strings.Cut(read(b, chromedp.Location()), "?"); address != b.base+"/swagger/index.html" {
@@ -52,8 +52,9 @@ type device struct {
 }
 
 var (
-	desktop = device{"desktop", 1280, 800, false}
-	phone   = device{"phone", 375, 812, true}
+	desktop  = device{"desktop", 1280, 800, false}
+	notebook = device{"notebook", 1280, 900, false}
+	phone    = device{"phone", 375, 812, true}
 )
 
 // authorize gives token to Swagger UI's Authorize dialog.
@@ -116,7 +117,8 @@ func (b *browser) enter(field, value string) {
 		const field = document.querySelector(%q)
 		field.focus() // some fields report their value when they lose the focus
 		Object.getOwnPropertyDescriptor(Object.getPrototypeOf(field), "value").set.call(field, %q)
-		return field.dispatchEvent(new Event(field.tagName === "SELECT" ? "change" : "input", {bubbles: true}))
+		field.dispatchEvent(new Event("input", {bubbles: true}))
+		return field.tagName !== "SELECT" || field.dispatchEvent(new Event("change", {bubbles: true}))
 	})()`, field, value)))
 }
 
@@ -309,6 +311,13 @@ func TestBrowserExecutesEveryOperation(t *testing.T) {
 		if text := read(b, chromedp.Text(response)); strings.Contains(text, "Undocumented") {
 			t.Errorf("%s: got %s, want a documented response", test.operation, text)
 		}
+		b.size(notebook)
+		if height := read(b, chromedp.Evaluate[float64](fmt.Sprintf(`document.querySelector(%q).getBoundingClientRect().height`, block(test.operation)))); height > 2500 {
+			t.Errorf("%s is %.0f pixels tall after a request, want at most 2,500", test.operation, height)
+		} else {
+			t.Logf("%s: %.0f pixels", test.operation, height)
+		}
+		b.size(phone)
 		if i+1 == len(tests) || tests[i+1].operation != test.operation {
 			b.unfold(block(test.operation)+" summary", `[id$="-getPlant"] .tabitem:not(.active) button`)
 			b.checkWidths()
@@ -353,7 +362,7 @@ func TestBrowserBehindAPathPrefix(t *testing.T) {
 	s := service.Start(t, "PLANTSTORE_SERVER_BASE_PATH=/our/store")
 	base := s.Behind(t, "/our/store", nil)
 	b := openBrowser(t, chromium(t), base)
-	for _, entry := range []string{"/", "/swagger", "/swagger/"} {
+	for _, entry := range []string{"/swagger", "/swagger/"} {
 		b.run(entry, func(*testing.T) {
 			b.do("open", chromedp.Navigate(base+entry), chromedp.WaitVisible(block("createPlant")))
 			b.tryOut("listPlants")

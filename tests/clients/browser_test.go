@@ -84,7 +84,7 @@ func (b *browser) watch(event any) {
 		}
 	case *network.EventRequestWillBeSent:
 		scheme, _, _ := strings.Cut(e.Request.URL, ":")
-		if !slices.Contains([]string{"data", "blob", "chrome"}, scheme) && !strings.HasPrefix(e.Request.URL, b.base+"/") {
+		if !slices.Contains([]string{"data", "blob", "chrome"}, scheme) && !strings.HasPrefix(e.Request.URL+"/", b.base+"/") {
 			b.fault("request to %s", e.Request.URL)
 		}
 	}
