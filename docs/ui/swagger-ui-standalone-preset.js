@@ -6,6 +6,11 @@ viewport.name = "viewport"
 viewport.content = "width=device-width, initial-scale=1"
 document.head.append(viewport)
 
+// The page is dark if the system is.
+const dark = matchMedia("(prefers-color-scheme: dark)")
+const setDark = () => document.documentElement.classList.toggle("dark-mode", dark.matches)
+setDark(dark.addEventListener("change", setDark))
+
 const methods = ["post", "get", "put", "patch", "delete"]
 
 // compareOperations sorts by method, then the operations on all plants before those on one.
@@ -52,6 +57,10 @@ function addNames() {
 
 new MutationObserver(addNames).observe(document.body, { childList: true, subtree: true })
 
+// fold wraps a component that repeats in each response: it shows when opened.
+const fold = (React, title) => (Component) => (props) =>
+  React.createElement("details", null, React.createElement("summary", null, title(props)), React.createElement(Component, props))
+
 window.SwaggerUIStandalonePreset = [
   ({ React }) => ({
     components: {
@@ -59,6 +68,29 @@ window.SwaggerUIStandalonePreset = [
         React.createElement("main", { className: "swagger-ui" }, React.createElement(getComponent("BaseLayout", true))),
     },
     wrapComponents: {
+      headers: fold(React, () => "Headers"),
+      operationLink: fold(React, ({ name }) => name),
+      // A documented error, and each documented response beside the response to a request, is a line that opens.
+      response: (Response, { specSelectors }) => (props) => {
+        if (props.code < 400 && !specSelectors.responseFor(props.path, props.method)) {
+          return React.createElement(Response, props)
+        }
+        return React.createElement("tr", { className: "response" },
+          React.createElement("td", { className: "response-col_status" }, props.code),
+          React.createElement("td", { className: "response-col_description", colSpan: 2 },
+            React.createElement("details", null, React.createElement("summary", null, props.response.get("description")),
+              React.createElement("table", { className: "responses-table" }, React.createElement("tbody", null, React.createElement(Response, props))))))
+      },
+      responses: (Responses, { specSelectors }) => (props) => {
+        const samples = specSelectors.specJson().getIn(["paths", props.path, props.method, "x-codeSamples"])
+        const Code = props.getComponent("HighlightCode", true)
+        return React.createElement(React.Fragment, null,
+          samples && React.createElement("details", { className: "samples opblock-description-wrapper" },
+            React.createElement("summary", null, `Samples with TOKEN, and BASE_URL=${new URL("..", location).href.slice(0, -1)}, in the environment`),
+            samples.map((s) => React.createElement(React.Fragment, { key: s.get("label") }, React.createElement("h5", null, s.get("label")),
+              React.createElement(Code, { language: s.get("lang") === "Shell" ? "bash" : s.get("lang").toLowerCase(), canCopy: true }, s.get("source"))))),
+          React.createElement(Responses, props))
+      },
       responseBody: (ResponseBody) => (props) => {
         const { content, contentType, getComponent } = props
         if (typeof content !== "string" || !/^application\/json\b/.test(contentType)) {
@@ -76,6 +108,7 @@ window.SwaggerUIStandalonePreset = [
           updateJsonSpec: (original) => (spec) => original(removeStreams(spec)),
         },
         wrapSelectors: {
+          selectExternalDocsUrl: () => () => "../docs/api.md", // behind any proxy
           taggedOperations: (original) => (...args) =>
             original(...args).map((tag) => tag.update("operations", (list) => list.sort(compareOperations))),
         },
