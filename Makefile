@@ -106,7 +106,7 @@ docs: ## Generate the files, and parts of pages, that come from the code
 check-docs: ## Check that the generated files are up to date, and the links of the pages
 	go test -count=1 -tags $(TAGS) ./docs/...
 
-check-api: ## Check the OpenAPI document with Redocly and Spectral, its page with axe (npm), and the service against it with Schemathesis (PyPI)
+check-api: ## Check the OpenAPI document with Redocly and Spectral, the first page and Swagger UI with axe (npm), and the service against it with Schemathesis (PyPI)
 	@tests/prerequisites.sh npm python3-venv postgresql chromium
 	npx --yes $(REDOCLY) lint --config .ci/redocly.yaml docs/openapi.json
 	npx --yes $(SPECTRAL) lint --fail-severity hint --ruleset .ci/spectral.yaml docs/openapi.json
@@ -115,9 +115,9 @@ check-api: ## Check the OpenAPI document with Redocly and Spectral, its page wit
 	$(call pip,schemathesis)
 	SCHEMATHESIS='$(VENVS)/schemathesis/bin/schemathesis' go test -v -count=1 -timeout 10m -tags schemathesis,$(TAGS) -run Schemathesis ./tests/api
 
-check-clients: ## Generate six clients from the OpenAPI document, and call all operations with them (npm, Maven, PyPI; 2 minutes)
+check-clients: ## Generate six clients from the OpenAPI document, call all operations with them, and run its samples (npm, Maven, PyPI; 2 minutes)
 	@tests/prerequisites.sh npm maven default-jdk-headless python3-venv
-	go test -v -count=1 -timeout 20m -tags clients,$(TAGS) -run 'GeneratedClients|WebhookLibrary' ./tests/clients ./tests/feed
+	go test -v -count=1 -timeout 20m -tags clients,$(TAGS) -run 'GeneratedClients|CodeSamples|WebhookLibrary' ./tests/clients ./tests/feed
 
 check-alerts: ## Check the alerts with promtool, and that the dashboard and the alerts explain outages, with Prometheus (2 minutes)
 	@tests/prerequisites.sh prometheus postgresql

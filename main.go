@@ -13,13 +13,14 @@ import (
 // @description
 // @description	Every unsuccessful response has an `Error` as its body, with a stable code, except to a request that is not valid HTTP or has headers that are too large.
 // @license.name	MIT
-// @license.url	https://opensource.org/license/mit
+// @externalDocs.description	The API, page by page
+// @externalDocs.url	/docs/api.md
 // @servers.url	/
 // @tag.name		tokens
 // @tag.description	The bearer tokens that the service has issued, for clients with the scope admin
 // @security		BearerAuth
 // @securityDefinitions.bearerauth	BearerAuth
-// @description	A token that the operator of the service has issued, or a JWT of the identity provider that the service trusts: the bare token, without the word Bearer. Each operation names the scope that it needs.
+// @description	A token that the operator of the service has issued, or a JWT of the identity provider that the service trusts: the bare token, without the word Bearer. Each operation names the scope that it needs. A development server without configured tokens prints its token at each start, and keeps it in the file data/dev-token.
 func main() {
 	os.Exit(cmd.Main(os.Args[1:]))
 }

@@ -3,8 +3,10 @@ package controllers
 import (
 	"bytes"
 	"encoding/json"
+	"maps"
 	"math"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -197,6 +199,44 @@ func TestDocumentSuitsGenerators(t *testing.T) {
 		}
 		if n := strings.Count(text, "| error | status | when |"); n != 1 {
 			t.Errorf("the table of errors occurs %d times, want once", n)
+		}
+	})
+	t.Run("each error has an example", func(t *testing.T) {
+		for path, item := range doc.Paths.Map() {
+			for method, operation := range item.Operations() {
+				for status, response := range operation.Responses.Map() {
+					if status < "400" {
+						continue
+					}
+					examples := slices.Sorted(maps.Keys(response.Value.Content[TypeJSON].Examples))
+					codes := slices.Sorted(slices.Values(regexp.MustCompile(`\b\d{5}\b`).FindAllString(*response.Value.Description, -1)))
+					if len(codes) == 0 || !slices.Equal(examples, codes) {
+						t.Errorf("%s %s %s has examples of %v, want %v", method, path, status, examples, codes)
+					}
+				}
+			}
+		}
+		for name := range doc.Components.Responses {
+			if strings.ContainsAny(name, "0123456789") {
+				t.Errorf("the response %s has a number, want a name", name)
+			}
+		}
+	})
+	t.Run("samples for each operation", func(t *testing.T) {
+		for path, item := range doc.Paths.Map() {
+			for method, operation := range item.Operations() {
+				if all, ok := operation.Extensions["x-codeSamples"].([]any); !ok || len(all) != 4 { // tests/clients runs them
+					t.Errorf("%s %s has the samples %v, want four", method, path, all)
+				}
+			}
+		}
+	})
+	t.Run("the license and the pages", func(t *testing.T) {
+		if doc.Info.License.Identifier != "MIT" || doc.Info.License.URL != "" { // one excludes the other
+			t.Errorf("got the license %+v, want an identifier of SPDX alone", doc.Info.License)
+		}
+		if _, err := docs.Files.ReadFile(strings.TrimPrefix(doc.ExternalDocs.URL, "/docs/")); err != nil {
+			t.Errorf("externalDocs: %v", err)
 		}
 	})
 	t.Run("descriptions of headers need no escapes", func(t *testing.T) {

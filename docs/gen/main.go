@@ -103,7 +103,8 @@ func openAPI() (document object, err error) {
 	if err := json.Unmarshal(text, &document); err != nil {
 		return nil, err
 	}
-	delete(document, "externalDocs") // swag adds an empty object
+	license := at(document, "info", "license")
+	license["identifier"] = license["name"] // of SPDX
 	addRules(at(document, "components", "schemas"))
 	walk(document, completeSchema)
 	paths, components := at(document, "paths"), at(document, "components")

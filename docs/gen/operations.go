@@ -84,8 +84,10 @@ func completeOperations(document object) {
 			addPosition(o, row)
 			completeParameters(o)
 			checkQuery(name, o, row.Query)
-			addErrors(name, o, completeBody(o, schemas))
+			body := completeBody(o, schemas)
+			addErrors(name, o, body)
 			completeResponses(o)
+			addSamples(method, path, o, body)
 			describeFiles(o, paths, schemas, "/"+tag)
 			addLinks(o, path, paths)
 		}
