@@ -239,13 +239,15 @@ func (s *Schema) prepareFeeds(ctx context.Context) error {
 			return nil
 		}
 		return db.transaction(ctx, limit.Wait(db.options.Timeout)/2, func(tx *DB) (err error) {
+			var followed []*table.Table
 			for _, f := range db.feeds {
+				followed = append(followed, f.table)
 				err = cmp.Or(err, tx.WithContext(ctx).Exec(f.sql.LockWrites).Error)
 			}
 			for _, f := range db.feeds {
 				epoch := strings.ToLower(rand.Text()[:10])
 				renew := f.table.FeedSQL("UPDATE {feed} SET epoch = ?, origin = " + f.sql.Origin + " WHERE " + f.sql.IsCopy) // unless another replica was faster
-				err = cmp.Or(err, tx.WithContext(ctx).Exec(renew, epoch).Error, f.sql.Raise(tx.WithContext(ctx)))
+				err = cmp.Or(err, tx.WithContext(ctx).Exec(renew, epoch).Error, f.sql.Raise(tx.WithContext(ctx), followed))
 			}
 			return err
 		})

@@ -170,7 +170,12 @@ func checkFeed[T models.Model](t *testing.T, store *models.Store[T, int64], db *
 		{"an INSERT by hand", func() error {
 			return byHand("INSERT INTO rows (id, name, created_at, updated_at) VALUES (9, 'nine', '2026-01-01', '2026-01-01')")
 		}},
-		{"a DELETE by hand", func() error { return byHand("DELETE FROM rows") }},
+		{"import many", func() error { return importRows(models.ImportOptions{}, numbered(2000, 300)...) }},
+		{"all rows are put away", func() error {
+			return errors.Join(byHand("CREATE TABLE yesterday AS SELECT * FROM rows"), byHand("DELETE FROM rows"))
+		}},
+		{"and come back with their positions", func() error { return byHand("INSERT INTO rows SELECT * FROM yesterday") }},
+		{"a DELETE by hand", func() error { return errors.Join(byHand("DELETE FROM rows"), byHand("DROP TABLE yesterday")) }},
 	} {
 		t.Run(step.name, func(t *testing.T) {
 			if err := step.do(); err != nil {

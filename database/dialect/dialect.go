@@ -97,9 +97,9 @@ type Feed struct {
 	// LockWrites is a statement that waits for the transactions that have written the table, and keeps
 	// out new transactions.
 	LockWrites string
-	// Raise lets new positions, in all feeds, be above the positions of all rows. Nobody may be writing to
-	// a table with a feed.
-	Raise func(tx *gorm.DB) error
+	// Raise lets new positions, in the feeds of all tables that are followed, be above the positions of all
+	// rows of this table. Nobody may be writing to a table with a feed.
+	Raise func(tx *gorm.DB, followed []*table.Table) error
 	// Purge is statements that forget changes before a position, each up to a number of them.
 	Purge []string
 }

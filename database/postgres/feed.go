@@ -37,15 +37,18 @@ func (*Dialect) Feed(t *table.Table) *dialect.Feed {
 		Origin:     origin,
 		IsCopy:     "origin <> " + origin + " OR " + last + " >= " + nextPosition,
 		LockWrites: t.FeedSQL("LOCK TABLE {rows} IN SHARE ROW EXCLUSIVE MODE"),
-		Raise: func(tx *gorm.DB) error { // changes the function feed_position
+		Raise: func(tx *gorm.DB, followed []*table.Table) error { // changes the function feed_position, and the number in the triggers
 			var missing, offset int64
 			err := tx.Raw("SELECT "+last+" - "+nextPosition+" + 1, feed_position(0)").Row().Scan(&missing, &offset)
 			if err != nil || missing <= 0 {
 				return err
 			}
-			return tx.Exec(fmt.Sprintf(
-				"CREATE OR REPLACE FUNCTION feed_position(transaction bigint) RETURNS bigint LANGUAGE sql STABLE AS 'SELECT transaction + %d'",
-				offset+missing)).Error
+			text := "CREATE OR REPLACE FUNCTION feed_position(transaction bigint) RETURNS bigint LANGUAGE sql STABLE AS 'SELECT transaction + %[1]d'"
+			for _, t := range followed {
+				text += t.FeedSQL("; CREATE OR REPLACE TRIGGER {rows}_insert AFTER INSERT ON {rows} FOR EACH ROW " +
+					"WHEN (abs(NEW.changed) <> txid_current() + %[1]d) EXECUTE FUNCTION {rows}_insert()")
+			}
+			return tx.Exec(fmt.Sprintf(text, offset+missing)).Error
 		},
 		// They pass over changes that a write is renewing. A part of an import has up to importPart ids, so
 		// fewer parts are forgotten at a time.
@@ -93,10 +96,15 @@ const (
 )
 
 // copyFollowed copies rows into t, and their ids into the table of imports of its feed: an
-// entry in the index of changes for each row would make the copy a third slower.
+// entry in the index of changes for each row would make the copy a third slower. The negative position
+// is not in that index, and tells the trigger of inserted rows that the ids are known.
 func copyFollowed(ctx context.Context, tx pgx.Tx, t *table.Table, columns []string, next func() ([]any, error)) (stored int64, err error) {
 	columns, values := append(columns, "changed"), make([]any, 0, len(columns)+1)
 	rows := int64(0) // of the import
+	var position int64
+	if err := tx.QueryRow(ctx, "SELECT feed_position(txid_current())").Scan(&position); err != nil {
+		return 0, err
+	}
 	for more := true; more; {
 		ids := make([]int64, 0, importCopy)
 		copied, err := tx.CopyFrom(ctx, pgx.Identifier{t.Name}, columns, pgx.CopyFromFunc(func() ([]any, error) {
@@ -108,7 +116,7 @@ func copyFollowed(ctx context.Context, tx pgx.Tx, t *table.Table, columns []stri
 				return nil, err
 			}
 			ids = append(ids, row[0].(int64))
-			values = append(append(values[:0], row...), 0)
+			values = append(append(values[:0], row...), -position)
 			return values, nil
 		}))
 		if stored += copied; err != nil {
@@ -118,7 +126,7 @@ func copyFollowed(ctx context.Context, tx pgx.Tx, t *table.Table, columns []stri
 		for part := range slices.Chunk(ids, importPart) {
 			first := rows + 1
 			rows += int64(len(part))
-			parts.Queue(t.FeedSQL("INSERT INTO {row}_imports VALUES (feed_position(txid_current()), $1, $2, $3)"), first, rows, part)
+			parts.Queue(t.FeedSQL("INSERT INTO {row}_imports VALUES ($1, $2, $3, $4)"), position, first, rows, part)
 		}
 		if err := tx.SendBatch(ctx, parts).Close(); err != nil {
 			return stored, err

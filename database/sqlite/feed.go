@@ -21,8 +21,8 @@ func (*Dialect) Feed(t *table.Table) *dialect.Feed {
 			) c ON true ORDER BY c.position, c.number`),
 		Origin:     "'file'", // a backup has another origin
 		IsCopy:     "origin <> 'file'",
-		LockWrites: "SELECT 1",                          // the transaction has
-		Raise:      func(*gorm.DB) error { return nil }, // the positions are in the copy
+		LockWrites: "SELECT 1",                                          // the transaction has
+		Raise:      func(*gorm.DB, []*table.Table) error { return nil }, // the positions are in the copy
 		// All but the last change, which the log counts on from.
 		Purge: []string{t.FeedSQL(`DELETE FROM {row}_changes WHERE position IN (SELECT position FROM {row}_changes
 			WHERE position < ? AND position < (SELECT max(position) FROM {row}_changes) LIMIT ?)`)},

@@ -1,5 +1,5 @@
 -- +goose Up
--- The feed of changes to {rows}: migrations 4 to 6 say why. What is older has the position 0.
+-- The feed of changes to {rows}: migrations 4 to 8 say why. What is older has the position 0.
 CREATE TABLE {feed} (
     one    boolean PRIMARY KEY DEFAULT true CHECK (one),
     epoch  text    NOT NULL,
@@ -33,6 +33,13 @@ BEGIN
         RETURN;
     END IF;
     EXECUTE format($sql$
+        CREATE FUNCTION %1$s.{rows}_insert() RETURNS trigger LANGUAGE plpgsql AS $$
+        BEGIN
+            IF abs(NEW.changed) <> %1$s.feed_position(txid_current()) THEN
+                UPDATE %1$s.{rows} SET changed = 0 WHERE id = NEW.id;
+            END IF;
+            RETURN NULL;
+        END $$;
         CREATE FUNCTION %1$s.{rows}_update() RETURNS trigger LANGUAGE plpgsql AS $$
         BEGIN
             NEW.changed := %1$s.feed_position(txid_current());
@@ -52,7 +59,9 @@ BEGIN
             UPDATE %1$s.{feed} SET epoch = replace(gen_random_uuid()::text, '-', '');
             RETURN NULL;
         END $$;
-    $sql$, (SELECT relnamespace::regnamespace FROM pg_class WHERE oid = '{rows}'::regclass));
+        CREATE TRIGGER {rows}_insert AFTER INSERT ON {rows} FOR EACH ROW WHEN (abs(NEW.changed) <> txid_current() + %2$s)
+            EXECUTE FUNCTION %1$s.{rows}_insert();
+    $sql$, (SELECT relnamespace::regnamespace FROM pg_class WHERE oid = '{rows}'::regclass), feed_position(0));
     ALTER TABLE {rows} ALTER COLUMN changed SET DEFAULT feed_position(txid_current());
     CREATE TRIGGER {rows}_update BEFORE UPDATE ON {rows} FOR EACH ROW EXECUTE FUNCTION {rows}_update();
     CREATE TRIGGER {rows}_delete AFTER DELETE ON {rows} REFERENCING OLD TABLE AS deleted
@@ -62,8 +71,8 @@ END $do$;
 -- +goose StatementEnd
 
 -- +goose Down
+DROP FUNCTION IF EXISTS {rows}_insert, {rows}_update, {rows}_delete, {rows}_truncate CASCADE;
 ALTER TABLE {rows} DROP COLUMN changed;
-DROP FUNCTION IF EXISTS {rows}_update, {rows}_delete, {rows}_truncate CASCADE;
 DROP TABLE {row}_imports;
 DROP TABLE {row}_deletions;
 DROP TABLE {feed}_marks;
