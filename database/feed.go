@@ -151,12 +151,13 @@ const MaxChanges = 1000
 
 // Changes returns the ids of at most most changes from a cursor on, up to MaxChanges, and the
 // cursor behind them, which is the end of the feed if there are no more. It fails
-// with ErrCursor if changes from there on are forgotten, and with ErrNoFeed.
+// with ErrCursor if changes from there on are forgotten or may be lost, and with ErrNoFeed.
 func (f *Feed) Changes(ctx context.Context, from Cursor, most int) (changes []ChangedID, next Cursor, err error) {
 	if f.sql == nil {
 		return nil, from, ErrNoFeed
 	}
 	most = min(most, MaxChanges)
+	asked, moved := from, false
 	switch from {
 	case Cursor{}:
 		from.order = math.MinInt64
@@ -173,7 +174,7 @@ func (f *Feed) Changes(ctx context.Context, from Cursor, most int) (changes []Ch
 		err := f.db.dialect.Query(tx.Statement.Context, pool, text, []any{from.at, from.order, most + 1}, func(rows table.Rows) error {
 			for rows.Next() {
 				var position, order, id *int64
-				if err := rows.Scan(&epoch, &kept, &end, &settled, &newest, &position, &order, &id); err != nil {
+				if err := rows.Scan(&epoch, &kept, &end, &settled, &newest, &moved, &position, &order, &id); err != nil {
 					return err
 				}
 				if from.epoch == "" {
@@ -196,6 +197,13 @@ func (f *Feed) Changes(ctx context.Context, from Cursor, most int) (changes []Ch
 	}
 	if epoch == "" { // no row
 		return nil, from, fmt.Errorf("read the feed: %w: %w", fault.ErrUnavailable, &fault.NotWritableError{Reason: fault.ReadOnly})
+	}
+	if moved {
+		f.db.log.Warn("the database server was promoted or recovered, and may have lost changes: followers begin anew", zap.String("table", f.table.Name))
+		if _, err := f.db.Write(ctx, "renew the feed", func(tx *DB) error { return f.renew(tx.DB) }); err != nil {
+			return nil, from, err
+		}
+		return f.Changes(ctx, asked, most)
 	}
 	f.note(settled, newest)
 	behind := from.at != nowAt && cmp.Or(from.at, from.since) < kept
@@ -222,6 +230,11 @@ func (f *Feed) noteWrite() {
 	}
 }
 
+// renew begins another epoch of the feed, unless another replica was faster.
+func (f *Feed) renew(tx *gorm.DB) error {
+	return tx.Exec(f.sql.Renew, strings.ToLower(rand.Text()[:10])).Error
+}
+
 // prepareFeeds gives the feeds of a copy, which is a restored backup or a dump, new epochs. Then positions may
 // have to grow, to stay above the positions of the rows: meanwhile, nobody may write to a table with a feed.
 func (s *Schema) prepareFeeds(ctx context.Context) error {
@@ -245,9 +258,7 @@ func (s *Schema) prepareFeeds(ctx context.Context) error {
 				err = cmp.Or(err, tx.WithContext(ctx).Exec(f.sql.LockWrites).Error)
 			}
 			for _, f := range db.feeds {
-				epoch := strings.ToLower(rand.Text()[:10])
-				renew := f.table.FeedSQL("UPDATE {feed} SET epoch = ?, origin = " + f.sql.Origin + " WHERE " + f.sql.IsCopy) // unless another replica was faster
-				err = cmp.Or(err, tx.WithContext(ctx).Exec(renew, epoch).Error, f.sql.Raise(tx.WithContext(ctx), followed))
+				err = cmp.Or(err, f.renew(tx.WithContext(ctx)), f.sql.Raise(tx.WithContext(ctx), followed))
 			}
 			return err
 		})

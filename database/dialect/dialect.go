@@ -89,11 +89,13 @@ type Facts struct {
 type Feed struct {
 	// Changes is a query with the arguments position, order and limit. It returns, beside each change,
 	// and at least once: the epoch, the position from which on all changes are retained, the end of the
-	// feed, the position of the oldest running transaction, and that of the next transaction.
+	// feed, the position of the oldest running transaction, that of the next transaction, and whether
+	// the server may have lost changes since the epoch began.
 	Changes string
 	// Origin is an expression that has another value in a copy of the database. IsCopy is an
-	// expression that is true if the state of the feed is from another database, or from its future.
-	Origin, IsCopy string
+	// expression that is true if the state of the feed is from another database, from its future, or from before a
+	// failover. Then Renew, a statement with the argument epoch, begins another epoch.
+	Origin, IsCopy, Renew string
 	// LockWrites is a statement that waits for the transactions that have written the table, and keeps
 	// out new transactions.
 	LockWrites string

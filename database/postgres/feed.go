@@ -23,6 +23,9 @@ const lastPosition = `GREATEST(
 // nextPosition is the position of the next transaction.
 const nextPosition = "feed_position(txid_snapshot_xmax(txid_current_snapshot()))"
 
+// moved is true on a server that was promoted, or recovered to a point in time, since the epoch began.
+const moved = "feed_timeline() > timeline"
+
 // maxChanges limits how many changes a query returns.
 const maxChanges = 1001
 
@@ -32,10 +35,12 @@ func (*Dialect) Feed(t *table.Table) *dialect.Feed {
 	// It differs in another cluster, in another database, and after the table was created again, as by a restore.
 	origin := t.FeedSQL("(SELECT concat_ws('/', (SELECT system_identifier FROM pg_control_system()), " +
 		"(SELECT oid FROM pg_database WHERE datname = current_database()), to_regclass('{rows}')::oid))")
+	isCopy := "origin <> " + origin + " OR " + moved + " OR " + last + " >= " + nextPosition
 	return &dialect.Feed{
 		Changes:    changes(t),
 		Origin:     origin,
-		IsCopy:     "origin <> " + origin + " OR " + last + " >= " + nextPosition,
+		IsCopy:     isCopy,
+		Renew:      t.FeedSQL("UPDATE {feed} SET epoch = ?, timeline = feed_timeline(), origin = " + origin + " WHERE " + isCopy),
 		LockWrites: t.FeedSQL("LOCK TABLE {rows} IN SHARE ROW EXCLUSIVE MODE"),
 		Raise: func(tx *gorm.DB, followed []*table.Table) error { // changes the function feed_position, and the number in the triggers
 			var missing, offset int64
@@ -70,9 +75,9 @@ func (*Dialect) Feed(t *table.Table) *dialect.Feed {
 func changes(t *table.Table) string {
 	const inRange = "(changed, id) >= ($1, $2) AND (changed, id) < (s.settled, %d)"
 	return fmt.Sprintf(t.FeedSQL(`WITH state AS (
-			SELECT epoch, kept, feed_position(txid_snapshot_xmin(x)) AS settled, feed_position(txid_snapshot_xmax(x)) AS newest
+			SELECT epoch, kept, feed_position(txid_snapshot_xmin(x)) AS settled, feed_position(txid_snapshot_xmax(x)) AS newest, %[4]s AS moved
 			FROM {feed}, txid_current_snapshot() x WHERE NOT pg_is_in_recovery() LIMIT 1) -- so that the planner expects one row, and compiles nothing
-		SELECT s.epoch, s.kept, LEAST(s.settled, %[1]s + 1), s.settled, s.newest, c.*
+		SELECT s.epoch, s.kept, LEAST(s.settled, %[1]s + 1), s.settled, s.newest, s.moved, c.*
 		FROM state s LEFT JOIN LATERAL (
 			SELECT * FROM (
 				(SELECT 0, id, id FROM {rows} WHERE $1::bigint = 0 AND id >= $2 ORDER BY id LIMIT %[3]d)
@@ -87,7 +92,7 @@ func changes(t *table.Table) string {
 					LATERAL unnest(i.ids) WITH ORDINALITY u (id, n)
 					WHERE i.position > $1 OR i.first + u.n - 1 >= $2 LIMIT %[3]d)
 			) u (position, number, id) ORDER BY 1, 2 LIMIT $3
-		) c ON true ORDER BY c.position, c.number`), t.FeedSQL(lastPosition), fmt.Sprintf(inRange, math.MinInt64), maxChanges)
+		) c ON true ORDER BY c.position, c.number`), t.FeedSQL(lastPosition), fmt.Sprintf(inRange, math.MinInt64), maxChanges, moved)
 }
 
 const (

@@ -1,10 +1,11 @@
 -- +goose Up
--- The feed of changes to {rows}: migrations 4 to 8 say why. What is older has the position 0.
+-- The feed of changes to {rows}: migrations 4 to 9 say why. What is older has the position 0.
 CREATE TABLE {feed} (
-    one    boolean PRIMARY KEY DEFAULT true CHECK (one),
-    epoch  text    NOT NULL,
-    origin text    NOT NULL,
-    kept   bigint  NOT NULL
+    one      boolean PRIMARY KEY DEFAULT true CHECK (one),
+    epoch    text    NOT NULL,
+    origin   text    NOT NULL,
+    kept     bigint  NOT NULL,
+    timeline bigint  NOT NULL DEFAULT 0
 );
 INSERT INTO {feed} VALUES (true, '', '', 0);
 CREATE TABLE {feed}_marks (
