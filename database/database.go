@@ -257,7 +257,9 @@ func NewWriter[T any](db *DB, run func(context.Context, []T) []error) *batch.Bat
 		defer db.health.writing.Store(0)
 		err := db.dialect.Check()
 		if err == nil {
-			outcomes = run(ctx, items)
+			if outcomes = run(ctx, items); slices.Contains(outcomes, nil) {
+				db.health.wrote()
+			}
 			err = db.endWrite()
 		}
 		if err != nil {

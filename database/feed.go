@@ -199,10 +199,10 @@ func (f *Feed) Changes(ctx context.Context, from Cursor, most int) (changes []Ch
 		return nil, from, fmt.Errorf("read the feed: %w: %w", fault.ErrUnavailable, &fault.NotWritableError{Reason: fault.ReadOnly})
 	}
 	if moved {
-		f.db.log.Warn("the database server was promoted or recovered, and may have lost changes: followers begin anew", zap.String("table", f.table.Name))
 		if _, err := f.db.Write(ctx, "renew the feed", func(tx *DB) error { return f.renew(tx.DB) }); err != nil {
 			return nil, from, err
 		}
+		f.db.log.Warn("the database server was promoted or recovered, and may have lost changes: followers begin anew", zap.String("table", f.table.Name))
 		return f.Changes(ctx, asked, most)
 	}
 	f.note(settled, newest)

@@ -24,6 +24,8 @@ const (
 	readyTimeout  = time.Second // of a check: probes give up early
 	// Longer, as a server whose disk hangs keeps the connection of each check that is given up.
 	hangPause = 4 * time.Second
+	// A lock that lasts longer makes the service unready, if no write succeeds meanwhile.
+	lockPatience = 3 * time.Second
 )
 
 // health remembers the last check of [DB.Ready].
@@ -33,6 +35,7 @@ type health struct {
 	faults  atomic.Int64 // of operations, since a test of a write has succeeded
 	damaged atomic.Bool  // whether SQLite has found its file damaged, which a restart must find as well
 	writing atomic.Int64 // when the batch that is being written began, in Unix nanoseconds; or 0
+	locked  atomic.Int64 // when an operation first met a locked table, or SQLite file, since a write has succeeded; or 0
 
 	mu   sync.Mutex // held during a check, so that callers share it
 	next time.Time  // of the next check
@@ -52,9 +55,20 @@ func (h *health) note(err error, shows bool) {
 	if lasting != nil && (lasting.Reason == fault.MissingRight || lasting.Reason == fault.WrongSchema) {
 		return // which the query of a check shows, for the tables of the models
 	}
+	isBusy := fault.SQLiteCode(err) == sqlite3.SQLITE_BUSY
+	if isBusy || fault.IsTableLocked(err) {
+		h.locked.CompareAndSwap(0, time.Now().UnixNano())
+	}
 	// It would not show a commit that waits for a synchronous standby, nor another process that has locked the file.
-	if lasting != nil || pgconn.Timeout(err) || fault.SQLiteCode(err) == sqlite3.SQLITE_BUSY {
+	if lasting != nil || pgconn.Timeout(err) || isBusy {
 		h.faults.Add(1)
+	}
+}
+
+// wrote notes that a write has succeeded: no lock keeps out all writes.
+func (h *health) wrote() {
+	if h.locked.Load() > 0 {
+		h.locked.Store(0)
 	}
 }
 
@@ -100,7 +114,7 @@ func commonType(name string) string {
 
 // Ready reports whether a write would succeed. Otherwise it fails with an error that wraps
 // ErrUnavailable and says why. However often it is called, it costs at most one query
-// in a second, and a test of a write until a test succeeds after a fault.
+// in a second, another while a table may be locked, and a test of a write until a test succeeds after a fault.
 func (db *DB) Ready(ctx context.Context) error {
 	h := db.health
 	h.mu.Lock()
@@ -137,10 +151,21 @@ func (h *health) check(ctx context.Context) error {
 	if faults := h.faults.Load(); faults > 0 {
 		// A query would not show whether it lasts.
 		err := h.testWrite(ctx)
+		if fault.IsTimeout(err) && h.locked.Load() > 0 && h.db.Limits.writer != nil {
+			err = &fault.NotWritableError{Reason: fault.Locked}
+		}
 		if err != nil && fault.SQLState(err) != fault.InsufficientPrivilege { // only a write can tell
 			return fault.In("test a write", err)
 		}
 		h.faults.CompareAndSwap(faults, 0)
+	}
+	if since := h.locked.Load(); since > 0 {
+		switch by, err := h.lockedBy(ctx, h.keepOutWrites()); {
+		case err == nil && by == "": // the lock was a row's, or has ended
+			h.locked.CompareAndSwap(since, 0)
+		case err == nil && time.Since(time.Unix(0, since)) > lockPatience:
+			return fmt.Errorf("check the database: %w: %w: %s", fault.ErrUnavailable, &fault.NotWritableError{Reason: fault.Locked}, by)
+		}
 	}
 	var isReadOnly, isExpected bool
 	var protected string
@@ -162,6 +187,23 @@ func (h *health) check(ctx context.Context) error {
 		return nil
 	}
 	return errors.Join(fmt.Errorf("check the database: %w: %w%s", fault.ErrUnavailable, &fault.NotWritableError{Reason: reason}, advice), err)
+}
+
+// keepOutWrites is a condition that holds for locks that keep out all writes of a required table.
+func (h *health) keepOutWrites() string {
+	var names []string
+	for _, t := range h.tables {
+		names = append(names, "'"+t.Name+"'")
+	}
+	return "mode IN ('ShareLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock') AND relname IN (" + strings.Join(names, ", ") + ")"
+}
+
+// lockedBy names the oldest transactions that have, or wait for, a lock in locks, a condition on pg_locks and pg_class.
+func (h *health) lockedBy(ctx context.Context, locks string) (by string, err error) {
+	if text := h.db.dialect.Facts().LockedBy; text != "" {
+		err = h.db.primary().QueryRowContext(ctx, strings.ReplaceAll(text, "{locks}", locks)).Scan(&by)
+	}
+	return by, err
 }
 
 // testWrite tests a write.

@@ -73,6 +73,9 @@ func (db *DB) written(write func() error) error {
 		return err
 	}
 	err := write()
+	if err == nil {
+		db.health.wrote()
+	}
 	return cmp.Or(db.endWrite(), err)
 }
 

@@ -3,6 +3,7 @@ package database_test
 import (
 	"context"
 	"errors"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -122,8 +123,8 @@ func TestReadyDependsOnTheDisk(t *testing.T) {
 	}
 }
 
-// TestLockedTable: a table that is locked, such as by a migration, makes no replica unready, and a
-// start waits for it.
+// TestLockedTable: a table that is locked, such as by a migration, makes no replica unready that has nothing to write, and a
+// start waits for it, and says for whom.
 func TestLockedTable(t *testing.T) {
 	t.Parallel()
 	url := dbtest.Postgres(t)
@@ -141,6 +142,10 @@ func TestLockedTable(t *testing.T) {
 		t.Errorf("Ready: got %v", err)
 	}
 	prepared := prepareUntil(t, db, logs, "perhaps for the locks")
+	by, _ := logs.FilterMessageSnippet("perhaps for the locks").All()[0].ContextMap()["locked_by"].(string)
+	if want := regexp.MustCompile(`^pid [1-9]\d*, application .*, role postgres, in a transaction for 00:0`); !want.MatchString(by) {
+		t.Errorf("locked by: got %q, want %s", by, want)
+	}
 	if err := errors.Join(tx.Rollback(), <-prepared); err != nil {
 		t.Errorf("Prepare: got %v", err)
 	}

@@ -178,7 +178,8 @@ func (s *Schema) retryWhileLocked(ctx context.Context, migrate func() error) err
 			return err
 		}
 		if time.Since(logged) > time.Minute {
-			s.db.log.Warn("the migration waits, perhaps for the locks of other transactions", zap.Error(err))
+			by, _ := s.db.health.lockedBy(ctx, "relkind = 'r'")
+			s.db.log.Warn("the migration waits, perhaps for the locks of other transactions", zap.String("locked_by", by), zap.Error(err))
 			logged = time.Now()
 		}
 		if !background.Sleep(ctx, postgres.LockPause) {

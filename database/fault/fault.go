@@ -37,6 +37,7 @@ const (
 	Damaged      = "its file is damaged"
 	MissingRight = "its role lacks a right"
 	WrongSchema  = "its schema is not the one that this version of the service needs"
+	Locked       = "another transaction or process has locked it"
 	diskFull     = "its disk is full"
 )
 

@@ -19,7 +19,7 @@ func TestFeedAfterAFailover(t *testing.T) {
 		primary, standby := service.OwnServers(t)
 		s := startOnBoth(t, primary, standby)
 		create(t, s, 1, 40)
-		service.Eventually(t, "replication", func() bool { return count(t, standby.URL) == 40 })
+		service.Eventually(t, "replication", func() bool { return len(namesOf(t, standby.URL)) == 40 })
 		dbtest.Exec(t, standby.URL, "ALTER SYSTEM SET primary_conninfo = ''")
 		dbtest.Exec(t, standby.URL, "SELECT pg_reload_conf()")
 		service.Eventually(t, "the end of replication", func() bool {
@@ -30,34 +30,23 @@ func TestFeedAfterAFailover(t *testing.T) {
 		create(t, s, 101, 140)
 		waiting := s.Stream(t, "")
 		waiting.Next()
-		var names map[int64]string
-		var cursor string
-		service.Eventually(t, "a copy", func() bool {
-			names, cursor = copyOf(t, s)
-			return len(names) == 80
-		})
+		follower := newPlants()
+		follower.follow(t, s, namesOf(t, primary.URL))
 		service.Must(t, primary.Kill())
 		service.Must(t, standby.Promote())
 		service.Eventually(t, "a ready service", func() bool { return s.Get(t, "/readyz").Status == 200 })
 		create(t, s, 201, 281)
-		s.Get(t, "/plants/changes?after="+cursor, service.As(service.Token)...).CheckError(t, 41001)
-		for {
-			c, ok := waiting.Next()
-			if !ok {
-				break
-			}
-			t.Logf("the stream continued with %s", c)
+		s.Get(t, "/plants/changes?after="+follower.cursor, service.As(service.Token)...).CheckError(t, 41001)
+		for c, ok := waiting.Next(); ok; c, ok = waiting.Next() {
+			t.Logf("the stream went on with %s", c) // perhaps of the old primary
 		}
 		s.AwaitLog(t, "the database server was promoted or recovered, and may have lost changes: followers begin anew")
-		want := namesOf(t, standby.URL)
-		service.Eventually(t, "an equal copy", func() bool {
-			names, cursor = copyOf(t, s)
-			return maps.Equal(names, want)
-		})
+		follower = newPlants()
+		follower.follow(t, s, namesOf(t, standby.URL))
 		s.Stop(t)
 		s = startOnBoth(t, primary, standby) // a restart is no failover
 		create(t, s, 300, 300)
-		await(t, s, cursor, "300")
+		follower.follow(t, s, namesOf(t, standby.URL))
 	})
 	t.Run("an announced switch without a loss", func(t *testing.T) {
 		t.Parallel()
@@ -65,12 +54,13 @@ func TestFeedAfterAFailover(t *testing.T) {
 		s := startOnBoth(t, primary, standby)
 		create(t, s, 1, 10)
 		dbtest.Exec(t, primary.URL, "UPDATE feed SET timeline = timeline + 1")
-		_, cursor := copyOf(t, s)
+		follower := newPlants()
+		follower.follow(t, s, namesOf(t, primary.URL))
 		service.Must(t, primary.Stop()) // which sends the standby all it has
 		service.Must(t, standby.Promote())
 		service.Eventually(t, "a ready service", func() bool { return s.Get(t, "/readyz").Status == 200 })
 		create(t, s, 11, 12)
-		await(t, s, cursor, "11 12")
+		follower.follow(t, s, namesOf(t, standby.URL))
 	})
 }
 
@@ -108,22 +98,26 @@ func namesOf(t *testing.T, url string) map[int64]string {
 	return names
 }
 
-func count(t *testing.T, url string) int { return len(namesOf(t, url)) }
+// plants is a copy of the plants, up to a cursor.
+type plants struct {
+	names  map[int64]string
+	cursor string
+}
 
-// copyOf follows the changes from the beginning.
-func copyOf(t *testing.T, s *service.Service) (names map[int64]string, cursor string) {
+func newPlants() *plants { return &plants{make(map[int64]string), "0"} }
+
+// follow reads changes until the copy has the plants in want.
+func (p *plants) follow(t *testing.T, s *service.Service, want map[int64]string) {
 	t.Helper()
-	names, cursor = make(map[int64]string), "0"
-	for {
-		c := changesSince(t, s, fmt.Sprintf("limit=1000&after=%s", cursor))
+	service.Eventually(t, fmt.Sprintf("%d plants", len(want)), func() bool {
+		c := changesSince(t, s, "limit=1000&after="+p.cursor)
 		for _, change := range c.Changes {
-			delete(names, change.ID)
+			delete(p.names, change.ID)
 			if change.Plant != nil {
-				names[change.ID] = change.Plant.Name
+				p.names[change.ID] = change.Plant.Name
 			}
 		}
-		if cursor = c.Cursor; len(c.Changes) == 0 {
-			return names, cursor
-		}
-	}
+		p.cursor = c.Cursor
+		return maps.Equal(p.names, want)
+	})
 }

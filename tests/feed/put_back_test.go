@@ -1,7 +1,6 @@
 package feed
 
 import (
-	"fmt"
 	"os/exec"
 	"strings"
 	"testing"
@@ -30,7 +29,9 @@ func TestRowsPutBack(t *testing.T) {
 			run(t, server.Command("psql", args...))
 		}
 	}
-	for name, way := range map[string]struct{ take, put func(*testing.T, *dbtest.Server) }{
+	for name, way := range map[string]struct {
+		take, put func(*testing.T, *dbtest.Server)
+	}{
 		"INSERT SELECT": {psql("CREATE TABLE yesterday AS SELECT * FROM plants"), psql("INSERT INTO plants SELECT * FROM yesterday")},
 		"copy":          {psql(`\copy plants TO plants.txt`), psql(`\copy plants FROM plants.txt`)},
 		"pg_restore": {
@@ -65,24 +66,23 @@ func TestRowsPutBack(t *testing.T) {
 func checkPutBack(t *testing.T, url string, take, put func()) {
 	t.Helper()
 	s := service.Start(t, "DATABASE_URL="+url)
-	var rows, all, none []string
+	var rows []string
 	for id := range int64(40) {
 		if id < 20 {
 			s.Post(t, service.BodyOf(id)).RequireOK(t)
 		} else {
 			rows = append(rows, service.BodyOf(id))
 		}
-		all, none = append(all, fmt.Sprint(id)), append(none, fmt.Sprint(-id))
 	}
-	none[0] = "-0"
 	s.ImportRows(t, "", "application/x-ndjson", strings.Join(rows, "\n")).RequireOK(t)
-	cursor := await(t, s, "0", strings.Join(all, " ")).Cursor
+	all, follower := namesOf(t, url), newPlants()
+	follower.follow(t, s, all)
 	take()
 	for range 2 {
 		_, err := service.OpenTable(t, url).ExecContext(t.Context(), "DELETE FROM plants")
 		service.Must(t, err)
-		cursor = await(t, s, cursor, strings.Join(none, " ")).Cursor
+		follower.follow(t, s, map[int64]string{})
 		put()
-		cursor = await(t, s, cursor, strings.Join(all, " ")).Cursor
+		follower.follow(t, s, all)
 	}
 }

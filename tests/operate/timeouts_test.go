@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/url"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -286,9 +287,55 @@ func TestReadyzOfALockedFile(t *testing.T) {
 	s.Get(t, "/readyz").CheckStatus(t, 200) // no write has met the lock
 	s.Post(t, service.BodyOf(1)).CheckError(t, 50301)
 	service.Eventually(t, "the service to notice", func() bool { return s.Get(t, "/readyz").Status == 503 })
+	s.Get(t, "/readyz").CheckError(t, 50302, "another transaction or process has locked it")
 	unlock()
 	service.Eventually(t, "the service to be ready", func() bool { return s.Get(t, "/readyz").Status == 200 })
 	s.Post(t, service.BodyOf(1)).RequireOK(t)
+}
+
+// TestReadyzOfALockedTable: while a lock of the table keeps out all writes, the service is not ready, and the log names
+// who has the lock. A locked row is no reason, even if each write needs it.
+func TestReadyzOfALockedTable(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []string{"SHARE", "ACCESS EXCLUSIVE"} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			url := dbtest.OwnServer(t).URL
+			s := service.Start(t, "DATABASE_URL="+url, "PLANTSTORE_DATABASE_TIMEOUT=1s")
+			s.Post(t, service.BodyOf(1)).RequireOK(t)
+			holder := service.OpenTable(t, url+"&application_name=nightly")
+			tx, err := holder.Begin()
+			service.Must(t, err)
+			var pid int
+			service.Must(t, tx.QueryRow("SELECT pg_backend_pid() FROM plants WHERE id = 1 FOR UPDATE").Scan(&pid))
+			for begin := time.Now(); time.Since(begin) < 5*time.Second; {
+				var group sync.WaitGroup
+				for range 3 { // so that some wait for those that wait for the row, and PostgreSQL does not say where
+					group.Go(func() { s.Call(t, "PUT", "/plants/1", `{"name":"x"}`).CheckStatus(t, 503) })
+				}
+				group.Wait()
+				s.Get(t, "/readyz").CheckStatus(t, 200)
+			}
+			_, err = tx.Exec("LOCK TABLE plants IN " + mode + " MODE")
+			service.Must(t, err)
+			begin := time.Now()
+			service.Eventually(t, "the service to notice", func() bool {
+				s.Post(t, service.BodyOf(2)).CheckStatus(t, 503)
+				return s.Get(t, "/readyz").Status == 503
+			})
+			if took := time.Since(begin); took < 2*time.Second {
+				t.Errorf("it took %v, want seconds", took)
+			}
+			s.Get(t, "/readyz").CheckError(t, 50302, "the database is not writable: another transaction or process has locked it")
+			want := fmt.Sprintf("pid %d, application nightly, role postgres, in a transaction for 00:00:", pid)
+			if !s.Stderr.Await(s.Ended, func(line string) bool { return strings.Contains(line, want) }) {
+				t.Errorf("got %s, want %q", s.Stderr, want)
+			}
+			service.Must(t, tx.Rollback())
+			service.Eventually(t, "the service to be ready", func() bool { return s.Get(t, "/readyz").Status == 200 })
+			s.Post(t, service.BodyOf(2)).RequireOK(t)
+		})
+	}
 }
 
 // TestHealthcheckGivesUp checks the health of a service that does not respond.
