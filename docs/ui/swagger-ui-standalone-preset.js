@@ -86,7 +86,7 @@ window.SwaggerUIStandalonePreset = [
         const Code = props.getComponent("HighlightCode", true)
         return React.createElement(React.Fragment, null,
           samples && React.createElement("details", { className: "samples opblock-description-wrapper" },
-            React.createElement("summary", null, `Samples with TOKEN, and BASE_URL=${new URL("..", location).href.slice(0, -1)}, in the environment`),
+            React.createElement("summary", null, `Samples in ${samples.map((s) => s.get("label")).join(", ")}, for TOKEN and BASE_URL=${new URL("..", location).href.slice(0, -1)}`),
             samples.map((s) => React.createElement(React.Fragment, { key: s.get("label") }, React.createElement("h5", null, s.get("label")),
               React.createElement(Code, { language: s.get("lang") === "Shell" ? "bash" : s.get("lang").toLowerCase(), canCopy: true }, s.get("source"))))),
           React.createElement(Responses, props))
