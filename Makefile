@@ -134,6 +134,9 @@ screenshot: ## Update the pictures of Swagger UI in docs/
 	@tests/prerequisites.sh chromium
 	SCREENSHOTS='$(CURDIR)/docs' go test -count=1 -tags browser,$(TAGS) -run 'BrowserSwaggerUI/create|BrowserFirstScreen' ./tests/clients
 
+rename: ## Rename the module, as in make rename MODULE=example.org/plantstore, so that go install works where it is hosted
+	.ci/rename '$(MODULE)'
+
 components: build ## Write the bill of materials and the licenses of the binary beside it: plantstore.cdx.json, licenses.txt (jq)
 	VERSION='$(VERSION)' .ci/components '$(BINARY)'
 
