@@ -10,7 +10,7 @@ TAGS    := nomsgpack
 RACE    := -race -gcflags=modernc.org/...=-race=false
 # make lint runs vet, with more checks.
 TESTS   := go test -vet=off -parallel 4 -timeout 20m -tags $(TAGS),pgbouncer,haproxy,strace
-NEEDS   := postgresql pgbouncer haproxy strace curl jq
+NEEDS   := postgresql pgbouncer haproxy strace curl jq sqlite3
 # Those of all tests, so that the linters see each file.
 ALLTAGS  = $(shell grep -h '^//go:build [a-z]' tests/*/*.go | cut -d ' ' -f 2- | grep -o '[a-z]*' | sort -u | paste -sd ,)
 LINT    := go tool -modfile=.ci/lint.mod golangci-lint
@@ -125,8 +125,8 @@ check-alerts: ## Check the alerts with promtool, and that the dashboard and the 
 	promtool test rules deploy/prometheus/alerts_test.yaml
 	go test -v -count=1 -timeout 5m -tags prometheus,$(TAGS) -run Dashboard ./tests/operate
 
-check-deploy: ## Check deploy/: manifests, Compose file and HAProxy's configuration, and their settings against the program
-	@tests/prerequisites.sh python3-venv haproxy
+check-deploy: ## Check deploy/: manifests, Compose file, units of systemd and HAProxy's configuration, and their settings against the program
+	@tests/prerequisites.sh python3-venv haproxy prometheus systemd
 	$(call pip,kubernetes-validate)
 	PATH="$$PATH:/usr/sbin" KUBERNETES_VALIDATE='$(VENVS)/kubernetes-validate/bin/kubernetes-validate' go test -v -count=1 -tags deploy,$(TAGS) -run TestDeploy ./tests/operate
 

@@ -12,6 +12,7 @@ find_program() {
 	haproxy | pgbouncer) [ -x "/usr/sbin/$1" ] || command -v "$1" >/dev/null ;;
 	chromium) command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null ;;
 	python3-venv) python3 -c 'import ensurepip, venv' 2>/dev/null ;;
+	systemd) command -v systemd-analyze >/dev/null ;;
 	maven) command -v mvn >/dev/null ;;
 	default-jdk-headless) command -v javac >/dev/null ;;
 	*) command -v "$1" >/dev/null ;;

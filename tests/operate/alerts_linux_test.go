@@ -124,7 +124,9 @@ func TestDashboardExplainsOutages(t *testing.T) {
 	}
 	_, admin := service.StartAdminOf(t, withCertificate, "DATABASE_URL="+primary.URL, "DATABASE_REPLICA_URLS="+standby.URL)
 	withStandby := strings.TrimPrefix(admin.URL, "http://")
-	p := startPrometheus(t, append(slices.Clone(instances), withStandby))
+	follow := service.Launch(t, service.Command(t, []string{"PLANTSTORE_LOG_FORMAT=json", "PLANTSTORE_CLIENT_TOKEN=" + service.Token}, "follow", "--url", subjects[0].s.URL,
+		"--post", "http://127.0.0.1:1", "--secret-file", service.Write(t, "secret", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"), "--admin-address", "127.0.0.1:0"))
+	p := startPrometheus(t, append(slices.Clone(instances), withStandby), strings.TrimPrefix(follow.Admin(t).URL, "http://"))
 	d := readDashboard(t)
 
 	t.Run("every query has a result", func(t *testing.T) {
@@ -296,8 +298,8 @@ type prometheus struct{ url string }
 
 const scrapeInterval = 3 * time.Second // more than a scrape takes while the database hangs
 
-// startPrometheus starts Prometheus with the alerts until the test ends. It scrapes instances.
-func startPrometheus(t *testing.T, instances []string) *prometheus {
+// startPrometheus starts Prometheus with the alerts until the test ends. It scrapes instances, and a follower.
+func startPrometheus(t *testing.T, instances []string, follower string) *prometheus {
 	t.Helper()
 	folder := t.TempDir()
 	rules, err := filepath.Abs(alertsFile)
@@ -305,9 +307,10 @@ func startPrometheus(t *testing.T, instances []string) *prometheus {
 	config, err := json.Marshal(map[string]any{ // JSON is YAML
 		"global":     map[string]any{"scrape_interval": scrapeInterval.String(), "scrape_timeout": scrapeInterval.String(), "evaluation_interval": "1s"},
 		"rule_files": []string{rules},
-		"scrape_configs": []any{map[string]any{
-			"job_name": "plantstore", "static_configs": []any{map[string]any{"targets": instances}},
-		}},
+		"scrape_configs": []any{
+			map[string]any{"job_name": "plantstore", "static_configs": []any{map[string]any{"targets": instances}}},
+			map[string]any{"job_name": "plantstore-follow", "static_configs": []any{map[string]any{"targets": []string{follower}}}},
+		},
 	})
 	service.Must(t, err)
 	service.Must(t, os.WriteFile(filepath.Join(folder, "prometheus.yml"), config, 0o600))
