@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"regexp"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -110,26 +112,10 @@ func (s *jwks) refresh() {
 }
 
 func (s *jwks) fetch() ([]publicKey, error) {
-	ctx, cancel := context.WithTimeout(s.ctx, jwksTimeout)
-	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url, nil)
-	if err != nil {
-		return nil, err
-	}
-	// Unlike a client, a transport follows no redirects: keys come from the configured URL only.
-	// Nor do its errors contain the URL, which may be a secret.
-	response, err := http.DefaultTransport.RoundTrip(request)
-	if err != nil {
-		return nil, err
-	}
-	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("the response is %s", response.Status)
-	}
 	var set struct {
 		Keys []jsontext.Value `json:"keys"`
 	}
-	if err := json.UnmarshalRead(http.MaxBytesReader(nil, response.Body, jwksSize), &set); err != nil {
+	if err := fetchJSON(s.ctx, s.url, &set); err != nil {
 		return nil, err
 	}
 	if len(set.Keys) > jwksKeys {
@@ -140,6 +126,27 @@ func (s *jwks) fetch() ([]publicKey, error) {
 		return nil, errors.New("the response has no usable key")
 	}
 	return keys, nil
+}
+
+// fetchJSON decodes the JSON at url into v.
+func fetchJSON(ctx context.Context, url string, v any) error {
+	ctx, cancel := context.WithTimeout(ctx, jwksTimeout)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	// Unlike a client, a transport follows no redirects: keys come from the configured URL only.
+	// Nor do its errors contain the URL, which may be a secret.
+	response, err := http.DefaultTransport.RoundTrip(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("the response is %s", response.Status)
+	}
+	return json.UnmarshalRead(http.MaxBytesReader(nil, response.Body, jwksSize), v)
 }
 
 // members are the members of a key that verify signatures (RFC 7517, section 4; RFC 7518, section 6). A
@@ -191,4 +198,42 @@ func (s *jwks) parse(set []jsontext.Value) (keys []publicKey) {
 		s.log.Info("ignored keys of JWTs with an unknown alg", zap.Int("keys", unknown))
 	}
 	return keys
+}
+
+// Endpoints are the URLs at which people sign in, and at which a page then gets their token.
+type Endpoints struct {
+	Issuer        string `json:"issuer"`
+	Authorization string `json:"authorization_endpoint"`
+	Token         string `json:"token_endpoint"`
+}
+
+// endpoint matches https URLs, and http URLs of this machine, that mean nothing else in a Content-Security-Policy.
+var endpoint = regexp.MustCompile(`^(https://[\w.:-]+|http://(localhost|127\.0\.0\.1)(:\d+)?)(/[\w.~/%@:+-]*)?(\?[\w.~/%@:+=&-]*)?$`)
+
+// Discover returns a function that returns the endpoints of issuer (OpenID Connect Discovery 1.0), or nil
+// if they cannot be fetched, which it logs. Its first call fetches them, and later calls, at most every
+// jwksFloor, until they are known.
+func Discover(ctx context.Context, issuer string, log *zap.Logger) func() *Endpoints {
+	var mu sync.Mutex // held during a fetch, which all callers share
+	var fetched time.Time
+	var known *Endpoints
+	return func() *Endpoints {
+		mu.Lock()
+		defer mu.Unlock()
+		if known != nil || time.Since(fetched) < jwksFloor {
+			return known
+		}
+		fetched = time.Now()
+		e := new(Endpoints)
+		err := fetchJSON(ctx, strings.TrimSuffix(issuer, "/")+"/.well-known/openid-configuration", e)
+		if err == nil && (e.Issuer != issuer || !endpoint.MatchString(e.Authorization) || !endpoint.MatchString(e.Token)) {
+			err = errors.New("the response needs this issuer, and https URLs as authorization_endpoint and token_endpoint")
+		}
+		if err != nil {
+			log.Error("cannot discover where to sign in (auth.jwt.issuer): Swagger UI takes only tokens", zap.Error(err))
+			return nil
+		}
+		known = e
+		return known
+	}
 }
