@@ -129,6 +129,14 @@ func (s *settings) serve(cmd *cobra.Command, _ []string) (err error) {
 		Metrics:      metrics,
 		Tracer:       tracer,
 	}
+	if o, jwt := cfg.Docs.OAuth2, cfg.Auth.JWT; o.ClientID != "" {
+		if len(o.Scopes) == 0 {
+			for _, name := range models.DefaultScopes().Names() {
+				o.Scopes = append(o.Scopes, jwt.ScopePrefix+name)
+			}
+		}
+		options.SignIn = &controllers.SignIn{ClientID: o.ClientID, Audience: jwt.Audience, Scopes: o.Scopes, Endpoints: auth.Discover(serving, jwt.Issuer, log)}
+	}
 	api := routes.New(options)
 	if err := db.CheckColumns(ctx); err != nil {
 		return err

@@ -82,6 +82,10 @@ type Config struct {
 	} `key:"limits"`
 	Docs struct {
 		Enabled bool `key:"enabled" default:"true" desc:"serve the first page, the pages in docs/, the OpenAPI document and Swagger UI; otherwise /, /docs/, /openapi.json and /swagger/ do not exist"`
+		OAuth2  struct {
+			ClientID string   `key:"client_id" desc:"public client of auth.jwt.issuer with which people sign in on Swagger UI (authorization code with PKCE); if empty, they paste a token; see docs/tokens.md"`
+			Scopes   []string `key:"scopes" desc:"scopes that Swagger UI asks the issuer for; if empty, every scope but admin, with auth.jwt.scope_prefix"`
+		} `key:"oauth2"`
 	} `key:"docs"`
 	Client struct { // the commands that call a running service
 		URL   string `key:"url" desc:"URL of the service that import, export and follow call, such as https://plants.example.org; if empty, the service on this machine"`

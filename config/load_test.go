@@ -261,6 +261,11 @@ func TestInvalid(t *testing.T) {
 		{name: "no algorithms", file: "auth:\n  jwt:\n    algorithms: []\n", want: "auth.jwt.algorithms"},
 		{name: "algorithm with a shared secret", env: "PLANTSTORE_AUTH_JWT_ALGORITHMS=HS256", want: "auth.jwt.algorithms"},
 		{name: "leeway of an hour", env: "PLANTSTORE_AUTH_JWT_LEEWAY=1h", want: "auth.jwt.leeway (PLANTSTORE_AUTH_JWT_LEEWAY) must be a duration such as 500ms, 5s or 2m, from 0s to 5m"},
+		{name: "a client without an issuer", env: "PLANTSTORE_DOCS_OAUTH2_CLIENT_ID=" + secret, want: "docs.oauth2.client_id (PLANTSTORE_DOCS_OAUTH2_CLIENT_ID) requires that auth.jwt.issuer is an https URL"},
+		{name: "a client of an issuer without a URL", file: jwt + "    jwks_url: https://h/k\n", env: "PLANTSTORE_DOCS_OAUTH2_CLIENT_ID=" + secret, want: "docs.oauth2.client_id"},
+		{name: "a quote in the id of a client", file: "auth:\n  jwt:\n    issuer: https://i\n    audience: b\n    jwks_url: https://h/k\n", env: "PLANTSTORE_DOCS_OAUTH2_CLIENT_ID=a\"" + secret, want: "docs.oauth2.client_id (PLANTSTORE_DOCS_OAUTH2_CLIENT_ID) and docs.oauth2.scopes must have only letters"},
+		{name: "a space in a scope", env: "PLANTSTORE_DOCS_OAUTH2_SCOPES=a " + secret, want: "docs.oauth2.scopes must have only letters"},
+
 		{name: "burst without a rate", env: "PLANTSTORE_LIMITS_BURST=5", want: "limits.burst (PLANTSTORE_LIMITS_BURST) requires limits.requests_per_second"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -22,6 +22,8 @@ var (
 	bearerToken = regexp.MustCompile(`^[A-Za-z0-9._~+/-]+=*$`)
 	// basePath is the syntax of a base path, which may be empty. No segment starts with a dot.
 	basePath = regexp.MustCompile(`^(/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)*$`)
+	// oauth2Text is the syntax of the id of a client, which may be empty, and of scopes.
+	oauth2Text = regexp.MustCompile(`^[A-Za-z0-9._~:/@+=-]*$`)
 	// origin is the syntax of an origin as browsers send it (RFC 6454, section 6.2).
 	origin = regexp.MustCompile(`^[a-z][a-z0-9+.-]*://([a-z0-9._-]+|\[[0-9a-f:]+\])(:[0-9]+)?$`)
 	// hostName is the syntax of the name of a host.
@@ -61,6 +63,8 @@ func (c *Config) validate(isDatabaseSet bool) error {
 		{"auth.jwt.issuer", jwt.Issuer+jwt.Audience+jwt.JWKSURL+jwt.PublicKey == "" || jwt.Issuer != "" && jwt.Audience != "" && (jwt.JWKSURL == "") != (jwt.PublicKey == ""), "must be set together with auth.jwt.audience, and either auth.jwt.jwks_url or public_key"},
 		{"auth.jwt.jwks_url", jwt.JWKSURL == "" || isKeyURL(jwt.JWKSURL), "must be an https URL, or an http URL of this machine"},
 		{"limits.burst", c.Limits.Burst == 0 || c.Limits.RequestsPerSecond > 0, "requires limits.requests_per_second"},
+		{"docs.oauth2.client_id", c.Docs.OAuth2.ClientID == "" || isKeyURL(jwt.Issuer), "requires that auth.jwt.issuer is an https URL, or an http URL of this machine"},
+		{"docs.oauth2.client_id", all(append(c.Docs.OAuth2.Scopes, c.Docs.OAuth2.ClientID), oauth2Text.MatchString), "and docs.oauth2.scopes must have only letters, digits and -._~:/@+="},
 		{"client.url", c.Client.URL == "" || isBaseURL(c.Client.URL), "must be http:// or https:// with a host, and optionally a port and a path"},
 		{"client.token", c.Client.Token == "" || bearerToken.MatchString(c.Client.Token), "must be one token of letters, digits and -._~+/, with = at the end"},
 	} {

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"path"
+	"regexp"
 	"strings"
 	"sync"
 
@@ -19,6 +20,7 @@ import (
 	ginswagger "github.com/swaggo/gin-swagger"
 	"golang.org/x/net/webdav"
 
+	"plantstore/auth"
 	"plantstore/docs"
 	"plantstore/middleware"
 )
@@ -34,17 +36,27 @@ const uiPolicy = "default-src 'none'; script-src 'self'; style-src 'self' 'unsaf
 // Docs serves the first page, the pages in Markdown, the OpenAPI document and Swagger UI, which has
 // relative addresses only, so that it works behind any proxy.
 type Docs struct {
-	files map[string]func() (*file, error) // by path; each is made at its first request
+	files    map[string]func() (*file, error) // by path; each is made at its first request
+	signIn   *SignIn
+	document func() (*file, error) // while the endpoints of signIn are known
 }
 
-// NewDocs returns the handlers of the documentation of the API at basePath.
-func NewDocs(basePath string) *Docs {
-	d := &Docs{make(map[string]func() (*file, error))}
+// SignIn is how people sign in on the page: as a public client of the issuer of JWTs, with PKCE (RFC 7636).
+type SignIn struct {
+	ClientID, Audience string
+	Scopes             []string               // that the page asks for, with the issuer's names
+	Endpoints          func() *auth.Endpoints // or nil, if they are unknown
+}
+
+// NewDocs returns the handlers of the documentation of the API at basePath. signIn may be nil.
+func NewDocs(basePath string, signIn *SignIn) *Docs {
+	d := &Docs{files: make(map[string]func() (*file, error)), signIn: signIn}
 	document := docs.OpenAPI
 	if basePath != "" {
 		document = bytes.Replace(document, []byte(`"url": "/"`), fmt.Appendf(nil, `"url": %q`, basePath), 1)
 		document = bytes.ReplaceAll(document, []byte(`"url": "/docs/`), fmt.Appendf(nil, `"url": "%s/docs/`, basePath))
 	}
+	d.document = sync.OnceValues(func() (*file, error) { return newFile(TypeJSON, signIn.extend(document)), nil })
 	d.files["/openapi.json"] = sync.OnceValues(func() (*file, error) { return newFile(TypeJSON, document), nil })
 	for _, name := range []string{"index.html", "swagger-initializer.js"} {
 		d.files["/swagger/"+name] = sync.OnceValues(func() (*file, error) { return newPage(name), nil })
@@ -63,11 +75,15 @@ func NewDocs(basePath string) *Docs {
 			return newFile(mediaType(name), content), err
 		})
 	}
-	for name, read := range map[string]func(string) ([]byte, error){
+	sources := map[string]func(string) ([]byte, error){
 		"ui/index.css": docs.Files.ReadFile, "ui/swagger-ui-standalone-preset.js": docs.Files.ReadFile,
 		"favicon-16x16.png": static.FS.ReadFile, "favicon-32x32.png": static.FS.ReadFile,
 		"swagger-ui.css": unzip, "swagger-ui-bundle.js": unzip,
-	} {
+	}
+	if signIn != nil {
+		sources["oauth2-redirect.html"], sources["oauth2-redirect.js"] = unzip, unzip
+	}
+	for name, read := range sources {
 		d.files["/swagger/"+path.Base(name)] = sync.OnceValues(func() (*file, error) {
 			content, err := read(name)
 			return newFile(mediaType(name), content), err
@@ -99,11 +115,19 @@ func (*Docs) Redirect(c *gin.Context) error {
 // File serves the file at the path of c's request.
 func (d *Docs) File(c *gin.Context) error {
 	if made, ok := d.files[c.Request.URL.Path]; ok {
+		policy := uiPolicy
+		if s := d.signIn; s != nil && c.Request.URL.Path != "/" && s.Endpoints() != nil { // the first page has no sign-in
+			token, _, _ := strings.Cut(s.Endpoints().Token, "?") // a policy has no queries
+			policy = strings.Replace(policy, "connect-src 'self'", "connect-src 'self' "+token, 1)
+			if c.Request.URL.Path == "/openapi.json" {
+				made = d.document
+			}
+		}
 		file, err := made()
 		if err != nil {
 			return err
 		}
-		return file.respond(c)
+		return file.respond(c, policy)
 	}
 	if c.Request.URL.Path == "/swagger/" {
 		c.Header("Location", "index.html")
@@ -126,11 +150,11 @@ func newFile(mediaType string, content []byte) *file {
 }
 
 // respond responds with the file, compressed for clients that accept that, or with 304 to clients
-// that have it.
-func (f *file) respond(c *gin.Context) error {
+// that have it. Pages get policy.
+func (f *file) respond(c *gin.Context, policy string) error {
 	isGzip := acceptsGzip(c) && len(f.plain) >= gzipFrom
 	if strings.HasPrefix(f.mediaType, "text/html") { // also in a 304, which updates what the client keeps
-		c.Header("Content-Security-Policy", uiPolicy)
+		c.Header("Content-Security-Policy", policy)
 	}
 	if unchanged, err := setVersion(c, f.version); err != nil || unchanged {
 		return err
@@ -140,6 +164,28 @@ func (f *file) respond(c *gin.Context) error {
 		return send(c, http.StatusOK, f.mediaType, f.gzipped)
 	}
 	return send(c, http.StatusOK, f.mediaType, f.plain)
+}
+
+// extend returns document with the scheme OAuth2 beside the bearer scheme. Redocly knows its extensions, too.
+func (s *SignIn) extend(document []byte) []byte {
+	const bearer = "\"type\": \"http\"\n      }" // the end of the scheme
+	e, scopes := s.Endpoints(), make([]string, len(s.Scopes))
+	document = regexp.MustCompile(`\{\s*"BearerAuth": \[[^\]]*\]\s*\}`).ReplaceAll(document, []byte(`$0, {"OAuth2": []}`))
+	for i, scope := range s.Scopes {
+		scopes[i] = fmt.Sprintf(`%q: ""`, scope)
+		required := regexp.MustCompile(`("` + regexp.QuoteMeta(path.Base(scope)) + `"\s*\]\s*\}, \{"OAuth2": \[)\]`) // Entra and Cognito write a URL before it
+		document = required.ReplaceAll(document, fmt.Appendf(nil, `${1}%q]`, scope))
+	}
+	base, query, _ := strings.Cut(e.Authorization, "?")
+	// Auth0 needs the audience; issuers ignore unknown parameters (RFC 6749, section 3.1).
+	base = strings.TrimSuffix(base+"?audience="+url.QueryEscape(s.Audience)+"&"+query, "&")
+	scheme := fmt.Appendf([]byte(bearer), `,
+      "OAuth2": {
+        "description": "Sign in at the identity provider, which opens in another tab, instead of pasting a token.",
+        "flows": {"authorizationCode": {"authorizationUrl": %q, "scopes": {%s}, "tokenUrl": %q, "x-defaultClientId": %q, "x-usePkce": true}},
+        "type": "oauth2"
+      }`, base, strings.Join(scopes, ", "), e.Token, s.ClientID)
+	return bytes.Replace(document, []byte(bearer), scheme, 1)
 }
 
 // newPage returns the page called name that gin-swagger writes. It names the document; gin-swagger

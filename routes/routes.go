@@ -44,6 +44,7 @@ type Options struct {
 	Development  bool                 // the API rejects what OwnSite rejects, as the admin address does
 	TLS          bool                 // the service itself serves HTTPS
 	Docs         bool                 // the OpenAPI document and Swagger UI are served
+	SignIn       *controllers.SignIn  // on Swagger UI; or nil
 	Metrics      *prometheus.Registry // of requests and of the parts; the admin address serves it
 	Tracer       trace.Tracer         // of requests to the API; or nil
 }
@@ -164,7 +165,7 @@ func Table(o Options) []Route {
 		{"DELETE", "/tokens/:id", models.ScopeAdmin, nil, empty, o.Tokens.Revoke},
 	}...)
 	if o.Docs {
-		docs := controllers.NewDocs(o.BasePath)
+		docs := controllers.NewDocs(o.BasePath, o.SignIn)
 		routes = append(routes,
 			Route{"GET", "/", Public, nil, nil, docs.File},
 			Route{"GET", "/docs/:file", Public, nil, nil, docs.File},

@@ -41,6 +41,46 @@ function removeStreams(spec) {
   return spec
 }
 
+// Of the scheme that the document has if people can sign in on the page.
+const signIn = "OAuth2"
+
+// redirectURL is where the provider sends people back to.
+const redirectURL = new URL("oauth2-redirect.html", location.href).href
+
+const authorizeAgain = "click Authorize, then Logout, and sign in again"
+
+function describeSignIn(spec) {
+  const scheme = spec.components?.securitySchemes[signIn]
+  if (scheme) {
+    const client = scheme.flows.authorizationCode["x-defaultClientId"]
+    scheme.description += ` If the provider rejects the redirect, ask its operator to add the redirect URL \`${redirectURL}\` to the client \`${client}\`.`
+  }
+  return spec
+}
+
+// advise says what to do about an error of the sign-in.
+function advise(message) {
+  if (/invalid_scope/.test(message)) {
+    return "Sign in without the scope that the provider rejects, or ask the operator of this service to change docs.oauth2.scopes."
+  }
+  if (/access_denied/.test(message)) {
+    return "Sign in with fewer scopes, or as a user who may have them."
+  }
+  if (/Failed to fetch|NetworkError|Load failed/.test(message)) {
+    return `The provider cannot be reached, or does not let pages of ${location.origin} read its responses: ask its operator to allow this origin (CORS).`
+  }
+  if (/invalid_client|unauthorized_client|unsupported_response_type/.test(message)) {
+    return "Ask the operator of the provider to make the client a public client, without a secret, with the authorization code flow and PKCE."
+  }
+  return "Sign in again. If that does not help, show this message to the operator of this service."
+}
+
+// What to do about a response to a request with the token of a sign-in, by status.
+const signInHints = {
+  401: `Your session has ended, or the service does not accept its token: ${authorizeAgain}.`,
+  403: `Your session lacks a scope, which the message names: ${authorizeAgain} with this scope. If that does not help, the provider does not give you the scope: ask its operator.`,
+}
+
 // Swagger UI gives these elements no names, which screen readers need.
 const names = {
   ".examples-select-element": () => "Example",
@@ -68,6 +108,12 @@ window.SwaggerUIStandalonePreset = [
         React.createElement("main", { className: "swagger-ui" }, React.createElement(getComponent("BaseLayout", true))),
     },
     wrapComponents: {
+      liveResponse: (LiveResponse, system) => (props) => {
+        const hint = system.authSelectors.authorized().get(signIn) && signInHints[props.response.get("status")]
+        return React.createElement("div", null,
+          hint && React.createElement("p", { className: "sign-in-hint", role: "alert" }, hint),
+          React.createElement(LiveResponse, props))
+      },
       headers: fold(React, () => "Headers"),
       operationLink: fold(React, ({ name }) => name),
       // A documented error, and each documented response beside the response to a request, is a line that opens.
@@ -103,9 +149,41 @@ window.SwaggerUIStandalonePreset = [
       },
     },
     statePlugins: {
+      auth: {
+        wrapSelectors: {
+          getConfigs: (original, system) => (...args) => {
+            const flow = system.specSelectors.specJson().getIn(["components", "securitySchemes", signIn, "flows", "authorizationCode"])
+            return flow ? {
+              clientId: flow.get("x-defaultClientId"),
+              scopes: [...flow.get("scopes").keys()], // all are chosen
+              usePkceWithAuthorizationCodeGrant: flow.get("x-usePkce"),
+            } : original(...args)
+          },
+        },
+        wrapActions: {
+          // Without this header, the browser sends the request for the token without asking the provider
+          // first whether it may send such a header.
+          authorizeRequest: (original, { getConfigs }) => (...args) => {
+            const { requestInterceptor } = getConfigs()
+            getConfigs().requestInterceptor = (request) => {
+              delete request.headers["X-Requested-With"]
+              return requestInterceptor(request)
+            }
+            return original(...args)
+          },
+        },
+      },
+      err: {
+        wrapActions: {
+          newAuthErr: (original) => (error) => {
+            const message = error.message.replaceAll("+", " ").replace(/[. ]*$/, ".") // a query has + for a space
+            return original({ ...error, message: `${message} ${advise(message)}` })
+          },
+        },
+      },
       spec: {
         wrapActions: {
-          updateJsonSpec: (original) => (spec) => original(removeStreams(spec)),
+          updateJsonSpec: (original) => (spec) => original(describeSignIn(removeStreams(spec))),
         },
         wrapSelectors: {
           selectExternalDocsUrl: () => () => "../docs/api.md", // behind any proxy
