@@ -27,6 +27,7 @@ type browser struct {
 	t    *testing.T
 	ctx  context.Context
 	base string
+	also string // the start of further URLs to which the page may send requests; or empty
 
 	mu     sync.Mutex
 	faults []string
@@ -84,8 +85,12 @@ func (b *browser) watch(event any) {
 		}
 	case *network.EventRequestWillBeSent:
 		scheme, _, _ := strings.Cut(e.Request.URL, ":")
-		if !slices.Contains([]string{"data", "blob", "chrome"}, scheme) && !strings.HasPrefix(e.Request.URL+"/", b.base+"/") {
+		isWanted := strings.HasPrefix(e.Request.URL+"/", b.base+"/") || b.also != "" && strings.HasPrefix(e.Request.URL, b.also)
+		if !slices.Contains([]string{"data", "blob", "chrome"}, scheme) && !isWanted {
 			b.fault("request to %s", e.Request.URL)
+		}
+		if e.Request.Method == http.MethodOptions || e.Request.Headers["X-Requested-With"] != nil {
+			b.fault("a request that is not simple: %s %v", e.Request.URL, e.Request.Headers)
 		}
 	}
 }
