@@ -54,12 +54,18 @@ func TestSignInDocument(t *testing.T) {
 		settings             []string
 		scopes               []string // of the scheme: plants:read and plants:write first
 	}{
-		{name: "all but admin", authorize: "https://id.example.org/authorize", url: "https://id.example.org/authorize?audience=https%3A%2F%2Fplants.example.org%2Fapi",
-			scopes: []string{"plants:read", "plants:write"}},
-		{name: "a prefix", settings: []string{"PLANTSTORE_AUTH_JWT_SCOPE_PREFIX=store/"}, authorize: "https://id.example.org/authorize?policy=a",
-			url: "https://id.example.org/authorize?audience=https%3A%2F%2Fplants.example.org%2Fapi&policy=a", scopes: []string{"store/plants:read", "store/plants:write"}},
-		{name: "others", settings: []string{"PLANTSTORE_DOCS_OAUTH2_SCOPES=api://a/plants:read,api://a/plants:write,plants:read,openid"}, authorize: "https://id.example.org",
-			url: "https://id.example.org?audience=https%3A%2F%2Fplants.example.org%2Fapi", scopes: []string{"api://a/plants:read", "api://a/plants:write", "openid", "plants:read"}},
+		{
+			name: "all but admin", authorize: "https://id.example.org/authorize", url: "https://id.example.org/authorize?audience=https%3A%2F%2Fplants.example.org%2Fapi",
+			scopes: []string{"plants:read", "plants:write"},
+		},
+		{
+			name: "a prefix", settings: []string{"PLANTSTORE_AUTH_JWT_SCOPE_PREFIX=store/"}, authorize: "https://id.example.org/authorize?policy=a",
+			url: "https://id.example.org/authorize?audience=https%3A%2F%2Fplants.example.org%2Fapi&policy=a", scopes: []string{"store/plants:read", "store/plants:write"},
+		},
+		{
+			name: "others", settings: []string{"PLANTSTORE_DOCS_OAUTH2_SCOPES=api://a/plants:read,api://a/plants:write,plants:read,openid"}, authorize: "https://id.example.org",
+			url: "https://id.example.org?audience=https%3A%2F%2Fplants.example.org%2Fapi", scopes: []string{"api://a/plants:read", "api://a/plants:write", "openid", "plants:read"},
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()

@@ -68,8 +68,8 @@ func (b *browser) openSignIn(issuer string) *target.Info {
 	return tab
 }
 
-// signIn signs in as the provider's user, and waits until the dialog shows done.
-func (b *browser) signIn(issuer, done string) {
+// signInAt signs in at issuer as the provider's user, and waits until the dialog shows done.
+func (b *browser) signInAt(issuer, done string) {
 	b.t.Helper()
 	tab, cancel := chromedp.NewContext(b.ctx, chromedp.WithTargetID(b.openSignIn(issuer).TargetID))
 	defer cancel()
@@ -109,7 +109,7 @@ func TestBrowserSignIn(t *testing.T) {
 	t.Run("with the scopes", func(t *testing.T) {
 		t.Parallel()
 		b := start(t, "page")
-		b.signIn(issuer, "Logout")
+		b.signInAt(issuer, "Logout")
 		b.screenshot("signed-in.png", ".modal-ux")
 		b.closeDialog()
 		b.do("reload", chromedp.Reload()) // the page keeps the session
@@ -123,7 +123,7 @@ func TestBrowserSignIn(t *testing.T) {
 	t.Run("a scope that the provider leaves out", func(t *testing.T) {
 		t.Parallel()
 		b := start(t, "reader")
-		b.signIn(issuer, "Logout")
+		b.signInAt(issuer, "Logout")
 		b.closeDialog()
 		b.tryOut("createPlant")
 		b.execute("createPlant", "403", "plants:write")
@@ -163,7 +163,7 @@ func TestBrowserSignIn(t *testing.T) {
 	t.Run("an expired session", func(t *testing.T) {
 		t.Parallel()
 		b := start(t, "brief")
-		b.signIn(issuer, "Logout")
+		b.signInAt(issuer, "Logout")
 		b.closeDialog()
 		b.tryOut("listPlants")
 		b.execute("listPlants", "401", "40102")
