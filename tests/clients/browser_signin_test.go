@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/cdproto/target"
 	"github.com/chromedp/chromedp"
 
@@ -154,6 +156,8 @@ func TestBrowserSignIn(t *testing.T) {
 		if !strings.Contains(string(text), "redirect_uri") {
 			t.Errorf("the provider shows %q, want a complaint about the redirect", text)
 		}
+		_, err = chromedp.Call(b.ctx, page.BringToFront, cdp.Empty{}) // a page behind a tab is not drawn
+		service.Must(t, err)
 		b.awaitText(`.modal-ux`, fmt.Sprintf("add the redirect URL %s/swagger/oauth2-redirect.html to the client elsewhere", b.base))
 		b.screenshot("sign-in-dialog.png", ".modal-ux")
 		b.checkWidths()
