@@ -128,7 +128,7 @@ func TestSignInPage(t *testing.T) {
 		t.Run(path, func(t *testing.T) {
 			r := s.Get(t, path+"?code=x&state=y")
 			r.CheckStatus(t, 200)
-			want := strings.Replace(plain.Get(t, path).Header.Get("Content-Security-Policy"), "connect-src 'self';", "connect-src 'self' https://id.example.org/token;", 1)
+			want := strings.Replace(plain.Get(t, "/swagger/index.html").Header.Get("Content-Security-Policy"), "connect-src 'self';", "connect-src 'self' https://id.example.org/token;", 1)
 			r.CheckHeader(t, "Content-Security-Policy", want)
 			if !strings.Contains(want, "script-src 'self';") || !strings.Contains(want, "https://id.example.org/token;") || strings.Contains(r.Body, "<script>") {
 				t.Errorf("got the policy %q of\n%s", want, r.Body)
