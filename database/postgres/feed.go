@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"gorm.io/gorm"
@@ -48,12 +49,12 @@ func (*Dialect) Feed(t *table.Table) *dialect.Feed {
 			if err != nil || missing <= 0 {
 				return err
 			}
-			text := "CREATE OR REPLACE FUNCTION feed_position(transaction bigint) RETURNS bigint LANGUAGE sql STABLE AS 'SELECT transaction + %[1]d'"
+			texts := []string{"CREATE OR REPLACE FUNCTION feed_position(transaction bigint) RETURNS bigint LANGUAGE sql STABLE AS 'SELECT transaction + %[1]d'"}
 			for _, t := range followed {
-				text += t.FeedSQL("; CREATE OR REPLACE TRIGGER {rows}_insert AFTER INSERT ON {rows} FOR EACH ROW " +
-					"WHEN (abs(NEW.changed) <> txid_current() + %[1]d) EXECUTE FUNCTION {rows}_insert()")
+				texts = append(texts, t.FeedSQL("CREATE OR REPLACE TRIGGER {rows}_insert AFTER INSERT ON {rows} FOR EACH ROW "+
+					"WHEN (abs(NEW.changed) <> txid_current() + %[1]d) EXECUTE FUNCTION {rows}_insert()"))
 			}
-			return tx.Exec(fmt.Sprintf(text, offset+missing)).Error
+			return tx.Exec(fmt.Sprintf(strings.Join(texts, "; "), offset+missing)).Error
 		},
 		// They pass over changes that a write is renewing. A part of an import has up to importPart ids, so
 		// fewer parts are forgotten at a time.
