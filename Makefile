@@ -77,9 +77,9 @@ bench-against: ## Compare the working tree with the revision REV, operation by o
 	@tests/prerequisites.sh postgresql
 	$(if $(REV),,$(error REV must name a revision to compare with: make bench-against REV=HEAD))go run -tags $(TAGS) ./bench -against '$(REV)' -only '$(ONLY)' $(if $(ROUNDS),-rounds $(ROUNDS))
 
-drill: ## Measure how much an import, and clients that write its rows, delay others (a minute per round: ROUNDS=1)
+drill: ## Measure how much imports, exports and other long work delay others (four minutes per round: ROUNDS=1)
 	@tests/prerequisites.sh postgresql
-	go run -tags $(TAGS) ./bench -only isolation $(if $(ROUNDS),-rounds $(ROUNDS))
+	go run -tags $(TAGS) ./bench -only isolation,sharing $(if $(ROUNDS),-rounds $(ROUNDS))
 
 check-consistency: ## Check that the clients of two replicas see linearizable histories while replicas and databases are killed (5 minutes at most; SEED=… repeats a run)
 	@tests/prerequisites.sh postgresql

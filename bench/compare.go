@@ -67,6 +67,9 @@ func (b *bench) compare(ctx context.Context, c comparison) (r results, err error
 						return r, fmt.Errorf("%s: %v: %w", c.title, of, err)
 					}
 					fmt.Fprintf(os.Stderr, "%v: %.0f/s, CPU %.1f µs, p99 %.2f ms\n", of, o[rate], o[cpu], o[p99])
+					if o[left] > 0 {
+						fmt.Fprintf(os.Stderr, "  %.2f of the rate alone\n", o[left])
+					}
 					r[of] = append(r[of], o)
 				}
 			}
@@ -98,6 +101,9 @@ func (b *bench) turn(ctx context.Context, name string, s *store, l load) (o outc
 	defer func() { err = errors.Join(err, running.stop()) }()
 	if name == imports || name == rivalry {
 		return drill(ctx, name, running, s, l)
+	}
+	if l.mix != nil {
+		return beside(ctx, name, running, l)
 	}
 	return l.send(ctx, running)
 }

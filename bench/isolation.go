@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -15,7 +16,6 @@ const (
 	rivals     = 12
 	lockedRows = 40_000  // the rivals begin once they are locked, and write the first of them
 	firstRow   = 1 << 50 // apart from the rows of the clients
-	rivalToken = "token-of-the-rivals-with-more-than-32-characters"
 
 	// awaitCopy waits until an import has stored, and not committed, a number of rows.
 	awaitCopy = `DO $$ BEGIN WHILE (SELECT coalesce(sum(tuples_processed), 0) FROM pg_stat_progress_copy) < %d LOOP
@@ -67,6 +67,91 @@ func rivalOf(beside operation) operation {
 	if beside.method == "GET" {
 		o = put
 	}
-	o.token, o.id, o.refusals = rivalToken, hugeImport.id, []int{201, 409, 503}
+	o.tokens, o.id, o.refusals = 1, hugeImport.id, []int{201, 409, 503}
 	return o
+}
+
+// rivalTokens are the tokens of rivals.
+func rivalTokens(n int) (tokens []string) {
+	for i := range n {
+		tokens = append(tokens, fmt.Sprintf("token-of-rival-%02d-with-more-than-32-characters", i))
+	}
+	return tokens
+}
+
+// others are what ordinary clients send.
+var others = operation{name: "GET, POST, PUT", method: "POST", status: 200, id: existing, rows: existingRows, mix: []operation{get, create, put}}
+
+var (
+	endlessExport = export.but("", func(o *operation) { o.moves = 0 })
+	smallImport   = endlessExport.but("", func(o *operation) {
+		o.method, o.contentType, o.path, o.moves, o.id = "POST", csv, "/plants/import?on_conflict=replace", 5000, hugeImport.id
+		o.body, o.moves = o.table(), 0
+	})
+	dryRun = smallImport.but("", func(o *operation) { o.path += "&dry_run=true" })
+)
+
+type rivalLoad struct {
+	name                string
+	tokens, connections int
+	mix                 []operation
+	keep                float64
+}
+
+// rivalLoads are what clients with tokens of their own send beside others, who keep at least a part of their rate.
+var rivalLoads = []rivalLoad{
+	{"2 ordinary clients", 1, 2, []operation{get, rivalOf(get), rivalOf(create)}, 0.7},
+	{"an export", 1, 1, []operation{endlessExport}, 0.75},
+	{"4 exports", 1, 4, []operation{endlessExport}, 0.75},
+	{"4 imports", 1, 4, []operation{smallImport}, 0.75},
+	{"4 dry runs", 1, 4, []operation{dryRun}, 0.75},
+	{"exports, imports and dry runs of 10 tokens", 10, 20, []operation{endlessExport, smallImport, dryRun}, 0.6},
+	{"2 clients with pages of 1,000", 1, 2, []operation{list("", "limit=1000")}, 0.75},
+	{"2 clients with 1,000 changes", 1, 2, []operation{list("", "").but("", func(o *operation) { o.path = "/plants/changes?after=0&limit=1000" })}, 0.75},
+	{"4 searches that match nothing", 1, 4, []operation{list("", "q=nothing")}, 0.75},
+}
+
+// sharing measures how much of their rate others keep beside rivals.
+func sharing(e *engine) comparison {
+	c := comparison{
+		section: "sharing", title: "12 clients beside clients with other tokens, " + e.name, engine: e,
+		operations: []operation{others}, connections: []int{12}, rounds: 1,
+	}
+	for _, r := range rivalLoads {
+		c.contenders = append(c.contenders, r.name)
+		c.claims = append(c.claims, claim{left, others.by(r.name, 12), cell{}, r.keep})
+	}
+	return c
+}
+
+// beside measures l beside the rivals name, and without them, in alternating turns.
+func beside(ctx context.Context, name string, s *server, l load) (o outcome, err error) {
+	r := rivalLoads[slices.IndexFunc(rivalLoads, func(r rivalLoad) bool { return r.name == name })]
+	rival := operation{status: 200, refusals: []int{201, 409, 429, 503}, id: existing, mix: r.mix, tokens: r.tokens}
+	var parts []float64
+	for range 3 {
+		alone, err := l.send(ctx, s)
+		if err != nil {
+			return nil, err
+		}
+		l.first += million
+		rivals, end := context.WithCancel(ctx)
+		var clients errgroup.Group
+		clients.Go(func() error {
+			_, err := load{operation: rival, connections: r.connections, duration: time.Minute, first: l.first}.send(rivals, s)
+			if status, ok := errors.AsType[statusError](err); ok {
+				return status
+			}
+			return nil // it may take longer than the turn
+		})
+		o, err = l.send(ctx, s)
+		end()
+		if err := errors.Join(err, clients.Wait()); err != nil {
+			return nil, err
+		}
+		l.first += million
+		parts = append(parts, o[rate]/alone[rate])
+	}
+	o[left], _, _ = quartiles(parts)
+	return o, nil
 }

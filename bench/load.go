@@ -27,6 +27,7 @@ type load struct {
 	operation
 	connections int
 	duration    time.Duration // follows the warm-up
+	first       int64         // the number of the first request
 }
 
 // send sends the load to s until its duration has passed or ctx ends; an operation that moves
@@ -43,6 +44,7 @@ func (l load) send(ctx context.Context, s *server) (outcome, error) {
 		defer cancel()
 	}
 	var next atomic.Int64
+	next.Store(l.first)
 	var clients sync.WaitGroup
 	measured, errs := make([][]float64, l.connections), make([]error, l.connections)
 	for i := range l.connections {
@@ -101,7 +103,7 @@ func (l load) client(ctx context.Context, address string, begin time.Time, next 
 		return nil, err
 	}
 	defer conn.Close()
-	if l.moves > 0 { // its request may take long
+	if l.moves > 0 || l.tokens > 0 { // its request may take long
 		defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
 	}
 	responses := bufio.NewReader(conn)
@@ -119,8 +121,11 @@ func (l load) client(ctx context.Context, address string, begin time.Time, next 
 		default:
 			latencies = append(latencies, time.Since(sent).Seconds()*1e3)
 		}
-		if l.moves > 0 {
-			break
+		switch {
+		case l.moves > 0:
+			return latencies, nil
+		case l.tokens > 0 && status == 503:
+			time.Sleep(100 * time.Millisecond) // less than Retry-After
 		}
 	}
 	return latencies, nil
@@ -128,11 +133,20 @@ func (l load) client(ctx context.Context, address string, begin time.Time, next 
 
 // request appends the n-th request to buffer.
 func (o operation) request(buffer []byte, n int64) []byte {
+	if len(o.mix) > 0 {
+		next := o.mix[n%int64(len(o.mix))]
+		next.tokens = o.tokens
+		return next.request(buffer, n)
+	}
+	sender := token
+	if o.tokens > 0 { // a rival
+		sender = rivalTokens(o.tokens)[n%int64(o.tokens)] + "\r\nAccept-Encoding: gzip"
+	}
 	id := strconv.FormatInt(o.id(n), 10)
 	body := strings.ReplaceAll(o.body, "{id}", id)
 	return fmt.Appendf(buffer, "%s %s HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\n"+
 		"Content-Type: %s\r\nContent-Length: %d\r\n\r\n%s",
-		o.method, strings.ReplaceAll(o.path, "{id}", id), cmp.Or(o.token, token),
+		o.method, strings.ReplaceAll(o.path, "{id}", id), sender,
 		cmp.Or(o.contentType, "application/json"), len(body), body)
 }
 

@@ -16,9 +16,10 @@ var (
 	p50  = figure{"p50", "%.2f ms", "≤"}
 	p99  = figure{"p99", "%.2f ms", "≤"}
 	peak = figure{"peak memory", "%.0f MB", "≤"}
+	left = figure{"part of the rate alone", "%.2f", "≥"}
 	kept = figure{"memory per connection", "%.1f KB", "≤"}
 
-	figures = []figure{rate, cpu, p50, p99, peak, kept}
+	figures = []figure{rate, cpu, p50, p99, left, peak, kept}
 )
 
 // outcome holds the figures of a turn.

@@ -30,7 +30,8 @@ type operation struct {
 	method, path  string
 	contentType   string // "": JSON
 	body          string
-	token         string              // "": that of the other operations
+	tokens        int                 // how many of the rivals' tokens take turns; 0: the token of the other operations
+	mix           []operation         // operations that take turns instead of this operation
 	status        int                 // of the response
 	refusals      []int               // other statuses that the response may have
 	id            func(n int64) int64 // the id in the n-th request
@@ -165,6 +166,7 @@ var comparisons = []comparison{
 			{p99, get.by(rivalry, 32), cell{}, 100},
 		},
 	},
+	sharing(postgres), sharing(sqlite),
 	{
 		section: "memory", title: "Memory over a minute", engine: postgres,
 		operations: []operation{create}, contenders: []string{service}, connections: []int{256}, rounds: 1, duration: time.Minute,
