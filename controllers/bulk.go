@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -144,19 +145,20 @@ func respondReport[T any](c *gin.Context, r *models.ImportReport, in importBody[
 }
 
 // respondRows responds with a file called name, of the rows that export yields, in CSV with columns.
-func respondRows[T, D any](c *gin.Context, name string, columns []jsonField, convert func(*T) D, export func(yield func(*T) error) error) error {
+func respondRows[T, D any](c *gin.Context, name string, columns []jsonField, convert func(*T) D, export func(yield func([]T) error) error) error {
 	c.Writer.Header().Add("Vary", "Accept") // CORS adds Origin
 	var marked bool
 	if err := parseSwitch(queryOf(c), "bom", "false", "true", &marked); err != nil {
 		return err
 	}
-	out := bufio.NewWriterSize(c.Writer, 64<<10)
+	var encoded bytes.Buffer
+	out := bufio.NewWriterSize(&encoded, 64<<10)
 	var zip *gzip.Writer
 	if acceptsGzip(c) {
 		c.Header("Content-Encoding", "gzip")
 		zip = gzipWriters.Get().(*gzip.Writer)
 		defer gzipWriters.Put(zip)
-		zip.Reset(c.Writer)
+		zip.Reset(&encoded)
 		out.Reset(zip)
 	}
 	rows, mediaType, extension := rowWriter(ndjsonWriter{out}), TypeNDJSON, ".ndjson"
@@ -172,15 +174,34 @@ func respondRows[T, D any](c *gin.Context, name string, columns []jsonField, con
 	if c.Request.Method == http.MethodHead {
 		return nil
 	}
-	err := export(func(row *T) error {
-		converted := convert(row)
-		return rows.write(&converted)
-	})
-	if err == nil {
-		err = rows.flush()
-	}
-	if err != nil || zip == nil {
+	// send sends what encode has encoded. A turn does not last while the client reads.
+	send := func(encode func() error) error {
+		if err := middleware.Compute(c, encode); err != nil || encoded.Len() == 0 {
+			return err
+		}
+		_, err := c.Writer.Write(encoded.Bytes())
+		encoded.Reset()
 		return err
 	}
-	return zip.Close() // only if the response is complete: otherwise, the client sees that the rest is missing
+	err := export(func(chunk []T) error {
+		return send(func() error {
+			for i := range chunk {
+				converted := convert(&chunk[i])
+				if err := rows.write(&converted); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	})
+	if err != nil {
+		return err
+	}
+	return send(func() error { // only if the response is complete: otherwise, the client sees that the rest is missing
+		err := rows.flush()
+		if err == nil && zip != nil {
+			err = zip.Close()
+		}
+		return err
+	})
 }

@@ -143,16 +143,19 @@ func (h *follower[T, C]) encodeEvent(part *models.Changes[T]) ([]byte, error) {
 
 func (h *follower[T, C]) respond(c *gin.Context, part *models.Changes[T]) error {
 	setPosition(c, part.Position)
-	event, err := part.Encode(h.encodeEvent)
-	if err != nil {
-		return err
+	encode := func() ([]byte, error) {
+		event, err := part.Encode(h.encodeEvent)
+		return event[min(len(eventHead(part.Next)), len(event)):max(len(event)-len(eventEnd), 0)], err
 	}
-	body := event[len(eventHead(part.Next)) : len(event)-len(eventEnd)]
 	if kept := part.Kept(); kept != nil { // many clients may get this body, and each would compress it
+		body, err := encode()
+		if err != nil {
+			return err
+		}
 		middleware.Share(kept, c)
 		return send(c, http.StatusOK, TypeJSON, body)
 	}
-	return sendGzipped(c, body)
+	return sendRows(c, len(part.Rows), encode)
 }
 
 // stream sends changes as server-sent events. The first event comes at once, even without changes,

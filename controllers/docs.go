@@ -159,11 +159,13 @@ func (f *file) respond(c *gin.Context, policy string) error {
 	if unchanged, err := setVersion(c, f.version); err != nil || unchanged {
 		return err
 	}
+	body := f.plain
 	if isGzip {
 		c.Header("Content-Encoding", "gzip")
-		return send(c, http.StatusOK, f.mediaType, f.gzipped)
+		body = f.gzipped
 	}
-	return send(c, http.StatusOK, f.mediaType, f.plain)
+	defer middleware.Moved(c, int64(len(body))) // the request needs no token
+	return send(c, http.StatusOK, f.mediaType, body)
 }
 
 // extend returns document with the scheme OAuth2 beside the bearer scheme. Redocly knows its extensions, too.

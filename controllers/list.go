@@ -171,6 +171,9 @@ func (r *Resource[T, C]) filter(query url.Values, list bool) (f models.Filter[in
 	if f.Sort, f.Descending = strings.CutPrefix(sort, "-"); f.Sort == r.table.Key.DBName {
 		f.Sort = ""
 	}
+	f.Scan = slices.ContainsFunc(f.Where, func(c models.Comparison) bool {
+		return c.Column != f.Sort && (f.Sort != "" || !slices.Contains(r.lists.Equal, c.Column))
+	})
 	if after := query.Get("after"); query.Has("after") && f.Sort != "" {
 		err = r.parseCursor(after, &f)
 	} else if query.Has("after") {

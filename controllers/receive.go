@@ -4,30 +4,20 @@ import (
 	"io"
 	"iter"
 	"net/http"
-	"runtime"
 	"strings"
 
 	"github.com/gin-gonic/gin"
 
+	"plantstore/database/limit"
 	"plantstore/middleware"
 	"plantstore/models"
 )
 
-// parsers limits how many imports parse rows at a time, so that other requests have a processor:
-// a compressed file of a megabyte may have millions of rows.
-type parsers chan struct{}
-
-// parsersKey is the key of the parsers in a request's context.
-type parsersKey struct{}
-
-// Receive prepares the bodies of imports, which share half of the processors: an import holds a
-// parser while it decompresses and parses, but not while it receives. With Content-Encoding: gzip, a
-// body may have up to limit bytes of content.
-func Receive(limit int64) middleware.Handler {
-	all := make(parsers, max(runtime.GOMAXPROCS(0)/2, 1))
+// Receive prepares the bodies of imports. With Content-Encoding: gzip, a body may have up to bytes of
+// content: a compressed file of a megabyte may have millions of rows.
+func Receive(bytes int64) middleware.Handler {
 	return func(c *gin.Context) error {
-		c.Set(parsersKey{}, all)
-		c.Request.Body = received{c.Request.Body, all}
+		c.Request.Body = received{c.Request.Body, middleware.TurnOf(c)}
 		codings := c.Request.Header["Content-Encoding"]
 		switch {
 		case isPlain(codings):
@@ -38,29 +28,41 @@ func Receive(limit int64) middleware.Handler {
 		}
 		c.Request.Header.Del("Content-Encoding")
 		body := &gunzipBody{ReadCloser: c.Request.Body}
-		c.Request.Body = http.MaxBytesReader(c.Writer, body, limit)
+		c.Request.Body = http.MaxBytesReader(c.Writer, body, bytes)
 		return nil
 	}
 }
 
-// inTurn returns rows, which are parsed while c's request holds a parser: its route has [Receive].
+// rowsInTurn is how many rows an import parses before other requests have a turn.
+const rowsInTurn = 64
+
+// inTurn returns rows, which are parsed in turns of c's client.
 func inTurn[T any](c *gin.Context, rows iter.Seq2[models.ImportRow[T], error]) iter.Seq2[models.ImportRow[T], error] {
-	all := c.MustGet(parsersKey{}).(parsers)
+	turn := middleware.TurnOf(c)
 	return func(yield func(models.ImportRow[T], error) bool) {
-		all <- struct{}{}
-		defer func() { <-all }()
-		rows(yield)
+		turn.Take()
+		defer turn.Give()
+		n := 0
+		for row, err := range rows {
+			if !yield(row, err) {
+				return
+			}
+			if n++; n%rowsInTurn == 0 {
+				turn.Give()
+				turn.Take()
+			}
+		}
 	}
 }
 
-// received is the body of an import that holds a parser, except while it waits for the client.
+// received is the body of an import that is parsed in a turn, which it gives back while it waits for the client.
 type received struct {
 	io.ReadCloser
-	parsers parsers
+	turn *limit.Turn
 }
 
 func (r received) Read(p []byte) (int, error) {
-	<-r.parsers
-	defer func() { r.parsers <- struct{}{} }()
+	r.turn.Give()
+	defer r.turn.Take()
 	return r.ReadCloser.Read(p)
 }

@@ -314,7 +314,7 @@ func (r *Resource[T, C]) Export(c *gin.Context) error {
 		r.setContent(&out.Content, row)
 		return out
 	}
-	return respondRows(c, r.Name(), r.exported, convert, func(yield func(*T) error) error {
+	return respondRows(c, r.Name(), r.exported, convert, func(yield func([]T) error) error {
 		return r.store.Export(contextOf(c), filter, yield)
 	})
 }

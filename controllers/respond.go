@@ -11,6 +11,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"plantstore/middleware"
+	"plantstore/models"
 )
 
 // asJSON are the options of all JSON. U+2028 and U+2029 are escaped, as some clients take them for the end of
@@ -44,18 +45,34 @@ func respondPage[T any](c *gin.Context, q pageQuery, items []T, after func(last 
 		q.Set("after", after(q.limit-1))
 		c.Header("Link", "<"+middleware.ClientPath(c, c.Request.URL.Path)+"?"+q.Encode()+`>; rel="next"`)
 	}
-	body, err := json.Marshal(items, asJSON...) // c's buffer would have to grow
-	if err != nil {
-		return fmt.Errorf("encode the page: %w", err)
-	}
-	return sendGzipped(c, body)
+	return sendRows(c, len(items), func() ([]byte, error) { return json.Marshal(items, asJSON...) }) // c's buffer would have to grow
 }
 
-// sendGzipped writes a body in JSON, compressed for clients that accept it.
-func sendGzipped(c *gin.Context, body []byte) error {
-	if acceptsGzip(c) && len(body) >= gzipFrom {
+// sendRows writes a body in JSON that encode returns, compressed for clients that accept it. Its rows count towards the
+// rate of requests.
+func sendRows(c *gin.Context, rows int, encode func() ([]byte, error)) (err error) {
+	var body []byte
+	zipped := acceptsGzip(c)
+	prepare := func() error {
+		if body, err = encode(); err != nil {
+			return fmt.Errorf("encode the page: %w", err)
+		}
+		if zipped = zipped && len(body) >= gzipFrom; zipped {
+			body = compress(body)
+		}
+		return nil
+	}
+	if rows > models.LargePage {
+		err = middleware.Compute(c, prepare)
+	} else {
+		err = prepare()
+	}
+	if err != nil {
+		return err
+	}
+	middleware.CountRows(c, rows)
+	if zipped {
 		c.Header("Content-Encoding", "gzip")
-		body = compress(body)
 	}
 	return send(c, http.StatusOK, TypeJSON, body)
 }

@@ -284,6 +284,8 @@ func NewReader[T any](db *DB, run func(context.Context, []T) []error) *batch.Bat
 func newBatcher[T any](db *DB, o batch.Options, run func(context.Context, []T) []error) *batch.Batcher[T] {
 	o.Max, o.Queue, o.Timeout = db.batches.MaxBatch, db.batches.Queue, db.options.Timeout
 	b := batch.New(o, run)
+	db.Limits.Work.RestWhile(b.Busy)
+	db.Limits.scans.RestWhile(b.Busy)
 	*db.closers = append(*db.closers, b.Close)
 	return b
 }

@@ -1,6 +1,11 @@
 package database
 
-import "plantstore/database/limit"
+import (
+	"runtime"
+	"sync/atomic"
+
+	"plantstore/database/limit"
+)
 
 // How many of these may run at the same time, in all and of each client.
 const (
@@ -10,6 +15,7 @@ const (
 	MaxBulkEach      = 2
 	MaxImports       = 2 // of these, imports: then an export can read
 	MaxImportsEach   = 1
+	MaxScans         = 2  // searches and counts, each of another client
 	MaxWaiters       = 64 // writes that wait for a lock
 	MaxWaitersEach   = 16
 	MaxFollowers     = 2000 // requests that follow the feed; waiting, each takes 20 to 40 KiB, and no connection
@@ -32,11 +38,14 @@ func MinConnections(flushers int) int { return flushers + fixedConnections + 2 }
 
 // Limits share out the connections, so that no kind of operation can starve another.
 type Limits struct {
-	Pages     *limit.Turns  // of the feed, for followers that are behind; each takes a turn of reads
+	// Work is turns to compute for about a millisecond or more: half of the processors, and one for each client.
+	// They rest while operations on single rows wait.
+	Work      *limit.Turns
 	Followers *limit.Shares // of the feed
 	Transfers *limit.Shares // imports and exports
 	Disk      *limit.Shares // bytes of temporary files
 
+	scans         *limit.Turns  // reads that may look at all rows of a table; each takes a turn of reads, too
 	lookups       *limit.Turns  // batches of reads by key
 	reads         *limit.Turns  // other reads
 	bulk, imports *limit.Turns  // imports and exports that use the database; an import takes a turn of both
@@ -45,6 +54,7 @@ type Limits struct {
 	locked        *limit.Turns  // writes that wait for a lock
 	writer        *limit.Turns  // the only turn of SQLite, which all writes share; or nil
 	waiters       *limit.Shares // of turns of locked
+	next          atomic.Int64  // when the next import may use writer, in nanoseconds since 1970
 }
 
 // newLimits returns the limits of a PostgreSQL database.
@@ -67,9 +77,10 @@ func newFileLimits(readers int, temporaryBytes int64) *Limits {
 
 func commonLimits(reads int, temporaryBytes int64) *Limits {
 	return &Limits{
+		Work:      limit.NewTurns(max(runtime.GOMAXPROCS(0)/2, 1), 1),
+		scans:     limit.NewTurns(MaxScans, 1),
 		lookups:   limit.NewTurns(lookupBatches, 0),
 		reads:     limit.NewTurns(reads, max(reads/2, 1)),
-		Pages:     limit.NewTurns(1, 1),
 		bulk:      limit.NewTurns(MaxBulk, MaxBulkEach),
 		imports:   limit.NewTurns(MaxImports, MaxImportsEach),
 		Transfers: limit.NewShares(MaxTransfers, MaxTransfersEach),

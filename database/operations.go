@@ -11,6 +11,7 @@ import (
 	"gorm.io/gorm"
 	"gorm.io/gorm/logger"
 
+	"plantstore/database/background"
 	"plantstore/database/fault"
 	"plantstore/database/limit"
 	"plantstore/database/table"
@@ -24,6 +25,23 @@ func (db *DB) Read(ctx context.Context, operation string, do func(tx *gorm.DB) e
 	ctx, cancel := context.WithTimeout(ctx, db.options.Timeout)
 	defer cancel()
 	return db.in(ctx, operation, db.Limits.reads.Do(ctx, limit.Wait(db.options.Timeout), func() error { return db.read(ctx, do) }))
+}
+
+// ReadMany is Read for many rows. A scan, which may look at all rows of a table, takes a turn of its own. On SQLite,
+// which computes in this process, a read that is not a scan takes a turn of Work.
+func (db *DB) ReadMany(ctx context.Context, operation string, scan bool, do func(tx *gorm.DB) error) error {
+	turns := db.Limits.scans
+	if !scan && db.Limits.writer == nil {
+		return db.Read(ctx, operation, do)
+	} else if !scan {
+		turns = db.Limits.Work
+	}
+	free, err := turns.Take(ctx, db.options.Timeout)
+	if err != nil {
+		return fault.In(operation, err)
+	}
+	defer free()
+	return db.Read(ctx, operation, do)
 }
 
 // in is fault.In for statements that a person has written: a table or column that does not exist is an error of
@@ -89,12 +107,30 @@ func (db *DB) endWrite() error {
 
 // Transaction calls do in a transaction, which is committed if do returns nil and
 // rolled back otherwise. It waits for locks until ctx ends. do may be called again, in
-// another transaction: see [DB.Retry].
+// another transaction: see [DB.Retry]. On SQLite, which has one writer, Transaction then leaves the writer to waiting
+// writes before the next call: as long as it has had it, and after a short call, four times as long.
 func (db *DB) Transaction(ctx context.Context, do func(tx *DB) error) error {
 	if db.Limits.writer == nil {
 		return db.transaction(ctx, 0, do)
 	}
-	return db.Limits.writer.Do(ctx, limit.UntilDone, func() error { return db.transaction(ctx, 0, do) })
+	for next := &db.Limits.next; ; {
+		if !background.Sleep(ctx, time.Until(time.Unix(0, next.Load()))) {
+			return fmt.Errorf("%w: other writes have their turn: %w", limit.ErrBusy, context.Cause(ctx))
+		}
+		free, err := db.Limits.writer.Take(ctx, limit.UntilDone)
+		if err != nil {
+			return err
+		}
+		if begin := time.Now(); begin.UnixNano() >= next.Load() { // no other call was faster
+			defer free()
+			err := db.transaction(ctx, 0, do)
+			if took := time.Since(begin); db.Limits.Work.Busy() {
+				next.Store(time.Now().Add(max(took, min(4*took, 5*time.Second))).UnixNano())
+			}
+			return err
+		}
+		free()
+	}
 }
 
 // transaction is Transaction, but waits no longer than wait for a lock, unless it is 0.
@@ -173,6 +209,16 @@ func (db *DB) WriteBulk(ctx context.Context, operation string, do func() error) 
 	})
 }
 
+// Pace lets operations on single rows precede the rest of an import that has stored rows since begin. It returns
+// the time. In a transaction on SQLite, it does nothing, as they wait for the end of the transaction.
+func (db *DB) Pace(ctx context.Context, begin time.Time) time.Time {
+	if db.Limits.writer != nil && db.inTransaction() {
+		return begin
+	}
+	db.Limits.Work.Charge(ctx, time.Since(begin))
+	return time.Now()
+}
+
 func (db *DB) bulk(ctx context.Context, operation string, wait time.Duration, do func() error) error {
 	return db.Limits.bulk.Do(ctx, wait, func() error {
 		err := do()
@@ -242,8 +288,9 @@ func Get[T, K any](ctx context.Context, db *DB, t *table.Table, keys []K, lock b
 }
 
 // Find runs the query that tx has built, on t. next returns the struct that takes the
-// next row. It scans rows in half of GORM's time.
-func (db *DB) Find(tx *gorm.DB, t *table.Table, next func() reflect.Value) error {
+// next row. It scans rows in half of GORM's time. If scan is set, SQLite finds all rows before it returns the first: it
+// ends at the end of the context only until then.
+func (db *DB) Find(tx *gorm.DB, t *table.Table, scan bool, next func() reflect.Value) error {
 	begin, rows := time.Now(), 0
 	built := tx.Session(&gorm.Session{DryRun: true, Logger: logger.Discard}).
 		Table(t.Name).Select(table.Names(t.Columns)).Find(&[]map[string]any{})
@@ -251,6 +298,9 @@ func (db *DB) Find(tx *gorm.DB, t *table.Table, next func() reflect.Value) error
 		return built.Error
 	}
 	ctx, text := built.Statement.Context, built.Statement.SQL.String()
+	if scan && db.Limits.writer != nil {
+		text = "WITH found AS MATERIALIZED (" + text + ") SELECT * FROM found"
+	}
 	_, pool := db.dialect.Pools()
 	err := db.dialect.Query(ctx, pool, text, built.Statement.Vars, func(found table.Rows) error {
 		return table.Scan(found, t.Columns, func() reflect.Value {

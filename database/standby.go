@@ -119,6 +119,7 @@ func (db *DB) openStandby(url string) (*standby, error) {
 	s.metrics, s.feeds = db.metrics, db.feeds                               // of the primary
 	s.Logger, s.reads.Logger = db.Logger, db.Logger                         // which measure into db.metrics
 	s.Limits.Transfers, s.Limits.Disk = db.Limits.Transfers, db.Limits.Disk // of the process
+	s.Limits.Work = db.Limits.Work
 	return s, nil
 }
 

@@ -95,7 +95,7 @@ func TestHistoryOutlastsTheLag(t *testing.T) {
 // queue before those of others.
 func TestCatchUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		pages := commonLimits(1, 1).Pages
+		pages := limit.NewTurns(1, 1) // as Limits.Work has on two processors
 		running, end, order := 0, make(chan struct{}), make(chan string, 4)
 		read := func(client string) {
 			err := pages.Do(limit.WithClient(t.Context(), client), time.Minute, func() error {

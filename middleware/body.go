@@ -93,6 +93,14 @@ func DiscardBody(c *gin.Context) {
 	_ = control.SetReadDeadline(time.Now().Add(discardTime))    // net/http reads what is left then
 	_ = control.SetWriteDeadline(time.Now().Add(timeToRespond)) // the server's may end before discardTime
 	if c.Request.Header["Expect"] == nil || b.begun {           // a client that waits for 100 Continue has sent nothing
-		_, _ = io.CopyN(io.Discard, b.ReadCloser, discardLimit)
+		n, _ := io.CopyN(io.Discard, b.ReadCloser, discardLimit)
+		Moved(c, n)
+	}
+}
+
+// Moved lets c's client wait for as long as n bytes that it has sent or received keep a processor busy, and then rest.
+func Moved(c *gin.Context, n int64) {
+	if r := requestOf(c); r.work != nil {
+		r.work.Charge(workOf(c), time.Duration(n)) // a nanosecond for each
 	}
 }

@@ -38,6 +38,14 @@ func newBuckets(limit rate.Limit, burst int) *buckets {
 	return &buckets{limit, burst, byKey}
 }
 
+// count takes n from the bucket of key, which has been used, or all that a full bucket has. It may have to be filled before
+// the next request.
+func (b *buckets) count(key string, n int) {
+	if bucket, known := b.byKey.Get(key); known {
+		bucket.ReserveN(time.Now(), min(n, bucket.Burst()))
+	}
+}
+
 // take takes n, 0 or 1, from the bucket of key, whose limit is factor times the usual limit. It returns
 // how many are left and, if the bucket was empty, how long it takes until it has 1.
 func (b *buckets) take(key string, factor, n int) (left float64, wait time.Duration) {
@@ -50,11 +58,11 @@ func (b *buckets) take(key string, factor, n int) (left float64, wait time.Durat
 	}
 	now := time.Now()
 	allowed := bucket.AllowN(now, n) // a reservation, even if it is canceled, can make other requests fail
-	left = max(bucket.TokensAt(now), 0)
+	left = bucket.TokensAt(now)      // less than 0 after count
 	if !allowed {
 		wait = max(time.Duration((1-left)/float64(bucket.Limit())*float64(time.Second)), 1)
 	}
-	return left, wait
+	return max(left, 0), wait
 }
 
 // AtMost lets n requests run at a time. It rejects other requests, which are for what, with a [LimitError].
@@ -133,6 +141,7 @@ func RateLimit(perSecond, burst int) Handler {
 	policy := fmt.Sprintf(`"token";q=%d;w=%.0f, "address";q=%[1]d;w=%.0[2]f`, burst, window)
 	untilFull := func(left float64) float64 { return math.Ceil((float64(burst) - left) / float64(perSecond)) }
 	return func(c *gin.Context) error {
+		requestOf(c).rates = [2]*buckets{tokens, addresses}
 		ofToken, waitToken := tokens.take(SenderOf(c), 1, 1)
 		n := 1
 		if waitToken > 0 { // a token over its limit takes nothing from its address
@@ -149,5 +158,21 @@ func RateLimit(perSecond, burst int) Handler {
 			return &LimitError{"requests from this address", waitAddress}
 		}
 		return nil
+	}
+}
+
+// rowsPerRequest is how many rows of a page count as a request.
+const rowsPerRequest = 50
+
+// CountRows counts the rows of a response toward the rates of c's token and address, besides its request. The headers
+// of the response do not have them.
+func CountRows(c *gin.Context, rows int) {
+	r := requestOf(c)
+	if n := rows / rowsPerRequest; n > 0 && r.rates[0] != nil {
+		r.rates[0].count(SenderOf(c), n)
+		address, _ := netip.ParseAddr(clientOf(c))
+		for network := range NetworksOf(address) {
+			r.rates[1].count(network.String(), n)
+		}
 	}
 }

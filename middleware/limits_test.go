@@ -199,3 +199,26 @@ func TestLimitsForgetAddresses(t *testing.T) {
 		t.Errorf("the first of %d addresses is remembered", remembered+1)
 	}
 }
+
+// TestRowsCountTowardTheRate: 50 rows of a page count as a request.
+func TestRowsCountTowardTheRate(t *testing.T) {
+	for _, test := range []struct{ rows, want int }{{0, 9}, {49, 9}, {50, 8}, {249, 5}, {1000, 0}} {
+		t.Run(strconv.Itoa(test.rows), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				limit := middleware.RateLimit(1, 10)
+				verify := middleware.Bearer(auth.StaticTokens([]string{"a"}), 0)
+				send("a", "192.0.2.1:1", verify, limit, func(c *gin.Context) error {
+					middleware.CountRows(c, test.rows)
+					return nil
+				})
+				left := 0
+				for rejection(send("a", "192.0.2.1:1", verify, limit)) == nil {
+					left++
+				}
+				if left != test.want {
+					t.Errorf("%d requests are left, want %d", left, test.want)
+				}
+			})
+		})
+	}
+}

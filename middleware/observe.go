@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"plantstore/auth"
+	"plantstore/database/limit"
 )
 
 // ObserverOptions says what [Observe] reports of requests.
@@ -25,6 +26,7 @@ type ObserverOptions struct {
 	Tracer   trace.Tracer // or nil: then only the trace ids of clients are logged
 	Proxies  Proxies      // trusted: their spans may be parents of the requests' spans
 	Silent   []string     // paths of routes whose requests have no span
+	Work     *limit.Turns // of [Compute]; or nil
 	audit    *zap.Logger
 }
 
@@ -35,7 +37,7 @@ func Observe(o ObserverOptions) gin.HandlerFunc {
 	o.audit = o.Log.Named(auth.AuditLog)
 	return func(c *gin.Context) {
 		start, method, r := time.Now(), semanticMethod(c.Request.Method), begin(c)
-		r.basePath = o.BasePath
+		r.basePath, r.work = o.BasePath, o.Work
 		o.identify(c, r)
 		o.start(c, r, method, start)
 		defer func() {

@@ -30,6 +30,9 @@ type request struct {
 	copied             http.Request // see begin
 	body               body
 	sending            *limit.Shares   // see SendLimit
+	work               *limit.Turns    // see Compute; or nil
+	turn               *limit.Turn     // see TurnOf
+	rates              [2]*buckets     // of tokens and of addresses; or nil
 	kept               context.Context //nolint:containedctx // see Share
 	out                *transfer       // see Bulk
 	line               [11]zap.Field
@@ -83,6 +86,32 @@ func Buffer(c *gin.Context) *bytes.Buffer {
 	r := requestOf(c)
 	r.buffer.Reset()
 	return &r.buffer
+}
+
+// Compute calls do, which computes for about a millisecond or more, in a turn of c's client.
+func Compute(c *gin.Context, do func() error) error {
+	turn := TurnOf(c)
+	turn.Take()
+	defer turn.Give()
+	return do()
+}
+
+// workOf returns the context of c's request for its work, whose client is the sender or, if it is unknown, its address.
+func workOf(c *gin.Context) context.Context {
+	client := SenderOf(c)
+	if client == "" {
+		client = clientOf(c)
+	}
+	return limit.WithClient(c.Request.Context(), client)
+}
+
+// TurnOf returns the turn in which c's request computes for long, with pauses.
+func TurnOf(c *gin.Context) *limit.Turn {
+	r := requestOf(c)
+	if r.turn == nil {
+		r.turn = r.work.NewTurn(workOf(c))
+	}
+	return r.turn
 }
 
 // ClientPath returns path as the client of c's request must send it.

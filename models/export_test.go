@@ -7,3 +7,15 @@ type PlantStore = Store[Plant, int64]
 
 // NewPlantStore returns the store of the plants in db, which must be migrated.
 func NewPlantStore(db *database.DB) *PlantStore { return NewStore[Plant, int64](db) }
+
+// Each returns a function for Export that calls yield for each row.
+func Each[T any](yield func(*T) error) func([]T) error {
+	return func(rows []T) error {
+		for i := range rows {
+			if err := yield(&rows[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}

@@ -125,7 +125,7 @@ func (f *Feed[T]) seen(ctx context.Context, changes Changes[T], err error) (Chan
 
 // catchUp reads a page in its turn: many followers that start at the same time take no turns from other reads.
 func (f *Feed[T]) catchUp(ctx context.Context, from database.Cursor, limit int) (changes Changes[T], err error) {
-	err = f.store.db.Limits.Pages.Do(ctx, catchUpWait, func() error {
+	err = f.store.db.Limits.Work.Do(ctx, catchUpWait, func() error {
 		changes, err = f.read(ctx, from, limit)
 		return err
 	})

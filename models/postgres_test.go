@@ -79,12 +79,12 @@ func everyOperation(t *testing.T, plants *models.PlantStore, tokens *models.Toke
 		}
 	}
 	exported := 0
-	step(nil, plants.Export(ctx, models.Filter[int64]{}, func(p *models.Plant) error {
+	step(nil, plants.Export(ctx, models.Filter[int64]{}, models.Each(func(p *models.Plant) error {
 		if p.ID >= first && p.ID < first+10 {
 			exported++
 		}
 		return nil
-	}))
+	})))
 	step(exported, nil)
 	for i := range int64(5) {
 		wrote(plants.Delete(ctx, first+i, models.Condition{}))

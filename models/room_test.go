@@ -79,7 +79,7 @@ func TestImportsWaitForTheirTurn(t *testing.T) {
 		}
 		outcome := make(chan error, 1)
 		go func() { outcome <- load(t.Context(), 2) }()
-		if err := store.Export(limit.WithClient(t.Context(), "d"), models.Filter[int64]{}, func(*models.Plant) error { return nil }); err != nil {
+		if err := store.Export(limit.WithClient(t.Context(), "d"), models.Filter[int64]{}, models.Each(func(*models.Plant) error { return nil })); err != nil {
 			t.Errorf("an export: got %v", err)
 		}
 		select {

@@ -51,6 +51,7 @@ type Store[T Model, K Key] struct {
 	rules  Rules                          // of the values
 	// All columns but key and timestamps, and those of the server that have a default.
 	settable, defaults []*table.Column
+	related            bool // a row may be rejected because of a row with another key
 
 	inserts *batch.Batcher[*T]
 	changes *batch.Batcher[*table.Change]
@@ -92,6 +93,8 @@ func NewStore[T Model, K Key](db *database.DB) *Store[T, K] {
 		}
 	}
 	for name := range rules {
+		_, refers := rules.Ref(name)
+		s.related = s.related || refers || rules.Unique(name)
 		if c := t.Column(name); c == nil || t.IsTimestamp(c) {
 			panic(fmt.Sprintf("%T has a rule for an unknown column", *new(T)))
 		}

@@ -20,22 +20,22 @@ const (
 	exportAhead  = 10 // chunks that are read before the client wants them
 )
 
-// Export calls yield for each row that f selects, until it returns, by ascending key, from one snapshot:
+// Export calls yield for the rows that f selects, some at a time, by ascending key, from one snapshot:
 // later writes are not seen. There is no limit, and the timestamps of the rows are not
 // set. It ends with the first error of yield, with limit.ErrShare at the limit of
 // running imports and exports, in all or of ctx's client, and with the errors that all
 // methods share.
-func (s *Store[T, K]) Export(ctx context.Context, f Filter[K], yield func(*T) error) error {
+func (s *Store[T, K]) Export(ctx context.Context, f Filter[K], yield func([]T) error) error {
 	return s.read(ctx, func(r *reader[T, K]) (begun bool, err error) {
-		err = r.export(ctx, f, func(row *T) error {
+		err = r.export(ctx, f, func(rows []T) error {
 			begun = true
-			return yield(row)
+			return yield(rows)
 		})
 		return begun || err == nil, err
 	})
 }
 
-func (r *reader[T, K]) export(ctx context.Context, f Filter[K], yield func(*T) error) error {
+func (r *reader[T, K]) export(ctx context.Context, f Filter[K], yield func([]T) error) error {
 	return r.db.Limits.Transfers.Do(ctx, func() error {
 		ctx, cancel := context.WithCancel(ctx)
 		chunks := make(chan []T, exportAhead)
@@ -57,10 +57,8 @@ func (r *reader[T, K]) export(ctx context.Context, f Filter[K], yield func(*T) e
 			}
 		}()
 		for chunk := range chunks {
-			for i := range chunk {
-				if err := yield(&chunk[i]); err != nil {
-					return err
-				}
+			if err := yield(chunk); err != nil {
+				return err
 			}
 		}
 		if readErr != nil || rest == nil {
@@ -69,10 +67,15 @@ func (r *reader[T, K]) export(ctx context.Context, f Filter[K], yield func(*T) e
 		if err := rest.rewind(); err != nil {
 			return err
 		}
+		chunk := make([]T, 0, exportChunk)
 		for {
 			_, row, ok, err := rest.read()
 			if err == nil && ok {
-				err = yield(row.Addr().Interface().(*T))
+				chunk = append(chunk, *row.Addr().Interface().(*T))
+			}
+			if err == nil && (!ok || len(chunk) == exportChunk) {
+				err = yield(chunk)
+				chunk = chunk[:0]
 			}
 			if err != nil || !ok {
 				return err
@@ -124,13 +127,15 @@ func (r *reader[T, K]) readAll(ctx context.Context, f Filter[K], out chan<- []T)
 		return nil
 	}
 	var targets []any
-	chunk := make([]T, 0, exportChunk)
+	chunk, begin := make([]T, 0, exportChunk), time.Now()
 	for rows.Next() {
 		if len(chunk) == exportChunk {
+			r.db.Limits.Work.Charge(ctx, time.Since(begin))
 			if err := send(chunk); err != nil {
 				return rest, err
 			}
 			chunk = make([]T, 0, exportChunk) // the receiver has the other
+			begin = time.Now()
 		}
 		chunk = chunk[:len(chunk)+1]
 		targets = table.AppendPointers(targets[:0], r.table.Data, valueOf(&chunk[len(chunk)-1]))

@@ -35,7 +35,7 @@ func TestSlowExport(t *testing.T) {
 		started, resume, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 		next := int64(0)
 		go func() {
-			ended <- store.Export(t.Context(), models.Filter[int64]{}, func(p *models.Plant) error {
+			ended <- store.Export(t.Context(), models.Filter[int64]{}, models.Each(func(p *models.Plant) error {
 				if next == 0 {
 					close(started)
 					<-resume
@@ -49,7 +49,7 @@ func TestSlowExport(t *testing.T) {
 				}
 				next++
 				return nil
-			})
+			}))
 		}()
 		<-started
 		if _, err := store.Create(t.Context(), &models.Plant{ID: plants, Name: "later"}); err != nil {
@@ -107,7 +107,7 @@ func TestExportPanics(t *testing.T) {
 			t.Fatal(err)
 		}
 		export := func() error {
-			return store.Export(t.Context(), models.Filter[int64]{}, func(*models.Plant) error { return nil })
+			return store.Export(t.Context(), models.Filter[int64]{}, models.Each(func(*models.Plant) error { return nil }))
 		}
 		if err := export(); err == nil || !strings.Contains(err.Error(), "panic in an export: a fault") {
 			t.Errorf("got %v, want the panic", err)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"time"
 
 	"plantstore/database"
 	"plantstore/database/fault"
@@ -126,6 +127,9 @@ func (s *Store[T, K]) Import(ctx context.Context, rows iter.Seq2[ImportRow[T], e
 
 func (s *Store[T, K]) importSpool(ctx context.Context, spool *spool[K], o ImportOptions, report *ImportReport) error {
 	storable := func() bool { return report.Rejected == 0 || o.Partial }
+	if o.DryRun && !s.related {
+		return s.insertSpool(ctx, s.db, spool, o, report)
+	}
 	if storable() { // most imports are of new rows only
 		var created int64
 		err := s.db.Retry(ctx, func() (err error) {
@@ -144,7 +148,7 @@ func (s *Store[T, K]) importSpool(ctx context.Context, spool *spool[K], o Import
 	parsed.Errors = slices.Clip(parsed.Errors) // each attempt appends to a copy
 	err := s.db.Transaction(ctx, func(tx *database.DB) error {
 		*report = parsed // without the counts of an attempt that was rolled back
-		if err := s.insertSpool(ctx, tx, spool, o.Replace, report); err != nil {
+		if err := s.insertSpool(ctx, tx, spool, o, report); err != nil {
 			return err
 		}
 		if !storable() || o.DryRun {
@@ -165,11 +169,14 @@ func (s *Store[T, K]) loadSpool(ctx context.Context, spool *spool[K], keep bool)
 		return 0, err
 	}
 	var now any = s.db.NowFunc() // converted once
-	values := make([]any, len(s.table.Columns))
+	values, begin, n := make([]any, len(s.table.Columns)), time.Now(), 0
 	return s.db.Dialect().Load(ctx, s.table, keep, func() ([]any, error) {
 		_, row, ok, err := spool.read()
 		if err != nil || !ok {
 			return nil, err
+		}
+		if n++; n%batchRows == 0 {
+			begin = s.db.Pace(ctx, begin)
 		}
 		s.setDefaults(row)
 		for i, c := range s.table.Columns {
@@ -188,12 +195,14 @@ type importedRow[T any] struct {
 	more  int   // how many further lines there are
 }
 
-// insertSpool stores the rows with free keys and compares the other rows with the stored rows.
-func (s *Store[T, K]) insertSpool(ctx context.Context, tx *database.DB, spool *spool[K], replace bool, report *ImportReport) error {
+// insertSpool stores the rows with free keys and compares the other rows with the stored rows. A dry run only compares,
+// unless rows are related.
+func (s *Store[T, K]) insertSpool(ctx context.Context, tx *database.DB, spool *spool[K], o ImportOptions, report *ImportReport) error {
 	if err := spool.rewind(); err != nil {
 		return err
 	}
 	var batch []importedRow[T]
+	begin := time.Now()
 	for {
 		line, stored, ok, err := spool.read()
 		if err != nil {
@@ -215,10 +224,10 @@ func (s *Store[T, K]) insertSpool(ctx context.Context, tx *database.DB, spool *s
 			continue
 		}
 		if !ok || len(batch) == batchRows {
-			if err := s.importBatch(ctx, tx, batch, replace, report); err != nil {
+			if err := s.importBatch(ctx, tx, batch, o, report); err != nil {
 				return err
 			}
-			batch = batch[:0]
+			batch, begin = batch[:0], tx.Pace(ctx, begin)
 		}
 		if !ok {
 			return nil
@@ -228,7 +237,7 @@ func (s *Store[T, K]) insertSpool(ctx context.Context, tx *database.DB, spool *s
 }
 
 // importBatch is insertSpool for rows with different keys, in ascending order.
-func (s *Store[T, K]) importBatch(ctx context.Context, tx *database.DB, batch []importedRow[T], replace bool, report *ImportReport) error {
+func (s *Store[T, K]) importBatch(ctx context.Context, tx *database.DB, batch []importedRow[T], o ImportOptions, report *ImportReport) error {
 	if len(batch) == 0 {
 		return nil
 	}
@@ -237,20 +246,29 @@ func (s *Store[T, K]) importBatch(ctx context.Context, tx *database.DB, batch []
 		rows[i] = batch[i].row
 	}
 	expected := mayBeTaken
-	if replace {
+	if o.Replace {
 		expected = lockTaken // what is unchanged stays so until the other rows are replaced
 	}
-	outcomes := s.insert(ctx, tx, rows, expected)
+	var outcomes []error
+	reads := o.DryRun && !s.related
+	if reads {
+		outcomes = slices.Repeat([]error{fault.ErrTaken}, len(rows))
+		s.compare(ctx, tx, rows, outcomes, false)
+	} else {
+		outcomes = s.insert(ctx, tx, rows, expected)
+	}
 	var changes []*table.Change
 	replacements := make([]*table.Change, len(rows))
 	for i, err := range outcomes {
-		if exists, taken := errors.AsType[*ExistsError](err); taken && !exists.Same && replace {
+		if exists, taken := errors.AsType[*ExistsError](err); taken && !exists.Same && o.Replace {
 			replacements[i] = &table.Change{Statement: s.replace, Row: valueOf(rows[i])}
 			changes = append(changes, replacements[i])
 		}
 	}
-	if err := tx.Run(ctx, changes, s.db.NowFunc()); err != nil && !fault.IsConstraint(err) {
-		return err
+	if !reads {
+		if err := tx.Run(ctx, changes, s.db.NowFunc()); err != nil && !fault.IsConstraint(err) {
+			return err
+		}
 	}
 	for i, err := range outcomes {
 		replacement := replacements[i]
@@ -263,7 +281,7 @@ func (s *Store[T, K]) importBatch(ctx context.Context, tx *database.DB, batch []
 			if report.Replaced++; report.Replaced <= MaxKeys {
 				report.Keys = append(report.Keys, fmt.Sprint(s.keyOf(rows[i])))
 			}
-		case err == nil:
+		case err == nil, reads && errors.Is(err, errNoHolder):
 			report.Created++
 		case taken && exists.Same:
 			report.Unchanged++

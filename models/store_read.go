@@ -161,14 +161,18 @@ type Comparison struct {
 	Value            any
 }
 
+// LargePage is the number of rows from which on a page takes about a millisecond.
+const LargePage = 100
+
 // Filter selects the rows of a list or an export, and orders the rows of a list.
 type Filter[K Key] struct {
 	Where      []Comparison // all must hold
 	Sort       string       // the column that orders the rows, before the key; or empty
 	Descending bool
-	After      *K  // only rows behind the row with this key,
-	Value      any // and with this value of Sort
-	Limit      int // at most this many in a list
+	After      *K   // only rows behind the row with this key,
+	Value      any  // and with this value of Sort
+	Limit      int  // at most this many in a list
+	Scan       bool // no index finds the rows, so the database may look at all of them
 }
 
 // filter returns tx with f, but without the limit. An index on Sort and the key has the rows in their order. SQLite,
@@ -208,7 +212,7 @@ func (r *reader[T, K]) filter(tx *gorm.DB, f Filter[K]) (*gorm.DB, error) {
 func (s *Store[T, K]) Count(ctx context.Context, f Filter[K]) (n int, err error) {
 	f.After = nil
 	err = s.read(ctx, func(r *reader[T, K]) (bool, error) {
-		err = r.db.Read(ctx, "count "+r.table.Name, func(tx *gorm.DB) error {
+		err = r.db.ReadMany(ctx, "count "+r.table.Name, true, func(tx *gorm.DB) error {
 			found, err := r.filter(tx.Table(r.table.Name).Select("1"), f)
 			if err != nil {
 				return err
@@ -222,17 +226,23 @@ func (s *Store[T, K]) Count(ctx context.Context, f Filter[K]) (n int, err error)
 
 func (r *reader[T, K]) list(ctx context.Context, f Filter[K]) ([]T, error) {
 	rows := make([]T, 0, f.Limit)
-	err := r.db.Read(ctx, "list "+r.table.Name, func(tx *gorm.DB) error {
+	read := func(tx *gorm.DB) error {
 		rows = rows[:0] // of an earlier attempt
 		tx, err := r.filter(tx, f)
 		if err != nil {
 			return err
 		}
-		return r.db.Find(tx.Limit(f.Limit), r.table, func() reflect.Value {
+		return r.db.Find(tx.Limit(f.Limit), r.table, f.Scan, func() reflect.Value {
 			rows = append(rows, *new(T))
 			return valueOf(&rows[len(rows)-1])
 		})
-	})
+	}
+	var err error
+	if name := "list " + r.table.Name; f.Scan || f.Limit > LargePage+1 {
+		err = r.db.ReadMany(ctx, name, f.Scan, read)
+	} else {
+		err = r.db.Read(ctx, name, read)
+	}
 	return rows, err
 }
 

@@ -192,10 +192,10 @@ func TestColumnsOfTheServer(t *testing.T) {
 				t.Errorf("got %+v, %v, want %+v", jars, err, want)
 			}
 			var exported []jar
-			err = store.Export(t.Context(), models.Filter[int64]{}, func(j *jar) error {
+			err = store.Export(t.Context(), models.Filter[int64]{}, models.Each(func(j *jar) error {
 				exported = append(exported, *j)
 				return nil
-			})
+			}))
 			if err != nil || !reflect.DeepEqual(exported[0], jar{ID: 1, Label: want.Label, Size: want.Size}) {
 				t.Errorf("got %+v, %v", exported, err)
 			}

@@ -381,20 +381,20 @@ func TestImportAndExportWithATextKey(t *testing.T) {
 			})
 		}
 		var exported []pot
-		err := store.Export(t.Context(), models.Filter[string]{}, func(p *pot) error { exported = append(exported, *p); return nil })
+		err := store.Export(t.Context(), models.Filter[string]{}, models.Each(func(p *pot) error { exported = append(exported, *p); return nil }))
 		want := slices.Insert(slices.Clone(somePots), 3, pot{Code: "z", Material: "tin"})
 		if err != nil || !reflect.DeepEqual(exported, want) {
 			t.Errorf("got %+v, %v, want %+v", exported, err, want)
 		}
 		exported = nil
 		filter := models.Filter[string]{After: new("0"), Where: []models.Comparison{{"material", "=", "tin"}}}
-		err = store.Export(t.Context(), filter, func(p *pot) error { exported = append(exported, *p); return nil })
+		err = store.Export(t.Context(), filter, models.Each(func(p *pot) error { exported = append(exported, *p); return nil }))
 		want = slices.DeleteFunc(want, func(p pot) bool { return p.Code <= "0" || p.Material != "tin" })
 		if err != nil || !reflect.DeepEqual(exported, want) || len(want) == 0 {
 			t.Errorf("with a filter: got %+v, %v, want %+v", exported, err, want)
 		}
 		stop := errors.New("stop")
-		if err := store.Export(t.Context(), models.Filter[string]{}, func(*pot) error { return stop }); !errors.Is(err, stop) {
+		if err := store.Export(t.Context(), models.Filter[string]{}, models.Each(func(*pot) error { return stop })); !errors.Is(err, stop) {
 			t.Errorf("got %v, want the error of yield", err)
 		}
 	})

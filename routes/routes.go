@@ -250,6 +250,9 @@ func NewWith(o Options, routes []Route) http.Handler {
 	}
 
 	observer := middleware.ObserverOptions{Log: o.Log, Tokens: o.StaticTokens, BasePath: o.BasePath, Metrics: o.Metrics, Tracer: o.Tracer, Proxies: middleware.ParseProxies(o.Proxies)}
+	if o.DB != nil {
+		observer.Work = o.DB.Limits.Work
+	}
 	for _, r := range probes(o) {
 		observer.Silent = append(observer.Silent, r.Path)
 	}

@@ -82,6 +82,9 @@ func New[T any](o Options, run func(ctx context.Context, items []T) []error) *Ba
 // Len returns how many items wait for a batch.
 func (b *Batcher[T]) Len() int { return len(b.queue) }
 
+// Busy reports whether calls of Do are in progress.
+func (b *Batcher[T]) Busy() bool { return b.calls.Load() > 0 }
+
 // Do runs item and returns its outcome. It fails at once with limit.ErrShare if the queue is full,
 // or if items of ctx's client take half of it; later with limit.ErrBusy if it was not the
 // item's turn in time. An item still in the queue when ctx ends is dropped; it fails with

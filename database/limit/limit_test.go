@@ -246,3 +246,53 @@ func TestTurnsOfAClientThatGaveUp(t *testing.T) {
 		}
 	})
 }
+
+func TestTurnsRest(t *testing.T) {
+	const ran = 2 * time.Millisecond
+	for _, test := range []struct {
+		name         string
+		busy         bool
+		operation    func(ctx context.Context, all *Turns)
+		other, again time.Duration // until the turn of another client, and of the same client
+	}{
+		{"an operation while others are busy", true, func(ctx context.Context, all *Turns) {
+			_ = all.Do(ctx, 0, func() error { time.Sleep(ran); return nil })
+		}, restAll * ran, restEach * ran},
+		{"an operation alone", false, func(ctx context.Context, all *Turns) {
+			_ = all.Do(ctx, 0, func() error { time.Sleep(ran); return nil })
+		}, 0, 0},
+		{"an operation that pauses", true, func(ctx context.Context, all *Turns) {
+			turn := all.NewTurn(ctx)
+			turn.Take()
+			time.Sleep(ran)
+			turn.Give()
+			time.Sleep(restEach * ran)
+			turn.Give() // does nothing
+		}, 0, 0},
+		{"what has run without a turn while others are busy", true, func(ctx context.Context, all *Turns) { all.Charge(ctx, ran) }, restAll * ran, restEach * ran},
+		{"what has run without a turn alone", false, func(ctx context.Context, all *Turns) { all.Charge(ctx, ran) }, 0, 0},
+		{"what has waited without a turn", true, func(ctx context.Context, all *Turns) { all.Charge(ctx, time.Hour) }, restAll * maxCharge, restEach * maxCharge},
+		{"what a client has left without a turn", true, func(ctx context.Context, all *Turns) {
+			ctx, leave := context.WithCancel(ctx)
+			leave()
+			all.Charge(ctx, ran)
+		}, restAll * ran, restEach * ran},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				all := NewTurns(1, 1)
+				all.RestWhile(func() bool { return false })
+				all.RestWhile(func() bool { return test.busy })
+				test.operation(WithClient(t.Context(), "a"), all)
+				begin := time.Now()
+				waits := func(client string) (waited time.Duration) {
+					_ = all.Do(WithClient(t.Context(), client), time.Hour, func() error { waited = time.Since(begin); return nil })
+					return waited
+				}
+				if other, again := waits("b"), waits("a"); other != test.other || again != test.again {
+					t.Errorf("another client waits for %s, the same client for %s, want %s, %s", other, again, test.other, test.again)
+				}
+			})
+		})
+	}
+}

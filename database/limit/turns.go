@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 	"time"
 )
@@ -20,7 +21,8 @@ const UntilDone = time.Duration(math.MaxInt64)
 // them would fail. It is safe for concurrent use.
 type Turns struct {
 	all  chan struct{}
-	each int // operations of a client; 0: no limit
+	each int           // operations of a client; 0: no limit
+	rest []func() bool // see RestWhile
 
 	mu sync.Mutex
 	of map[string]*queue // by client that has operations, if each is not 0
@@ -36,6 +38,22 @@ type queue struct {
 // operations do not queue before another client's. If each is 0, clients are not told apart.
 func NewTurns(all, each int) *Turns {
 	return &Turns{all: make(chan struct{}, all), each: each, of: make(map[string]*queue)}
+}
+
+// After an operation that has run for t while others were busy, its turn is taken for restAll·t, and that of its
+// client for restEach·t.
+const (
+	restAll  = 3
+	restEach = 7
+)
+
+// RestWhile lets turns rest while busy, or a function of an earlier call, returns true: operations of t, which
+// take long, then leave most of what they need, such as a processor, to other operations. t tells clients apart.
+func (t *Turns) RestWhile(busy func() bool) { t.rest = append(t.rest, busy) }
+
+// Busy reports whether turns rest.
+func (t *Turns) Busy() bool {
+	return slices.ContainsFunc(t.rest, func(busy func() bool) bool { return busy() })
 }
 
 // Len returns how many operations may run at a time.
@@ -61,6 +79,11 @@ func (t *Turns) Take(ctx context.Context, wait time.Duration) (free func(), err 
 	if t.each == 0 {
 		return t.Free, take(ctx, t.all, wait)
 	}
+	return t.take(ctx, wait, 0)
+}
+
+// take is Take for an operation that has already run for ran.
+func (t *Turns) take(ctx context.Context, wait, ran time.Duration) (free func(), err error) {
 	begin, client := time.Now(), Client(ctx)
 	t.mu.Lock()
 	own := t.of[client]
@@ -86,11 +109,65 @@ func (t *Turns) Take(ctx context.Context, wait time.Duration) (free func(), err 
 		leave()
 		return nil, err
 	}
+	begin = time.Now().Add(-ran)
 	return func() {
-		<-t.all
-		<-own.turns
-		leave()
+		var rest time.Duration
+		if t.Busy() {
+			rest = time.Since(begin)
+		}
+		later(restAll*rest, func() { <-t.all })
+		later(restEach*rest, func() {
+			<-own.turns
+			leave()
+		})
 	}, nil
+}
+
+// later calls do after d, or now if d is 0.
+func later(d time.Duration, do func()) {
+	if d == 0 {
+		do()
+		return
+	}
+	time.AfterFunc(d, do)
+}
+
+// maxCharge limits a charge, whose operation may have waited, for a database for example.
+const maxCharge = 10 * time.Millisecond
+
+// Charge waits for a turn of ctx's client, and lets it rest as if an operation that has run without a turn had run in
+// it, for maxCharge at most, even if ctx has ended. While others are not busy, it does nothing.
+func (t *Turns) Charge(ctx context.Context, ran time.Duration) {
+	if t.Busy() {
+		if free, err := t.take(context.WithoutCancel(ctx), time.Second, min(ran, maxCharge)); err == nil {
+			free()
+		}
+	}
+}
+
+// Turn is a turn of an operation that gives it back while it waits.
+type Turn struct {
+	turns *Turns
+	ctx   context.Context //nolint:containedctx // of the operation
+	free  func()          // or nil
+}
+
+// NewTurn returns a turn that is not taken. If t is nil, taking it does nothing.
+func (t *Turns) NewTurn(ctx context.Context) *Turn { return &Turn{turns: t, ctx: ctx} }
+
+// Take waits for the turn. After the end of the context, it does nothing: the operation is about to fail.
+func (t *Turn) Take() {
+	if t.turns != nil {
+		t.free, _ = t.turns.Take(t.ctx, UntilDone)
+	}
+}
+
+// Give gives the turn back, if it is taken.
+func (t *Turn) Give() {
+	if t.free != nil {
+		t.free()
+		t.free = nil
+	}
 }
 
 // Do calls do in a turn. It fails like Take.
