@@ -18,6 +18,8 @@ var (
 	// ErrInvalidToken means that a token is unknown, revoked, expired or malformed.
 	// Clients are not told which.
 	ErrInvalidToken = errors.New("the token is not valid")
+	// ErrBearerTwice means that the word Bearer precedes the token.
+	ErrBearerTwice = fmt.Errorf("%w: it begins with Bearer", ErrInvalidToken)
 	// ErrEnded means that a token stopped being valid while its request wrote, which may have
 	// succeeded.
 	ErrEnded = errors.New("the token is no longer valid")

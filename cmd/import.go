@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -17,6 +18,7 @@ import (
 func newImport(s *settings) *cobra.Command {
 	var format string
 	var partial, replace, dryRun bool
+	var ignored []string
 	cmd := &cobra.Command{
 		Use:   "import FILE|-",
 		Short: "Send the rows in a file or in standard input to a running service",
@@ -52,6 +54,9 @@ func newImport(s *settings) *cobra.Command {
 			if dryRun {
 				query.Set("dry_run", "true")
 			}
+			if ignored != nil {
+				query.Set("ignore_columns", strings.Join(ignored, ","))
+			}
 			report, err := c.importFile(cmd.Context(), path, mediaType, query)
 			if err != nil {
 				return err
@@ -63,6 +68,7 @@ func newImport(s *settings) *cobra.Command {
 	cmd.Flags().BoolVar(&partial, "partial", false, "store valid rows even if others are rejected")
 	cmd.Flags().BoolVar(&replace, "replace", false, "replace rows that exist with different content")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "store nothing, only report what would happen")
+	cmd.Flags().StringSliceVar(&ignored, "ignore-columns", nil, "columns of CSV that are not read, separated by commas")
 	return s.addTo(cmd, clientFlags)
 }
 

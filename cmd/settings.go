@@ -29,7 +29,7 @@ type settings struct {
 // The flags of the settings that commands use. A command has no flag that it would ignore.
 const (
 	localFlags    = "config host port" // they tell where the service on this machine is
-	clientFlags   = localFlags + " url token-file resource"
+	clientFlags   = "config url token-file resource"
 	databaseFlags = "config env database-url log-level"
 	serviceFlags  = databaseFlags + " host port"
 )

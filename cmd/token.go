@@ -93,13 +93,13 @@ func newTokenCreate(s *settings) *cobra.Command {
 		},
 	}
 	create.Flags().StringVar(&name, "name", "", "owner or purpose of the token")
-	create.Flags().StringVar(&scopes, "scope", strings.Join(models.DefaultScopes().Names(), ","),
+	create.Flags().StringVar(&scopes, "scope", string(models.ReadScope(s.resource.Name())),
 		"comma-separated scopes: "+strings.Join(models.AllScopes().Names(), ", ")+", which implies the others")
-	create.Flags().StringVar(&expires, "expires", "", "lifetime, such as 90d or 12h (default: unlimited)")
+	create.Flags().StringVar(&expires, "expires", "", "lifetime, such as 90d or 12h, or last day in UTC, such as 2027-03-31 (default: unlimited)")
 	return s.addTo(create, databaseFlags)
 }
 
-// after returns the time after now by a Go duration or by a number of days, as in 90d.
+// after returns the time after now by a Go duration, by a number of days, as in 90d, or at the end of a day.
 func after(now time.Time, text string) (time.Time, error) {
 	lifetime, err := time.ParseDuration(text)
 	at := now.Add(lifetime)
@@ -108,8 +108,11 @@ func after(now time.Time, text string) (time.Time, error) {
 		days, err = strconv.ParseInt(number, 10, 32) // more would overflow a time.Time
 		at = now.AddDate(0, 0, int(days))
 	}
+	if day, notDay := time.Parse(time.DateOnly, text); notDay == nil {
+		at, err = day.AddDate(0, 0, 1), nil
+	}
 	if err != nil || !at.After(now) {
-		return at, errors.New("must be a duration such as 90d or 12h")
+		return at, errors.New("must be a duration such as 90d or 12h, or a day such as 2027-03-31 that has not ended")
 	}
 	return at, nil
 }

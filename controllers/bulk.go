@@ -10,6 +10,7 @@ import (
 	"iter"
 	"net/http"
 	"reflect"
+	"strings"
 
 	"github.com/gin-gonic/gin"
 	"github.com/klauspost/compress/gzip"
@@ -98,7 +99,7 @@ func bindRows[D, T any](c *gin.Context, toRow func(*D) T) (in importBody[T], err
 	in.lines = newLineReader(c.Request.Body)
 	var reader rowReader = ndjsonReader{in.lines}
 	if mediaType == TypeCSV {
-		reader = newCSVReader(in.lines, jsonFields(reflect.TypeFor[D]()))
+		reader = newCSVReader(in.lines, jsonFields(reflect.TypeFor[D]()), strings.Split(query.Get("ignore_columns"), ","))
 	}
 	in.rows = inTurn(c, readRows(reader, toRow))
 	return in, nil

@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/csv"
 	"errors"
 	"fmt"
@@ -20,11 +21,12 @@ type csvReader struct {
 	lines   *rowLines
 	records *csv.Reader
 	fields  []jsonField
+	ignored []string    // columns
 	columns []jsonField // in the order of the header; nil before it is read
 }
 
-func newCSVReader(lines *lineReader, fields []jsonField) *csvReader {
-	r := &csvReader{lines: &rowLines{lineReader: lines}, fields: fields}
+func newCSVReader(lines *lineReader, fields []jsonField, ignored []string) *csvReader {
+	r := &csvReader{lines: &rowLines{lineReader: lines}, fields: fields, ignored: ignored}
 	r.records = csv.NewReader(r.lines)
 	r.records.ReuseRecord = true
 	return r
@@ -67,14 +69,11 @@ func (r *csvReader) readAny() (record []string, line int, rejected, end error) {
 	switch {
 	case err == nil:
 		line, _ = r.records.FieldPos(0)
-		if slices.ContainsFunc(record, func(cell string) bool { return !utf8.ValidString(cell) }) {
-			rejected = problemf(codeMalformed, "the row is not valid UTF-8: save the file as UTF-8")
-		}
-		return record, line, rejected, nil
+		return record, line, nil, nil
 	case !isMalformed:
 		return nil, 0, nil, err
 	case errors.Is(err, csv.ErrFieldCount):
-		rejected = problemf(codeMalformed, "the row has %d cells, and the header has %d: put quotes around a text that has commas", len(record), len(r.columns))
+		rejected = problemf(codeMalformed, "the row has %d cells, and the header has %d: put quotes around a text that has the separator", len(record), len(r.columns))
 		return record, malformed.StartLine, rejected, nil
 	}
 	quote := "a quote"
@@ -91,6 +90,9 @@ func (r *csvReader) readAny() (record []string, line int, rejected, end error) {
 // readHeader sets the columns to the fields that the header names.
 func (r *csvReader) readHeader() error {
 	names := strings.Join(fieldNames(r.fields), ",")
+	if err := r.findSeparator(); err != nil {
+		return err
+	}
 	record, line, rejected, end := r.read()
 	switch {
 	case errors.Is(end, io.EOF):
@@ -100,18 +102,20 @@ func (r *csvReader) readHeader() error {
 	case rejected != nil:
 		return atLine(line, rejected)
 	case strings.HasPrefix(record[0], "sep="): // for spreadsheets; a comma there makes two cells
-		return atLine(line, problemf(codeMalformed, "remove this line: the separator is always a comma"))
-	case len(record) == 1 && strings.ContainsAny(record[0], ";\t"): // as spreadsheets write it in many countries
-		return atLine(line, problemf(codeUnknownField, "the columns must be separated by commas, as in %s", names))
+		return atLine(line, problemf(codeMalformed, "remove this line: the header tells the separator"))
 	}
 	r.columns = make([]jsonField, len(record))
 	for i, name := range record {
 		if name == "" { // a column without a name, which must be empty
 			continue
 		}
+		if slices.Contains(r.ignored, name) {
+			r.columns[i] = ignoredColumn
+			continue
+		}
 		field := slices.IndexFunc(r.fields, func(f jsonField) bool { return f.name == name })
 		if field < 0 {
-			return atLine(line, problemf(codeUnknownField, "unknown column %s; valid columns: %s", quoteName(name), names))
+			return atLine(line, problemf(codeUnknownField, "unknown column %s; valid columns: %s; ignore_columns names others that are not read", quoteName(name), names))
 		}
 		if slices.Contains(record[:i], name) {
 			return atLine(line, problemf(codeDuplicateField, "duplicate column %s", name))
@@ -119,11 +123,27 @@ func (r *csvReader) readHeader() error {
 		r.columns[i] = r.fields[field]
 	}
 	for _, f := range r.fields {
-		if f.required && !slices.Contains(record, f.name) {
+		if f.required && !slices.ContainsFunc(r.columns, func(c jsonField) bool { return c.name == f.name }) {
 			return atLine(line, problemf(codeMissingOrType, "the column %s is required", f.name))
 		}
 	}
 	return nil
+}
+
+// ignoredColumn is a column whose cells are not read.
+var ignoredColumn = jsonField{name: "-"}
+
+// findSeparator sets the separator to the semicolon or tab that the header has instead of commas, as spreadsheets
+// write it in many countries.
+func (r *csvReader) findSeparator() (err error) {
+	r.lines.rest, err = r.lines.lineReader.next()
+	if i := bytes.IndexAny(r.lines.rest, ",;\t"); i >= 0 {
+		r.records.Comma = rune(r.lines.rest[i])
+	}
+	if errors.Is(err, io.EOF) {
+		return nil // which the first read reports
+	}
+	return err
 }
 
 // isBlank reports whether record has cells, and all are empty.
@@ -154,7 +174,7 @@ func atLine(line int, err error) error {
 // setFields sets the fields of row, which are pointers, to the cells of record. An empty cell is nil.
 func setFields(row reflect.Value, columns []jsonField, record []string) error {
 	for i, cell := range record {
-		if f := columns[i]; cell != "" {
+		if f := columns[i]; cell != "" && f.name != ignoredColumn.name {
 			if f.name == "" {
 				return problemf(codeUnknownField, "cell %d is in a column without a name: name the column in the header, or empty the cell", i+1)
 			}

@@ -28,7 +28,7 @@ func TestMalformedCSV(t *testing.T) {
 	)
 	rows := "1,\"a,b" + strings.Repeat("\n2,c,d", 101)
 	for body, want := range map[string][2]string{ // of the first row, or of the body
-		"1,a\n":                              {"the row has 2 cells, and the header has 3: put quotes around a text that has commas"},
+		"1,a\n":                              {"the row has 2 cells, and the header has 3: put quotes around a text that has the separator"},
 		"1,a\"b,\n":                          {place},
 		"1,\"a\"b,\n2,c,d\n":                 {place},
 		"1,\"a\"b,\n":                        {1: "line 2: " + place},
@@ -124,7 +124,6 @@ type potContent struct {
 func samePot(p *potRow) potRow { return *p }
 
 func TestCSVOfAnotherResource(t *testing.T) {
-	const semicolons = "line 1: the columns must be separated by commas, as in code,width_mm,label,depth_mm"
 	pot := func(code string, width int64, label *string, depth *int64) potRow {
 		return potRow{&code, potContent{&width, label, depth}}
 	}
@@ -146,12 +145,13 @@ func TestCSVOfAnotherResource(t *testing.T) {
 			want: []potRow{pot("", 0, nil, nil), pot("b", 0, new(""), new(int64(0)))},
 		},
 		{name: "a required column is missing", body: "code,label\na,b\n", err: "line 1: the column width_mm is required"},
-		{name: "semicolons", body: "code;width_mm\na;1\n", err: semicolons},
-		{name: "semicolons and a byte order mark", body: "\ufeffcode;width_mm\r\na;1\r\n", err: semicolons},
-		{name: "the separator that Excel announces", body: "\nsep=;\ncode;width_mm\na;1\n", err: "line 2: remove this line: the separator is always a comma"},
-		{name: "tabs", body: "code\twidth_mm\na\t1\n", err: semicolons},
-		{name: "an unknown column with a semicolon", body: "code,width_mm;depth\na,1\n", err: "line 1: unknown column width_mm;depth; valid columns: code,width_mm,label,depth_mm"},
-		{name: "an unknown column", body: "code,width_mm,depth\na,1,2\n", err: "line 1: unknown column depth; valid columns: code,width_mm,label,depth_mm"},
+		{name: "semicolons", body: "code;width_mm;label\na;1;b,\"c;d\"\n", err: "a quote is out of place or not closed: write \"5\"\" pot\" for a cell with 5\" pot"},
+		{name: "semicolons in quotes", body: "code;width_mm;label\na;1;\"b,c;d\"\n", want: []potRow{pot("a", 1, new("b,c;d"), nil)}},
+		{name: "semicolons and a byte order mark", body: "\ufeff\"code\";\"width_mm\"\r\na;1\r\n", want: []potRow{pot("a", 1, nil, nil)}},
+		{name: "the separator that Excel announces", body: "\nsep=;\ncode;width_mm\na;1\n", err: "line 2: remove this line: the header tells the separator"},
+		{name: "tabs", body: "code\twidth_mm\tlabel\na\t1\tb;c\n", want: []potRow{pot("a", 1, new("b;c"), nil)}},
+		{name: "an unknown column with a semicolon", body: "code,width_mm;depth\na,1\n", err: "line 1: unknown column width_mm;depth; valid columns: code,width_mm,label,depth_mm; ignore_columns names others that are not read"},
+		{name: "an unknown column", body: "code,width_mm,depth\na,1,2\n", err: "line 1: unknown column depth; valid columns: code,width_mm,label,depth_mm; ignore_columns names others that are not read"},
 		{name: "a duplicate column", body: "code,width_mm,code\na,1,a\n", err: "line 1: duplicate column code"},
 		{name: "no header", body: "", err: "the body is empty: send CSV with the header code,width_mm,label,depth_mm"},
 		{

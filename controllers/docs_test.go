@@ -61,7 +61,7 @@ func TestDocumentKeepsTheSpecification(t *testing.T) {
 	for name, want := range map[string]struct{ fields, required string }{
 		"NewPlant": {"id:integer:int64 name:string: tag:string:", "id name"},
 		"Plant":    {"name:string: tag:string:", "name"},
-		"Error":    {"error:integer:int32 message:string:", "error message"},
+		"Error":    {"error:integer:int32 message:string: errors:array:", "error message"},
 	} {
 		schema := doc.Components.Schemas[name].Value
 		if got := strings.Join(schema.Required, " "); got != want.required {

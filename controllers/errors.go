@@ -80,7 +80,8 @@ var errorTable = []ErrorRow{
 	row(codeNoToken, "no bearer token",
 		auth.ErrNoToken, is(auth.ErrNoToken, "no bearer token: send the header Authorization: Bearer <token>")),
 	row(codeInvalidToken, "the bearer token is not valid",
-		auth.ErrInvalidToken, is(auth.ErrInvalidToken, "the bearer token is not valid: it is unknown, revoked, expired or malformed: ask the operator of the service for another one"),
+		auth.ErrInvalidToken, is(auth.ErrBearerTwice, "the header has Bearer twice: send Authorization: Bearer <token>; in Swagger UI, enter the token alone"),
+		is(auth.ErrInvalidToken, "the bearer token is not valid: it is unknown, revoked, expired or malformed: ask the operator of the service for another one"),
 		is(auth.ErrEnded, "the bearer token is no longer valid: get another one"+unknownOutcome)),
 	row(codeScope, "the bearer token lacks the scope that the operation needs",
 		&auth.ScopeError{Scope: "plants:write"},
@@ -263,6 +264,8 @@ type Error struct {
 	Code int32 `json:"error" binding:"required" format:"int32" example:"40004"`
 	// What is wrong, where, and what to do. For people: the wording may change.
 	Message string `json:"message" binding:"required" example:"name is required"`
+	// The faults of all fields of the body, with the fault in error and message first; of many, only 20. Absent if the error is not about fields.
+	Errors []Fault `json:"errors,omitzero"`
 } // @name Error
 
 // problem is an error with a code and a message of its own.
@@ -281,10 +284,10 @@ func describe(c *gin.Context, err error) Error {
 	}
 	for _, row := range errorTable {
 		if text := row.messageOf(err); text != "" {
-			return Error{row.Code, text}
+			return Error{Code: row.Code, Message: text}
 		}
 	}
-	return Error{codeInternal, internalError + middleware.RequestIDOf(c)}
+	return Error{Code: codeInternal, Message: internalError + middleware.RequestIDOf(c)}
 }
 
 // Errors responds to requests that end with an error. Only the log of failures has the cause of a

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"reflect"
 	"regexp"
 	"strconv"
 	"strings"
@@ -417,8 +418,8 @@ func TestErrorOfEachDomain(t *testing.T) {
 		})
 	}
 	t.Run("a problem brings its own code and message", func(t *testing.T) {
-		want := Error{codeParameter, "limit is 7"}
-		if got := describe(nil, fmt.Errorf("list plants: %w", problemf(codeParameter, "limit is %d", 7))); got != want {
+		want := Error{Code: codeParameter, Message: "limit is 7"}
+		if got := describe(nil, fmt.Errorf("list plants: %w", problemf(codeParameter, "limit is %d", 7))); !reflect.DeepEqual(got, want) {
 			t.Errorf("got %+v, want %+v", got, want)
 		}
 	})

@@ -145,6 +145,11 @@ func (s *shrubService) check(t *testing.T, method, path, body string, status int
 	}
 }
 
+// faultOf returns the Error of a body with a fault in field.
+func faultOf(field, fault string) string {
+	return `{` + fault + `,"errors":[{"field":"` + field + `",` + fault + `}]}`
+}
+
 func (s *shrubService) waterings(t *testing.T) (n int) {
 	t.Helper()
 	if err := s.db.Raw("SELECT count(*) FROM waterings").Scan(&n).Error; err != nil {
@@ -211,10 +216,10 @@ func TestColumnsOfTheServer(t *testing.T) {
 		wet += at
 
 		t.Run("bodies that create or patch do not have them", func(t *testing.T) {
-			const rejected = `{"error":40002,"message":"the server sets state: leave it out"}`
+			rejected := faultOf("state", `"error":40002,"message":"the server sets state: leave it out"`)
 			s.check(t, "POST", "/shrubs", `{"id":2,"name":"Rosa","state":"wet"}`, 400, rejected)
 			s.check(t, "PATCH", "/shrubs/1", `{"state":"dry"}`, 400, rejected)
-			s.check(t, "PATCH", "/shrubs/1", `{"watered_at":null}`, 400, `{"error":40006,"message":"watered_at cannot be changed"}`)
+			s.check(t, "PATCH", "/shrubs/1", `{"watered_at":null}`, 400, faultOf("watered_at", `"error":40006,"message":"watered_at cannot be changed"`))
 		})
 		t.Run("GET, then PUT of the same body", func(t *testing.T) {
 			s.check(t, "PUT", "/shrubs/1", stored(), 200, `{"id":1,"name":"Rosa",`+wet)
@@ -226,7 +231,7 @@ func TestColumnsOfTheServer(t *testing.T) {
 		})
 		t.Run("a value that is sent back must have its type", func(t *testing.T) {
 			s.check(t, "PUT", "/shrubs/1", `{"name":"Salix","watered_at":"x"}`, 400,
-				`{"error":40006,"message":"watered_at must be a time of RFC 3339 in the years 0 to 9999 of UTC, such as 2099-12-31T00:00:00Z"}`)
+				faultOf("watered_at", `"error":40006,"message":"watered_at must be a time of RFC 3339 in the years 0 to 9999 of UTC, such as 2099-12-31T00:00:00Z"`))
 		})
 		t.Run("the same content", func(t *testing.T) {
 			s.check(t, "POST", "/shrubs", `{"id":1,"name":"Salix","height":4}`, 409,

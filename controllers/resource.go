@@ -175,10 +175,14 @@ func (r *Resource[T, C]) setStored(stored *storedRow[C], row *T) {
 func (r *Resource[T, C]) checkSettable(content *C) error {
 	for _, f := range r.server {
 		if *fieldAt[unsafe.Pointer](content, f.content) != nil {
-			return problemf(codeUnknownField, "the server sets %s: leave it out", f.name)
+			return serverSets(f.name)
 		}
 	}
 	return nil
+}
+
+func serverSets(name string) error {
+	return problemf(codeUnknownField, "the server sets %s: leave it out", name)
 }
 
 // respond writes row with status.
@@ -219,13 +223,13 @@ func (r *Resource[T, C]) create(c *gin.Context) (*T, *C, error) {
 		row T
 	})
 	if err := cmp.Or(bindJSON(c, &made.newRow), r.checkSettable(&made.Content)); err != nil {
-		return nil, nil, err
+		return nil, nil, withFaults[newRow[C]](c, err, r.rules)
 	}
 	row, place := r.row(&made.row, *made.ID, &made.Content), location(c, *made.ID)
 	middleware.SetCreatedID(c, place[strings.LastIndexByte(place, '/')+1:])
 	outcome, err := r.store.Create(contextOf(c), row)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, withFaults[newRow[C]](c, err, r.rules)
 	}
 	setPosition(c, outcome.Position)
 	middleware.SetHeader(c, "Location", place)
@@ -247,6 +251,10 @@ func (r *Resource[T, C]) Get(c *gin.Context) error {
 
 // Put creates or replaces a row.
 func (r *Resource[T, C]) Put(c *gin.Context) error {
+	return withFaults[replacement[C]](c, r.put(c), r.rules)
+}
+
+func (r *Resource[T, C]) put(c *gin.Context) error {
 	id, condition, err := parseTarget(c)
 	if err != nil {
 		return err
@@ -256,14 +264,16 @@ func (r *Resource[T, C]) Put(c *gin.Context) error {
 		return err
 	}
 	if in.ID != nil && *in.ID != id {
-		return problemf(codeInvalidValue, "id must be %d as in the path, or absent", id)
+		return &models.InvalidError{Field: "id", Reason: fmt.Sprintf("must be %d as in the path, or absent", id)}
 	}
 	outcome, err := r.store.Put(contextOf(c), r.row(new(T), id, &in.Content), condition)
 	return r.respondOutcome(c, id, outcome, err)
 }
 
 // Patch changes a row.
-func (r *Resource[T, C]) Patch(c *gin.Context) error {
+func (r *Resource[T, C]) Patch(c *gin.Context) error { return withFaults[C](c, r.patch(c), r.rules) }
+
+func (r *Resource[T, C]) patch(c *gin.Context) error {
 	id, condition, err := parseTarget(c)
 	if err != nil {
 		return err

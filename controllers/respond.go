@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -38,24 +39,35 @@ func send(c *gin.Context, status int, mediaType string, body []byte) error {
 
 // respondPage writes the first q.limit items, compressed for clients that accept it. If
 // there are more, Link names the next page: the same path and query, with the parameter after for the
-// last item.
+// last item. ETag is a hash of the page.
 func respondPage[T any](c *gin.Context, q pageQuery, items []T, after func(last int) string) error {
 	if len(items) > q.limit {
 		items = items[:q.limit]
 		q.Set("after", after(q.limit-1))
 		c.Header("Link", "<"+middleware.ClientPath(c, c.Request.URL.Path)+"?"+q.Encode()+`>; rel="next"`)
 	}
-	return sendRows(c, len(items), func() ([]byte, error) { return json.Marshal(items, asJSON...) }) // c's buffer would have to grow
+	return sendRows(c, len(items), func() (body []byte, err error) {
+		if body, err = json.Marshal(items, asJSON...); err != nil { // c's buffer would have to grow
+			return nil, fmt.Errorf("encode the page: %w", err)
+		}
+		headers := c.Writer.Header()
+		sum := sha256.Sum256(fmt.Appendf(body[:len(body):len(body)], "%s %s", headers.Get("Link"), headers.Get("X-Total-Count")))
+		unchanged, err := setVersion(c, fmt.Sprintf(`W/"%x"`, sum[:10])) // weak: also of the compressed form
+		if unchanged {
+			return nil, err
+		}
+		return body, err
+	})
 }
 
-// sendRows writes a body in JSON that encode returns, compressed for clients that accept it. Its rows count towards the
-// rate of requests.
+// sendRows writes a body in JSON that encode returns, compressed for clients that accept it, unless the body is nil. Its
+// rows count towards the rate of requests.
 func sendRows(c *gin.Context, rows int, encode func() ([]byte, error)) (err error) {
 	var body []byte
 	zipped := acceptsGzip(c)
 	prepare := func() error {
 		if body, err = encode(); err != nil {
-			return fmt.Errorf("encode the page: %w", err)
+			return err
 		}
 		if zipped = zipped && len(body) >= gzipFrom; zipped {
 			body = compress(body)
@@ -71,6 +83,9 @@ func sendRows(c *gin.Context, rows int, encode func() ([]byte, error)) (err erro
 		return err
 	}
 	middleware.CountRows(c, rows)
+	if body == nil {
+		return nil
+	}
 	if zipped {
 		c.Header("Content-Encoding", "gzip")
 	}

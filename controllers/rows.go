@@ -122,6 +122,9 @@ func (r *lineReader) next() ([]byte, error) {
 	if len(bytes.TrimSuffix(bytes.TrimSuffix(line, []byte("\n")), []byte("\r"))) > MaxLine {
 		return nil, lineTooLong(r.number)
 	}
+	if !utf8.Valid(line) {
+		return nil, problemf(codeMalformed, "line %d is not UTF-8: save the file as UTF-8 (CSV UTF-8 in Excel), or convert it, as with iconv -f windows-1252 -t utf-8", r.number)
+	}
 	if page := garbledBy(line); page != nil {
 		r.warn(r.number, "the text looks as if UTF-8 had been read as %v: in the spreadsheet, import the file as UTF-8, or export it with bom=true", page)
 	}

@@ -49,7 +49,7 @@ func readPlantsNDJSON(body io.Reader) plantRows {
 func readPlantsCSV(body io.Reader) plantRows { return readCSV(body, plantOf) }
 
 func readCSV[D, T any](body io.Reader, toRow func(*D) T) iter.Seq2[models.ImportRow[T], error] {
-	return readRows(newCSVReader(newLineReader(body), jsonFields(reflect.TypeFor[D]())), toRow)
+	return readRows(newCSVReader(newLineReader(body), jsonFields(reflect.TypeFor[D]()), nil), toRow)
 }
 
 // readAll returns the rows, as texts, and the error that ends them.
@@ -119,7 +119,6 @@ func TestReadRows(t *testing.T) {
 		{"blank lines between rows", readPlantsCSV, "\n\nid,name\n\n1,a\n\r\n\n2,\n", `5: 1 "a"|8: 40004`},
 		{"too few and too many cells", readPlantsCSV, "id,name,tag\n1,a\n2,a,b,c\n3\n \n5,a,b\n", `2: 40001|3: 40001|4: 40001|5: 40001|6: 5 "a" "b"`},
 		{"quotes out of place", readPlantsCSV, "id,name,tag\n1,a\"b,\n2,\"a\"b,\n3,a,b\n", `2: 40001|3: 40001|4: 3 "a" "b"`},
-		{"bad UTF-8", readPlantsCSV, "id,name,tag\n1,a\xff,b\n2,a,b\xed\xa0\x80\n3,a,\n", `2: 40001|3: 40001|4: 3 "a"`},
 		{"too few cells", readPlantsCSV, "id,name,tag\n1,a\n", `2: 40001`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -167,7 +166,8 @@ func TestReadRowsToAFault(t *testing.T) {
 		{"a column twice", readPlantsCSV, "id,name,id\n1,a,1\n", "", 40003, "id"},
 		{"no column for names", readPlantsCSV, "id,tag\n1,a\n", "", 40004, "name"},
 		{"no column for ids", readPlantsCSV, "name\na\n", "", 40004, "id"},
-		{"another separator", readPlantsCSV, "id;name;tag\n1;a;b\n", "", 40002, "line 1: the columns must be separated by commas, as in id,name,tag"},
+		{"bad UTF-8", readPlantsCSV, "id,name,tag\n1,a,\n2,a,b\xed\xa0\x80\n3,a\xff,\n", `2: 1 "a"`, 40001, "line 3 is not UTF-8: save the file as UTF-8"},
+		{"bad UTF-8 in JSON", readPlantsNDJSON, "{\"id\":1,\"name\":\"\xff\"}\n", "", 40001, "line 1 is not UTF-8: save the file as UTF-8"},
 		{"a malformed header", readPlantsCSV, "id,na\"me\n", "", 40001, "line 1"},
 		{"an unclosed quote before a large rest", readPlantsCSV, "id,name\n1,\"a\n" + strings.Repeat("2,b\n", 50_000), "", 41301, "the row that begins in line 2 is larger than 73728 bytes: is a quote not closed?"},
 		{"a long header", readPlantsCSV, strings.Repeat("x", 200_000) + "\n", "", 41301, "line 1"},

@@ -76,13 +76,13 @@ func NewTokens(store *models.TokenStore, issued *auth.IssuedTokens) *Tokens {
 func (h *Tokens) Create(c *gin.Context) error {
 	var in NewToken
 	if err := bindJSON(c, &in); err != nil {
-		return err
+		return withFaults[NewToken](c, err, models.Token{}.Rules())
 	}
 	token := models.Token{Name: *in.Name, Scopes: *in.Scopes, ExpiresAt: (*time.Time)(in.ExpiresAt)}
 	secret, err := h.store.Create(contextOf(c), &token)
 	middleware.SetCreatedID(c, token.ID)
 	if err != nil {
-		return err
+		return withFaults[NewToken](c, err, models.Token{}.Rules())
 	}
 	return respond(c, http.StatusOK, IssuedToken{Secret: secret, Token: TokenOf(&token)})
 }
@@ -94,7 +94,10 @@ func (h *Tokens) Create(c *gin.Context) error {
 //	@Description	Returns all issued tokens, including revoked and expired ones, by ascending id, one page at a time.
 //	@Param			limit	query	int		false	"The maximum number of tokens on a page"
 //	@Param			after	query	string	false	"Only tokens with a greater id"	extensions(x-rule=token.id)
+//	@Param			If-None-Match	header	string	false	"The version that the client has: the ETag of an earlier response"
 //	@Success		200		{array}	Token	"The tokens"
+//	@Success		304		"The page is still as it was at the ETag in If-None-Match"
+//	@Header			200,304	{string}	ETag	"The version of the resource"
 //	@Router			/tokens [get]
 func (h *Tokens) List(c *gin.Context) error {
 	q, err := parsePage(c)

@@ -78,5 +78,8 @@ func bearerToken(headers []string) (string, error) {
 	if !strings.EqualFold(scheme, "Bearer") || token == "" {
 		return "", auth.ErrNoToken
 	}
+	if len(token) > len(scheme) && strings.EqualFold(token[:len(scheme)+1], "Bearer ") {
+		return "", auth.ErrBearerTwice
+	}
 	return token, nil
 }

@@ -114,6 +114,9 @@ func TurnOf(c *gin.Context) *limit.Turn {
 	return r.turn
 }
 
+// Buffered returns the content of c's buffer.
+func Buffered(c *gin.Context) []byte { return requestOf(c).buffer.Bytes() }
+
 // ClientPath returns path as the client of c's request must send it.
 func ClientPath(c *gin.Context, path string) string { return requestOf(c).basePath + path }
 

@@ -212,7 +212,7 @@ func specimens(t *testing.T, url string) (http.Handler, *database.DB) {
 		{"PUT", "/specimens/:id", scope, nil, body, r.Put},
 		{"PATCH", "/specimens/:id", scope, nil, body, r.Patch},
 		{"DELETE", "/specimens/:id", scope, nil, body, r.Delete},
-		{"POST", "/specimens/import", scope, []string{"mode", "dry_run", "on_conflict"}, upload, r.Import},
+		{"POST", "/specimens/import", scope, []string{"mode", "dry_run", "on_conflict", "ignore_columns"}, upload, r.Import},
 		{"GET", "/specimens/export", scope, nil, body, r.Export},
 	}), o.DB
 }

@@ -142,7 +142,7 @@ func Table(o Options) []Route {
 			Route{"PUT", path + "/:id", write, nil, small, r.Put},
 			Route{"PATCH", path + "/:id", write, nil, small, r.Patch},
 			Route{"DELETE", path + "/:id", write, nil, empty, r.Delete},
-			Route{"POST", path + "/import", write, []string{"mode", "dry_run", "on_conflict"}, upload, r.Import},
+			Route{"POST", path + "/import", write, []string{"mode", "dry_run", "on_conflict", "ignore_columns"}, upload, r.Import},
 			Route{"GET", path + "/export", read, append(filters, "bom"), download, r.Export})
 		for _, p := range r.Parents() {
 			others := slices.DeleteFunc(slices.Clone(filters), func(name string) bool { return name == p.Column })

@@ -307,7 +307,7 @@ func addLinks(operation object, path string, paths object) {
 	}
 	for _, status := range []string{"200", "201"} {
 		success, ok := at(operation, "responses")[status].(object)
-		if !ok || at(success, "headers")["ETag"] == nil {
+		if !ok || at(success, "headers")["ETag"] == nil || parameters(operation)["limit"] != nil {
 			continue
 		}
 		for method := range at(paths, path) {

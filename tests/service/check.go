@@ -63,7 +63,7 @@ func (r Response) CheckError(t *testing.T, code int, mentions ...string) {
 		t.Errorf("got %v, want %d with error %d", r, StatusOf(code), code)
 		return
 	}
-	if !regexp.MustCompile(`^\{"error":\d{5},"message":"(\\.|[^"\\]){1,400}"\}$`).MatchString(r.Body) {
+	if !regexp.MustCompile(`^\{"error":\d{5},"message":"(\\.|[^"\\]){1,400}"(,"errors":\[\{[^\]]*\}\])?\}$`).MatchString(r.Body) {
 		t.Errorf("got %v, want an Error", r)
 	}
 	for _, text := range mentions {

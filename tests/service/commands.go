@@ -20,7 +20,8 @@ var WellFormed = regexp.MustCompile(`^pst_[a-z2-7]{47}$`)
 // Issue creates a token in the database at url.
 func Issue(t *testing.T, url string, args ...string) string {
 	t.Helper()
-	stdout, stderr, status := RunToEnd(t, []string{"DATABASE_URL=" + url}, append([]string{"token", "create", "--name", t.Name()}, args...)...)
+	args = append([]string{"token", "create", "--name", t.Name(), "--scope", "plants:read,plants:write"}, args...) // a later --scope counts
+	stdout, stderr, status := RunToEnd(t, []string{"DATABASE_URL=" + url}, args...)
 	issued, ended := strings.CutSuffix(stdout, "\n")
 	if status != 0 || !ended || !WellFormed.MatchString(issued) {
 		t.Fatalf("token create: got exit status %d and %d bytes of output, want one token; %q", status, len(stdout), stderr)

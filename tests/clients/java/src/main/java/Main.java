@@ -94,11 +94,11 @@ public class Main {
     File file = File.createTempFile("plants", ".csv");
     file.deleteOnExit();
     Files.writeString(file.toPath(), CSV);
-    step("import", plants.importPlants(file, null, null, null).getCreated(), 3);
+    step("import", plants.importPlants(file, null, null, null, null).getCreated(), 3);
 
     List<Long> ids = new ArrayList<>();
     for (String after = null;;) {
-      var page = plants.listPlantsWithHttpInfo(2, after, null, null, null, null, null, null, null);
+      var page = plants.listPlantsWithHttpInfo(2, after, null, null, null, null, null, null, null, null);
       page.getData().forEach(p -> ids.add(p.getId()));
       var link = page.getHeaders().get("Link");
       if (link == null) {
