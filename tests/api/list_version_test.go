@@ -10,7 +10,6 @@ import (
 func TestListsHaveVersions(t *testing.T) {
 	t.Parallel()
 	service.Each(t, func(t *testing.T, s *service.Service) {
-		t.Parallel()
 		for id := range int64(2) {
 			s.Post(t, service.BodyOf(id)).RequireOK(t)
 		}
