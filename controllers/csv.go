@@ -136,7 +136,7 @@ var ignoredColumn = jsonField{name: "-"}
 // findSeparator sets the separator to the semicolon or tab that the header has instead of commas, as spreadsheets
 // write it in many countries.
 func (r *csvReader) findSeparator() (err error) {
-	r.lines.rest, err = r.lines.lineReader.next()
+	r.lines.rest, err = r.lines.next()
 	if i := bytes.IndexAny(r.lines.rest, ",;\t"); i >= 0 {
 		r.records.Comma = rune(r.lines.rest[i])
 	}

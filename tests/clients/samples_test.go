@@ -30,10 +30,18 @@ func TestCodeSamples(t *testing.T) {
 		"JavaScript": {"sample.mjs", "node sample.mjs"}, "Go": {"sample.go", "go run sample.go"},
 	}
 	steps := []struct{ method, path, want string }{
-		{"post", "/plants", "200"}, {"get", "/plants", "200"}, {"get", "/plants/{id}", "200"},
-		{"patch", "/plants/{id}", "200"}, {"delete", "/plants/{id}", "204"}, {"put", "/plants/{id}", "201"},
-		{"post", "/plants/import", "200"}, {"get", "/plants/export", "200"}, {"get", "/plants/changes", "200"},
-		{"post", "/tokens", "200"}, {"get", "/tokens", "200"}, {"delete", "/tokens/{id}", "404"},
+		{"post", "/plants", "200"},
+		{"get", "/plants", "200"},
+		{"get", "/plants/{id}", "200"},
+		{"patch", "/plants/{id}", "200"},
+		{"delete", "/plants/{id}", "204"},
+		{"put", "/plants/{id}", "201"},
+		{"post", "/plants/import", "200"},
+		{"get", "/plants/export", "200"},
+		{"get", "/plants/changes", "200"},
+		{"post", "/tokens", "200"},
+		{"get", "/tokens", "200"},
+		{"delete", "/tokens/{id}", "404"},
 	}
 	operations := 0
 	for _, methods := range document.Paths {

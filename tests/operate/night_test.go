@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -71,7 +72,7 @@ func (q question) run(t *testing.T, block int, settings []string, examples ...st
 	}
 	cmd := service.Command(t, settings)
 	shell := exec.CommandContext(t.Context(), "sh", "-euc", strings.NewReplacer(examples...).Replace(q[block]))
-	shell.Dir, shell.Env = cmd.Dir, append(cmd.Env, "PATH="+filepath.Dir(service.Program)+":"+os.Getenv("PATH"), "HOME="+os.Getenv("HOME"))
+	shell.Dir, shell.Env = cmd.Dir, slices.Concat(cmd.Env, []string{"PATH=" + filepath.Dir(service.Program) + ":" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME")})
 	out, err := shell.CombinedOutput()
 	if err != nil {
 		t.Errorf("%s: %v\n%s", shell.Args[2], err, out)
