@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -67,7 +68,7 @@ func TestTokenCommands(t *testing.T) {
 		}
 		settings := []string{"DATABASE_URL=" + url}
 		byDefault, _, _ := service.RunToEnd(t, settings, "token", "create", "--name", "x")
-		if line := service.Listed(t, url, strings.TrimSpace(byDefault)); !strings.Contains(line, "  x  plants:read  ") {
+		if line := service.Listed(t, url, strings.TrimSpace(byDefault)); !slices.Equal(strings.Fields(line)[1:3], []string{"x", "plants:read"}) {
 			t.Errorf("token list: got %q, want the scope plants:read alone", line)
 		}
 		other := service.Issue(t, url)
