@@ -117,7 +117,7 @@ public class Main {
     var issued = tokens.createToken(new NewToken().name("client").addScopesItem(Scope.PLANTS_READ));
     step("issue token", issued.getToken().startsWith(issued.getId()), true);
 
-    step("list tokens", tokens.listTokens(null, null).stream().map(Token::getName).toList(), List.of("client"));
+    step("list tokens", tokens.listTokens(null, null, null).stream().map(Token::getName).toList(), List.of("client"));
 
     step("revoke token", tokens.revokeTokenWithHttpInfo(issued.getId()).getStatusCode(), 204);
 
