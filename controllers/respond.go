@@ -50,9 +50,10 @@ func respondPage[T any](c *gin.Context, q pageQuery, items []T, after func(last 
 		if body, err = json.Marshal(items, asJSON...); err != nil { // c's buffer would have to grow
 			return nil, fmt.Errorf("encode the page: %w", err)
 		}
-		headers := c.Writer.Header()
-		sum := sha256.Sum256(fmt.Appendf(body[:len(body):len(body)], "%s %s", headers.Get("Link"), headers.Get("X-Total-Count")))
-		unchanged, err := setVersion(c, fmt.Sprintf(`W/"%x"`, sum[:10])) // weak: also of the compressed form
+		headers, sum := c.Writer.Header(), sha256.New()
+		_, _ = sum.Write(body) // never fails
+		_, _ = fmt.Fprintf(sum, "%s %s", headers.Get("Link"), headers.Get("X-Total-Count"))
+		unchanged, err := setVersion(c, fmt.Sprintf(`W/"%x"`, sum.Sum(nil)[:10])) // weak: also of the compressed form
 		if unchanged {
 			return nil, err
 		}
