@@ -119,7 +119,7 @@ func TestBothPortsHaveTheLimits(t *testing.T) {
 		_, admin := service.StartAdmin(t, withoutTimeouts()...)
 		for range 4 {
 			conn := admin.Dial(t)
-			_, err := io.WriteString(conn, strings.Replace(request, "/healthz", "/debug/pprof/profile?seconds=60", 1)+"\r\n")
+			_, err := io.WriteString(conn, strings.Replace(request, "/healthz", "/debug/pprof/heap?seconds=60", 1)+"\r\n")
 			service.Must(t, err)
 		}
 		var open [each]net.Conn // more than the address may have, with the profiles
