@@ -22,6 +22,7 @@ import (
 // client calls a running service over HTTP.
 type client struct {
 	base        *url.URL
+	cfg         *config.Config
 	resource    string
 	token       string
 	tokenSource string // for errors, which never contain the token
@@ -38,7 +39,7 @@ func (s *settings) client() (*client, error) {
 	for _, warning := range s.warnings {
 		fmt.Fprintln(os.Stderr, "plantstore: warning: "+warning)
 	}
-	c := &client{resource: s.resource.Name(), token: cfg.Client.Token, tokenSource: fmt.Sprintf("--token-file or %s", config.SettingOf("client.token"))}
+	c := &client{cfg: cfg, resource: s.resource.Name(), token: cfg.Client.Token, tokenSource: fmt.Sprintf("--token-file or %s", config.SettingOf("client.token"))}
 	// A redirect would send the token to a server that the user did not name. There is no
 	// time limit besides the limits of http.DefaultTransport and the service: imports take long.
 	c.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }

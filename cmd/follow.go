@@ -77,7 +77,7 @@ func newFollow(s *settings) *cobra.Command {
 				return err
 			}
 			if given("post") {
-				admin, err := p.serve(s)
+				admin, err := p.serve(c.cfg)
 				if err != nil {
 					return err
 				}

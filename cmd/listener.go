@@ -125,8 +125,9 @@ func (l *connections) admit(conn *net.TCPConn, address netip.Addr) (admitted, re
 	admitted = &connection{TCPConn: conn, listener: l, groups: []member{{group: &l.all}}}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	isProxy := l.proxies.Contain(address)
 	for network, factor := range middleware.NetworksOf(address) {
-		if l.proxies.Contain(address) {
+		if isProxy {
 			break
 		}
 		g := l.peers[network]

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
+	"plantstore/config"
 	"plantstore/controllers"
 	"plantstore/routes"
 )
@@ -59,10 +60,9 @@ func (p *progress) lag() float64 {
 }
 
 // serve serves the health and the metrics of p at server.admin_address, if that is set.
-func (p *progress) serve(s *settings) (*http.Server, error) {
-	cfg, err := s.load(callsService)
-	if err != nil || cfg.Server.AdminAddress == "" {
-		return new(http.Server), err
+func (p *progress) serve(cfg *config.Config) (*http.Server, error) {
+	if cfg.Server.AdminAddress == "" {
+		return new(http.Server), nil
 	}
 	for _, result := range []string{"accepted", "failed"} {
 		p.attempts.WithLabelValues(result) // Prometheus sees no increase in the first value

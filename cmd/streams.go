@@ -25,8 +25,9 @@ func (l *connections) limitStreams(next http.Handler) http.Handler {
 			return
 		}
 		address := netip.MustParseAddrPort(r.RemoteAddr).Addr()
+		isProxy := l.proxies.Contain(address)
 		for network, factor := range middleware.NetworksOf(address) {
-			sender, isProxy := network.String(), l.proxies.Contain(address)
+			sender := network.String()
 			if isProxy {
 				sender, factor = r.RemoteAddr, 1
 			}

@@ -145,7 +145,10 @@ func (h *follower[T, C]) respond(c *gin.Context, part *models.Changes[T]) error 
 	setPosition(c, part.Position)
 	encode := func() ([]byte, error) {
 		event, err := part.Encode(h.encodeEvent)
-		return event[min(len(eventHead(part.Next)), len(event)):max(len(event)-len(eventEnd), 0)], err
+		if err != nil {
+			return nil, err
+		}
+		return event[len(eventHead(part.Next)) : len(event)-len(eventEnd)], nil
 	}
 	if kept := part.Kept(); kept != nil { // many clients may get this body, and each would compress it
 		body, err := encode()

@@ -160,7 +160,7 @@ func (h *health) check(ctx context.Context) error {
 		h.faults.CompareAndSwap(faults, 0)
 	}
 	if since := h.locked.Load(); since > 0 {
-		switch by, err := h.lockedBy(ctx, h.keepOutWrites()); {
+		switch by, err := h.lockedBy(ctx, h.db.dialect.Facts().KeptOutBy); {
 		case err == nil && by == "": // the lock was a row's, or has ended
 			h.locked.CompareAndSwap(since, 0)
 		case err == nil && time.Since(time.Unix(0, since)) > lockPatience:
@@ -189,19 +189,14 @@ func (h *health) check(ctx context.Context) error {
 	return errors.Join(fmt.Errorf("check the database: %w: %w%s", fault.ErrUnavailable, &fault.NotWritableError{Reason: reason}, advice), err)
 }
 
-// keepOutWrites is a condition that holds for locks that keep out all writes of a required table.
-func (h *health) keepOutWrites() string {
+// lockedBy names the oldest transactions that query, of the dialect, finds. If query is empty, it returns "".
+func (h *health) lockedBy(ctx context.Context, query string) (by string, err error) {
 	var names []string
 	for _, t := range h.tables {
 		names = append(names, "'"+t.Name+"'")
 	}
-	return "mode IN ('ShareLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock') AND relname IN (" + strings.Join(names, ", ") + ")"
-}
-
-// lockedBy names the oldest transactions that have, or wait for, a lock in locks, a condition on pg_locks and pg_class.
-func (h *health) lockedBy(ctx context.Context, locks string) (by string, err error) {
-	if text := h.db.dialect.Facts().LockedBy; text != "" {
-		err = h.db.primary().QueryRowContext(ctx, strings.ReplaceAll(text, "{locks}", locks)).Scan(&by)
+	if query != "" {
+		err = h.db.primary().QueryRowContext(ctx, strings.ReplaceAll(query, "{tables}", strings.Join(names, ", "))).Scan(&by)
 	}
 	return by, err
 }

@@ -178,7 +178,7 @@ func (s *Schema) retryWhileLocked(ctx context.Context, migrate func() error) err
 			return err
 		}
 		if time.Since(logged) > time.Minute {
-			by, _ := s.db.health.lockedBy(ctx, "relkind = 'r'")
+			by, _ := s.db.health.lockedBy(ctx, s.db.dialect.Facts().LockedBy)
 			s.db.log.Warn("the migration waits, perhaps for the locks of other transactions", zap.String("locked_by", by), zap.Error(err))
 			logged = time.Now()
 		}

@@ -66,13 +66,13 @@ func (b *buckets) take(key string, factor, n int) (left float64, wait time.Durat
 }
 
 // AtMost lets n requests run at a time. It rejects other requests, which are for what, with a [LimitError].
-func AtMost(n int64, what string) Handler {
-	running := limit.NewShares(2*n, n) // twice as many, as a client may have no more than are left
+func AtMost(n int, what string) Handler {
+	running := limit.NewTurns(n, 0)
 	return func(c *gin.Context) error {
-		if running.Take("", 1) != nil {
+		if !running.Try() {
 			return &LimitError{what + " at a time", time.Second}
 		}
-		defer running.Give("", 1)
+		defer running.Free()
 		c.Next()
 		return nil
 	}

@@ -216,12 +216,12 @@ func Admin(o Options) http.Handler {
 		Route{"GET", "/metrics", Public, nil, []middleware.Handler{middleware.AtMost(atOnce, "scrapes")}, serve},
 		Route{"GET", "/debug/pprof", Public, nil, nil, serve}, // a redirect
 		Route{"GET", "/debug/pprof/*profile", Public, nil, []middleware.Handler{middleware.AtMost(atOnce, "profiles")}, serve}))
-	bodies := limit.NewShares(2*atOnce, atOnce)
+	bodies := limit.NewTurns(atOnce, 0)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ContentLength != 0 { // only few bodies may keep connections from probes, for a second
 			deadline := time.Now()
-			if r.Method == http.MethodPut && bodies.Take("", 1) == nil { // for /log-level
-				defer bodies.Give("", 1)
+			if r.Method == http.MethodPut && bodies.Try() { // for /log-level
+				defer bodies.Free()
 				deadline = deadline.Add(time.Second)
 				r.Body = http.MaxBytesReader(w, r.Body, middleware.Small)
 			} else {

@@ -82,8 +82,10 @@ type Facts struct {
 	MayWrite   string        // an expression that is true if the role has the rights to write a table, {table}
 	IsStandby  string        // an expression that is true if the database copies its primary
 	KeyValue   string        // a parameter that a key is compared with, as the second column of a pair
-	LockedBy   string        // a query that names the transactions with locks for which {locks}, a condition, holds; or empty
-	WriteTest  string        // a statement that changes nothing that matters, but fails if the disk is full or the database is read-only
+	// LockedBy is a query that names the transactions with locks on tables, and KeptOutBy only with locks that keep
+	// out all writes of a table in the list {tables}. They are empty if no lock is a table's.
+	LockedBy, KeptOutBy string
+	WriteTest           string // a statement that changes nothing that matters, but fails if the disk is full or the database is read-only
 }
 
 // Feed has the statements of the feed of changes to a table.

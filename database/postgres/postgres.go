@@ -160,22 +160,25 @@ func (d *Dialect) Facts() dialect.Facts {
 		MayWrite:  "has_any_column_privilege('{table}', 'INSERT') AND has_any_column_privilege('{table}', 'UPDATE') AND has_table_privilege('{table}', 'DELETE')",
 		IsStandby: "pg_is_in_recovery()",
 		KeyValue:  "?",
-		LockedBy:  lockedBy,
+		LockedBy:  lockedBy + "relkind = 'r'" + oldest,
+		KeptOutBy: lockedBy + "mode IN ('ShareLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock') AND relname IN ({tables})" + oldest,
 		// A megabyte, which does not fit into space that is already allocated.
 		WriteTest: "CREATE TEMPORARY TABLE plantstore_write_test ON COMMIT DROP AS SELECT repeat('x', 1000) FROM generate_series(1, 1000)",
 	}
 }
 
-// lockedBy names up to five transactions. Only a superuser, or a member of pg_read_all_stats, sees how old the transactions
+// lockedBy, a condition on locks, and oldest name up to five transactions. Only a superuser, or a member of pg_read_all_stats, sees how old the transactions
 // of other roles are. A prepared transaction has no pid.
-const lockedBy = `SELECT COALESCE(string_agg(who, '; '), '') FROM (
+const (
+	lockedBy = `SELECT COALESCE(string_agg(who, '; '), '') FROM (
 	SELECT format('pid %s, application %s, role %s, in a transaction for %s', COALESCE(l.pid::text, 'none: see pg_prepared_xacts'), application_name, usename,
 		COALESCE(date_trunc('second', clock_timestamp() - xact_start)::text, 'an unknown time'))
 		|| CASE WHEN granted THEN '' ELSE ', waits for pid ' || array_to_string(pg_blocking_pids(l.pid), ', ') END AS who
 	FROM pg_locks l JOIN pg_class c ON c.oid = relation LEFT JOIN pg_stat_activity a ON a.pid = l.pid
 	WHERE database = (SELECT oid FROM pg_database WHERE datname = current_database())
-		AND relnamespace = current_schema()::regnamespace AND l.pid IS DISTINCT FROM pg_backend_pid() AND {locks}
-	GROUP BY 1 ORDER BY min(xact_start) LIMIT 5) l`
+		AND relnamespace = current_schema()::regnamespace AND l.pid IS DISTINCT FROM pg_backend_pid() AND `
+	oldest = ` GROUP BY 1 ORDER BY min(xact_start) LIMIT 5) l`
+)
 
 // Check returns nil: a restart would use the same server.
 func (*Dialect) Check() error { return nil }

@@ -19,7 +19,7 @@ func TestFeedAfterAFailover(t *testing.T) {
 		primary, standby := service.OwnServers(t)
 		s := startOnBoth(t, primary, standby)
 		create(t, s, 1, 40)
-		service.Eventually(t, "replication", func() bool { return len(namesOf(t, standby.URL)) == 40 })
+		service.Eventually(t, "replication", func() bool { return len(storedNames(t, service.OpenTable(t, standby.URL))) == 40 })
 		dbtest.Exec(t, standby.URL, "ALTER SYSTEM SET primary_conninfo = ''")
 		dbtest.Exec(t, standby.URL, "SELECT pg_reload_conf()")
 		service.Eventually(t, "the end of replication", func() bool {
@@ -31,7 +31,7 @@ func TestFeedAfterAFailover(t *testing.T) {
 		waiting := s.Stream(t, "")
 		waiting.Next()
 		follower := newPlants()
-		follower.follow(t, s, namesOf(t, primary.URL))
+		follower.follow(t, s, storedNames(t, service.OpenTable(t, primary.URL)))
 		service.Must(t, primary.Kill())
 		service.Must(t, standby.Promote())
 		service.Eventually(t, "a ready service", func() bool { return s.Get(t, "/readyz").Status == 200 })
@@ -42,11 +42,11 @@ func TestFeedAfterAFailover(t *testing.T) {
 		}
 		s.AwaitLog(t, "the database server was promoted or recovered, and may have lost changes: followers begin anew")
 		follower = newPlants()
-		follower.follow(t, s, namesOf(t, standby.URL))
+		follower.follow(t, s, storedNames(t, service.OpenTable(t, standby.URL)))
 		s.Stop(t)
 		s = startOnBoth(t, primary, standby) // a restart is no failover
 		create(t, s, 300, 300)
-		follower.follow(t, s, namesOf(t, standby.URL))
+		follower.follow(t, s, storedNames(t, service.OpenTable(t, standby.URL)))
 	})
 	t.Run("an announced switch without a loss", func(t *testing.T) {
 		t.Parallel()
@@ -55,12 +55,12 @@ func TestFeedAfterAFailover(t *testing.T) {
 		create(t, s, 1, 10)
 		dbtest.Exec(t, primary.URL, "UPDATE feed SET timeline = timeline + 1")
 		follower := newPlants()
-		follower.follow(t, s, namesOf(t, primary.URL))
+		follower.follow(t, s, storedNames(t, service.OpenTable(t, primary.URL)))
 		service.Must(t, primary.Stop()) // which sends the standby all it has
 		service.Must(t, standby.Promote())
 		service.Eventually(t, "a ready service", func() bool { return s.Get(t, "/readyz").Status == 200 })
 		create(t, s, 11, 12)
-		follower.follow(t, s, namesOf(t, standby.URL))
+		follower.follow(t, s, storedNames(t, service.OpenTable(t, standby.URL)))
 	})
 }
 
@@ -80,22 +80,6 @@ func create(t *testing.T, s *service.Service, first, last int64) {
 	for id := first; id <= last; id++ {
 		s.Post(t, service.BodyOf(id)).RequireOK(t)
 	}
-}
-
-func namesOf(t *testing.T, url string) map[int64]string {
-	t.Helper()
-	names := make(map[int64]string)
-	rows, err := service.OpenTable(t, url).QueryContext(t.Context(), "SELECT id, name FROM plants")
-	service.Must(t, err)
-	defer rows.Close()
-	for rows.Next() {
-		var id int64
-		var name string
-		service.Must(t, rows.Scan(&id, &name))
-		names[id] = name
-	}
-	service.Must(t, rows.Err())
-	return names
 }
 
 // plants is a copy of the plants, up to a cursor.

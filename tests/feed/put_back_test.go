@@ -75,7 +75,7 @@ func checkPutBack(t *testing.T, url string, take, put func()) {
 		}
 	}
 	s.ImportRows(t, "", "application/x-ndjson", strings.Join(rows, "\n")).RequireOK(t)
-	all, follower := namesOf(t, url), newPlants()
+	all, follower := storedNames(t, service.OpenTable(t, url)), newPlants()
 	follower.follow(t, s, all)
 	take()
 	for range 2 {
