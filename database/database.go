@@ -164,16 +164,17 @@ func New(d dialect.Dialect, o Options, batches BatchOptions, tables []*table.Tab
 	if db.schema, err = newSchema(db); err != nil {
 		return nil, err
 	}
-	if db.DB, err = db.handle(pool); err == nil {
-		db.reads, err = db.handle(reads)
+	queries := queryLogger{Interface: logger.Discard, log: log, slow: o.SlowQuery, metrics: db.metrics}
+	if db.DB, err = newHandle(d.Dialector(pool), queries); err == nil {
+		db.reads, err = newHandle(d.Dialector(reads), queries)
 	}
 	return db, err
 }
 
-// handle returns GORM's handle on pool.
-func (db *DB) handle(pool *sql.DB) (*gorm.DB, error) {
-	handle, err := gorm.Open(db.dialect.Dialector(pool), &gorm.Config{
-		Logger: queryLogger{Interface: logger.Discard, log: db.log, slow: db.options.SlowQuery, metrics: db.metrics},
+// newHandle returns GORM's handle on a pool.
+func newHandle(on gorm.Dialector, log queryLogger) (*gorm.DB, error) {
+	handle, err := gorm.Open(on, &gorm.Config{
+		Logger: log,
 		// A single statement is a transaction already.
 		SkipDefaultTransaction: true,
 		DisableAutomaticPing:   true,

@@ -83,7 +83,7 @@ func (db *DB) UseStandbys() error {
 	var closers []func()
 	defer func() { *db.closers = append(*db.closers, closers...) }() // after the last check
 	for _, url := range db.options.ReplicaURLs {
-		opened, err := db.openStandby(url)
+		opened, err := s.open(url)
 		if err != nil {
 			return fmt.Errorf("standby: %w", err)
 		}
@@ -99,28 +99,28 @@ func (db *DB) UseStandbys() error {
 	return nil
 }
 
-// openStandby opens the standby of db at url.
-func (db *DB) openStandby(url string) (*standby, error) {
+// open opens the standby at url.
+func (s *standbys) open(url string) (*standby, error) {
+	db, opened := s.primary, new(standby)
 	o := db.options
 	o.URL = url
-	s := new(standby)
 	primary := db.dialect.(server)
 	settings := primary.Settings()
-	settings.URL, settings.Accept = url, s.accept
+	settings.URL, settings.Accept = url, opened.accept
 	settings.ConnectTimeout = standbyTimeout // reads fall back to the primary
 	d, err := primary.Standby(settings, db.log)
 	if err != nil {
 		return nil, err
 	}
-	s.cut = d.(server).Cut
-	if s.DB, err = New(d, o, db.batches, nil, db.log); err != nil {
+	opened.cut = d.(server).Cut
+	if opened.DB, err = New(d, o, db.batches, nil, db.log); err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
-	s.metrics, s.feeds = db.metrics, db.feeds                               // of the primary
-	s.Logger, s.reads.Logger = db.Logger, db.Logger                         // which measure into db.metrics
-	s.Limits.Transfers, s.Limits.Disk = db.Limits.Transfers, db.Limits.Disk // of the process
-	s.Limits.Work = db.Limits.Work
-	return s, nil
+	opened.metrics, opened.feeds = db.metrics, db.feeds       // of the primary
+	opened.Logger, opened.reads.Logger = db.Logger, db.Logger // which measure into db.metrics
+	own, process := opened.Limits, db.Limits
+	own.Transfers, own.Disk, own.Work = process.Transfers, process.Disk, process.Work
+	return opened, nil
 }
 
 // accept fails if the server of a new connection has less than the last check found: it has
