@@ -24,13 +24,13 @@ type Config struct {
 		ShutdownTimeout   time.Duration `key:"shutdown_timeout" default:"20s" validate:"min=1ms" desc:"time limit for in-flight requests at shutdown"`
 		MaxHeaderBytes    int           `key:"max_header_bytes" default:"16384" validate:"min=1024,max=16777216" desc:"maximum size of the request line and headers, in bytes; Go adds 4,096"`
 		MaxBodyBytes      int64         `key:"max_body_bytes" default:"65536" validate:"min=1,max=16777216" desc:"maximum size of a request body, other than that of an import (see bulk.max_body_bytes), in bytes"`
-		MaxConnections    int           `key:"max_connections" default:"10000" validate:"min=1" desc:"maximum number of open connections; further ones replace idle ones or wait. An idle connection takes a file descriptor and about 20 KiB of memory"`
-		MaxPerAddress     int           `key:"max_connections_per_address" default:"0" validate:"min=0" desc:"maximum number of open connections from an address that is not a trusted proxy; further ones replace its idle ones or are closed; 0 stands for half of max_connections"`
+		MaxConnections    int           `key:"max_connections" default:"10000" validate:"min=1" desc:"maximum number of open connections; further connections replace idle connections or wait. An idle connection takes a file descriptor and about 20 KiB of memory"`
+		MaxPerAddress     int           `key:"max_connections_per_address" default:"0" validate:"min=0" desc:"maximum number of open connections from an address that is not a trusted proxy; a further connection replaces an idle connection of the address or is closed; 0 stands for half of max_connections"`
 		TrustedProxies    []string      `key:"trusted_proxies" desc:"IP addresses or CIDR ranges, such as 10.0.0.0/8, of proxies trusted to set X-Forwarded-For"`
 		BasePath          string        `key:"base_path" desc:"path, such as /store, that a proxy removes from requests; URLs in responses start with it"`
 		CORSOrigins       []string      `key:"cors_origins" desc:"origins of web pages that may call the API, such as https://plants.example.org; if empty, only its own pages"`
 		AllowedHosts      []string      `key:"allowed_hosts" desc:"names, without a port, by which clients call the admin address, such as plantstore.default.svc, or a development service, besides addresses and localhost; requests for other names get error 40302, as a web page may have sent them (DNS rebinding)"`
-		AdminAddress      string        `key:"admin_address" desc:"address that serves /healthz, /readyz, Prometheus metrics at /metrics, the level of the log at /log-level and Go profiles under /debug/pprof/ over plain HTTP, without authentication and apart from the API, such as 127.0.0.1:9090, and on another port; if empty, disabled. follow --post has such an address, too. The profiles show the memory of the process: only operators may reach it"`
+		AdminAddress      string        `key:"admin_address" desc:"address that serves /healthz, /readyz, Prometheus metrics at /metrics, the level of the log at /log-level and Go profiles under /debug/pprof/ over plain HTTP, without authentication and apart from the API, such as 127.0.0.1:9090, and on another port; if empty, disabled. follow --post has such an address as well. The profiles show the memory of the process: only operators may reach it"`
 	} `key:"server"`
 	Database struct {
 		URL            string        `key:"url" env:"DATABASE_URL" secret:"true" default:"sqlite:data/plantstore.db" desc:"sqlite:PATH or postgres://user:password@host:5432/name?sslmode=verify-full; the PG* variables of libpq complete the latter"`
@@ -40,14 +40,14 @@ type Config struct {
 		StartTimeout   time.Duration `key:"start_timeout" default:"30s" validate:"min=1ms" desc:"how long startup waits for an unreachable database"`
 		SlowQuery      time.Duration `key:"slow_query" default:"200ms" validate:"min=0s" desc:"queries that take at least this long are logged, without their values; 0s disables this"`
 		Check          bool          `key:"check" default:"true" desc:"check a SQLite file for damage at startup, which reads all of it and takes about half a second per million plants; set it to false for very large files"`
-		TemporaryBytes int64         `key:"temporary_bytes" default:"8589934592" validate:"min=2097152" desc:"maximum size of the temporary files of imports and exports, in bytes; those of one token may take half of it, which limits the size of an import"`
+		TemporaryBytes int64         `key:"temporary_bytes" default:"8589934592" validate:"min=2097152" desc:"maximum size of the temporary files of imports and exports, in bytes; the files of a token may take half of it, which limits the size of an import"`
 		ReplicaURLs    []string      `key:"replica_urls" env:"DATABASE_REPLICA_URLS" secret:"true" desc:"URLs of PostgreSQL standbys that serve reads; a client that has written something reads it from a standby that has it, or from database.url"`
 		MaxReplicaLag  time.Duration `key:"max_replica_lag" default:"10s" validate:"min=1ms" desc:"a standby that lags behind by more than this serves no reads"`
 	} `key:"database"`
 	Writes struct { // concurrent writes share transactions
 		Flushers int `key:"flushers" default:"1" validate:"min=1,max=1000" desc:"maximum number of batches written at once; increase it for a distant database; SQLite always has one"`
-		MaxBatch int `key:"max_batch" default:"512" validate:"min=1,max=10000" desc:"maximum number of rows in one transaction"`
-		Queue    int `key:"queue" default:"4096" validate:"min=1,max=1000000" desc:"maximum number of rows of each kind that wait: new ones, changes, and reads by id. Those of one token may be half; further ones are rejected with error 50301"`
+		MaxBatch int `key:"max_batch" default:"512" validate:"min=1,max=10000" desc:"maximum number of rows in a transaction"`
+		Queue    int `key:"queue" default:"4096" validate:"min=1,max=1000000" desc:"maximum number of rows of each kind that wait: new rows, changes, and reads by id. A token may have half of them; further rows are rejected with error 50301"`
 	} `key:"writes"`
 	Bulk struct { // imports and exports
 		MaxBodyBytes      int64         `key:"max_body_bytes" default:"1073741824" validate:"min=1" desc:"maximum size of an import, decompressed, in bytes"`
@@ -59,7 +59,7 @@ type Config struct {
 		Retention time.Duration `key:"retention" default:"720h" validate:"min=1h" desc:"how long deletions stay in the feed of changes; a follower that was away for longer must begin again"`
 	} `key:"feed"`
 	Auth struct {
-		Tokens []string `key:"tokens" secret:"true" desc:"static bearer tokens with all scopes; openssl rand -hex 32 prints a good one"`
+		Tokens []string `key:"tokens" secret:"true" desc:"static bearer tokens with all scopes; openssl rand -hex 32 prints a good token"`
 		// Algorithms with a shared secret are not supported: a party that can verify such a token
 		// can also sign a token, and a public key might be used as the secret.
 		JWT struct {
@@ -78,7 +78,7 @@ type Config struct {
 	Limits struct {
 		RequestsPerSecond int `key:"requests_per_second" default:"0" validate:"min=0,max=1000000000" desc:"sustained rate for each token and each address; requests above it are rejected with error 42901; 0 disables the limit"`
 		Burst             int `key:"burst" default:"0" validate:"min=0,max=1000000000" desc:"number of requests that may arrive at once; 0 stands for requests_per_second; it must be 0 if that is"`
-		FailuresPerMinute int `key:"failures_per_minute" default:"600" validate:"min=0,max=1000000000" desc:"number of requests with invalid tokens from an address; further ones get error 42901 instead of 40102; 0 disables the limit"`
+		FailuresPerMinute int `key:"failures_per_minute" default:"600" validate:"min=0,max=1000000000" desc:"number of requests with invalid tokens from an address; further invalid tokens get error 42901 instead of 40102; 0 disables the limit"`
 	} `key:"limits"`
 	Docs struct {
 		Enabled bool `key:"enabled" default:"true" desc:"serve the first page, the pages in docs/, the OpenAPI document and Swagger UI; otherwise /, /docs/, /openapi.json and /swagger/ do not exist"`
@@ -89,7 +89,7 @@ type Config struct {
 	} `key:"docs"`
 	Client struct { // the commands that call a running service
 		URL   string `key:"url" desc:"URL of the service that import, export and follow call, such as https://plants.example.org; if empty, the service on this machine"`
-		Token string `key:"token" secret:"true" desc:"bearer token that import, export and follow send; without one, they send the development token, to this machine only"`
+		Token string `key:"token" secret:"true" desc:"bearer token that import, export and follow send; without it, they send the development token, to this machine only"`
 	} `key:"client"`
 	Log struct {
 		Level  string `key:"level" default:"info" validate:"oneof=debug info warn error" desc:"lowest level that is logged; the audit log, of all writes, has no level"`
