@@ -24,21 +24,14 @@ func newGroup(name, short, example string, commands ...*cobra.Command) *cobra.Co
 	return group
 }
 
-// access is what a command does to the file of a SQLite database that does not exist.
-type access int
-
-const (
-	uses    access = iota // it fails
-	creates               // it creates the file
-)
-
-// withDatabase calls action with the configured database and its log.
-func (s *settings) withDatabase(ctx context.Context, needs access, action func(*database.DB, *zap.Logger) error) (err error) {
+// withDatabase calls action with the configured database and its log. If the file of a SQLite
+// database does not exist, it fails unless creates is true.
+func (s *settings) withDatabase(ctx context.Context, creates bool, action func(*database.DB, *zap.Logger) error) (err error) {
 	cfg, err := s.load(usesDatabase)
 	if err != nil {
 		return err
 	}
-	if needs != creates {
+	if !creates {
 		if err := database.RequireFile(cfg.Database.URL); err != nil {
 			return databaseError(err)
 		}

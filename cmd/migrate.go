@@ -13,17 +13,18 @@ import (
 
 func newMigrate(s *settings) *cobra.Command {
 	return newGroup("migrate", "Migrate the database schema", "migrate status",
-		newMigration(s, "up", "Apply every pending migration", creates, migrateUp),
-		addYes(newMigration(s, "down", "Roll back the last migration, with the data it added", uses, migrateDown)),
-		newMigration(s, "status", "List all migrations and when they were applied", uses, migrateStatus))
+		newMigration(s, "up", "Apply every pending migration", migrateUp),
+		addYes(newMigration(s, "down", "Roll back the last migration, with the data it added", migrateDown)),
+		newMigration(s, "status", "List all migrations and when they were applied", migrateStatus))
 }
 
-// newMigration returns a command that calls action with the configured database and prints its report.
-func newMigration(s *settings, name, short string, needs access, action func(*cobra.Command, *database.DB) (string, error)) *cobra.Command {
+// newMigration returns a command that calls action with the configured database and prints its report. Only
+// migrate up creates a database.
+func newMigration(s *settings, name, short string, action func(*cobra.Command, *database.DB) (string, error)) *cobra.Command {
 	return s.addTo(&cobra.Command{
 		Use: name, Short: short, Example: "  plantstore migrate " + name, Args: takes(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return s.withDatabase(cmd.Context(), needs, func(db *database.DB, _ *zap.Logger) error {
+			return s.withDatabase(cmd.Context(), name == "up", func(db *database.DB, _ *zap.Logger) error {
 				report, err := action(cmd, db)
 				if err == nil {
 					_, err = fmt.Println(report)

@@ -42,7 +42,7 @@ func (s *tokenStore) audit(change, id string) {
 
 // withTokens calls action with the tokens. It does not migrate: that may end an older service.
 func (s *settings) withTokens(ctx context.Context, action func(context.Context, *tokenStore) error) error {
-	return s.withDatabase(ctx, uses, func(db *database.DB, log *zap.Logger) error {
+	return s.withDatabase(ctx, false, func(db *database.DB, log *zap.Logger) error {
 		if err := db.Schema().Require(ctx); err != nil {
 			return err
 		}
@@ -123,7 +123,7 @@ func newTokenList(s *settings) *cobra.Command {
 		Example: "  plantstore token list",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return s.withTokens(cmd.Context(), func(ctx context.Context, tokens *tokenStore) error {
-				all, err := tokens.all(ctx)
+				all, err := tokens.List(ctx, "", -1) // without a limit
 				if err != nil {
 					return err
 				}
@@ -131,22 +131,6 @@ func newTokenList(s *settings) *cobra.Command {
 			})
 		},
 	}, databaseFlags)
-}
-
-// all returns all tokens by ascending id.
-func (s *tokenStore) all(ctx context.Context) (all []models.Token, _ error) {
-	const page = 1000
-	for after := ""; ; {
-		tokens, err := s.List(ctx, after, page)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, tokens...)
-		if len(tokens) < page {
-			return all, nil
-		}
-		after = tokens[page-1].ID
-	}
 }
 
 func printTable(tokens []models.Token) error {

@@ -42,7 +42,7 @@ func (s *TokenStore) Create(ctx context.Context, t *Token) (secret string, err e
 }
 
 // List returns at most limit tokens by ascending id, those with a greater id than
-// after.
+// after. A negative limit is no limit.
 func (s *TokenStore) List(ctx context.Context, after string, limit int) ([]Token, error) {
 	tokens := make([]Token, 0)
 	err := s.db.Read(ctx, "list tokens", func(tx *gorm.DB) error {
