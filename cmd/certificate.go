@@ -28,12 +28,16 @@ type certificate struct {
 	checked time.Time
 }
 
-func newCertificate(cfg *config.Config, log *zap.Logger) (*certificate, error) {
+// newTLS returns the configuration of TLS, or nil if cfg has no certificate.
+func newTLS(cfg *config.Config, log *zap.Logger) (*tls.Config, error) {
+	if !cfg.TLS() {
+		return nil, nil
+	}
 	c := &certificate{certFile: cfg.Server.TLSCertificate, keyFile: cfg.Server.TLSKey, log: log, checked: time.Now()}
 	if _, err := c.load(); err != nil {
-		return nil, err
+		return nil, usageError(err)
 	}
-	return c, nil
+	return &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: c.get}, nil
 }
 
 // get implements [tls.Config.GetCertificate]. It keeps the current certificate while

@@ -67,7 +67,13 @@ func (s *settings) client() (*client, error) {
 		return nil, err // config has validated it
 	}
 	if c.token == "" {
-		if c.token, err = devTokenFor(c.base.Hostname()); err != nil {
+		host := c.base.Hostname()
+		if !strings.EqualFold(host, "localhost") && !net.ParseIP(host).IsLoopback() {
+			err = fmt.Errorf("the development token is not sent to %s, only to localhost", host)
+		} else {
+			c.token, err = readDevToken()
+		}
+		if err != nil {
 			return nil, usageError(fmt.Errorf("%s is required: %w", c.tokenSource, err))
 		}
 		c.tokenSource = devTokenFile
@@ -97,15 +103,6 @@ func serviceURL(cfg *config.Config, host string, port int) string {
 		scheme = "https://"
 	}
 	return scheme + net.JoinHostPort(host, strconv.Itoa(port))
-}
-
-// devTokenFor returns the development token for a service on host, which must be this
-// machine.
-func devTokenFor(host string) (string, error) {
-	if !strings.EqualFold(host, "localhost") && !net.ParseIP(host).IsLoopback() {
-		return "", fmt.Errorf("the development token is not sent to %s, only to localhost", host)
-	}
-	return readDevToken()
 }
 
 // responseError is a response with a status other than 200.

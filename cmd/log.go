@@ -98,10 +98,11 @@ func (w *logWriter) Sync() error {
 	return nil
 }
 
-// visible returns text with U+FFFD in place of each invisible character.
+// visible returns text with U+FFFD in place of each invisible character: a control character (C0 but
+// tab and newline, DEL, C1), a format character like a bidi mark, or a separator of lines or paragraphs.
 func visible(text string) string {
 	return strings.Map(func(r rune) rune {
-		if isInvisible(r) {
+		if r > '~' && unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp) || r < ' ' && r != '\n' && r != '\t' {
 			return utf8.RuneError
 		}
 		return r
@@ -122,10 +123,4 @@ func isPlain(text []byte) bool {
 		}
 	}
 	return true
-}
-
-// isInvisible reports whether r is a control character (C0 but tab and newline, DEL, C1),
-// a format character like a bidi mark, or a separator of lines or paragraphs.
-func isInvisible(r rune) bool {
-	return r > '~' && unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp) || r < ' ' && r != '\n' && r != '\t'
 }

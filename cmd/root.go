@@ -69,8 +69,6 @@ func Main(args []string) int {
 	}()
 
 	root := newRoot()
-	parsed := false
-	root.PersistentPreRun = func(*cobra.Command, []string) { parsed = true }
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
 	if err == nil {
@@ -83,9 +81,6 @@ func Main(args []string) int {
 	_, _ = fmt.Fprintln(os.Stderr, "plantstore:", oneLine(message))
 	if exit, ok := errors.AsType[*exitError](err); ok {
 		return exit.status
-	}
-	if !parsed {
-		return exitUsage
 	}
 	return exitFailure
 }

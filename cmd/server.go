@@ -3,7 +3,6 @@ package cmd
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	stdlog "log"
@@ -50,18 +49,6 @@ func newServer(cfg *config.Config, handler http.Handler, listener *connections, 
 			MaxReceiveBufferPerStream:     receiveBuffer,
 		},
 	}
-}
-
-// newTLS returns the configuration of TLS, or nil if cfg has no certificate.
-func newTLS(cfg *config.Config, log *zap.Logger) (*tls.Config, error) {
-	if !cfg.TLS() {
-		return nil, nil
-	}
-	certificate, err := newCertificate(cfg, log)
-	if err != nil {
-		return nil, usageError(err)
-	}
-	return &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: certificate.get}, nil
 }
 
 // listen listens on address, which the setting key configures.

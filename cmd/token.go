@@ -61,7 +61,7 @@ func newTokenCreate(s *settings) *cobra.Command {
 		Args:    takes(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if name == "" {
-				return usageError(withHelp(cmd, errors.New("--name is required")))
+				return withHelp(cmd, errors.New("--name is required"))
 			}
 			token, until := models.Token{Name: name}, "revoked"
 			for scope := range strings.SplitSeq(scopes, ",") {

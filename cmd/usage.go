@@ -37,7 +37,7 @@ func flagError(cmd *cobra.Command, err error) error {
 	return withHelp(cmd, err)
 }
 
-// withHelp adds to err where the help of cmd is.
+// withHelp returns a [usageError] that says where the help of cmd is.
 func withHelp(cmd *cobra.Command, err error) error {
-	return fmt.Errorf("%w: see `%s --help`", err, cmd.CommandPath())
+	return usageError(fmt.Errorf("%w: see `%s --help`", err, cmd.CommandPath()))
 }
