@@ -12,10 +12,6 @@ import (
 	"plantstore/config"
 )
 
-// certificateCheck is how often handshakes and scrapes of the metrics check, at most, whether
-// the files have changed.
-const certificateCheck = time.Second
-
 // certificate is the certificate of the service and its key, in two PEM files that may
 // be replaced at any time.
 type certificate struct {
@@ -40,12 +36,12 @@ func newTLS(cfg *config.Config, log *zap.Logger) (*tls.Config, error) {
 	return &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: c.get}, nil
 }
 
-// get implements [tls.Config.GetCertificate]. It keeps the current certificate while
-// the new files do not match: both files cannot be replaced at once.
+// get implements [tls.Config.GetCertificate]. At most once a second, it checks whether the files have
+// changed. It keeps the current certificate while they do not match: both cannot be replaced at once.
 func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if now := time.Now(); now.Sub(c.checked) >= certificateCheck {
+	if now := time.Now(); now.Sub(c.checked) >= time.Second {
 		c.checked = now
 		switch changed, err := c.load(); {
 		case err != nil:

@@ -67,9 +67,7 @@ func (p *progress) serve(cfg *config.Config) (*http.Server, error) {
 	for _, result := range []string{"accepted", "failed"} {
 		p.attempts.WithLabelValues(result) // Prometheus sees no increase in the first value
 	}
-	lag := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "plantstore_follow_lag_seconds", Help: "For how long changes have waited, or the service has not responded.",
-	}, p.lag)
+	lag := gauge("plantstore_follow_lag_seconds", "For how long changes have waited, or the service has not responded.", nil, p.lag)
 	log, level := newLogger(cfg)
 	return serveAdmin(cfg, routes.Admin(routes.Options{
 		Log: log, LogLevel: level, Health: controllers.NewHealth(p.ready), Hosts: cfg.Server.AllowedHosts,

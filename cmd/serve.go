@@ -103,9 +103,13 @@ func (s *settings) serve(cmd *cobra.Command, _ []string) (err error) {
 
 	health := controllers.NewHealth(db.Ready)
 	db.KeepFeeds(cfg.Feed.Retention)
-	metrics := newMetrics(append(db.Collectors(), tokensInForce(issued), newReadiness(health.Fault))...)
+	metrics := newMetrics(append(db.Collectors(), newReadiness(health.Fault),
+		gauge("plantstore_tokens_in_force", "Issued tokens that are neither revoked nor expired.", nil, func() float64 { return float64(issued.Len()) }))...)
 	if cfg.TLS() {
-		metrics.MustRegister(certificateExpires(encryption.GetCertificate))
+		metrics.MustRegister(gauge("plantstore_certificate_expires_timestamp_seconds", "When the certificate of the service expires, in seconds since 1970.", nil, func() float64 {
+			current, _ := encryption.GetCertificate(nil) // never fails, and notices that the files have changed: there may be no handshakes
+			return float64(current.Leaf.NotAfter.Unix())
+		}))
 	}
 	options := routes.Options{
 		Log:          log,
