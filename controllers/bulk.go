@@ -134,13 +134,16 @@ func respondReport[T any](c *gin.Context, r *models.ImportReport, in importBody[
 		}),
 		Warnings: in.lines.warnings,
 	}
-	middleware.SetImported(c, r.Keys, zap.Int("created", r.Created), zap.Int("replaced", r.Replaced), zap.Int("unchanged", r.Unchanged),
-		zap.Int("refused", r.Rejected), zap.Bool("stored", r.Stored))
+	request := middleware.RequestOf(c)
+	request.Replaced, request.Counts = r.Keys, []zap.Field{
+		zap.Int("created", r.Created), zap.Int("replaced", r.Replaced), zap.Int("unchanged", r.Unchanged),
+		zap.Int("refused", r.Rejected), zap.Bool("stored", r.Stored),
+	}
 	if r.Rejected == 0 || in.options.Partial {
 		return respond(c, http.StatusOK, report)
 	}
 	first := report.Errors[0]
-	middleware.SetErrorCode(c, first.Code)
+	request.ErrorCode = first.Code
 	message := fmt.Sprintf("line %d: %s; nothing was stored", first.Line, first.Message)
 	return respond(c, statusOf(first.Code), ImportError{first.Code, message, report})
 }

@@ -287,7 +287,7 @@ func describe(c *gin.Context, err error) Error {
 			return Error{Code: row.Code, Message: text}
 		}
 	}
-	return Error{Code: codeInternal, Message: internalError + middleware.RequestIDOf(c)}
+	return Error{Code: codeInternal, Message: internalError + middleware.RequestOf(c).ID}
 }
 
 // Errors responds to requests that end with an error. Only the log of failures has the cause of a
@@ -319,7 +319,7 @@ func respondError(c *gin.Context, failures *Failures, err error) {
 	if fault, isUnknown := strings.CutSuffix(body.Message, unknownOutcome); isUnknown {
 		body.Message = fault + adviceOf(c)
 	}
-	middleware.SetErrorCode(c, body.Code)
+	middleware.RequestOf(c).ErrorCode = body.Code
 	failures.logFault(c, body.Code, err)
 	status := statusOf(body.Code)
 	if status == http.StatusServiceUnavailable {

@@ -73,7 +73,7 @@ func (f *Failures) logAborted(c *gin.Context, err error, isGone bool) {
 	// The status may say 200. An unknown error may be that of a client which has just left. If a
 	// write has missed its deadline, net/http takes the client for gone.
 	if code != codeInternal && (!isGone || isTooLong) {
-		middleware.SetErrorCode(c, code)
+		middleware.RequestOf(c).ErrorCode = code
 	}
 	f.log.Log(level, "response aborted", middleware.RequestIDField(c), middleware.TraceIDField(c), zap.Error(err))
 }
@@ -90,7 +90,7 @@ func (f *Failures) logFault(c *gin.Context, code int32, cause error) {
 		}
 		counts := f.count(code, middleware.SenderOf(c))
 		if counts == nil || !f.log.Core().Enabled(level) {
-			middleware.Quiet(c)
+			middleware.RequestOf(c).Quiet = true
 			return
 		}
 		message, failed = fmt.Sprintf("requests fail with error %d", code), zap.Any("failed", counts)

@@ -59,14 +59,14 @@ func (h *Health) Draining() bool { return h.serving.Err() != nil }
 
 // Live reports that the process is alive.
 func (*Health) Live(c *gin.Context) error {
-	middleware.Quiet(c)
+	middleware.RequestOf(c).Quiet = true
 	return respond(c, http.StatusOK, ready{Status: "ok"})
 }
 
 // Ready reports whether the service can serve requests: a write would succeed, and the
 // service is not about to stop.
 func (h *Health) Ready(c *gin.Context) error {
-	middleware.Quiet(c) // the log has the cause of a failure
+	middleware.RequestOf(c).Quiet = true // the log has the cause of a failure
 	if err := h.check(c.Request.Context()); err != nil {
 		return err
 	}

@@ -226,7 +226,7 @@ func (r *Resource[T, C]) create(c *gin.Context) (*T, *C, error) {
 		return nil, nil, withFaults[newRow[C]](c, err, r.rules)
 	}
 	row, place := r.row(&made.row, *made.ID, &made.Content), location(c, *made.ID)
-	middleware.SetCreatedID(c, place[strings.LastIndexByte(place, '/')+1:])
+	middleware.RequestOf(c).CreatedID = place[strings.LastIndexByte(place, '/')+1:]
 	outcome, err := r.store.Create(contextOf(c), row)
 	if err != nil {
 		return nil, nil, withFaults[newRow[C]](c, err, r.rules)

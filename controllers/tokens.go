@@ -80,7 +80,7 @@ func (h *Tokens) Create(c *gin.Context) error {
 	}
 	token := models.Token{Name: *in.Name, Scopes: *in.Scopes, ExpiresAt: (*time.Time)(in.ExpiresAt)}
 	secret, err := h.store.Create(contextOf(c), &token)
-	middleware.SetCreatedID(c, token.ID)
+	middleware.RequestOf(c).CreatedID = token.ID
 	if err != nil {
 		return withFaults[NewToken](c, err, models.Token{}.Rules())
 	}

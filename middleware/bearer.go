@@ -31,9 +31,9 @@ func Bearer(verify auth.Verifier, failuresPerMinute int) Handler {
 	return func(c *gin.Context) error {
 		token, err := bearerToken(c.Request.Header["Authorization"])
 		if err == nil {
-			requestOf(c).identity, err = verify(c.Request.Context(), token)
+			RequestOf(c).identity, err = verify(c.Request.Context(), token)
 		}
-		requestOf(c).trace(err == nil)
+		RequestOf(c).trace(err == nil)
 		if failures != nil && errors.Is(err, auth.ErrInvalidToken) {
 			if _, wait := failures.takeFor(c, 1); wait > 0 {
 				SetHeader(c, "RateLimit-Policy", fmt.Sprintf(`"invalid-tokens";q=%d;w=60`, failuresPerMinute))
@@ -60,7 +60,7 @@ func challenge(c *gin.Context, err error) {
 // RequireScope rejects requests whose token lacks scope.
 func RequireScope(scope models.Scope) Handler {
 	return func(c *gin.Context) error {
-		if identity := requestOf(c).identity; identity == nil || !identity.Scopes.Allow(scope) {
+		if identity := RequestOf(c).identity; identity == nil || !identity.Scopes.Allow(scope) {
 			SetHeader(c, "WWW-Authenticate", fmt.Sprintf(challengeScope, scope))
 			return &auth.ScopeError{Scope: scope}
 		}

@@ -64,7 +64,7 @@ func ReceiveLimit(bytes int64) Handler {
 		if length := c.Request.ContentLength; length >= 0 && length <= Small {
 			return nil
 		}
-		b := &requestOf(c).body
+		b := &RequestOf(c).body
 		b.receiving, b.client = receiving, SenderOf(c)
 		defer func() {
 			receiving.Give(b.client, b.taken)
@@ -84,7 +84,7 @@ const (
 
 // DiscardBody reads the rest of the body of a request that is rejected.
 func DiscardBody(c *gin.Context) {
-	b := &requestOf(c).body
+	b := &RequestOf(c).body
 	c.Next()
 	if len(c.Errors) == 0 || c.Request.ContentLength == 0 || errors.Is(b.err, io.EOF) {
 		return
@@ -100,7 +100,7 @@ func DiscardBody(c *gin.Context) {
 
 // Moved lets c's client wait for as long as n bytes that it has sent or received keep a processor busy, and then rest.
 func Moved(c *gin.Context, n int64) {
-	if r := requestOf(c); r.work != nil {
+	if r := RequestOf(c); r.work != nil {
 		r.work.Charge(workOf(c), time.Duration(n)) // a nanosecond for each
 	}
 }

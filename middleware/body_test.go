@@ -48,7 +48,7 @@ func TestReceiveLimit(t *testing.T) {
 	sent, rest := make(chan struct{}), make(chan struct{})
 	var served sync.WaitGroup
 	serve := func(client string, size int, length int64) {
-		r := requestOf(t, client)
+		r := RequestOf(t, client)
 		r.Body, r.ContentLength = io.NopCloser(&stalledBody{size, sent, rest}), length
 		e.ServeHTTP(httptest.NewRecorder(), r)
 	}

@@ -64,7 +64,7 @@ func Bulk(o BulkOptions, verify auth.Verifier) Handler {
 			late := end.Add(time.Second) // the context ends before, with its cause
 			return &transfer{limits: o, ctx: ctx, endWith: endWith, end: late, setDeadline: setDeadline, left: o.Grace}
 		}
-		r := requestOf(c)
+		r := RequestOf(c)
 		r.body.in, r.out = limited(control.SetReadDeadline), limited(control.SetWriteDeadline)
 		defer func() { r.body.in, r.out = nil, nil }()
 		return whileValid(c, verify)
@@ -75,7 +75,7 @@ func Bulk(o BulkOptions, verify auth.Verifier) Handler {
 // auth.CheckPeriod. If it is no longer accepted, the request's context ends, with the cause, and so do
 // the running transfers.
 func whileValid(c *gin.Context, verify auth.Verifier) error {
-	r, ctx := requestOf(c), c.Request.Context()
+	r, ctx := RequestOf(c), c.Request.Context()
 	in, out := r.body.in, r.out // a check may outlive the request, which does not wait for it
 	token, _ := bearerToken(c.Request.Header["Authorization"])
 	go background.Every(ctx, auth.CheckPeriod, func() {

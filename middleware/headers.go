@@ -43,7 +43,7 @@ const PositionHeader = "Write-Position"
 // SetHeader sets a header of the response under exactly this name. HTTP ignores case, but
 // some clients do not, and [http.Header.Set] would turn ETag into Etag.
 func SetHeader(c *gin.Context, name, value string) {
-	r := requestOf(c)
+	r := RequestOf(c)
 	r.values = append(r.values, value) // the values of a response share an array
 	n := len(r.values)
 	c.Writer.Header()[name] = r.values[n-1 : n : n]

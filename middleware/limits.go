@@ -141,7 +141,7 @@ func RateLimit(perSecond, burst int) Handler {
 	policy := fmt.Sprintf(`"token";q=%d;w=%.0f, "address";q=%[1]d;w=%.0[2]f`, burst, window)
 	untilFull := func(left float64) float64 { return math.Ceil((float64(burst) - left) / float64(perSecond)) }
 	return func(c *gin.Context) error {
-		requestOf(c).rates = [2]*buckets{tokens, addresses}
+		RequestOf(c).rates = [2]*buckets{tokens, addresses}
 		ofToken, waitToken := tokens.take(SenderOf(c), 1, 1)
 		n := 1
 		if waitToken > 0 { // a token over its limit takes nothing from its address
@@ -167,7 +167,7 @@ const rowsPerRequest = 50
 // CountRows counts the rows of a response toward the rates of c's token and address, besides its request. The headers
 // of the response do not have them.
 func CountRows(c *gin.Context, rows int) {
-	r := requestOf(c)
+	r := RequestOf(c)
 	if n := rows / rowsPerRequest; n > 0 && r.rates[0] != nil {
 		r.rates[0].count(SenderOf(c), n)
 		address, _ := netip.ParseAddr(clientOf(c))

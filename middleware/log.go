@@ -17,10 +17,10 @@ import (
 // anywhere, so the line has no query and no body; of the headers, it has only ids without parts of
 // tokens, and the client's address. It has the sender's name instead of the token. The line of a write is in
 // the audit log, unless the write failed.
-func (o *ObserverOptions) writeLine(c *gin.Context, r *request, method string, duration time.Duration) {
+func (o *ObserverOptions) writeLine(c *gin.Context, r *Request, method string, duration time.Duration) {
 	status, level := c.Writer.Status(), zapcore.InfoLevel
 	switch {
-	case r.quiet:
+	case r.Quiet:
 		level = zapcore.DebugLevel
 	case status >= 500 && status != http.StatusNotImplemented: // which is no fault
 		level = zapcore.ErrorLevel
@@ -34,15 +34,15 @@ func (o *ObserverOptions) writeLine(c *gin.Context, r *request, method string, d
 		return
 	}
 	code := zap.Skip()
-	if r.errorCode != 0 {
-		code = zap.Int32("code", r.errorCode)
+	if r.ErrorCode != 0 {
+		code = zap.Int32("code", r.ErrorCode)
 	}
 	r.line = [...]zap.Field{
 		RequestIDField(c),
 		TraceIDField(c),
 		zap.String("method", method),
 		zap.String("path", pathOf(c)),
-		optional("id", r.createdID),
+		optional("id", r.CreatedID),
 		zap.Int("status", status),
 		code,
 		zap.Duration("duration", duration),
@@ -50,8 +50,8 @@ func (o *ObserverOptions) writeLine(c *gin.Context, r *request, method string, d
 		zap.String("client", clientOf(c)),
 		zap.String("token", r.sender()),
 	}
-	line.Write(append(r.line[:], r.counts...)...)
-	for ids := range slices.Chunk(r.replaced, idsInLine) {
+	line.Write(append(r.line[:], r.Counts...)...)
+	for ids := range slices.Chunk(r.Replaced, idsInLine) {
 		log.Info("replaced", RequestIDField(c), TraceIDField(c), zap.String("path", pathOf(c)), zap.Strings("ids", ids), zap.String("token", r.sender()))
 	}
 }

@@ -45,7 +45,7 @@ func Observe(o ObserverOptions) gin.HandlerFunc {
 			if r.trace(false); r.span != nil {
 				endSpan(r.span, method, c)
 			}
-			count(outcome{method, c.FullPath(), c.Writer.Status()}, r.errorCode, duration)
+			count(outcome{method, c.FullPath(), c.Writer.Status()}, r.ErrorCode, duration)
 			o.writeLine(c, r, method, duration)
 			r.end(c)
 		}()
@@ -62,16 +62,16 @@ var requestID = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
 // identify gives c's request the client's id if it is valid, and a random id otherwise. The log has
 // … instead of an id with a part of a token. The response must not depend on that, or it would tell
 // anybody what parts tokens have.
-func (o *ObserverOptions) identify(c *gin.Context, r *request) {
+func (o *ObserverOptions) identify(c *gin.Context, r *Request) {
 	if sent := c.Request.Header["X-Request-Id"]; len(sent) > 0 && requestID.MatchString(sent[0]) { // as net/http writes it
-		r.id = sent[0]
-		if o.hasToken(r.id, c.Request.Header) {
+		r.ID = sent[0]
+		if o.hasToken(r.ID, c.Request.Header) {
 			r.loggedID = other
 		}
 	} else {
-		r.id = rand.Text()
+		r.ID = rand.Text()
 	}
-	SetHeader(c, RequestIDHeader, r.id)
+	SetHeader(c, RequestIDHeader, r.ID)
 }
 
 // hasToken reports whether text has a part of a token: of o.Tokens, or in the headers of the request.

@@ -15,19 +15,22 @@ import (
 	"plantstore/database/limit"
 )
 
-// request is what the handlers of a request tell each other, and the writer of the response.
-type request struct {
-	gin.ResponseWriter        // Gin's own
-	id, loggedID       string // loggedID is … if id has a part of a token
+// Request is what the handlers of a request tell each other and the log, and the writer of the response.
+type Request struct {
+	gin.ResponseWriter             // Gin's own
+	ID                 string      // by which the request is found in the log
+	ErrorCode          int32       // of the response, or 0 unless that is an Error
+	CreatedID          string      // of what the request creates, for the log: its path lacks it
+	Quiet              bool        // no line in the log above the level debug, whatever the outcome
+	Counts             []zap.Field // of an import, for the log
+	Replaced           []string    // ids of the rows that an import has replaced, for the log
+	loggedID           string      // … if ID has a part of a token
 	traceID, basePath  string
 	span               trace.Span           // or nil
 	startSpan          func(isTrusted bool) // see start; nil once it was called
 	identity           *auth.Identity       // nil until Bearer accepts the token
-	createdID          string
-	errorCode          int32        // 0 unless the response is an Error
-	quiet              bool         // no line in the log above the level debug
-	values             []string     // of headers: see SetHeader
-	copied             http.Request // see begin
+	values             []string             // of headers: see SetHeader
+	copied             http.Request         // see begin
 	body               body
 	sending            *limit.Shares   // see SendLimit
 	work               *limit.Turns    // see Compute; or nil
@@ -36,18 +39,16 @@ type request struct {
 	kept               context.Context //nolint:containedctx // see Share
 	out                *transfer       // see Bulk
 	line               [11]zap.Field
-	counts             []zap.Field // of an import
-	replaced           []string    // see SetImported
 	buffer             bytes.Buffer
 }
 
-var requests = sync.Pool{New: func() any { return new(request) }}
+var requests = sync.Pool{New: func() any { return new(Request) }}
 
 // begin returns a new request for c, until end. The body is replaced in a copy of c.Request, as
 // net/http looks at the body of its own: a client that expects 100 Continue gets the response
 // without it, and the connection is closed.
-func begin(c *gin.Context) *request {
-	r := requests.Get().(*request)
+func begin(c *gin.Context) *Request {
+	r := requests.Get().(*Request)
 	r.ResponseWriter, c.Writer = c.Writer, r
 	r.values = make([]string, 0, 8)
 	r.body.ReadCloser = c.Request.Body
@@ -59,19 +60,19 @@ func begin(c *gin.Context) *request {
 
 // end lets another request use the memory of r, c's request. It drops a buffer that HTTP/2 may still
 // be sending: there, a write can fail before it has ended.
-func (r *request) end(c *gin.Context) {
+func (r *Request) end(c *gin.Context) {
 	c.Writer = r.ResponseWriter
 	buffer := r.buffer
 	if c.Request.ProtoMajor > 1 || buffer.Cap() > keptBuffer {
 		buffer = bytes.Buffer{}
 	}
-	*r = request{buffer: buffer}
+	*r = Request{buffer: buffer}
 	requests.Put(r)
 }
 
-// requestOf returns c's request.
-func requestOf(c *gin.Context) *request {
-	if r, ok := c.Writer.(*request); ok {
+// RequestOf returns c's request.
+func RequestOf(c *gin.Context) *Request {
+	if r, ok := c.Writer.(*Request); ok {
 		return r
 	}
 	return begin(c) // in tests, without Observe
@@ -83,7 +84,7 @@ const keptBuffer = 16 << 10
 // Buffer returns an empty buffer, whose content is valid until the next call for c, or the end of
 // c's request.
 func Buffer(c *gin.Context) *bytes.Buffer {
-	r := requestOf(c)
+	r := RequestOf(c)
 	r.buffer.Reset()
 	return &r.buffer
 }
@@ -107,7 +108,7 @@ func workOf(c *gin.Context) context.Context {
 
 // TurnOf returns the turn in which c's request computes for long, with pauses.
 func TurnOf(c *gin.Context) *limit.Turn {
-	r := requestOf(c)
+	r := RequestOf(c)
 	if r.turn == nil {
 		r.turn = r.work.NewTurn(workOf(c))
 	}
@@ -115,29 +116,26 @@ func TurnOf(c *gin.Context) *limit.Turn {
 }
 
 // Buffered returns the content of c's buffer.
-func Buffered(c *gin.Context) []byte { return requestOf(c).buffer.Bytes() }
+func Buffered(c *gin.Context) []byte { return RequestOf(c).buffer.Bytes() }
 
 // ClientPath returns path as the client of c's request must send it.
-func ClientPath(c *gin.Context, path string) string { return requestOf(c).basePath + path }
-
-// RequestIDOf returns the id of c's request.
-func RequestIDOf(c *gin.Context) string { return requestOf(c).id }
+func ClientPath(c *gin.Context, path string) string { return RequestOf(c).basePath + path }
 
 // RequestIDField is the field for the id of c's request.
 func RequestIDField(c *gin.Context) zap.Field {
-	r := requestOf(c)
-	return zap.String("request_id", cmp.Or(r.loggedID, r.id))
+	r := RequestOf(c)
+	return zap.String("request_id", cmp.Or(r.loggedID, r.ID))
 }
 
 // TraceIDField is the field for the trace id of c's request, if the client sent an id or
 // the request has a span.
-func TraceIDField(c *gin.Context) zap.Field { return optional("trace_id", requestOf(c).traceID) }
+func TraceIDField(c *gin.Context) zap.Field { return optional("trace_id", RequestOf(c).traceID) }
 
 // SenderOf returns the name of the sender of c's request, or an empty string if [Bearer] has not
 // accepted it.
-func SenderOf(c *gin.Context) string { return requestOf(c).sender() }
+func SenderOf(c *gin.Context) string { return RequestOf(c).sender() }
 
-func (r *request) sender() string {
+func (r *Request) sender() string {
 	if r.identity == nil {
 		return ""
 	}
@@ -151,19 +149,3 @@ func clientOf(c *gin.Context) string {
 	}
 	return c.RemoteIP()
 }
-
-// Quiet logs c's request at the level debug only, whatever its outcome.
-func Quiet(c *gin.Context) { requestOf(c).quiet = true }
-
-// SetCreatedID records the id of what c's request creates, for the log: its path lacks it.
-func SetCreatedID(c *gin.Context, id string) { requestOf(c).createdID = id }
-
-// SetImported records what c's request, an import, has done, for the log: counts, and the ids of the rows
-// that it has replaced.
-func SetImported(c *gin.Context, replaced []string, counts ...zap.Field) {
-	r := requestOf(c)
-	r.replaced, r.counts = replaced, counts
-}
-
-// SetErrorCode records the code of the Error that c's request gets.
-func SetErrorCode(c *gin.Context, code int32) { requestOf(c).errorCode = code }

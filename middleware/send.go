@@ -18,7 +18,7 @@ func NewSending(bytes int64) *limit.Shares { return limit.NewShares(bytes, bytes
 // small. Without room, a write fails with limit.ErrShare.
 func SendLimit(sending *limit.Shares) Handler {
 	return func(c *gin.Context) error {
-		r := requestOf(c)
+		r := RequestOf(c)
 		r.sending = sending
 		defer func() { r.sending = nil }() // an Error is not limited
 		c.Next()
@@ -43,10 +43,10 @@ func Reserve(sending *limit.Shares, size int64) Handler {
 // Share says that many responses share what is written to c's from now on, and that it is kept for
 // them until kept ends. Only from then on, it counts toward SendLimit: then this client is slow. If
 // there is no room, the stream ends. Without kept, it is not shared. The route has [Stream] and SendLimit.
-func Share(kept context.Context, c *gin.Context) { requestOf(c).kept = kept }
+func Share(kept context.Context, c *gin.Context) { RequestOf(c).kept = kept }
 
 // Write sends p, within the limits of the route.
-func (r *request) Write(p []byte) (int, error) {
+func (r *Request) Write(p []byte) (int, error) {
 	size, client := int64(len(p)), r.sender()
 	if r.sending == nil || size <= Small {
 		return r.send(p)
@@ -76,10 +76,10 @@ func (r *request) Write(p []byte) (int, error) {
 }
 
 // WriteString is Write for a string.
-func (r *request) WriteString(s string) (int, error) { return r.Write([]byte(s)) }
+func (r *Request) WriteString(s string) (int, error) { return r.Write([]byte(s)) }
 
 // send sends p. Each part has a time limit if the route has [Bulk] or [Stream].
-func (r *request) send(p []byte) (n int, err error) {
+func (r *Request) send(p []byte) (n int, err error) {
 	if r.out == nil {
 		return r.ResponseWriter.Write(p)
 	}
@@ -95,7 +95,7 @@ func (r *request) send(p []byte) (n int, err error) {
 // Flush sends what was written to a stream: its route has [Stream]. It fails if the client does
 // not read.
 func Flush(c *gin.Context) error {
-	r := requestOf(c)
+	r := RequestOf(c)
 	plain := r.ResponseWriter.(interface{ Unwrap() http.ResponseWriter }).Unwrap() // Gin's Flush has no error
 	flush := http.NewResponseController(plain).Flush
 	_, err := r.out.do(func([]byte) (int, error) { return streamPart, flush() }, nil) // all was sent
@@ -103,4 +103,4 @@ func Flush(c *gin.Context) error {
 }
 
 // Unwrap returns Gin's writer, for [http.ResponseController].
-func (r *request) Unwrap() http.ResponseWriter { return r.ResponseWriter }
+func (r *Request) Unwrap() http.ResponseWriter { return r.ResponseWriter }

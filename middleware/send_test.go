@@ -57,7 +57,7 @@ func sendAll(size int, first ...middleware.Handler) (handler http.Handler, outco
 	return e, outcome
 }
 
-func requestOf(t *testing.T, client string) *http.Request {
+func RequestOf(t *testing.T, client string) *http.Request {
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
 	r.Header.Set("Authorization", "Bearer "+client)
@@ -84,7 +84,7 @@ func TestSendLimit(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			held := &heldWriter{ResponseRecorder: httptest.NewRecorder(), writing: w.writing, read: w.read}
-			go handler.ServeHTTP(held, requestOf(t, test.client))
+			go handler.ServeHTTP(held, RequestOf(t, test.client))
 			select {
 			case <-w.writing:
 				if test.rejected {
@@ -104,7 +104,7 @@ func TestSendLimit(t *testing.T) {
 		}
 	}
 	w.writing = make(chan struct{}, 1)
-	go handler.ServeHTTP(&heldWriter{ResponseRecorder: httptest.NewRecorder(), writing: w.writing, read: w.read}, requestOf(t, "a"))
+	go handler.ServeHTTP(&heldWriter{ResponseRecorder: httptest.NewRecorder(), writing: w.writing, read: w.read}, RequestOf(t, "a"))
 	if err := <-outcome; err != nil {
 		t.Errorf("after the others were read: %v", err)
 	}
@@ -149,7 +149,7 @@ func TestShare(t *testing.T) {
 				outcome <- err
 			})
 			w := &endedWriter{&heldWriter{httptest.NewRecorder(), make(chan struct{}, 100), make(chan struct{}), 0, time.Time{}}, make(chan struct{})}
-			go e.ServeHTTP(w, requestOf(t, "a"))
+			go e.ServeHTTP(w, RequestOf(t, "a"))
 			<-w.writing
 			if !test.kept {
 				forget()
@@ -170,7 +170,7 @@ func TestStreamParts(t *testing.T) {
 	handler, outcome := sendAll(100<<10, middleware.Stream(asTold))
 	w := &heldWriter{ResponseRecorder: httptest.NewRecorder(), writing: make(chan struct{}, 100), read: make(chan struct{})}
 	close(w.read)
-	handler.ServeHTTP(w, requestOf(t, "a"))
+	handler.ServeHTTP(w, RequestOf(t, "a"))
 	if err := <-outcome; err != nil || w.Body.Len() != 100<<10 {
 		t.Errorf("sent %d bytes, %v", w.Body.Len(), err)
 	}
@@ -194,7 +194,7 @@ func TestTimeToRespond(t *testing.T) {
 			handler, outcome := sendAll(1, test.limits)
 			w := &heldWriter{ResponseRecorder: httptest.NewRecorder(), writing: make(chan struct{}, 1), read: make(chan struct{})}
 			close(w.read)
-			handler.ServeHTTP(w, requestOf(t, "a"))
+			handler.ServeHTTP(w, RequestOf(t, "a"))
 			if err := <-outcome; err != nil {
 				t.Error(err)
 			}

@@ -47,7 +47,7 @@ func TestFlushEndsWithItsToken(t *testing.T) {
 		e.Use(middleware.Handle(middleware.Bearer(asTold, 0)), middleware.Handle(middleware.Stream(revoked)))
 		e.GET("/", func(c *gin.Context) { outcome = middleware.Flush(c) })
 		begin := time.Now()
-		e.ServeHTTP(&fullWriter{ResponseRecorder: httptest.NewRecorder(), ended: make(chan struct{})}, requestOf(t, "a"))
+		e.ServeHTTP(&fullWriter{ResponseRecorder: httptest.NewRecorder(), ended: make(chan struct{})}, RequestOf(t, "a"))
 		if took := time.Since(begin); !errors.Is(outcome, os.ErrDeadlineExceeded) || took > 5*time.Second {
 			t.Errorf("got %v after %s", outcome, took)
 		}
@@ -71,7 +71,7 @@ func TestSlowCheckOfTheToken(t *testing.T) {
 		e.Use(middleware.Handle(middleware.Bearer(asTold, 0)), middleware.Handle(middleware.Stream(slow)))
 		e.GET("/", func(*gin.Context) { time.Sleep(time.Second) })
 		begin := time.Now()
-		e.ServeHTTP(&fullWriter{ResponseRecorder: httptest.NewRecorder(), ended: make(chan struct{})}, requestOf(t, "a"))
+		e.ServeHTTP(&fullWriter{ResponseRecorder: httptest.NewRecorder(), ended: make(chan struct{})}, RequestOf(t, "a"))
 		if took := time.Since(begin); took > time.Second {
 			t.Errorf("the request took %s, of which its handler took one second", took)
 		}

@@ -21,7 +21,7 @@ var serverSpan = trace.WithSpanKind(trace.SpanKindServer)
 // with the request's context. The span has nothing that a client chooses: no path, header, query or body.
 // A span below the client's span, which may decide whether it is recorded, is only for trusted proxies and
 // valid tokens. So if the client has sent a span, Bearer starts the request's.
-func (o *ObserverOptions) start(c *gin.Context, r *request, method string, begin time.Time) {
+func (o *ObserverOptions) start(c *gin.Context, r *Request, method string, begin time.Time) {
 	client := o.clientSpan(c.Request.Header)
 	if client.IsValid() {
 		r.traceID = client.TraceID().String()
@@ -48,7 +48,7 @@ func (o *ObserverOptions) start(c *gin.Context, r *request, method string, begin
 }
 
 // trace starts the span of r, unless it has been started or r is not traced.
-func (r *request) trace(isTrusted bool) {
+func (r *Request) trace(isTrusted bool) {
 	if r.startSpan != nil {
 		r.startSpan(isTrusted)
 	}

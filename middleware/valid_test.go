@@ -33,7 +33,7 @@ func TestEndOfAToken(t *testing.T) {
 			c.Request = httptest.NewRequestWithContext(t.Context(), test.method, "/", nil)
 			verify := auth.AnyOf(func(context.Context, string) (*auth.Identity, error) { return nil, fmt.Errorf("x: %w", test.verify) })
 			e.Handle(test.method, "/", Handle(func(c *gin.Context) error {
-				r := requestOf(c)
+				r := RequestOf(c)
 				ctx, end := context.WithCancelCause(c.Request.Context())
 				defer end(nil)
 				c.Request = c.Request.WithContext(ctx)

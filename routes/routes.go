@@ -202,7 +202,7 @@ func Admin(o Options) http.Handler {
 	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
 	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 	serve := func(c *gin.Context) error {
-		middleware.Quiet(c)
+		middleware.RequestOf(c).Quiet = true
 		query := c.Request.URL.Query()
 		query.Del("gc") // a collection for each profile would hold up the API
 		c.Request.URL.RawQuery = query.Encode()
