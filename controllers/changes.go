@@ -155,7 +155,7 @@ func (h *follower[T, C]) respond(c *gin.Context, part *models.Changes[T]) error 
 		if err != nil {
 			return err
 		}
-		middleware.Share(kept, c)
+		middleware.RequestOf(c).Kept = kept
 		return send(c, http.StatusOK, TypeJSON, body)
 	}
 	return sendRows(c, len(part.Rows), encode)
@@ -184,7 +184,7 @@ func (h *follower[T, C]) stream(c *gin.Context, next models.NextChanges[T], from
 			c.Header("Content-Type", TypeEvents)
 			c.Header("X-Accel-Buffering", "no") // nginx would keep events back
 		} else { // not the first, which may fail: then the client gets an Error
-			middleware.Share(changes.Kept(), c)
+			middleware.RequestOf(c).Kept = changes.Kept()
 		}
 		if _, err := c.Writer.Write(event); err != nil {
 			return err

@@ -88,7 +88,7 @@ func (f *Failures) logFault(c *gin.Context, code int32, cause error) {
 		if code == codeOverloaded { // perhaps only one client has had its share
 			level = zap.WarnLevel
 		}
-		counts := f.count(code, middleware.SenderOf(c))
+		counts := f.count(code, middleware.RequestOf(c).Sender())
 		if counts == nil || !f.log.Core().Enabled(level) {
 			middleware.RequestOf(c).Quiet = true
 			return

@@ -46,7 +46,7 @@ func withFaults[D any](c *gin.Context, err error, rules models.Rules) error {
 			first.Errors = append(first.Errors, Fault{quoteName(field), e.Code, e.Message})
 		}
 	}
-	dec := jsontext.NewDecoder(bytes.NewReader(middleware.Buffered(c)), jsontext.AllowDuplicateNames(true))
+	dec := jsontext.NewDecoder(bytes.NewReader(middleware.RequestOf(c).Buffer.Bytes()), jsontext.AllowDuplicateNames(true))
 	for _, _ = dec.ReadToken(); dec.PeekKind() == jsontext.KindString && len(first.Errors) < maxFaults; {
 		name, _ := dec.ReadValue()
 		name = slices.Clone(name)

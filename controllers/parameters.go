@@ -157,5 +157,5 @@ func setPosition(c *gin.Context, at database.Position) {
 // contextOf returns the context for an operation of c's client, which has no more than its share of
 // what all clients need.
 func contextOf(c *gin.Context) context.Context {
-	return limit.WithClient(c.Request.Context(), middleware.SenderOf(c))
+	return limit.WithClient(c.Request.Context(), middleware.RequestOf(c).Sender())
 }

@@ -65,7 +65,7 @@ func ReceiveLimit(bytes int64) Handler {
 			return nil
 		}
 		b := &RequestOf(c).body
-		b.receiving, b.client = receiving, SenderOf(c)
+		b.receiving, b.client = receiving, RequestOf(c).Sender()
 		defer func() {
 			receiving.Give(b.client, b.taken)
 			b.receiving = nil

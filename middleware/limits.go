@@ -142,7 +142,7 @@ func RateLimit(perSecond, burst int) Handler {
 	untilFull := func(left float64) float64 { return math.Ceil((float64(burst) - left) / float64(perSecond)) }
 	return func(c *gin.Context) error {
 		RequestOf(c).rates = [2]*buckets{tokens, addresses}
-		ofToken, waitToken := tokens.take(SenderOf(c), 1, 1)
+		ofToken, waitToken := tokens.take(RequestOf(c).Sender(), 1, 1)
 		n := 1
 		if waitToken > 0 { // a token over its limit takes nothing from its address
 			n = 0
@@ -169,7 +169,7 @@ const rowsPerRequest = 50
 func CountRows(c *gin.Context, rows int) {
 	r := RequestOf(c)
 	if n := rows / rowsPerRequest; n > 0 && r.rates[0] != nil {
-		r.rates[0].count(SenderOf(c), n)
+		r.rates[0].count(r.Sender(), n)
 		address, _ := netip.ParseAddr(clientOf(c))
 		for network := range NetworksOf(address) {
 			r.rates[1].count(network.String(), n)

@@ -48,11 +48,11 @@ func (o *ObserverOptions) writeLine(c *gin.Context, r *Request, method string, d
 		zap.Duration("duration", duration),
 		zap.Int("bytes", max(c.Writer.Size(), 0)),
 		zap.String("client", clientOf(c)),
-		zap.String("token", r.sender()),
+		zap.String("token", r.Sender()),
 	}
 	line.Write(append(r.line[:], r.Counts...)...)
 	for ids := range slices.Chunk(r.Replaced, idsInLine) {
-		log.Info("replaced", RequestIDField(c), TraceIDField(c), zap.String("path", pathOf(c)), zap.Strings("ids", ids), zap.String("token", r.sender()))
+		log.Info("replaced", RequestIDField(c), TraceIDField(c), zap.String("path", pathOf(c)), zap.Strings("ids", ids), zap.String("token", r.Sender()))
 	}
 }
 

@@ -17,29 +17,32 @@ import (
 
 // Request is what the handlers of a request tell each other and the log, and the writer of the response.
 type Request struct {
-	gin.ResponseWriter             // Gin's own
-	ID                 string      // by which the request is found in the log
-	ErrorCode          int32       // of the response, or 0 unless that is an Error
-	CreatedID          string      // of what the request creates, for the log: its path lacks it
-	Quiet              bool        // no line in the log above the level debug, whatever the outcome
-	Counts             []zap.Field // of an import, for the log
-	Replaced           []string    // ids of the rows that an import has replaced, for the log
-	loggedID           string      // … if ID has a part of a token
-	traceID, basePath  string
-	span               trace.Span           // or nil
-	startSpan          func(isTrusted bool) // see start; nil once it was called
-	identity           *auth.Identity       // nil until Bearer accepts the token
-	values             []string             // of headers: see SetHeader
-	copied             http.Request         // see begin
-	body               body
-	sending            *limit.Shares   // see SendLimit
-	work               *limit.Turns    // see Compute; or nil
-	turn               *limit.Turn     // see TurnOf
-	rates              [2]*buckets     // of tokens and of addresses; or nil
-	kept               context.Context //nolint:containedctx // see Share
-	out                *transfer       // see Bulk
-	line               [11]zap.Field
-	buffer             bytes.Buffer
+	gin.ResponseWriter              // Gin's own
+	ID                 string       // by which the request is found in the log
+	ErrorCode          int32        // of the response, or 0 unless that is an Error
+	CreatedID          string       // of what the request creates, for the log: its path lacks it
+	Quiet              bool         // no line in the log above the level debug, whatever the outcome
+	Counts             []zap.Field  // of an import, for the log
+	Replaced           []string     // ids of the rows that an import has replaced, for the log
+	Buffer             bytes.Buffer // see [Buffer]
+	// If Kept is set, many responses share what is written to this response from now on, and it is kept for
+	// them until Kept ends. Only from then on, it counts toward SendLimit: then this client is slow. If
+	// there is no room, the stream ends. The route has [Stream] and SendLimit.
+	Kept              context.Context //nolint:containedctx // of the shared parts
+	loggedID          string          // … if ID has a part of a token
+	traceID, basePath string
+	span              trace.Span           // or nil
+	startSpan         func(isTrusted bool) // see start; nil once it was called
+	identity          *auth.Identity       // nil until Bearer accepts the token
+	values            []string             // of headers: see SetHeader
+	copied            http.Request         // see begin
+	body              body
+	sending           *limit.Shares // see SendLimit
+	work              *limit.Turns  // see Compute; or nil
+	turn              *limit.Turn   // see TurnOf
+	rates             [2]*buckets   // of tokens and of addresses; or nil
+	out               *transfer     // see Bulk
+	line              [11]zap.Field
 }
 
 var requests = sync.Pool{New: func() any { return new(Request) }}
@@ -62,11 +65,11 @@ func begin(c *gin.Context) *Request {
 // be sending: there, a write can fail before it has ended.
 func (r *Request) end(c *gin.Context) {
 	c.Writer = r.ResponseWriter
-	buffer := r.buffer
+	buffer := r.Buffer
 	if c.Request.ProtoMajor > 1 || buffer.Cap() > keptBuffer {
 		buffer = bytes.Buffer{}
 	}
-	*r = Request{buffer: buffer}
+	*r = Request{Buffer: buffer}
 	requests.Put(r)
 }
 
@@ -85,8 +88,8 @@ const keptBuffer = 16 << 10
 // c's request.
 func Buffer(c *gin.Context) *bytes.Buffer {
 	r := RequestOf(c)
-	r.buffer.Reset()
-	return &r.buffer
+	r.Buffer.Reset()
+	return &r.Buffer
 }
 
 // Compute calls do, which computes for about a millisecond or more, in a turn of c's client.
@@ -99,7 +102,7 @@ func Compute(c *gin.Context, do func() error) error {
 
 // workOf returns the context of c's request for its work, whose client is the sender or, if it is unknown, its address.
 func workOf(c *gin.Context) context.Context {
-	client := SenderOf(c)
+	client := RequestOf(c).Sender()
 	if client == "" {
 		client = clientOf(c)
 	}
@@ -115,9 +118,6 @@ func TurnOf(c *gin.Context) *limit.Turn {
 	return r.turn
 }
 
-// Buffered returns the content of c's buffer.
-func Buffered(c *gin.Context) []byte { return RequestOf(c).buffer.Bytes() }
-
 // ClientPath returns path as the client of c's request must send it.
 func ClientPath(c *gin.Context, path string) string { return RequestOf(c).basePath + path }
 
@@ -131,11 +131,8 @@ func RequestIDField(c *gin.Context) zap.Field {
 // the request has a span.
 func TraceIDField(c *gin.Context) zap.Field { return optional("trace_id", RequestOf(c).traceID) }
 
-// SenderOf returns the name of the sender of c's request, or an empty string if [Bearer] has not
-// accepted it.
-func SenderOf(c *gin.Context) string { return RequestOf(c).sender() }
-
-func (r *Request) sender() string {
+// Sender returns the name of the sender of r, or an empty string if [Bearer] has not accepted it.
+func (r *Request) Sender() string {
 	if r.identity == nil {
 		return ""
 	}

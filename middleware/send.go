@@ -31,27 +31,23 @@ func SendLimit(sending *limit.Shares) Handler {
 // fails with limit.ErrShare.
 func Reserve(sending *limit.Shares, size int64) Handler {
 	return func(c *gin.Context) error {
-		if err := sending.Take(SenderOf(c), size); err != nil {
+		sender := RequestOf(c).Sender()
+		if err := sending.Take(sender, size); err != nil {
 			return err
 		}
-		defer sending.Give(SenderOf(c), size)
+		defer sending.Give(sender, size)
 		c.Next()
 		return nil
 	}
 }
 
-// Share says that many responses share what is written to c's from now on, and that it is kept for
-// them until kept ends. Only from then on, it counts toward SendLimit: then this client is slow. If
-// there is no room, the stream ends. Without kept, it is not shared. The route has [Stream] and SendLimit.
-func Share(kept context.Context, c *gin.Context) { RequestOf(c).kept = kept }
-
 // Write sends p, within the limits of the route.
 func (r *Request) Write(p []byte) (int, error) {
-	size, client := int64(len(p)), r.sender()
+	size, client := int64(len(p)), r.Sender()
 	if r.sending == nil || size <= Small {
 		return r.send(p)
 	}
-	if r.kept == nil {
+	if r.Kept == nil {
 		if err := r.sending.Take(client, size); err != nil {
 			return 0, err
 		}
@@ -60,7 +56,7 @@ func (r *Request) Write(p []byte) (int, error) {
 	}
 	var full error
 	counted := make(chan struct{})
-	stop := context.AfterFunc(r.kept, func() {
+	stop := context.AfterFunc(r.Kept, func() {
 		defer close(counted)
 		if full = r.sending.Take(client, size); full != nil {
 			r.out.fail(full)

@@ -144,7 +144,7 @@ func TestShare(t *testing.T) {
 				e.Use(middleware.Handle(h))
 			}
 			e.GET("/", func(c *gin.Context) {
-				middleware.Share(kept, c)
+				middleware.RequestOf(c).Kept = kept
 				_, err := c.Writer.Write(make([]byte, test.size))
 				outcome <- err
 			})
