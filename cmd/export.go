@@ -38,8 +38,7 @@ func newExport(s *settings) *cobra.Command {
 		Use:   "export",
 		Short: "Write the rows of a running service to a file or to standard output",
 		Long: "Write all rows that --resource names, or those that the flags select, ordered by id, to a file\n" +
-			"or to standard output. The import command reads them back. Without --url, the service is the\n" +
-			"one on this machine, at the address and port of its configuration.\n\n" +
+			"or to standard output. The import command reads them back.\n\n" +
 			"A file is complete or not written at all. Standard output is complete if the exit status\n" +
 			"is 0.\n\n" +
 			exitStatuses,

@@ -36,9 +36,7 @@ func newFollow(s *settings) *cobra.Command {
 		Use:   "follow",
 		Short: "Print the changes of a running service, or deliver them to a webhook",
 		Long: "Print the changes of a running service as NDJSON, from now on: for each row that is\n" +
-			"written, its id and its new state, or null if it was deleted. --resource names the rows.\n" +
-			"Without --url, the service is the one on this machine, at the address and port of its\n" +
-			"configuration.\n\n" +
+			"written, its id and its new state, or null if it was deleted. --resource names the rows.\n\n" +
 			"With --post, deliver them to a webhook instead, in order and in batches, signed according to\n" +
 			"Standard Webhooks 1.0. A batch is sent again unless the response is a 2xx, at first after\n" +
 			"5 seconds, later after 5 minutes, or after its Retry-After; a 410 ends the command. The admin\n" +
@@ -151,11 +149,13 @@ func (c *client) follow(ctx context.Context, after, path string, deliver func(co
 			return nil
 		}
 		if err != nil {
-			if response, ok := errors.AsType[*responseError](err); ok && !mayRecover(response.status) {
-				if response.status == http.StatusGone { // the cursor is no longer valid
+			if response, ok := errors.AsType[*responseError](err); ok {
+				switch status := response.status; {
+				case status == http.StatusGone: // the cursor is no longer valid
 					return &exitError{err, exitFinal}
+				case status < 500 && status != http.StatusTooManyRequests, status == http.StatusNotImplemented: // it would not succeed later
+					return err
 				}
-				return err
 			}
 			p.note(true, err)
 			pause := retry.next()
@@ -211,11 +211,6 @@ func (c *client) changesAfter(ctx context.Context, after string) (changes feedCh
 		return changes, fmt.Errorf("%s responded without a cursor: is it a Plant Store?", c.base)
 	}
 	return changes, nil
-}
-
-// mayRecover reports whether a request may succeed later although it got a response with status.
-func mayRecover(status int) bool {
-	return status >= 500 && status != http.StatusNotImplemented || status == http.StatusTooManyRequests
 }
 
 // backoff is the pauses between attempts: each pause is twice as long as the last, up to a limit.

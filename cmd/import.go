@@ -24,8 +24,7 @@ func newImport(s *settings) *cobra.Command {
 		Short: "Send the rows in a file or in standard input to a running service",
 		Long: "Send the rows in a file or in standard input to a running service. It stores all of them,\n" +
 			"or none if it rejects a row. --resource names what they are. CSV has a header row with the\n" +
-			"names of fields; NDJSON has one object per line. Without --url, the service is the one on\n" +
-			"this machine, at the address and port of its configuration.\n\n" +
+			"names of fields; NDJSON has one object per line.\n\n" +
 			"A row whose id exists with different content is rejected, unless --replace is set. The\n" +
 			"summary is printed on standard output, and each rejected row, with its line and the\n" +
 			"reason, on standard error. It is safe to run an import again: stored rows count as unchanged.\n\n" +

@@ -80,9 +80,12 @@ func (s *settings) serve(cmd *cobra.Command, _ []string) (err error) {
 		return fmt.Errorf("%s: %w", config.SettingOf("database.replica_urls"), err)
 	}
 
-	static, devToken, err := staticTokens(cfg)
-	if err != nil {
-		return err
+	static, devToken := cfg.Auth.Tokens, ""
+	if len(static) == 0 && cfg.Env == config.Development {
+		if devToken, err = ensureDevToken(); err != nil {
+			return fmt.Errorf("development token: %w", err)
+		}
+		static = []string{devToken}
 	}
 	tokens := models.NewTokenStore(db)
 	issued, err := auth.NewIssuedTokens(ctx, tokens, log)
@@ -192,18 +195,6 @@ func serveUntil(ctx context.Context, cfg *config.Config, server *http.Server, li
 		delay = 0 // there is no load balancer
 	}
 	return shutDown(server, listener, health, delay, cfg.Server.ShutdownTimeout, log)
-}
-
-// staticTokens returns the configured tokens. A development service without tokens gets the
-// development token, dev.
-func staticTokens(cfg *config.Config) (tokens []string, dev string, err error) {
-	if len(cfg.Auth.Tokens) > 0 || cfg.Env != config.Development {
-		return cfg.Auth.Tokens, "", nil
-	}
-	if dev, err = ensureDevToken(); err != nil {
-		return nil, "", fmt.Errorf("development token: %w", err)
-	}
-	return []string{dev}, dev, nil
 }
 
 // newJWTVerifier returns the verifier of JWTs, which are configured.

@@ -5,31 +5,22 @@ import (
 	"math"
 	"net"
 
-	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
 )
 
 // ignoreSYN is a packet filter for a TCP socket: it drops the segments that open a
 // connection, by the flag SYN (RFC 9293, section 3.1).
-var ignoreSYN = []bpf.Instruction{
-	bpf.LoadAbsolute{Off: 13, Size: 1},
-	bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: 0x02, SkipFalse: 1},
-	bpf.RetConstant{Val: 0},
-	bpf.RetConstant{Val: 1 << 16},
+var ignoreSYN = []unix.SockFilter{
+	{Code: unix.BPF_LD | unix.BPF_B | unix.BPF_ABS, K: 13},            // the byte with the flags
+	{Code: unix.BPF_JMP | unix.BPF_JSET | unix.BPF_K, K: 0x02, Jf: 1}, // without SYN, skip the next instruction
+	{Code: unix.BPF_RET | unix.BPF_K, K: 0},                           // drop the segment
+	{Code: unix.BPF_RET | unix.BPF_K, K: 1 << 16},                     // pass on all of it
 }
 
 // refuse makes the kernel open no further connections to listener, so that all open connections
 // can be accepted before listener is closed: closing it resets what waits. Where filters need a
 // privilege, the kernel still opens a connection whenever no connection waits.
 func refuse(listener net.Listener) error {
-	assembled, err := bpf.Assemble(ignoreSYN)
-	if err != nil {
-		return err
-	}
-	filter := make([]unix.SockFilter, len(assembled))
-	for i, in := range assembled {
-		filter[i] = unix.SockFilter{Code: in.Op, Jt: in.Jt, Jf: in.Jf, K: in.K}
-	}
 	raw, err := listener.(*net.TCPListener).SyscallConn()
 	if err != nil {
 		return err
@@ -37,7 +28,7 @@ func refuse(listener net.Listener) error {
 	var failed error
 	err = raw.Control(func(fd uintptr) {
 		failed = unix.SetsockoptSockFprog(int(fd), unix.SOL_SOCKET, unix.SO_ATTACH_FILTER,
-			&unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]})
+			&unix.SockFprog{Len: uint16(len(ignoreSYN)), Filter: &ignoreSYN[0]})
 		if errors.Is(failed, unix.EPERM) {
 			failed = unix.Listen(int(fd), 0) // the most that may wait
 		}

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -35,7 +36,8 @@ func (o *ObserverOptions) start(c *gin.Context, r *Request, method string, begin
 		if isTrusted && client.IsValid() {
 			ctx = trace.ContextWithRemoteSpanContext(ctx, client)
 		}
-		ctx, span := o.Tracer.Start(ctx, spanName(method, c.FullPath()), serverSpan, trace.WithTimestamp(begin))
+		name := strings.TrimSpace(strings.Replace(method, otherMethod, "HTTP", 1) + " " + c.FullPath()) // by OpenTelemetry's semantic conventions
+		ctx, span := o.Tracer.Start(ctx, name, serverSpan, trace.WithTimestamp(begin))
 		if !span.IsRecording() { // the sampler has decided so: the request costs no more
 			return
 		}
@@ -66,17 +68,6 @@ func endSpan(span trace.Span, method string, c *gin.Context) {
 		span.SetAttributes(semconv.ErrorTypeKey.String(strconv.Itoa(status)))
 	}
 	span.End()
-}
-
-// spanName names the span of a request, as OpenTelemetry's semantic conventions do.
-func spanName(method, route string) string {
-	if method == otherMethod {
-		method = "HTTP"
-	}
-	if route == "" {
-		return method
-	}
-	return method + " " + route
 }
 
 // clientSpan returns the client's span (W3C Trace Context), without its tracestate. The span is invalid
