@@ -46,7 +46,7 @@ type IssuedTokens struct {
 	known atomic.Pointer[knownTokens]
 	used  sync.Map // the *models.Token that were used, until that is stored
 
-	turn    chan struct{} // full while a Refresh uses the fields below
+	mu      sync.Mutex    // a Refresh uses the fields below
 	began   time.Time     // when the last poll began
 	next    time.Time     // when the next poll may begin
 	failure error         // of the last poll, or nil
@@ -67,7 +67,7 @@ type knownTokens struct {
 // NewIssuedTokens returns a verifier that polls store until it is closed. It fails if
 // the database cannot be reached.
 func NewIssuedTokens(ctx context.Context, store *models.TokenStore, log *zap.Logger) (*IssuedTokens, error) {
-	v := &IssuedTokens{store: store, log: log, turn: make(chan struct{}, 1)}
+	v := &IssuedTokens{store: store, log: log}
 	v.known.Store(&knownTokens{})
 	for range 2 { // the first time, it may take longer than its result is trusted
 		if err := v.read(ctx); err != nil {
@@ -78,7 +78,7 @@ func NewIssuedTokens(ctx context.Context, store *models.TokenStore, log *zap.Log
 	v.running.Go(func() {
 		for pause := refreshPeriod; background.Sleep(v.ctx, pause); {
 			pause = refreshPeriod
-			if err := v.Refresh(v.ctx); err != nil {
+			if err := v.Refresh(); err != nil {
 				pause = retryPeriod
 			}
 		}
@@ -113,7 +113,7 @@ func (v *IssuedTokens) Len() (n int) {
 
 // Verify is a [Verifier]. It fails with ErrCannotVerify if the database has been
 // unreachable for too long to tell.
-func (v *IssuedTokens) Verify(ctx context.Context, secret string) (*Identity, error) {
+func (v *IssuedTokens) Verify(_ context.Context, secret string) (*Identity, error) {
 	hash, ok := models.HashToken(secret)
 	if !ok {
 		return nil, ErrInvalidToken
@@ -121,7 +121,7 @@ func (v *IssuedTokens) Verify(ctx context.Context, secret string) (*Identity, er
 	now, known := time.Now(), v.known.Load()
 	token := known.find(secret, hash, now)
 	if token == nil { // another process may just have created it
-		if err := v.Refresh(ctx); err != nil {
+		if err := v.Refresh(); err != nil {
 			return nil, err
 		}
 		known = v.known.Load()
@@ -148,14 +148,10 @@ func (k *knownTokens) find(secret string, hash [sha256.Size]byte, now time.Time)
 
 // Refresh returns when the tokens have been read since its call: a change before it is in force.
 // Calls at the same time share a poll. It fails with ErrCannotVerify.
-func (v *IssuedTokens) Refresh(ctx context.Context) error {
+func (v *IssuedTokens) Refresh() error {
 	called := time.Now()
-	select {
-	case v.turn <- struct{}{}:
-		defer func() { <-v.turn }()
-	case <-ctx.Done():
-		return fmt.Errorf("%w: %w", ErrCannotVerify, ctx.Err())
-	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
 	if v.began.Before(called) {
 		if !background.Sleep(v.ctx, time.Until(v.next)) {
 			return fmt.Errorf("%w: stopping", ErrCannotVerify)
@@ -168,7 +164,7 @@ func (v *IssuedTokens) Refresh(ctx context.Context) error {
 	return nil
 }
 
-// poll reads the tokens for all callers of Refresh, so the end of a request does not end it.
+// poll reads the tokens for all callers of Refresh.
 func (v *IssuedTokens) poll() {
 	v.began = time.Now()
 	err := v.read(v.ctx)

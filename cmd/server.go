@@ -30,7 +30,7 @@ func newServer(cfg *config.Config, handler http.Handler, listener *connections, 
 	return &http.Server{
 		Handler:           handler,
 		ConnState:         listener.observe,
-		ErrorLog:          errorLog(log),
+		ErrorLog:          stdlog.New(httpErrors{log.Named("http")}, "", 0),
 		ReadHeaderTimeout: cfg.Server.ReadHeaderTimeout,
 		ReadTimeout:       cfg.Server.ReadTimeout,
 		WriteTimeout:      cfg.Server.WriteTimeout,
@@ -95,12 +95,6 @@ func checkAddresses(cfg *config.Config) error {
 	return nil
 }
 
-// errorLog returns the logger of net/http, whose lines are warnings: it cannot accept
-// connections, or a handler misuses it.
-func errorLog(log *zap.Logger) *stdlog.Logger {
-	return stdlog.New(httpErrors{log.Named("http")}, "", 0)
-}
-
 // sample returns log for what may happen a thousand times per second: it logs each message
 // at most once per minute. All callers share it: its counts take half a megabyte.
 func sample(log *zap.Logger) *zap.Logger {
@@ -112,8 +106,8 @@ func sample(log *zap.Logger) *zap.Logger {
 // quoted matches a text in the syntax of Go.
 var quoted = regexp.MustCompile(`"(\\.|[^"\\])*"`)
 
-// httpErrors logs what net/http writes, without what that quotes: the start of a request
-// that it cannot read, which may be a token.
+// httpErrors logs as warnings what net/http writes: it cannot accept connections, or a handler misuses it. It leaves
+// out what that quotes: the start of a request that it cannot read, which may be a token.
 type httpErrors struct{ log *zap.Logger }
 
 func (h httpErrors) Write(line []byte) (int, error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	stdlog "log"
 	"net"
 	"net/http"
 	"slices"
@@ -42,7 +43,7 @@ func TestErrorLog(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			core, logged := observer.New(zap.DebugLevel)
-			log := errorLog(sample(zap.New(core)))
+			log := stdlog.New(httpErrors{sample(zap.New(core)).Named("http")}, "", 0)
 			for _, line := range test.lines {
 				log.Print(line)
 			}
