@@ -550,7 +550,7 @@ func TestColumnsOfEveryType(t *testing.T) {
 // TestSchemasFollowRules: the schema of a column accepts what its rule accepts, and rejects what it rejects,
 // except for what only words can say.
 func TestSchemasFollowRules(t *testing.T) {
-	words := []string{`"2026-02-29"`, `"0000-01-01"`, `{"a":"\u0000"}`, `{"\u0000":1}`, `{"a":"\\\\\u0000"}`, `{"a":"` + strings.Repeat("x", 200) + `"}`}
+	words := []string{`"0000-01-01"`, `{"a":"\u0000"}`, `{"\u0000":1}`, `{"a":"\\\\\u0000"}`, `{"a":"` + strings.Repeat("x", 200) + `"}`}
 	for _, c := range specimenColumns {
 		rule := specimen{}.Rules()[c.name]
 		if rule == nil {
