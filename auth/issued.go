@@ -46,10 +46,10 @@ type IssuedTokens struct {
 	known atomic.Pointer[knownTokens]
 	used  sync.Map // the *models.Token that were used, until that is stored
 
-	mu      sync.Mutex    // a Refresh uses the fields below
-	began   time.Time     // when the last poll began
-	next    time.Time     // when the next poll may begin
-	failure error         // of the last poll, or nil
+	mu      sync.Mutex // a Refresh uses the fields below
+	began   time.Time  // when the last poll began
+	next    time.Time  // when the next poll may begin
+	failure error      // of the last poll, or nil
 
 	ctx     context.Context //nolint:containedctx // the service's, not a request's
 	stop    context.CancelFunc

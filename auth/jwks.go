@@ -102,30 +102,25 @@ func (s *jwks) refreshSoon() {
 
 // refresh fetches the keys. If the fetch fails, the keys of the last fetch stay.
 func (s *jwks) refresh() {
-	keys, err := s.fetch()
-	s.failed.Store(err != nil)
-	if err != nil {
+	var set struct {
+		Keys []jsontext.Value `json:"keys"`
+	}
+	var keys []publicKey
+	err := fetchJSON(s.ctx, s.url, &set)
+	switch {
+	case err != nil:
+	case len(set.Keys) > jwksKeys:
+		err = fmt.Errorf("the response has %d keys, more than %d", len(set.Keys), jwksKeys)
+	default:
+		if keys = s.parse(set.Keys); len(keys) == 0 { // the URL may be that of another document
+			err = errors.New("the response has no usable key")
+		}
+	}
+	if s.failed.Store(err != nil); err != nil {
 		s.log.Error("cannot fetch the keys of JWTs (auth.jwt.jwks_url)", zap.Error(err))
 		return
 	}
 	s.keys.Store(&keys)
-}
-
-func (s *jwks) fetch() ([]publicKey, error) {
-	var set struct {
-		Keys []jsontext.Value `json:"keys"`
-	}
-	if err := fetchJSON(s.ctx, s.url, &set); err != nil {
-		return nil, err
-	}
-	if len(set.Keys) > jwksKeys {
-		return nil, fmt.Errorf("the response has %d keys, more than %d", len(set.Keys), jwksKeys)
-	}
-	keys := s.parse(set.Keys)
-	if len(keys) == 0 { // the URL may be that of another document
-		return nil, errors.New("the response has no usable key")
-	}
-	return keys, nil
 }
 
 // fetchJSON decodes the JSON at url into v.

@@ -55,11 +55,9 @@ func (s *settings) serve(cmd *cobra.Command, _ []string) (err error) {
 	}
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx)) // until the last response, which is after ctx ends
 	defer stop()
-	var verifyJWT auth.Verifier
-	if cfg.Auth.JWT.Issuer != "" {
-		if verifyJWT, err = newJWTVerifier(serving, cfg, log, sampled); err != nil {
-			return err
-		}
+	verifyJWT, err := newJWTVerifier(serving, cfg, log, sampled)
+	if err != nil {
+		return err
 	}
 	if err := checkAddresses(cfg); err != nil { // before the database is migrated
 		return err
@@ -197,8 +195,11 @@ func serveUntil(ctx context.Context, cfg *config.Config, server *http.Server, li
 	return shutDown(server, listener, health, delay, cfg.Server.ShutdownTimeout, log)
 }
 
-// newJWTVerifier returns the verifier of JWTs, which are configured.
+// newJWTVerifier returns the verifier of JWTs, or nil if they have no issuer.
 func newJWTVerifier(ctx context.Context, cfg *config.Config, log, rejections *zap.Logger) (auth.Verifier, error) {
+	if cfg.Auth.JWT.Issuer == "" {
+		return nil, nil
+	}
 	verify, err := auth.JWT(ctx, auth.JWTOptions(cfg.Auth.JWT), log, rejections)
 	if err != nil { // only a configured key can be wrong: other keys are fetched later
 		err = usageError(fmt.Errorf("%s: %w", config.SettingOf("auth.jwt.public_key"), err))

@@ -24,29 +24,23 @@ func newToken(s *settings) *cobra.Command {
 		newTokenCreate(s), newTokenList(s), newTokenRevoke(s))
 }
 
-// tokenStore is the tokens in a database.
-type tokenStore struct {
-	*models.TokenStore
-	database string // its name
-	log      *zap.Logger
-}
-
 // audit logs a change that this command has made.
-func (s *tokenStore) audit(change, id string) {
+func audit(log *zap.Logger, change, id string) {
 	by := strconv.Itoa(os.Getuid())
 	if u, err := user.Current(); err == nil && u.Username != "" {
 		by = u.Username
 	}
-	s.log.Named(auth.AuditLog).Info(change, zap.String("id", id), zap.String("by", "cli:"+by))
+	log.Named(auth.AuditLog).Info(change, zap.String("id", id), zap.String("by", "cli:"+by))
 }
 
-// withTokens calls action with the tokens. It does not migrate: that may end an older service.
-func (s *settings) withTokens(ctx context.Context, action func(context.Context, *tokenStore) error) error {
+// withTokens calls action with the tokens, the name of their database and its log. It does not migrate: that may
+// end an older service.
+func (s *settings) withTokens(ctx context.Context, action func(tokens *models.TokenStore, in string, log *zap.Logger) error) error {
 	return s.withDatabase(ctx, false, func(db *database.DB, log *zap.Logger) error {
 		if err := db.Schema().Require(ctx); err != nil {
 			return err
 		}
-		return action(ctx, &tokenStore{models.NewTokenStore(db), db.Name(), log})
+		return action(models.NewTokenStore(db), db.Name(), log)
 	})
 }
 
@@ -77,17 +71,17 @@ func newTokenCreate(s *settings) *cobra.Command {
 			if err := token.Validate(time.Now()); err != nil {
 				return usageError(err)
 			}
-			return s.withTokens(cmd.Context(), func(ctx context.Context, tokens *tokenStore) error {
-				secret, err := tokens.Create(ctx, &token)
+			return s.withTokens(cmd.Context(), func(tokens *models.TokenStore, in string, log *zap.Logger) error {
+				secret, err := tokens.Create(cmd.Context(), &token)
 				if err != nil {
 					return err
 				}
-				tokens.audit("created a token", token.ID)
+				audit(log, "created a token", token.ID)
 				if _, err := fmt.Println(secret); err != nil { // nothing else, for scripts
 					return err
 				}
 				cmd.PrintErrf("created in %s for %s with scopes %s, valid until %s; not shown again; revoke it with `plantstore token revoke %s`\n",
-					tokens.database, token.Name, token.Scopes, until, token.ID)
+					in, token.Name, token.Scopes, until, token.ID)
 				return nil
 			})
 		},
@@ -122,8 +116,8 @@ func newTokenList(s *settings) *cobra.Command {
 		Use: "list", Short: "List all tokens, including revoked and expired ones", Args: takes(0),
 		Example: "  plantstore token list",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return s.withTokens(cmd.Context(), func(ctx context.Context, tokens *tokenStore) error {
-				all, err := tokens.List(ctx, "", -1) // without a limit
+			return s.withTokens(cmd.Context(), func(tokens *models.TokenStore, _ string, _ *zap.Logger) error {
+				all, err := tokens.List(cmd.Context(), "", -1) // without a limit
 				if err != nil {
 					return err
 				}
@@ -167,17 +161,17 @@ func newTokenRevoke(s *settings) *cobra.Command {
 					return usageError(fmt.Errorf("revoke takes prefixes of tokens as shown by `plantstore token list`: %d characters, such as pst_abcdefgh", models.TokenIDLength))
 				}
 			}
-			return s.withTokens(cmd.Context(), func(ctx context.Context, tokens *tokenStore) error {
+			return s.withTokens(cmd.Context(), func(tokens *models.TokenStore, in string, log *zap.Logger) error {
 				for _, id := range ids {
-					err := tokens.Revoke(ctx, id)
+					err := tokens.Revoke(cmd.Context(), id)
 					if _, ok := errors.AsType[*models.NotFoundError](err); ok {
 						err = errors.New("no such token, or already revoked: see `plantstore token list`")
 					}
 					if err != nil {
 						return fmt.Errorf("%s: %w", id, err)
 					}
-					tokens.audit("revoked a token", id)
-					fmt.Println("revoked", id, "in", tokens.database)
+					audit(log, "revoked a token", id)
+					fmt.Println("revoked", id, "in", in)
 				}
 				return nil
 			})
