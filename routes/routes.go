@@ -184,7 +184,7 @@ func probes(o Options) []Route {
 	}
 }
 
-// New returns the handler of the API. It panics if a route has no known scope.
+// New returns the handler of the API.
 func New(o Options) http.Handler { return NewWith(o, Table(o)) }
 
 // atOnce is how many profiles, and how many scrapes of the metrics, run at a time: they must leave
@@ -234,7 +234,7 @@ func Admin(o Options) http.Handler {
 	})
 }
 
-// NewWith returns the handler of routes, with what all of them share.
+// NewWith returns the handler of routes, with what all of them share. It panics if a route has no known scope.
 func NewWith(o Options, routes []Route) http.Handler {
 	gin.SetMode(gin.ReleaseMode)
 	e := gin.New()
@@ -269,46 +269,40 @@ func NewWith(o Options, routes []Route) http.Handler {
 	if o.Development {
 		e.Use(middleware.Handle(middleware.OwnSite(o.Hosts, o.Origins)))
 	}
+	allowed, bearer := middleware.Handle(allowedMethods(routes)), middleware.Bearer(o.Verify, o.Limits.FailuresPerMinute)
+	limit := middleware.RateLimit(o.Limits.RequestsPerSecond, o.Limits.Burst)
 	e.NoRoute(middleware.Handle(controllers.NoRoute(o.Docs)))
-	e.NoMethod(middleware.Handle(allowedMethods(routes)), middleware.Handle(controllers.NoMethod))
-	var limit middleware.Handler
-	if o.Limits.RequestsPerSecond > 0 {
-		limit = middleware.RateLimit(o.Limits.RequestsPerSecond, o.Limits.Burst)
-	}
-	add(e, routes, middleware.Bearer(o.Verify, o.Limits.FailuresPerMinute), limit)
-	return e
-}
-
-// add adds routes to e. The order of handlers is: authentication, scope, rate limits, the query,
-// Write-Position of a read, then the route's own limits and its handler. limit may be nil.
-func add(e *gin.Engine, routes []Route, bearer, limit middleware.Handler) {
-	allowed := allowedMethods(routes)
+	e.NoMethod(allowed, middleware.Handle(controllers.NoMethod))
 	for _, r := range routes {
-		var handlers []middleware.Handler
+		var chain gin.HandlersChain
+		use := func(handlers ...middleware.Handler) {
+			for _, h := range handlers {
+				chain = append(chain, middleware.Handle(h))
+			}
+		}
 		if strings.Contains(r.Path, ":") {
-			handlers = append(handlers, allowed)
+			chain = append(chain, allowed)
 		}
 		if r.Scope != Public {
 			if !slices.Contains(models.AllScopes(), r.Scope) {
 				panic(fmt.Sprintf("the route %s %s must have the scope Public, or one of models.AllScopes", r.Method, r.Path))
 			}
-			handlers = append(handlers, bearer, middleware.RequireScope(r.Scope))
-			if limit != nil {
-				handlers = append(handlers, limit)
+			use(bearer, middleware.RequireScope(r.Scope))
+			if o.Limits.RequestsPerSecond > 0 {
+				use(limit)
 			}
-			handlers = append(handlers, controllers.Query(r.Query...))
+			use(controllers.Query(r.Query...))
 			if r.Method == http.MethodGet {
-				handlers = append(handlers, controllers.Position)
+				use(controllers.Position)
 			}
 		}
-		var chain gin.HandlersChain
-		for _, h := range slices.Concat(handlers, r.Limits, []middleware.Handler{r.Handler}) {
-			chain = append(chain, middleware.Handle(h))
-		}
+		use(r.Limits...)
+		use(r.Handler)
 		for _, method := range r.methods() {
 			e.Handle(method, r.Path, chain...)
 		}
 	}
+	return e
 }
 
 // allowedMethods rejects the methods that a path without parameters does not have but a

@@ -234,10 +234,11 @@ func TestEveryModelOfAResourceHasARow(t *testing.T) {
 }
 
 func TestARouteWithoutAScopePanics(t *testing.T) {
+	o, _ := optionsOf(t)
 	defer func() {
 		if cause, _ := recover().(string); !strings.Contains(cause, "the route GET /pots must have the scope") {
 			t.Errorf("got %q, want a panic that names the route", cause)
 		}
 	}()
-	add(gin.New(), []Route{{Method: "GET", Path: "/pots", Handler: controllers.NoMethod}}, nil, nil)
+	NewWith(o, []Route{{Method: "GET", Path: "/pots", Handler: controllers.NoMethod}})
 }
