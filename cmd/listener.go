@@ -41,17 +41,12 @@ type group struct {
 	idle        list.List // of *connection, longest idle first
 }
 
-// member is the place of a connection in a group.
-type member struct {
-	*group
-	waiting *list.Element // in the list of idle connections, or nil
-}
-
 // connection is an open connection. The mutex of its listener guards its fields.
 type connection struct {
 	*net.TCPConn // its CloseWrite lets net/http end a response before it has read the whole request
 	listener     *connections
-	groups       []member // all connections, and the networks of its address
+	groups       []*group        // all connections, and the networks of its address
+	waiting      []*list.Element // its places in their idle connections; empty while it is active
 	closed       bool
 }
 
@@ -122,7 +117,7 @@ func (l *connections) inUse() int {
 // admit counts conn as open from address, or returns nil if there is no room for it. It returns the
 // connection that it replaces, if any, for the caller to close.
 func (l *connections) admit(conn *net.TCPConn, address netip.Addr) (admitted, replaced *connection) {
-	admitted = &connection{TCPConn: conn, listener: l, groups: []member{{group: &l.all}}}
+	admitted = &connection{TCPConn: conn, listener: l, groups: []*group{&l.all}}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	isProxy := l.proxies.Contain(address)
@@ -141,7 +136,7 @@ func (l *connections) admit(conn *net.TCPConn, address netip.Addr) (admitted, re
 				return nil, nil
 			}
 		}
-		admitted.groups = append(admitted.groups, member{group: g})
+		admitted.groups = append(admitted.groups, g)
 	}
 	for replaced == nil && l.all.open >= l.all.limit {
 		if replaced = l.dropIdle(&l.all); replaced == nil {
@@ -152,9 +147,9 @@ func (l *connections) admit(conn *net.TCPConn, address netip.Addr) (admitted, re
 			return nil, replaced
 		}
 	}
-	for _, m := range admitted.groups {
-		if m.open++; m.group != &l.all {
-			l.peers[m.network] = m.group
+	for _, g := range admitted.groups {
+		if g.open++; g != &l.all {
+			l.peers[g.network] = g
 		}
 	}
 	l.setIdle(admitted)
@@ -180,30 +175,28 @@ func (l *connections) drop(c *connection) {
 	}
 	c.closed = true
 	l.setActive(c)
-	for _, m := range c.groups {
-		if m.open--; m.open == 0 {
-			delete(l.peers, m.network)
+	for _, g := range c.groups {
+		if g.open--; g.open == 0 {
+			delete(l.peers, g.network)
 		}
 	}
 	l.room.Signal()
 }
 
 func (l *connections) setIdle(c *connection) {
-	for i := range c.groups {
-		if m := &c.groups[i]; m.waiting == nil {
-			m.waiting = m.idle.PushBack(c)
+	if len(c.waiting) == 0 {
+		for _, g := range c.groups {
+			c.waiting = append(c.waiting, g.idle.PushBack(c))
 		}
 	}
 	l.room.Signal()
 }
 
 func (l *connections) setActive(c *connection) {
-	for i := range c.groups {
-		if m := &c.groups[i]; m.waiting != nil {
-			m.idle.Remove(m.waiting)
-			m.waiting = nil
-		}
+	for i, place := range c.waiting {
+		c.groups[i].idle.Remove(place)
 	}
+	c.waiting = c.waiting[:0]
 }
 
 // observe is the ConnState of the server. It aborts a request on a connection that was
