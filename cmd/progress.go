@@ -11,6 +11,7 @@ import (
 
 	"plantstore/config"
 	"plantstore/controllers"
+	"plantstore/middleware"
 	"plantstore/routes"
 )
 
@@ -70,8 +71,8 @@ func (p *progress) serve(cfg *config.Config) (*http.Server, error) {
 	lag := gauge("plantstore_follow_lag_seconds", "For how long changes have waited, or the service has not responded.", nil, p.lag)
 	log, level := newLogger(cfg)
 	return serveAdmin(cfg, routes.Admin(routes.Options{
-		Log: log, LogLevel: level, Health: controllers.NewHealth(p.ready), Hosts: cfg.Server.AllowedHosts,
+		ObserverOptions: middleware.ObserverOptions{Log: log, Metrics: newMetrics(p.accepted, p.attempts, lag)},
+		LogLevel:        level, Health: controllers.NewHealth(p.ready), Hosts: cfg.Server.AllowedHosts,
 		Failures: controllers.NewFailures(zap.NewNop()), // which follow itself reports
-		Metrics:  newMetrics(p.accepted, p.attempts, lag),
 	}), log)
 }

@@ -113,7 +113,9 @@ func (s *settings) serve(cmd *cobra.Command, _ []string) (err error) {
 		}))
 	}
 	options := routes.Options{
-		Log:          log,
+		ObserverOptions: middleware.ObserverOptions{
+			Log: log, Tokens: static, BasePath: cfg.Server.BasePath, Metrics: metrics, Tracer: tracer,
+		},
 		LogLevel:     level,
 		DB:           db,
 		Tokens:       controllers.NewTokens(tokens, issued),
@@ -121,18 +123,14 @@ func (s *settings) serve(cmd *cobra.Command, _ []string) (err error) {
 		Failures:     controllers.NewFailures(log),
 		Docs:         cfg.Docs.Enabled,
 		Verify:       auth.AnyOf(verifiers...),
-		StaticTokens: static,
 		Limits:       routes.Limits(cfg.Limits),
 		MaxBodyBytes: cfg.Server.MaxBodyBytes,
 		Bulk:         middleware.BulkOptions(cfg.Bulk),
 		Proxies:      cfg.Server.TrustedProxies,
-		BasePath:     cfg.Server.BasePath,
 		Origins:      cfg.Server.CORSOrigins,
 		Hosts:        cfg.Server.AllowedHosts,
 		Development:  cfg.Env == config.Development,
 		TLS:          cfg.TLS(),
-		Metrics:      metrics,
-		Tracer:       tracer,
 	}
 	if o, jwt := cfg.Docs.OAuth2, cfg.Auth.JWT; o.ClientID != "" {
 		if len(o.Scopes) == 0 {

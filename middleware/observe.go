@@ -19,14 +19,14 @@ import (
 // ObserverOptions says what [Observe] reports of requests.
 type ObserverOptions struct {
 	Log      *zap.Logger
-	Tokens   []string // no part of them is logged or exported
-	BasePath string   // that a proxy has removed from requests, for example /store
-	Metrics  prometheus.Registerer
-	Codes    []int32      // of errors, which the metrics count
-	Tracer   trace.Tracer // or nil: then only the trace ids of clients are logged
-	Proxies  Proxies      // trusted: their spans may be parents of the requests' spans
-	Silent   []string     // paths of routes whose requests have no span
-	Work     *limit.Turns // of [Compute]; or nil
+	Tokens   []string             // no part of them is logged or exported
+	BasePath string               // that a proxy has removed from requests, for example /store
+	Metrics  *prometheus.Registry // of requests and of the parts; the admin address serves it
+	Codes    []int32              // of errors, which the metrics count
+	Tracer   trace.Tracer         // or nil: then only the trace ids of clients are logged
+	Proxies  Proxies              // trusted: their spans may be parents of the requests' spans
+	Silent   []string             // paths of routes whose requests have no span
+	Work     *limit.Turns         // of [Compute]; or nil
 	audit    *zap.Logger
 }
 

@@ -13,8 +13,6 @@ import (
 	"github.com/gin-gonic/gin"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
-	"go.opentelemetry.io/otel/trace"
-	"go.uber.org/zap"
 
 	"plantstore/auth"
 	"plantstore/controllers"
@@ -26,27 +24,24 @@ import (
 
 // Options are the parts of the service.
 type Options struct {
-	Log          *zap.Logger
+	middleware.ObserverOptions // NewWith sets Codes, Proxies, Silent and Work
+
 	LogLevel     http.Handler // the admin address serves it
 	DB           *database.DB // of the resources
 	Tokens       *controllers.Tokens
 	Health       *controllers.Health
 	Failures     *controllers.Failures
 	Verify       auth.Verifier
-	StaticTokens []string // which must not be logged as the id of a request
 	Limits       Limits
 	Bulk         middleware.BulkOptions
 	MaxBodyBytes int64
-	Proxies      []string             // addresses or CIDR ranges with a trusted X-Forwarded-For
-	BasePath     string               // that a proxy has removed from requests, for example /store
-	Origins      []string             // of pages that may call the API from a browser
-	Hosts        []string             // names of the service, besides localhost: see middleware.OwnSite
-	Development  bool                 // the API rejects what OwnSite rejects, as the admin address does
-	TLS          bool                 // the service itself serves HTTPS
-	Docs         bool                 // the OpenAPI document and Swagger UI are served
-	SignIn       *controllers.SignIn  // on Swagger UI; or nil
-	Metrics      *prometheus.Registry // of requests and of the parts; the admin address serves it
-	Tracer       trace.Tracer         // of requests to the API; or nil
+	Proxies      []string            // addresses or CIDR ranges with a trusted X-Forwarded-For
+	Origins      []string            // of pages that may call the API from a browser
+	Hosts        []string            // names of the service, besides localhost: see middleware.OwnSite
+	Development  bool                // the API rejects what OwnSite rejects, as the admin address does
+	TLS          bool                // the service itself serves HTTPS
+	Docs         bool                // the OpenAPI document and Swagger UI are served
+	SignIn       *controllers.SignIn // on Swagger UI; or nil
 }
 
 // Limits is how much a client may send; 0 means no limit.
@@ -249,7 +244,8 @@ func NewWith(o Options, routes []Route) http.Handler {
 		panic(err) // config has checked them
 	}
 
-	observer := middleware.ObserverOptions{Log: o.Log, Tokens: o.StaticTokens, BasePath: o.BasePath, Metrics: o.Metrics, Tracer: o.Tracer, Proxies: middleware.ParseProxies(o.Proxies)}
+	observer := o.ObserverOptions
+	observer.Proxies = middleware.ParseProxies(o.Proxies)
 	if o.DB != nil {
 		observer.Work = o.DB.Limits.Work
 	}

@@ -48,16 +48,15 @@ func optionsOn(t testing.TB, url string) (Options, *models.TokenStore) {
 		}
 	})
 	return Options{
-		Log:          zap.NewNop(),
-		Metrics:      prometheus.NewRegistry(),
-		DB:           db,
-		Tokens:       controllers.NewTokens(tokens, verifier),
-		Health:       controllers.NewHealth(db.Ready),
-		Failures:     controllers.NewFailures(zap.NewNop()),
-		Verify:       verifier.Verify,
-		Docs:         true,
-		MaxBodyBytes: 1 << 16,
-		Bulk:         middleware.BulkOptions{MaxBodyBytes: 1 << 20, Timeout: time.Minute, MinBytesPerSecond: 1, Grace: time.Minute},
+		ObserverOptions: middleware.ObserverOptions{Log: zap.NewNop(), Metrics: prometheus.NewRegistry()},
+		DB:              db,
+		Tokens:          controllers.NewTokens(tokens, verifier),
+		Health:          controllers.NewHealth(db.Ready),
+		Failures:        controllers.NewFailures(zap.NewNop()),
+		Verify:          verifier.Verify,
+		Docs:            true,
+		MaxBodyBytes:    1 << 16,
+		Bulk:            middleware.BulkOptions{MaxBodyBytes: 1 << 20, Timeout: time.Minute, MinBytesPerSecond: 1, Grace: time.Minute},
 	}, tokens
 }
 
