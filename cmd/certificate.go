@@ -1,9 +1,11 @@
 package cmd
 
 import (
+	"bytes"
 	"cmp"
 	"crypto/tls"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,63 +20,55 @@ type certificate struct {
 	certFile, keyFile string
 	log               *zap.Logger
 
-	mu      sync.Mutex
-	pair    *tls.Certificate
-	text    string // of both files, or the error, at the last check
-	checked time.Time
+	mu     sync.Mutex
+	pair   *tls.Certificate
+	loaded time.Time // when the files were last read
 }
 
-// newTLS returns the configuration of TLS, or nil if cfg has no certificate.
+// newTLS returns the configuration of TLS, or nil if cfg has no certificate. log is sampled.
 func newTLS(cfg *config.Config, log *zap.Logger) (*tls.Config, error) {
 	if !cfg.TLS() {
 		return nil, nil
 	}
-	c := &certificate{certFile: cfg.Server.TLSCertificate, keyFile: cfg.Server.TLSKey, log: log, checked: time.Now()}
-	if _, err := c.load(); err != nil {
+	c := &certificate{certFile: cfg.Server.TLSCertificate, keyFile: cfg.Server.TLSKey, log: log, loaded: time.Now()}
+	var err error
+	if c.pair, err = c.load(); err != nil {
 		return nil, usageError(err)
 	}
 	return &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: c.get}, nil
 }
 
-// get implements [tls.Config.GetCertificate]. At most once a second, it checks whether the files have
-// changed. It keeps the current certificate while they do not match: both cannot be replaced at once.
+// get implements [tls.Config.GetCertificate]. It reads the files again, at most once a second. It keeps
+// the current certificate while they do not match: both cannot be replaced at once.
 func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if now := time.Now(); now.Sub(c.checked) >= time.Second {
-		c.checked = now
-		switch changed, err := c.load(); {
-		case err != nil:
-			c.log.Error("cannot load the new certificate, keeping the current one", zap.Error(err))
-		case changed:
-			c.log.Info("loaded the new certificate", zap.String("expires", c.pair.Leaf.NotAfter.Format(time.RFC3339)))
+	if now := time.Now(); now.Sub(c.loaded) >= time.Second {
+		c.loaded = now
+		switch pair, err := c.load(); {
+		case err != nil: // in the message, so that each cause has its own lines
+			c.log.Error("cannot load the new certificate, keeping the current one: " + err.Error())
+		case !slices.EqualFunc(pair.Certificate, c.pair.Certificate, bytes.Equal):
+			c.pair = pair
+			c.log.Info("loaded the new certificate", zap.String("expires", pair.Leaf.NotAfter.Format(time.RFC3339)))
 		}
 	}
 	return c.pair, nil
 }
 
-// load reads the files and reports whether c.pair has changed. It returns each error
-// once, until the files change again. They are compared by content, because files that
-// were replaced at the same moment may have the same size and time.
-func (c *certificate) load() (changed bool, err error) {
+// load reads the files.
+func (c *certificate) load() (*tls.Certificate, error) {
 	certSetting, keySetting := config.SettingOf("server.tls_certificate"), config.SettingOf("server.tls_key")
 	cert, certErr := readSettingFile(certSetting, c.certFile)
 	key, keyErr := readSettingFile(keySetting, c.keyFile)
-	err = cmp.Or(certErr, keyErr)
-	text := fmt.Sprint(cert, key, err)
-	if text == c.text {
-		return false, nil
-	}
-	c.text = text
-	if err != nil {
-		return false, err
+	if err := cmp.Or(certErr, keyErr); err != nil {
+		return nil, err
 	}
 	pair, err := tls.X509KeyPair([]byte(cert), []byte(key))
 	if err != nil {
-		return false, fmt.Errorf("%s and %s: %w", certSetting, keySetting, err)
+		return nil, fmt.Errorf("%s and %s: %w", certSetting, keySetting, err)
 	}
-	c.pair = &pair
-	return true, nil
+	return &pair, nil
 }
 
 // readSettingFile reads the file that setting names.

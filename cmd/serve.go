@@ -49,7 +49,7 @@ func (s *settings) serve(cmd *cobra.Command, _ []string) (err error) {
 		return err
 	}
 	defer flushSpans()
-	encryption, err := newTLS(cfg, log)
+	encryption, err := newTLS(cfg, sampled)
 	if err != nil {
 		return err
 	}
