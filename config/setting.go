@@ -29,15 +29,12 @@ type Setting struct {
 	rules  string // for validator
 }
 
-// settings are all settings, with the fields of a Config that stays empty.
-var settings = sync.OnceValue(func() []Setting { return settingsOf(reflect.ValueOf(new(Config)).Elem(), "") })
-
-// Settings returns all settings in the order of their fields.
-func Settings() []Setting { return settings() }
+// Settings returns all settings in the order of their fields, which belong to a Config that stays empty.
+var Settings = sync.OnceValue(func() []Setting { return settingsOf(reflect.ValueOf(new(Config)).Elem(), "") })
 
 // SettingOf returns the setting with the given key. It panics if the key is unknown.
 func SettingOf(key string) Setting {
-	all := settings()
+	all := Settings()
 	return all[slices.IndexFunc(all, func(s Setting) bool { return s.Key == key })]
 }
 

@@ -181,7 +181,7 @@ func TestErrorsNoFeed(t *testing.T) {
 func TestErrorsSendLimit(t *testing.T) {
 	verify := func(context.Context, string) (*auth.Identity, error) { return new(auth.Identity), nil }
 	e := gin.New()
-	e.Use(Errors(NewFailures(zap.NewNop())), middleware.Handle(middleware.Bearer(verify, 0)), middleware.Handle(middleware.SendLimit(middleware.NewSending(10))))
+	e.Use(Errors(NewFailures(zap.NewNop())), middleware.Handle(middleware.Bearer(verify, 0)), middleware.Handle(middleware.SendLimit(limit.NewShares(10, 5))))
 	e.GET("/", middleware.Handle(func(c *gin.Context) error {
 		_, err := c.Writer.Write(make([]byte, middleware.Small+1))
 		return err

@@ -10,10 +10,6 @@ import (
 	"plantstore/database/limit"
 )
 
-// NewSending returns the memory for responses that wait for clients to read them: limit bytes in
-// all, and half of it for each client.
-func NewSending(bytes int64) *limit.Shares { return limit.NewShares(bytes, bytes/2) }
-
 // SendLimit counts each write toward sending for as long as it waits for its client, unless it is
 // small. Without room, a write fails with limit.ErrShare.
 func SendLimit(sending *limit.Shares) Handler {

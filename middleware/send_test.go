@@ -68,7 +68,7 @@ func RequestOf(t *testing.T, client string) *http.Request {
 // it leaves, and all of them four.
 func TestSendLimit(t *testing.T) {
 	const part = middleware.Small + 1
-	handler, outcome := sendAll(part, middleware.SendLimit(middleware.NewSending(4*part)))
+	handler, outcome := sendAll(part, middleware.SendLimit(limit.NewShares(4*part, 2*part)))
 	w := &heldWriter{writing: make(chan struct{}), read: make(chan struct{})}
 	for _, test := range []struct {
 		name, client string
@@ -140,7 +140,7 @@ func TestShare(t *testing.T) {
 			defer forget()
 			outcome := make(chan error, 1)
 			e := gin.New()
-			for _, h := range []middleware.Handler{middleware.Bearer(asTold, 0), middleware.Stream(asTold), middleware.SendLimit(middleware.NewSending(2 * most))} {
+			for _, h := range []middleware.Handler{middleware.Bearer(asTold, 0), middleware.Stream(asTold), middleware.SendLimit(limit.NewShares(2*most, most))} {
 				e.Use(middleware.Handle(h))
 			}
 			e.GET("/", func(c *gin.Context) {

@@ -112,7 +112,7 @@ func Resources(o Options) []Resource {
 
 // Table returns every route.
 func Table(o Options) []Route {
-	sending := middleware.NewSending(SendLimit)
+	sending := limit.NewShares(SendLimit, SendLimit/2)
 	body, send := middleware.BodyLimit(o.MaxBodyBytes), middleware.SendLimit(sending)
 	small := []middleware.Handler{body, middleware.ReceiveLimit(ReceiveLimit)}
 	empty := []middleware.Handler{body, controllers.SkipBody}
