@@ -34,16 +34,9 @@ var errPanic = errors.New("panic")
 
 // Recovery logs a panic with its stack and turns it into an error.
 func Recovery(log *zap.Logger) gin.HandlerFunc {
-	return func(c *gin.Context) {
-		defer func() {
-			cause := recover()
-			if cause == nil {
-				return
-			}
-			log.Error("panic", RequestIDField(c), TraceIDField(c), zap.String("route", c.FullPath()),
-				zap.String("cause", auth.Redact(background.DescribePanic(cause))), zap.StackSkip("stack", 1))
-			fail(c, errPanic)
-		}()
-		c.Next()
-	}
+	return gin.CustomRecoveryWithWriter(nil, func(c *gin.Context, cause any) {
+		log.Error("panic", RequestIDField(c), TraceIDField(c), zap.String("route", c.FullPath()),
+			zap.String("cause", auth.Redact(background.DescribePanic(cause))), zap.StackSkip("stack", 1))
+		fail(c, errPanic)
+	})
 }
