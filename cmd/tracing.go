@@ -19,9 +19,6 @@ import (
 	"go.uber.org/zap"
 )
 
-// flushTimeout limits how long the end of the service waits for the last spans to be sent.
-const flushTimeout = 3 * time.Second
-
 // newTracer returns a tracer that exports spans by OTLP/HTTP, and a function that sends the
 // last ones. The standard variables of OpenTelemetry configure it, which the SDK reads. The
 // tracer is nil unless they name an endpoint. A collector that does not respond delays no
@@ -48,7 +45,7 @@ func newTracer(ctx context.Context, log *zap.Logger) (tracer trace.Tracer, flush
 	}
 	provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(about))
 	flush = func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTimeout)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Second)
 		defer cancel()
 		if err := provider.Shutdown(ctx); err != nil {
 			log.Warn("the last spans were not sent", zap.Error(err))

@@ -51,13 +51,10 @@ func (o *ObserverOptions) writeLine(c *gin.Context, r *Request, method string, d
 		zap.String("token", r.Sender()),
 	}
 	line.Write(append(r.line[:], r.Counts...)...)
-	for ids := range slices.Chunk(r.Replaced, idsInLine) {
+	for ids := range slices.Chunk(r.Replaced, 500) { // up to 16 KiB, after which Docker splits a line
 		log.Info("replaced", RequestIDField(c), TraceIDField(c), zap.String("path", pathOf(c)), zap.Strings("ids", ids), zap.String("token", r.Sender()))
 	}
 }
-
-// idsInLine limits a line to 16 KiB, after which Docker splits it.
-const idsInLine = 500
 
 // StatusClientGone is logged for a client that left before the response, as nginx does. A write of it may
 // have been stored.

@@ -61,12 +61,12 @@ func begin(c *gin.Context) *Request {
 	return r
 }
 
-// end lets another request use the memory of r, c's request. It drops a buffer that HTTP/2 may still
-// be sending: there, a write can fail before it has ended.
+// end lets another request use the memory of r, c's request. It drops a large buffer, and a buffer that
+// HTTP/2 may still be sending: there, a write can fail before it has ended.
 func (r *Request) end(c *gin.Context) {
 	c.Writer = r.ResponseWriter
 	buffer := r.Buffer
-	if c.Request.ProtoMajor > 1 || buffer.Cap() > keptBuffer {
+	if c.Request.ProtoMajor > 1 || buffer.Cap() > 16<<10 {
 		buffer = bytes.Buffer{}
 	}
 	*r = Request{Buffer: buffer}
@@ -80,9 +80,6 @@ func RequestOf(c *gin.Context) *Request {
 	}
 	return begin(c) // in tests, without Observe
 }
-
-// keptBuffer is the size, in bytes, of the largest buffer that another request may use again.
-const keptBuffer = 16 << 10
 
 // Buffer returns an empty buffer, whose content is valid until the next call for c, or the end of
 // c's request.
