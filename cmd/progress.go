@@ -60,11 +60,8 @@ func (p *progress) lag() float64 {
 	return 0
 }
 
-// serve serves the health and the metrics of p at server.admin_address, if that is set.
+// serve serves the health and the metrics of p with [serveAdmin].
 func (p *progress) serve(cfg *config.Config) (*http.Server, error) {
-	if cfg.Server.AdminAddress == "" {
-		return new(http.Server), nil
-	}
 	for _, result := range []string{"accepted", "failed"} {
 		p.attempts.WithLabelValues(result) // Prometheus sees no increase in the first value
 	}

@@ -151,13 +151,11 @@ func (s *settings) serve(cmd *cobra.Command, _ []string) (err error) {
 	server := newServer(cfg, listener.limitStreams(api), listener, sampled)
 	server.TLSConfig = encryption
 	metrics.MustRegister(listener.collectors()...)
-	if cfg.Server.AdminAddress != "" {
-		admin, err := serveAdmin(cfg, routes.Admin(options), sampled)
-		if err != nil {
-			return err
-		}
-		defer admin.Close()
+	admin, err := serveAdmin(cfg, routes.Admin(options), sampled)
+	if err != nil {
+		return err
 	}
+	defer admin.Close()
 	runtime.GC() // what the start leaves behind would let the heap grow to twice of what requests need
 	log.Info("serving",
 		zap.String("version", version), zap.String("commit", commit), zap.String("env", cfg.Env),

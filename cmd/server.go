@@ -122,9 +122,12 @@ func (h httpErrors) Write(line []byte) (int, error) {
 // adminConnections is the limit of connections to the admin address.
 const adminConnections = 64
 
-// serveAdmin serves handler at the admin address until the server that it returns is closed. The
+// serveAdmin serves handler at the admin address, if that is set, until the server that it returns is closed. The
 // handlers of profiles extend the time limit of a response by the duration of the profile.
 func serveAdmin(cfg *config.Config, handler http.Handler, log *zap.Logger) (*http.Server, error) {
+	if cfg.Server.AdminAddress == "" {
+		return new(http.Server), nil
+	}
 	listener, err := listen("server.admin_address", cfg.Server.AdminAddress)
 	if err != nil {
 		return nil, err
