@@ -7,6 +7,7 @@ import (
 	"net/http"
 
 	"github.com/gin-gonic/gin"
+	"gorm.io/gorm"
 
 	"plantstore/database"
 	"plantstore/models"
@@ -52,4 +53,39 @@ func (h *Plants) Create(c *gin.Context) error {
 		return err
 	}
 	return respondVersion(c, http.StatusOK, plant.UpdatedAt, (*Plant)(content))
+}
+
+// TagCount is a tag, and how many plants have it.
+type TagCount struct {
+	// The tag, which may be empty.
+	Tag string `json:"tag" binding:"required" example:"houseplant"`
+	// The number of plants.
+	Plants int64 `json:"plants" binding:"required" format:"int64" minimum:"1" example:"12"`
+} // @name TagCount
+
+// Tags responds with the tags of the plants.
+//
+//	@ID				listTags
+//	@Summary		List the tags of plants
+//	@Description	Returns the tags and how many plants have each, the tags of the most plants first. Plants without a tag are not counted.
+//	@Param			limit			query		int			false	"The maximum number of tags"
+//	@Param			If-None-Match	header		string		false	"The version that the client has: the ETag of an earlier response"
+//	@Success		200				{array}		TagCount	"The tags"
+//	@Success		304				"The tags are still as they were at the ETag in If-None-Match"
+//	@Header			200,304			{string}	ETag	"The version of the resource"
+//	@Router			/plants/tags [get]
+func (h *Plants) Tags(c *gin.Context) error {
+	q, err := parsePage(c)
+	if err != nil {
+		return err
+	}
+	tags := []TagCount{}
+	err = h.store.Aggregate(contextOf(c), func(tx *gorm.DB) *gorm.DB {
+		return tx.Model(models.Plant{}).Select("tag, count(*) AS plants").Where("tag IS NOT NULL").
+			Group("tag").Order("plants DESC, tag").Limit(q.limit).Find(&tags)
+	})
+	if err != nil {
+		return err
+	}
+	return respondPage(c, q, tags, nil)
 }

@@ -241,19 +241,19 @@ func TestOverload(t *testing.T) {
 		started, end, ended := make(chan struct{}), make(chan struct{}), make(chan error)
 		read := func(client string) {
 			ctx := limit.WithClient(t.Context(), client)
-			ended <- db.Read(ctx, "get plant", func(*gorm.DB) error { started <- struct{}{}; <-end; return nil })
+			ended <- db.Read(ctx, "get plant", database.Few, func(*gorm.DB) error { started <- struct{}{}; <-end; return nil })
 		}
 		for i := range slots {
 			if i == slots/2 {
 				third := limit.WithClient(t.Context(), "0")
-				if err := db.Read(third, "get plant", nothing); !errors.Is(err, limit.ErrBusy) {
+				if err := db.Read(third, "get plant", database.Few, nothing); !errors.Is(err, limit.ErrBusy) {
 					t.Errorf("more than half, by one client: got %v, want ErrOverloaded", err)
 				}
 			}
 			go read(strconv.Itoa(i / 2))
 			<-started
 		}
-		if err := db.Read(t.Context(), "get plant", nothing); !errors.Is(err, limit.ErrBusy) || !strings.HasPrefix(err.Error(), "get plant: ") {
+		if err := db.Read(t.Context(), "get plant", database.Few, nothing); !errors.Is(err, limit.ErrBusy) || !strings.HasPrefix(err.Error(), "get plant: ") {
 			t.Errorf("Read: got %v, want ErrOverloaded with the operation", err)
 		}
 		if err := db.ReadNow(t.Context(), "read tokens", nothing); err != nil {
@@ -268,7 +268,7 @@ func TestOverload(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		if err := db.Read(t.Context(), "get plant", nothing); err != nil {
+		if err := db.Read(t.Context(), "get plant", database.Few, nothing); err != nil {
 			t.Errorf("Read, with free slots: got %v", err)
 		}
 	})

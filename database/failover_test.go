@@ -98,7 +98,7 @@ func TestFirstHostHangs(t *testing.T) {
 			var group sync.WaitGroup
 			for range 3 {
 				group.Go(func() {
-					err := db.Read(t.Context(), "read", func(tx *gorm.DB) error { return tx.Exec("SELECT pg_sleep(0.1)").Error })
+					err := db.Read(t.Context(), "read", database.Few, func(tx *gorm.DB) error { return tx.Exec("SELECT pg_sleep(0.1)").Error })
 					if err != nil {
 						t.Error(err)
 					}

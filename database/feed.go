@@ -166,7 +166,7 @@ func (f *Feed) Changes(ctx context.Context, from Cursor, most int) (changes []Ch
 	}
 	var epoch string
 	var kept, end, settled, newest int64
-	err = f.db.Read(ctx, "read the feed", func(tx *gorm.DB) error {
+	err = f.db.Read(ctx, "read the feed", Few, func(tx *gorm.DB) error {
 		changes = changes[:0] // of an earlier attempt
 		text := f.sql.Changes
 		begin := time.Now()

@@ -80,7 +80,7 @@ func (db *DB) Require(t *table.Table) { db.health.tables = append(db.health.tabl
 func (db *DB) CheckColumns(ctx context.Context) error {
 	for _, t := range db.health.tables {
 		var types []*sql.ColumnType
-		err := db.Read(ctx, "check columns", func(tx *gorm.DB) error {
+		err := db.Read(ctx, "check columns", Few, func(tx *gorm.DB) error {
 			rows, err := tx.Raw(t.Select + " WHERE 1 = 0").Rows()
 			if err == nil {
 				defer rows.Close()

@@ -17,31 +17,38 @@ import (
 	"plantstore/database/table"
 )
 
+// Cost is how much a read computes.
+type Cost int8
+
+// The costs of reads. A client runs one read with the cost Scan at a time, and one with the cost Many on SQLite, which
+// computes in this process.
+const (
+	Few  Cost = iota // a few rows, which an index finds
+	Many             // as Few, but enough rows to take about a millisecond
+	Scan             // perhaps all rows of a table
+)
+
 // Read calls do with the handle for reads, within the time limit of an operation and in its turn
 // among reads: ctx's client may use half of the turns. operation names it in errors: "get plant", for example.
 // Besides do's own errors, it fails with limit.ErrBusy if its turn does not come, and with an error that
 // wraps fault.ErrUnavailable if the database cannot be reached in time.
-func (db *DB) Read(ctx context.Context, operation string, do func(tx *gorm.DB) error) error {
-	ctx, cancel := context.WithTimeout(ctx, db.options.Timeout)
-	defer cancel()
-	return db.in(ctx, operation, db.Limits.reads.Do(ctx, limit.Wait(db.options.Timeout), func() error { return db.read(ctx, do) }))
-}
-
-// ReadMany is Read for many rows. A scan, which may look at all rows of a table, takes a turn of its own. On SQLite,
-// which computes in this process, a read that is not a scan takes a turn of Work.
-func (db *DB) ReadMany(ctx context.Context, operation string, scan bool, do func(tx *gorm.DB) error) error {
-	turns := db.Limits.scans
-	if !scan && db.Limits.writer == nil {
-		return db.Read(ctx, operation, do)
-	} else if !scan {
+func (db *DB) Read(ctx context.Context, operation string, cost Cost, do func(tx *gorm.DB) error) error {
+	turns, timeout := db.Limits.scans, db.options.Timeout
+	if cost == Many && db.Limits.writer != nil {
 		turns = db.Limits.Work
+	} else if cost != Scan {
+		turns = nil
 	}
-	free, err := turns.Take(ctx, db.options.Timeout)
-	if err != nil {
-		return fault.In(operation, err)
+	if turns != nil {
+		free, err := turns.Take(ctx, timeout)
+		if err != nil {
+			return fault.In(operation, err)
+		}
+		defer free()
 	}
-	defer free()
-	return db.Read(ctx, operation, do)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	return db.in(ctx, operation, db.Limits.reads.Do(ctx, limit.Wait(timeout), func() error { return db.read(ctx, do) }))
 }
 
 // in is fault.In for statements that a person has written: a table or column that does not exist is an error of

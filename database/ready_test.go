@@ -158,7 +158,7 @@ func TestReadyAfterASlowRead(t *testing.T) {
 	o.Timeout = 100 * time.Millisecond
 	db := dbtest.Prepared(t, o)
 	forbidTableAs(t, o.URL)
-	err := db.Read(t.Context(), "search", func(tx *gorm.DB) error { return tx.Exec("SELECT pg_sleep(10)").Error })
+	err := db.Read(t.Context(), "search", database.Few, func(tx *gorm.DB) error { return tx.Exec("SELECT pg_sleep(10)").Error })
 	if !errors.Is(err, fault.ErrTimeout) {
 		t.Errorf("Read: got %v, want ErrTimeout", err)
 	}

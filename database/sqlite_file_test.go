@@ -140,7 +140,7 @@ func TestLostFileIsNoticed(t *testing.T) {
 			core, logs := observer.New(zap.InfoLevel)
 			url := dbtest.SQLite(t)
 			db := dbtest.OpenWith(t, dbtest.Options(url), dbtest.Batches, zap.New(core))
-			read := func() error { return db.Read(t.Context(), "get", func(*gorm.DB) error { return nil }) }
+			read := func() error { return db.Read(t.Context(), "get", database.Few, func(*gorm.DB) error { return nil }) }
 			background := func() error { return db.ReadNow(t.Context(), "tokens", func(*gorm.DB) error { return nil }) }
 			if err := errors.Join(db.Schema().Prepare(t.Context()), read(), background(), db.Ready(t.Context())); err != nil {
 				t.Fatalf("before: got %v", err)

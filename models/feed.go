@@ -145,7 +145,7 @@ func (f *Feed[T]) read(ctx context.Context, from database.Cursor, limit int) (ch
 		last[c.ID], ids[i] = i, c.ID
 	}
 	var rows map[int64]*T
-	err = f.store.db.Read(ctx, "read the feed", func(tx *gorm.DB) (err error) {
+	err = f.store.db.Read(ctx, "read the feed", database.Few, func(tx *gorm.DB) (err error) {
 		rows, err = f.store.getAll(tx.Statement.Context, f.store.db, ids, false)
 		return err
 	})

@@ -85,8 +85,17 @@ func (s *Store[T, K]) List(ctx context.Context, f Filter[K]) (rows []T, err erro
 // example. The rows are of any model: associations belong in a model of their own, which embeds T. Values
 // belong in arguments, never in the text. A query that finds no row with First, Last or Take fails with a *NotFoundError.
 func (s *Store[T, K]) Query(ctx context.Context, do func(tx *gorm.DB) *gorm.DB) error {
+	return s.query(ctx, database.Few, do)
+}
+
+// Aggregate is Query for what may look at all rows of a table, as counts do. A client runs one at a time.
+func (s *Store[T, K]) Aggregate(ctx context.Context, do func(tx *gorm.DB) *gorm.DB) error {
+	return s.query(ctx, database.Scan, do)
+}
+
+func (s *Store[T, K]) query(ctx context.Context, cost database.Cost, do func(tx *gorm.DB) *gorm.DB) error {
 	return s.read(ctx, func(r *reader[T, K]) (bool, error) {
-		err := r.db.Read(ctx, "query "+r.table.Name, func(tx *gorm.DB) error { return do(tx).Error })
+		err := r.db.Read(ctx, "query "+r.table.Name, cost, func(tx *gorm.DB) error { return do(tx).Error })
 		if errors.Is(err, gorm.ErrRecordNotFound) {
 			return true, &NotFoundError{Noun: r.table.Noun}
 		}
@@ -212,7 +221,7 @@ func (r *reader[T, K]) filter(tx *gorm.DB, f Filter[K]) (*gorm.DB, error) {
 func (s *Store[T, K]) Count(ctx context.Context, f Filter[K]) (n int, err error) {
 	f.After = nil
 	err = s.read(ctx, func(r *reader[T, K]) (bool, error) {
-		err = r.db.ReadMany(ctx, "count "+r.table.Name, true, func(tx *gorm.DB) error {
+		err = r.db.Read(ctx, "count "+r.table.Name, database.Scan, func(tx *gorm.DB) error {
 			found, err := r.filter(tx.Table(r.table.Name).Select("1"), f)
 			if err != nil {
 				return err
@@ -226,7 +235,14 @@ func (s *Store[T, K]) Count(ctx context.Context, f Filter[K]) (n int, err error)
 
 func (r *reader[T, K]) list(ctx context.Context, f Filter[K]) ([]T, error) {
 	rows := make([]T, 0, f.Limit)
-	read := func(tx *gorm.DB) error {
+	cost := database.Few
+	switch {
+	case f.Scan:
+		cost = database.Scan
+	case f.Limit > LargePage+1:
+		cost = database.Many
+	}
+	err := r.db.Read(ctx, "list "+r.table.Name, cost, func(tx *gorm.DB) error {
 		rows = rows[:0] // of an earlier attempt
 		tx, err := r.filter(tx, f)
 		if err != nil {
@@ -236,13 +252,7 @@ func (r *reader[T, K]) list(ctx context.Context, f Filter[K]) ([]T, error) {
 			rows = append(rows, *new(T))
 			return valueOf(&rows[len(rows)-1])
 		})
-	}
-	var err error
-	if name := "list " + r.table.Name; f.Scan || f.Limit > LargePage+1 {
-		err = r.db.ReadMany(ctx, name, f.Scan, read)
-	} else {
-		err = r.db.Read(ctx, name, read)
-	}
+	})
 	return rows, err
 }
 

@@ -45,7 +45,7 @@ func (s *TokenStore) Create(ctx context.Context, t *Token) (secret string, err e
 // after. A negative limit is no limit.
 func (s *TokenStore) List(ctx context.Context, after string, limit int) ([]Token, error) {
 	tokens := make([]Token, 0)
-	err := s.db.Read(ctx, "list tokens", func(tx *gorm.DB) error {
+	err := s.db.Read(ctx, "list tokens", database.Few, func(tx *gorm.DB) error {
 		return tx.Where("id > ?", after).Order("id").Limit(limit).Find(&tokens).Error
 	})
 	return tokens, err

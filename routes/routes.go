@@ -105,8 +105,11 @@ type Handlers interface {
 
 // Resources returns the resources.
 func Resources(o Options) []Resource {
+	plants := controllers.NewPlants(o.DB)
 	return []Resource{
-		{controllers.NewPlants(o.DB), nil},
+		{plants, []Route{
+			{Method: "GET", Path: "/tags", Query: []string{"limit"}, Handler: plants.Tags},
+		}},
 	}
 }
 
@@ -146,7 +149,7 @@ func Table(o Options) []Route {
 		for _, own := range r.Own {
 			own.Path, own.Scope, own.Limits = path+own.Path, write, small
 			if own.Method == http.MethodGet {
-				own.Scope, own.Limits = read, empty
+				own.Scope, own.Limits = read, page
 			}
 			routes = append(routes, own)
 		}

@@ -75,6 +75,7 @@ func TestIssuedTokenScopes(t *testing.T) {
 			{method: "HEAD", path: "/plants", needs: "plants:read", status: 200},
 			{method: "GET", path: "/plants/1", needs: "plants:read", status: 404},
 			{method: "GET", path: "/plants/export", needs: "plants:read", status: 200},
+			{method: "GET", path: "/plants/tags", needs: "plants:read", status: 200},
 			{method: "POST", path: "/plants", body: "{", needs: "plants:write", status: 400},
 			{method: "PUT", path: "/plants/2", body: "{", needs: "plants:write", status: 400},
 			{method: "PATCH", path: "/plants/1", body: `{"name":"x"}`, needs: "plants:write", status: 404},
