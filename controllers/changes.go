@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"bytes"
+	"fmt"
 	"net/http"
 	"regexp"
 	"strings"
@@ -26,26 +27,30 @@ type changes[C any] struct {
 
 // change is a row that was written, as it is now.
 type change[C any] struct {
-	ID  int64                    `json:"id"`
-	Row map[string]*storedRow[C] `json:",embed"` // by the noun; nil if it was deleted
+	ID  int64                           `json:"id"`
+	Row map[string]*storedRow[int64, C] `json:",embed"` // by the noun; nil if it was deleted
 }
 
 // follower handles the requests that follow the feed of changes to the rows of a resource.
 type follower[T models.Model, C any] struct {
-	*Resource[T, C]
+	*Resource[T, int64, C]
 	feed   *models.Feed[T]
 	health *Health // ends the requests when it drains
 }
 
 // Changes returns the handler that responds with changes, or nil if T has no feed. Its requests end when health
 // drains.
-func (r *Resource[T, C]) Changes(health *Health) middleware.Handler {
+func (r *Resource[T, K, C]) Changes(health *Health) middleware.Handler {
 	if r.table.Feed == "" {
 		return nil
 	}
-	h := &follower[T, C]{Resource: r, health: health}
+	followed, ok := any(r).(*Resource[T, int64, C])
+	if !ok {
+		panic(fmt.Sprintf("%T has a feed, which has only keys that are int64s: remove its method Feed", r.Model()))
+	}
+	h := &follower[T, C]{Resource: followed, health: health}
 	if r.store != nil {
-		h.feed = models.NewFeed(r.store)
+		h.feed = models.NewFeed(followed.store)
 	}
 	return h.get
 }
@@ -128,12 +133,12 @@ func (h *follower[T, C]) encodeEvent(part *models.Changes[T]) ([]byte, error) {
 	event, name := bytes.NewBufferString(eventHead(part.Next)), strings.ReplaceAll(h.table.Noun, " ", "_")
 	err := json.MarshalWrite(event, changes[C]{
 		Changes: mapAll(part.Rows, func(r *models.Change[T]) change[C] {
-			var row *storedRow[C]
+			var row *storedRow[int64, C]
 			if r.Row != nil {
-				row = new(storedRow[C])
+				row = new(storedRow[int64, C])
 				h.setStored(row, r.Row)
 			}
-			return change[C]{r.ID, map[string]*storedRow[C]{name: row}}
+			return change[C]{r.ID, map[string]*storedRow[int64, C]{name: row}}
 		}),
 		Cursor: part.Next.String(),
 	}, asJSON...)

@@ -41,7 +41,7 @@ type Filter struct {
 const MaxCount = 10_000
 
 // declareLists sets the filters and orders of lists.
-func (r *Resource[T, C]) declareLists() {
+func (r *Resource[T, K, C]) declareLists() {
 	lists, rules, key := r.lists, r.rules, r.table.Key.DBName
 	add := func(name, column, operator string) {
 		f := Filter{name, r.table.Column(column), operator, rules[column]}
@@ -74,13 +74,13 @@ func (r *Resource[T, C]) declareLists() {
 }
 
 // Lists returns what the resource declares of its lists.
-func (r *Resource[T, C]) Lists() Lists { return r.lists }
+func (r *Resource[T, K, C]) Lists() Lists { return r.lists }
 
 // Filters returns the parameters that select rows.
-func (r *Resource[T, C]) Filters() []Filter { return r.filters }
+func (r *Resource[T, K, C]) Filters() []Filter { return r.filters }
 
 // Sorts returns the values of the parameter sort.
-func (r *Resource[T, C]) Sorts() []string { return r.sorts }
+func (r *Resource[T, K, C]) Sorts() []string { return r.sorts }
 
 // Parent is a resource to whose rows a column in [Lists.Equal] refers.
 type Parent struct {
@@ -90,7 +90,7 @@ type Parent struct {
 }
 
 // Parents returns the resources that have lists of the rows.
-func (r *Resource[T, C]) Parents() (all []Parent) {
+func (r *Resource[T, K, C]) Parents() (all []Parent) {
 	for _, column := range r.lists.Equal {
 		if ref, ok := r.rules.Ref(column); ok {
 			list := func(c *gin.Context) error { return r.list(c, column) }
@@ -101,10 +101,10 @@ func (r *Resource[T, C]) Parents() (all []Parent) {
 }
 
 // List responds with a page of rows.
-func (r *Resource[T, C]) List(c *gin.Context) error { return r.list(c, "") }
+func (r *Resource[T, K, C]) List(c *gin.Context) error { return r.list(c, "") }
 
 // list responds with a page of rows: if of names a column, of the rows that have the id in the path there.
-func (r *Resource[T, C]) list(c *gin.Context, of string) error {
+func (r *Resource[T, K, C]) list(c *gin.Context, of string) error {
 	q, err := parsePage(c)
 	if err != nil {
 		return err
@@ -131,22 +131,22 @@ func (r *Resource[T, C]) list(c *gin.Context, of string) error {
 	if err != nil {
 		return err
 	}
-	page := make([]storedRow[C], len(rows))
+	page := make([]storedRow[K, C], len(rows))
 	for i := range rows {
 		r.setStored(&page[i], &rows[i])
 	}
 	return respondPage(c, q, page, func(last int) string {
 		id := page[last].ID
 		if filter.Sort == "" {
-			return strconv.FormatInt(id, 10)
+			return string(appendKey(nil, id))
 		}
 		value, _ := json.Marshal(r.table.Column(filter.Sort).Of(reflect.ValueOf(&rows[last]).Elem()).Interface()) // which was JSON, or is a time
-		return base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, "%d %s", id, value))
+		return base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, "%v %s", id, value))
 	})
 }
 
 // filter returns the filter that query asks for: of a list, with its order, or of an export.
-func (r *Resource[T, C]) filter(query url.Values, list bool) (f models.Filter[int64], err error) {
+func (r *Resource[T, K, C]) filter(query url.Values, list bool) (f models.Filter[K], err error) {
 	sort := query.Get("sort")
 	if query.Has("sort") && !slices.Contains(r.sorts, sort) {
 		return f, problemf(codeParameter, "sort must be one of %s", strings.Join(r.sorts, ", "))
@@ -177,17 +177,17 @@ func (r *Resource[T, C]) filter(query url.Values, list bool) (f models.Filter[in
 	if after := query.Get("after"); query.Has("after") && f.Sort != "" {
 		err = r.parseCursor(after, &f)
 	} else if query.Has("after") {
-		f.After = new(int64)
-		*f.After, err = parseInt64(codeParameter, "after", after)
+		f.After = new(K)
+		*f.After, err = parseKey[K]("after", after)
 	}
 	return f, err
 }
 
 // parseCursor sets the row behind which f begins.
-func (r *Resource[T, C]) parseCursor(cursor string, f *models.Filter[int64]) error {
+func (r *Resource[T, K, C]) parseCursor(cursor string, f *models.Filter[K]) error {
 	text, malformed := base64.RawURLEncoding.DecodeString(cursor)
 	id, of, _ := strings.Cut(string(text), " ")
-	after, noID := parseInt64(codeParameter, "after", id)
+	after, noID := parseKey[K]("after", id)
 	value := reflect.New(r.table.Column(f.Sort).FieldType)
 	noValue := json.Unmarshal([]byte(of), value.Interface())
 	if err := cmp.Or(malformed, noID, noValue, models.Check(r.rules[f.Sort], "after", value.Elem())); err != nil {

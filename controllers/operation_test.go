@@ -47,7 +47,7 @@ type shrubContent struct {
 
 // shrubs is a resource with an operation of its own.
 type shrubs struct {
-	*Resource[shrub, shrubContent]
+	*Resource[shrub, int64, shrubContent]
 }
 
 // What follows is the whole operation POST /shrubs/{id}/water, apart from its annotations.
@@ -66,7 +66,7 @@ type newWatering struct {
 
 // Water stores that a shrub was watered, and responds with the shrub.
 func (h *shrubs) Water(c *gin.Context) error {
-	id, condition, err := parseTarget(c)
+	id, condition, err := h.parseTarget(c)
 	if err != nil {
 		return err
 	}
@@ -107,7 +107,7 @@ func newShrubService(t *testing.T, url string) *shrubService {
 			t.Fatal(err)
 		}
 	}
-	h := &shrubs{NewResource[shrub, shrubContent](db, Lists{Equal: []string{"state"}})}
+	h := &shrubs{NewResource[shrub, int64, shrubContent](db, Lists{Equal: []string{"state"}})}
 	e := gin.New()
 	e.Use(middleware.Observe(middleware.ObserverOptions{Log: zap.NewNop(), Metrics: prometheus.NewRegistry()}), Errors(NewFailures(zap.NewNop())))
 	for path, handler := range map[string]middleware.Handler{
@@ -279,8 +279,8 @@ func TestNewResourcePanics(t *testing.T) {
 		newResource func()
 		want        string
 	}{
-		"if a column of the server is required": {func() { NewResource[shrub, settableContent](nil, Lists{}) }, "controllers.settableContent.State must have omitzero and no binding"},
-		"if the content lacks a column":         {func() { NewResource[shrub, forgottenContent](nil, Lists{}) }, "controllers.forgottenContent needs the field WateredAt"},
+		"if a column of the server is required": {func() { NewResource[shrub, int64, settableContent](nil, Lists{}) }, "controllers.settableContent.State must have omitzero and no binding"},
+		"if the content lacks a column":         {func() { NewResource[shrub, int64, forgottenContent](nil, Lists{}) }, "controllers.forgottenContent needs the field WateredAt"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			defer func() {

@@ -20,8 +20,6 @@ import (
 	"plantstore/models"
 )
 
-func pathID(c *gin.Context) (int64, error) { return parseInt64(codeParameter, "id", c.Param("id")) }
-
 // int64Range is for messages.
 const int64Range = "from -9223372036854775808 to 9223372036854775807"
 

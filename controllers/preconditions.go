@@ -13,16 +13,6 @@ import (
 	"plantstore/models"
 )
 
-// parseTarget returns the id of the row that a request writes, and the condition.
-func parseTarget(c *gin.Context) (int64, models.Condition, error) {
-	id, err := pathID(c)
-	if err != nil {
-		return 0, models.Condition{}, err
-	}
-	condition, err := parseCondition(c)
-	return id, condition, err
-}
-
 // etag returns the strong entity tag (RFC 9110, section 8.8.3) of a row that was
 // last written at updatedAt: the microseconds since 1970, which every write moves
 // forward.

@@ -18,15 +18,15 @@ import (
 	"plantstore/models"
 )
 
-// Resource handles the requests for the rows of the model T. C is the content of a row: a struct with a
-// pointer for each field of T but ID, CreatedAt and UpdatedAt, under the same name, which is a *Timestamp for
-// a time.Time. The pointer's JSON name is that of the column. Clients set the content, except the columns
+// Resource handles the requests for the rows of the model T, whose key is of type K. C is the content of a row: a
+// struct with a pointer for each field of T but ID, CreatedAt and UpdatedAt, under the same name, which is a *Timestamp
+// for a time.Time. The pointer's JSON name is that of the column. Clients set the content, except the columns
 // with the rule [models.Server].
 //
 // docs/gen/resource.tmpl describes the operations. A resource replaces an operation by a method of
 // its own with annotations.
-type Resource[T models.Model, C any] struct {
-	store   *models.Store[T, int64]
+type Resource[T models.Model, K rowKey, C any] struct {
+	store   *models.Store[T, K]
 	table   *table.Table
 	rules   models.Rules
 	lists   Lists
@@ -48,18 +48,18 @@ type contentField struct {
 }
 
 // NewResource returns the handlers for the rows in db. Without a database, they only describe themselves.
-// It panics if C or lists do not fit T.
-func NewResource[T models.Model, C any](db *database.DB, lists Lists) *Resource[T, C] {
-	r := &Resource[T, C]{table: table.Of[T](), rules: (*new(T)).Rules(), lists: lists}
+// It panics if K, C or lists do not fit T.
+func NewResource[T models.Model, K rowKey, C any](db *database.DB, lists Lists) *Resource[T, K, C] {
+	r := &Resource[T, K, C]{table: table.Of[T](), rules: (*new(T)).Rules(), lists: lists}
 	r.declareLists()
 	if db != nil {
-		r.store = models.NewStore[T, int64](db)
+		r.store = models.NewStore[T, K](db)
 	}
 	model, content, rules := reflect.TypeFor[T](), reflect.TypeFor[C](), r.rules
 	for i := range model.NumField() {
 		f := model.Field(i)
 		switch {
-		case f.Name == "ID" && f.Type == reflect.TypeFor[int64]():
+		case f.Name == "ID" && f.Type == reflect.TypeFor[K]():
 			r.id = f.Offset
 			continue
 		case f.Name == "CreatedAt" && f.Type == reflect.TypeFor[time.Time]():
@@ -94,35 +94,35 @@ func NewResource[T models.Model, C any](db *database.DB, lists Lists) *Resource[
 	if len(r.fields)+len(r.server) != content.NumField() {
 		panic(fmt.Sprintf("%v has a field that %v does not have", content, model))
 	}
-	r.exported = slices.DeleteFunc(slices.Clone(jsonFields(reflect.TypeFor[newRow[C]]())), func(f jsonField) bool { return rules.Server(f.name) })
+	r.exported = slices.DeleteFunc(slices.Clone(jsonFields(reflect.TypeFor[newRow[K, C]]())), func(f jsonField) bool { return rules.Server(f.name) })
 	return r
 }
 
 // Model returns the model of a row.
-func (r *Resource[T, C]) Model() models.Model { return *new(T) }
+func (r *Resource[T, K, C]) Model() models.Model { return *new(T) }
 
 // Name returns the name of the resource, which is also in its path and its scopes: plants.
-func (r *Resource[T, C]) Name() string { return r.table.Name }
+func (r *Resource[T, K, C]) Name() string { return r.table.Name }
 
 // The bodies of requests and responses: C adds the fields of the content.
 type (
-	newRow[C any] struct {
-		ID      *int64 `json:"id" binding:"required"`
-		Content C      `json:",embed"`
+	newRow[K rowKey, C any] struct {
+		ID      *K `json:"id" binding:"required"`
+		Content C  `json:",embed"`
 	}
-	storedRow[C any] struct {
-		ID      int64 `json:"id"`
-		Content C     `json:",embed"`
+	storedRow[K rowKey, C any] struct {
+		ID      K `json:"id"`
+		Content C `json:",embed"`
 		Timestamps
 	}
-	replacement[C any] struct {
-		ID      *int64 `json:"id,omitzero"`
-		Content C      `json:",embed"`
+	replacement[K rowKey, C any] struct {
+		ID      *K `json:"id,omitzero"`
+		Content C  `json:",embed"`
 		EchoedTimestamps
 	}
-	importedRow[C any] struct {
-		ID      *int64 `json:"id" binding:"required"`
-		Content C      `json:",embed"`
+	importedRow[K rowKey, C any] struct {
+		ID      *K `json:"id" binding:"required"`
+		Content C  `json:",embed"`
 		EchoedTimestamps
 	}
 )
@@ -133,8 +133,8 @@ func fieldAt[F, S any](row *S, offset uintptr) *F {
 }
 
 // row sets row to the row with id and content, which a patch gives only in part.
-func (r *Resource[T, C]) row(row *T, id int64, content *C) *T {
-	*fieldAt[int64](row, r.id) = id
+func (r *Resource[T, K, C]) row(row *T, id K, content *C) *T {
+	*fieldAt[K](row, r.id) = id
 	value := reflect.ValueOf(row).Elem()
 	for _, f := range r.fields {
 		from := *fieldAt[unsafe.Pointer](content, f.content)
@@ -148,7 +148,7 @@ func (r *Resource[T, C]) row(row *T, id int64, content *C) *T {
 }
 
 // setContent sets content to the content of row without the columns of the server. They share the values.
-func (r *Resource[T, C]) setContent(content *C, row *T) { copyFields(content, row, r.fields) }
+func (r *Resource[T, K, C]) setContent(content *C, row *T) { copyFields(content, row, r.fields) }
 
 // copyFields sets fields of content to those of row.
 func copyFields[T, C any](content *C, row *T, fields []contentField) {
@@ -163,8 +163,8 @@ func copyFields[T, C any](content *C, row *T, fields []contentField) {
 }
 
 // setStored sets stored to row.
-func (r *Resource[T, C]) setStored(stored *storedRow[C], row *T) {
-	stored.ID = *fieldAt[int64](row, r.id)
+func (r *Resource[T, K, C]) setStored(stored *storedRow[K, C], row *T) {
+	stored.ID = *fieldAt[K](row, r.id)
 	stored.CreatedAt = *fieldAt[Timestamp](row, r.created)
 	stored.UpdatedAt = *fieldAt[Timestamp](row, r.updated)
 	r.setContent(&stored.Content, row)
@@ -172,7 +172,7 @@ func (r *Resource[T, C]) setStored(stored *storedRow[C], row *T) {
 }
 
 // checkSettable rejects content with a column of the server.
-func (r *Resource[T, C]) checkSettable(content *C) error {
+func (r *Resource[T, K, C]) checkSettable(content *C) error {
 	for _, f := range r.server {
 		if *fieldAt[unsafe.Pointer](content, f.content) != nil {
 			return serverSets(f.name)
@@ -186,14 +186,14 @@ func serverSets(name string) error {
 }
 
 // respond writes row with status.
-func (r *Resource[T, C]) respond(c *gin.Context, status int, row *T) error {
-	stored := new(storedRow[C])
+func (r *Resource[T, K, C]) respond(c *gin.Context, status int, row *T) error {
+	stored := new(storedRow[K, C])
 	r.setStored(stored, row)
 	return respondVersion(c, status, *fieldAt[time.Time](row, r.updated), stored)
 }
 
 // respondOutcome writes the row with id as a write has stored it, or returns the write's error.
-func (r *Resource[T, C]) respondOutcome(c *gin.Context, id int64, outcome models.Outcome[T], err error) error {
+func (r *Resource[T, K, C]) respondOutcome(c *gin.Context, id K, outcome models.Outcome[T], err error) error {
 	if err != nil {
 		return err
 	}
@@ -207,7 +207,7 @@ func (r *Resource[T, C]) respondOutcome(c *gin.Context, id int64, outcome models
 }
 
 // Create stores a new row and responds with it.
-func (r *Resource[T, C]) Create(c *gin.Context) error {
+func (r *Resource[T, K, C]) Create(c *gin.Context) error {
 	row, _, err := r.create(c)
 	if err != nil {
 		return err
@@ -217,19 +217,20 @@ func (r *Resource[T, C]) Create(c *gin.Context) error {
 
 // create stores the row in the body of c and sets the headers that tell of it. It returns the row and its
 // content.
-func (r *Resource[T, C]) create(c *gin.Context) (*T, *C, error) {
+func (r *Resource[T, K, C]) create(c *gin.Context) (*T, *C, error) {
 	made := new(struct { // a single object
-		newRow[C]
+		newRow[K, C]
 		row T
 	})
 	if err := cmp.Or(bindJSON(c, &made.newRow), r.checkSettable(&made.Content)); err != nil {
-		return nil, nil, withFaults[newRow[C]](c, err, r.rules)
+		return nil, nil, withFaults[newRow[K, C]](c, err, r.rules)
 	}
-	row, place := r.row(&made.row, *made.ID, &made.Content), location(c, *made.ID)
+	id := keyOf(made.ID)
+	row, place := r.row(&made.row, id, &made.Content), location(c, id)
 	middleware.RequestOf(c).CreatedID = place[strings.LastIndexByte(place, '/')+1:]
 	outcome, err := r.store.Create(contextOf(c), row)
 	if err != nil {
-		return nil, nil, withFaults[newRow[C]](c, err, r.rules)
+		return nil, nil, withFaults[newRow[K, C]](c, err, r.rules)
 	}
 	setPosition(c, outcome.Position)
 	middleware.SetHeader(c, "Location", place)
@@ -237,8 +238,8 @@ func (r *Resource[T, C]) create(c *gin.Context) (*T, *C, error) {
 }
 
 // Get responds with a row.
-func (r *Resource[T, C]) Get(c *gin.Context) error {
-	id, err := pathID(c)
+func (r *Resource[T, K, C]) Get(c *gin.Context) error {
+	id, err := parseKey[K]("id", c.Param("id"))
 	if err != nil {
 		return err
 	}
@@ -250,31 +251,31 @@ func (r *Resource[T, C]) Get(c *gin.Context) error {
 }
 
 // Put creates or replaces a row.
-func (r *Resource[T, C]) Put(c *gin.Context) error {
-	return withFaults[replacement[C]](c, r.put(c), r.rules)
+func (r *Resource[T, K, C]) Put(c *gin.Context) error {
+	return withFaults[replacement[K, C]](c, r.put(c), r.rules)
 }
 
-func (r *Resource[T, C]) put(c *gin.Context) error {
-	id, condition, err := parseTarget(c)
+func (r *Resource[T, K, C]) put(c *gin.Context) error {
+	id, condition, err := r.parseTarget(c)
 	if err != nil {
 		return err
 	}
-	var in replacement[C]
+	var in replacement[K, C]
 	if err := bindWhole(c, &in); err != nil {
 		return err
 	}
 	if in.ID != nil && *in.ID != id {
-		return &models.InvalidError{Field: "id", Reason: fmt.Sprintf("must be %d as in the path, or absent", id)}
+		return &models.InvalidError{Field: "id", Reason: fmt.Sprintf("must be %v as in the path, or absent", id)}
 	}
 	outcome, err := r.store.Put(contextOf(c), r.row(new(T), id, &in.Content), condition)
 	return r.respondOutcome(c, id, outcome, err)
 }
 
 // Patch changes a row.
-func (r *Resource[T, C]) Patch(c *gin.Context) error { return withFaults[C](c, r.patch(c), r.rules) }
+func (r *Resource[T, K, C]) Patch(c *gin.Context) error { return withFaults[C](c, r.patch(c), r.rules) }
 
-func (r *Resource[T, C]) patch(c *gin.Context) error {
-	id, condition, err := parseTarget(c)
+func (r *Resource[T, K, C]) patch(c *gin.Context) error {
+	id, condition, err := r.parseTarget(c)
 	if err != nil {
 		return err
 	}
@@ -288,8 +289,8 @@ func (r *Resource[T, C]) patch(c *gin.Context) error {
 }
 
 // Delete removes a row.
-func (r *Resource[T, C]) Delete(c *gin.Context) error {
-	id, condition, err := parseTarget(c)
+func (r *Resource[T, K, C]) Delete(c *gin.Context) error {
+	id, condition, err := r.parseTarget(c)
 	if err != nil {
 		return err
 	}
@@ -303,8 +304,8 @@ func (r *Resource[T, C]) Delete(c *gin.Context) error {
 }
 
 // Import stores many rows.
-func (r *Resource[T, C]) Import(c *gin.Context) error {
-	in, err := bindRows(c, func(row *importedRow[C]) T { return *r.row(new(T), *row.ID, &row.Content) })
+func (r *Resource[T, K, C]) Import(c *gin.Context) error {
+	in, err := bindRows(c, func(row *importedRow[K, C]) T { return *r.row(new(T), keyOf(row.ID), &row.Content) })
 	if err != nil {
 		return err
 	}
@@ -313,14 +314,14 @@ func (r *Resource[T, C]) Import(c *gin.Context) error {
 }
 
 // Export responds with rows as of a single moment.
-func (r *Resource[T, C]) Export(c *gin.Context) error {
+func (r *Resource[T, K, C]) Export(c *gin.Context) error {
 	filter, err := r.filter(queryOf(c), false)
 	if err != nil {
 		return err
 	}
-	var out newRow[C] // for all rows: each is written before the next is converted
-	convert := func(row *T) newRow[C] {
-		out.ID = fieldAt[int64](row, r.id)
+	var out newRow[K, C] // for all rows: each is written before the next is converted
+	convert := func(row *T) newRow[K, C] {
+		out.ID = fieldAt[K](row, r.id)
 		r.setContent(&out.Content, row)
 		return out
 	}

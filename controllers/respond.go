@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
-	"strings"
 
 	"github.com/gin-gonic/gin"
 	"github.com/go-json-experiment/json"
@@ -100,10 +99,4 @@ func mapAll[A, B any](items []A, convert func(*A) B) []B {
 		converted[i] = convert(&items[i])
 	}
 	return converted
-}
-
-// location returns the path of the row with id, for a request that creates it.
-func location(c *gin.Context, id int64) string {
-	path := append(make([]byte, 0, 64), strings.TrimSuffix(c.FullPath(), "/:id")+"/"...)
-	return middleware.ClientPath(c, string(strconv.AppendInt(path, id, 10)))
 }

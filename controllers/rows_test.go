@@ -24,9 +24,9 @@ type plantRows = iter.Seq2[models.ImportRow[models.Plant], error]
 
 // The bodies of requests for plants, under the names that they have in the OpenAPI document.
 type (
-	NewPlant         = newRow[PlantContent]
-	ImportedPlant    = importedRow[PlantContent]
-	PlantReplacement = replacement[PlantContent]
+	NewPlant         = newRow[int64, PlantContent]
+	ImportedPlant    = importedRow[int64, PlantContent]
+	PlantReplacement = replacement[int64, PlantContent]
 	PlantPatch       = PlantContent
 )
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+	"github.com/google/uuid"
 
 	"plantstore/database/table"
 )
@@ -25,6 +26,9 @@ type (
 	Number string
 	// JSON is a value in JSON, with sorted names. Its rule is [Object] or [List].
 	JSON string
+	// ID is the key of a row, which the server makes if a client sends none, or a reference to it. The rule of the
+	// key is [UUID].
+	ID string
 )
 
 // Scan reads a date of PostgreSQL, or a text.
@@ -90,9 +94,14 @@ func URL(most int) Text {
 func UUID() Text {
 	return Text{
 		Says: "a UUID in lower case, such as 0198c5f0-5b1e-7c3a-9d2e-3f4a5b6c7d8e", sql: table.Type{Postgres: "uuid", SQLite: "TEXT"},
-		Match: regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`),
+		Match: uuidForm,
 	}
 }
+
+var uuidForm = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
+
+// NewID returns a UUID of version 7, which begins with the time, so that an index grows at its end.
+func NewID() ID { return ID(uuid.Must(uuid.NewV7()).String()) }
 
 // Date is the rule of a [Day].
 func Date() Text {

@@ -26,7 +26,12 @@ func (r Ref) SQL() table.Type {
 
 func (r Ref) fits(t reflect.Type) bool { return t == table.OfModel(r.To).Key.FieldType }
 
-func (Ref) check(string, reflect.Value) error { return nil }
+func (Ref) check(field string, value reflect.Value) error {
+	if value.Type() == reflect.TypeFor[ID]() {
+		return UUID().Check(field, value.String())
+	}
+	return nil
+}
 
 // Unique is Rule for a column whose values are unique in the table. A migration declares that in the database,
 // which enforces it.

@@ -33,7 +33,7 @@ func Tables() (all []*table.Table) {
 func All() []Model { return append(Resources(), Token{}) }
 
 // Key is the type of a model's primary key.
-type Key interface{ int64 | string }
+type Key interface{ int64 | string | ID }
 
 // Store keeps the rows of the model T, with keys that clients choose, in a
 // database. It is safe for concurrent use.

@@ -58,7 +58,7 @@ func TestChangesOfEachResource(t *testing.T) {
 
 		o, _ := optionsOf(t)
 		o.Verify = anyToken
-		beds := controllers.NewResource[gardenBed, gardenBedContent](db, controllers.Lists{})
+		beds := controllers.NewResource[gardenBed, int64, gardenBedContent](db, controllers.Lists{})
 		server := httptest.NewServer(NewWith(o, []Route{
 			{"POST", "/garden_beds", models.ScopeAdmin, nil, nil, beds.Create},
 			{"DELETE", "/garden_beds/:id", models.ScopeAdmin, nil, nil, beds.Delete},
@@ -132,7 +132,7 @@ type noFeed struct {
 func (noFeed) Rules() models.Rules { return gardenBed{}.Rules() }
 
 func TestAResourceWithoutAFeed(t *testing.T) {
-	if controllers.NewResource[noFeed, gardenBedContent](nil, controllers.Lists{}).Changes(nil) != nil {
+	if controllers.NewResource[noFeed, int64, gardenBedContent](nil, controllers.Lists{}).Changes(nil) != nil {
 		t.Error("got a handler, want none")
 	}
 }

@@ -191,7 +191,7 @@ func specimens(t *testing.T, url string) (http.Handler, *database.DB) {
 	if err := o.DB.Exec("CREATE TABLE specimens (" + strings.Join(columns, ", ") + ")").Error; err != nil {
 		t.Fatal(err)
 	}
-	r := controllers.NewResource[specimen, specimenContent](o.DB, controllers.Lists{
+	r := controllers.NewResource[specimen, int64, specimenContent](o.DB, controllers.Lists{
 		Unindexed: []string{"status", "site", "batch", "maybe_since", "maybe_price", "maybe_seen_at", "maybe_weight", "alive"},
 		Sort:      []string{"since", "price", "seen_at", "weight", "count", "batch"},
 	})

@@ -63,8 +63,8 @@ func TestRelationsAreAnswers(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		growers := controllers.NewResource[grower, growerContent](o.DB, controllers.Lists{})
-		seedlings := controllers.NewResource[seedling, seedlingContent](o.DB, controllers.Lists{Equal: []string{"grower_id"}, Sort: []string{"created_at"}})
+		growers := controllers.NewResource[grower, int64, growerContent](o.DB, controllers.Lists{})
+		seedlings := controllers.NewResource[seedling, int64, seedlingContent](o.DB, controllers.Lists{Equal: []string{"grower_id"}, Sort: []string{"created_at"}})
 		parent := seedlings.Parents()[0]
 		rows := []Route{{"GET", "/" + parent.Name + "/:id/" + seedlings.Name(), models.ScopeAdmin, []string{"after", "limit", "sort", "count"}, nil, parent.List}}
 		upload := []middleware.Handler{middleware.BodyLimit(o.Bulk.MaxBodyBytes), middleware.Bulk(o.Bulk, o.Verify), controllers.Receive(o.Bulk.MaxBodyBytes)}
