@@ -24,7 +24,10 @@ import (
 	"plantstore/models"
 )
 
-func TestMain(m *testing.M) { os.Exit(dbtest.Main(m)) }
+func TestMain(m *testing.M) {
+	dbtest.Tables = models.Tables()
+	os.Exit(dbtest.Main(m))
+}
 
 // optionsOf returns the options of a service on a new SQLite database, and the store of
 // its tokens.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"strings"
 	"testing"
@@ -199,6 +200,33 @@ func TestMigrationsMakeEveryModel(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestMigrationsMakeEveryIndex fails if an index of a model has other columns, or is missing, on one of the databases.
+func TestMigrationsMakeEveryIndex(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, url string) {
+		db, query, key := dbtest.Migrated(t, url), "SELECT indexdef FROM pg_indexes WHERE schemaname = current_schema() AND indexname = ?", ""
+		for _, model := range models.All() {
+			if of := table.OfModel(model); strings.HasPrefix(url, "sqlite:") {
+				query = "SELECT sql FROM sqlite_master WHERE type = 'index' AND name = ?"
+				if of.Key.FieldType.Kind() == reflect.Int64 {
+					key = ", " + of.Key.DBName // see steps.text
+				}
+			}
+			for _, want := range indexesOf(model) {
+				t.Run(want.name, func(t *testing.T) {
+					var got string
+					if err := db.WithContext(t.Context()).Raw(query, want.name).Scan(&got).Error; err != nil {
+						t.Fatal(err)
+					}
+					columns := "(" + strings.TrimSuffix(want.columns, key) + ")"
+					if !strings.HasPrefix(got, "CREATE "+want.unique+"INDEX ") || !strings.HasSuffix(got, columns) {
+						t.Errorf("the migrations have %q, want a %sINDEX %s on %s", got, want.unique, want.name, columns)
+					}
+				})
+			}
+		}
+	})
 }
 
 func TestMigrationNeedsSomethingToDo(t *testing.T) {

@@ -30,6 +30,7 @@ type resource struct {
 	A           string // before the noun: a or an
 	Rule        string // gardenbed, as in x-rule
 	Key         string // garden_bed, in changes
+	ID          id
 	Followed    bool
 	Sorts       string // the values of the parameter sort
 	Filters     []filter
@@ -38,7 +39,27 @@ type resource struct {
 }
 
 // parent is what resourceText says of a resource to which a column refers.
-type parent struct{ Name, Noun, Type, A, Column string }
+type parent struct {
+	Name, Noun, Type, A, Column string
+	ID                          id
+}
+
+// id is what resourceText says of the key of a resource.
+type id struct {
+	IsUUID           bool
+	Go, Tags         string // the type of the field in Go, and its tags
+	Type, Attributes string // of a parameter
+	Rule, Example    string
+}
+
+func describeID(model models.Model) id {
+	if table.OfModel(model).Key.FieldType != reflect.TypeFor[models.ID]() {
+		return id{false, "int64", `format:"int64" example:"1"`, "int", "format(int64)", "", "1"}
+	}
+	const example = "0198c5f0-5b1e-7c3a-9d2e-3f4a5b6c7d8e"
+	rule := "x-rule=" + nameOf(model) + ".id"
+	return id{true, "string", `extensions:"` + rule + `" example:"` + example + `"`, "string", "extensions(" + rule + ")", rule, example}
+}
 
 // filter is what resourceText says of a parameter that selects rows.
 type filter struct{ Name, Type, Text, Attributes string }
@@ -51,7 +72,7 @@ func describe(r routes.Resource) resource {
 	}
 	d := resource{
 		r.Name(), t.Noun, strings.ReplaceAll(r.Name(), "_", " "), model, types.String(), article(t.Noun), nameOf(r.Model()),
-		strings.ReplaceAll(t.Noun, " ", "_"), t.Feed != "", strings.Join(r.Sorts(), ", "), nil, controllers.MaxCount, nil,
+		strings.ReplaceAll(t.Noun, " ", "_"), describeID(r.Model()), t.Feed != "", strings.Join(r.Sorts(), ", "), nil, controllers.MaxCount, nil,
 	}
 	for _, f := range r.Filters() {
 		d.Filters = append(d.Filters, d.describe(f, r.Model().Rules()))
@@ -59,7 +80,7 @@ func describe(r routes.Resource) resource {
 	for _, p := range r.Parents() {
 		ref, _ := r.Model().Rules().Ref(p.Column)
 		noun := table.NounOf(ref.To)
-		d.Parents = append(d.Parents, parent{p.Name, noun, reflect.TypeOf(ref.To).Name(), article(noun), p.Column})
+		d.Parents = append(d.Parents, parent{p.Name, noun, reflect.TypeOf(ref.To).Name(), article(noun), p.Column, describeID(ref.To)})
 	}
 	return d
 }

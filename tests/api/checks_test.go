@@ -38,7 +38,6 @@ func (d *resource) invalid(name string) map[string][]string {
 		add("enum", "'no such value'")
 	case s.Format == "date":
 		add("date", "'2001-02-30'")
-		add("date", "'today'")
 	case kind == "object", kind == "array":
 		add("JSON", "'{'")
 		add("JSON", "'1'")

@@ -57,7 +57,7 @@ func OpenTable(t *testing.T, databaseURL string) *sql.DB {
 	t.Helper()
 	driver, name := "pgx", databaseURL
 	if path, ok := strings.CutPrefix(databaseURL, "sqlite:"); ok {
-		driver, name = sqlite.DriverName, "file:"+path+"?_pragma=busy_timeout(5000)" // the service marks the feed
+		driver, name = sqlite.DriverName, "file:"+path+"?_pragma=busy_timeout(5000)&_pragma=foreign_keys(1)" // the service marks the feed
 	}
 	db, err := sql.Open(driver, name)
 	Must(t, err)
