@@ -3,6 +3,7 @@ package controllers
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"maps"
 	"net/url"
 	"reflect"
@@ -13,12 +14,53 @@ import (
 
 	"github.com/gin-gonic/gin"
 	"github.com/go-json-experiment/json"
+	"github.com/google/uuid"
 
 	"plantstore/database"
 	"plantstore/database/limit"
 	"plantstore/middleware"
 	"plantstore/models"
 )
+
+// rowKey is the type of a resource's keys. The rule of a [models.ID] is [models.UUID].
+type rowKey interface{ int64 | models.ID }
+
+// keyOf returns the key that a client has sent for a new row, as it must for an int64, or else a new UUID of
+// version 7, which begins with the time, so that an index grows at its end.
+func keyOf[K rowKey](sent *K) (key K) {
+	if sent != nil {
+		return *sent
+	}
+	*any(&key).(*models.ID) = models.ID(uuid.Must(uuid.NewV7()).String())
+	return key
+}
+
+// parseKey parses a key in the parameter name.
+func parseKey[K rowKey](name, text string) (key K, err error) {
+	switch key := any(&key).(type) {
+	case *int64:
+		*key, err = parseInt64(codeParameter, name, text)
+	case *models.ID:
+		if *key, err = models.ID(text), models.UUID().Check(name, text); err != nil {
+			err = problemf(codeParameter, "%v", err)
+		}
+	}
+	return key, err
+}
+
+// appendKey appends the form of key in paths and parameters.
+func appendKey[K rowKey](to []byte, key K) []byte {
+	if n, ok := any(key).(int64); ok {
+		return strconv.AppendInt(to, n, 10)
+	}
+	return fmt.Append(to, key)
+}
+
+// location returns the path of the row with key, for a request that creates it.
+func location[K rowKey](c *gin.Context, key K) string {
+	path := append(make([]byte, 0, 64), strings.TrimSuffix(c.FullPath(), "/:id")+"/"...)
+	return middleware.ClientPath(c, string(appendKey(path, key)))
+}
 
 // int64Range is for messages.
 const int64Range = "from -9223372036854775808 to 9223372036854775807"

@@ -13,6 +13,14 @@ import (
 	"plantstore/models"
 )
 
+// parseTarget returns the key of the row that a request writes, and the condition.
+func (*Resource[T, K, C]) parseTarget(c *gin.Context) (key K, condition models.Condition, err error) {
+	if key, err = parseKey[K]("id", c.Param("id")); err == nil {
+		condition, err = parseCondition(c)
+	}
+	return key, condition, err
+}
+
 // etag returns the strong entity tag (RFC 9110, section 8.8.3) of a row that was
 // last written at updatedAt: the microseconds since 1970, which every write moves
 // forward.

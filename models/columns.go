@@ -12,7 +12,6 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
-	"github.com/google/uuid"
 
 	"plantstore/database/table"
 )
@@ -99,9 +98,6 @@ func UUID() Text {
 }
 
 var uuidForm = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
-
-// NewID returns a UUID of version 7, which begins with the time, so that an index grows at its end.
-func NewID() ID { return ID(uuid.Must(uuid.NewV7()).String()) }
 
 // Date is the rule of a [Day].
 func Date() Text {

@@ -28,32 +28,29 @@ func (r Rules) Ref(column string) (ref Ref, ok bool) {
 }
 
 // Server reports whether the server sets column.
-func (r Rules) Server(column string) bool { return has[Server](r[column]) }
+func (r Rules) Server(column string) bool { return unwrap(r[column]).server }
 
 // Unique reports whether the values of column are unique.
-func (r Rules) Unique(column string) bool { return has[Unique](r[column]) }
-
-// has reports whether rule is a W, alone or within a rule that wraps it.
-func has[W Rule](rule Rule) bool {
-	_, is := rule.(W)
-	switch rule := rule.(type) {
-	case Unique:
-		return is || has[W](rule.Rule)
-	case Server:
-		return is || has[W](rule.Rule)
-	}
-	return is
-}
+func (r Rules) Unique(column string) bool { return unwrap(r[column]).unique }
 
 // Base returns rule without [Unique] and [Server]. It may be nil.
-func Base(rule Rule) Rule {
-	switch rule := rule.(type) {
-	case Unique:
-		return Base(rule.Rule)
-	case Server:
-		return Base(rule.Rule)
+func Base(rule Rule) Rule { return unwrap(rule).base }
+
+func unwrap(rule Rule) (u struct {
+	base           Rule
+	server, unique bool
+}) {
+	for {
+		switch wrapper := rule.(type) {
+		case Server:
+			rule, u.server = wrapper.Rule, true
+		case Unique:
+			rule, u.unique = wrapper.Rule, true
+		default:
+			u.base = rule
+			return u
+		}
 	}
-	return rule
 }
 
 // Rule decides what a column holds: its type in the database, its values, and what the documents say of
