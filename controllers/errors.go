@@ -76,7 +76,7 @@ var errorTable = []ErrorRow{
 	row(codeParameter, "invalid or unknown query parameter (on every operation), invalid path parameter or conditional header, or a PUT with Content-Range",
 		errQuery),
 	row(codeReference, "the row refers to a row that does not exist; plants do not refer to rows",
-		&fault.ReferenceError{Column: "supplier_id", Row: "supplier 99"}, refers(false)),
+		&fault.ReferenceError{Column: "supplier_id", Row: "supplier 99"}, only(func(e *fault.ReferenceError) bool { return !e.Deleted }, "")),
 	row(codeNoToken, "no bearer token",
 		auth.ErrNoToken, is(auth.ErrNoToken, "no bearer token: send the header Authorization: Bearer <token>")),
 	row(codeInvalidToken, "the bearer token is not valid",
@@ -98,15 +98,15 @@ var errorTable = []ErrorRow{
 		errors.New("method not allowed on this path: use GET, POST")),
 	row(codeExists, "the id exists with different content; the stored row is unchanged",
 		&models.ExistsError{Noun: table.NounOf(models.Plant{}), Key: 1},
-		exists(false, " and is unchanged: choose another id"),
+		only(func(e *models.ExistsError) bool { return !e.Same }, " and is unchanged: choose another id"),
 		as(func(e *models.RepeatedError) string { return e.Error() + ": an id belongs to its first valid row" })),
 	row(codeExistsSame, "the id exists with the same content: an earlier attempt of this request succeeded",
 		&models.ExistsError{Noun: table.NounOf(models.Plant{}), Key: 1, Same: true},
-		exists(true, ": an earlier attempt of this request succeeded")),
+		only(func(e *models.ExistsError) bool { return e.Same }, ": an earlier attempt of this request succeeded")),
 	row(codeUnique, "a value that must be unique is taken; nothing was written",
 		&fault.UniqueError{Columns: "name"}, as((*fault.UniqueError).Error)),
 	row(codeReferred, "rows refer to the row, which was not deleted",
-		&fault.ReferenceError{Table: "plants", Row: "supplier 1", Deleted: true}, refers(true)),
+		&fault.ReferenceError{Table: "plants", Row: "supplier 1", Deleted: true}, only(func(e *fault.ReferenceError) bool { return e.Deleted }, "")),
 	row(codeCursor, "the cursor of the change feed is too old, or from another database, such as before a restore: get a new cursor, export, then follow",
 		database.ErrCursor, is(database.ErrCursor, "the cursor is too old, or from another database, such as before a restore: begin again with after=0 and an empty copy, or get a new cursor, export, then follow")),
 	row(codePrecondition, "`If-Match` or `If-None-Match` does not hold; nothing was written",
@@ -238,23 +238,13 @@ func as[E error](describe func(E) string) message {
 	}
 }
 
-// exists gives a *models.ExistsError its text and more as its message.
-func exists(same bool, more string) message {
-	return as(func(e *models.ExistsError) string {
-		if e.Same != same {
+// only gives the errors of type E for which holds is true their text and more as their message.
+func only[E error](holds func(E) bool, more string) message {
+	return as(func(e E) string {
+		if !holds(e) {
 			return ""
 		}
 		return e.Error() + more
-	})
-}
-
-// refers gives a *fault.ReferenceError of a deletion, or of another write, its text as its message.
-func refers(deleted bool) message {
-	return as(func(e *fault.ReferenceError) string {
-		if e.Deleted != deleted {
-			return ""
-		}
-		return e.Error()
 	})
 }
 

@@ -138,7 +138,7 @@ func (r *Resource[T, K, C]) list(c *gin.Context, of string) error {
 	return respondPage(c, q, page, func(last int) string {
 		id := page[last].ID
 		if filter.Sort == "" {
-			return string(appendKey(nil, id))
+			return fmt.Sprint(id)
 		}
 		value, _ := json.Marshal(r.table.Column(filter.Sort).Of(reflect.ValueOf(&rows[last]).Elem()).Interface()) // which was JSON, or is a time
 		return base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, "%v %s", id, value))

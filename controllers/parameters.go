@@ -48,18 +48,15 @@ func parseKey[K rowKey](name, text string) (key K, err error) {
 	return key, err
 }
 
-// appendKey appends the form of key in paths and parameters.
-func appendKey[K rowKey](to []byte, key K) []byte {
-	if n, ok := any(key).(int64); ok {
-		return strconv.AppendInt(to, n, 10)
-	}
-	return fmt.Append(to, key)
-}
-
 // location returns the path of the row with key, for a request that creates it.
 func location[K rowKey](c *gin.Context, key K) string {
 	path := append(make([]byte, 0, 64), strings.TrimSuffix(c.FullPath(), "/:id")+"/"...)
-	return middleware.ClientPath(c, string(appendKey(path, key)))
+	if n, ok := any(key).(int64); ok { // without an allocation
+		path = strconv.AppendInt(path, n, 10)
+	} else {
+		path = fmt.Append(path, key)
+	}
+	return middleware.ClientPath(c, string(path))
 }
 
 // int64Range is for messages.

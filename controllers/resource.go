@@ -58,15 +58,8 @@ func NewResource[T models.Model, K rowKey, C any](db *database.DB, lists Lists) 
 	model, content, rules := reflect.TypeFor[T](), reflect.TypeFor[C](), r.rules
 	for i := range model.NumField() {
 		f := model.Field(i)
-		switch {
-		case f.Name == "ID" && f.Type == reflect.TypeFor[K]():
-			r.id = f.Offset
-			continue
-		case f.Name == "CreatedAt" && f.Type == reflect.TypeFor[time.Time]():
-			r.created = f.Offset
-			continue
-		case f.Name == "UpdatedAt" && f.Type == reflect.TypeFor[time.Time]():
-			r.updated = f.Offset
+		if place, ok := map[string]*uintptr{"ID": &r.id, "CreatedAt": &r.created, "UpdatedAt": &r.updated}[f.Name]; ok {
+			*place = f.Offset
 			continue
 		}
 		want, optional := f.Type, f.Type.Kind() == reflect.Pointer
