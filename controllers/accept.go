@@ -11,7 +11,10 @@ import (
 // preferred returns which of offers the Accept headers prefer (RFC 9110, section 12.5.1): by
 // quality, then by how exactly they name it, then by its position. Otherwise it is the first offer.
 func preferred(accept []string, offers ...string) string {
-	return slices.MaxFunc(offers, func(a, b string) int { return matchOf(accept, a).compare(matchOf(accept, b)) })
+	return slices.MaxFunc(offers, func(a, b string) int {
+		x, y := matchOf(accept, a), matchOf(accept, b)
+		return cmp.Or(cmp.Compare(x.quality, y.quality), cmp.Compare(x.exact, y.exact), cmp.Compare(x.position, y.position))
+	})
 }
 
 // match is how a media range matches a media type.
@@ -19,10 +22,6 @@ type match struct {
 	quality  float64 // 0 if the type is not acceptable: then all is 0
 	exact    int     // 3 for the type itself, 2 for text/*, 1 for */*, or for * of Accept-Encoding
 	position int     // less for a later range
-}
-
-func (m match) compare(other match) int {
-	return cmp.Or(cmp.Compare(m.quality, other.quality), cmp.Compare(m.exact, other.exact), cmp.Compare(m.position, other.position))
 }
 
 // maxRanges is how many ranges count: HTTP/2 repeats a list of thousands for a few bytes.

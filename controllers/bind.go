@@ -39,15 +39,6 @@ func bindJSON(c *gin.Context, v any) error {
 	return checkFields(v)
 }
 
-// bindWhole is bindJSON for a PUT, which must not have only a part of the content (RFC 9110,
-// section 14.5).
-func bindWhole(c *gin.Context, v any) error {
-	if c.Request.Header["Content-Range"] != nil {
-		return problemf(codeParameter, "Content-Range is not supported: send the whole content")
-	}
-	return bindJSON(c, v)
-}
-
 // bindPatch reads a JSON Merge Patch (RFC 7396) of the struct to which v points, and returns the
 // names of the fields that it has. null sets a field to nil, unless the field is required.
 func bindPatch(c *gin.Context, v any) (fields []string, err error) {

@@ -66,7 +66,7 @@ func TestBodies(t *testing.T) {
 	type binder func(c *gin.Context) error
 	var (
 		create  binder = func(c *gin.Context) error { return bindJSON(c, new(NewPlant)) }
-		replace binder = func(c *gin.Context) error { return bindWhole(c, new(PlantReplacement)) }
+		replace binder = func(c *gin.Context) error { return bindJSON(c, new(PlantReplacement)) }
 		patch   binder = func(c *gin.Context) error { _, err := bindPatch(c, new(PlantPatch)); return err }
 
 		createToken binder = func(c *gin.Context) error { return bindJSON(c, new(NewToken)) }

@@ -253,8 +253,11 @@ func (r *Resource[T, K, C]) put(c *gin.Context) error {
 	if err != nil {
 		return err
 	}
+	if c.Request.Header["Content-Range"] != nil { // RFC 9110, section 14.5
+		return problemf(codeParameter, "Content-Range is not supported: send the whole content")
+	}
 	var in replacement[K, C]
-	if err := bindWhole(c, &in); err != nil {
+	if err := bindJSON(c, &in); err != nil {
 		return err
 	}
 	if in.ID != nil && *in.ID != id {
