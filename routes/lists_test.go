@@ -112,17 +112,24 @@ func listQueries(t *testing.T, r Resource, document map[string]any) (all []strin
 	example := func(column string) any {
 		return at("components", "schemas", "Stored"+reflect.TypeOf(r.Model()).Name(), "properties", column, "example")
 	}
+	valueOf := func(column string) string {
+		value := example(column)
+		if ref, refers := r.Model().Rules().Ref(column); refers && value == nil {
+			value = at("components", "schemas", "Stored"+reflect.TypeOf(ref.To).Name(), "properties", "id", "example")
+		}
+		return fmt.Sprint(value)
+	}
 	for _, sort := range r.Sorts() {
-		after := "1"
+		after := valueOf("id")
 		if column := strings.TrimPrefix(sort, "-"); column != "id" {
 			value, _ := json.Marshal(example(column))
-			after = base64.RawURLEncoding.EncodeToString([]byte("1 " + string(value)))
+			after = base64.RawURLEncoding.EncodeToString([]byte(after+" "+string(value)))
 		}
 		for _, behind := range []url.Values{{}, {"after": {after}}} {
 			behind.Set("sort", sort)
 			all = append(all, behind.Encode())
 			for _, f := range r.Filters() {
-				behind.Set(f.Name, fmt.Sprint(example(f.Column.DBName)))
+				behind.Set(f.Name, valueOf(f.Column.DBName))
 				all = append(all, behind.Encode())
 				behind.Del(f.Name)
 			}

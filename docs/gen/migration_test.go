@@ -205,13 +205,15 @@ func TestMigrationsMakeEveryModel(t *testing.T) {
 // TestMigrationsMakeEveryIndex fails if an index of a model has other columns, or is missing, on one of the databases.
 func TestMigrationsMakeEveryIndex(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, url string) {
-		db, query, key := dbtest.Migrated(t, url), "SELECT indexdef FROM pg_indexes WHERE schemaname = current_schema() AND indexname = ?", ""
+		db, query := dbtest.Migrated(t, url), "SELECT indexdef FROM pg_indexes WHERE schemaname = current_schema() AND indexname = ?"
+		isSQLite := strings.HasPrefix(url, "sqlite:")
+		if isSQLite {
+			query = "SELECT sql FROM sqlite_master WHERE type = 'index' AND name = ?"
+		}
 		for _, model := range models.All() {
-			if of := table.OfModel(model); strings.HasPrefix(url, "sqlite:") {
-				query = "SELECT sql FROM sqlite_master WHERE type = 'index' AND name = ?"
-				if of.Key.FieldType.Kind() == reflect.Int64 {
-					key = ", " + of.Key.DBName // see steps.text
-				}
+			key, without := table.OfModel(model).Key, ""
+			if isSQLite && key.FieldType.Kind() == reflect.Int64 {
+				without = ", " + key.DBName // see steps.text
 			}
 			for _, want := range indexesOf(model) {
 				t.Run(want.name, func(t *testing.T) {
@@ -219,9 +221,9 @@ func TestMigrationsMakeEveryIndex(t *testing.T) {
 					if err := db.WithContext(t.Context()).Raw(query, want.name).Scan(&got).Error; err != nil {
 						t.Fatal(err)
 					}
-					columns := "(" + strings.TrimSuffix(want.columns, key) + ")"
+					columns := "(" + strings.TrimSuffix(want.columns, without) + ")"
 					if !strings.HasPrefix(got, "CREATE "+want.unique+"INDEX ") || !strings.HasSuffix(got, columns) {
-						t.Errorf("the migrations have %q, want a %sINDEX %s on %s", got, want.unique, want.name, columns)
+						t.Errorf("the migrations have %q, want CREATE %sINDEX %s ON %s %s", got, want.unique, want.name, table.OfModel(model).Name, columns)
 					}
 				})
 			}
