@@ -123,7 +123,7 @@ func listQueries(t *testing.T, r Resource, document map[string]any) (all []strin
 		after := valueOf("id")
 		if column := strings.TrimPrefix(sort, "-"); column != "id" {
 			value, _ := json.Marshal(example(column))
-			after = base64.RawURLEncoding.EncodeToString([]byte(after+" "+string(value)))
+			after = base64.RawURLEncoding.EncodeToString([]byte(after + " " + string(value)))
 		}
 		for _, behind := range []url.Values{{}, {"after": {after}}} {
 			behind.Set("sort", sort)
