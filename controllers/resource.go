@@ -140,10 +140,7 @@ func (r *Resource[T, K, C]) row(row *T, id K, content *C) *T {
 	return row
 }
 
-// setContent sets content to the content of row without the columns of the server. They share the values.
-func (r *Resource[T, K, C]) setContent(content *C, row *T) { copyFields(content, row, r.fields) }
-
-// copyFields sets fields of content to those of row.
+// copyFields sets fields of content to those of row, with which it shares the values.
 func copyFields[T, C any](content *C, row *T, fields []contentField) {
 	for _, f := range fields {
 		from := fieldAt[unsafe.Pointer](row, f.model)
@@ -160,7 +157,7 @@ func (r *Resource[T, K, C]) setStored(stored *storedRow[K, C], row *T) {
 	stored.ID = *fieldAt[K](row, r.id)
 	stored.CreatedAt = *fieldAt[Timestamp](row, r.created)
 	stored.UpdatedAt = *fieldAt[Timestamp](row, r.updated)
-	r.setContent(&stored.Content, row)
+	copyFields(&stored.Content, row, r.fields)
 	copyFields(&stored.Content, row, r.server)
 }
 
@@ -318,7 +315,7 @@ func (r *Resource[T, K, C]) Export(c *gin.Context) error {
 	var out newRow[K, C] // for all rows: each is written before the next is converted
 	convert := func(row *T) newRow[K, C] {
 		out.ID = fieldAt[K](row, r.id)
-		r.setContent(&out.Content, row)
+		copyFields(&out.Content, row, r.fields)
 		return out
 	}
 	return respondRows(c, r.Name(), r.exported, convert, func(yield func([]T) error) error {

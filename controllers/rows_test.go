@@ -38,7 +38,7 @@ func plantOf(in *ImportedPlant) models.Plant {
 
 func toNewPlant(plant *models.Plant) NewPlant {
 	out := NewPlant{ID: &plant.ID}
-	plantHandlers.setContent(&out.Content, plant)
+	copyFields(&out.Content, plant, plantHandlers.fields)
 	return out
 }
 

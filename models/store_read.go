@@ -36,16 +36,10 @@ func newReader[T Model, K Key](db *database.DB) *reader[T, K] {
 // NotFoundError means that a row does not exist.
 type NotFoundError struct {
 	Noun string // for the row, for example "plant"
-	Or   string // what else the cause may be, such as "it is already revoked"; or empty
+	Or   string // what else the cause may be, ", or it is already revoked", or empty
 }
 
-func (e *NotFoundError) Error() string {
-	text := "no such " + e.Noun
-	if e.Or != "" {
-		text += ", or " + e.Or
-	}
-	return text
-}
+func (e *NotFoundError) Error() string { return "no such " + e.Noun + e.Or }
 
 // read calls do with the reader of a standby, or else of the primary. If do returns false on a
 // standby, the primary repeats the read.

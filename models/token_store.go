@@ -57,7 +57,7 @@ func (s *TokenStore) Revoke(ctx context.Context, id string) error {
 	_, err := s.db.Write(ctx, "revoke token", func(tx *database.DB) error {
 		revoked := tx.Model(&Token{}).Where("id = ? AND revoked_at IS NULL", id).Update("revoked_at", tx.NowFunc())
 		if revoked.Error == nil && revoked.RowsAffected == 0 {
-			return &NotFoundError{table.NounOf(Token{}), "it is already revoked"}
+			return &NotFoundError{table.NounOf(Token{}), ", or it is already revoked"}
 		}
 		return revoked.Error
 	})
