@@ -25,7 +25,7 @@ type (
 	Number string
 	// JSON is a value in JSON, with sorted names. Its rule is [Object] or [List].
 	JSON string
-	// ID is the key of a row, which the server makes if a client sends none, or a reference to it. The rule of the
+	// ID is the key of a row, which the server makes if a client sends no id, or a reference to it. The rule of the
 	// key is [UUID].
 	ID string
 )
