@@ -24,6 +24,7 @@ func newExport(s *settings) *cobra.Command {
 	var excel bool
 	filter := pflag.NewFlagSet("filter", pflag.ContinueOnError)
 	filter.String("after", "", "only rows with a greater id")
+	filter.Bool("etag", false, "add the etag of each row: the import command then changes only rows that still have it")
 	usages := map[string]string{
 		"=": "exactly this %s", models.Contains: "this text in their %s, ignoring case", ">": "a %s after this", "<": "a %s before this",
 	}

@@ -68,7 +68,7 @@ func newFollow(s *settings) *cobra.Command {
 				return usageError(fmt.Errorf("--resource: %s have no feed of changes", s.resource.Name()))
 			}
 			if _, ok := database.ParseCursor(after); given("after") && !ok {
-				return usageError(errors.New("--after must be a cursor, or 0 for the beginning"))
+				return usageError(errors.New("--after must be a cursor, a time such as 2026-11-25T00:00:00Z, or 0 for the beginning"))
 			}
 			c, err := s.client()
 			if err != nil {
@@ -84,7 +84,7 @@ func newFollow(s *settings) *cobra.Command {
 			return c.follow(cmd.Context(), after, cursorPath, deliver, p)
 		},
 	}
-	cmd.Flags().StringVar(&after, "after", "", "`CURSOR` to start at if the cursor file does not exist, or 0 for the beginning, with all rows")
+	cmd.Flags().StringVar(&after, "after", "", "`CURSOR` or time to start at if the cursor file does not exist, or 0 for the beginning, with all rows")
 	cmd.Flags().StringVar(&target, "post", "", "`URL` of the webhook")
 	cmd.Flags().StringVar(&secretFile, "secret-file", "", "`FILE` with the secret of the webhook: whsec_ and 24 to 64 bytes in base64")
 	cmd.Flags().StringVar(&cursorPath, "cursor-file", "", "`FILE` that keeps the place in the feed")

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -17,7 +18,7 @@ import (
 
 func newImport(s *settings) *cobra.Command {
 	var format string
-	var partial, replace, dryRun bool
+	query := make(url.Values)
 	var ignored []string
 	cmd := &cobra.Command{
 		Use:   "import FILE|-",
@@ -25,12 +26,15 @@ func newImport(s *settings) *cobra.Command {
 		Long: "Send the rows in a file or in standard input to a running service. It stores all of them,\n" +
 			"or none if it rejects a row. --resource names what they are. CSV has a header row with the\n" +
 			"names of fields; NDJSON has one object per line.\n\n" +
-			"A row whose id exists with different content is rejected, unless --replace is set. The\n" +
-			"summary is printed on standard output, and each rejected row, with its line and the\n" +
-			"reason, on standard error. It is safe to run an import again: stored rows count as unchanged.\n\n" +
+			"A row whose id exists with different content is rejected, unless --replace or --merge is set.\n" +
+			"A row with an etag, as in an export with --etag, is rejected if the row has changed since. Lines\n" +
+			"that the follow command prints store and delete rows. The summary is printed on standard output,\n" +
+			"and each rejected row, with its line and the reason, on standard error. It is safe to run an\n" +
+			"import again: stored rows count as unchanged.\n\n" +
 			exitStatuses + "\n  3  rows were rejected",
 		Example: "  plantstore import configs/sample-plants.csv\n" +
 			"  plantstore import --replace plants.csv\n" +
+			"  plantstore import --merge tags.csv\n" +
 			"  zcat plants.ndjson.gz | plantstore import - --format ndjson --partial",
 		Args: takes(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -43,16 +47,6 @@ func newImport(s *settings) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			query := make(url.Values)
-			if partial {
-				query.Set("mode", "partial")
-			}
-			if replace {
-				query.Set("on_conflict", "replace")
-			}
-			if dryRun {
-				query.Set("dry_run", "true")
-			}
 			if ignored != nil {
 				query.Set("ignore_columns", strings.Join(ignored, ","))
 			}
@@ -60,13 +54,23 @@ func newImport(s *settings) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return printReport(report, path, dryRun)
+			return printReport(report, path, query.Has("dry_run"))
 		},
 	}
 	cmd.Flags().StringVar(&format, "format", "", "csv or ndjson (default: by the extension of FILE: .csv, .ndjson or .jsonl)")
-	cmd.Flags().BoolVar(&partial, "partial", false, "store valid rows even if others are rejected")
-	cmd.Flags().BoolVar(&replace, "replace", false, "replace rows that exist with different content")
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "store nothing, only report what would happen")
+	set := func(flag, parameter, value, usage string) {
+		cmd.Flags().BoolFunc(flag, usage, func(text string) error {
+			on, err := strconv.ParseBool(text)
+			if on {
+				query.Set(parameter, value)
+			}
+			return err
+		})
+	}
+	set("partial", "mode", "partial", "store valid rows even if others are rejected")
+	set("replace", "on_conflict", "replace", "replace rows that exist with different content")
+	set("merge", "on_conflict", "merge", "change only the fields that rows have, of rows that exist")
+	set("dry-run", "dry_run", "true", "store nothing, only report what would happen")
 	cmd.Flags().StringSliceVar(&ignored, "ignore-columns", nil, "columns of CSV that are not read, separated by commas")
 	return s.addTo(cmd, clientFlags)
 }
@@ -142,8 +146,12 @@ func printReport(report *controllers.ImportReport, path string, dryRun bool) err
 	case !report.Stored:
 		outcome = "nothing stored"
 	}
-	fmt.Printf("%d rows: %d created, %d replaced, %d unchanged, %d refused; %s\n",
-		report.Rows, report.Created, report.Replaced, report.Unchanged, report.Rejected, outcome)
+	edited := ""
+	if report.Merged+report.Deleted > 0 {
+		edited = fmt.Sprintf("%d merged, %d deleted, ", report.Merged, report.Deleted)
+	}
+	fmt.Printf("%d rows: %d created, %d replaced, %s%d unchanged, %d refused; %s\n",
+		report.Rows, report.Created, report.Replaced, edited, report.Unchanged, report.Rejected, outcome)
 	if report.Rejected > 0 {
 		return &exitError{fmt.Errorf("%d of %d rows rejected", report.Rejected, report.Rows), exitRejected}
 	}

@@ -41,8 +41,8 @@ const (
 	webhookLongestPause = 5 * time.Minute  // after many, or with Retry-After
 )
 
-// webhookMessage is the body of a request to a webhook.
-type webhookMessage struct {
+// WebhookMessage is the body of a request to a webhook.
+type WebhookMessage struct {
 	Type      string          `json:"type"`
 	Timestamp time.Time       `json:"timestamp"` // of the first attempt to deliver it
 	Data      json.RawMessage `json:"data"`      // feedChanges
@@ -83,7 +83,7 @@ func (w *webhook) deliver(ctx context.Context, changes feedChanges) error {
 	if err != nil {
 		return err
 	}
-	body, err := json.Marshal(webhookMessage{w.event, time.Now().UTC().Truncate(time.Millisecond), data})
+	body, err := json.Marshal(WebhookMessage{w.event, time.Now().UTC().Truncate(time.Millisecond), data})
 	if err != nil {
 		return err
 	}

@@ -36,7 +36,7 @@ func bindJSON(c *gin.Context, v any) error {
 	if err := decodeJSON("body", body, v, false); err != nil {
 		return err
 	}
-	return checkFields(v)
+	return checkFields(v, false)
 }
 
 // bindPatch reads a JSON Merge Patch (RFC 7396) of the struct to which v points, and returns the
@@ -46,13 +46,18 @@ func bindPatch(c *gin.Context, v any) (fields []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := decodeJSON("body", body, v, true); err != nil {
+	return decodePatch("body", body, v)
+}
+
+// decodePatch is bindPatch for text, which errors call what.
+func decodePatch(what string, text []byte, v any) (fields []string, err error) {
+	if err := decodeJSON(what, text, v, true); err != nil {
 		return nil, err
 	}
 	var raw map[string]jsontext.Value
-	if bytes.Contains(body, []byte("null")) { // the decoded struct does not tell null from absent
-		if err := json.Unmarshal(body, &raw); err != nil || raw == nil {
-			return nil, notObject("body", body)
+	if bytes.Contains(text, []byte("null")) { // the decoded struct does not tell null from absent
+		if err := json.Unmarshal(text, &raw); err != nil || raw == nil {
+			return nil, notObject(what, text)
 		}
 	}
 	value := reflect.ValueOf(v).Elem()
@@ -278,12 +283,12 @@ func checkSyntax(what string, text []byte) error {
 	return problemf(codeMalformed, "the %s is not well-formed JSON: it ends early, at byte %d", what, len(text))
 }
 
-// checkFields reports the first required field that the struct to which v points does not have. The model
-// checks all other rules.
-func checkFields(v any) error {
+// checkFields reports the first required field that the struct to which v points does not have. If it is partial, only
+// the id is required. The model checks all other rules.
+func checkFields(v any, partial bool) error {
 	value := reflect.ValueOf(v).Elem()
 	for _, f := range jsonFields(value.Type()) {
-		if f.required && value.FieldByIndex(f.index).IsZero() {
+		if f.required && (f.name == "id" || !partial) && value.FieldByIndex(f.index).IsZero() {
 			return problemf(codeMissingOrType, "%s is required", f.name)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"iter"
 	"net/http"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/gin-gonic/gin"
@@ -21,7 +22,7 @@ import (
 	"plantstore/models"
 )
 
-// ImportReport is the result of an import.
+// ImportReport is the result of an import, or of a write to the rows that a query selects.
 type ImportReport struct {
 	// The number of rows.
 	Rows int `json:"rows" binding:"required" minimum:"0" example:"5"`
@@ -29,11 +30,15 @@ type ImportReport struct {
 	Created int `json:"created" binding:"required" minimum:"0" example:"4"`
 	// The number of rows that existed with different content, with on_conflict=replace.
 	Replaced int `json:"replaced" binding:"required" minimum:"0" example:"0"`
-	// The number of rows that exist with the same content.
+	// The number of rows that exist with the same content, that were to be deleted and do not exist, or that have the id of a later line of the feed.
 	Unchanged int `json:"unchanged" binding:"required" minimum:"0" example:"0"`
+	// The number of rows of which fields were changed, with on_conflict=merge or by PATCH.
+	Merged int `json:"merged" binding:"required" minimum:"0" example:"0"`
+	// The number of rows that were deleted.
+	Deleted int `json:"deleted" binding:"required" minimum:"0" example:"0"`
 	// The number of rows that were rejected.
 	Rejected int `json:"refused" binding:"required" minimum:"0" example:"1"`
-	// Whether the created and replaced rows were stored: not in a dry run, and not if a row was rejected without mode=partial.
+	// Whether the rows were stored and deleted: not in a dry run, and not if a row was rejected without mode=partial.
 	Stored bool `json:"stored" binding:"required" example:"true"`
 	// Why rows were rejected, by line; of many, only the first ones.
 	Errors []RowError `json:"errors" binding:"required"`
@@ -79,13 +84,17 @@ type importBody[T any] struct {
 	options models.ImportOptions
 }
 
-// bindRows returns the rows in the body of an import, and the options in its query.
-func bindRows[D, T any](c *gin.Context, toRow func(*D) T) (in importBody[T], err error) {
+// bindRows returns the rows in the body of an import, and the options in its query. name is the member of a line of
+// the feed that has the row.
+func bindRows[D, T any](c *gin.Context, name string, toRow func(*D, *models.ImportRow[T])) (in importBody[T], err error) {
 	query, o := queryOf(c), &in.options
+	kind := slices.Index([]string{"refuse", "replace", "merge"}, query.Get("on_conflict")) // in the order of models.Kind
+	if kind < 0 && query.Has("on_conflict") {
+		err = problemf(codeParameter, "on_conflict must be refuse, replace or merge")
+	}
 	err = cmp.Or(
 		parseSwitch(query, "mode", "all", "partial", &o.Partial),
-		parseSwitch(query, "dry_run", "false", "true", &o.DryRun),
-		parseSwitch(query, "on_conflict", "refuse", "replace", &o.Replace))
+		parseSwitch(query, "dry_run", "false", "true", &o.DryRun), err)
 	if err != nil {
 		return in, err
 	}
@@ -97,11 +106,11 @@ func bindRows[D, T any](c *gin.Context, toRow func(*D) T) (in importBody[T], err
 		return in, err
 	}
 	in.lines = newLineReader(c.Request.Body)
-	var reader rowReader = ndjsonReader{in.lines}
+	var reader rowReader = ndjsonReader{in.lines, name}
 	if mediaType == TypeCSV {
 		reader = newCSVReader(in.lines, jsonFields(reflect.TypeFor[D]()), strings.Split(query.Get("ignore_columns"), ","))
 	}
-	in.rows = inTurn(c, readRows(reader, toRow))
+	in.rows = inTurn(c, readRows(reader, models.Kind(max(kind, 0)), toRow))
 	return in, nil
 }
 
@@ -126,18 +135,19 @@ func respondReport[T any](c *gin.Context, r *models.ImportReport, in importBody[
 	if err != nil {
 		return err
 	}
+	request := middleware.RequestOf(c)
+	request.Replaced, request.Counts = r.Keys, []zap.Field{
+		zap.Int("created", r.Created), zap.Int("replaced", r.Replaced), zap.Int("merged", r.Merged), zap.Int("deleted", r.Deleted),
+		zap.Int("unchanged", r.Unchanged), zap.Int("refused", r.Rejected), zap.Bool("stored", r.Stored),
+	}
 	report := &ImportReport{
-		Rows: r.Rows, Created: r.Created, Replaced: r.Replaced, Unchanged: r.Unchanged, Rejected: r.Rejected, Stored: r.Stored,
+		Rows: r.Rows, Created: r.Created, Replaced: r.Replaced, Merged: r.Merged, Deleted: r.Deleted, Unchanged: r.Unchanged,
+		Rejected: r.Rejected, Stored: r.Stored,
 		Errors: mapAll(r.Errors, func(row *models.RejectedRow) RowError {
 			e := describe(c, row.Err)
 			return RowError{Line: row.Line, Code: e.Code, Message: e.Message}
 		}),
 		Warnings: in.lines.warnings,
-	}
-	request := middleware.RequestOf(c)
-	request.Replaced, request.Counts = r.Keys, []zap.Field{
-		zap.Int("created", r.Created), zap.Int("replaced", r.Replaced), zap.Int("unchanged", r.Unchanged),
-		zap.Int("refused", r.Rejected), zap.Bool("stored", r.Stored),
 	}
 	if r.Rejected == 0 || in.options.Partial {
 		return respond(c, http.StatusOK, report)
@@ -148,9 +158,8 @@ func respondReport[T any](c *gin.Context, r *models.ImportReport, in importBody[
 	return respond(c, statusOf(first.Code), ImportError{first.Code, message, report})
 }
 
-// respondRows responds with a file called name, of the rows that export yields, in CSV with columns.
-func respondRows[T, D any](c *gin.Context, name string, columns []jsonField, convert func(*T) D, export func(yield func([]T) error) error) error {
-	c.Writer.Header().Add("Vary", "Accept") // CORS adds Origin
+// respondRows responds with a file called name, of the rows that export yields, in CSV with columns or in NDJSON.
+func respondRows[T, D any](c *gin.Context, mediaType, name string, columns []jsonField, convert func(*T) D, export func(yield func([]T) error) error) error {
 	var marked bool
 	if err := parseSwitch(queryOf(c), "bom", "false", "true", &marked); err != nil {
 		return err
@@ -165,8 +174,8 @@ func respondRows[T, D any](c *gin.Context, name string, columns []jsonField, con
 		zip.Reset(&encoded)
 		out.Reset(zip)
 	}
-	rows, mediaType, extension := rowWriter(ndjsonWriter{out}), TypeNDJSON, ".ndjson"
-	if preferred(c.Request.Header["Accept"], TypeNDJSON, TypeCSV) == TypeCSV {
+	rows, extension := rowWriter(ndjsonWriter{out}), ".ndjson"
+	if mediaType == TypeCSV {
 		if marked {
 			_, _ = out.WriteString(byteOrderMark) // flush returns its error
 		}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"net/http"
+	"reflect"
 	"regexp"
 	"strings"
 	"time"
@@ -89,8 +90,9 @@ func (h *follower[T, C]) get(c *gin.Context) error {
 		wait, _ = time.ParseDuration(q.Get("wait")) // the pattern is stricter
 	}
 	c.Writer.Header().Add("Vary", "Accept") // CORS adds Origin
-	streams := preferred(c.Request.Header["Accept"], TypeJSON, TypeEvents) == TypeEvents
-	if streams && !q.Has("limit") {
+	mediaType := preferred(c.Request.Header["Accept"], TypeJSON, TypeEvents, TypeCSV)
+	streams := mediaType == TypeEvents
+	if mediaType != TypeJSON && !q.Has("limit") {
 		q.limit = database.MaxChanges // which all streams share
 	}
 	ctx := contextOf(c)
@@ -99,7 +101,7 @@ func (h *follower[T, C]) get(c *gin.Context) error {
 		if err != nil {
 			return err
 		}
-		return h.respond(c, &changes)
+		return h.respond(c, q, mediaType, &changes)
 	}
 	return h.feed.Follow(ctx, func(next models.NextChanges[T]) error {
 		if streams {
@@ -111,14 +113,14 @@ func (h *follower[T, C]) get(c *gin.Context) error {
 		if err != nil {
 			return err
 		}
-		return h.respond(c, &changes)
+		return h.respond(c, q, mediaType, &changes)
 	})
 }
 
 func parseCursor(name, text string) (database.Cursor, error) {
 	cursor, ok := database.ParseCursor(text)
 	if !ok {
-		return cursor, problemf(codeParameter, "%s must be the cursor of an earlier response, or 0 for the beginning", name)
+		return cursor, problemf(codeParameter, "%s must be the cursor of an earlier response, a time such as 2026-11-25T00:00:00Z, or 0 for the beginning", name)
 	}
 	return cursor, nil
 }
@@ -130,7 +132,7 @@ const eventEnd = "\n\n"
 
 // encodeEvent returns part as an event, which many clients may get.
 func (h *follower[T, C]) encodeEvent(part *models.Changes[T]) ([]byte, error) {
-	event, name := bytes.NewBufferString(eventHead(part.Next)), strings.ReplaceAll(h.table.Noun, " ", "_")
+	event, name := bytes.NewBufferString(eventHead(part.Next)), h.feedName()
 	err := json.MarshalWrite(event, changes[C]{
 		Changes: mapAll(part.Rows, func(r *models.Change[T]) change[C] {
 			var row *storedRow[int64, C]
@@ -146,8 +148,11 @@ func (h *follower[T, C]) encodeEvent(part *models.Changes[T]) ([]byte, error) {
 	return event.Bytes(), err
 }
 
-func (h *follower[T, C]) respond(c *gin.Context, part *models.Changes[T]) error {
+func (h *follower[T, C]) respond(c *gin.Context, q pageQuery, mediaType string, part *models.Changes[T]) error {
 	setPosition(c, part.Position)
+	if mediaType == TypeCSV {
+		return h.respondCSV(c, q, part)
+	}
 	encode := func() ([]byte, error) {
 		event, err := part.Encode(h.encodeEvent)
 		if err != nil {
@@ -164,6 +169,26 @@ func (h *follower[T, C]) respond(c *gin.Context, part *models.Changes[T]) error 
 		return send(c, http.StatusOK, TypeJSON, body)
 	}
 	return sendRows(c, len(part.Rows), encode)
+}
+
+// respondCSV responds with part as a table, where a deleted row has only an id. Link has its cursor.
+func (h *follower[T, C]) respondCSV(c *gin.Context, q pageQuery, part *models.Changes[T]) error {
+	q.Del("lastEventId")
+	setNext(c, q, part.Next.String())
+	middleware.CountRows(c, len(part.Rows))
+	convert := func(r *models.Change[T]) importedRow[int64, C] {
+		row := importedRow[int64, C]{ID: &r.ID}
+		if r.Row != nil {
+			copyFields(&row.Content, r.Row, h.fields)
+			copyFields(&row.Content, r.Row, h.server)
+			row.CreatedAt, row.UpdatedAt = fieldAt[Timestamp](r.Row, h.created), fieldAt[Timestamp](r.Row, h.updated)
+			row.ETag = new(etag(time.Time(*row.UpdatedAt)))
+		}
+		return row
+	}
+	return respondRows(c, TypeCSV, h.Name(), jsonFields(reflect.TypeFor[importedRow[int64, C]]()), convert, func(yield func([]models.Change[T]) error) error {
+		return yield(part.Rows)
+	})
 }
 
 // stream sends changes as server-sent events. The first event comes at once, even without changes,

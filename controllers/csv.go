@@ -32,9 +32,9 @@ func newCSVReader(lines *lineReader, fields []jsonField, ignored []string) *csvR
 	return r
 }
 
-func (r *csvReader) next(in any) (line int, rejected, end error) {
+func (r *csvReader) next(in any, edit *models.Edit) (line int, rejected, end error) {
 	if r.columns == nil {
-		if err := r.readHeader(); err != nil {
+		if err := r.readHeader(edit.Kind == models.Merge); err != nil {
 			return 0, nil, err
 		}
 	}
@@ -44,6 +44,9 @@ func (r *csvReader) next(in any) (line int, rejected, end error) {
 		for i, f := range r.columns {
 			if f.kind == reflect.Int64 && isRounded(record[i]) {
 				r.lines.warn(line, "%s may be rounded: a spreadsheet keeps 15 digits of a number", f.name)
+			}
+			if edit.Kind == models.Merge && record[i] != "" {
+				edit.Columns += f.name + ","
 			}
 		}
 	}
@@ -87,8 +90,8 @@ func (r *csvReader) readAny() (record []string, line int, rejected, end error) {
 	return nil, malformed.StartLine, rejected, nil
 }
 
-// readHeader sets the columns to the fields that the header names.
-func (r *csvReader) readHeader() error {
+// readHeader sets the columns to the fields that the header names. Rows that merge need only the id.
+func (r *csvReader) readHeader(merges bool) error {
 	names := strings.Join(fieldNames(r.fields), ",")
 	if err := r.findSeparator(); err != nil {
 		return err
@@ -123,7 +126,7 @@ func (r *csvReader) readHeader() error {
 		r.columns[i] = r.fields[field]
 	}
 	for _, f := range r.fields {
-		if f.required && !slices.ContainsFunc(r.columns, func(c jsonField) bool { return c.name == f.name }) {
+		if f.required && (!merges || f.name == "id") && !slices.ContainsFunc(r.columns, func(c jsonField) bool { return c.name == f.name }) {
 			return atLine(line, problemf(codeMissingOrType, "the column %s is required", f.name))
 		}
 	}

@@ -109,8 +109,9 @@ var errorTable = []ErrorRow{
 		&fault.ReferenceError{Table: "plants", Row: "supplier 1", Deleted: true}, only(func(e *fault.ReferenceError) bool { return e.Deleted }, "")),
 	row(codeCursor, "the cursor of the change feed is too old, or from another database, such as before a restore: get a new cursor, export, then follow",
 		database.ErrCursor, is(database.ErrCursor, "the cursor is too old, or from another database, such as before a restore: begin again with after=0 and an empty copy, or get a new cursor, export, then follow")),
-	row(codePrecondition, "`If-Match` or `If-None-Match` does not hold; nothing was written",
-		models.ErrCondition, is(models.ErrCondition, "If-Match or If-None-Match does not hold, and nothing was written: get the current version and retry (an ETag that a proxy has changed, as W/… or …-gzip, matches nothing)")),
+	row(codePrecondition, "`If-Match` or `If-None-Match` does not hold; nothing was written; in an import, the etag of a row does not hold",
+		models.ErrCondition, as((*models.VersionError).Error),
+		is(models.ErrCondition, "If-Match or If-None-Match does not hold, and nothing was written: get the current version and retry (an ETag that a proxy has changed, as W/… or …-gzip, matches nothing)")),
 	row(codeBodyTooLarge, "the body, or a line of an import, is too large; or an import is not received within `bulk.timeout`",
 		&http.MaxBytesError{Limit: 64 << 10},
 		as(func(e *http.MaxBytesError) string {

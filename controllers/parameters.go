@@ -118,14 +118,19 @@ type pageQuery struct {
 // parsePage returns the query of a list.
 func parsePage(c *gin.Context) (pageQuery, error) {
 	q := pageQuery{queryOf(c), DefaultLimit, false}
-	if q.Has("limit") {
-		limit, err := parseInt64(codeParameter, "limit", q.Get("limit"))
-		if err != nil || limit < 1 || limit > MaxLimit {
-			return q, problemf(codeParameter, "limit must be an integer from 1 to %d", MaxLimit)
-		}
-		q.limit = int(limit)
+	return q, cmp.Or(parseCount(q.Values, "limit", MaxLimit, &q.limit), parseSwitch(q.Values, "count", "false", "true", &q.count))
+}
+
+// parseCount sets n to a parameter, if it is present: an integer from 1 to most.
+func parseCount(query url.Values, name string, most int, n *int) error {
+	if !query.Has(name) {
+		return nil
 	}
-	return q, parseSwitch(q.Values, "count", "false", "true", &q.count)
+	count, err := parseInt64(codeParameter, name, query.Get(name))
+	if *n = int(count); err != nil || count < 1 || count > int64(most) {
+		return problemf(codeParameter, "%s must be an integer from 1 to %d", name, most)
+	}
+	return nil
 }
 
 // parseValue sets a pointer, to which to points, to the value of text. kind is that of the value. Its error

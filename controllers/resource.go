@@ -35,7 +35,7 @@ type Resource[T models.Model, K rowKey, C any] struct {
 
 	id, created, updated uintptr        // offsets of the fields of T that are not in C
 	fields, server       []contentField // that clients set, and that the server sets
-	exported             []jsonField    // in CSV
+	exported             []jsonField    // in CSV, the ETag last
 }
 
 // contentField is a field of the model T and of the content C. To set a content by offsets takes a third
@@ -87,7 +87,9 @@ func NewResource[T models.Model, K rowKey, C any](db *database.DB, lists Lists) 
 	if len(r.fields)+len(r.server) != content.NumField() {
 		panic(fmt.Sprintf("%v has a field that %v does not have", content, model))
 	}
-	r.exported = slices.DeleteFunc(slices.Clone(jsonFields(reflect.TypeFor[newRow[K, C]]())), func(f jsonField) bool { return rules.Server(f.name) })
+	r.exported = slices.DeleteFunc(slices.Clone(jsonFields(reflect.TypeFor[importedRow[K, C]]())), func(f jsonField) bool {
+		return rules.Server(f.name) || r.table.IsTimestamp(r.table.Column(f.name))
+	})
 	return r
 }
 
@@ -117,6 +119,7 @@ type (
 		ID      *K `json:"id" binding:"required"`
 		Content C  `json:",embed"`
 		EchoedTimestamps
+		ETag *string `json:"etag,omitzero"`
 	}
 )
 
@@ -296,9 +299,54 @@ func (r *Resource[T, K, C]) Delete(c *gin.Context) error {
 	return nil
 }
 
+// PatchAll changes the rows that the query selects.
+func (r *Resource[T, K, C]) PatchAll(c *gin.Context) error {
+	var in C
+	fields, err := bindPatch(c, &in)
+	if err := cmp.Or(err, r.checkSettable(&in)); err != nil {
+		return err
+	}
+	return r.edit(c, r.row(new(T), *new(K), &in), models.Edit{Kind: models.Merge, Columns: strings.Join(fields, ",")})
+}
+
+// DeleteAll removes the rows that the query selects.
+func (r *Resource[T, K, C]) DeleteAll(c *gin.Context) error {
+	return r.edit(c, new(T), models.Edit{Kind: models.Delete})
+}
+
+// edit does with the rows that the query selects what e says, and responds with the report.
+func (r *Resource[T, K, C]) edit(c *gin.Context, row *T, e models.Edit) error {
+	var o models.ImportOptions
+	query := queryOf(c)
+	filter, err := r.filter(query, false)
+	filter.Limit = MaxLimit
+	err = cmp.Or(err, parseSwitch(query, "dry_run", "false", "true", &o.DryRun), parseCount(query, "max", MaxCount, &filter.Limit))
+	switch {
+	case err != nil:
+		return err
+	case c.Request.Header["If-Match"] != nil || c.Request.Header["If-None-Match"] != nil:
+		return problemf(codeParameter, "If-Match and If-None-Match are not supported here: import the rows with their etag")
+	case filter.Where == nil:
+		return problemf(codeParameter, "at least one of these parameters is required, to select %s: %s", r.Name(), strings.Join(mapAll(r.filters, func(f *Filter) string { return f.Name }), ", "))
+	}
+	report, err := r.store.Edit(contextOf(c), filter, row, e, o)
+	switch {
+	case err != nil:
+	case report.Rows > filter.Limit:
+		return problemf(codeParameter, "the parameters select more than %d %s, and nothing was written: select fewer, or raise max, up to %d", filter.Limit, r.Name(), MaxCount)
+	case report.Rejected > 0:
+		return report.Errors[0].Err
+	}
+	return respondReport(c, &report, importBody[T]{lines: new(lineReader), options: o}, err)
+}
+
 // Import stores many rows.
 func (r *Resource[T, K, C]) Import(c *gin.Context) error {
-	in, err := bindRows(c, func(row *importedRow[K, C]) T { return *r.row(new(T), keyOf(row.ID), &row.Content) })
+	name := r.feedName()
+	if r.table.Column(name) != nil { // a row has it as well
+		name = ""
+	}
+	in, err := bindRows(c, name, r.setImported)
 	if err != nil {
 		return err
 	}
@@ -306,19 +354,41 @@ func (r *Resource[T, K, C]) Import(c *gin.Context) error {
 	return respondReport(c, &report, in, err)
 }
 
+// feedName returns the name of a row in the feed of changes.
+func (r *Resource[T, K, C]) feedName() string { return strings.ReplaceAll(r.table.Noun, " ", "_") }
+
+// setImported sets row to what a client has sent.
+func (r *Resource[T, K, C]) setImported(in *importedRow[K, C], row *models.ImportRow[T]) {
+	r.row(&row.Row, keyOf(in.ID), &in.Content)
+	if in.ETag != nil {
+		version, _ := versionOf(*in.ETag)
+		row.Version = &version
+	}
+}
+
 // Export responds with rows as of a single moment.
 func (r *Resource[T, K, C]) Export(c *gin.Context) error {
-	filter, err := r.filter(queryOf(c), false)
-	if err != nil {
+	query := queryOf(c)
+	filter, err := r.filter(query, false)
+	if err := cmp.Or(err, parseSwitch(query, "etag", "false", "true", &filter.Versions)); err != nil {
 		return err
 	}
-	var out newRow[K, C] // for all rows: each is written before the next is converted
-	convert := func(row *T) newRow[K, C] {
+	columns := r.exported
+	if !filter.Versions {
+		columns = columns[:len(columns)-1]
+	}
+	var out importedRow[K, C] // for all rows: each is written before the next is converted
+	convert := func(row *T) importedRow[K, C] {
 		out.ID = fieldAt[K](row, r.id)
 		copyFields(&out.Content, row, r.fields)
+		if filter.Versions {
+			out.ETag = new(etag(*fieldAt[time.Time](row, r.updated)))
+		}
 		return out
 	}
-	return respondRows(c, r.Name(), r.exported, convert, func(yield func([]T) error) error {
+	c.Writer.Header().Add("Vary", "Accept") // CORS adds Origin
+	mediaType := preferred(c.Request.Header["Accept"], TypeNDJSON, TypeCSV)
+	return respondRows(c, mediaType, r.Name(), columns, convert, func(yield func([]T) error) error {
 		return r.store.Export(contextOf(c), filter, yield)
 	})
 }

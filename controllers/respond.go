@@ -42,8 +42,7 @@ func send(c *gin.Context, status int, mediaType string, body []byte) error {
 func respondPage[T any](c *gin.Context, q pageQuery, items []T, after func(last int) string) error {
 	if len(items) > q.limit {
 		items = items[:q.limit]
-		q.Set("after", after(q.limit-1))
-		c.Header("Link", "<"+middleware.ClientPath(c, c.Request.URL.Path)+"?"+q.Encode()+`>; rel="next"`)
+		setNext(c, q, after(q.limit-1))
 	}
 	return sendRows(c, len(items), func() (body []byte, err error) {
 		if body, err = json.Marshal(items, asJSON...); err != nil { // c's buffer would have to grow
@@ -58,6 +57,12 @@ func respondPage[T any](c *gin.Context, q pageQuery, items []T, after func(last 
 		}
 		return body, err
 	})
+}
+
+// setNext sets Link to the page after a place.
+func setNext(c *gin.Context, q pageQuery, after string) {
+	q.Set("after", after)
+	c.Header("Link", "<"+middleware.ClientPath(c, c.Request.URL.Path)+"?"+q.Encode()+`>; rel="next"`)
 }
 
 // sendRows writes a body in JSON that encode returns, compressed for clients that accept it, unless the body is nil. Its

@@ -17,9 +17,9 @@ import (
 
 // rowReader reads the rows of an import.
 type rowReader interface {
-	// next reads a row into the struct to which in points. It returns the line of the row, and why the
-	// row is rejected, if it is. end ends the import: it is io.EOF after the last row.
-	next(in any) (line int, rejected, end error)
+	// next reads a row into the struct to which in points, and completes edit, whose Kind is that of on_conflict. It returns
+	// the row's line, and why the row is rejected, if it is. end ends the import: it is io.EOF after the last row.
+	next(in any, edit *models.Edit) (line int, rejected, end error)
 }
 
 // rowWriter writes the rows of an export.
@@ -29,25 +29,26 @@ type rowWriter interface {
 	flush() error
 }
 
-// readRows reads a D from each of rows, and converts it with toRow.
-func readRows[D, T any](rows rowReader, toRow func(*D) T) iter.Seq2[models.ImportRow[T], error] {
+// readRows reads a D from each of rows, and converts it with toRow. kind is that of on_conflict.
+func readRows[D, T any](rows rowReader, kind models.Kind, toRow func(*D, *models.ImportRow[T])) iter.Seq2[models.ImportRow[T], error] {
 	return func(yield func(models.ImportRow[T], error) bool) {
 		in := new(D)
 		for {
 			*in = *new(D)
-			line, rejected, end := rows.next(in)
+			row := models.ImportRow[T]{Edit: models.Edit{Kind: kind}}
+			line, rejected, end := rows.next(in, &row.Edit)
 			if end != nil {
 				if !errors.Is(end, io.EOF) {
 					yield(models.ImportRow[T]{}, end)
 				}
 				return
 			}
-			row := models.ImportRow[T]{Line: line, Err: rejected}
+			row.Line, row.Err = line, rejected
 			if row.Err == nil {
-				row.Err = checkFields(in)
+				row.Err = checkFields(in, row.Kind == models.Merge || row.Kind == models.Delete)
 			}
 			if row.Err == nil {
-				row.Row = toRow(in)
+				toRow(in, &row)
 			}
 			if !yield(row, nil) {
 				return

@@ -43,13 +43,18 @@ func toNewPlant(plant *models.Plant) NewPlant {
 }
 
 func readPlantsNDJSON(body io.Reader) plantRows {
-	return readRows(ndjsonReader{newLineReader(body)}, plantOf)
+	return readRows(ndjsonReader{newLineReader(body), "plant"}, models.Insert, rowOf(plantOf))
+}
+
+// rowOf returns toRow for readRows.
+func rowOf[D, T any](toRow func(*D) T) func(*D, *models.ImportRow[T]) {
+	return func(in *D, row *models.ImportRow[T]) { row.Row = toRow(in) }
 }
 
 func readPlantsCSV(body io.Reader) plantRows { return readCSV(body, plantOf) }
 
 func readCSV[D, T any](body io.Reader, toRow func(*D) T) iter.Seq2[models.ImportRow[T], error] {
-	return readRows(newCSVReader(newLineReader(body), jsonFields(reflect.TypeFor[D]()), nil), toRow)
+	return readRows(newCSVReader(newLineReader(body), jsonFields(reflect.TypeFor[D]()), nil), models.Insert, rowOf(toRow))
 }
 
 // readAll returns the rows, as texts, and the error that ends them.

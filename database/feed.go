@@ -42,11 +42,13 @@ type Cursor struct {
 	epoch string // of the positions, or empty for the beginning and Now
 	at    int64  // position of the first change that is not known; 0 while the rows are read by key
 	order int64  // of that change
-	since int64  // while at is 0: the position at which to continue
+	since int64  // while at is 0: the position at which to continue; at timeAt: microseconds since 1970
 }
 
-// nowAt is the position of Now.
-const nowAt = -1
+const (
+	nowAt  = -1 // the position of Now
+	timeAt = -2 // the position of a time
+)
 
 // Now returns the cursor of a reader that needs no older changes.
 func Now() Cursor { return Cursor{at: nowAt} }
@@ -66,16 +68,21 @@ func (c Cursor) String() string {
 	return text
 }
 
-// CursorPattern matches what [Cursor.String] returns.
-var CursorPattern = regexp.MustCompile(`^(0|[a-z0-9]{1,40}\.(0|[1-9][0-9]{0,17})(\.(0|-?[1-9][0-9]{0,18})(\.[1-9][0-9]{0,17})?)?)$`)
+// CursorPattern matches what [Cursor.String] returns, and times of RFC 3339.
+var CursorPattern = regexp.MustCompile(`^(0|[a-z0-9]{1,40}\.(0|[1-9][0-9]{0,17})(\.(0|-?[1-9][0-9]{0,18})(\.[1-9][0-9]{0,17})?)?` +
+	`|[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[+-][0-9]{2}:[0-9]{2}))$`)
 
-// ParseCursor parses what String has returned.
+// ParseCursor parses what String has returned, or a time: the changes since then, and perhaps some before.
 func ParseCursor(text string) (c Cursor, ok bool) {
 	if text == "0" {
 		return c, true
 	}
 	if !CursorPattern.MatchString(text) {
 		return c, false
+	}
+	if strings.Contains(text, "T") {
+		at, err := time.Parse(time.RFC3339, text)
+		return Cursor{at: timeAt, since: at.UnixMicro()}, err == nil
 	}
 	parts := strings.Split(text, ".")
 	numbers := [3]int64{0, math.MinInt64, 0}
@@ -163,6 +170,16 @@ func (f *Feed) Changes(ctx context.Context, from Cursor, most int) (changes []Ch
 		from.order = math.MinInt64
 	case Now():
 		most = 0
+	}
+	if from.at == timeAt { // from the last mark until then, or from the beginning if Purge has forgotten nothing
+		err := f.db.Read(ctx, "read the feed", Few, func(tx *gorm.DB) error {
+			return tx.Raw(f.table.FeedSQL("SELECT COALESCE((SELECT max(position) FROM {feed}_marks WHERE at <= ?), CASE WHEN kept < 2 THEN 1 ELSE kept - 1 END) FROM {feed}"),
+				time.UnixMicro(from.since).UTC()).Scan(&from.at).Error
+		})
+		if err != nil {
+			return nil, from, err
+		}
+		from = from.moveTo(from.at)
 	}
 	var epoch string
 	var kept, end, settled, newest int64
@@ -306,9 +323,10 @@ func (f *Feed) Purge(ctx context.Context, retention time.Duration) error {
 	return err
 }
 
-// KeepFeeds calls Purge for each feed now and every hour, in the background, until the database is closed.
+// KeepFeeds calls Purge for each feed now and every minute, in the background, until the database is closed: a reader
+// that begins at a time begins at the minute before it.
 func (db *DB) KeepFeeds(retention time.Duration) {
-	db.every(time.Hour, func(ctx context.Context) {
+	db.every(time.Minute, func(ctx context.Context) {
 		for _, f := range db.feeds {
 			if err := f.Purge(ctx, retention); err != nil && ctx.Err() == nil {
 				db.log.Warn("cannot forget old deletions", zap.String("table", f.table.Name), zap.Error(err))

@@ -104,14 +104,7 @@ func importAll[T models.Model](t *testing.T, store *models.Store[T, int64], o mo
 
 // tryImport imports all, and fails if a row is rejected.
 func tryImport[T models.Model](ctx context.Context, store *models.Store[T, int64], o models.ImportOptions, all ...T) error {
-	rows := func(yield func(models.ImportRow[T], error) bool) {
-		for i, row := range all {
-			if !yield(models.ImportRow[T]{Line: i + 1, Row: row}, nil) {
-				return
-			}
-		}
-	}
-	report, err := store.Import(ctx, rows, o)
+	report, err := store.Import(ctx, importRows(all), o)
 	if err == nil && report.Rejected > 0 {
 		err = fmt.Errorf("got %+v", report)
 	}
@@ -139,7 +132,7 @@ func checkFeed[T models.Model](t *testing.T, store *models.Store[T, int64], db *
 		}
 		return all
 	}
-	importRows := func(o models.ImportOptions, all ...T) error { return tryImport(ctx, store, o, all...) }
+	importing := func(o models.ImportOptions, all ...T) error { return tryImport(ctx, store, o, all...) }
 	byHand := func(statement string) error { return db.Exec(strings.ReplaceAll(statement, "rows", table)).Error }
 	for _, step := range []struct {
 		name string
@@ -157,20 +150,24 @@ func checkFeed[T models.Model](t *testing.T, store *models.Store[T, int64], db *
 		{"delete", func() error { return remove(1) }},
 		{"create it again", func() error { return create(1, "un") }},
 		{"delete, create and delete", func() error { return errors.Join(remove(1), create(1, "ein"), remove(1)) }},
-		{"import", func() error { return importRows(models.ImportOptions{}, row(5, "five"), row(6, "six")) }},
+		{"import", func() error { return importing(models.ImportOptions{}, row(5, "five"), row(6, "six")) }},
 		{"import and replace", func() error {
-			return importRows(models.ImportOptions{Replace: true}, row(6, "seis"), row(7, "seven"))
+			report, err := store.Import(ctx, replacing(true, importRows([]T{row(6, "seis"), row(7, "seven")})), models.ImportOptions{})
+			if report.Replaced != 1 {
+				err = fmt.Errorf("got %+v, %w", report, err)
+			}
+			return err
 		}},
 		{"import many, of which some exist", func() error {
-			return errors.Join(importRows(models.ImportOptions{}, numbered(1000, 1)...), importRows(models.ImportOptions{}, numbered(1000, 300)...))
+			return errors.Join(importing(models.ImportOptions{}, numbered(1000, 1)...), importing(models.ImportOptions{}, numbered(1000, 300)...))
 		}},
-		{"import many that exist", func() error { return importRows(models.ImportOptions{}, numbered(1000, 300)...) }},
+		{"import many that exist", func() error { return importing(models.ImportOptions{}, numbered(1000, 300)...) }},
 		{"an UPDATE by hand", func() error { return byHand("UPDATE rows SET name = 'by hand' WHERE id = 7") }},
 		{"another id by hand", func() error { return byHand("UPDATE rows SET id = 8 WHERE id = 7") }},
 		{"an INSERT by hand", func() error {
 			return byHand("INSERT INTO rows (id, name, created_at, updated_at) VALUES (9, 'nine', '2026-01-01', '2026-01-01')")
 		}},
-		{"import many", func() error { return importRows(models.ImportOptions{}, numbered(2000, 300)...) }},
+		{"import many", func() error { return importing(models.ImportOptions{}, numbered(2000, 300)...) }},
 		{"all rows are put away", func() error {
 			return errors.Join(byHand("CREATE TABLE yesterday AS SELECT * FROM rows"), byHand("DELETE FROM rows"))
 		}},
@@ -364,6 +361,25 @@ func TestFeedIsForgotten(t *testing.T) {
 				if _, err := feed.Read(ctx, future, 10); !ok || !errors.Is(err, database.ErrCursor) {
 					t.Errorf("%s: got %v, want ErrCursor", text, err)
 				}
+			}
+		})
+		t.Run("from a time", func(t *testing.T) {
+			if err := db.Feed(dbtest.Tables[0]).Purge(ctx, time.Hour); err != nil { // notes where the feed is
+				t.Fatal(err)
+			}
+			now := time.Now()
+			if _, err := store.Create(ctx, &models.Plant{ID: 5, Name: "five"}); err != nil {
+				t.Fatal(err)
+			}
+			follow(t, r, feed, db, 10) // up to that plant
+			from, ok := database.ParseCursor(now.Format(time.RFC3339Nano))
+			changes, err := feed.Read(ctx, from, 10)
+			if last := len(changes.Rows) - 1; !ok || err != nil || last < 0 || changes.Rows[last].ID != 5 {
+				t.Errorf("got %+v, %v, want the plant 5", changes.Rows, err)
+			}
+			early, _ := database.ParseCursor(now.Add(-time.Hour).Format(time.RFC3339Nano))
+			if _, err := feed.Read(ctx, early, 10); !errors.Is(err, database.ErrCursor) {
+				t.Errorf("before what is forgotten: got %v, want ErrCursor", err)
 			}
 		})
 		t.Run("from the beginning", func(t *testing.T) { follow(t, newReplica(), feed, db, 1) })

@@ -37,13 +37,13 @@ func TestDryRunOnlyReads(t *testing.T) {
 			for _, replace := range []bool{false, true} {
 				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 				defer cancel()
-				report, err := store.Import(ctx, func(yield func(models.ImportRow[models.Plant], error) bool) {
+				report, err := store.Import(ctx, replacing(replace, func(yield func(models.ImportRow[models.Plant], error) bool) {
 					for i, name := range []string{"Fern", "Ivy", "Fern", "Fern"} {
 						if !yield(models.ImportRow[models.Plant]{Line: i + 1, Row: models.Plant{ID: int64(i) % 3, Name: name}}, nil) {
 							return
 						}
 					}
-				}, models.ImportOptions{DryRun: true, Replace: replace, Partial: true})
+				}), models.ImportOptions{DryRun: true, Partial: true})
 				got := models.ImportReport{Rows: report.Rows, Created: report.Created, Replaced: report.Replaced, Unchanged: report.Unchanged, Rejected: report.Rejected}
 				want := models.ImportReport{Rows: 4, Created: 1, Unchanged: 2, Rejected: 1}
 				if replace {

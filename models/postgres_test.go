@@ -318,7 +318,7 @@ func TestImportCountsRowsOnce(t *testing.T) {
 			yield(models.ImportRow[models.Plant]{Line: 2, Row: models.Plant{ID: 2, Name: "x"}}, nil)
 	}
 	want := models.ImportReport{Rows: 2, Created: 1, Replaced: 1, Keys: []string{"1"}, Stored: true}
-	if got, err := store.Import(t.Context(), rows, models.ImportOptions{Replace: true}); err != nil || !reflect.DeepEqual(got, want) {
+	if got, err := store.Import(t.Context(), replacing(true, rows), models.ImportOptions{}); err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, %v, want %+v", got, err, want)
 	}
 }

@@ -237,7 +237,7 @@ func TestImportOfBrokenRows(t *testing.T) {
 		for _, partial := range []bool{false, true} {
 			t.Run(fmt.Sprintf("replace=%t partial=%t", replace, partial), func(t *testing.T) {
 				eachNursery(t, func(t *testing.T, n nursery) {
-					report, err := n.seedlings.Import(t.Context(), importRows(rows), models.ImportOptions{Partial: partial, Replace: replace})
+					report, err := n.seedlings.Import(t.Context(), replacing(replace, importRows(rows)), models.ImportOptions{Partial: partial})
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -273,7 +273,7 @@ func TestImportOfBrokenRows(t *testing.T) {
 	t.Run("a replacement breaks a constraint", func(t *testing.T) {
 		eachNursery(t, func(t *testing.T, n nursery) {
 			rows := []seedling{{ID: 1, GrowerID: new(int64(99))}, {ID: 2, Height: 1}, {ID: 3}}
-			report, err := n.seedlings.Import(t.Context(), importRows(rows), models.ImportOptions{Partial: true, Replace: true})
+			report, err := n.seedlings.Import(t.Context(), replacing(true, importRows(rows)), models.ImportOptions{Partial: true})
 			if err != nil || report.Replaced != 1 || report.Created != 1 || report.Rejected != 1 || !report.Stored || report.Errors[0].Line != 1 {
 				t.Fatalf("got %+v, %v, want that only line 1 is rejected", report, err)
 			}

@@ -39,7 +39,8 @@ func Base(rule Rule) Rule { return unwrap(rule).base }
 func unwrap(rule Rule) (u struct {
 	base           Rule
 	server, unique bool
-}) {
+},
+) {
 	for {
 		switch wrapper := rule.(type) {
 		case Server:

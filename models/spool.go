@@ -34,6 +34,7 @@ type spool[K Key] struct {
 	out         *bufio.Writer
 	size, taken int64 // in bytes, and how many of db's are taken for it
 	buffer      []byte
+	edits       bool // a row depends on the stored row
 
 	data   []byte        // of the rows that are not in a run yet
 	rows   []spoolRow[K] // in data
@@ -109,8 +110,9 @@ func (s *spool[K]) keyOf(row reflect.Value) K {
 	return *s.columns[0].Of(row).Addr().Interface().(*K)
 }
 
-func (s *spool[K]) write(line int, row reflect.Value) error {
-	key, encoded := s.keyOf(row), s.encode(line, row)
+func (s *spool[K]) write(line int, row reflect.Value, edit *Edit) error {
+	s.edits = s.edits || edit.Kind == Merge || edit.Kind == Delete || edit.Version != nil
+	key, encoded := s.keyOf(row), s.encode(line, row, edit)
 	if len(s.rows) == 0 && (s.size == 0 || key >= s.last) { // the last run goes on
 		s.last = key
 		return s.append(encoded)
@@ -124,35 +126,40 @@ func (s *spool[K]) write(line int, row reflect.Value) error {
 	return s.endRun()
 }
 
-// encode returns a row, until the next call: its line, then its columns, each pointer with
-// a byte before it that is 0 if it is nil, and each text with its length.
-func (s *spool[K]) encode(line int, row reflect.Value) []byte {
+// encode returns a row, until the next call: its line, its columns, and what is done with it.
+func (s *spool[K]) encode(line int, row reflect.Value, edit *Edit) []byte {
 	b := binary.AppendUvarint(s.buffer[:0], uint64(line))
 	for _, c := range s.columns {
-		value := c.Of(row)
-		if value.Kind() == reflect.Pointer {
-			if value.IsNil() {
-				b = append(b, 0)
-				continue
-			}
-			b, value = append(b, 1), value.Elem()
-		}
-		switch value.Kind() {
-		case reflect.String:
-			b = binary.AppendUvarint(b, uint64(value.Len()))
-			b = append(b, value.String()...)
-		case reflect.Bool:
-			b = strconv.AppendBool(b, value.Bool())[:len(b)+1] // t or f
-		case reflect.Float64:
-			b = binary.AppendUvarint(b, math.Float64bits(value.Float()))
-		case reflect.Struct:
-			b = binary.AppendVarint(b, value.Addr().Interface().(*time.Time).UnixMicro())
-		default:
-			b = binary.AppendVarint(b, value.Int())
-		}
+		b = appendValue(b, c.Of(row))
+	}
+	fields := reflect.ValueOf(edit).Elem()
+	for i := range fields.NumField() {
+		b = appendValue(b, fields.Field(i))
 	}
 	s.buffer = b
 	return b
+}
+
+// appendValue appends a pointer with a byte before it that is 0 if it is nil, and a text with its length.
+func appendValue(b []byte, value reflect.Value) []byte {
+	if value.Kind() == reflect.Pointer {
+		if value.IsNil() {
+			return append(b, 0)
+		}
+		b, value = append(b, 1), value.Elem()
+	}
+	switch value.Kind() {
+	case reflect.String:
+		return append(binary.AppendUvarint(b, uint64(value.Len())), value.String()...)
+	case reflect.Bool:
+		return strconv.AppendBool(b, value.Bool())[:len(b)+1] // t or f
+	case reflect.Float64:
+		return binary.AppendUvarint(b, math.Float64bits(value.Float()))
+	case reflect.Struct:
+		return binary.AppendVarint(b, value.Addr().Interface().(*time.Time).UnixMicro())
+	default:
+		return binary.AppendVarint(b, value.Int())
+	}
 }
 
 // append appends a row that encode returned to the file.
@@ -210,17 +217,19 @@ func (s *spool[K]) rewind() error {
 	return nil
 }
 
-// read returns the next row, until the next call, and its line, or false after the last.
-func (s *spool[K]) read() (line int, row reflect.Value, ok bool, err error) {
+// read returns the run whose row is the next, until the next call, or nil after the last.
+func (s *spool[K]) read() (*run[K], error) {
 	if s.used != nil {
-		err = s.advance(s.used)
+		if err := s.advance(s.used); err != nil {
+			return nil, err
+		}
 	}
-	if err != nil || len(s.unread) == 0 {
-		return 0, row, false, err
+	if len(s.unread) == 0 {
+		return nil, nil
 	}
 	s.used = s.unread[0]
 	s.unread = slices.Delete(s.unread, 0, 1)
-	return s.used.line, s.used.row, true, nil
+	return s.used, nil
 }
 
 // advance reads the next row of r, and puts r in its place, unless it has ended.
@@ -233,6 +242,12 @@ func (s *spool[K]) advance(r *run[K]) error {
 	for _, c := range s.columns {
 		if err == nil {
 			err = r.readValue(c.Of(r.row))
+		}
+	}
+	fields := reflect.ValueOf(&r.edit).Elem()
+	for i := range fields.NumField() {
+		if err == nil {
+			err = r.readValue(fields.Field(i))
 		}
 	}
 	if errors.Is(err, io.EOF) {
@@ -253,6 +268,7 @@ type run[K Key] struct {
 	in     *bufio.Reader
 	row    reflect.Value
 	line   int
+	edit   Edit
 	key    K
 	buffer []byte
 }

@@ -21,6 +21,7 @@ import (
 type spooled[T any] struct {
 	line int
 	row  T
+	edit Edit
 }
 
 // writeSpool returns a spool that has rows.
@@ -32,7 +33,7 @@ func writeSpool[T any, K Key](t *testing.T, rows ...spooled[T]) *spool[K] {
 	}
 	t.Cleanup(s.close)
 	for _, row := range rows {
-		if err := s.write(row.line, valueOf(&row.row)); err != nil {
+		if err := s.write(row.line, valueOf(&row.row), &row.edit); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -47,14 +48,14 @@ func readSpool[T any, K Key](t *testing.T, s *spool[K]) (rows []spooled[T]) {
 		t.Fatal(err)
 	}
 	for {
-		line, row, ok, err := s.read()
+		next, err := s.read()
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !ok {
+		if next == nil {
 			return rows
 		}
-		rows = append(rows, spooled[T]{line, row.Interface().(T)})
+		rows = append(rows, spooled[T]{next.line, next.row.Interface().(T), next.edit})
 	}
 }
 
@@ -62,19 +63,20 @@ func TestSpoolReturnsTheSameRowsEachTime(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("🌵", 255)
 	rows := []spooled[Plant]{
-		{1, Plant{ID: 0, Name: "no tag"}},
-		{2, Plant{ID: -1, Name: "an empty tag", Tag: new("")}},
-		{math.MaxInt32 + 7, Plant{ID: math.MinInt64, Name: "x", Tag: new("a tag of another length")}},
-		{300, Plant{ID: math.MaxInt64, Name: long, Tag: &long}},
-		{5, Plant{ID: 9007199254740993, Name: "\x00\n\xff", Tag: new("\x00")}},
-		{6, Plant{ID: 64, Name: strings.Repeat("x", 200_000), Tag: new(strings.Repeat("y", 100_000))}},
+		{1, Plant{ID: 0, Name: "no tag"}, Edit{}},
+		{2, Plant{ID: -1, Name: "an empty tag", Tag: new("")}, Edit{}},
+		{math.MaxInt32 + 7, Plant{ID: math.MinInt64, Name: "x", Tag: new("a tag of another length")}, Edit{}},
+		{300, Plant{ID: math.MaxInt64, Name: long, Tag: &long}, Edit{}},
+		{5, Plant{ID: 9007199254740993, Name: "\x00\n\xff", Tag: new("\x00")}, Edit{}},
+		{6, Plant{ID: 64, Name: strings.Repeat("x", 200_000), Tag: new(strings.Repeat("y", 100_000))}, Edit{}},
 	}
 	for i := range 5000 {
 		p := Plant{ID: int64(rand.Uint64()), Name: strings.Repeat("n", rand.IntN(300))} //nolint:gosec // any id will do
 		if i%3 > 0 {
 			p.Tag = new(strings.Repeat("t", rand.IntN(300)))
 		}
-		rows = append(rows, spooled[Plant]{7 + i, p})
+		edits := []Edit{{}, {Kind: Merge, Columns: "name,tag", Version: new(time.UnixMicro(0).UTC())}, {Kind: Merge}, {Kind: Delete, Version: new(time.UnixMicro(-1).UTC())}}
+		rows = append(rows, spooled[Plant]{7 + i, p, edits[i%len(edits)]})
 	}
 	s := writeSpool[Plant, int64](t, rows...)
 	slices.SortStableFunc(rows, func(a, b spooled[Plant]) int { return cmp.Compare(a.row.ID, b.row.ID) })
@@ -116,7 +118,7 @@ func TestSpoolKeepsEveryKind(t *testing.T) {
 		Int64: math.MaxInt64, Bool: true, MaybeText: new("x"), MaybeInt32: new(int32(-1)), MaybeBool: new(true),
 	}
 	zero := everyKind{MaybeText: new(""), MaybeInt32: new(int32(0)), MaybeBool: new(false)}
-	rows := []spooled[everyKind]{{1, everyKind{}}, {2, zero}, {3, full}, {4, full}}
+	rows := []spooled[everyKind]{{1, everyKind{}, Edit{}}, {2, zero, Edit{}}, {3, full, Edit{}}, {4, full, Edit{}}}
 	if got := readSpool[everyKind](t, writeSpool[everyKind, string](t, rows...)); !reflect.DeepEqual(got, rows) {
 		t.Errorf("got %+v, want %+v", got, rows)
 	}
@@ -142,11 +144,11 @@ func TestSpoolSorts(t *testing.T) {
 				defer s.close()
 				rows := make([]spooled[Plant], n)
 				for i := range rows {
-					rows[i] = spooled[Plant]{i + 1, Plant{ID: keys(i), Name: strconv.Itoa(i)}}
+					rows[i] = spooled[Plant]{i + 1, Plant{ID: keys(i), Name: strconv.Itoa(i)}, Edit{}}
 					if i%2 == 0 {
 						rows[i].row.Tag = new(strings.Repeat("t", 1000+i%20))
 					}
-					if err := s.write(rows[i].line, valueOf(&rows[i].row)); err != nil {
+					if err := s.write(rows[i].line, valueOf(&rows[i].row), &rows[i].edit); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -181,7 +183,7 @@ func TestEmptySpool(t *testing.T) {
 // is an error, and never a row or io.EOF, which COPY takes for the regular end.
 func TestTruncatedSpool(t *testing.T) {
 	t.Parallel()
-	s := writeSpool[Plant, int64](t, spooled[Plant]{1000, Plant{ID: math.MinInt64, Name: "name", Tag: new("tag")}})
+	s := writeSpool[Plant, int64](t, spooled[Plant]{1000, Plant{ID: math.MinInt64, Name: "name", Tag: new("tag")}, Edit{Kind: Merge, Columns: "tag", Version: new(time.Now())}})
 	if err := s.rewind(); err != nil {
 		t.Fatal(err)
 	}

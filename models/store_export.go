@@ -22,7 +22,7 @@ const (
 
 // Export calls yield for the rows that f selects, some at a time, by ascending key, from one snapshot:
 // later writes are not seen. There is no limit, and the timestamps of the rows are not
-// set. It ends with the first error of yield, with limit.ErrShare at the limit of
+// set, except their versions if f wants them. It ends with the first error of yield, with limit.ErrShare at the limit of
 // running imports and exports, in all or of ctx's client, and with the errors that all
 // methods share.
 func (s *Store[T, K]) Export(ctx context.Context, f Filter[K], yield func([]T) error) error {
@@ -69,15 +69,15 @@ func (r *reader[T, K]) export(ctx context.Context, f Filter[K], yield func([]T) 
 		}
 		chunk := make([]T, 0, exportChunk)
 		for {
-			_, row, ok, err := rest.read()
-			if err == nil && ok {
-				chunk = append(chunk, *row.Addr().Interface().(*T))
+			next, err := rest.read()
+			if err == nil && next != nil {
+				chunk = append(chunk, *next.row.Addr().Interface().(*T))
 			}
-			if err == nil && (!ok || len(chunk) == exportChunk) {
+			if err == nil && (next == nil || len(chunk) == exportChunk) {
 				err = yield(chunk)
 				chunk = chunk[:0]
 			}
-			if err != nil || !ok {
+			if err != nil || next == nil {
 				return err
 			}
 		}
@@ -89,10 +89,14 @@ func (r *reader[T, K]) export(ctx context.Context, f Filter[K], yield func([]T) 
 func (r *reader[T, K]) readAll(ctx context.Context, f Filter[K], out chan<- []T) (rest *spool[K], err error) {
 	defer background.Recover("an export", &err)
 	var rows *sql.Rows
+	columns := r.table.Data
+	if f.Versions {
+		columns = r.table.Columns
+	}
 	err = r.db.Retry(ctx, func() error {
 		tx, err := r.filter(r.db.Reads(ctx), f)
 		if err == nil {
-			rows, err = tx.Model(new(T)).Select(table.Names(r.table.Data)).Rows() //nolint:sqlclosecheck // below
+			rows, err = tx.Model(new(T)).Select(table.Names(columns)).Rows() //nolint:sqlclosecheck // below
 		}
 		return err
 	})
@@ -117,10 +121,11 @@ func (r *reader[T, K]) readAll(ctx context.Context, f Filter[K], out chan<- []T)
 				if rest, err = newSpool[T, K](ctx, r.db, r.table); err != nil {
 					return err
 				}
+				rest.columns = columns
 			}
 		}
 		for i := range chunk {
-			if err := rest.write(0, valueOf(&chunk[i])); err != nil {
+			if err := rest.write(0, valueOf(&chunk[i]), new(Edit)); err != nil {
 				return err
 			}
 		}
@@ -138,7 +143,7 @@ func (r *reader[T, K]) readAll(ctx context.Context, f Filter[K], out chan<- []T)
 			begin = time.Now()
 		}
 		chunk = chunk[:len(chunk)+1]
-		targets = table.AppendPointers(targets[:0], r.table.Data, valueOf(&chunk[len(chunk)-1]))
+		targets = table.AppendPointers(targets[:0], columns, valueOf(&chunk[len(chunk)-1]))
 		if err := rows.Scan(targets...); err != nil {
 			return rest, err
 		}

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"reflect"
 	"slices"
+	"strings"
 	"time"
 
 	"plantstore/database"
@@ -18,29 +20,51 @@ import (
 type ImportRow[T any] struct {
 	Line int // of the file, from 1
 	Row  T
-	Err  error
+	Edit
+	Err error
 }
+
+// Edit says what an import does with a row.
+type Edit struct {
+	Kind    Kind
+	Columns string     // that a Merge changes, separated by commas; other names are ignored
+	Version *time.Time // that the stored row with the key must have, or nil
+}
+
+// Kind is what an import does with a row whose key is taken.
+type Kind int8
+
+// The kinds. Put and Delete are of the lines of a feed of changes: they count instead of the rows with the same key
+// before them.
+const (
+	Insert  Kind = iota // rejects the row if its content differs
+	Replace             // stores the row instead
+	Merge               // changes only some columns
+	Put                 // is like Replace
+	Delete
+)
 
 // ImportOptions says which rows an import stores.
 type ImportOptions struct {
 	Partial bool // the valid rows, even if other rows are rejected
 	DryRun  bool // nothing
-	Replace bool // also those with the key of a row with different content, instead of it
 }
 
 // MaxRejected is how many of the rejected rows a report lists.
 const MaxRejected = 1000
 
-// MaxKeys is how many keys of replaced rows a report lists. They take up to 40 MB.
+// MaxKeys is how many keys of changed rows a report lists. They take up to 40 MB.
 const MaxKeys = 1_000_000
 
 // ImportReport is the result of an import.
 type ImportReport struct {
 	Rows      int // in the file
 	Created   int
-	Replaced  int               // stored before with different content
-	Keys      []string          // of the rows that were replaced, the first MaxKeys of them, in ascending order
-	Unchanged int               // stored before with the same content
+	Replaced  int // stored before with different content
+	Merged    int // the same, of which some columns were changed
+	Deleted   int
+	Keys      []string          // of the rows that were replaced, merged or deleted, the first MaxKeys of them, in ascending order
+	Unchanged int               // stored before with the same content, or without a row to delete, or before a later line of the feed
 	Rejected  int               // not valid, or stored before with different content, unless that is replaced
 	Errors    []RejectedRow     // the first MaxRejected of them, by line
 	Stored    bool              // whether the created and replaced rows were committed
@@ -64,6 +88,13 @@ func (e *RepeatedError) Error() string {
 	return fmt.Sprintf("%s %v occurs twice with different content", e.Noun, e.Key)
 }
 
+// VersionError means that the stored row does not have the version that a row of an import demands.
+type VersionError RepeatedError
+
+func (e *VersionError) Error() string {
+	return fmt.Sprintf("%s %v was changed or deleted meanwhile, so its etag differs", e.Noun, e.Key)
+}
+
 // reject counts a row, in any order.
 func (r *ImportReport) reject(line int, err error) {
 	r.Rejected++
@@ -83,9 +114,9 @@ const batchRows = 1000
 
 // Import stores rows, or no row at all, unless o says otherwise. It reads all rows
 // before it stores the first, so that a slow client holds no lock, and keeps them in a
-// temporary file. Rows that break a rule, or have the key of a row with different content, are rejected in
-// the report; that is not an error. If o replaces such a row, the new row gets the time of creation of the
-// old row and a new version.
+// temporary file. Rows that break a rule, whose Version does not match, or that have the key of a row with
+// different content, are rejected in the report; that is not an error. A row that replaces a stored row gets its
+// time of creation and a new version.
 //
 // It fails with the error that rows ends with, with limit.ErrShare at the limit of
 // running imports and exports, in all or of ctx's client, and with the errors that all
@@ -107,11 +138,11 @@ func (s *Store[T, K]) Import(ctx context.Context, rows iter.Seq2[ImportRow[T], e
 			row = next
 			report.Rows++
 			if row.Err == nil {
-				row.Err = s.validate(&row.Row, s.table.Data)
+				row.Err = s.validate(&row.Row, s.written(&row.Edit))
 			}
 			if row.Err != nil {
 				report.reject(row.Line, row.Err)
-			} else if err := spool.write(row.Line, valueOf(&row.Row)); err != nil {
+			} else if err := spool.write(row.Line, valueOf(&row.Row), &row.Edit); err != nil {
 				return err
 			}
 		}
@@ -125,12 +156,26 @@ func (s *Store[T, K]) Import(ctx context.Context, rows iter.Seq2[ImportRow[T], e
 	return report, err
 }
 
+// written returns the columns that e writes.
+func (s *Store[T, K]) written(e *Edit) []*table.Column {
+	switch e.Kind {
+	case Merge:
+		names := strings.Split(e.Columns, ",")
+		return slices.DeleteFunc(slices.Clone(s.table.Content), func(c *table.Column) bool { return !slices.Contains(names, c.DBName) })
+	case Delete:
+		return nil
+	}
+	return s.table.Data
+}
+
+// importSpool stores the rows in spool.
 func (s *Store[T, K]) importSpool(ctx context.Context, spool *spool[K], o ImportOptions, report *ImportReport) error {
 	storable := func() bool { return report.Rejected == 0 || o.Partial }
-	if o.DryRun && !s.related {
-		return s.insertSpool(ctx, s.db, spool, o, report)
+	reads := o.DryRun && !s.related && !spool.edits
+	if reads {
+		return s.insertSpool(ctx, s.db, spool, reads, report)
 	}
-	if storable() { // most imports are of new rows only
+	if storable() && !spool.edits { // most imports are of new rows only
 		var created int64
 		err := s.db.Retry(ctx, func() (err error) {
 			created, err = s.loadSpool(ctx, spool, !o.DryRun)
@@ -148,7 +193,7 @@ func (s *Store[T, K]) importSpool(ctx context.Context, spool *spool[K], o Import
 	parsed.Errors = slices.Clip(parsed.Errors) // each attempt appends to a copy
 	err := s.db.Transaction(ctx, func(tx *database.DB) error {
 		*report = parsed // without the counts of an attempt that was rolled back
-		if err := s.insertSpool(ctx, tx, spool, o, report); err != nil {
+		if err := s.insertSpool(ctx, tx, spool, reads, report); err != nil {
 			return err
 		}
 		if !storable() || o.DryRun {
@@ -171,17 +216,17 @@ func (s *Store[T, K]) loadSpool(ctx context.Context, spool *spool[K], keep bool)
 	var now any = s.db.NowFunc() // converted once
 	values, begin, n := make([]any, len(s.table.Columns)), time.Now(), 0
 	return s.db.Dialect().Load(ctx, s.table, keep, func() ([]any, error) {
-		_, row, ok, err := spool.read()
-		if err != nil || !ok {
+		next, err := spool.read()
+		if err != nil || next == nil {
 			return nil, err
 		}
 		if n++; n%batchRows == 0 {
 			begin = s.db.Pace(ctx, begin)
 		}
-		s.setDefaults(row)
+		s.setDefaults(next.row)
 		for i, c := range s.table.Columns {
 			if values[i] = now; !s.table.IsTimestamp(c) {
-				values[i] = c.Of(row).Interface()
+				values[i] = c.Of(next.row).Interface()
 			}
 		}
 		return values, nil
@@ -190,112 +235,175 @@ func (s *Store[T, K]) loadSpool(ctx context.Context, spool *spool[K], keep bool)
 
 // importedRow is a row of an import, with the lines that have it.
 type importedRow[T any] struct {
-	row   *T
-	lines []int // the first MaxRejected of them
-	more  int   // how many further lines there are
+	row *T
+	Edit
+	lines  []int         // the first MaxRejected of them
+	more   int           // how many further lines there are
+	change *table.Change // that the row makes to a stored row; nil if it is inserted, or nothing happens
+	err    error         // why nothing happens
 }
 
-// insertSpool stores the rows with free keys and compares the other rows with the stored rows. A dry run only compares,
-// unless rows are related.
-func (s *Store[T, K]) insertSpool(ctx context.Context, tx *database.DB, spool *spool[K], o ImportOptions, report *ImportReport) error {
+// insertSpool stores the rows with free keys and compares the other rows with the stored rows. If it reads, it only
+// compares.
+func (s *Store[T, K]) insertSpool(ctx context.Context, tx *database.DB, spool *spool[K], reads bool, report *ImportReport) error {
 	if err := spool.rewind(); err != nil {
 		return err
 	}
 	var batch []importedRow[T]
 	begin := time.Now()
 	for {
-		line, stored, ok, err := spool.read()
+		next, err := spool.read()
 		if err != nil {
 			return err
 		}
-		row := new(T)
-		if ok {
-			valueOf(row).Set(stored)
+		row := importedRow[T]{row: new(T)}
+		if next != nil {
+			valueOf(row.row).Set(next.row)
+			row.Edit, row.lines = next.edit, []int{next.line}
 		}
-		if last := len(batch) - 1; ok && last >= 0 && s.keyOf(batch[last].row) == s.keyOf(row) {
-			switch {
-			case !s.sameContent(batch[last].row, row):
-				report.reject(line, &RepeatedError{s.table.Noun, s.keyOf(row)})
-			case len(batch[last].lines) < MaxRejected:
-				batch[last].lines = append(batch[last].lines, line)
+		if last := len(batch) - 1; next != nil && last >= 0 && s.keyOf(batch[last].row) == next.key {
+			b := &batch[last]
+			switch same := reflect.DeepEqual(b.Edit, row.Edit) && s.sameContent(b.row, row.row); {
+			case !same && row.Kind >= Put:
+				report.Unchanged += len(b.lines) + b.more
+				*b = row
+			case !same:
+				report.reject(next.line, &RepeatedError{s.table.Noun, next.key})
+			case len(b.lines) < MaxRejected:
+				b.lines = append(b.lines, next.line)
 			default:
-				batch[last].more++
+				b.more++
 			}
 			continue
 		}
-		if !ok || len(batch) == batchRows {
-			if err := s.importBatch(ctx, tx, batch, o, report); err != nil {
+		if next == nil || len(batch) == batchRows {
+			if err := s.importBatch(ctx, tx, batch, reads || spool.edits, reads, report); err != nil {
 				return err
 			}
 			batch, begin = batch[:0], tx.Pace(ctx, begin)
 		}
-		if !ok {
+		if next == nil {
 			return nil
 		}
-		batch = append(batch, importedRow[T]{row: row, lines: []int{line}})
+		batch = append(batch, row)
 	}
 }
 
-// importBatch is insertSpool for rows with different keys, in ascending order.
-func (s *Store[T, K]) importBatch(ctx context.Context, tx *database.DB, batch []importedRow[T], o ImportOptions, report *ImportReport) error {
-	if len(batch) == 0 {
-		return nil
-	}
-	rows := make([]*T, len(batch))
+// importBatch stores rows with different keys, in ascending order. If it compares, it reads the stored rows first. If it
+// reads, it does nothing else.
+func (s *Store[T, K]) importBatch(ctx context.Context, tx *database.DB, batch []importedRow[T], compares, reads bool, report *ImportReport) error {
+	var keys []K
 	for i := range batch {
-		rows[i] = batch[i].row
+		if compares {
+			keys = append(keys, s.keyOf(batch[i].row))
+		}
 	}
-	expected := mayBeTaken
-	if o.Replace {
-		expected = lockTaken // what is unchanged stays so until the other rows are replaced
+	stored, err := s.getAll(ctx, tx, keys, !reads)
+	if err != nil {
+		return err
 	}
-	var outcomes []error
-	reads := o.DryRun && !s.related
-	if reads {
-		outcomes = slices.Repeat([]error{fault.ErrTaken}, len(rows))
-		s.compare(ctx, tx, rows, outcomes, false)
-	} else {
-		outcomes = s.insert(ctx, tx, rows, expected)
-	}
+	var rows []*T
+	var inserted []*importedRow[T]
 	var changes []*table.Change
-	replacements := make([]*table.Change, len(rows))
-	for i, err := range outcomes {
-		if exists, taken := errors.AsType[*ExistsError](err); taken && !exists.Same && o.Replace {
-			replacements[i] = &table.Change{Statement: s.replace, Row: valueOf(rows[i])}
-			changes = append(changes, replacements[i])
+	expected := mayBeTaken
+	for i := range batch {
+		b := &batch[i]
+		if compares {
+			s.decide(b, stored[keys[i]])
 		}
-	}
-	if !reads {
-		if err := tx.Run(ctx, changes, s.db.NowFunc()); err != nil && !fault.IsConstraint(err) {
-			return err
-		}
-	}
-	for i, err := range outcomes {
-		replacement := replacements[i]
-		if replacement != nil {
-			err = replacement.Err
-		}
-		exists, taken := errors.AsType[*ExistsError](err)
 		switch {
-		case err == nil && replacement != nil:
-			if report.Replaced++; report.Replaced <= MaxKeys {
-				report.Keys = append(report.Keys, fmt.Sprint(s.keyOf(rows[i])))
-			}
-		case err == nil, reads && errors.Is(err, errNoHolder):
-			report.Created++
-		case taken && exists.Same:
-			report.Unchanged++
-		case taken, fault.IsConstraint(err):
-			err = s.blame(rows[i], false, fault.In("import "+s.table.Noun, err))
-			for _, line := range batch[i].lines {
-				report.reject(line, err)
-			}
-			report.Rejected += batch[i].more
-			continue
-		default:
+		case reads:
+		case b.change != nil:
+			changes = append(changes, b.change)
+		case b.err == nil:
+			rows, inserted = append(rows, b.row), append(inserted, b)
+		}
+		if b.Kind != Insert {
+			expected = lockTaken // what is unchanged stays so until the other rows are replaced
+		}
+	}
+	for i, err := range s.insert(ctx, tx, rows, expected) {
+		b := inserted[i]
+		exists, taken := errors.AsType[*ExistsError](err)
+		if b.err = err; taken && !exists.Same && b.Kind != Insert {
+			b.change = s.changeOf(b)
+			changes = append(changes, b.change)
+		}
+	}
+	if err := tx.Run(ctx, changes, s.db.NowFunc()); err != nil && !fault.IsConstraint(err) {
+		return err
+	}
+	for i := range batch {
+		if err := s.count(&batch[i], report); err != nil {
 			return err
 		}
-		report.Unchanged += len(batch[i].lines) - 1 + batch[i].more // the first line made them so
 	}
+	return nil
+}
+
+// decide sets the change that b makes to holder, the row with its key, or why it makes no change. Without a holder, b may
+// have to be inserted. A row that changes nothing need not have its version: an earlier attempt may have stored it.
+func (s *Store[T, K]) decide(b *importedRow[T], holder *T) {
+	columns, key := s.written(&b.Edit), s.keyOf(b.row)
+	differs := func(c *table.Column) bool { return !c.Equal(valueOf(b.row), valueOf(holder)) }
+	lacks := func(c *table.Column) bool {
+		return c.FieldType.Kind() != reflect.Pointer && !slices.Contains(columns, c)
+	}
+	exists, same, missing := holder != nil, holder == nil, slices.IndexFunc(s.table.Content, lacks)
+	if b.Kind != Delete {
+		same = exists && !slices.ContainsFunc(columns, differs)
+	}
+	switch {
+	case same, exists && b.Kind == Insert:
+		b.err = &ExistsError{s.table.Noun, key, same}
+	case b.Version != nil && (!exists || !s.table.Updated.Time(valueOf(holder)).Equal(*b.Version)):
+		b.err = &VersionError{s.table.Noun, key}
+	case exists:
+		b.change = s.changeOf(b)
+	case missing >= 0:
+		b.err = invalid(s.table.Content[missing].DBName, "is required, as there is no %s %v yet", s.table.Noun, key)
+	}
+}
+
+// changeOf returns the change that b makes to the row with its key.
+func (s *Store[T, K]) changeOf(b *importedRow[T]) *table.Change {
+	statement := s.replace
+	switch b.Kind {
+	case Merge:
+		statement = s.updateOf(s.written(&b.Edit), false)
+	case Delete:
+		statement = s.remove
+	}
+	return &table.Change{Statement: statement, Row: valueOf(b.row)}
+}
+
+// count adds the outcome of b to report. It fails if the outcome is not a fault of the row.
+func (s *Store[T, K]) count(b *importedRow[T], report *ImportReport) error {
+	err, number := b.err, &report.Created
+	if b.change != nil {
+		err = b.change.Err
+		number = [...]*int{Replace: &report.Replaced, Merge: &report.Merged, Put: &report.Replaced, Delete: &report.Deleted}[b.Kind]
+	}
+	exists, taken := errors.AsType[*ExistsError](err)
+	_, changed := errors.AsType[*VersionError](err)
+	_, lacks := errors.AsType[*InvalidError](err)
+	switch {
+	case err == nil:
+		if *number++; b.change != nil && len(report.Keys) < MaxKeys {
+			report.Keys = append(report.Keys, fmt.Sprint(s.keyOf(b.row)))
+		}
+	case taken && exists.Same:
+		report.Unchanged++
+	case taken, changed, lacks, fault.IsConstraint(err):
+		err = s.blame(b.row, b.Kind == Delete, fault.In("import "+s.table.Noun, err))
+		for _, line := range b.lines {
+			report.reject(line, err)
+		}
+		report.Rejected += b.more
+		return nil
+	default:
+		return err
+	}
+	report.Unchanged += len(b.lines) - 1 + b.more // the first line made them so
 	return nil
 }

@@ -176,6 +176,7 @@ type Filter[K Key] struct {
 	Value      any  // and with this value of Sort
 	Limit      int  // at most this many in a list
 	Scan       bool // no index finds the rows, so the database may look at all of them
+	Versions   bool // an export also has the versions
 }
 
 // filter returns tx with f, but without the limit. An index on Sort and the key has the rows in their order. SQLite,

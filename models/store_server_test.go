@@ -164,8 +164,9 @@ func TestColumnsOfTheServer(t *testing.T) {
 				return outcome.Row, err
 			},
 			"an import that replaces leaves them alone": func(j *jar) (*jar, error) {
-				if report := importOf(models.ImportOptions{Replace: true}, *j); report.Replaced != 1 {
-					t.Errorf("got %+v", report)
+				report, err := store.Import(t.Context(), replacing(true, importRows([]jar{*j})), models.ImportOptions{})
+				if err != nil || report.Replaced != 1 {
+					t.Errorf("got %+v, %v", report, err)
 				}
 				return store.Get(t.Context(), j.ID)
 			},

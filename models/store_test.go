@@ -277,6 +277,20 @@ func importRows[T any](rows []T) iter.Seq2[models.ImportRow[T], error] {
 	}
 }
 
+// replacing returns rows that replace stored rows if replace is set.
+func replacing[T any](replace bool, rows iter.Seq2[models.ImportRow[T], error]) iter.Seq2[models.ImportRow[T], error] {
+	return func(yield func(models.ImportRow[T], error) bool) {
+		for row, err := range rows {
+			if replace {
+				row.Kind = models.Replace
+			}
+			if !yield(row, err) {
+				return
+			}
+		}
+	}
+}
+
 // TestImportOfALeftOutRow: a row that a trigger leaves out fails an import, of plants and of others.
 func TestImportOfALeftOutRow(t *testing.T) {
 	t.Parallel()
@@ -336,6 +350,7 @@ func TestImportAndExportWithATextKey(t *testing.T) {
 			name    string
 			rows    []pot
 			options models.ImportOptions
+			replace bool
 			want    models.ImportReport
 		}{
 			{
@@ -349,19 +364,19 @@ func TestImportAndExportWithATextKey(t *testing.T) {
 				want: models.ImportReport{Rows: 3, Created: 1, Rejected: 2},
 			},
 			{
-				name: "other content replaces", rows: []pot{somePots[0], replaced, somePots[2]}, options: models.ImportOptions{Replace: true},
+				name: "other content replaces", rows: []pot{somePots[0], replaced, somePots[2]}, replace: true,
 				want: models.ImportReport{Rows: 3, Replaced: 1, Keys: []string{replaced.Code}, Unchanged: 2, Stored: true},
 			},
 			{
-				name: "a dry run replaces nothing", rows: []pot{{Code: "y", Material: "tin"}, somePots[1]}, options: models.ImportOptions{Replace: true, DryRun: true},
+				name: "a dry run replaces nothing", rows: []pot{{Code: "y", Material: "tin"}, somePots[1]}, options: models.ImportOptions{DryRun: true}, replace: true,
 				want: models.ImportReport{Rows: 2, Created: 1, Replaced: 1},
 			},
 			{
-				name: "a rejected row keeps the others from replacing", rows: []pot{somePots[1], invalid}, options: models.ImportOptions{Replace: true},
+				name: "a rejected row keeps the others from replacing", rows: []pot{somePots[1], invalid}, replace: true,
 				want: models.ImportReport{Rows: 2, Replaced: 1, Rejected: 1},
 			},
 			{
-				name: "a key belongs to its first row", rows: []pot{somePots[1], replaced, somePots[1], somePots[3], other}, options: models.ImportOptions{Replace: true, Partial: true},
+				name: "a key belongs to its first row", rows: []pot{somePots[1], replaced, somePots[1], somePots[3], other}, options: models.ImportOptions{Partial: true}, replace: true,
 				want: models.ImportReport{Rows: 5, Replaced: 1, Keys: []string{replaced.Code}, Unchanged: 2, Rejected: 2, Stored: true},
 			},
 			{
@@ -370,7 +385,7 @@ func TestImportAndExportWithATextKey(t *testing.T) {
 			},
 		} {
 			t.Run(test.name, func(t *testing.T) {
-				got, err := store.Import(t.Context(), importRows(test.rows), test.options)
+				got, err := store.Import(t.Context(), replacing(test.replace, importRows(test.rows)), test.options)
 				if len(got.Errors) != got.Rejected {
 					t.Errorf("got the errors %v of %d rejected rows", got.Errors, got.Rejected)
 				}

@@ -43,7 +43,9 @@ func TestBodiesShareTheirMemory(t *testing.T) {
 			continue
 		}
 		t.Run(r.Method+" "+path, func(t *testing.T) {
-			w := httptest.NewRecorder()
+			end := make(chan struct{})
+			close(end)
+			w := &stuckWriter{ResponseRecorder: httptest.NewRecorder(), writing: make(chan int, 1), end: end} // which has deadlines
 			send(t.Context(), api, w, r.Method, path, `{"name":"`+strings.Repeat("x", ReceiveLimit/2))
 			if w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "50301") {
 				t.Errorf("got %d, %.200s, want 503 with error 50301", w.Code, w.Body)

@@ -94,6 +94,8 @@ type Handlers interface {
 	Put(*gin.Context) error
 	Patch(*gin.Context) error
 	Delete(*gin.Context) error
+	PatchAll(*gin.Context) error
+	DeleteAll(*gin.Context) error
 	Import(*gin.Context) error
 	Export(*gin.Context) error
 	Changes(*controllers.Health) middleware.Handler // or nil
@@ -122,6 +124,7 @@ func Table(o Options) []Route {
 	page := []middleware.Handler{body, controllers.SkipBody, send}
 	stream := []middleware.Handler{body, controllers.SkipBody, middleware.Stream(o.Verify), send}
 	download := []middleware.Handler{body, controllers.SkipBody, middleware.Bulk(o.Bulk, o.Verify)}
+	edit := append(slices.Clip(small), middleware.Bulk(o.Bulk, o.Verify))
 	upload := []middleware.Handler{
 		middleware.BodyLimit(o.Bulk.MaxBodyBytes), middleware.Reserve(sending, controllers.MaxReport),
 		middleware.Bulk(o.Bulk, o.Verify), controllers.Receive(o.Bulk.MaxBodyBytes),
@@ -141,7 +144,10 @@ func Table(o Options) []Route {
 			Route{"PATCH", path + "/:id", write, nil, small, r.Patch},
 			Route{"DELETE", path + "/:id", write, nil, empty, r.Delete},
 			Route{"POST", path + "/import", write, []string{"mode", "dry_run", "on_conflict", "ignore_columns"}, upload, r.Import},
-			Route{"GET", path + "/export", read, append(filters, "bom"), download, r.Export})
+			Route{"GET", path + "/export", read, append(filters, "bom", "etag"), download, r.Export})
+		if edited := slices.Concat(filters[1:], []string{"dry_run", "max"}); len(edited) > 2 {
+			routes = append(routes, Route{"PATCH", path, write, edited, edit, r.PatchAll}, Route{"DELETE", path, write, edited, download, r.DeleteAll})
+		}
 		for _, p := range r.Parents() {
 			others := slices.DeleteFunc(slices.Clone(filters), func(name string) bool { return name == p.Column })
 			routes = append(routes, Route{"GET", "/" + p.Name + "/:id" + path, read, append(others, "limit", "sort", "count"), page, p.List})

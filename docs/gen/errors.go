@@ -38,7 +38,7 @@ func addErrors(name string, operation, body object) {
 		case row.Code == 40903:
 			return isUnique && operation["requestBody"] != nil
 		case row.Code == 40904:
-			return isReferred && strings.HasPrefix(name, "DELETE")
+			return isReferred && (strings.HasPrefix(name, "DELETE") || strings.HasSuffix(name, "/import"))
 		case row.Code == 40007, row.Code == 41301: // unknown parameters; a body that is ignored
 			return true
 		case row.Code == 40001 && (isFeed(operation) || strings.HasSuffix(name, "/export")): // see controllers.SkipBody
@@ -68,8 +68,12 @@ func addErrors(name string, operation, body object) {
 		if d := response["description"]; d == nil || d == http.StatusText(status) { // swag's default
 			text := strings.Join(texts, "; ")
 			response["description"] = strings.ToUpper(text[:1]) + text[1:]
-		} else if text := texts[len(texts)-1]; strings.Contains(text, "(40903)") {
-			response["description"] = fmt.Sprintf("%s; or %s", d, text)
+		} else {
+			for _, text := range texts {
+				if strings.Contains(text, "(40903)") || strings.Contains(text, "(40904)") {
+					response["description"] = fmt.Sprintf("%s; or %s", response["description"], text)
+				}
+			}
 		}
 		if response["content"] == nil {
 			at(response, "content", controllers.TypeJSON, "schema")["$ref"] = "#/components/schemas/Error"
@@ -117,6 +121,7 @@ func completeResponses(operation object) {
 		response := at(operation, "responses", status)
 		if content, ok := response["content"].(object); ok && content[controllers.TypeEvents] != nil {
 			content[controllers.TypeEvents] = object{"schema": object{"type": "string"}}
+			content[controllers.TypeCSV] = object{"schema": object{"type": "string"}}
 		}
 		for _, h := range headers {
 			all := at(response, "headers")

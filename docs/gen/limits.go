@@ -35,6 +35,7 @@ func limits() []bound {
 		{"`q`", words(models.Plant{}.Rules().Text("name").Part()), "", "40007"},
 		{"page", fmt.Sprintf("%s items, and %d by default", number(controllers.MaxLimit), controllers.DefaultLimit), "", "40007"},
 		{"`X-Total-Count`", number(controllers.MaxCount), "", fmt.Sprintf("`%d+`", controllers.MaxCount)},
+		{"rows that a PATCH or DELETE of selected rows writes", fmt.Sprintf("%s, and %s by default", number(controllers.MaxCount), number(controllers.MaxLimit)), "", "40007"},
 		{"changes in an event", number(database.MaxChanges), "", "the next event has the rest"},
 		{"`If-Match`", number(controllers.MaxVersions) + " different ETags", "", "40007"},
 		{"request body, other than that of an import", "{}", "server.max_body_bytes", "41301"},

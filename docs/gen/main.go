@@ -152,6 +152,7 @@ func openAPI() (document object, err error) {
 	at(components, "schemas", "Scope")["enum"] = models.AllScopes()
 	addTags(document)
 	completeOperations(document)
+	addWebhooks(document)
 	shareHeaders(paths, at(components, "headers"))
 	shareResponses(paths, at(components, "responses"))
 	info := at(document, "info")

@@ -171,11 +171,10 @@ func completeParameters(operation object) {
 			schema["pattern"] = "^$|" + database.CursorPattern.String()
 		case name == "wait":
 			schema["pattern"] = controllers.WaitPattern.String()
+		case name == "max":
+			schema["minimum"], schema["maximum"], schema["default"] = 1, controllers.MaxCount, controllers.MaxLimit
 		case name == "limit":
 			schema["minimum"], schema["maximum"], schema["default"] = 1, controllers.MaxLimit, controllers.DefaultLimit
-			if isFeed(operation) {
-				continue
-			}
 			at(operation, "responses", "200", "headers")["Link"] = header("string", "The address of the next page, if there is one, with rel=next (RFC 8288)")
 		}
 	}
@@ -230,7 +229,7 @@ func schemaOf(reference, schemas object) object {
 // isFile reports whether a body, of a request or a response, is a file.
 func isFile(body object) bool {
 	content, ok := body["content"].(object)
-	return ok && content[controllers.TypeCSV] != nil
+	return ok && content[controllers.TypeNDJSON] != nil
 }
 
 func encode(v any) string {
@@ -252,6 +251,9 @@ func completeBody(operation, schemas object) (schema object) {
 	for media := range content {
 		content[media] = content[controllers.TypeJSON]
 		schema = schemaOf(at(content, media, "schema"), schemas)
+	}
+	if schema["additionalProperties"] == false { // another operation has the same body
+		return schema
 	}
 	walk(schema, limitInt64)
 	schema["additionalProperties"] = false

@@ -4,7 +4,9 @@ import (
 	_ "embed"
 	"fmt"
 	"log"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"text/template"
 
@@ -38,6 +40,14 @@ func addSamples(method, path string, operation, schema object) {
 	}
 	if isFeed(operation) {
 		s.Path += "?after=0"
+	}
+	if all := parameters(operation); all["max"] != nil { // the query must select rows
+		filter := slices.Sorted(maps.Keys(all))[0] // created_after of plants
+		value := "houseplant"
+		if at(all[filter].(object), "schema")["format"] == "date-time" {
+			value = "2026-01-01T00:00:00Z"
+		}
+		s.Path += "?" + filter + "=" + value + "&dry_run=true"
 	}
 	header := func(name, value string) { s.Headers = append(s.Headers, struct{ Name, Value string }{name, value}) }
 	collection := strings.Split(path, "/")[1]

@@ -22,7 +22,7 @@ func TestIgnoredColumns(t *testing.T) {
 			{"a column of plants", "?ignore_columns=tag", service.InCSV, "id;name;tag\n3;c;t\n", 0, "1: 1 new, 0 unchanged, 0 rejected, stored"},
 			{"no such column", "?ignore_columns=x", service.InCSV, "id,name\n1,a\n", 0, "1: 0 new, 1 unchanged, 0 rejected, stored"},
 			{"a required column", "?ignore_columns=id", service.InCSV, "id,name\n1,a\n", 40004, "line 1: the column id is required"},
-			{"another column", "?ignore_columns=price", service.InCSV, "id,name,prices\n1,a,2\n", 40002, "line 1: unknown column prices; valid columns: id,name,tag,created_at,updated_at; ignore_columns names others that are not read"},
+			{"another column", "?ignore_columns=price", service.InCSV, "id,name,prices\n1,a,2\n", 40002, "line 1: unknown column prices; valid columns: id,name,tag,created_at,updated_at,etag; ignore_columns names others that are not read"},
 		} {
 			t.Run(test.name, func(t *testing.T) {
 				r := s.ImportRows(t, test.query, test.contentType, test.body)

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -183,4 +184,41 @@ func TestBrowserCORS(t *testing.T) {
 			s.Get(t, "/plants/1", service.As(service.Token)...).CheckStatus(t, test.stored)
 		})
 	}
+}
+
+// TestBrowserFollows opens the page in docs/api.md at another origin. It follows the changes beyond a restart of the service.
+func TestBrowserFollows(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../docs/api.md")
+	service.Must(t, err)
+	_, page, _ := strings.Cut(string(text), "```html\n")
+	page, _, ok := strings.Cut(page, "```\n")
+	if !ok {
+		t.Fatal("docs/api.md has no HTML")
+	}
+	port := service.FreePorts(t, 1)[0]
+	page = strings.NewReplacer("http://localhost:8080", "http://127.0.0.1:"+port, "the token", service.Token).Replace(page)
+	pages := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		_, _ = io.WriteString(w, page)
+	}))
+	t.Cleanup(pages.Close)
+	settings := []string{"PORT=" + port, "DATABASE_URL=sqlite:" + t.TempDir() + "/plants.db", "PLANTSTORE_SERVER_CORS_ORIGINS=" + pages.URL}
+	s := service.Start(t, settings...)
+	s.Post(t, service.BodyOf(1)).RequireOK(t)
+	b := openBrowser(t, chromium(t), pages.URL)
+	b.do("open the page", chromedp.Navigate(pages.URL))
+	await := func(want string) {
+		t.Helper()
+		service.Eventually(t, want, func() bool {
+			return read(b, chromedp.Evaluate[string](`[...document.querySelectorAll("li")].map(li => li.textContent).join(", ")`)) == want
+		})
+	}
+	await("1 plant 1")
+	s.Post(t, service.BodyOf(2)).RequireOK(t)
+	await("1 plant 1, 2 plant 2")
+	s.Stop(t)
+	s = service.Start(t, settings...)
+	s.Send(t, "DELETE", "/plants/1", nil, service.As(service.Token)...).CheckStatus(t, 204)
+	await("2 plant 2")
 }

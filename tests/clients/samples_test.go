@@ -36,6 +36,8 @@ func TestCodeSamples(t *testing.T) {
 		{"patch", "/plants/{id}", "200"},
 		{"delete", "/plants/{id}", "204"},
 		{"put", "/plants/{id}", "201"},
+		{"patch", "/plants", "200"},
+		{"delete", "/plants", "200"},
 		{"post", "/plants/import", "200"},
 		{"get", "/plants/export", "200"},
 		{"get", "/plants/changes", "200"},

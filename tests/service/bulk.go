@@ -195,9 +195,9 @@ func (s *Service) ImportRows(t *testing.T, query, contentType, body string) Resp
 // rejected row.
 func (r Response) Summary() string {
 	type report struct {
-		Rows, Created, Replaced, Unchanged, Refused *int
-		Stored                                      *bool
-		Errors                                      []struct {
+		Rows, Created, Replaced, Merged, Deleted, Unchanged, Refused *int
+		Stored                                                       *bool
+		Errors                                                       []struct {
 			Line    int
 			Error   int
 			Message string
@@ -209,13 +209,15 @@ func (r Response) Summary() string {
 	if _ = json.Unmarshal([]byte(r.Body), &refused); refused.Report != nil {
 		rep = refused.Report
 	}
-	if rep.Rows == nil || rep.Created == nil || rep.Replaced == nil || rep.Unchanged == nil || rep.Refused == nil || rep.Stored == nil || rep.Errors == nil {
+	if rep.Rows == nil || rep.Created == nil || rep.Replaced == nil || rep.Merged == nil || rep.Deleted == nil || rep.Unchanged == nil || rep.Refused == nil || rep.Stored == nil || rep.Errors == nil {
 		return "no report"
 	}
 	var text strings.Builder
 	fmt.Fprintf(&text, "%d: %d new, ", *rep.Rows, *rep.Created)
-	if *rep.Replaced > 0 {
-		fmt.Fprintf(&text, "%d replaced, ", *rep.Replaced)
+	for i, n := range []int{*rep.Replaced, *rep.Merged, *rep.Deleted} {
+		if n > 0 {
+			fmt.Fprintf(&text, "%d %s, ", n, []string{"replaced", "merged", "deleted"}[i])
+		}
 	}
 	fmt.Fprintf(&text, "%d unchanged, %d rejected", *rep.Unchanged, *rep.Refused)
 	if *rep.Stored {

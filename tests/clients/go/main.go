@@ -121,6 +121,14 @@ func main() {
 	check(revoked.StatusCode() == 204, revoked)
 	fmt.Println("revoke token")
 
+	merged := must(client.PatchPlantsWithResponse(ctx, &plantstore.PatchPlantsParams{Tag: new("tree")}, plantstore.PlantPatch{Tag: nullable.NewNullableWithValue("shrub")}))
+	check(merged.JSON200 != nil && merged.JSON200.Merged == 2, merged)
+	fmt.Println("patch many")
+
+	removed := must(client.DeletePlantsWithResponse(ctx, &plantstore.DeletePlantsParams{Tag: new("shrub")}))
+	check(removed.JSON200 != nil && removed.JSON200.Deleted == 2, removed)
+	fmt.Println("delete many")
+
 	deleted := must(client.DeletePlantWithResponse(ctx, plant.JSON200.Id, nil))
 	check(deleted.StatusCode() == 204, deleted)
 	gone := must(client.GetPlantWithResponse(ctx, id, nil))

@@ -78,5 +78,9 @@ step("list tokens", [t.name for t in tokens.list_tokens()], ["client"])
 
 step("revoke token", tokens.revoke_token_with_http_info(issued.id).status_code, 204)
 
+step("patch many", plants.patch_plants(api.PlantPatch(tag="shrub"), tag="tree").merged, 2)
+
+step("delete many", plants.delete_plants(tag="shrub").deleted, 2)
+
 deleted = plants.delete_plant_with_http_info(plant.data.id)
 step("delete", (deleted.status_code, failure(plants.get_plant, ID)), (204, (404, 40401)))

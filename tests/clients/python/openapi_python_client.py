@@ -5,8 +5,8 @@ import io
 import re
 import sys
 
-from plant_store.api.plants import (create_plant, delete_plant, export_plants, get_plant, import_plants,
-                                    list_changes, list_plants, patch_plant, put_plant)
+from plant_store.api.plants import (create_plant, delete_plant, delete_plants, export_plants, get_plant, import_plants,
+                                    list_changes, list_plants, patch_plant, patch_plants, put_plant)
 from plant_store.api.tokens import create_token, list_tokens, revoke_token
 from plant_store.client import AuthenticatedClient
 from plant_store.models import NewPlant, NewToken, PlantPatch, PlantReplacement, Scope
@@ -77,6 +77,10 @@ step("issue token", issued.token.startswith(issued.id), True)
 step("list tokens", [t.name for t in list_tokens.sync(client=client)], ["client"])
 
 step("revoke token", revoke_token.sync_detailed(issued.id, client=client).status_code, 204)
+
+step("patch many", patch_plants.sync(client=client, tag="tree", body=PlantPatch(tag="shrub")).merged, 2)
+
+step("delete many", delete_plants.sync(client=client, tag="shrub").deleted, 2)
 
 deleted = delete_plant.sync_detailed(plant.parsed.id, client=client)
 gone = get_plant.sync_detailed(ID, client=client)

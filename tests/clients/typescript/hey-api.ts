@@ -67,6 +67,12 @@ step("list tokens", tokens.data?.map((t) => t.name), ["client"]);
 const revoked = await api.revokeToken({ path: { id: issued.data!.id } });
 step("revoke token", revoked.response.status, 204);
 
+const merged = await api.patchPlants({ query: { tag: "tree" }, body: { tag: "shrub" } });
+step("patch many", merged.data?.merged, 2);
+
+const removed = await api.deletePlants({ query: { tag: "shrub" } });
+step("delete many", removed.data?.deleted, 2);
+
 const deleted = await api.deletePlant({ path: { id: plant.data!.id } });
 const gone = await api.getPlant({ path });
 step("delete", [deleted.response.status, gone.response.status, gone.error?.error], [204, 404, 40401]);

@@ -81,6 +81,12 @@ step("list tokens", tokens.data?.map((t) => t.name), ["client"]);
 const revoked = await client.DELETE("/tokens/{id}", { params: { path: { id: issued.data!.id } } });
 step("revoke token", revoked.response.status, 204);
 
+const merged = await client.PATCH("/plants", { params: { query: { tag: "tree" } }, body: { tag: "shrub" } });
+step("patch many", merged.data?.merged, 2);
+
+const removed = await client.DELETE("/plants", { params: { query: { tag: "shrub" } } });
+step("delete many", removed.data?.deleted, 2);
+
 const deleted = await client.DELETE("/plants/{id}", { params: { path: { id: plant.data!.id } } });
 const gone = await client.GET("/plants/{id}", { params: { path } });
 step("delete", [deleted.response.status, gone.response.status, gone.error?.error], [204, 404, 40401]);

@@ -108,7 +108,7 @@ public class Main {
     }
     step("pages", ids, List.of(1L, 2L, 3L, ID - 1, ID));
 
-    step("export", Files.readString(plants.exportPlants(null, null, null, null, null, null, null).toPath()),
+    step("export", Files.readString(plants.exportPlants(null, null, null, null, null, null, null, null).toPath()),
         CSV + (ID - 1) + ",Aloe vera,\n" + ID + ",Ficus lyrata,\n");
 
     step("changes", plants.listChanges("0", null, null, null, null).getChanges().stream().map(PlantChange::getId).toList(),
@@ -120,6 +120,10 @@ public class Main {
     step("list tokens", tokens.listTokens(null, null, null).stream().map(Token::getName).toList(), List.of("client"));
 
     step("revoke token", tokens.revokeTokenWithHttpInfo(issued.getId()).getStatusCode(), 204);
+
+    step("patch many", plants.patchPlants(new PlantPatch().tag("shrub"), "tree", null, null, null, null, null).getMerged(), 2);
+
+    step("delete many", plants.deletePlants("shrub", null, null, null, null, null).getDeleted(), 2);
 
     int deleted = plants.deletePlantWithHttpInfo(plant.getData().getId(), null, null).getStatusCode();
     step("delete", List.of(deleted, failure(() -> plants.getPlant(ID, null, null))), List.of(204, List.of(404, 40401)));
