@@ -171,7 +171,7 @@ func (s *Store[T, K]) written(e *Edit) []*table.Column {
 // importSpool stores the rows in spool.
 func (s *Store[T, K]) importSpool(ctx context.Context, spool *spool[K], o ImportOptions, report *ImportReport) error {
 	storable := func() bool { return report.Rejected == 0 || o.Partial }
-	reads := o.DryRun && !s.related && !spool.edits
+	reads := o.DryRun && !s.related
 	if reads {
 		return s.insertSpool(ctx, s.db, spool, reads, report)
 	}
