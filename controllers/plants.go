@@ -60,7 +60,7 @@ type TagCount struct {
 	// The tag, which may be empty.
 	Tag string `json:"tag" binding:"required" example:"houseplant"`
 	// The number of plants.
-	Plants int64 `json:"plants" binding:"required" format:"int64" minimum:"1" example:"12"`
+	Plants int `json:"plants" binding:"required" minimum:"1" example:"12"`
 } // @name TagCount
 
 // Tags responds with the tags of the plants.

@@ -68,21 +68,21 @@ func (c Cursor) String() string {
 	return text
 }
 
-// CursorPattern matches what [Cursor.String] returns, and times of RFC 3339.
+// CursorPattern matches what [Cursor.String] returns, and times of RFC 3339 in UTC, but no 29 February.
 var CursorPattern = regexp.MustCompile(`^(0|[a-z0-9]{1,40}\.(0|[1-9][0-9]{0,17})(\.(0|-?[1-9][0-9]{0,18})(\.[1-9][0-9]{0,17})?)?` +
-	`|[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[+-][0-9]{2}:[0-9]{2}))$`)
+	`|[0-9]{4}-((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])|(0[469]|11)-(0[1-9]|[12][0-9]|30)|02-(0[1-9]|1[0-9]|2[0-8]))` +
+	`T([01][0-9]|2[0-3])(:[0-5][0-9]){2}(\.[0-9]{1,9})?Z)$`)
 
-// ParseCursor parses what String has returned, or a time: the changes since then, and perhaps some before.
+// ParseCursor parses what String has returned, or a time of RFC 3339: the changes since then, and perhaps some before.
 func ParseCursor(text string) (c Cursor, ok bool) {
 	if text == "0" {
 		return c, true
 	}
-	if !CursorPattern.MatchString(text) {
-		return c, false
+	if at, err := time.Parse(time.RFC3339, text); err == nil {
+		return Cursor{at: timeAt, since: at.UnixMicro()}, true
 	}
-	if strings.Contains(text, "T") {
-		at, err := time.Parse(time.RFC3339, text)
-		return Cursor{at: timeAt, since: at.UnixMicro()}, err == nil
+	if !CursorPattern.MatchString(text) || strings.Contains(text, "T") {
+		return c, false
 	}
 	parts := strings.Split(text, ".")
 	numbers := [3]int64{0, math.MinInt64, 0}

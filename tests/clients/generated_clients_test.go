@@ -41,6 +41,7 @@ var clientSteps = []clientStep{
 	{"issue token", "POST /tokens", 200, ""},
 	{"list tokens", "GET /tokens", 200, ""},
 	{"revoke token", "DELETE /tokens/{id}", 204, ""},
+	{"list tags", "GET /plants/tags", 200, ""},
 	{"patch many", "PATCH /plants", 200, "by tag"},
 	{"delete many", "DELETE /plants", 200, "by tag"},
 	{"delete", "DELETE /plants/{id}", 204, "of the id 2^53 + 1"},

@@ -40,6 +40,7 @@ func TestCodeSamples(t *testing.T) {
 		{"delete", "/plants", "200"},
 		{"post", "/plants/import", "200"},
 		{"get", "/plants/export", "200"},
+		{"get", "/plants/tags", "200"},
 		{"get", "/plants/changes", "200"},
 		{"post", "/tokens", "200"},
 		{"get", "/tokens", "200"},

@@ -3,6 +3,7 @@ package postgres
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -243,6 +244,9 @@ func TestWritePosition(t *testing.T) {
 				body = bodies[r.Method]
 			}
 			path := strings.ReplaceAll(r.Path, ":id", "1")
+			if slices.Contains(r.Query, "max") { // it writes to selected plants
+				path += "?q=plant"
+			}
 			var headers []string
 			if strings.HasSuffix(path, "import") {
 				headers = []string{"Content-Type", "application/x-ndjson"}

@@ -121,6 +121,10 @@ func main() {
 	check(revoked.StatusCode() == 204, revoked)
 	fmt.Println("revoke token")
 
+	tags := must(client.ListTagsWithResponse(ctx, nil))
+	check(tags.JSON200 != nil && (*tags.JSON200)[0] == plantstore.TagCount{Tag: "tree", Plants: 2}, tags)
+	fmt.Println("list tags")
+
 	merged := must(client.PatchPlantsWithResponse(ctx, &plantstore.PatchPlantsParams{Tag: new("tree")}, plantstore.PlantPatch{Tag: nullable.NewNullableWithValue("shrub")}))
 	check(merged.JSON200 != nil && merged.JSON200.Merged == 2, merged)
 	fmt.Println("patch many")

@@ -78,6 +78,8 @@ step("list tokens", [t.name for t in tokens.list_tokens()], ["client"])
 
 step("revoke token", tokens.revoke_token_with_http_info(issued.id).status_code, 204)
 
+step("list tags", plants.list_tags()[0], api.TagCount(tag="tree", plants=2))
+
 step("patch many", plants.patch_plants(api.PlantPatch(tag="shrub"), tag="tree").merged, 2)
 
 step("delete many", plants.delete_plants(tag="shrub").deleted, 2)

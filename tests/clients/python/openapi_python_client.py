@@ -6,7 +6,7 @@ import re
 import sys
 
 from plant_store.api.plants import (create_plant, delete_plant, delete_plants, export_plants, get_plant, import_plants,
-                                    list_changes, list_plants, patch_plant, patch_plants, put_plant)
+                                    list_changes, list_plants, list_tags, patch_plant, patch_plants, put_plant)
 from plant_store.api.tokens import create_token, list_tokens, revoke_token
 from plant_store.client import AuthenticatedClient
 from plant_store.models import NewPlant, NewToken, PlantPatch, PlantReplacement, Scope
@@ -77,6 +77,8 @@ step("issue token", issued.token.startswith(issued.id), True)
 step("list tokens", [t.name for t in list_tokens.sync(client=client)], ["client"])
 
 step("revoke token", revoke_token.sync_detailed(issued.id, client=client).status_code, 204)
+
+step("list tags", list_tags.sync(client=client)[0].to_dict(), {"tag": "tree", "plants": 2})
 
 step("patch many", patch_plants.sync(client=client, tag="tree", body=PlantPatch(tag="shrub")).merged, 2)
 

@@ -67,6 +67,9 @@ step("list tokens", tokens.data?.map((t) => t.name), ["client"]);
 const revoked = await api.revokeToken({ path: { id: issued.data!.id } });
 step("revoke token", revoked.response.status, 204);
 
+const tags = await api.listTags();
+step("list tags", tags.data?.[0], { tag: "tree", plants: 2 });
+
 const merged = await api.patchPlants({ query: { tag: "tree" }, body: { tag: "shrub" } });
 step("patch many", merged.data?.merged, 2);
 

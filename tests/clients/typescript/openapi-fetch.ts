@@ -81,6 +81,9 @@ step("list tokens", tokens.data?.map((t) => t.name), ["client"]);
 const revoked = await client.DELETE("/tokens/{id}", { params: { path: { id: issued.data!.id } } });
 step("revoke token", revoked.response.status, 204);
 
+const tags = await client.GET("/plants/tags");
+step("list tags", tags.data?.[0], { tag: "tree", plants: 2 });
+
 const merged = await client.PATCH("/plants", { params: { query: { tag: "tree" } }, body: { tag: "shrub" } });
 step("patch many", merged.data?.merged, 2);
 

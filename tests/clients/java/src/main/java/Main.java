@@ -20,6 +20,7 @@ import org.openapitools.client.model.PlantChange;
 import org.openapitools.client.model.PlantPatch;
 import org.openapitools.client.model.PlantReplacement;
 import org.openapitools.client.model.Scope;
+import org.openapitools.client.model.TagCount;
 import org.openapitools.client.model.Token;
 
 /**
@@ -120,6 +121,8 @@ public class Main {
     step("list tokens", tokens.listTokens(null, null, null).stream().map(Token::getName).toList(), List.of("client"));
 
     step("revoke token", tokens.revokeTokenWithHttpInfo(issued.getId()).getStatusCode(), 204);
+
+    step("list tags", plants.listTags(null, null, null).get(0), new TagCount().tag("tree").plants(2));
 
     step("patch many", plants.patchPlants(new PlantPatch().tag("shrub"), "tree", null, null, null, null, null).getMerged(), 2);
 
