@@ -203,11 +203,11 @@ func TestStandbyFailsDuringAnExport(t *testing.T) {
 	s, standby := service.StartWithStandby(t)
 	long := strings.Repeat("🌵", 255)
 	var rows strings.Builder
-	for id := range int64(20_000) {
+	for id := range int64(8_000) {
 		fmt.Fprintf(&rows, `{"id":%d,"name":"%s","tag":"%s"}`+"\n", id, long, long)
 	}
 	s.ImportRows(t, "", service.InNDJSON, rows.String()).RequireOK(t)
-	followed(t, standby, 19_999)
+	followed(t, standby, 7_999)
 	rest, first := s.BeginExportAs(t, service.OtherToken)
 	defer rest.Close()
 	service.Must(t, standby.Kill())
