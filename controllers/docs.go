@@ -218,7 +218,10 @@ func (r *recorder) WriteHeader(int) {}
 
 // unzip returns a script or a style of Swagger UI.
 func unzip(name string) ([]byte, error) {
-	compressed, _ := static.FS.ReadFile(name + ".gz") // or no bytes, which are no gzip
+	compressed, err := static.FS.ReadFile(name + ".gz")
+	if err != nil {
+		return nil, err
+	}
 	file, err := gzip.NewReader(bytes.NewReader(compressed))
 	if err != nil {
 		return nil, err

@@ -241,7 +241,12 @@ func as[E error](describe func(E) string) message {
 
 // only gives the errors of type E for which holds is true their text and more as their message.
 func only[E error](holds func(E) bool, more string) message {
-	return as(func(e E) string { return map[bool]string{true: e.Error() + more}[holds(e)] })
+	return as(func(e E) string {
+		if !holds(e) {
+			return ""
+		}
+		return e.Error() + more
+	})
 }
 
 // Error is the body of every unsuccessful response.

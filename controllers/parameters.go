@@ -127,9 +127,10 @@ func parseCount(query url.Values, name string, most int, n *int) error {
 		return nil
 	}
 	count, err := parseInt64(codeParameter, name, query.Get(name))
-	if *n = int(count); err != nil || count < 1 || count > int64(most) {
+	if err != nil || count < 1 || count > int64(most) {
 		return problemf(codeParameter, "%s must be an integer from 1 to %d", name, most)
 	}
+	*n = int(count)
 	return nil
 }
 

@@ -33,11 +33,13 @@ const (
 // Besides do's own errors, it fails with limit.ErrBusy if its turn does not come, and with an error that
 // wraps fault.ErrUnavailable if the database cannot be reached in time.
 func (db *DB) Read(ctx context.Context, operation string, cost Cost, do func(tx *gorm.DB) error) error {
-	turns, timeout := db.Limits.scans, db.options.Timeout
-	if cost == Many && db.Limits.writer != nil {
+	timeout := db.options.Timeout
+	var turns *limit.Turns
+	switch {
+	case cost == Scan:
+		turns = db.Limits.scans
+	case cost == Many && db.Limits.writer != nil:
 		turns = db.Limits.Work
-	} else if cost != Scan {
-		turns = nil
 	}
 	if turns != nil {
 		free, err := turns.Take(ctx, timeout)

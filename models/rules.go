@@ -28,28 +28,33 @@ func (r Rules) Ref(column string) (ref Ref, ok bool) {
 }
 
 // Server reports whether the server sets column.
-func (r Rules) Server(column string) bool { return unwrap(r[column]).server }
+func (r Rules) Server(column string) bool {
+	_, server, _ := unwrap(r[column])
+	return server
+}
 
 // Unique reports whether the values of column are unique.
-func (r Rules) Unique(column string) bool { return unwrap(r[column]).unique }
+func (r Rules) Unique(column string) bool {
+	_, _, unique := unwrap(r[column])
+	return unique
+}
 
 // Base returns rule without [Unique] and [Server]. It may be nil.
-func Base(rule Rule) Rule { return unwrap(rule).base }
+func Base(rule Rule) Rule {
+	base, _, _ := unwrap(rule)
+	return base
+}
 
-func unwrap(rule Rule) (u struct {
-	base           Rule
-	server, unique bool
-},
-) {
+// unwrap returns the rule within [Server] and [Unique], and which of them are around it.
+func unwrap(rule Rule) (base Rule, server, unique bool) {
 	for {
 		switch wrapper := rule.(type) {
 		case Server:
-			rule, u.server = wrapper.Rule, true
+			rule, server = wrapper.Rule, true
 		case Unique:
-			rule, u.unique = wrapper.Rule, true
+			rule, unique = wrapper.Rule, true
 		default:
-			u.base = rule
-			return u
+			return rule, server, unique
 		}
 	}
 }

@@ -169,7 +169,11 @@ type ExistsError struct {
 }
 
 func (e *ExistsError) Error() string {
-	return fmt.Sprintf("%s %v exists with %s content", e.Noun, e.Key, map[bool]string{true: "the same", false: "different"}[e.Same])
+	content := "different"
+	if e.Same {
+		content = "the same"
+	}
+	return fmt.Sprintf("%s %v exists with %s content", e.Noun, e.Key, content)
 }
 
 // blame returns err, which ended a write or the deletion of row, with the rows of a reference that does not hold.
