@@ -68,7 +68,7 @@ test-citus: ## Run the tests of operations and faults on the Citus cluster that 
 fuzz: ## Fuzz the decoders of JSON, CSV and NDJSON, each for a minute
 	for target in $$(grep -oh '\bFuzz[A-Z][A-Za-z]*' controllers/*_test.go | sort -u); do go test -run='^$$' -tags $(TAGS) -fuzz="^$$target\$$" -fuzztime=1m -fuzzminimizetime=100x ./controllers || exit; done
 
-bench: ## Compare the service with its baselines and write bench/RESULTS.md and .svg (half an hour)
+bench: ## Compare the service with its baselines and write bench/RESULTS.md and .svg (45 minutes)
 	@tests/prerequisites.sh postgresql
 	go run -tags $(TAGS) ./bench -chart bench/RESULTS.svg.new > bench/RESULTS.md.new
 	mv bench/RESULTS.md.new bench/RESULTS.md
