@@ -163,8 +163,8 @@ func adviceOf(c *gin.Context) string {
 	case c.Request.Method == http.MethodPost && c.Param("id") != "": // an operation on a row
 		return unknown + "read the row to see whether it was changed; with If-Match, error 412 after a retry may mean that the first attempt succeeded"
 	case c.Request.Method == http.MethodPost:
-		return fmt.Sprintf("%sretry with the same id; error %d, or a row that an import counts as unchanged, means that the first attempt succeeded",
-			unknown, codeExistsSame)
+		return fmt.Sprintf("%sretry with %s; error %d, or a row that an import counts as unchanged, means that the first attempt succeeded",
+			unknown, strings.TrimSpace("the same id "+middleware.RequestOf(c).CreatedID), codeExistsSame)
 	}
 	return unknown + "retry; error 404 after DELETE, or 412 after If-Match or If-None-Match, may mean that the first attempt succeeded"
 }

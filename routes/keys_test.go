@@ -172,6 +172,29 @@ func TestUUIDsAreKeys(t *testing.T) {
 				t.Errorf("got %s, Location %s, want a UUID of version 7", created, header.Get("Location"))
 			}
 		})
+		if o.DB.Dialector.Name() == "postgres" {
+			t.Run("the id of an unknown outcome", func(t *testing.T) {
+				run := func(statement string) {
+					if err := o.DB.Exec(statement).Error; err != nil {
+						t.Fatal(err)
+					}
+				}
+				run("CREATE FUNCTION no_space() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'full' USING ERRCODE = '53100'; END $$")
+				run("CREATE TRIGGER crates_full BEFORE INSERT ON crates EXECUTE FUNCTION no_space()")
+				failed, _ := call(t, "POST", "/crates", inJSON, `{"label":"again"}`)
+				run("DROP TRIGGER crates_full ON crates")
+				id := regexp.MustCompile(`"error":50302,.*: retry with the same id ([0-9a-f-]{36});`).FindStringSubmatch(failed)
+				if id == nil {
+					t.Fatalf("got %s, want the id to retry with", failed)
+				}
+				body := `{"id":"` + id[1] + `","label":"again"}`
+				first, _ := call(t, "POST", "/crates", inJSON, body)
+				second, _ := call(t, "POST", "/crates", inJSON, body)
+				if !strings.HasPrefix(first, "201 ") || !strings.HasPrefix(second, `409 {"error":40902,`) {
+					t.Errorf("got %s and %s, want that the first is stored", first, second)
+				}
+			})
+		}
 		t.Run("an import makes ids", func(t *testing.T) {
 			for kind, body := range map[string]string{inNDJSON: `{"label":"import"}`, inCSV: "label\nimport"} {
 				if got, _ := call(t, "POST", "/crates/import", kind, body); !strings.HasPrefix(got, `200 {"rows":1,"created":1`) {
