@@ -5,10 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"os"
-	"path/filepath"
-	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -48,47 +44,6 @@ func TestMigrateAndRollback(t *testing.T) {
 			}
 		}
 	})
-}
-
-// TestMigrationsSayWhetherOlderVersionsWork: without that, older replicas stop during an update.
-func TestMigrationsSayWhetherOlderVersionsWork(t *testing.T) {
-	files, err := filepath.Glob("migrations/*/*.sql")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("got %v, %v, want the migrations", files, err)
-	}
-	for _, file := range files {
-		version, _ := strconv.Atoi(strings.TrimLeft(filepath.Base(file)[:5], "0"))
-		if version <= 3 { // which adds the table
-			continue
-		}
-		t.Run(file, func(t *testing.T) {
-			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			compatible := fmt.Sprintf("INSERT INTO compatible_migrations VALUES (%d)", version)
-			if !strings.Contains(string(text), compatible) && !strings.Contains(string(text), "\n-- incompatible: ") {
-				t.Errorf("end Up with %s; or say in a comment -- incompatible: why older versions cannot run", compatible)
-			}
-		})
-	}
-}
-
-// TestBothDatabasesHaveTheSameMigrations compares the names of their files.
-func TestBothDatabasesHaveTheSameMigrations(t *testing.T) {
-	names := func(kind string) (names []string) {
-		files, err := os.ReadDir("migrations/" + kind)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, file := range files {
-			names = append(names, file.Name())
-		}
-		return names
-	}
-	if postgres, sqlite := names("postgres"), names("sqlite"); !slices.Equal(postgres, sqlite) {
-		t.Errorf("PostgreSQL has %v, and SQLite %v", postgres, sqlite)
-	}
 }
 
 // rollback undoes the last migration of db.

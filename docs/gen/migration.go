@@ -390,13 +390,19 @@ func (k kind) checks(c *column) (all []string) {
 // addLength adds the limits of a text's length. In a PostgreSQL database of encoding SQL_ASCII,
 // char_length counts bytes; a character of UTF-8 has at most 4 of these.
 func (k kind) addLength(add func(suffix, format string, args ...any), least, most int) {
-	switch {
-	case k == onSQLite && least > 0:
-		add("length", "length({}) BETWEEN %d AND %d", least, most)
-	case k == onSQLite:
-		add("length", "length({}) <= %d", most)
-	default:
-		add("length", "octet_length({}) BETWEEN %d AND %d AND (char_length({}) BETWEEN %d AND %d OR getdatabaseencoding() = 'SQL_ASCII')",
-			least, 4*most, least, most)
+	between := func(length string, least, most int) string {
+		if least == 0 {
+			return fmt.Sprintf("%s({}) <= %d", length, most)
+		}
+		return fmt.Sprintf("%s({}) BETWEEN %d AND %d", length, least, most)
 	}
+	if k == onSQLite {
+		add("length", "%s", between("length", least, most))
+		return
+	}
+	characters := least
+	if least == 1 { // as many as bytes
+		characters = 0
+	}
+	add("length", "%s AND (%s OR getdatabaseencoding() = 'SQL_ASCII')", between("octet_length", least, 4*most), between("char_length", characters, most))
 }
