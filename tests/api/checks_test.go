@@ -13,21 +13,27 @@ import (
 	"plantstore/tests/service"
 )
 
+func quoted(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }
+
 // invalid returns values, in SQL, that break a rule of a property, by the rule. The database must reject all of
 // them or, if they break the form of a text, at least one: SQLite has no regular expressions.
 func (d *resource) invalid(name string) map[string][]string {
 	s, all := d.property(name), make(map[string][]string)
 	add := func(rule, value string) { all[rule] = append(all[rule], value) }
-	quoted := func(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }
 	if d.isRequired(name) {
 		add("NOT NULL", "NULL")
 	}
 	least, _ := s.Minimum.Int64()
 	most, _ := s.Maximum.Int64()
 	switch kind := fmt.Sprint(s.Type); {
+	case s.References != "" && kind == "string":
+		add("reference", "'ffffffff-ffff-4fff-8fff-ffffffffffff'")
 	case s.References != "":
 		add("reference", "123456789")
-	case kind == "integer" || kind == "number":
+	case kind == "number" && s.Minimum != "":
+		add("minimum", "-1e300")
+		add("maximum", "1e300")
+	case kind == "integer":
 		if s.Minimum != "" && least > math.MinInt64 {
 			add("minimum", strconv.FormatInt(least-1, 10))
 		}
@@ -67,11 +73,10 @@ func TestChecksRepeatTheRules(t *testing.T) {
 		db := service.OpenTable(t, url)
 		for _, d := range resourcesOf(t, s) {
 			table := d.path[1:]
-			d.stored(t, 1)
-			d.stored(t, 2)
+			id, other := d.stored(t, 1), d.stored(t, 2)
 			update := func(t *testing.T, assignment string) error {
 				t.Helper()
-				_, err := db.ExecContext(t.Context(), "UPDATE "+table+" SET "+assignment+" WHERE id = 1")
+				_, err := db.ExecContext(t.Context(), "UPDATE "+table+" SET "+assignment+" WHERE id = "+quoted(text(id)))
 				return err
 			}
 			if err := update(t, "id = id"); err != nil {
@@ -93,7 +98,9 @@ func TestChecksRepeatTheRules(t *testing.T) {
 				}
 				if d.property(column).Unique {
 					t.Run(fmt.Sprint(table, " ", column, " unique"), func(t *testing.T) {
-						if update(t, column+" = (SELECT other."+column+" FROM "+table+" other WHERE id = 2)") == nil {
+						value := d.value(t, column, 2)
+						d.service.Call(t, "PATCH", fmt.Sprint(d.path, "/", other), encode(t, service.InNDJSON, service.Object{column: value})).RequireOK(t)
+						if update(t, column+" = "+quoted(text(value))) == nil {
 							t.Error("the database accepts a value twice")
 						}
 					})

@@ -62,7 +62,7 @@ var escapes = regexp.MustCompile(`\\u(\w{4})`)
 
 // texts are formats of the values of a property with a name and a number.
 var texts = map[string][]string{
-	"":          {"%[1]s %[2]d", "%[1]s-%[2]d", "%[1]s%[2]d", "%[2]d"},
+	"":          {"%[1]s %[2]d", "%[1]s-%[2]d", "%[1]s%[2]d", "%[2]d", "00000000-0000-7000-8000-%012[2]d"},
 	"date":      {"%04[2]d-01-01"},
 	"date-time": {"%04[2]d-01-01T00:00:00.000000Z"},
 	"email":     {"%[1]s%[2]d@example.org"},
@@ -109,12 +109,11 @@ func (d *resource) isRequired(name string) bool {
 // stored returns the id of a row of the resource, which exists.
 func (d *resource) stored(t *testing.T, n int) any {
 	t.Helper()
-	row := service.Object{}
+	row := service.Object{"id": d.value(t, "id", n)}
 	for _, name := range d.schemas["New"+d.kind].Required {
 		row[name] = d.value(t, name, n)
 	}
-	row["id"] = json.Number(strconv.Itoa(n))
-	d.service.Call(t, "PUT", fmt.Sprintf("%s/%d", d.path, n), encode(t, service.InNDJSON, row)).RequireOK(t)
+	d.service.Call(t, "PUT", fmt.Sprint(d.path, "/", row["id"]), encode(t, service.InNDJSON, row)).RequireOK(t)
 	return row["id"]
 }
 
@@ -159,6 +158,10 @@ func (d *resource) value(t *testing.T, name string, n int) any {
 			values = most - least + 1
 		}
 		return json.Number(strconv.FormatInt(least+int64(n)%values, 10))
+	case kind == "number" && s.Minimum != "":
+		least, _ := s.Minimum.Float64()
+		most, _ := s.Maximum.Float64()
+		return json.Number(strconv.FormatFloat(least+(most-least)*float64(n%97)/97, 'f', -1, 64))
 	case kind == "number":
 		return json.Number(strconv.Itoa(n) + ".5")
 	case kind == "boolean":
