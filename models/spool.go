@@ -25,23 +25,24 @@ import (
 // such files, which $TMPDIR names. It returns them by ascending key, and rows with the same key in the
 // order in which they were written. It sorts them in runs that fit into memory, and merges the runs while
 // they are read. Rows that are written in order, as in an export, are a single run.
-type spool[K Key] struct {
+type spool[T any, K Key] struct {
 	ctx         context.Context //nolint:containedctx // of the import or export
 	db          *database.DB
 	columns     []*table.Column // the key first
-	model       reflect.Type
 	file        *os.File
 	out         *bufio.Writer
 	size, taken int64 // in bytes, and how many of db's are taken for it
-	buffer      []byte
-	edits       bool // a row depends on the stored row
+	edits       bool  // a row depends on the stored row
 
-	data   []byte        // of the rows that are not in a run yet
-	rows   []spoolRow[K] // in data
-	starts []int64       // of the runs, in the file
-	last   K             // the key at the end of the last run
-	unread []*run[K]     // ordered by compareRuns: the first run has the next row
-	used   *run[K]       // whose row was returned last, or nil
+	written ImportRow[T] // last
+	parts   []reflect.Value
+	buffer  []byte
+	data    []byte        // of the rows that are not in a run yet
+	rows    []spoolRow[K] // in data
+	starts  []int64       // of the runs, in the file
+	last    K             // the key at the end of the last run
+	unread  []*run[T, K]  // ordered by compareRuns: the first run has the next row
+	used    *run[T, K]    // whose row was returned last, or nil
 }
 
 // spoolRow is a row of spool.data.
@@ -66,16 +67,16 @@ var ErrNoRoom = fmt.Errorf("no room for temporary files: %w", limit.ErrShare)
 // folder is missing. Nothing was stored.
 var ErrTemporary = errors.New("temporary files (TMPDIR) cannot be written")
 
-// newSpool returns a spool of rows of T, whose table is t, with columns of the kinds that NewStore allows.
+// newSpool returns a spool of rows of T with columns, the key first, which are of the kinds that NewStore allows.
 // It fails with ErrTemporary if there can be no file.
-func newSpool[T any, K Key](ctx context.Context, db *database.DB, t *table.Table) (*spool[K], error) {
+func newSpool[T any, K Key](ctx context.Context, db *database.DB, columns []*table.Column) (*spool[T, K], error) {
 	file, err := createTemporary()
 	if err != nil {
 		return nil, err
 	}
-	return &spool[K]{
-		ctx: ctx, db: db, columns: t.Data, model: reflect.TypeFor[T](), file: file, out: bufio.NewWriterSize(file, 64<<10), starts: []int64{0},
-	}, nil
+	s := &spool[T, K]{ctx: ctx, db: db, columns: columns, file: file, out: bufio.NewWriterSize(file, 64<<10), starts: []int64{0}}
+	s.parts = s.partsOf(&s.written)
+	return s, nil
 }
 
 // createTemporary returns a temporary file, or fails with ErrTemporary.
@@ -100,19 +101,36 @@ func CheckTemporary() error {
 }
 
 // close ends the file. That it fails means nothing: the rows have been read, and perhaps stored.
-func (s *spool[K]) close() {
+func (s *spool[T, K]) close() {
 	s.db.Limits.Disk.Give(limit.Client(s.ctx), s.taken)
 	_ = s.file.Close()
 	_ = os.Remove(s.file.Name()) // on Windows, which removes no open file
 }
 
-func (s *spool[K]) keyOf(row reflect.Value) K {
-	return *s.columns[0].Of(row).Addr().Interface().(*K)
+// partsOf returns what a file has of row: its line, its columns, and what is done with it.
+func (s *spool[T, K]) partsOf(row *ImportRow[T]) []reflect.Value {
+	parts := []reflect.Value{reflect.ValueOf(&row.Line).Elem()}
+	for _, c := range s.columns {
+		parts = append(parts, c.Of(valueOf(&row.Row)))
+	}
+	for _, field := range valueOf(&row.Edit).Fields() {
+		parts = append(parts, field)
+	}
+	return parts
 }
 
-func (s *spool[K]) write(line int, row reflect.Value, edit *Edit) error {
-	s.edits = s.edits || edit.Kind == Merge || edit.Kind == Delete || edit.Version != nil
-	key, encoded := s.keyOf(row), s.encode(line, row, edit)
+// keyOf returns the key in the parts of a row.
+func keyOf[K Key](parts []reflect.Value) K { return *parts[1].Addr().Interface().(*K) }
+
+func (s *spool[T, K]) write(row *ImportRow[T]) error {
+	s.edits = s.edits || row.Kind == Merge || row.Kind == Delete || row.Version != nil
+	s.written = *row
+	encoded := s.buffer[:0]
+	for _, part := range s.parts {
+		encoded = appendValue(encoded, part)
+	}
+	s.buffer = encoded
+	key := keyOf[K](s.parts)
 	if len(s.rows) == 0 && (s.size == 0 || key >= s.last) { // the last run goes on
 		s.last = key
 		return s.append(encoded)
@@ -124,20 +142,6 @@ func (s *spool[K]) write(line int, row reflect.Value, edit *Edit) error {
 		return nil
 	}
 	return s.endRun()
-}
-
-// encode returns a row, until the next call: its line, its columns, and what is done with it.
-func (s *spool[K]) encode(line int, row reflect.Value, edit *Edit) []byte {
-	b := binary.AppendUvarint(s.buffer[:0], uint64(line))
-	for _, c := range s.columns {
-		b = appendValue(b, c.Of(row))
-	}
-	fields := reflect.ValueOf(edit).Elem()
-	for i := range fields.NumField() {
-		b = appendValue(b, fields.Field(i))
-	}
-	s.buffer = b
-	return b
 }
 
 // appendValue appends a pointer with a byte before it that is 0 if it is nil, and a text with its length.
@@ -162,8 +166,8 @@ func appendValue(b []byte, value reflect.Value) []byte {
 	}
 }
 
-// append appends a row that encode returned to the file.
-func (s *spool[K]) append(b []byte) error {
+// append appends an encoded row to the file.
+func (s *spool[T, K]) append(b []byte) error {
 	for s.size += int64(len(b)); s.taken < s.size; s.taken += spoolStep {
 		if err := s.db.Limits.Disk.Take(limit.Client(s.ctx), spoolStep); err != nil {
 			return fmt.Errorf("%w: %w", ErrNoRoom, err)
@@ -182,7 +186,7 @@ func unlessFull(err error) error {
 }
 
 // endRun moves the rows in memory to the file.
-func (s *spool[K]) endRun() error {
+func (s *spool[T, K]) endRun() error {
 	slices.SortStableFunc(s.rows, func(a, b spoolRow[K]) int { return cmp.Compare(a.key, b.key) })
 	s.starts = append(s.starts, s.size)
 	for _, row := range s.rows {
@@ -196,7 +200,7 @@ func (s *spool[K]) endRun() error {
 }
 
 // rewind goes back to the first row, for reading.
-func (s *spool[K]) rewind() error {
+func (s *spool[T, K]) rewind() error {
 	if len(s.rows) > 0 {
 		if err := s.endRun(); err != nil {
 			return err
@@ -208,8 +212,9 @@ func (s *spool[K]) rewind() error {
 	s.data, s.rows, s.unread, s.used = nil, nil, nil, nil
 	end := s.size
 	for i, start := range slices.Backward(s.starts) {
-		in := bufio.NewReader(io.NewSectionReader(s.file, start, end-start))
-		if err := s.advance(&run[K]{index: i, in: in, row: reflect.New(s.model).Elem()}); err != nil {
+		r := &run[T, K]{index: i, in: bufio.NewReader(io.NewSectionReader(s.file, start, end-start))}
+		r.parts = s.partsOf(&r.ImportRow)
+		if err := s.advance(r); err != nil {
 			return err
 		}
 		end = start
@@ -218,7 +223,7 @@ func (s *spool[K]) rewind() error {
 }
 
 // read returns the run whose row is the next, until the next call, or nil after the last.
-func (s *spool[K]) read() (*run[K], error) {
+func (s *spool[T, K]) read() (*run[T, K], error) {
 	if s.used != nil {
 		if err := s.advance(s.used); err != nil {
 			return nil, err
@@ -233,52 +238,41 @@ func (s *spool[K]) read() (*run[K], error) {
 }
 
 // advance reads the next row of r, and puts r in its place, unless it has ended.
-func (s *spool[K]) advance(r *run[K]) error {
-	line, err := binary.ReadUvarint(r.in)
-	if errors.Is(err, io.EOF) {
-		s.used = nil
-		return nil
-	}
-	for _, c := range s.columns {
-		if err == nil {
-			err = r.readValue(c.Of(r.row))
+func (s *spool[T, K]) advance(r *run[T, K]) error {
+	for i, part := range r.parts {
+		err := r.readValue(part)
+		switch {
+		case errors.Is(err, io.EOF) && i == 0:
+			s.used = nil
+			return nil
+		case errors.Is(err, io.EOF):
+			return io.ErrUnexpectedEOF
+		case err != nil:
+			return err
 		}
 	}
-	fields := reflect.ValueOf(&r.edit).Elem()
-	for i := range fields.NumField() {
-		if err == nil {
-			err = r.readValue(fields.Field(i))
-		}
-	}
-	if errors.Is(err, io.EOF) {
-		err = io.ErrUnexpectedEOF // within a row
-	}
-	if err != nil {
-		return err
-	}
-	r.line, r.key = int(line), s.keyOf(r.row)
+	r.key = keyOf[K](r.parts)
 	place, _ := slices.BinarySearchFunc(s.unread, r, compareRuns)
 	s.unread = slices.Insert(s.unread, place, r)
 	return nil
 }
 
 // run is a run that is being read, up to its row with key.
-type run[K Key] struct {
+type run[T any, K Key] struct {
+	ImportRow[T]
+	parts  []reflect.Value // of ImportRow
 	index  int
 	in     *bufio.Reader
-	row    reflect.Value
-	line   int
-	edit   Edit
 	key    K
 	buffer []byte
 }
 
 // compareRuns orders runs by their next row. With the same key, the earlier run has the earlier rows.
-func compareRuns[K Key](a, b *run[K]) int {
+func compareRuns[T any, K Key](a, b *run[T, K]) int {
 	return cmp.Or(cmp.Compare(a.key, b.key), cmp.Compare(a.index, b.index))
 }
 
-func (r *run[K]) readValue(value reflect.Value) error {
+func (r *run[T, K]) readValue(value reflect.Value) error {
 	if value.Kind() == reflect.Pointer {
 		present, err := r.in.ReadByte()
 		if err != nil || present == 0 {

@@ -25,15 +25,15 @@ type spooled[T any] struct {
 }
 
 // writeSpool returns a spool that has rows.
-func writeSpool[T any, K Key](t *testing.T, rows ...spooled[T]) *spool[K] {
+func writeSpool[T any, K Key](t *testing.T, rows ...spooled[T]) *spool[T, K] {
 	t.Helper()
-	s, err := newSpool[T, K](t.Context(), dbtest.Open(t, dbtest.Options(dbtest.SQLite(t))), table.Of[T]())
+	s, err := newSpool[T, K](t.Context(), dbtest.Open(t, dbtest.Options(dbtest.SQLite(t))), table.Of[T]().Data)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.close)
 	for _, row := range rows {
-		if err := s.write(row.line, valueOf(&row.row), &row.edit); err != nil {
+		if err := s.write(&ImportRow[T]{Line: row.line, Row: row.row, Edit: row.edit}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -42,7 +42,7 @@ func writeSpool[T any, K Key](t *testing.T, rows ...spooled[T]) *spool[K] {
 
 // readSpool returns all rows of s. It keeps each: a row must not share memory with the
 // next.
-func readSpool[T any, K Key](t *testing.T, s *spool[K]) (rows []spooled[T]) {
+func readSpool[T any, K Key](t *testing.T, s *spool[T, K]) (rows []spooled[T]) {
 	t.Helper()
 	if err := s.rewind(); err != nil {
 		t.Fatal(err)
@@ -55,7 +55,7 @@ func readSpool[T any, K Key](t *testing.T, s *spool[K]) (rows []spooled[T]) {
 		if next == nil {
 			return rows
 		}
-		rows = append(rows, spooled[T]{next.line, next.row.Interface().(T), next.edit})
+		rows = append(rows, spooled[T]{next.Line, next.Row, next.Edit})
 	}
 }
 
@@ -137,7 +137,7 @@ func TestSpoolSorts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, n := range []int{0, 1, 2, 30_000} {
-				s, err := newSpool[Plant, int64](t.Context(), db, table.Of[Plant]())
+				s, err := newSpool[Plant, int64](t.Context(), db, table.Of[Plant]().Data)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -148,7 +148,7 @@ func TestSpoolSorts(t *testing.T) {
 					if i%2 == 0 {
 						rows[i].row.Tag = new(strings.Repeat("t", 1000+i%20))
 					}
-					if err := s.write(rows[i].line, valueOf(&rows[i].row), &rows[i].edit); err != nil {
+					if err := s.write(&ImportRow[Plant]{Line: rows[i].line, Row: rows[i].row, Edit: rows[i].edit}); err != nil {
 						t.Fatal(err)
 					}
 				}

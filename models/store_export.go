@@ -25,13 +25,17 @@ const (
 // set, except their versions if f wants them. It ends with the first error of yield, with limit.ErrShare at the limit of
 // running imports and exports, in all or of ctx's client, and with the errors that all
 // methods share.
-func (s *Store[T, K]) Export(ctx context.Context, f Filter[K], yield func([]T) error) error {
-	return s.read(ctx, func(r *reader[T, K]) (begun bool, err error) {
+func (s *Store[T, K]) Export(ctx context.Context, f Filter[K], yield func([]T) error) (err error) {
+	begun := false
+	return s.read(ctx, func(r *reader[T, K]) error {
+		if begun { // by a standby
+			return err
+		}
 		err = r.export(ctx, f, func(rows []T) error {
 			begun = true
 			return yield(rows)
 		})
-		return begun || err == nil, err
+		return err
 	})
 }
 
@@ -39,8 +43,8 @@ func (r *reader[T, K]) export(ctx context.Context, f Filter[K], yield func([]T) 
 	return r.db.Limits.Transfers.Do(ctx, func() error {
 		ctx, cancel := context.WithCancel(ctx)
 		chunks := make(chan []T, exportAhead)
-		var rest *spool[K] // of the rows after the last chunk; or nil
-		var readErr error  // like rest, set once chunks is closed
+		var rest *spool[T, K] // of the rows after the last chunk; or nil
+		var readErr error     // like rest, set once chunks is closed
 		var reading sync.WaitGroup
 		reading.Go(func() {
 			defer close(chunks)
@@ -71,7 +75,7 @@ func (r *reader[T, K]) export(ctx context.Context, f Filter[K], yield func([]T) 
 		for {
 			next, err := rest.read()
 			if err == nil && next != nil {
-				chunk = append(chunk, *next.row.Addr().Interface().(*T))
+				chunk = append(chunk, next.Row)
 			}
 			if err == nil && (next == nil || len(chunk) == exportChunk) {
 				err = yield(chunk)
@@ -86,7 +90,7 @@ func (r *reader[T, K]) export(ctx context.Context, f Filter[K], yield func([]T) 
 
 // readAll sends the rows that f selects to out, a chunk at a time. Once the receiver has to
 // be waited for after snapshotTime, it returns the rest.
-func (r *reader[T, K]) readAll(ctx context.Context, f Filter[K], out chan<- []T) (rest *spool[K], err error) {
+func (r *reader[T, K]) readAll(ctx context.Context, f Filter[K], out chan<- []T) (rest *spool[T, K], err error) {
 	defer background.Recover("an export", &err)
 	var rows *sql.Rows
 	columns := r.table.Data
@@ -118,14 +122,13 @@ func (r *reader[T, K]) readAll(ctx context.Context, f Filter[K], out chan<- []T)
 			case <-ctx.Done():
 				return context.Cause(ctx)
 			case <-late:
-				if rest, err = newSpool[T, K](ctx, r.db, r.table); err != nil {
+				if rest, err = newSpool[T, K](ctx, r.db, columns); err != nil {
 					return err
 				}
-				rest.columns = columns
 			}
 		}
 		for i := range chunk {
-			if err := rest.write(0, valueOf(&chunk[i]), new(Edit)); err != nil {
+			if err := rest.write(&ImportRow[T]{Row: chunk[i]}); err != nil {
 				return err
 			}
 		}

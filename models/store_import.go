@@ -125,7 +125,7 @@ func (s *Store[T, K]) Import(ctx context.Context, rows iter.Seq2[ImportRow[T], e
 	err = s.db.Limits.Transfers.Do(ctx, func() error {
 		// Sorted, so that imports of the same rows wait for each other, rather than deadlock, and
 		// rows with the same key meet.
-		spool, err := newSpool[T, K](ctx, s.db, s.table)
+		spool, err := newSpool[T, K](ctx, s.db, s.table.Data)
 		if err != nil {
 			return err
 		}
@@ -142,7 +142,7 @@ func (s *Store[T, K]) Import(ctx context.Context, rows iter.Seq2[ImportRow[T], e
 			}
 			if row.Err != nil {
 				report.reject(row.Line, row.Err)
-			} else if err := spool.write(row.Line, valueOf(&row.Row), &row.Edit); err != nil {
+			} else if err := spool.write(&row); err != nil {
 				return err
 			}
 		}
@@ -169,7 +169,7 @@ func (s *Store[T, K]) written(e *Edit) []*table.Column {
 }
 
 // importSpool stores the rows in spool.
-func (s *Store[T, K]) importSpool(ctx context.Context, spool *spool[K], o ImportOptions, report *ImportReport) error {
+func (s *Store[T, K]) importSpool(ctx context.Context, spool *spool[T, K], o ImportOptions, report *ImportReport) error {
 	storable := func() bool { return report.Rejected == 0 || o.Partial }
 	reads := o.DryRun && !s.related
 	if reads {
@@ -209,7 +209,7 @@ func (s *Store[T, K]) importSpool(ctx context.Context, spool *spool[K], o Import
 }
 
 // loadSpool stores all rows, or fails, and returns their number.
-func (s *Store[T, K]) loadSpool(ctx context.Context, spool *spool[K], keep bool) (int64, error) {
+func (s *Store[T, K]) loadSpool(ctx context.Context, spool *spool[T, K], keep bool) (int64, error) {
 	if err := spool.rewind(); err != nil {
 		return 0, err
 	}
@@ -223,10 +223,11 @@ func (s *Store[T, K]) loadSpool(ctx context.Context, spool *spool[K], keep bool)
 		if n++; n%batchRows == 0 {
 			begin = s.db.Pace(ctx, begin)
 		}
-		s.setDefaults(next.row)
+		row := valueOf(&next.Row)
+		s.setDefaults(row)
 		for i, c := range s.table.Columns {
 			if values[i] = now; !s.table.IsTimestamp(c) {
-				values[i] = c.Of(next.row).Interface()
+				values[i] = c.Of(row).Interface()
 			}
 		}
 		return values, nil
@@ -245,7 +246,7 @@ type importedRow[T any] struct {
 
 // insertSpool stores the rows with free keys and compares the other rows with the stored rows. If it reads, it only
 // compares.
-func (s *Store[T, K]) insertSpool(ctx context.Context, tx *database.DB, spool *spool[K], reads bool, report *ImportReport) error {
+func (s *Store[T, K]) insertSpool(ctx context.Context, tx *database.DB, spool *spool[T, K], reads bool, report *ImportReport) error {
 	if err := spool.rewind(); err != nil {
 		return err
 	}
@@ -256,10 +257,9 @@ func (s *Store[T, K]) insertSpool(ctx context.Context, tx *database.DB, spool *s
 		if err != nil {
 			return err
 		}
-		row := importedRow[T]{row: new(T)}
+		var row importedRow[T]
 		if next != nil {
-			valueOf(row.row).Set(next.row)
-			row.Edit, row.lines = next.edit, []int{next.line}
+			row = importedRow[T]{row: new(next.Row), Edit: next.Edit, lines: []int{next.Line}}
 		}
 		if last := len(batch) - 1; next != nil && last >= 0 && s.keyOf(batch[last].row) == next.key {
 			b := &batch[last]
@@ -268,9 +268,9 @@ func (s *Store[T, K]) insertSpool(ctx context.Context, tx *database.DB, spool *s
 				report.Unchanged += len(b.lines) + b.more
 				*b = row
 			case !same:
-				report.reject(next.line, &RepeatedError{s.table.Noun, next.key})
+				report.reject(next.Line, &RepeatedError{s.table.Noun, next.key})
 			case len(b.lines) < MaxRejected:
-				b.lines = append(b.lines, next.line)
+				b.lines = append(b.lines, next.Line)
 			default:
 				b.more++
 			}
@@ -406,4 +406,34 @@ func (s *Store[T, K]) count(b *importedRow[T], report *ImportReport) error {
 	}
 	report.Unchanged += len(b.lines) - 1 + b.more // the first line made them so
 	return nil
+}
+
+// Edit imports row with e under the key of each row that f selects, or of no row: if the report has more than f.Limit
+// rows, or rejects a row, nothing was written. It fails as Import does.
+func (s *Store[T, K]) Edit(ctx context.Context, f Filter[K], row *T, e Edit, o ImportOptions) (report ImportReport, err error) {
+	if err := s.validate(row, s.written(&e)); err != nil {
+		return report, err
+	}
+	most := f.Limit
+	f.Limit++
+	for range 5 { // other clients may have written the rows meanwhile
+		rows, err := s.list(ctx, f)
+		if err != nil || len(rows) > most {
+			return ImportReport{Rows: len(rows)}, err
+		}
+		report, err = s.Import(ctx, func(yield func(ImportRow[T], error) bool) {
+			for i := range rows {
+				edited, selected := ImportRow[T]{Line: i + 1, Row: *row, Edit: e}, valueOf(&rows[i])
+				s.table.Key.Of(valueOf(&edited.Row)).Set(s.table.Key.Of(selected))
+				edited.Version = new(s.table.Updated.Time(selected)) // f may not select another version
+				if !yield(edited, nil) {
+					return
+				}
+			}
+		}, o)
+		if err != nil || report.Rejected == 0 {
+			return report, err
+		}
+	}
+	return report, nil
 }

@@ -41,25 +41,24 @@ type NotFoundError struct {
 
 func (e *NotFoundError) Error() string { return "no such " + e.Noun + e.Or }
 
-// read calls do with the reader of a standby, or else of the primary. If do returns false on a
-// standby, the primary repeats the read.
-func (s *Store[T, K]) read(ctx context.Context, do func(*reader[T, K]) (done bool, err error)) error {
+// read calls do with the reader of a standby, or else of the primary. If do fails on a standby, other than with a
+// *NotFoundError, the primary repeats the read.
+func (s *Store[T, K]) read(ctx context.Context, do func(*reader[T, K]) error) error {
 	if standby := s.db.Standby(ctx); standby != nil {
-		if done, err := do(s.copies[standby]); done || ctx.Err() != nil {
+		err := do(s.copies[standby])
+		if _, absent := errors.AsType[*NotFoundError](err); err == nil || absent || ctx.Err() != nil {
 			return err
 		}
 	}
-	_, err := do(s.reader)
-	return err
+	return do(s.reader)
 }
 
 // Get returns the row with key, with every write of ctx's client that ended before the call. It fails
 // with a *NotFoundError if the row does not exist.
 func (s *Store[T, K]) Get(ctx context.Context, key K) (row *T, err error) {
-	err = s.read(ctx, func(r *reader[T, K]) (bool, error) {
+	err = s.read(ctx, func(r *reader[T, K]) error {
 		row, err = r.get(ctx, key)
-		_, absent := errors.AsType[*NotFoundError](err)
-		return err == nil || absent, err
+		return err
 	})
 	return row, err
 }
@@ -67,9 +66,9 @@ func (s *Store[T, K]) Get(ctx context.Context, key K) (row *T, err error) {
 // List returns rows by ascending key. Its cost does not depend on how many precede
 // f.After.
 func (s *Store[T, K]) List(ctx context.Context, f Filter[K]) (rows []T, err error) {
-	err = s.read(ctx, func(r *reader[T, K]) (bool, error) {
+	err = s.read(ctx, func(r *reader[T, K]) error {
 		rows, err = r.list(ctx, f)
-		return err == nil, err
+		return err
 	})
 	return rows, err
 }
@@ -88,12 +87,12 @@ func (s *Store[T, K]) Aggregate(ctx context.Context, do func(tx *gorm.DB) *gorm.
 }
 
 func (s *Store[T, K]) query(ctx context.Context, cost database.Cost, do func(tx *gorm.DB) *gorm.DB) error {
-	return s.read(ctx, func(r *reader[T, K]) (bool, error) {
+	return s.read(ctx, func(r *reader[T, K]) error {
 		err := r.db.Read(ctx, "query "+r.table.Name, cost, func(tx *gorm.DB) error { return do(tx).Error })
 		if errors.Is(err, gorm.ErrRecordNotFound) {
-			return true, &NotFoundError{Noun: r.table.Noun}
+			return &NotFoundError{Noun: r.table.Noun}
 		}
-		return err == nil, err
+		return err
 	})
 }
 
@@ -215,15 +214,14 @@ func (r *reader[T, K]) filter(tx *gorm.DB, f Filter[K]) (*gorm.DB, error) {
 // Count returns the number of rows that f selects, whatever f.After is, but at most f.Limit.
 func (s *Store[T, K]) Count(ctx context.Context, f Filter[K]) (n int, err error) {
 	f.After = nil
-	err = s.read(ctx, func(r *reader[T, K]) (bool, error) {
-		err = r.db.Read(ctx, "count "+r.table.Name, database.Scan, func(tx *gorm.DB) error {
+	err = s.read(ctx, func(r *reader[T, K]) error {
+		return r.db.Read(ctx, "count "+r.table.Name, database.Scan, func(tx *gorm.DB) error {
 			found, err := r.filter(tx.Table(r.table.Name).Select("1"), f)
 			if err != nil {
 				return err
 			}
 			return tx.Raw("SELECT count(*) FROM (?) AS found", found.Limit(f.Limit)).Scan(&n).Error
 		})
-		return err == nil, err
 	})
 	return n, err
 }
