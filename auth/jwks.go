@@ -162,7 +162,6 @@ type members struct {
 // parse returns the keys that verify signatures. It skips other keys, as RFC 7517, section 5,
 // asks, and logs why.
 func (s *jwks) parse(set []jsontext.Value) (keys []publicKey) {
-	unknown := 0
 	for i, text := range set {
 		var k members
 		var parsed jwkset.JWK
@@ -171,8 +170,7 @@ func (s *jwks) parse(set []jsontext.Value) (keys []publicKey) {
 		case err == nil && (k.USE != "" && k.USE != jwkset.UseSig || k.KEYOPS != nil && !slices.Contains(k.KEYOPS, jwkset.KeyOpsVerify)):
 			continue // RFC 7517, sections 4.2 and 4.3; other values may stand beside verify
 		case err == nil && k.ALG != "" && jwt.GetSigningMethod(k.ALG) == nil:
-			unknown++
-			continue
+			err = fmt.Errorf("the alg %q is unknown", k.ALG)
 		case err == nil:
 			parsed, err = jwkset.NewJWKFromMarshal(jwkset.JWKMarshal{KTY: k.KTY, CRV: k.CRV, X: k.X, Y: k.Y, N: k.N, E: k.E},
 				jwkset.JWKMarshalOptions{}, jwkset.JWKValidateOptions{})
@@ -188,9 +186,6 @@ func (s *jwks) parse(set []jsontext.Value) (keys []publicKey) {
 			k.ALG = jwt.GetSigningMethod(k.ALG).Alg() // EdDSA for Ed25519
 		}
 		keys = append(keys, publicKey{k.KID, k.ALG, parsed.Key()})
-	}
-	if unknown > 0 {
-		s.log.Info("ignored keys of JWTs with an unknown alg", zap.Int("keys", unknown))
 	}
 	return keys
 }
