@@ -66,7 +66,7 @@ const (
 var codes = map[meaning][]any{
 	transient: {
 		"08", "53", // connection exceptions; insufficient resources, as connections
-		ReadOnlyTransaction, completionUnknown, IdleSessionTimeout,
+		ReadOnlyTransaction, "40003", IdleSessionTimeout, // statement_completion_unknown
 		"57P01", "57P02", "57P03", // admin_shutdown, crash_shutdown, cannot_connect_now
 		"58030", sqlite3.SQLITE_CANTOPEN, // io_error
 	},
@@ -78,8 +78,6 @@ var codes = map[meaning][]any{
 	rolledBack: {"40001", "40P01"},                               // serialization_failure, deadlock_detected
 	rejected:   {"22", "23", "P0001", sqlite3.SQLITE_CONSTRAINT}, // of data, of a constraint, by a trigger
 }
-
-const completionUnknown = "40003" // statement_completion_unknown
 
 // codeOf returns PostgreSQL's or SQLite's code for err, or nil.
 func codeOf(err error) any {
@@ -197,7 +195,7 @@ func NotWritable(err error) *NotWritableError {
 	if fault, ok := errors.AsType[*NotWritableError](err); ok {
 		return fault
 	}
-	if reason := lasting[codeOf(err)]; reason != "" && !isPolicy(err) {
+	if reason := lasting[codeOf(err)]; reason != "" {
 		return &NotWritableError{reason}
 	}
 	return nil
@@ -261,15 +259,8 @@ func (e *rowLockedError) Unwrap() error { return e.error }
 func IsRowFault(err error) bool { return IsLocked(err) && !IsTableLocked(err) || IsRowRejected(err) }
 
 // IsRowRejected reports whether err means that the database rejects a row: a constraint does not
-// hold, a value does not fit, or a trigger or a policy does not allow it.
-func IsRowRejected(err error) bool { return means(err, rejected) || isPolicy(err) }
-
-// isPolicy reports whether err means that a policy of row-level security rejects a row. It shares
-// its code with missing rights on a table, which another function of the server reports.
-func isPolicy(err error) bool {
-	pg, ok := errors.AsType[*pgconn.PgError](err)
-	return ok && pg.Code == InsufficientPrivilege && pg.Routine == "ExecWithCheckOptions"
-}
+// hold, a value does not fit, or a trigger does not allow it.
+func IsRowRejected(err error) bool { return means(err, rejected) }
 
 // IsRejected reports whether the server rejected an attempt to connect for a reason
 // that waiting will not change, as a wrong password.
