@@ -18,7 +18,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/pressly/goose/v3/lock"
 	"go.uber.org/zap"
 	"gorm.io/gorm"
 
@@ -189,35 +188,6 @@ func (d *Dialect) Load(ctx context.Context, t *table.Table, keep bool, next func
 // Standby opens a standby of the database with o.
 func (*Dialect) Standby(o postgres.Options, log *zap.Logger) (dialect.Dialect, error) {
 	return Open(o, log)
-}
-
-// Locker returns the lock of PostgreSQL, for the coordinator only.
-func (d *Dialect) Locker(log *zap.Logger) (lock.SessionLocker, error) {
-	locker, err := d.Dialect.Locker(log)
-	return coordinatorLocker{locker}, err
-}
-
-// coordinatorLocker fails on a node of the cluster that cannot change the schema.
-type coordinatorLocker struct{ lock.SessionLocker }
-
-func (l coordinatorLocker) SessionLock(ctx context.Context, conn *sql.Conn) error {
-	if err := requireCoordinator(ctx, conn); err != nil {
-		return err
-	}
-	return l.SessionLocker.SessionLock(ctx, conn)
-}
-
-// requireCoordinator fails if conn is to a worker.
-func requireCoordinator(ctx context.Context, conn interface {
-	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
-},
-) error {
-	var is bool
-	err := conn.QueryRowContext(ctx, "SELECT citus_is_coordinator()").Scan(&is)
-	if err == nil && !is {
-		err = errors.New("migrations are pending, and the database is a worker of a Citus cluster: run `plantstore migrate up` on the coordinator")
-	}
-	return err
 }
 
 // Inspect fails if a node may acknowledge a commit that is not on its disk. Batches and imports commit

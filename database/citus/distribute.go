@@ -60,16 +60,18 @@ func (d *Dialect) undistributed(ctx context.Context) (statements []string, err e
 
 // Migrate calls up on the coordinator only, and distributes the tables of the migrations.
 func (d *Dialect) Migrate(ctx context.Context, pending bool, up func() error) (err error) {
-	if pending { // goose creates its table before it locks
-		err = requireCoordinator(ctx, d.pool)
-	}
-	if err == nil {
-		err = up()
-	}
-	if err != nil {
+	statements, err := d.undistributed(ctx)
+	if err != nil || !pending && len(statements) == 0 {
 		return err
 	}
-	if statements, err := d.undistributed(ctx); err != nil || len(statements) == 0 {
+	var isCoordinator bool
+	switch err := d.pool.QueryRowContext(ctx, "SELECT citus_is_coordinator()").Scan(&isCoordinator); {
+	case err != nil:
+		return err
+	case !isCoordinator:
+		return errors.New("migrations are pending, and the database is a worker of a Citus cluster: run `plantstore migrate up` on the coordinator")
+	}
+	if err := up(); err != nil {
 		return err
 	}
 	locker, err := d.Locker(d.log)
@@ -85,8 +87,7 @@ func (d *Dialect) Migrate(ctx context.Context, pending bool, up func() error) (e
 		return err
 	}
 	defer func() { err = errors.Join(err, locker.SessionUnlock(context.WithoutCancel(ctx), conn)) }()
-	statements, err := d.undistributed(ctx) // another process may have been faster
-	if err != nil {
+	if statements, err = d.undistributed(ctx); err != nil { // of up's tables, unless another process was faster
 		return err
 	}
 	for _, statement := range statements {
