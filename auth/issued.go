@@ -30,7 +30,6 @@ const (
 	refreshPeriod = 2 * time.Second          // between two polls for changes to the tokens
 	retryPeriod   = refreshPeriod / 4        // before the next poll after a failure
 	trustPeriod   = EndsWithin - CheckPeriod // how long the copy is trusted if polls fail
-	listPeriod    = 5 * time.Second / 2      // after a read of the ids, until a poll reads them although the counts are the same
 	refreshFloor  = 100 * time.Millisecond   // between two polls, however many unknown tokens are tried
 	readBatch     = 10_000                   // new tokens that a statement reads
 	usePeriod     = time.Minute              // how often the last use of tokens is stored
@@ -58,10 +57,8 @@ type IssuedTokens struct {
 
 // knownTokens are the tokens that were active at some moment.
 type knownTokens struct {
-	asOf   time.Time // when the poll began
-	listed time.Time // when the last poll that read the ids began
-	counts models.TokenCounts
-	byID   map[string]*models.Token
+	asOf time.Time // when the poll began
+	byID map[string]*models.Token
 }
 
 // NewIssuedTokens returns a verifier that polls store until it is closed. It fails if
@@ -69,10 +66,8 @@ type knownTokens struct {
 func NewIssuedTokens(ctx context.Context, store *models.TokenStore, log *zap.Logger) (*IssuedTokens, error) {
 	v := &IssuedTokens{store: store, log: log}
 	v.known.Store(&knownTokens{})
-	for range 2 { // the first time, it may take longer than its result is trusted
-		if err := v.read(ctx); err != nil {
-			return nil, err
-		}
+	if err := v.read(ctx); err != nil {
+		return nil, err
 	}
 	v.ctx, v.stop = context.WithCancel(context.WithoutCancel(ctx))
 	v.running.Go(func() {
@@ -156,7 +151,19 @@ func (v *IssuedTokens) Refresh() error {
 		if !background.Sleep(v.ctx, time.Until(v.next)) {
 			return fmt.Errorf("%w: stopping", ErrCannotVerify)
 		}
-		v.poll()
+		v.began = time.Now()
+		err := v.read(v.ctx)
+		pause := refreshFloor
+		if err == nil { // with many tokens, unknown tokens must not keep the database busy for over a tenth of the time
+			pause = min(max(pause, 9*time.Since(v.began)), refreshPeriod)
+		}
+		switch {
+		case err != nil && v.failure == nil && v.ctx.Err() == nil:
+			v.log.Error("cannot read tokens; requests with issued tokens will soon get 503", zap.Error(err))
+		case err == nil && v.failure != nil:
+			v.log.Info("tokens can be read again")
+		}
+		v.next, v.failure = time.Now().Add(pause), err
 	}
 	if v.failure != nil { // not wrapped, as it tells of no request's own operation
 		return fmt.Errorf("%w: tokens cannot be read: %s", ErrCannotVerify, v.failure.Error())
@@ -164,36 +171,9 @@ func (v *IssuedTokens) Refresh() error {
 	return nil
 }
 
-// poll reads the tokens for all callers of Refresh.
-func (v *IssuedTokens) poll() {
-	v.began = time.Now()
-	err := v.read(v.ctx)
-	pause := refreshFloor
-	if err == nil { // with many tokens, unknown ones must not keep the database busy for over a tenth of the time
-		pause = min(max(pause, 9*time.Since(v.began)), refreshPeriod)
-	}
-	switch {
-	case err != nil && v.failure == nil && v.ctx.Err() == nil:
-		v.log.Error("cannot read tokens; requests with issued tokens will soon get 503", zap.Error(err))
-	case err == nil && v.failure != nil:
-		v.log.Info("tokens can be read again")
-	}
-	v.next, v.failure = time.Now().Add(pause), err
-}
-
-// read reads new tokens and forgets inactive tokens, if any have changed. A transaction that removes a
-// token and adds another does not change the counts, so it reads the ids at least every EndsWithin.
+// read reads new tokens and forgets inactive tokens.
 func (v *IssuedTokens) read(ctx context.Context) error {
-	old, now := v.known.Load(), time.Now()
-	// Counted first: the next poll sees a change between the queries.
-	counts, err := v.store.Counts(ctx)
-	if err != nil {
-		return err
-	}
-	if counts == old.counts && now.Sub(old.listed) < listPeriod {
-		v.known.Store(&knownTokens{now, old.listed, counts, old.byID})
-		return nil
-	}
+	old, now := v.known.Load().byID, time.Now()
 	ids, err := v.store.ActiveIDs(ctx)
 	if err != nil {
 		return err
@@ -201,7 +181,7 @@ func (v *IssuedTokens) read(ctx context.Context) error {
 	byID := make(map[string]*models.Token, len(ids))
 	var missing []string
 	for _, id := range ids {
-		if token := old.byID[id]; token != nil {
+		if token := old[id]; token != nil {
 			byID[id] = token
 		} else {
 			missing = append(missing, id)
@@ -216,7 +196,7 @@ func (v *IssuedTokens) read(ctx context.Context) error {
 			byID[token.ID] = &token
 		}
 	}
-	v.known.Store(&knownTokens{now, now, counts, byID})
+	v.known.Store(&knownTokens{now, byID})
 	return nil
 }
 

@@ -119,7 +119,6 @@ func openDialect(ctx context.Context, o Options, log *zap.Logger) (dialect.Diale
 // server is the dialect of a server.
 type server interface {
 	dialect.Dialect
-	Settings() postgres.Options
 	Standby(o postgres.Options, log *zap.Logger) (dialect.Dialect, error)
 	Inspect(ctx context.Context, log *zap.Logger) error
 	Cut()
@@ -147,6 +146,48 @@ func CheckURL(url string) error {
 	return postgres.CheckURL(url)
 }
 
+// errUseTools is the error of [Backup] and [Restore] on PostgreSQL.
+var errUseTools = errors.New("backup and restore are for SQLite; for PostgreSQL, use its own tools: " +
+	`pg_dump -Fc "$DATABASE_URL" -f FILE, and pg_restore --no-owner -d URL FILE with the URL of an empty database`)
+
+// RequireFile fails if url names a SQLite file that does not exist, which [Open] would
+// create.
+func RequireFile(url string) error {
+	path, isFile, err := parseURL(url)
+	if err != nil || !isFile {
+		return err
+	}
+	return sqlite.RequireFile(path)
+}
+
+// fileOf returns the path of the SQLite file that url names, or fails with errUseTools.
+func fileOf(url string) (path string, err error) {
+	path, isFile, err := parseURL(url)
+	if err == nil && !isFile {
+		err = errUseTools
+	}
+	return path, err
+}
+
+// Backup writes a copy of the SQLite database that o.URL names to the new file path: see
+// [sqlite.Backup]. On PostgreSQL, it fails.
+func Backup(ctx context.Context, o Options, path string, log *zap.Logger) error {
+	file, err := fileOf(o.URL)
+	if err != nil {
+		return err
+	}
+	return sqlite.Backup(ctx, sqlite.Options{Path: file, Timeout: o.Timeout, Check: o.Check}, path, log)
+}
+
+// Restore replaces the SQLite database that o.URL names by a copy of the file path, and returns its name:
+// see [sqlite.Restore]. On PostgreSQL, it fails.
+func Restore(ctx context.Context, o Options, path string, confirm func(name string) error) (name string, err error) {
+	if name, err = fileOf(o.URL); err != nil {
+		return "", err
+	}
+	return name, sqlite.Restore(ctx, name, path, confirm)
+}
+
 // New returns the database of d, which Close closes, with the feeds of the tables that name one.
 func New(d dialect.Dialect, o Options, batches BatchOptions, tables []*table.Table, log *zap.Logger) (db *DB, err error) {
 	pool, reads := d.Pools()
@@ -158,7 +199,7 @@ func New(d dialect.Dialect, o Options, batches BatchOptions, tables []*table.Tab
 	db.health = &health{db: db}
 	for _, t := range tables {
 		if sql := d.Feed(t); t.Feed != "" && sql != nil {
-			db.feeds = append(db.feeds, &Feed{db: db, table: t, sql: sql, written: make(chan struct{}, 1)})
+			db.feeds = append(db.feeds, &Feed{db: db, table: t, sql: sql, Written: make(chan struct{}, 1)})
 		}
 	}
 	if db.schema, err = newSchema(db); err != nil {
@@ -253,17 +294,11 @@ func (db *DB) Reads(ctx context.Context) *gorm.DB { return db.reads.WithContext(
 // NewWriter returns a batcher of writes, which run writes in batches. It is closed with db.
 func NewWriter[T any](db *DB, run func(context.Context, []T) []error) *batch.Batcher[T] {
 	o := batch.Options{Turns: db.Limits.batches, Items: db.metrics.batchRows, Waits: db.metrics.wait}
-	b := newBatcher(db, o, func(ctx context.Context, items []T) (outcomes []error) {
+	b := newBatcher(db, o, func(ctx context.Context, items []T) []error {
 		db.health.writing.Store(time.Now().UnixNano())
 		defer db.health.writing.Store(0)
-		err := db.dialect.Check()
-		if err == nil {
-			if outcomes = run(ctx, items); slices.Contains(outcomes, nil) {
-				db.health.wrote()
-			}
-			err = db.endWrite()
-		}
-		if err != nil {
+		outcomes := run(ctx, items)
+		if err := db.endWrite(slices.Contains(outcomes, nil)); err != nil {
 			return slices.Repeat([]error{err}, len(items))
 		}
 		return outcomes
@@ -274,12 +309,7 @@ func NewWriter[T any](db *DB, run func(context.Context, []T) []error) *batch.Bat
 
 // NewReader returns a batcher of reads. It is closed with db.
 func NewReader[T any](db *DB, run func(context.Context, []T) []error) *batch.Batcher[T] {
-	return newBatcher(db, batch.Options{Turns: db.Limits.lookups}, func(ctx context.Context, items []T) []error {
-		if err := db.dialect.Check(); err != nil {
-			return slices.Repeat([]error{err}, len(items))
-		}
-		return run(ctx, items)
-	})
+	return newBatcher(db, batch.Options{Turns: db.Limits.lookups}, run)
 }
 
 func newBatcher[T any](db *DB, o batch.Options, run func(context.Context, []T) []error) *batch.Batcher[T] {

@@ -256,7 +256,7 @@ func TestOverload(t *testing.T) {
 		if err := db.Read(t.Context(), "get plant", database.Few, nothing); !errors.Is(err, limit.ErrBusy) || !strings.HasPrefix(err.Error(), "get plant: ") {
 			t.Errorf("Read: got %v, want ErrOverloaded with the operation", err)
 		}
-		if err := db.ReadNow(t.Context(), "read tokens", nothing); err != nil {
+		if err := db.Read(t.Context(), "read tokens", database.AtOnce, nothing); err != nil {
 			t.Errorf("Background: got %v", err)
 		}
 		if _, err := db.Write(t.Context(), "put plant", func(*database.DB) error { return nil }); err != nil {

@@ -155,7 +155,7 @@ func inParallel(ctx context.Context, db *database.DB, statement string) error {
 	var group sync.WaitGroup
 	for i := range errs {
 		group.Go(func() {
-			errs[i] = db.ReadNow(ctx, "write", func(tx *gorm.DB) error { return tx.Exec(statement).Error })
+			errs[i] = db.Read(ctx, "write", database.AtOnce, func(tx *gorm.DB) error { return tx.Exec(statement).Error })
 		})
 	}
 	group.Wait()

@@ -132,7 +132,7 @@ type Feed struct {
 	db      *DB
 	table   *table.Table
 	sql     *dialect.Feed // or nil if there is no feed
-	written chan struct{} // see Written
+	Written chan struct{} // has a value after a write of this process
 
 	mu      sync.Mutex
 	settled int64     // the position of the oldest transaction that was running
@@ -236,17 +236,6 @@ func (f *Feed) Changes(ctx context.Context, from Cursor, most int) (changes []Ch
 	return changes, from.moveTo(end), nil
 }
 
-// Written returns a channel that has a value after a write of this process.
-func (f *Feed) Written() <-chan struct{} { return f.written }
-
-// noteWrite signals Written.
-func (f *Feed) noteWrite() {
-	select {
-	case f.written <- struct{}{}:
-	default:
-	}
-}
-
 // renew begins another epoch of the feed, unless another replica was faster.
 func (f *Feed) renew(tx *gorm.DB) error {
 	return tx.Exec(f.sql.Renew, strings.ToLower(rand.Text()[:10])).Error
@@ -298,23 +287,17 @@ func (f *Feed) Purge(ctx context.Context, retention time.Duration) error {
 		return err
 	}
 	now, named := f.db.NowFunc(), f.table.FeedSQL
-	var kept int64
 	_, err = f.db.Write(ctx, "mark the feed", func(tx *DB) error {
-		if err := tx.Exec(named("INSERT INTO {feed}_marks VALUES (?, ?) ON CONFLICT DO NOTHING"), end.at, now).Error; err != nil {
-			return err
-		}
-		if err := tx.Raw(named("SELECT COALESCE(max(position), 0) FROM {feed}_marks WHERE at < ?"), now.Add(-retention)).Scan(&kept).Error; err != nil {
-			return err
-		}
-		if err := tx.Exec(named("DELETE FROM {feed}_marks WHERE position < ?"), kept).Error; err != nil {
-			return err
-		}
-		return tx.Exec(named("UPDATE {feed} SET kept = ? WHERE kept < ?"), kept, kept).Error
+		return cmp.Or(
+			tx.Exec(named("INSERT INTO {feed}_marks VALUES (?, ?) ON CONFLICT DO NOTHING"), end.at, now).Error,
+			tx.Exec(named("UPDATE {feed} SET kept = mark.position FROM (SELECT max(position) AS position FROM {feed}_marks WHERE at < ?) AS mark WHERE kept < mark.position"),
+				now.Add(-retention)).Error,
+			tx.Exec(named("DELETE FROM {feed}_marks WHERE position < (SELECT kept FROM {feed})")).Error)
 	})
 	for _, statement := range f.sql.Purge {
 		for rows := int64(1); err == nil && rows > 0; {
 			_, err = f.db.Write(ctx, "purge the feed", func(tx *DB) error {
-				deleted := tx.Exec(statement, kept, purgePage)
+				deleted := tx.Exec(statement, purgePage)
 				rows = deleted.RowsAffected
 				return deleted.Error
 			})

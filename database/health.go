@@ -22,8 +22,6 @@ import (
 const (
 	readyInterval = time.Second // between two checks
 	readyTimeout  = time.Second // of a check: probes give up early
-	// Longer, as a server whose disk hangs keeps the connection of each check that is given up.
-	hangPause = 4 * time.Second
 	// A lock that lasts longer makes the service unready, if no write succeeds meanwhile.
 	lockPatience = 3 * time.Second
 )
@@ -62,13 +60,6 @@ func (h *health) note(err error, shows bool) {
 	// It would not show a commit that waits for a synchronous standby, nor another process that has locked the file.
 	if lasting != nil || pgconn.Timeout(err) || isBusy {
 		h.faults.Add(1)
-	}
-}
-
-// wrote notes that a write has succeeded: no lock keeps out all writes.
-func (h *health) wrote() {
-	if h.locked.Load() > 0 {
-		h.locked.Store(0)
 	}
 }
 
@@ -130,9 +121,6 @@ func (db *DB) Ready(ctx context.Context) error {
 		err = fmt.Errorf("%w: %w", fault.ErrUnavailable, err)
 	}
 	h.next, h.err = time.Now().Add(readyInterval), err
-	if pgconn.Timeout(err) {
-		h.next = time.Now().Add(hangPause)
-	}
 	return err
 }
 
@@ -150,7 +138,12 @@ func (h *health) check(ctx context.Context) error {
 	}
 	if faults := h.faults.Load(); faults > 0 {
 		// A query would not show whether it lasts.
-		err := h.testWrite(ctx)
+		writing, cancel := ctx, func() {}
+		if h.db.Limits.writer != nil { // writes wait for the only connection, which this takes
+			writing, cancel = context.WithTimeout(ctx, readyTimeout/10)
+		}
+		_, err := h.db.primary().ExecContext(writing, h.db.dialect.Facts().WriteTest)
+		cancel()
 		if fault.IsTimeout(err) && h.locked.Load() > 0 && h.db.Limits.writer != nil {
 			err = &fault.NotWritableError{Reason: fault.Locked}
 		}
@@ -199,17 +192,6 @@ func (h *health) lockedBy(ctx context.Context, query string) (by string, err err
 		err = h.db.primary().QueryRowContext(ctx, strings.ReplaceAll(query, "{tables}", strings.Join(names, ", "))).Scan(&by)
 	}
 	return by, err
-}
-
-// testWrite tests a write.
-func (h *health) testWrite(ctx context.Context) error {
-	if h.db.Limits.writer != nil { // writes wait for the only connection, which this takes
-		short, cancel := context.WithTimeout(ctx, readyTimeout/10)
-		defer cancel()
-		ctx = short
-	}
-	_, err := h.db.primary().ExecContext(ctx, h.db.dialect.Facts().WriteTest)
-	return err
 }
 
 // query returns the query for whether the database is read-only, whether its schema is

@@ -3,8 +3,10 @@ package database
 import (
 	"cmp"
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"reflect"
 	"time"
 
@@ -23,9 +25,10 @@ type Cost int8
 // The costs of reads. A client runs one read with the cost Scan at a time, and one with the cost Many on SQLite, which
 // computes in this process.
 const (
-	Few  Cost = iota // a few rows, which an index finds
-	Many             // as Few, but enough rows to take about a millisecond
-	Scan             // perhaps all rows of a table
+	Few    Cost = iota // a few rows, which an index finds
+	Many               // as Few, but enough rows to take about a millisecond
+	Scan               // perhaps all rows of a table
+	AtOnce             // as Few, without a turn, for the reader that must work under any load: authentication
 )
 
 // Read calls do with the handle for reads, within the time limit of an operation and in its turn
@@ -36,6 +39,10 @@ func (db *DB) Read(ctx context.Context, operation string, cost Cost, do func(tx 
 	timeout := db.options.Timeout
 	var turns *limit.Turns
 	switch {
+	case cost == AtOnce:
+		ctx, cancel := context.WithTimeout(ctx, timeout)
+		defer cancel()
+		return fault.In(operation, db.read(ctx, do))
 	case cost == Scan:
 		turns = db.Limits.scans
 	case cost == Many && db.Limits.writer != nil:
@@ -62,19 +69,10 @@ func (db *DB) in(ctx context.Context, operation string, err error) error {
 	return fault.In(operation, err)
 }
 
-// ReadNow is Read without a turn, for the reader that must work under any load: authentication.
-func (db *DB) ReadNow(ctx context.Context, operation string, do func(tx *gorm.DB) error) error {
-	ctx, cancel := context.WithTimeout(ctx, db.options.Timeout)
-	defer cancel()
-	return fault.In(operation, db.read(ctx, do))
-}
-
 func (db *DB) read(ctx context.Context, do func(tx *gorm.DB) error) (err error) {
 	for a := db.attempts(ctx); a.next(&err); {
 		a.mayBeSlow = true
-		if err = db.dialect.Check(); err == nil {
-			err = do(db.Reads(ctx))
-		}
+		err = do(db.Reads(ctx))
 	}
 	return err
 }
@@ -88,28 +86,22 @@ func (db *DB) Write(ctx context.Context, operation string, do func(tx *DB) error
 	limited, cancel := context.WithTimeout(ctx, db.options.Timeout)
 	defer cancel()
 	err := db.Limits.writes.Do(limited, limit.Wait(db.options.Timeout), func() error {
-		return db.written(func() error { return db.inLockTurn(limited, do) })
+		return db.inLockTurn(limited, do)
 	})
 	err = db.in(ctx, operation, db.WaitForLock(ctx, begin, err, do))
 	return db.Wrote(ctx, err), err
 }
 
-// written calls write, and fails if a restart would not find what was written.
-func (db *DB) written(write func() error) error {
-	if err := db.dialect.Check(); err != nil {
-		return err
+// endWrite ends a write that may have succeeded. It fails if a restart would not find what was written.
+func (db *DB) endWrite(succeeded bool) error {
+	if succeeded && db.health.locked.Load() > 0 {
+		db.health.locked.Store(0) // no lock keeps out all writes
 	}
-	err := write()
-	if err == nil {
-		db.health.wrote()
-	}
-	return cmp.Or(db.endWrite(), err)
-}
-
-// endWrite ends a write. It fails if a restart would not find what was written.
-func (db *DB) endWrite() error {
 	for _, f := range db.feeds {
-		f.noteWrite()
+		select {
+		case f.Written <- struct{}{}:
+		default:
+		}
 	}
 	return db.dialect.Check()
 }
@@ -177,7 +169,7 @@ func (db *DB) WaitForLock(ctx context.Context, begin time.Time, err error, do fu
 	return db.Limits.waiters.Do(ctx, func() error {
 		for fault.IsLocked(err) && time.Now().Before(due) {
 			next := db.Limits.locked.Do(ctx, time.Until(due), func() error {
-				return db.written(func() error { return db.inLockTurn(ctx, do) })
+				return db.inLockTurn(ctx, do)
 			})
 			if errors.Is(next, limit.ErrBusy) { // other writes wait for the row as well
 				break
@@ -188,33 +180,32 @@ func (db *DB) WaitForLock(ctx context.Context, begin time.Time, err error, do fu
 	})
 }
 
-// inLockTurn calls do in a transaction that waits for locks for lockTurn.
+// inLockTurn calls do in a transaction that waits for locks for lockTurn, and ends the write.
 func (db *DB) inLockTurn(ctx context.Context, do func(tx *DB) error) error {
-	return db.transaction(ctx, lockTurn, func(tx *DB) error {
+	err := db.transaction(ctx, lockTurn, func(tx *DB) error {
 		err := do(tx)
 		if fault.IsTableLocked(err) {
 			err = fault.RowLocked(err) // so that it is not tried again before the next waiter's turn
 		}
 		return err
 	})
+	return cmp.Or(db.endWrite(err == nil), err)
 }
 
 // ReadBulk calls do, which reads many rows, when it is its turn, without a time limit. It fails
 // with limit.ErrBusy if its turn does not come soon.
 func (db *DB) ReadBulk(ctx context.Context, operation string, do func() error) error {
-	return db.bulk(ctx, operation, limit.Wait(db.options.Timeout), func() error {
-		if err := db.dialect.Check(); err != nil {
-			return err
-		}
-		return do()
-	})
+	return db.bulk(ctx, operation, limit.Wait(db.options.Timeout), do)
 }
 
 // WriteBulk is ReadBulk for what stores many rows. It waits for its turn until ctx ends: the
 // client has sent the rows, and would have to send them again.
 func (db *DB) WriteBulk(ctx context.Context, operation string, do func() error) error {
 	return db.Limits.imports.Do(ctx, limit.UntilDone, func() error {
-		return db.bulk(ctx, operation, limit.UntilDone, func() error { return db.written(do) })
+		return db.bulk(ctx, operation, limit.UntilDone, func() error {
+			err := do()
+			return cmp.Or(db.endWrite(err == nil), err)
+		})
 	})
 }
 
@@ -319,4 +310,83 @@ func (db *DB) Find(tx *gorm.DB, t *table.Table, scan bool, next func() reflect.V
 	})
 	db.trace(ctx, begin, text, rows, err)
 	return err
+}
+
+// tableLockPause is the least pause between two attempts to lock a table.
+const tableLockPause = 50 * time.Millisecond
+
+// Retry calls do, which runs a single transaction, and calls it again after an error that left
+// nothing behind and is likely to pass: see attemptsFor. While another transaction, perhaps a
+// migration, has locked a table, it does so for most of the time that ctx, or else the time limit of an
+// operation, leaves. In a transaction it does not: the whole transaction is retried.
+func (db *DB) Retry(ctx context.Context, do func() error) (err error) {
+	for a := db.attempts(ctx); a.next(&err); {
+		err = do()
+	}
+	return err
+}
+
+// attempts tracks the calls that Retry makes.
+type attempts struct {
+	db        *DB
+	ctx       context.Context //nolint:containedctx // for as long as Retry runs
+	begin     time.Time       // of an attempt
+	due       time.Time       // when to give up waiting for the lock of a table
+	made      int             // besides those that waited for a lock
+	mayBeSlow bool            // what takes too long does not show that writes would fail
+}
+
+func (db *DB) attempts(ctx context.Context) attempts {
+	begin := time.Now()
+	due, limited := ctx.Deadline()
+	if !limited {
+		due = begin.Add(db.options.Timeout)
+	}
+	return attempts{db: db, ctx: ctx, begin: begin, due: due.Add(-limit.Wait(db.options.Timeout))}
+}
+
+// inTransaction reports whether db is a transaction.
+func (db *DB) inTransaction() bool {
+	_, own := db.conn.(*sql.DB)
+	return !own
+}
+
+// next reports whether to make another attempt, after a pause. err is the outcome of the last attempt, if any. Before the
+// first attempt, it is why a restart would open another database.
+func (a *attempts) next(err *error) bool {
+	if a.made == 0 {
+		a.made++
+		*err = a.db.dialect.Check()
+		return *err == nil
+	}
+	if *err == nil || a.db.inTransaction() {
+		return false
+	}
+	a.db.health.note(*err, !a.mayBeSlow)
+	// The transaction that won has probably no more left to do than this transaction had done, unless that was an import.
+	pause := min(time.Since(a.begin), time.Second) + time.Millisecond
+	locked := fault.IsTableLocked(*err)
+	if locked {
+		pause = tableLockPause
+	} else if a.made++; a.made > attemptsFor(*err) {
+		return false
+	}
+	pause += rand.N(pause) // for transactions that would collide again
+	if locked && time.Now().Add(pause).After(a.due) || !background.Sleep(a.ctx, pause) {
+		return false
+	}
+	a.begin = time.Now()
+	return true
+}
+
+// attemptsFor returns how often to try a transaction that failed with err. It did
+// nothing in these cases.
+func attemptsFor(err error) int {
+	switch state := fault.SQLState(err); {
+	case fault.IsRolledBack(err), state == fault.IdleSessionTimeout: // it ended before the statement arrived
+		return 3
+	case state == fault.FeatureNotSupported: // an obsolete plan
+		return 5 // the next migration may follow at once
+	}
+	return 1
 }

@@ -71,33 +71,11 @@ func (m Migration) String() string {
 // migrations that are not marked as compatible, and with fault.ErrStandby if the database is a standby.
 // The feeds of a copy of a database begin anew.
 func (s *Schema) Prepare(ctx context.Context) error {
-	if s.db.options.Migrate {
-		applied, err := s.Migrate(ctx)
-		for _, m := range applied {
-			s.db.log.Info("migrated the database", zap.String("migration", m.Name))
-		}
-		return err
+	applied, err := s.migrate(ctx, s.db.options.Migrate)
+	for _, m := range applied {
+		s.db.log.Info("migrated the database", zap.String("migration", m.Name))
 	}
-	if _, err := s.requirePrimary(ctx); err != nil {
-		return err
-	}
-	if err := s.Require(ctx); err != nil {
-		return err
-	}
-	return s.prepareFeeds(ctx)
-}
-
-// requirePrimary fails with fault.ErrStandby if the database is a standby, and tells whether it is read-only.
-func (s *Schema) requirePrimary(ctx context.Context) (isReadOnly bool, err error) {
-	var isStandby bool
-	facts := s.db.dialect.Facts()
-	if err := s.db.primary().QueryRowContext(ctx, "SELECT "+facts.IsStandby+", "+facts.ReadOnly).Scan(&isStandby, &isReadOnly); err != nil {
-		return false, fmt.Errorf("prepare the database: %w", err)
-	}
-	if isStandby {
-		return isReadOnly, fault.ErrStandby
-	}
-	return isReadOnly, nil
+	return err
 }
 
 // Require fails if a migration is pending or, like Prepare, if the schema is too new. It
@@ -129,12 +107,22 @@ func (s *Schema) pending(ctx context.Context) (pending []Migration, err error) {
 // Then it prepares the feeds, for replicas that are running. Processes that call it at the same time
 // take turns, but do not wait if no migration is pending. It fails like Prepare if the schema is too
 // new or the database is a standby.
-func (s *Schema) Migrate(ctx context.Context) (applied []Migration, err error) {
-	isReadOnly, err := s.requirePrimary(ctx)
-	if err != nil {
-		return nil, err
+func (s *Schema) Migrate(ctx context.Context) ([]Migration, error) { return s.migrate(ctx, true) }
+
+func (s *Schema) migrate(ctx context.Context, may bool) (applied []Migration, err error) {
+	var isStandby, isReadOnly bool
+	facts := s.db.dialect.Facts()
+	err = s.db.primary().QueryRowContext(ctx, "SELECT "+facts.IsStandby+", "+facts.ReadOnly).Scan(&isStandby, &isReadOnly)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("prepare the database: %w", err)
+	case isStandby:
+		return nil, fault.ErrStandby
 	}
 	pending, err := s.pending(ctx)
+	if err == nil && !may {
+		err = s.Require(ctx)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -191,9 +179,19 @@ func (s *Schema) retryWhileLocked(ctx context.Context, migrate func() error) err
 // Last returns the migration that was applied last, which Rollback undoes, and describes
 // the data that would be lost, or returns ErrNothingApplied.
 func (s *Schema) Last(ctx context.Context) (last Migration, loss string, err error) {
-	last, err = s.last(ctx)
-	if err != nil {
+	all, err := s.Migrations(ctx)
+	for _, m := range all {
+		if !m.AppliedAt.IsZero() {
+			last = m
+		}
+	}
+	switch {
+	case err != nil:
 		return last, "", err
+	case last.Version == 0:
+		return last, "", ErrNothingApplied
+	case last.Name == "":
+		return last, "", fmt.Errorf("a newer version of the program has applied migration %d: roll it back with that version", last.Version)
 	}
 	file, err := fs.ReadFile(s.files, last.Name)
 	if err != nil {
@@ -215,25 +213,6 @@ func (s *Schema) Last(ctx context.Context) (last Migration, loss string, err err
 	return last, cmp.Or(strings.Join(losses, ", "), "no data"), nil
 }
 
-// last is Last without the loss.
-func (s *Schema) last(ctx context.Context) (last Migration, err error) {
-	all, err := s.Migrations(ctx)
-	for _, m := range all {
-		if !m.AppliedAt.IsZero() {
-			last = m
-		}
-	}
-	switch {
-	case err != nil:
-		return last, err
-	case last.Version == 0:
-		return last, ErrNothingApplied
-	case last.Name == "":
-		return last, fmt.Errorf("a newer version of the program has applied migration %d: roll it back with that version", last.Version)
-	}
-	return last, nil
-}
-
 // ErrNothingApplied means that there is no migration to roll back.
 var ErrNothingApplied = errors.New("no migration is applied")
 
@@ -243,7 +222,7 @@ var dropsData = regexp.MustCompile(`(?mi)^(?:DROP TABLE|ALTER TABLE)(?: IF EXIST
 // Rollback undoes the migration last. It fails if another migration was applied last.
 func (s *Schema) Rollback(ctx context.Context, last Migration) error {
 	err := s.retryWhileLocked(ctx, func() error {
-		now, err := s.last(ctx)
+		now, _, err := s.Last(ctx)
 		if err == nil && now.Version != last.Version {
 			err = fmt.Errorf("meanwhile, the last one is %s: try again", now)
 		}
@@ -283,9 +262,7 @@ func (s *Schema) Migrations(ctx context.Context) (all []Migration, err error) {
 			continue
 		}
 		m := Migration{Version: a.VersionID, AppliedAt: a.Tstamp}
-		err := s.db.Retry(ctx, func() error {
-			return s.db.WithContext(ctx).Raw("SELECT count(*) > 0 FROM compatible_migrations WHERE version = ?", m.Version).Scan(&m.compatible).Error
-		})
+		err := s.db.WithContext(ctx).Raw("SELECT count(*) > 0 FROM compatible_migrations WHERE version = ?", m.Version).Scan(&m.compatible).Error
 		if err != nil {
 			return nil, fmt.Errorf("read the compatible migrations: %w", err)
 		}

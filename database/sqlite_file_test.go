@@ -141,7 +141,9 @@ func TestLostFileIsNoticed(t *testing.T) {
 			url := dbtest.SQLite(t)
 			db := dbtest.OpenWith(t, dbtest.Options(url), dbtest.Batches, zap.New(core))
 			read := func() error { return db.Read(t.Context(), "get", database.Few, func(*gorm.DB) error { return nil }) }
-			background := func() error { return db.ReadNow(t.Context(), "tokens", func(*gorm.DB) error { return nil }) }
+			background := func() error {
+				return db.Read(t.Context(), "tokens", database.AtOnce, func(*gorm.DB) error { return nil })
+			}
 			if err := errors.Join(db.Schema().Prepare(t.Context()), read(), background(), db.Ready(t.Context())); err != nil {
 				t.Fatalf("before: got %v", err)
 			}

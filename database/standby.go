@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"regexp"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,6 +22,7 @@ import (
 	"plantstore/database/batch"
 	"plantstore/database/fault"
 	"plantstore/database/limit"
+	"plantstore/database/postgres"
 )
 
 // How often, and with how much patience, a standby is asked how far it is: a hang is
@@ -102,21 +105,18 @@ func (db *DB) UseStandbys() error {
 // open opens the standby at url.
 func (s *standbys) open(url string) (*standby, error) {
 	db, opened := s.primary, new(standby)
-	o := db.options
-	o.URL = url
-	primary := db.dialect.(server)
-	settings := primary.Settings()
-	settings.URL, settings.Accept = url, opened.accept
-	settings.ConnectTimeout = standbyTimeout // reads fall back to the primary
-	d, err := primary.Standby(settings, db.log)
+	d, err := db.dialect.(server).Standby(postgres.Options{
+		URL: url, MaxConnections: db.options.MaxConnections, Timeout: db.options.Timeout, Accept: opened.accept,
+		ConnectTimeout: standbyTimeout, // reads fall back to the primary
+	}, db.log)
 	if err != nil {
 		return nil, err
 	}
 	opened.cut = d.(server).Cut
-	if opened.DB, err = New(d, o, db.batches, nil, db.log); err != nil {
+	if opened.DB, err = New(d, db.options, db.batches, nil, db.log); err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
-	opened.metrics, opened.feeds = db.metrics, db.feeds       // of the primary
+	opened.metrics = db.metrics                               // of the primary
 	opened.Logger, opened.reads.Logger = db.Logger, db.Logger // which measure into db.metrics
 	own, process := opened.Limits, db.Limits
 	own.Transfers, own.Disk, own.Work = process.Transfers, process.Disk, process.Work
@@ -128,8 +128,7 @@ func (s *standbys) open(url string) (*standby, error) {
 func (s *standby) accept(ctx context.Context, conn *pgx.Conn) error {
 	had := Position(s.replayed.Load())
 	var at Position
-	var isStandby bool
-	err := conn.QueryRow(ctx, positionQuery).Scan(&at, &isStandby)
+	err := conn.QueryRow(ctx, positionQuery).Scan(&at, nil)
 	if err == nil && at < had {
 		err = fmt.Errorf("the standby was restarted, and does not have all again: %w", driver.ErrBadConn)
 	}
@@ -148,14 +147,23 @@ func (db *DB) Standbys() (all []*DB) {
 
 // check asks all servers for their state, and takes standbys out, or back in.
 func (s *standbys) check(ctx context.Context) {
+	origin := "''" // a database on Citus has no feeds
+	if len(s.primary.feeds) > 0 {
+		origin = s.primary.feeds[0].sql.Origin
+	}
+	stateOf := func(db *DB) state {
+		ctx, cancel := context.WithTimeout(ctx, standbyTimeout)
+		defer cancel()
+		return ask(ctx, db, origin)
+	}
 	states := make([]state, len(s.all))
 	var asking sync.WaitGroup
 	for i, standby := range s.all {
-		asking.Go(func() { states[i] = ask(ctx, standby.DB) })
+		asking.Go(func() { states[i] = stateOf(standby.DB) })
 	}
 	asking.Wait()
 	begin := time.Now()
-	primary := ask(ctx, s.primary) // afterwards, so that no standby may have more
+	primary := stateOf(s.primary) // afterwards, so that no standby may have more
 	if ctx.Err() != nil {
 		return
 	}
@@ -304,17 +312,19 @@ func (db *DB) Wrote(ctx context.Context, err error) Position {
 }
 
 // readPositions sets a batch of positions to that of the primary.
-func (s *standbys) readPositions(ctx context.Context, batch []*Position) []error {
-	at, isStandby, err := position(ctx, s.primary)
-	if isStandby {
-		err = fault.ErrStandby
+func (s *standbys) readPositions(ctx context.Context, wanted []*Position) []error {
+	attached, cancel := batch.Attach(ctx)
+	defer cancel()
+	is := ask(attached, s.primary, "''")
+	if is.isStandby {
+		is.err = fault.ErrStandby
 	}
-	for _, p := range batch {
-		if err == nil {
-			*p = at
+	for _, p := range wanted {
+		if is.err == nil {
+			*p = is.position
 		}
 	}
-	return slices.Repeat([]error{err}, len(batch))
+	return slices.Repeat([]error{is.err}, len(wanted))
 }
 
 // collectors returns the metrics of the standbys.
@@ -335,4 +345,50 @@ func (s *standbys) collectors() (all []prometheus.Collector) {
 			}, func() float64 { return time.Duration(standby.lag.Load()).Seconds() }))
 	}
 	return all
+}
+
+// Position is a place in the write-ahead log of PostgreSQL, and so the writes up to there.
+// 0 means no write, and unknownPosition any.
+type Position uint64
+
+// String returns p in a form for clients, which they need not understand.
+func (p Position) String() string { return strconv.FormatUint(uint64(p), 36) }
+
+// PositionPattern matches what [Position.String] returns: PostgreSQL is far from writing
+// more.
+var PositionPattern = regexp.MustCompile(`^(0|[1-9a-z][0-9a-z]{0,11})$`)
+
+// ParsePosition parses what String has returned.
+func ParsePosition(text string) (at Position, ok bool) {
+	n, err := strconv.ParseUint(text, 36, 64)
+	return Position(n), err == nil && PositionPattern.MatchString(text)
+}
+
+// unknownPosition is the position of a write if the primary did not tell it: only the
+// primary certainly has that write.
+const unknownPosition Position = math.MaxUint64
+
+// positionKey is the key of a position in a context.
+type positionKey struct{}
+
+// WithPosition returns a context for reads that must see the writes up to position.
+func WithPosition(ctx context.Context, position Position) context.Context {
+	return context.WithValue(ctx, positionKey{}, position)
+}
+
+// positionQuery is the query for how far a primary, or a standby, is, and whether it is a standby.
+const positionQuery = "SELECT (CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END - '0/0')::bigint, pg_is_in_recovery()"
+
+// state is what a server says of itself.
+type state struct {
+	position  Position
+	isStandby bool
+	origin    string // of its database: see [dialect.Feed]
+	err       error
+}
+
+// ask returns the state of the server of db, with the value of the expression origin.
+func ask(ctx context.Context, db *DB, origin string) (is state) {
+	is.err = db.primary().QueryRowContext(ctx, positionQuery+", "+origin).Scan(&is.position, &is.isStandby, &is.origin)
+	return is
 }

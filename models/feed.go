@@ -269,7 +269,7 @@ func (f *Feed[T]) run(ctx context.Context, p *page[T]) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-		case <-f.feed.Written():
+		case <-f.feed.Written:
 		}
 		for found := true; found; {
 			changes, err := f.read(ctx, p.read, database.MaxChanges)

@@ -67,15 +67,15 @@ func (s *TokenStore) Revoke(ctx context.Context, id string) error {
 // ActiveIDs returns the ids of the tokens that are neither revoked nor expired. It does not
 // wait for other reads, so that authentication works under load.
 func (s *TokenStore) ActiveIDs(ctx context.Context) (ids []string, err error) {
-	err = s.db.ReadNow(ctx, "read the ids of tokens", func(tx *gorm.DB) error {
-		return tx.Model(&Token{}).Where("revoked_at IS NULL AND (expires_at IS NULL OR expires_at > ?)", tx.NowFunc()).Pluck("id", &ids).Error
+	err = s.db.Read(ctx, "read the ids of tokens", database.AtOnce, func(tx *gorm.DB) error {
+		return tx.Model(&Token{}).Where("revoked_at IS NULL AND (expires_at IS NULL OR expires_at > ?)", tx.NowFunc()).Select("id").Scan(&ids).Error
 	})
 	return ids, err
 }
 
 // Find returns the tokens ids that exist. Like ActiveIDs, it does not wait for other reads.
 func (s *TokenStore) Find(ctx context.Context, ids []string) (tokens []Token, err error) {
-	err = s.db.ReadNow(ctx, "read tokens", func(tx *gorm.DB) error {
+	err = s.db.Read(ctx, "read tokens", database.AtOnce, func(tx *gorm.DB) error {
 		return tx.Where(inIDs, keysOf(ids)).Find(&tokens).Error
 	})
 	return tokens, err
@@ -94,18 +94,6 @@ func keysOf(ids []string) string {
 	}
 	keys, _ := json.Marshal(object) // cannot fail
 	return string(keys)
-}
-
-// TokenCounts shows whether tokens were created or revoked: both numbers only grow.
-// Unlike times, they do not depend on the clocks of replicas.
-type TokenCounts struct{ Created, Revoked int64 }
-
-// Counts returns the present counts. Like ActiveIDs, it does not wait for other reads.
-func (s *TokenStore) Counts(ctx context.Context) (counts TokenCounts, err error) {
-	err = s.db.ReadNow(ctx, "count tokens", func(tx *gorm.DB) error {
-		return tx.Model(&Token{}).Select("count(*) AS created, count(revoked_at) AS revoked").Scan(&counts).Error
-	})
-	return counts, err
 }
 
 // Touch stores that the tokens ids were used up to now, or up to their end if that is earlier.

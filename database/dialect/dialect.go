@@ -105,6 +105,6 @@ type Feed struct {
 	// Raise lets new positions, in the feeds of all tables that are followed, be above the positions of all
 	// rows of this table. Nobody may be writing to a table with a feed.
 	Raise func(tx *gorm.DB, followed []*table.Table) error
-	// Purge is statements that forget changes before a position, each up to a number of them.
+	// Purge is statements that forget the changes that need not be kept, each up to a number of them.
 	Purge []string
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -60,9 +59,9 @@ func (*Dialect) Feed(t *table.Table) *dialect.Feed {
 		// fewer parts are forgotten at a time.
 		Purge: []string{
 			t.FeedSQL(`DELETE FROM {row}_deletions WHERE id IN (
-				SELECT id FROM {row}_deletions WHERE changed < $1 LIMIT $2 FOR UPDATE SKIP LOCKED)`),
+				SELECT id FROM {row}_deletions WHERE changed < (SELECT kept FROM {feed}) LIMIT $1 FOR UPDATE SKIP LOCKED)`),
 			t.FeedSQL(`DELETE FROM {row}_imports WHERE (position, last) IN (
-				SELECT position, last FROM {row}_imports WHERE position < $1 LIMIT $2 / 10 FOR UPDATE SKIP LOCKED)`),
+				SELECT position, last FROM {row}_imports WHERE position < (SELECT kept FROM {feed}) LIMIT $1 / 10 FOR UPDATE SKIP LOCKED)`),
 		},
 	}
 }
@@ -96,25 +95,22 @@ func changes(t *table.Table) string {
 		) c ON true ORDER BY c.position, c.number`), t.FeedSQL(lastPosition), fmt.Sprintf(inRange, math.MinInt64), maxChanges, moved)
 }
 
-const (
-	importCopy = 50_000 // rows that are copied before their ids
-	importPart = 10_000 // ids that share a row of the table of imports
-)
+// importPart is how many rows are copied before their ids, which share a row of the table of imports.
+const importPart = 10_000
 
 // copyFollowed copies rows into t, and their ids into the table of imports of its feed: an
 // entry in the index of changes for each row would make the copy a third slower. The negative position
 // is not in that index, and tells the trigger of inserted rows that the ids are known.
 func copyFollowed(ctx context.Context, tx pgx.Tx, t *table.Table, columns []string, next func() ([]any, error)) (stored int64, err error) {
 	columns, values := append(columns, "changed"), make([]any, 0, len(columns)+1)
-	rows := int64(0) // of the import
-	var position int64
+	var rows, position int64 // rows of the import
 	if err := tx.QueryRow(ctx, "SELECT feed_position(txid_current())").Scan(&position); err != nil {
 		return 0, err
 	}
 	for more := true; more; {
-		ids := make([]int64, 0, importCopy)
+		ids := make([]int64, 0, importPart)
 		copied, err := tx.CopyFrom(ctx, pgx.Identifier{t.Name}, columns, pgx.CopyFromFunc(func() ([]any, error) {
-			if len(ids) == importCopy {
+			if len(ids) == importPart {
 				return nil, nil
 			}
 			row, err := next()
@@ -128,13 +124,12 @@ func copyFollowed(ctx context.Context, tx pgx.Tx, t *table.Table, columns []stri
 		if stored += copied; err != nil {
 			return stored, err
 		}
-		parts := &pgx.Batch{}
-		for part := range slices.Chunk(ids, importPart) {
-			first := rows + 1
-			rows += int64(len(part))
-			parts.Queue(t.FeedSQL("INSERT INTO {row}_imports VALUES ($1, $2, $3, $4)"), position, first, rows, part)
+		if len(ids) == 0 {
+			break
 		}
-		if err := tx.SendBatch(ctx, parts).Close(); err != nil {
+		first := rows + 1
+		rows += int64(len(ids))
+		if _, err := tx.Exec(ctx, t.FeedSQL("INSERT INTO {row}_imports VALUES ($1, $2, $3, $4)"), position, first, rows, ids); err != nil {
 			return stored, err
 		}
 	}

@@ -130,9 +130,6 @@ func parseURL(text string) (*pgx.ConnConfig, error) {
 	return config, nil
 }
 
-// Settings returns the options of Open.
-func (d *Dialect) Settings() Options { return d.Options }
-
 // Standby opens a standby of the database with o.
 func (*Dialect) Standby(o Options, _ *zap.Logger) (dialect.Dialect, error) { return Open(o) }
 

@@ -26,6 +26,6 @@ func (*Dialect) Feed(t *table.Table) *dialect.Feed {
 		Raise:      func(*gorm.DB, []*table.Table) error { return nil }, // the positions are in the copy
 		// All but the last change, which the log counts on from.
 		Purge: []string{t.FeedSQL(`DELETE FROM {row}_changes WHERE position IN (SELECT position FROM {row}_changes
-			WHERE position < ? AND position < (SELECT max(position) FROM {row}_changes) LIMIT ?)`)},
+			WHERE position < (SELECT kept FROM {feed}) AND position < (SELECT max(position) FROM {row}_changes) LIMIT ?)`)},
 	}
 }

@@ -159,28 +159,20 @@ func (d *Dialect) keepOpen(ctx context.Context, c connector) (err error) {
 	if err := d.execKeeper(ctx, statement); err != nil {
 		return err
 	}
-	for _, path := range []string{d.Path, d.file + "-wal", d.file + "-shm"} {
-		info, err := os.Stat(path)
-		if err != nil {
+	d.files = make(map[string]fs.FileInfo)
+	for _, path := range []string{d.Path, d.file + "-wal", d.file + "-shm"} { // processes share the index of the WAL in the latter
+		if d.files[path], err = os.Stat(path); err != nil {
 			return err
 		}
-		d.files = append(d.files, openFile{path, info})
 	}
 	return nil
-}
-
-// openFile is a file that was at path when the database was opened: the database, its WAL, or the
-// memory in which processes share the index of the WAL.
-type openFile struct {
-	path string
-	fs.FileInfo
 }
 
 // Check fails if an open file is no longer at its path. It takes about
 // 2 µs.
 func (d *Dialect) Check() error {
-	for _, file := range d.files {
-		if now, err := os.Stat(file.path); err != nil || !os.SameFile(now, file.FileInfo) {
+	for path, opened := range d.files {
+		if now, err := os.Stat(path); err != nil || !os.SameFile(now, opened) {
 			return errLost
 		}
 	}

@@ -43,13 +43,13 @@ type Options struct {
 // Dialect is a SQLite database in a file. It is safe for concurrent use.
 type Dialect struct {
 	Options
-	file        string       // Path without symbolic links: SQLite's name for it
-	files       []openFile   // those that are open
-	inUse       *flock.Flock // shared by the processes that have the file open
-	keeper      driver.Conn  // see keepOpen
+	file        string                 // Path without symbolic links: SQLite's name for it
+	files       map[string]fs.FileInfo // by path, those that are open
+	inUse       *flock.Flock           // shared by the processes that have the file open
+	keeper      driver.Conn            // see keepOpen
 	pool, reads *sql.DB
 	stop        func()   // of the check of the files
-	prepared    sync.Map // has the statements of prepare, by preparedKey
+	prepared    sync.Map // has the statements of prepare, by pool and text
 }
 
 // lockPoll is how often a process that waits for a file lock tries again.
@@ -286,16 +286,13 @@ func (d *Dialect) Query(ctx context.Context, conn gorm.ConnPool, text string, ar
 	return table.ReadAll(read)(statement.QueryContext(ctx, args...))
 }
 
-// preparedKey identifies a prepared statement.
-type preparedKey struct {
-	pool *sql.DB
-	text string
-}
-
 // prepare returns a statement that stays prepared on the connections of pool: SQLite takes
 // longer to compile a statement than to run it. There are few texts.
 func (d *Dialect) prepare(ctx context.Context, pool *sql.DB, text string) (*sql.Stmt, error) {
-	key := preparedKey{pool, text}
+	key := struct {
+		pool *sql.DB
+		text string
+	}{pool, text}
 	if known, ok := d.prepared.Load(key); ok {
 		return known.(*sql.Stmt), nil
 	}
