@@ -1,15 +1,13 @@
 package cmd
 
 import (
-	"bytes"
-	"cmp"
 	"crypto/tls"
 	"fmt"
-	"slices"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
+	"golang.org/x/time/rate"
 
 	"plantstore/config"
 )
@@ -17,12 +15,11 @@ import (
 // certificate is the certificate of the service and its key, in two PEM files that may
 // be replaced at any time.
 type certificate struct {
-	certFile, keyFile string
-	log               *zap.Logger
-
-	mu     sync.Mutex
-	pair   *tls.Certificate
-	loaded time.Time // when the files were last read
+	cfg   *config.Config
+	log   *zap.Logger
+	reads rate.Sometimes // of the files
+	files [2]string      // their content, which pair is made of
+	pair  atomic.Pointer[tls.Certificate]
 }
 
 // newTLS returns the configuration of TLS, or nil if cfg has no certificate. log is sampled.
@@ -30,9 +27,8 @@ func newTLS(cfg *config.Config, log *zap.Logger) (*tls.Config, error) {
 	if !cfg.TLS() {
 		return nil, nil
 	}
-	c := &certificate{certFile: cfg.Server.TLSCertificate, keyFile: cfg.Server.TLSKey, log: log, loaded: time.Now()}
-	var err error
-	if c.pair, err = c.load(); err != nil {
+	c := &certificate{cfg: cfg, log: log, reads: rate.Sometimes{Interval: time.Second}}
+	if err := c.load(); err != nil {
 		return nil, usageError(err)
 	}
 	return &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: c.get}, nil
@@ -41,41 +37,35 @@ func newTLS(cfg *config.Config, log *zap.Logger) (*tls.Config, error) {
 // get implements [tls.Config.GetCertificate]. It reads the files again, at most once a second. It keeps
 // the current certificate while they do not match: both cannot be replaced at once.
 func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if now := time.Now(); now.Sub(c.loaded) >= time.Second {
-		c.loaded = now
-		switch pair, err := c.load(); {
-		case err != nil: // in the message, so that each cause has its own lines
+	c.reads.Do(func() {
+		before := c.files
+		if err := c.load(); err != nil { // in the message, so that each cause has its own lines
 			c.log.Error("cannot load the new certificate, keeping the current one: " + err.Error())
-		case !slices.EqualFunc(pair.Certificate, c.pair.Certificate, bytes.Equal):
-			c.pair = pair
-			c.log.Info("loaded the new certificate", zap.String("expires", pair.Leaf.NotAfter.Format(time.RFC3339)))
+		} else if c.files != before {
+			c.log.Info("loaded the new certificate", zap.String("expires", c.pair.Load().Leaf.NotAfter.Format(time.RFC3339)))
+		}
+	})
+	return c.pair.Load(), nil
+}
+
+// load reads the files, and parses them if they have changed.
+func (c *certificate) load() error {
+	settings := [...]config.Setting{config.SettingOf("server.tls_certificate"), config.SettingOf("server.tls_key")}
+	var files [2]string
+	for i, path := range [...]string{c.cfg.Server.TLSCertificate, c.cfg.Server.TLSKey} {
+		var err error
+		if files[i], err = config.ReadFile(path); err != nil {
+			return fmt.Errorf("%s: %w", settings[i], err)
 		}
 	}
-	return c.pair, nil
-}
-
-// load reads the files.
-func (c *certificate) load() (*tls.Certificate, error) {
-	certSetting, keySetting := config.SettingOf("server.tls_certificate"), config.SettingOf("server.tls_key")
-	cert, certErr := readSettingFile(certSetting, c.certFile)
-	key, keyErr := readSettingFile(keySetting, c.keyFile)
-	if err := cmp.Or(certErr, keyErr); err != nil {
-		return nil, err
+	if files == c.files {
+		return nil
 	}
-	pair, err := tls.X509KeyPair([]byte(cert), []byte(key))
+	pair, err := tls.X509KeyPair([]byte(files[0]), []byte(files[1]))
 	if err != nil {
-		return nil, fmt.Errorf("%s and %s: %w", certSetting, keySetting, err)
+		return fmt.Errorf("%s and %s: %w", settings[0], settings[1], err)
 	}
-	return &pair, nil
-}
-
-// readSettingFile reads the file that setting names.
-func readSettingFile(setting config.Setting, path string) (string, error) {
-	text, err := config.ReadFile(path)
-	if err != nil {
-		return "", fmt.Errorf("%s: %w", setting, err)
-	}
-	return text, nil
+	c.files = files
+	c.pair.Store(&pair)
+	return nil
 }
