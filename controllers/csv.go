@@ -39,35 +39,42 @@ func (r *csvReader) next(in any, edit *models.Edit) (line int, rejected, end err
 		}
 	}
 	record, line, rejected, end := r.read()
-	if rejected == nil && end == nil {
-		rejected = setFields(reflect.ValueOf(in).Elem(), r.columns, record)
-		for i, f := range r.columns {
-			if f.kind == reflect.Int64 && isRounded(record[i]) {
-				r.lines.warn(line, "%s may be rounded: a spreadsheet keeps 15 digits of a number", f.name)
-			}
-			if edit.Kind == models.Merge && record[i] != "" {
-				edit.Columns += f.name + ","
-			}
+	if rejected != nil || end != nil {
+		return line, rejected, end
+	}
+	row := reflect.ValueOf(in).Elem()
+	for i, cell := range record {
+		f := r.columns[i]
+		switch {
+		case cell == "" || f.name == ignoredColumn: // the field, a pointer, stays nil
+			continue
+		case f.name == "":
+			return line, problemf(codeUnknownField, "cell %d is in a column without a name: name the column in the header, or empty the cell", i+1), nil
+		case f.kind == reflect.String:
+			cell = strings.Clone(fromCell(cell)) // the record is reused
+		case f.kind == reflect.Int64 && isRounded(cell):
+			r.lines.warn(line, "%s may be rounded: a spreadsheet keeps 15 digits of a number", f.name)
+		}
+		if err := parseValue(f.name, cell, f.kind, row.FieldByIndex(f.index).Addr().Interface()); err != nil {
+			return line, err, nil
+		}
+		if edit.Kind == models.Merge {
+			edit.Columns += f.name + ","
 		}
 	}
-	return line, rejected, end
+	return line, nil, nil
 }
 
 // read returns the next record that is not blank, as the last rows of a spreadsheet may be, and its line. The
 // following call overwrites the record. rejected is why the record alone is malformed; end ends the body.
 func (r *csvReader) read() (record []string, line int, rejected, end error) {
-	for {
-		record, line, rejected, end = r.readAny()
-		if end != nil || !isBlank(record) {
-			return record, line, rejected, end
-		}
+	var err error
+	for isBlank := true; isBlank; {
+		r.lines.begin()
+		record, err = r.records.Read()
+		isWhole := err == nil || errors.Is(err, csv.ErrFieldCount)
+		isBlank = isWhole && !slices.ContainsFunc(record, func(cell string) bool { return cell != "" })
 	}
-}
-
-// readAny is read for any record.
-func (r *csvReader) readAny() (record []string, line int, rejected, end error) {
-	r.lines.begin()
-	record, err := r.records.Read()
 	malformed, isMalformed := errors.AsType[*csv.ParseError](err)
 	switch {
 	case err == nil:
@@ -113,7 +120,7 @@ func (r *csvReader) readHeader(merges bool) error {
 			continue
 		}
 		if slices.Contains(r.ignored, name) {
-			r.columns[i] = ignoredColumn
+			r.columns[i].name = ignoredColumn
 			continue
 		}
 		field := slices.IndexFunc(r.fields, func(f jsonField) bool { return f.name == name })
@@ -133,8 +140,8 @@ func (r *csvReader) readHeader(merges bool) error {
 	return nil
 }
 
-// ignoredColumn is a column whose cells are not read.
-var ignoredColumn = jsonField{name: "-"}
+// ignoredColumn is the name of a column whose cells are not read.
+const ignoredColumn = "-"
 
 // findSeparator sets the separator to the semicolon or tab that the header has instead of commas, as spreadsheets
 // write it in many countries.
@@ -149,11 +156,6 @@ func (r *csvReader) findSeparator() (err error) {
 	return err
 }
 
-// isBlank reports whether record has cells, and all are empty.
-func isBlank(record []string) bool {
-	return len(record) > 0 && !slices.ContainsFunc(record, func(cell string) bool { return cell != "" })
-}
-
 // isRounded reports whether a spreadsheet may have rounded the integer in cell: it keeps 15 digits.
 func isRounded(cell string) bool {
 	digits := strings.TrimPrefix(cell, "-")
@@ -161,35 +163,13 @@ func isRounded(cell string) bool {
 }
 
 func fieldNames(fields []jsonField) []string {
-	names := make([]string, len(fields))
-	for i, f := range fields {
-		names[i] = f.name
-	}
-	return names
+	return mapAll(fields, func(f *jsonField) string { return f.name })
 }
 
 // atLine adds a line to the message of a problem.
 func atLine(line int, err error) error {
 	p, _ := errors.AsType[*problem](err)
 	return problemf(p.Code, "line %d: %s", line, p.Message)
-}
-
-// setFields sets the fields of row, which are pointers, to the cells of record. An empty cell is nil.
-func setFields(row reflect.Value, columns []jsonField, record []string) error {
-	for i, cell := range record {
-		if f := columns[i]; cell != "" && f.name != ignoredColumn.name {
-			if f.name == "" {
-				return problemf(codeUnknownField, "cell %d is in a column without a name: name the column in the header, or empty the cell", i+1)
-			}
-			if f.kind == reflect.String {
-				cell = strings.Clone(fromCell(cell)) // the record is reused
-			}
-			if err := parseValue(f.name, cell, f.kind, row.FieldByIndex(f.index).Addr().Interface()); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
 }
 
 // MaxRecord limits a row of several lines, in bytes: a quote that is not closed would make the rest

@@ -36,9 +36,10 @@ const uiPolicy = "default-src 'none'; script-src 'self'; style-src 'self' 'unsaf
 // Docs serves the first page, the pages in Markdown, the OpenAPI document and Swagger UI, which has
 // relative addresses only, so that it works behind any proxy.
 type Docs struct {
-	files    map[string]func() (*file, error) // by path; each is made at its first request
-	signIn   *SignIn
-	document func() (*file, error) // while the endpoints of signIn are known
+	files     map[string]func() (*file, error) // by path; each is made at its first request
+	redirects map[string]string                // by path
+	signIn    *SignIn
+	document  func() (*file, error) // while the endpoints of signIn are known
 }
 
 // SignIn is how people sign in on the page: as a public client of the issuer of JWTs, with PKCE (RFC 7636).
@@ -51,45 +52,48 @@ type SignIn struct {
 // NewDocs returns the handlers of the documentation of the API at basePath. signIn may be nil.
 func NewDocs(basePath string, signIn *SignIn) *Docs {
 	d := &Docs{files: make(map[string]func() (*file, error)), signIn: signIn}
+	// Relative locations also suit a proxy that has removed a prefix.
+	d.redirects = map[string]string{"/swagger": strings.TrimPrefix(UIPath, "/"), "/swagger/": path.Base(UIPath)}
+	add := func(folder string, read func(name string) ([]byte, error), names ...string) {
+		for _, name := range names {
+			d.files[folder+path.Base(name)] = made(name, read)
+		}
+	}
 	document := docs.OpenAPI
 	if basePath != "" {
+		d.redirects["/swagger"] = basePath + UIPath
 		document = bytes.Replace(document, []byte(`"url": "/"`), fmt.Appendf(nil, `"url": %q`, basePath), 1)
 		document = bytes.ReplaceAll(document, []byte(`"url": "/docs/`), fmt.Appendf(nil, `"url": "%s/docs/`, basePath))
 	}
-	d.document = sync.OnceValues(func() (*file, error) { return newFile(TypeJSON, signIn.extend(document)), nil })
-	d.files["/openapi.json"] = sync.OnceValues(func() (*file, error) { return newFile(TypeJSON, document), nil })
-	for _, name := range []string{"index.html", "swagger-initializer.js"} {
-		d.files["/swagger/"+name] = sync.OnceValues(func() (*file, error) { return newPage(name), nil })
-	}
-	d.files["/"] = sync.OnceValues(func() (*file, error) {
-		page, err := docs.Files.ReadFile("ui/home.html")
+	add("/", func(string) ([]byte, error) { return document, nil }, "openapi.json")
+	d.document = made("openapi.json", func(string) ([]byte, error) { return signIn.extend(document), nil })
+	d.files["/"] = made("ui/home.html", func(name string) ([]byte, error) {
+		page, err := docs.Files.ReadFile(name)
 		if basePath != "" { // a client may send it without a / after it, which relative addresses need
 			page = bytes.ReplaceAll(page, []byte(`"./`), []byte(`"`+basePath+`/`))
 		}
-		return newFile("text/html; charset=utf-8", page), err
+		return page, err
 	})
 	pages, _ := fs.Glob(docs.Files, "*.md") // the pattern is valid
-	for _, name := range append(pages, "ui/home.css", "ui/home.js") {
-		d.files["/docs/"+path.Base(name)] = sync.OnceValues(func() (*file, error) {
-			content, err := docs.Files.ReadFile(name)
-			return newFile(mediaType(name), content), err
-		})
-	}
-	sources := map[string]func(string) ([]byte, error){
-		"ui/index.css": docs.Files.ReadFile, "ui/swagger-ui-standalone-preset.js": docs.Files.ReadFile,
-		"favicon-16x16.png": static.FS.ReadFile, "favicon-32x32.png": static.FS.ReadFile,
-		"swagger-ui.css": unzip, "swagger-ui-bundle.js": unzip,
-	}
+	add("/docs/", docs.Files.ReadFile, append(pages, "ui/home.css", "ui/home.js")...)
+	add("/swagger/", docs.Files.ReadFile, "ui/index.css", "ui/swagger-ui-standalone-preset.js")
+	add("/swagger/", static.FS.ReadFile, "favicon-16x16.png", "favicon-32x32.png")
+	add("/swagger/", unzip, "swagger-ui.css", "swagger-ui-bundle.js")
+	add("/swagger/", readPage, "index.html", "swagger-initializer.js")
 	if signIn != nil {
-		sources["oauth2-redirect.html"], sources["oauth2-redirect.js"] = unzip, unzip
-	}
-	for name, read := range sources {
-		d.files["/swagger/"+path.Base(name)] = sync.OnceValues(func() (*file, error) {
-			content, err := read(name)
-			return newFile(mediaType(name), content), err
-		})
+		add("/swagger/", unzip, "oauth2-redirect.html", "oauth2-redirect.js")
 	}
 	return d
+}
+
+// made returns a function that makes the file called name of what read returns, at its first call.
+func made(name string, read func(name string) ([]byte, error)) func() (*file, error) {
+	return sync.OnceValues(func() (*file, error) {
+		content, err := read(name)
+		hash := sha256.Sum256(content)
+		// Weak, since it stands for both forms (RFC 9110, section 8.8.1).
+		return &file{mediaType(name), fmt.Sprintf(`W/"%x"`, hash[:8]), content, compress(content)}, err
+	})
 }
 
 // mediaType returns the media type of a file. Browsers show Markdown as plain text, and would only
@@ -101,52 +105,36 @@ func mediaType(name string) string {
 	return mime.TypeByExtension(path.Ext(name))
 }
 
-// Redirect redirects to Swagger UI.
-func (*Docs) Redirect(c *gin.Context) error {
-	location := middleware.ClientPath(c, UIPath)
-	if location == UIPath { // no base path is set, but a proxy may have removed a prefix
-		location = strings.TrimPrefix(UIPath, "/")
-	}
-	c.Header("Location", location)
-	c.Status(http.StatusFound)
-	return nil
-}
-
-// File serves the file at the path of c's request.
+// File serves the file at the path of c's request, or redirects to Swagger UI.
 func (d *Docs) File(c *gin.Context) error {
-	if made, ok := d.files[c.Request.URL.Path]; ok {
-		policy := uiPolicy
-		if s := d.signIn; s != nil && c.Request.URL.Path != "/" && s.Endpoints() != nil { // the first page has no sign-in
-			token, _, _ := strings.Cut(s.Endpoints().Token, "?") // a policy has no queries
-			policy = strings.Replace(policy, "connect-src 'self'", "connect-src 'self' "+token, 1)
-			if c.Request.URL.Path == "/openapi.json" {
-				made = d.document
-			}
-		}
-		file, err := made()
-		if err != nil {
-			return err
-		}
-		return file.respond(c, policy)
-	}
-	if c.Request.URL.Path == "/swagger/" {
-		c.Header("Location", "index.html")
+	at := c.Request.URL.Path
+	if location := d.redirects[at]; location != "" {
+		c.Header("Location", location)
 		c.Status(http.StatusFound)
 		return nil
 	}
-	return NoRoute(true)(c)
+	open, policy := d.files[at], uiPolicy
+	if open == nil {
+		return NoRoute(true)(c)
+	}
+	if s := d.signIn; s != nil && at != "/" && s.Endpoints() != nil { // the first page has no sign-in
+		token, _, _ := strings.Cut(s.Endpoints().Token, "?") // a policy has no queries
+		policy = strings.Replace(policy, "connect-src 'self'", "connect-src 'self' "+token, 1)
+		if at == "/openapi.json" {
+			open = d.document
+		}
+	}
+	file, err := open()
+	if err != nil {
+		return err
+	}
+	return file.respond(c, policy)
 }
 
 // file is a response that does not change.
 type file struct {
 	mediaType, version string
 	plain, gzipped     []byte
-}
-
-func newFile(mediaType string, content []byte) *file {
-	hash := sha256.Sum256(content)
-	// Weak, since it stands for both forms (RFC 9110, section 8.8.1).
-	return &file{mediaType, fmt.Sprintf(`W/"%x"`, hash[:8]), content, compress(content)}
 }
 
 // respond responds with the file, compressed for clients that accept that, or with 304 to clients
@@ -190,9 +178,9 @@ func (s *SignIn) extend(document []byte) []byte {
 	return bytes.Replace(document, []byte(bearer), scheme, 1)
 }
 
-// newPage returns the page called name that gin-swagger writes. It names the document; gin-swagger
+// readPage returns the page called name that gin-swagger writes. It names the document; gin-swagger
 // would serve other files over WebDAV.
-func newPage(name string) *file {
+func readPage(name string) ([]byte, error) {
 	e, page := gin.New(), recorder{header: make(http.Header)}
 	e.GET("/:name", ginswagger.CustomWrapHandler(&ginswagger.Config{
 		Title:                    "Plant Store",
@@ -203,7 +191,7 @@ func newPage(name string) *file {
 		PersistAuthorization:     true,
 	}, &webdav.Handler{}))
 	e.ServeHTTP(&page, &http.Request{Method: http.MethodGet, URL: &url.URL{Path: "/" + name}, RequestURI: "/" + name})
-	return newFile(page.header.Get("Content-Type"), page.Bytes())
+	return page.Bytes(), nil
 }
 
 // recorder keeps a response.

@@ -174,7 +174,7 @@ func Table(o Options) []Route {
 			Route{"GET", "/", Public, nil, nil, docs.File},
 			Route{"GET", "/docs/:file", Public, nil, nil, docs.File},
 			Route{"GET", "/openapi.json", Public, nil, nil, docs.File},
-			Route{"GET", "/swagger", Public, nil, nil, docs.Redirect},
+			Route{"GET", "/swagger", Public, nil, nil, docs.File},
 			Route{"GET", "/swagger/*file", Public, nil, nil, docs.File})
 	}
 	return routes
