@@ -75,11 +75,11 @@ func newFollow(s *settings) *cobra.Command {
 				return err
 			}
 			if given("post") {
-				admin, err := p.serve(c.cfg)
+				stop, err := p.serve(c.cfg)
 				if err != nil {
 					return err
 				}
-				defer admin.Close()
+				defer func() { _ = stop() }()
 			}
 			return c.follow(cmd.Context(), after, cursorPath, deliver, p)
 		},

@@ -2,7 +2,6 @@ package cmd
 
 import (
 	"context"
-	"net/http"
 	"sync/atomic"
 	"time"
 
@@ -61,15 +60,15 @@ func (p *progress) lag() float64 {
 }
 
 // serve serves the health and the metrics of p with [serveAdmin].
-func (p *progress) serve(cfg *config.Config) (*http.Server, error) {
+func (p *progress) serve(cfg *config.Config) (stop func() error, err error) {
 	for _, result := range []string{"accepted", "failed"} {
 		p.attempts.WithLabelValues(result) // Prometheus sees no increase in the first value
 	}
 	lag := gauge("plantstore_follow_lag_seconds", "For how long changes have waited, or the service has not responded.", nil, p.lag)
 	log, level := newLogger(cfg)
-	return serveAdmin(cfg, routes.Admin(routes.Options{
+	return serveAdmin(cfg, routes.Options{
 		ObserverOptions: middleware.ObserverOptions{Log: log, Metrics: newMetrics(p.accepted, p.attempts, lag)},
 		LogLevel:        level, Health: controllers.NewHealth(p.ready), Hosts: cfg.Server.AllowedHosts,
 		Failures: controllers.NewFailures(zap.NewNop()), // which follow itself reports
-	}), log)
+	}, log)
 }

@@ -68,7 +68,8 @@ func Main(args []string) int {
 		os.Exit(exitFailure) // without a handler, process 1 of a container would ignore the signal
 	}()
 
-	root := newRoot()
+	root, started := newRoot(), false
+	root.PersistentPreRun = func(*cobra.Command, []string) { started = true }
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
 	if err == nil {
@@ -81,6 +82,9 @@ func Main(args []string) int {
 	_, _ = fmt.Fprintln(os.Stderr, "plantstore:", oneLine(message))
 	if exit, ok := errors.AsType[*exitError](err); ok {
 		return exit.status
+	}
+	if !started { // cobra has rejected the command line
+		return exitUsage
 	}
 	return exitFailure
 }

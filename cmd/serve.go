@@ -151,11 +151,11 @@ func (s *settings) serve(cmd *cobra.Command, _ []string) (err error) {
 	server := newServer(cfg, listener.limitStreams(api), listener, sampled)
 	server.TLSConfig = encryption
 	metrics.MustRegister(listener.collectors()...)
-	admin, err := serveAdmin(cfg, routes.Admin(options), sampled)
+	stopAdmin, err := serveAdmin(cfg, options, sampled)
 	if err != nil {
 		return err
 	}
-	defer admin.Close()
+	defer func() { _ = stopAdmin() }()
 	runtime.GC() // what the start leaves behind would let the heap grow to twice of what requests need
 	log.Info("serving",
 		zap.String("version", version), zap.String("commit", commit), zap.String("env", cfg.Env),

@@ -18,6 +18,7 @@ import (
 
 	"plantstore/config"
 	"plantstore/controllers"
+	"plantstore/routes"
 )
 
 // receiveBuffer is how many bytes of bodies wait in memory on a connection of HTTP/2. It limits
@@ -122,25 +123,25 @@ func (h httpErrors) Write(line []byte) (int, error) {
 // adminConnections is the limit of connections to the admin address.
 const adminConnections = 64
 
-// serveAdmin serves handler at the admin address, if that is set, until the server that it returns is closed. The
-// handlers of profiles extend the time limit of a response by the duration of the profile.
-func serveAdmin(cfg *config.Config, handler http.Handler, log *zap.Logger) (*http.Server, error) {
+// serveAdmin serves the parts in o at the admin address, if that is set, until stop is called. The handlers of
+// profiles extend the time limit of a response by the duration of the profile.
+func serveAdmin(cfg *config.Config, o routes.Options, log *zap.Logger) (stop func() error, err error) {
 	if cfg.Server.AdminAddress == "" {
-		return new(http.Server), nil
+		return func() error { return nil }, nil
 	}
 	listener, err := listen("server.admin_address", cfg.Server.AdminAddress)
 	if err != nil {
 		return nil, err
 	}
 	limited := limitConnections(listener, adminConnections, 0, nil, log)
-	server := newServer(cfg, handler, limited, log)
+	server := newServer(cfg, routes.Admin(o), limited, log)
 	go func() {
 		if err := server.Serve(limited); !errors.Is(err, http.ErrServerClosed) {
 			log.Error("cannot serve the admin address", zap.Error(err))
 		}
 	}()
 	log.Info("serving the admin address", zap.Stringer("address", listener.Addr()))
-	return server, nil
+	return server.Close, nil
 }
 
 // otherFiles is how many files the service has open at most, besides connections of

@@ -4,10 +4,11 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gin-gonic/gin"
+	"golang.org/x/time/rate"
 
 	"plantstore/database/fault"
 	"plantstore/middleware"
@@ -18,7 +19,8 @@ import (
 // token.
 type Health struct {
 	ready   func(context.Context) error
-	warning cached
+	looks   rate.Sometimes // for a place for temporary files: probes need no token, and may come often
+	lacks   atomic.Bool    // such a place
 	serving context.Context //nolint:containedctx // ends when the service drains
 	drain   context.CancelFunc
 }
@@ -26,7 +28,7 @@ type Health struct {
 // NewHealth returns the probes of a service; ready reports whether its database can be
 // written.
 func NewHealth(ready func(context.Context) error) *Health {
-	h := &Health{ready: ready}
+	h := &Health{ready: ready, looks: rate.Sometimes{Interval: time.Second}}
 	h.serving, h.drain = context.WithCancel(context.Background())
 	return h
 }
@@ -71,26 +73,11 @@ func (h *Health) Ready(c *gin.Context) error {
 		return err
 	}
 	status := ready{Status: "ok"}
-	if h.warning.get(models.CheckTemporary) != nil { // all else works
+	h.looks.Do(func() { h.lacks.Store(models.CheckTemporary() != nil) })
+	if h.lacks.Load() { // all else works
 		status.Warning = "imports and exports fail: " + models.ErrTemporary.Error()
 	}
 	return respond(c, http.StatusOK, status)
-}
-
-// cached is the result of a check, which is up to a second old: probes need no token, and may come often.
-type cached struct {
-	mu  sync.Mutex
-	at  time.Time
-	err error
-}
-
-func (c *cached) get(check func() error) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if time.Since(c.at) >= time.Second {
-		c.at, c.err = time.Now(), check()
-	}
-	return c.err
 }
 
 // ready is the response of a service that is ready.

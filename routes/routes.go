@@ -5,7 +5,7 @@ package routes
 import (
 	"fmt"
 	"net/http"
-	"net/http/pprof"
+	_ "net/http/pprof" // the profiles, in http.DefaultServeMux
 	"slices"
 	"strings"
 	"time"
@@ -170,12 +170,9 @@ func Table(o Options) []Route {
 	}...)
 	if o.Docs {
 		docs := controllers.NewDocs(o.BasePath, o.SignIn)
-		routes = append(routes,
-			Route{"GET", "/", Public, nil, nil, docs.File},
-			Route{"GET", "/docs/:file", Public, nil, nil, docs.File},
-			Route{"GET", "/openapi.json", Public, nil, nil, docs.File},
-			Route{"GET", "/swagger", Public, nil, nil, docs.File},
-			Route{"GET", "/swagger/*file", Public, nil, nil, docs.File})
+		for _, path := range []string{"/", "/docs/:file", "/openapi.json", "/swagger", "/swagger/*file"} {
+			routes = append(routes, Route{"GET", path, Public, nil, nil, docs.File})
+		}
 	}
 	return routes
 }
@@ -198,28 +195,24 @@ const atOnce = 4
 // Admin returns the handler of the admin address: the probes, Prometheus metrics, the level of the log
 // and Go's profiles, without tokens.
 func Admin(o Options) http.Handler {
-	mux := http.NewServeMux()
-	mux.Handle("/log-level", o.LogLevel)
-	mux.Handle("/metrics", promhttp.HandlerFor(o.Metrics, promhttp.HandlerOpts{}))
-	mux.HandleFunc("/debug/pprof/", pprof.Index) // includes the named profiles
-	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
-	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
-	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
-	serve := func(c *gin.Context) error {
-		middleware.RequestOf(c).Quiet = true
-		query := c.Request.URL.Query()
-		query.Del("gc") // a collection for each profile would hold up the API
-		c.Request.URL.RawQuery = query.Encode()
-		mux.ServeHTTP(c.Writer, c.Request)
-		return nil
+	serve := func(h http.Handler) middleware.Handler {
+		return func(c *gin.Context) error {
+			middleware.RequestOf(c).Quiet = true
+			query := c.Request.URL.Query()
+			query.Del("gc") // a collection for each profile would hold up the API
+			c.Request.URL.RawQuery = query.Encode()
+			h.ServeHTTP(c.Writer, c.Request)
+			return nil
+		}
 	}
+	metrics, profiles := serve(promhttp.HandlerFor(o.Metrics, promhttp.HandlerOpts{})), serve(http.DefaultServeMux)
 	o.Docs, o.TLS, o.Origins, o.Metrics, o.Development = false, false, nil, prometheus.NewRegistry(), true
 	handler := NewWith(o, append(probes(o),
-		Route{"GET", "/log-level", Public, nil, nil, serve},
-		Route{"PUT", "/log-level", Public, nil, nil, serve},
-		Route{"GET", "/metrics", Public, nil, []middleware.Handler{middleware.AtMost(atOnce, "scrapes")}, serve},
-		Route{"GET", "/debug/pprof", Public, nil, nil, serve}, // a redirect
-		Route{"GET", "/debug/pprof/*profile", Public, nil, []middleware.Handler{middleware.AtMost(atOnce, "profiles")}, serve}))
+		Route{"GET", "/log-level", Public, nil, nil, serve(o.LogLevel)},
+		Route{"PUT", "/log-level", Public, nil, nil, serve(o.LogLevel)},
+		Route{"GET", "/metrics", Public, nil, []middleware.Handler{middleware.AtMost(atOnce, "scrapes")}, metrics},
+		Route{"GET", "/debug/pprof", Public, nil, nil, profiles}, // a redirect
+		Route{"GET", "/debug/pprof/*profile", Public, nil, []middleware.Handler{middleware.AtMost(atOnce, "profiles")}, profiles}))
 	bodies := limit.NewTurns(atOnce, 0)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ContentLength != 0 { // only few bodies may keep connections from probes, for a second
