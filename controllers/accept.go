@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/gin-gonic/gin"
 )
 
 // preferred returns which of offers the Accept headers prefer (RFC 9110, section 12.5.1): by
@@ -45,4 +47,13 @@ func matchOf(accept []string, mediaType string) (best match) {
 		return match{}
 	}
 	return best
+}
+
+// acceptsGzip reports whether the client likes a compressed response at least as much as a plain
+// response (RFC 9110, section 12.5.3). It tells caches that the response depends on that.
+func acceptsGzip(c *gin.Context) bool {
+	c.Writer.Header().Add("Vary", "Accept-Encoding") // CORS adds Origin
+	accept := c.Request.Header["Accept-Encoding"]
+	gzipped, plain := matchOf(accept, "gzip").quality, matchOf(accept, "identity").quality
+	return gzipped > 0 && gzipped >= plain
 }

@@ -1,12 +1,15 @@
 package controllers
 
 import (
+	"bufio"
+	"errors"
 	"io"
 	"iter"
 	"net/http"
 	"strings"
 
 	"github.com/gin-gonic/gin"
+	"github.com/klauspost/compress/gzip"
 
 	"plantstore/database/limit"
 	"plantstore/middleware"
@@ -65,4 +68,55 @@ func (r received) Read(p []byte) (int, error) {
 	r.turn.Give()
 	defer r.turn.Take()
 	return r.ReadCloser.Read(p)
+}
+
+// MaxRatio is how many times as large as its compressed form a body of more than RatioFrom bytes may
+// be. Plants reach 10 to 30; a megabyte of gzip can be a gigabyte, which takes a minute to read.
+const (
+	MaxRatio  = 100
+	RatioFrom = 1 << 20
+)
+
+// gunzipBody is the content of a compressed body.
+type gunzipBody struct {
+	io.ReadCloser              // the compressed body
+	content       *gzip.Reader // nil before the first read
+	in, out       int64        // bytes that were read
+	inErr         error        // of the compressed body, other than io.EOF
+}
+
+// compressedBody is the compressed form of a gunzipBody, which counts its bytes.
+type compressedBody struct{ *gunzipBody }
+
+func (b compressedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.in += int64(n)
+	if !errors.Is(err, io.EOF) {
+		b.inErr = err
+	}
+	return n, err
+}
+
+func (b *gunzipBody) Read(p []byte) (n int, err error) {
+	if b.content == nil {
+		b.content, err = gzip.NewReader(bufio.NewReader(compressedBody{b}))
+		if errors.Is(err, io.EOF) {
+			err = io.ErrUnexpectedEOF
+		}
+	}
+	if err == nil {
+		n, err = b.content.Read(p)
+	}
+	b.out += int64(n)
+	switch {
+	case b.out > RatioFrom && b.out > MaxRatio*b.in:
+		return 0, problemf(codeBodyTooLarge, "the body is more than %d times as large as its compressed form: send it uncompressed", MaxRatio)
+	case err == nil || errors.Is(err, io.EOF):
+		return n, err
+	case b.inErr != nil:
+		return n, b.inErr
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return n, problemf(codeMalformed, "the gzip data of the body ends early: compress the file again, and send all of it")
+	}
+	return n, problemf(codeMalformed, "the body is damaged, or is not gzip as its Content-Encoding says")
 }
