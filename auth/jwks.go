@@ -8,7 +8,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -17,6 +16,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/golang-jwt/jwt/v5"
 	"go.uber.org/zap"
+	"golang.org/x/time/rate"
 
 	"plantstore/database/background"
 )
@@ -35,10 +35,8 @@ type jwks struct {
 	url    string
 	log    *zap.Logger
 	keys   atomic.Pointer[[]publicKey]
-	failed atomic.Bool // the last fetch
-
-	mu      sync.Mutex // held while a token causes a fetch
-	fetched time.Time  // when that began last
+	failed atomic.Bool    // the last fetch
+	asked  rate.Sometimes // by tokens, which share a fetch: a client that leaves does not end it
 }
 
 // publicKey is a key that verifies signatures.
@@ -49,7 +47,7 @@ type publicKey struct {
 
 // newJWKS fetches the keys at url, and again until ctx ends.
 func newJWKS(ctx context.Context, url string, log *zap.Logger) *jwks {
-	s := &jwks{ctx: ctx, url: url, log: log}
+	s := &jwks{ctx: ctx, url: url, log: log, asked: rate.Sometimes{Interval: jwksFloor}}
 	s.keys.Store(new([]publicKey))
 	s.refresh()
 	go background.Every(ctx, jwksPeriod, s.refresh)
@@ -67,7 +65,7 @@ func newJWKS(ctx context.Context, url string, log *zap.Logger) *jwks {
 func (s *jwks) find(token *jwt.Token) (any, error) {
 	found := s.known(token)
 	if _, named := token.Header["kid"]; named && len(found) == 0 {
-		s.refreshSoon()
+		s.asked.Do(s.refresh)
 		found = s.known(token)
 	}
 	if len(found) == 0 && (s.failed.Load() || len(*s.keys.Load()) == 0) {
@@ -87,17 +85,6 @@ func (s *jwks) known(token *jwt.Token) (found []jwt.VerificationKey) {
 		}
 	}
 	return found
-}
-
-// refreshSoon fetches the keys, unless a token has caused a fetch within jwksFloor. Tokens share a
-// fetch: a client that leaves does not end it.
-func (s *jwks) refreshSoon() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if time.Since(s.fetched) >= jwksFloor {
-		s.fetched = time.Now()
-		s.refresh()
-	}
 }
 
 // refresh fetches the keys. If the fetch fails, the keys of the last fetch stay.
@@ -204,16 +191,9 @@ var endpoint = regexp.MustCompile(`^(https://[\w.:-]+|http://(localhost|127\.0\.
 // if they cannot be fetched, which it logs. Its first call fetches them, and later calls, at most every
 // jwksFloor, until they are known.
 func Discover(ctx context.Context, issuer string, log *zap.Logger) func() *Endpoints {
-	var mu sync.Mutex // held during a fetch, which all callers share
-	var fetched time.Time
-	var known *Endpoints
-	return func() *Endpoints {
-		mu.Lock()
-		defer mu.Unlock()
-		if known != nil || time.Since(fetched) < jwksFloor {
-			return known
-		}
-		fetched = time.Now()
+	fetches := rate.Sometimes{Interval: jwksFloor} // which callers share
+	var known atomic.Pointer[Endpoints]
+	fetch := func() {
 		e := new(Endpoints)
 		err := fetchJSON(ctx, strings.TrimSuffix(issuer, "/")+"/.well-known/openid-configuration", e)
 		if err == nil && (e.Issuer != issuer || !endpoint.MatchString(e.Authorization) || !endpoint.MatchString(e.Token)) {
@@ -221,9 +201,14 @@ func Discover(ctx context.Context, issuer string, log *zap.Logger) func() *Endpo
 		}
 		if err != nil {
 			log.Error("cannot discover where to sign in (auth.jwt.issuer): Swagger UI takes only tokens", zap.Error(err))
-			return nil
+			return
 		}
-		known = e
-		return known
+		known.Store(e)
+	}
+	return func() *Endpoints {
+		if known.Load() == nil {
+			fetches.Do(fetch)
+		}
+		return known.Load()
 	}
 }
