@@ -48,7 +48,7 @@ func newFollow(s *settings) *cobra.Command {
 			"  plantstore follow --post https://example.org/hook --secret-file secret --cursor-file cursor",
 		Args: takes(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			deliver, p := printChanges, newProgress()
+			deliver, p := printChanges, new(progress)
 			given := cmd.Flags().Changed // also with an empty value, as of a variable that is not set
 			if given("post") != given("secret-file") {
 				return usageError(errors.New("--post and --secret-file need each other"))
@@ -177,9 +177,7 @@ func (c *client) follow(ctx context.Context, after, path string, deliver func(co
 				}
 				return err
 			}
-			p.accepted.SetToCurrentTime()
 			p.note(len(changes.Changes) == controllers.MaxLimit, nil)
-			p.attempts.WithLabelValues("accepted").Inc()
 		}
 		if changes.Cursor != after {
 			if err := writeCursor(path, changes.Cursor); err != nil {

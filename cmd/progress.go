@@ -5,7 +5,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
 	"plantstore/config"
@@ -14,23 +13,10 @@ import (
 	"plantstore/routes"
 )
 
-// progress is how far follow has come, for its metrics and its health.
+// progress is how far follow has come, for its health and a metric.
 type progress struct {
-	since    atomic.Int64          // when it fell behind, in milliseconds since 1970, or 0
-	err      atomic.Pointer[error] // of the last attempt to get or deliver changes
-	accepted prometheus.Gauge
-	attempts *prometheus.CounterVec
-}
-
-func newProgress() *progress {
-	return &progress{
-		accepted: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "plantstore_follow_accepted_timestamp_seconds", Help: "When changes were last accepted, in seconds since 1970; 0 before the first changes.",
-		}),
-		attempts: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "plantstore_follow_attempts_total", Help: "Attempts to deliver changes, by their result: accepted or failed.",
-		}, []string{"result"}),
-	}
+	since atomic.Int64          // when it fell behind, in milliseconds since 1970, or 0
+	err   atomic.Pointer[error] // of the last attempt to get or deliver changes
 }
 
 // note notes whether changes wait, or may wait as the service has not responded, and the error of an attempt.
@@ -59,15 +45,12 @@ func (p *progress) lag() float64 {
 	return 0
 }
 
-// serve serves the health and the metrics of p with [serveAdmin].
+// serve serves the health and the lag of p with [serveAdmin].
 func (p *progress) serve(cfg *config.Config) (stop func() error, err error) {
-	for _, result := range []string{"accepted", "failed"} {
-		p.attempts.WithLabelValues(result) // Prometheus sees no increase in the first value
-	}
 	lag := gauge("plantstore_follow_lag_seconds", "For how long changes have waited, or the service has not responded.", nil, p.lag)
 	log, level := newLogger(cfg)
 	return serveAdmin(cfg, routes.Options{
-		ObserverOptions: middleware.ObserverOptions{Log: log, Metrics: newMetrics(p.accepted, p.attempts, lag)},
+		ObserverOptions: middleware.ObserverOptions{Log: log, Metrics: newMetrics(lag)},
 		LogLevel:        level, Health: controllers.NewHealth(p.ready), Hosts: cfg.Server.AllowedHosts,
 		Failures: controllers.NewFailures(zap.NewNop()), // which follow itself reports
 	}, log)

@@ -67,7 +67,7 @@ func newWebhook(resource, target, secretFile string) (*webhook, error) {
 		return nil, errors.New("--secret-file: the file must have whsec_ and 24 to 64 bytes in base64, such as from `echo whsec_$(openssl rand -base64 32)`")
 	}
 	return &webhook{
-		event: resource + ".changed", url: target, key: key, progress: newProgress(),
+		event: resource + ".changed", url: target, key: key, progress: new(progress),
 		pauses: backoff{webhookFirstPause, webhookLongestPause * 5 / 6}, // which become up to a fifth longer
 		http: http.Client{
 			Timeout:       webhookTimeout,
@@ -100,7 +100,6 @@ func (w *webhook) deliver(ctx context.Context, changes feedChanges) error {
 		}
 		pause := cmp.Or(after, pauses.next())
 		if ctx.Err() == nil {
-			w.attempts.WithLabelValues("failed").Inc()
 			w.note(true, err)
 			fmt.Fprintf(os.Stderr, "plantstore: the webhook has not accepted %s: %s; trying again in %s\n", id, oneLine(err.Error()), pause.Round(time.Second))
 		}
