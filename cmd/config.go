@@ -8,8 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
-
-	"plantstore/config"
 )
 
 func newConfig(s *settings) *cobra.Command {
@@ -22,11 +20,8 @@ func newConfig(s *settings) *cobra.Command {
 		Example: "  plantstore config --config production.yaml --env production",
 		Args:    takes(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, all, err := config.Load(s.file, s.flags, usesDatabase)
+			cfg, err := s.load(usesDatabase)
 			if err != nil {
-				return usageError(err)
-			}
-			if err := checkSettings(cfg); err != nil {
 				return err
 			}
 			if cfg.Auth.JWT.PublicKey != "" {
@@ -36,7 +31,7 @@ func newConfig(s *settings) *cobra.Command {
 			}
 			table := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 			_, _ = fmt.Fprintln(table, "SETTING\tVALUE\tSOURCE")
-			for _, e := range all {
+			for _, e := range s.values {
 				_, _ = fmt.Fprintf(table, "%s\t%s\t%s\n", e.Key, strings.ReplaceAll(e.Value, "\n", `\n`), e.Source)
 			}
 			return table.Flush()

@@ -23,6 +23,7 @@ type settings struct {
 	warnings        []string               // of secrets that other users may know
 	resource        routes.Resource        // of import, export and follow
 	flags           map[string]*pflag.Flag // by the key of the setting
+	values          []config.Setting       // that load has loaded
 	all             *pflag.FlagSet
 }
 
@@ -80,11 +81,12 @@ const (
 
 // load loads the configuration. Its errors are errors in the usage.
 func (s *settings) load(needsDatabase bool) (*config.Config, error) {
-	cfg, all, err := config.Load(s.file, s.flags, needsDatabase)
+	cfg, values, err := config.Load(s.file, s.flags, needsDatabase)
 	if err != nil {
 		return nil, usageError(err)
 	}
-	for _, setting := range all {
+	s.values = values
+	for _, setting := range values {
 		s.checkFile(setting.Source, setting.SecretFile)
 	}
 	s.checkFile(config.SettingOf("server.tls_key").Key, cfg.Server.TLSKey)
