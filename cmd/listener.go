@@ -70,13 +70,8 @@ func (l *connections) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		address := conn.RemoteAddr().(*net.TCPAddr).AddrPort().Addr()
-		admitted, replaced := l.admit(conn.(*net.TCPConn), address)
-		if replaced != nil {
-			_ = replaced.TCPConn.Close()
-		}
-		if admitted != nil {
-			return admitted, nil
+		if c := l.admit(conn.(*net.TCPConn), conn.RemoteAddr().(*net.TCPAddr).AddrPort().Addr()); c != nil {
+			return c, nil
 		}
 		_ = conn.Close()
 	}
@@ -115,10 +110,9 @@ func (l *connections) inUse() int {
 	return l.all.open
 }
 
-// admit counts conn as open from address, or returns nil if there is no room for it. It returns the
-// connection that it replaces, if any, for the caller to close.
-func (l *connections) admit(conn *net.TCPConn, address netip.Addr) (admitted, replaced *connection) {
-	admitted = &connection{TCPConn: conn, listener: l, groups: []*group{&l.all}}
+// admit counts conn as open from address, or returns nil if there is no room for it.
+func (l *connections) admit(conn *net.TCPConn, address netip.Addr) *connection {
+	admitted := &connection{TCPConn: conn, listener: l, groups: []*group{&l.all}}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	isProxy := l.proxies.Contain(address)
@@ -130,22 +124,17 @@ func (l *connections) admit(conn *net.TCPConn, address netip.Addr) (admitted, re
 		if g == nil {
 			g = &group{network: network, limit: factor * l.perAddress}
 		}
-		if g.open >= g.limit {
-			if replaced = l.dropIdle(g); replaced == nil { // it was also in the larger networks
-				l.log.Warn("closing new connections of an address: all its connections are in use",
-					zap.Stringer("address", network), zap.Int("limit", g.limit))
-				return nil, nil
-			}
+		if g.open >= g.limit && !l.dropIdle(g) { // the dropped connection was also in the larger networks
+			l.log.Warn("closing new connections of an address: all its connections are in use",
+				zap.Stringer("address", network), zap.Int("limit", g.limit))
+			return nil
 		}
 		admitted.groups = append(admitted.groups, g)
 	}
-	for replaced == nil && l.all.open >= l.all.limit {
-		if replaced = l.dropIdle(&l.all); replaced == nil {
-			l.log.Warn("new connections wait: all are in use", zap.Int("limit", l.all.limit))
-			l.room.Wait()
-		}
-		if l.closed {
-			return nil, replaced
+	for l.all.open >= l.all.limit && !l.dropIdle(&l.all) {
+		l.log.Warn("new connections wait: all are in use", zap.Int("limit", l.all.limit))
+		if l.room.Wait(); l.closed {
+			return nil
 		}
 	}
 	for _, g := range admitted.groups {
@@ -154,19 +143,20 @@ func (l *connections) admit(conn *net.TCPConn, address netip.Addr) (admitted, re
 		}
 	}
 	l.setIdle(admitted)
-	return admitted, replaced
+	return admitted
 }
 
-// dropIdle no longer counts the connection of g that has been idle longest, and returns it, or nil if no
-// connection is idle.
-func (l *connections) dropIdle(g *group) *connection {
+// dropIdle closes the connection of g that has been idle longest, and no longer counts it. It reports whether a
+// connection was idle.
+func (l *connections) dropIdle(g *group) bool {
 	first := g.idle.Front()
 	if first == nil {
-		return nil
+		return false
 	}
 	c := first.Value.(*connection)
 	l.drop(c)
-	return c
+	go func() { _ = c.TCPConn.Close() }() // which waits for the end of a read
+	return true
 }
 
 // drop no longer counts c as open.

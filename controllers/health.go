@@ -19,8 +19,8 @@ import (
 // token.
 type Health struct {
 	ready   func(context.Context) error
-	looks   rate.Sometimes // for a place for temporary files: probes need no token, and may come often
-	lacks   atomic.Bool    // such a place
+	looks   rate.Sometimes  // for a place for temporary files: probes need no token, and may come often
+	lacks   atomic.Bool     // such a place
 	serving context.Context //nolint:containedctx // ends when the service drains
 	drain   context.CancelFunc
 }
