@@ -124,17 +124,6 @@ func readCursor(path, after string) (string, error) {
 	return cursor, nil
 }
 
-// writeCursor stores cursor in the file path, which may be empty.
-func writeCursor(path, cursor string) error {
-	if path == "" {
-		return nil
-	}
-	return writeFile(path, func(w io.Writer) error {
-		_, err := fmt.Fprintln(w, cursor)
-		return err
-	})
-}
-
 // follow calls deliver with changes until ctx ends. It starts at the cursor in the file path,
 // if it exists, or else at after, and keeps the cursor there. p notes how far it has come.
 func (c *client) follow(ctx context.Context, after, path string, deliver func(context.Context, feedChanges) error, p *progress) error {
@@ -179,8 +168,12 @@ func (c *client) follow(ctx context.Context, after, path string, deliver func(co
 			}
 			p.note(len(changes.Changes) == controllers.MaxLimit, nil)
 		}
-		if changes.Cursor != after {
-			if err := writeCursor(path, changes.Cursor); err != nil {
+		if path != "" && changes.Cursor != after {
+			err := writeFile(path, func(w io.Writer) error {
+				_, err := fmt.Fprintln(w, changes.Cursor)
+				return err
+			})
+			if err != nil {
 				return err
 			}
 		}

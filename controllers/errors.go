@@ -300,30 +300,25 @@ func Errors(failures *Failures) gin.HandlerFunc {
 		case client.Err() != nil && c.Request.ProtoMajor == 1: // net/http serves no other request on the connection
 			c.Header("Connection", "close")
 		}
-		respondError(c, failures, last.Err)
+		body := describe(c, last.Err)
+		if fault, isUnknown := strings.CutSuffix(body.Message, unknownOutcome); isUnknown {
+			body.Message = fault + adviceOf(c)
+		}
+		middleware.RequestOf(c).ErrorCode = body.Code
+		failures.logFault(c, body.Code, last.Err)
+		status := statusOf(body.Code)
+		if status == http.StatusServiceUnavailable {
+			c.Header("Retry-After", "1")
+		}
+		if limit, ok := errors.AsType[*middleware.LimitError](last.Err); ok {
+			c.Header("Retry-After", strconv.Itoa(seconds(limit.RetryAfter)))
+		}
+		// Headers that the handler set for its own response.
+		for _, name := range []string{"Content-Type", "Content-Disposition", "Content-Encoding", "Link", "X-Accel-Buffering"} {
+			c.Writer.Header().Del(name)
+		}
+		_ = respond(c, status, body) // can be encoded
 	}
-}
-
-// respondError responds with the Error for err, which is logged if it is a fault of the service.
-func respondError(c *gin.Context, failures *Failures, err error) {
-	body := describe(c, err)
-	if fault, isUnknown := strings.CutSuffix(body.Message, unknownOutcome); isUnknown {
-		body.Message = fault + adviceOf(c)
-	}
-	middleware.RequestOf(c).ErrorCode = body.Code
-	failures.logFault(c, body.Code, err)
-	status := statusOf(body.Code)
-	if status == http.StatusServiceUnavailable {
-		c.Header("Retry-After", "1")
-	}
-	if limit, ok := errors.AsType[*middleware.LimitError](err); ok {
-		c.Header("Retry-After", strconv.Itoa(seconds(limit.RetryAfter)))
-	}
-	// Headers that the handler set for its own response.
-	for _, name := range []string{"Content-Type", "Content-Disposition", "Content-Encoding", "Link", "X-Accel-Buffering"} {
-		c.Writer.Header().Del(name)
-	}
-	_ = respond(c, status, body) // can be encoded
 }
 
 // seconds rounds up to whole seconds, for Retry-After.

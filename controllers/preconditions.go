@@ -13,14 +13,6 @@ import (
 	"plantstore/models"
 )
 
-// parseTarget returns the key of the row that a request writes, and the condition.
-func (*Resource[T, K, C]) parseTarget(c *gin.Context) (key K, condition models.Condition, err error) {
-	if key, err = parseKey[K]("id", c.Param("id")); err == nil {
-		condition, err = parseCondition(c)
-	}
-	return key, condition, err
-}
-
 // etag returns the strong entity tag (RFC 9110, section 8.8.3) of a row that was
 // last written at updatedAt: the microseconds since 1970, which every write moves
 // forward.
@@ -29,22 +21,23 @@ func etag(updatedAt time.Time) string {
 	return string(append(strconv.AppendInt(append(tag, '"'), updatedAt.UnixMicro(), 36), '"'))
 }
 
-// parseCondition returns the condition of a write in its conditional headers (RFC 9110,
+// parseTarget returns the key of the row that a request writes, and the condition in its headers (RFC 9110,
 // section 13.1).
-func parseCondition(c *gin.Context) (models.Condition, error) {
-	var condition models.Condition
-	tags, wildcard, err := parseETags(c, "If-Match")
-	if err != nil {
-		return condition, err
+func (*Resource[T, K, C]) parseTarget(c *gin.Context) (key K, condition models.Condition, err error) {
+	if key, err = parseKey[K]("id", c.Param("id")); err != nil {
+		return key, condition, err
 	}
-	condition.Exists = wildcard
+	var tags []string
+	if tags, condition.Exists, err = parseETags(c, "If-Match"); err != nil {
+		return key, condition, err
+	}
 	if tags != nil {
 		slices.Sort(tags)
 		tags = slices.Compact(tags)
 		condition.Versions = make([]time.Time, 0, len(tags))
 	}
 	if len(tags) > MaxVersions {
-		return condition, problemf(codeParameter, "If-Match must have at most %d different entity tags", MaxVersions)
+		return key, condition, problemf(codeParameter, "If-Match must have at most %d different entity tags", MaxVersions)
 	}
 	for _, tag := range tags {
 		if version, ok := versionOf(tag); ok {
@@ -55,7 +48,7 @@ func parseCondition(c *gin.Context) (models.Condition, error) {
 	if err == nil && tags != nil {
 		err = problemf(codeParameter, "If-None-Match must be * in a request that writes")
 	}
-	return condition, err
+	return key, condition, err
 }
 
 // MaxVersions is how many versions a condition may have: each is a part of the statement that
