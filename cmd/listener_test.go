@@ -135,7 +135,7 @@ func TestNetworksOfConnections(t *testing.T) {
 	addresses, served := networks(each)
 	var open []*connection
 	for i, address := range addresses {
-		c := l.admit(nil, address)
+		c := l.admit(new(net.TCPConn), address)
 		if (c != nil) != served[i] {
 			t.Errorf("connection %d, from %s: got %t, want it served: %t", i, address, c != nil, served[i])
 		}
@@ -146,7 +146,7 @@ func TestNetworksOfConnections(t *testing.T) {
 	}
 	// Connections that turn idle make room in all of their networks.
 	l.observe(open[0], http.StateIdle)
-	if c := l.admit(nil, netip.MustParseAddr("2001:db8:0:900::1")); c == nil || !open[0].closed {
+	if c := l.admit(new(net.TCPConn), netip.MustParseAddr("2001:db8:0:900::1")); c == nil || !open[0].closed {
 		t.Errorf("another network of the /48: got %v, %t, want it in the place of the idle connection", c, open[0].closed)
 	} else {
 		open = append(open, c)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"os"
 	"os/signal"
 	"runtime"
@@ -144,10 +143,15 @@ func (s *settings) serve(cmd *cobra.Command, _ []string) (err error) {
 	if err := db.CheckColumns(ctx); err != nil {
 		return err
 	}
-	listener, err := listenAPI(cfg, log, sampled)
+	limit, err := connectionLimit(cfg, maxFiles(), log)
 	if err != nil {
 		return err
 	}
+	port, err := listen("server.port", addressOf(cfg))
+	if err != nil {
+		return err
+	}
+	listener := limitConnections(port, limit, cfg.Server.MaxPerAddress, cfg.Server.TrustedProxies, sampled)
 	server := newServer(cfg, listener.limitStreams(api), listener, sampled)
 	server.TLSConfig = encryption
 	metrics.MustRegister(listener.collectors()...)
@@ -161,16 +165,11 @@ func (s *settings) serve(cmd *cobra.Command, _ []string) (err error) {
 		zap.String("version", version), zap.String("commit", commit), zap.String("env", cfg.Env),
 		zap.String("address", listener.Addr().String()),
 		zap.String("database_system", db.Dialect().Facts().System), zap.String("database", db.Name()), zap.Int64("schema", db.Schema().Version()),
-		zap.Int("gomaxprocs", runtime.GOMAXPROCS(0)), zap.Int("max_connections", listener.all.limit),
+		zap.Int("gomaxprocs", runtime.GOMAXPROCS(0)), zap.Int("max_connections", limit),
 		zap.Int("requests_per_second", cfg.Limits.RequestsPerSecond))
 	if cfg.Env == config.Development {
 		welcome(cfg, listener.Addr().(*net.TCPAddr).Port, devToken)
 	}
-	return serveUntil(ctx, cfg, server, listener, health, log)
-}
-
-// serveUntil serves the connections of listener until ctx ends, and then shuts server down.
-func serveUntil(ctx context.Context, cfg *config.Config, server *http.Server, listener *connections, health *controllers.Health, log *zap.Logger) error {
 	served := make(chan error, 1)
 	go func() {
 		if cfg.TLS() {

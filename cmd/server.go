@@ -63,19 +63,6 @@ func listen(key, address string) (net.Listener, error) {
 	return listener, nil
 }
 
-// listenAPI listens on the address of the API, with the configured limits of connections.
-func listenAPI(cfg *config.Config, log, sampled *zap.Logger) (*connections, error) {
-	listener, err := listen("server.port", addressOf(cfg))
-	if err != nil {
-		return nil, err
-	}
-	limit, err := connectionLimit(cfg, maxFiles(), log)
-	if err != nil {
-		return nil, errors.Join(err, listener.Close())
-	}
-	return limitConnections(listener, limit, cfg.Server.MaxPerAddress, cfg.Server.TrustedProxies, sampled), nil
-}
-
 func addressOf(cfg *config.Config) string {
 	return net.JoinHostPort(cfg.Server.Host, strconv.Itoa(cfg.Server.Port))
 }
