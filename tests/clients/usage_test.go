@@ -34,6 +34,7 @@ func TestUsageErrors(t *testing.T) {
 		{"backup", "`plantstore backup` takes FILE: see `plantstore backup --help`"},
 		{"token revoke", "`plantstore token revoke` takes PREFIX...: see `plantstore token revoke --help`"},
 		{"token create", "--name is required: see `plantstore token create --help`"},
+		{"completion bash x", `unknown command "x" for "plantstore completion bash"`}, // by cobra alone
 		{"version x", "`plantstore version` takes no arguments: see `plantstore version --help`"},
 		{"import plants.json", "the format of \"plants.json\" is unknown: add --format csv or --format ndjson"},
 		{"export -o plants.TXT", "the format of \"plants.TXT\" is unknown: add --format csv or --format ndjson"},
