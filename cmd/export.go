@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -21,17 +22,16 @@ import (
 
 func newExport(s *settings) *cobra.Command {
 	var format, path string
-	var excel bool
+	var excel, etag bool
 	filter := pflag.NewFlagSet("filter", pflag.ContinueOnError)
-	filter.String("after", "", "only rows with a greater id")
-	filter.Bool("etag", false, "add the etag of each row: the import command then changes only rows that still have it")
+	filter.StringArray("after", nil, "only rows with a greater `id`")
 	usages := map[string]string{
-		"=": "exactly this %s", models.Contains: "this text in their %s, ignoring case", ">": "a %s after this", "<": "a %s before this",
+		"=": "exactly this `%s`; repeat the flag for rows with any of several", models.Contains: "this `text` in their %s, ignoring case", ">": "a %s after this `value`", "<": "a %s before this `value`",
 	}
 	for _, r := range routes.Resources(routes.Options{}) {
 		for _, f := range r.Filters() {
 			if name := strings.ReplaceAll(f.Name, "_", "-"); filter.Lookup(name) == nil {
-				filter.String(name, "", "only rows with "+fmt.Sprintf(usages[f.Operator], f.Column.DBName))
+				filter.StringArray(name, nil, "only rows with "+fmt.Sprintf(usages[f.Operator], f.Column.DBName))
 			}
 		}
 	}
@@ -61,13 +61,10 @@ func newExport(s *settings) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			query := make(url.Values)
-			if excel {
-				query.Set("bom", "true")
-			}
+			query := url.Values{"bom": {strconv.FormatBool(excel)}, "etag": {strconv.FormatBool(etag)}}
 			filter.VisitAll(func(f *pflag.Flag) {
 				if f.Changed { // also an empty tag
-					query.Set(strings.ReplaceAll(f.Name, "-", "_"), f.Value.String())
+					query[strings.ReplaceAll(f.Name, "-", "_")] = f.Value.(pflag.SliceValue).GetSlice()
 				}
 			})
 			return c.export(cmd.Context(), query, mediaType, path)
@@ -76,6 +73,7 @@ func newExport(s *settings) *cobra.Command {
 	cmd.Flags().StringVar(&format, "format", "", "csv or ndjson (default: by the extension of FILE, or ndjson if it has none)")
 	cmd.Flags().StringVarP(&path, "output", "o", "-", "`FILE` to write, or - for standard output")
 	cmd.Flags().BoolVar(&excel, "excel", false, "write CSV with a byte order mark, without which Excel garbles letters outside of ASCII")
+	cmd.Flags().BoolVar(&etag, "etag", false, "add the etag of each row: the import command then changes only rows that still have it")
 	cmd.Flags().AddFlagSet(filter)
 	return s.addTo(cmd, clientFlags)
 }

@@ -29,7 +29,8 @@ type Lists struct {
 	Sort []string
 }
 
-// Filter is a parameter of lists and exports that selects rows by a column.
+// Filter is a parameter of lists and exports that selects rows by a column. If Operator is =, a request may have it
+// several times, for the rows with any of the values.
 type Filter struct {
 	Name     string
 	Column   *table.Column
@@ -152,18 +153,24 @@ func (r *Resource[T, K, C]) filter(query url.Values, list bool) (f models.Filter
 		return f, problemf(codeParameter, "sort must be one of %s", strings.Join(r.sorts, ", "))
 	}
 	for _, p := range r.filters {
-		if !query.Has(p.Name) {
+		var values []any
+		for _, text := range query[p.Name] {
+			value := reflect.New(reflect.PointerTo(p.Column.IndirectFieldType))
+			err := parseValue(p.Name, text, p.Column.IndirectFieldType.Kind(), value.Interface())
+			if err == nil {
+				err = models.Check(p.rule, p.Name, value.Elem().Elem())
+			}
+			if err != nil {
+				return f, problemf(codeParameter, "%v", err)
+			}
+			if v := value.Elem().Elem().Interface(); !slices.Contains(values, v) {
+				values = append(values, v)
+			}
+		}
+		if values == nil {
 			continue
 		}
-		value := reflect.New(reflect.PointerTo(p.Column.IndirectFieldType))
-		err := parseValue(p.Name, query.Get(p.Name), p.Column.IndirectFieldType.Kind(), value.Interface())
-		if err == nil {
-			err = models.Check(p.rule, p.Name, value.Elem().Elem())
-		}
-		if err != nil {
-			return f, problemf(codeParameter, "%v", err)
-		}
-		f.Where = append(f.Where, models.Comparison{Column: p.Column.DBName, Operator: p.Operator, Value: value.Elem().Elem().Interface()})
+		f.Where = append(f.Where, models.Comparison{Column: p.Column.DBName, Operator: p.Operator, Values: values})
 		if list && sort == "" && (p.Operator == ">" || p.Operator == "<") {
 			sort = p.Column.DBName // whose index finds the rows
 		}

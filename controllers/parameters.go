@@ -74,10 +74,18 @@ func parseInt64(code int32, name, text string) (int64, error) {
 
 var errQuery = problemf(codeParameter, "the query is malformed: percent-encode everything but letters, digits and -._~")
 
-// Query rejects requests with a query that is malformed, has another parameter than names, or
-// repeats a parameter.
+// Query rejects requests with a query that is malformed, has another parameter than names, or repeats a parameter. A
+// request may have a parameter whose name ends with *, as in tag*, up to models.MaxValues times.
 func Query(names ...string) middleware.Handler {
-	valid := cmp.Or(strings.Join(names, ", "), "none")
+	most := make(map[string]int)
+	for _, name := range names {
+		if several, ok := strings.CutSuffix(name, "*"); ok {
+			most[several] = models.MaxValues
+		} else {
+			most[name] = 1
+		}
+	}
+	valid := cmp.Or(strings.ReplaceAll(strings.Join(names, ", "), "*", ""), "none")
 	return func(c *gin.Context) error {
 		if len(names) == 0 && c.Request.URL.RawQuery == "" {
 			return nil
@@ -87,11 +95,13 @@ func Query(names ...string) middleware.Handler {
 			return errQuery
 		}
 		for _, name := range slices.Sorted(maps.Keys(query)) {
-			switch {
-			case !slices.Contains(names, name):
+			switch n := len(query[name]); {
+			case most[name] == 0:
 				return problemf(codeParameter, "unknown parameter %s; valid parameters: %s", quoteName(name), valid)
-			case len(query[name]) > 1:
+			case n > 1 && most[name] == 1:
 				return problemf(codeParameter, "the parameter %s is given more than once", name)
+			case n > most[name]:
+				return problemf(codeParameter, "the parameter %s is given %d times: give it up to %d times", name, n, most[name])
 			}
 		}
 		c.Request.Form = query

@@ -1,6 +1,11 @@
 package models
 
-import "plantstore/database"
+import (
+	"gorm.io/gorm"
+
+	"plantstore/database"
+	"plantstore/database/table"
+)
 
 // PlantStore keeps the plants of tests.
 type PlantStore = Store[Plant, int64]
@@ -18,4 +23,10 @@ func Each[T any](yield func(*T) error) func([]T) error {
 		}
 		return nil
 	}
+}
+
+// PageSQL returns the query for the rows of a list.
+func (s *Store[T, K]) PageSQL(tx *gorm.DB, f Filter[K]) (text string, values []any) {
+	built := s.page(tx, f).Session(&gorm.Session{DryRun: true}).Table(s.table.Name).Select(table.Names(s.table.Columns)).Find(&[]map[string]any{})
+	return built.Statement.SQL.String(), built.Statement.Vars
 }

@@ -74,7 +74,7 @@ func TestScanEnds(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		filter := models.Filter[int64]{Where: []models.Comparison{{Column: "name", Operator: models.Contains, Value: "ivy"}}, Limit: 10, Scan: true}
+		filter := models.Filter[int64]{Where: []models.Comparison{{Column: "name", Operator: models.Contains, Values: []any{"ivy"}}}, Limit: 10, Scan: true}
 		rows, err := store.List(t.Context(), filter)
 		if err != nil || len(rows) != 1 || rows[0].ID != 1 || rows[0].CreatedAt.Year() != 2026 {
 			t.Fatalf("got %+v, %v", rows, err)

@@ -71,7 +71,7 @@ func everyOperation(t *testing.T, plants *models.PlantStore, tokens *models.Toke
 	}
 	report, err := plants.Import(ctx, rows, models.ImportOptions{})
 	step(report, err)
-	list, err := plants.List(ctx, models.Filter[int64]{After: new(first - 1), Limit: 10, Where: []models.Comparison{{"name", models.Contains, "a"}}})
+	list, err := plants.List(ctx, models.Filter[int64]{After: new(first - 1), Limit: 10, Where: []models.Comparison{{"name", models.Contains, []any{"a"}}}})
 	step(nil, err)
 	for _, p := range list {
 		if p.ID < first+10 { // not of another client

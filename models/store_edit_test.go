@@ -69,7 +69,7 @@ func TestEditBesideWrites(t *testing.T) {
 			all = append(all, models.Plant{ID: id, Name: "a"})
 		}
 		importAll(t, store, models.ImportOptions{}, all...)
-		named := models.Filter[int64]{Where: []models.Comparison{{Column: "name", Operator: "=", Value: "a"}}, Scan: true, Limit: rows}
+		named := models.Filter[int64]{Where: []models.Comparison{{Column: "name", Operator: "=", Values: []any{"a"}}}, Scan: true, Limit: rows}
 		var renamed []int64
 		inParallel(2, func(i int) {
 			if i == 1 {

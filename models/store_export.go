@@ -98,10 +98,8 @@ func (r *reader[T, K]) readAll(ctx context.Context, f Filter[K], out chan<- []T)
 		columns = r.table.Columns
 	}
 	err = r.db.Retry(ctx, func() error {
-		tx, err := r.filter(r.db.Reads(ctx), f)
-		if err == nil {
-			rows, err = tx.Model(new(T)).Select(table.Names(columns)).Rows() //nolint:sqlclosecheck // below
-		}
+		tx, order := r.filter(r.db.Reads(ctx), f)
+		rows, err = tx.Model(new(T)).Select(table.Names(columns)).Order(order).Rows() //nolint:sqlclosecheck // below
 		return err
 	})
 	if err != nil {

@@ -157,11 +157,15 @@ func (r *reader[T, K]) byKey(rows []*T) map[K]*T {
 // Contains is the operator of a [Comparison] with a part of a text, in any case of ASCII letters at least.
 const Contains = "contains"
 
-// Comparison holds for the rows whose column compares with Value. The operator is =, >, < or Contains.
+// Comparison holds for the rows whose column compares with any of Values. The operator is =, or >, < or Contains with a
+// single value.
 type Comparison struct {
 	Column, Operator string
-	Value            any
+	Values           []any
 }
+
+// MaxValues is the largest number of values of a Comparison.
+const MaxValues = 20
 
 // LargePage is the number of rows from which on a page takes about a millisecond.
 const LargePage = 100
@@ -178,37 +182,40 @@ type Filter[K Key] struct {
 	Versions   bool // an export also has the versions
 }
 
-// filter returns tx with f, but without the limit. An index on Sort and the key has the rows in their order. SQLite,
+// filter returns tx with f, but without the limit, and the order of the rows, which an index on Sort and the key has. SQLite,
 // which does not know the values, might use another index, and sort what it finds: a comparison that IS TRUE uses none.
-func (r *reader[T, K]) filter(tx *gorm.DB, f Filter[K]) (*gorm.DB, error) {
-	key, order, behind := r.table.Key.DBName, "", ">"
+func (r *reader[T, K]) filter(tx *gorm.DB, f Filter[K]) (filtered *gorm.DB, order string) {
+	key, direction, behind := r.table.Key.DBName, "", ">"
 	if f.Descending {
-		order, behind = " DESC", "<"
+		direction, behind = " DESC", "<"
 	}
 	known := f.Sort == "" || r.table.Column(f.Sort) != nil
 	for _, c := range f.Where {
-		text, value := c.Column+" "+c.Operator+" ?", c.Value
+		text, value := c.Column+" "+c.Operator+" ?", c.Values[0]
 		switch starts := c.Operator == behind && f.After != nil; {
 		case c.Operator == Contains:
-			text, value = r.db.Dialect().Contains(c.Column, c.Value.(string))
+			text, value = r.db.Dialect().Contains(c.Column, value.(string))
+		case len(c.Values) > 1: // NULL equals nothing, and gives any number of values the same text
+			text, value = "("+c.Column+" IN ?) IS TRUE", append(slices.Clip(c.Values), make([]any, MaxValues-len(c.Values))...)
 		case c.Column != f.Sort && (c.Operator != "=" || f.Sort != ""), starts:
 			text = "(" + text + ") IS TRUE"
 		}
 		tx, known = tx.Where(text, value), known && r.table.Column(c.Column) != nil
 	}
 	if !known {
-		return nil, fmt.Errorf("a filter of %s names an unknown column", r.table.Name)
+		_ = tx.AddError(fmt.Errorf("a filter of %s names an unknown column", r.table.Name))
 	}
-	if f.Sort == "" && f.After != nil {
-		tx = tx.Where(key+" "+behind+" ?", *f.After)
-	}
-	if f.Sort != "" {
+	order = key + direction
+	switch {
+	case f.Sort != "":
+		order = f.Sort + direction + "," + order
 		if f.After != nil {
 			tx = tx.Where("("+f.Sort+", "+key+") "+behind+" (?, "+r.db.Dialect().Facts().KeyValue+")", f.Value, *f.After)
 		}
-		tx = tx.Order(f.Sort + order)
+	case f.After != nil:
+		tx = tx.Where(key+" "+behind+" ?", *f.After)
 	}
-	return tx.Order(key + order), nil
+	return tx, order
 }
 
 // Count returns the number of rows that f selects, whatever f.After is, but at most f.Limit.
@@ -216,14 +223,32 @@ func (s *Store[T, K]) Count(ctx context.Context, f Filter[K]) (n int, err error)
 	f.After = nil
 	err = s.read(ctx, func(r *reader[T, K]) error {
 		return r.db.Read(ctx, "count "+r.table.Name, database.Scan, func(tx *gorm.DB) error {
-			found, err := r.filter(tx.Table(r.table.Name).Select("1"), f)
-			if err != nil {
-				return err
-			}
-			return tx.Raw("SELECT count(*) FROM (?) AS found", found.Limit(f.Limit)).Scan(&n).Error
+			found, order := r.filter(tx.Table(r.table.Name).Select("1"), f)
+			return tx.Raw("SELECT count(*) FROM (?) AS found", found.Order(order).Limit(f.Limit)).Scan(&n).Error
 		})
 	})
 	return n, err
+}
+
+// page returns the query for the rows of a list. For several values of a column with an index, it merges a page of each
+// value, which the index has in its order. IN would read all rows with the values, and sort them. So would PostgreSQL
+// without a limit for each value.
+func (r *reader[T, K]) page(tx *gorm.DB, f Filter[K]) *gorm.DB {
+	several := slices.IndexFunc(f.Where, func(c Comparison) bool { return len(c.Values) > 1 })
+	if several < 0 || f.Scan {
+		tx, order := r.filter(tx, f)
+		return tx.Order(order).Limit(f.Limit)
+	}
+	var pages []any
+	var text, order string
+	for _, value := range f.Where[several].Values {
+		f.Where = slices.Clone(f.Where)
+		f.Where[several].Values = []any{value}
+		tx, by := r.filter(tx.Table(r.table.Name).Select(table.Names(r.table.Columns)), f)
+		pages, order = append(pages, tx.Order(by).Limit(f.Limit)), by
+		text += " UNION ALL SELECT * FROM (?) AS page"
+	}
+	return tx.Raw(text[len(" UNION ALL "):]+" ORDER BY "+order+" LIMIT ?", append(pages, f.Limit)...)
 }
 
 func (r *reader[T, K]) list(ctx context.Context, f Filter[K]) ([]T, error) {
@@ -237,11 +262,7 @@ func (r *reader[T, K]) list(ctx context.Context, f Filter[K]) ([]T, error) {
 	}
 	err := r.db.Read(ctx, "list "+r.table.Name, cost, func(tx *gorm.DB) error {
 		rows = rows[:0] // of an earlier attempt
-		tx, err := r.filter(tx, f)
-		if err != nil {
-			return err
-		}
-		return r.db.Find(tx.Limit(f.Limit), r.table, f.Scan, func() reflect.Value {
+		return r.db.Find(r.page(tx, f), r.table, f.Scan, func() reflect.Value {
 			rows = append(rows, *new(T))
 			return valueOf(&rows[len(rows)-1])
 		})

@@ -149,12 +149,12 @@ func TestListWithATextKey(t *testing.T) {
 			"after a key":               {models.Filter[string]{Limit: 3, After: new("B")}, somePots[2:]},
 			"after an empty key":        {models.Filter[string]{Limit: 1, After: new("")}, somePots[:1]},
 			"after the last key":        {models.Filter[string]{Limit: 3, After: new("é'\"")}, []pot{}},
-			"by a text":                 {models.Filter[string]{Limit: 9, Where: []models.Comparison{{"material", "=", "tin"}}}, []pot{somePots[1], somePots[3]}},
-			"by a boolean":              {models.Filter[string]{Limit: 9, Where: []models.Comparison{{"holed", "=", true}}}, []pot{somePots[0], somePots[3]}},
-			"by a part in another case": {models.Filter[string]{Limit: 9, Where: []models.Comparison{{"label", models.Contains, "bIG"}}}, []pot{somePots[1], somePots[3]}},
-			"by a percent sign":         {models.Filter[string]{Limit: 9, Where: []models.Comparison{{"label", models.Contains, "0%"}}}, []pot{somePots[1]}},
-			"by an underscore":          {models.Filter[string]{Limit: 9, Where: []models.Comparison{{"label", models.Contains, "_"}}}, []pot{somePots[3]}},
-			"by two columns":            {models.Filter[string]{Limit: 9, Where: []models.Comparison{{"material", "=", "tin"}, {"label", models.Contains, "100"}}}, []pot{somePots[1]}},
+			"by a text":                 {models.Filter[string]{Limit: 9, Where: []models.Comparison{{"material", "=", []any{"tin"}}}}, []pot{somePots[1], somePots[3]}},
+			"by a boolean":              {models.Filter[string]{Limit: 9, Where: []models.Comparison{{"holed", "=", []any{true}}}}, []pot{somePots[0], somePots[3]}},
+			"by a part in another case": {models.Filter[string]{Limit: 9, Where: []models.Comparison{{"label", models.Contains, []any{"bIG"}}}}, []pot{somePots[1], somePots[3]}},
+			"by a percent sign":         {models.Filter[string]{Limit: 9, Where: []models.Comparison{{"label", models.Contains, []any{"0%"}}}}, []pot{somePots[1]}},
+			"by an underscore":          {models.Filter[string]{Limit: 9, Where: []models.Comparison{{"label", models.Contains, []any{"_"}}}}, []pot{somePots[3]}},
+			"by two columns":            {models.Filter[string]{Limit: 9, Where: []models.Comparison{{"material", "=", []any{"tin"}}, {"label", models.Contains, []any{"100"}}}}, []pot{somePots[1]}},
 		} {
 			t.Run(name, func(t *testing.T) {
 				if got, err := store.List(t.Context(), test.filter); err != nil || !reflect.DeepEqual(bareAll(got), test.want) {
@@ -163,7 +163,7 @@ func TestListWithATextKey(t *testing.T) {
 			})
 		}
 		t.Run("an unknown column is an error", func(t *testing.T) {
-			if got, err := store.List(t.Context(), models.Filter[string]{Limit: 9, Where: []models.Comparison{{"colour", "=", "red"}}}); err == nil {
+			if got, err := store.List(t.Context(), models.Filter[string]{Limit: 9, Where: []models.Comparison{{"colour", "=", []any{"red"}}}}); err == nil {
 				t.Errorf("got %+v, want an error", got)
 			}
 		})
@@ -402,7 +402,7 @@ func TestImportAndExportWithATextKey(t *testing.T) {
 			t.Errorf("got %+v, %v, want %+v", exported, err, want)
 		}
 		exported = nil
-		filter := models.Filter[string]{After: new("0"), Where: []models.Comparison{{"material", "=", "tin"}}}
+		filter := models.Filter[string]{After: new("0"), Where: []models.Comparison{{"material", "=", []any{"tin"}}}}
 		err = store.Export(t.Context(), filter, models.Each(func(p *pot) error { exported = append(exported, *p); return nil }))
 		want = slices.DeleteFunc(want, func(p pot) bool { return p.Code <= "0" || p.Material != "tin" })
 		if err != nil || !reflect.DeepEqual(exported, want) || len(want) == 0 {

@@ -131,6 +131,10 @@ func listQueries(t *testing.T, r Resource, document map[string]any) (all []strin
 			for _, f := range r.Filters() {
 				behind.Set(f.Name, valueOf(f.Column.DBName))
 				all = append(all, behind.Encode())
+				if f.Name == "tag" { // which may be any text
+					behind.Add(f.Name, "x")
+					all = append(all, behind.Encode())
+				}
 				behind.Del(f.Name)
 			}
 		}

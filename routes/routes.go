@@ -55,7 +55,7 @@ type Limits struct {
 type Route struct {
 	Method, Path string
 	Scope        models.Scope // that the bearer token must have
-	Query        []string     // the parameters; routes that are not public reject other parameters
+	Query        []string     // the parameters, see controllers.Query; routes that are not public reject other parameters
 	Limits       []middleware.Handler
 	Handler      middleware.Handler
 }
@@ -133,6 +133,9 @@ func Table(o Options) []Route {
 	for _, r := range Resources(o) {
 		path, read, write, filters := "/"+r.Name(), models.ReadScope(r.Name()), models.WriteScope(r.Name()), []string{"after"}
 		for _, f := range r.Filters() {
+			if f.Operator == "=" {
+				f.Name += "*"
+			}
 			filters = append(filters, f.Name)
 		}
 		filters = slices.Clip(filters) // each append then makes a copy
@@ -149,7 +152,7 @@ func Table(o Options) []Route {
 			routes = append(routes, Route{"PATCH", path, write, edited, edit, r.PatchAll}, Route{"DELETE", path, write, edited, download, r.DeleteAll})
 		}
 		for _, p := range r.Parents() {
-			others := slices.DeleteFunc(slices.Clone(filters), func(name string) bool { return name == p.Column })
+			others := slices.DeleteFunc(slices.Clone(filters), func(name string) bool { return name == p.Column+"*" })
 			routes = append(routes, Route{"GET", "/" + p.Name + "/:id" + path, read, append(others, "limit", "sort", "count"), page, p.List})
 		}
 		for _, own := range r.Own {

@@ -33,6 +33,7 @@ func limits() []bound {
 	closed := "the connection is closed"
 	return append(ruleLimits(), []bound{
 		{"`q`", words(models.Plant{}.Rules().Text("name").Part()), "", "40007"},
+		{"values of a parameter that may be repeated, for example `tag`", number(models.MaxValues), "", "40007"},
 		{"page", fmt.Sprintf("%s items, and %d by default", number(controllers.MaxLimit), controllers.DefaultLimit), "", "40007"},
 		{"`X-Total-Count`", number(controllers.MaxCount), "", fmt.Sprintf("`%d+`", controllers.MaxCount)},
 		{"rows that a PATCH or DELETE of selected rows writes", fmt.Sprintf("%s, and %s by default", number(controllers.MaxCount), number(controllers.MaxLimit)), "", "40007"},
@@ -162,9 +163,9 @@ func size(bytes int) string {
 	return number(bytes) + " bytes"
 }
 
-// seconds returns d in seconds, or in minutes if it is long.
+// seconds returns d in seconds, or in minutes if it is long and has no seconds.
 func seconds(d time.Duration) string {
-	if d >= 5*time.Minute {
+	if d >= 5*time.Minute && d%time.Minute == 0 {
 		return fmt.Sprintf("%g min", d.Minutes())
 	}
 	return fmt.Sprintf("%g s", d.Seconds())

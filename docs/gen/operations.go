@@ -82,7 +82,7 @@ func completeOperations(document object) {
 			o["security"] = []any{object{"BearerAuth": []any{row.Scope}}}
 			delete(rows, name)
 			addPosition(o, row)
-			completeParameters(o)
+			completeParameters(o, row.Query)
 			checkQuery(name, o, row.Query)
 			body := completeBody(o, schemas)
 			addErrors(name, o, body)
@@ -142,7 +142,11 @@ func checkQuery(name string, operation object, query []string) {
 		}
 	}
 	slices.Sort(annotated)
-	if row := slices.Sorted(slices.Values(query)); !slices.Equal(annotated, row) {
+	row := make([]string, len(query))
+	for i, parameter := range query {
+		row[i] = strings.TrimSuffix(parameter, "*")
+	}
+	if slices.Sort(row); !slices.Equal(annotated, row) {
 		log.Fatalf("%s has the parameters %v in annotations, and %v in routes.Table", name, annotated, row)
 	}
 }
@@ -153,7 +157,8 @@ const (
 	entityTags = `^(\*|` + entityTag + `([ \t]*,[ \t,]*` + entityTag + `)*[ \t,]*)$`
 )
 
-func completeParameters(operation object) {
+// completeParameters adds to the parameters of an operation what only the program knows. query is that of its row.
+func completeParameters(operation object, query []string) {
 	all := parameters(operation)
 	walk(all, limitInt64)
 	for name := range all {
@@ -171,6 +176,10 @@ func completeParameters(operation object) {
 			schema["pattern"] = "^$|" + database.CursorPattern.String()
 		case name == "wait":
 			schema["pattern"] = controllers.WaitPattern.String()
+		case slices.Contains(query, name+"*"):
+			p := at(all, name)
+			p["schema"] = object{"type": "array", "items": schema, "minItems": 1, "maxItems": models.MaxValues}
+			p["style"], p["explode"] = "form", true
 		case name == "max":
 			schema["minimum"], schema["maximum"], schema["default"] = 1, controllers.MaxCount, controllers.MaxLimit
 		case name == "limit":

@@ -105,7 +105,7 @@ func (d resource) describe(f controllers.Filter, rules models.Rules) filter {
 	}
 	switch f.Operator {
 	case "=":
-		described.Text = "Only " + d.Nouns + " with exactly this " + column
+		described.Text = "Only " + d.Nouns + " with exactly this " + column + "; if the parameter is repeated, " + d.Nouns + " with any of the values"
 	case models.Contains:
 		described.Text = "Only " + d.Nouns + " with this text in their " + column + ", ignoring case (on SQLite, only that of ASCII letters)"
 		described.Attributes = "extensions(x-rule=" + d.Rule + "." + column + ".part)"

@@ -41,6 +41,7 @@ func TestPlantsEdit(t *testing.T) {
 		for query, mentions := range map[string]string{
 			"after=1": "unknown parameter after", "tag=even&limit=5": "unknown parameter limit", "tag=even&sort=id": "unknown parameter sort",
 			"tag=even&max=0": "from 1 to 10000", "tag=even&max=10001": "from 1 to 10000", "tag=even&dry_run=yes": "dry_run must be false or true", "q=": "q must have",
+			"tag=even&tag=&max=15": "more than 15 plants, and nothing was written", strings.Repeat("tag=even&", 21): "the parameter tag is given 21 times",
 			"tag=even&max=14": "more than 14 plants, and nothing was written", "q=plant&max=29&dry_run=true": "more than 29 plants",
 		} {
 			t.Run(query, func(t *testing.T) {
@@ -72,6 +73,10 @@ func TestPlantsEdit(t *testing.T) {
 			{"PATCH", "tag=none", `{"tag":"x"}`, "0: 0 new, 0 unchanged, 0 rejected, stored", "tag=even", "tag=x"},
 			{"DELETE", "tag=even&dry_run=true", "", "15: 0 new, 15 deleted, 0 unchanged, 0 rejected", "tag=even", ""},
 			{"DELETE", "tag=even&q=plant&max=15", "", "15: 0 new, 15 deleted, 0 unchanged, 0 rejected, stored", "", "tag=even"},
+			{"PATCH", "tag=even&tag=none&dry_run=true", `{"tag":"x"}`, "15: 0 new, 15 merged, 0 unchanged, 0 rejected", "tag=even", "tag=x"},
+			{"PATCH", "tag=even&tag=", `{"tag":"x"}`, "16: 0 new, 16 merged, 0 unchanged, 0 rejected, stored", "", "tag=even&tag="},
+			{"PATCH", "tag=even&tag=even", `{"tag":"x"}`, "15: 0 new, 15 merged, 0 unchanged, 0 rejected, stored", "tag=x", "tag=even"},
+			{"DELETE", "tag=&tag=even&q=plant", "", "15: 0 new, 15 deleted, 0 unchanged, 0 rejected, stored", "", "tag=even"},
 			{"DELETE", "tag=", "", "1: 0 new, 1 deleted, 0 unchanged, 0 rejected, stored", "tag=even", "tag="},
 			{"DELETE", "created_before=2020-01-01T00:00:00Z", "", "0: 0 new, 0 unchanged, 0 rejected, stored", "tag=even", ""},
 		} {

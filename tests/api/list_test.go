@@ -52,8 +52,10 @@ func TestPlantsListParameters(t *testing.T) {
 		{"tag=%FF", "tag"},
 		{"tag=%ED%A0%80", "tag"},
 		{"tag=" + long, "tag"},
-		{"tag=a&tag=b", "tag"},
-		{"tag&tag", "tag"},
+		{"tag=a&tag=%00", "tag"},
+		{"tag=a&tag=" + long, "tag"},
+		{strings.Repeat("tag=a&", 21), "the parameter tag is given 21 times: give it up to 20 times"},
+		{"tag*=a", "unknown parameter tag*"},
 		{"q=", "q"},
 		{"q", "q"},
 		{"q=a%0Ab", "q"},
@@ -72,7 +74,7 @@ func TestPlantsListParameters(t *testing.T) {
 	} {
 		t.Run(test.query, func(t *testing.T) { s.Call(t, "GET", "/plants?"+test.query, "").CheckError(t, 40007, test.mentions) })
 	}
-	for _, query := range []string{"", "?", "?limit=1", "?limit=1000", "?after=-9223372036854775808", "?after=9223372036854775807", "?tag=", "?tag", "?q=+", "?&&q=x&", "?tag=" + long[6:] + "&q=" + long[6:]} {
+	for _, query := range []string{"", "?", "?limit=1", "?limit=1000", "?after=-9223372036854775808", "?after=9223372036854775807", "?tag=", "?tag", "?tag&tag", "?" + strings.Repeat("tag=a&", 20), "?q=+", "?&&q=x&", "?tag=" + long[6:] + "&q=" + long[6:]} {
 		t.Run("GET /plants"+query, func(t *testing.T) {
 			if r := s.Call(t, "GET", "/plants"+query, ""); r.Status != 200 || r.Body != "[]" {
 				t.Errorf("got %v, want an empty list", r)
@@ -117,6 +119,13 @@ func TestPlantsSearch(t *testing.T) {
 			{"a tag is not normalised", "tag=%C3%A9", "8"},
 			{"a tag 🌵", "tag=%F0%9F%8C%B5", "10"},
 			{"no such tag", "tag=x", ""},
+			{"two tags", "tag=house&tag=House", "-2 -1 2"},
+			{"the same tag twice", "tag=house&tag=house", "-2 2"},
+			{"a tag and an unknown tag", "tag=x&tag=_", "5"},
+			{"two unknown tags", "tag=x&tag=y", ""},
+			{"an empty tag and another tag", "tag=&tag=house", "-2 0 2"},
+			{"twenty tags", "tag=%25&tag=_&tag=%5C&tag='" + strings.Repeat("&tag=x", 16), "4 5 6 7"},
+			{"two tags and a name", "tag=&tag=house&q=ficus", "0 2"},
 			{"a name", "q=Ficus", "0 1 2"},
 			{"a name in small letters", "q=ficus", "0 1 2"},
 			{"a name in capital letters", "q=MONSTERA", "-2 -1"},
@@ -146,6 +155,7 @@ func TestPlantsSearch(t *testing.T) {
 			{"the first two", "limit=2", "-2 -1"},
 			{"two after 0", "after=0&limit=2", "1 2"},
 			{"two by name", "limit=2&q=ficus", "0 1"},
+			{"two by two tags after the first", "limit=2&tag=house&tag=_&after=-2", "2 5"},
 			{"all by name after the first", "after=0&limit=2&q=ficus", "1 2"},
 		} {
 			t.Run(test.name, func(t *testing.T) {
@@ -168,6 +178,36 @@ func TestPlantsSearch(t *testing.T) {
 		}
 		if got := strings.Join(pages, "|"); got != "-2 -1|2 4|6 7|10 11" {
 			t.Errorf("got pages %s, want -2 -1|2 4|6 7|10 11", got)
+		}
+	})
+}
+
+// TestPlantsOfSeveralTags reads pages of plants with any of two tags, in each order, while plants change between the pages.
+func TestPlantsOfSeveralTags(t *testing.T) {
+	t.Parallel()
+	service.Each(t, func(t *testing.T, s *service.Service) {
+		for _, test := range []struct{ sort, want string }{
+			{"id", "1 3|4 6|7 9"}, {"-id", "9 7|6 4|3 1"}, {"created_at", "1 3|4 6|7 9"}, {"-created_at", "9 7|6 4|3 1"},
+		} {
+			t.Run(test.sort, func(t *testing.T) {
+				for id := range 9 {
+					s.Call(t, "PUT", fmt.Sprintf("/plants/%d", id+1), fmt.Sprintf(`{"name":"x","tag":"%c"}`, "abc"[id%3])).RequireOK(t)
+				}
+				first := s.Call(t, "GET", "/plants?tag=a&tag=c&limit=2&count=true&sort="+test.sort, "")
+				first.CheckHeader(t, "X-Total-Count", "6")
+				s.Call(t, "PATCH", "/plants/4", `{"tag":"c"}`).RequireOK(t) // still selected
+				s.Call(t, "PATCH", "/plants/1", `{"tag":"b"}`).RequireOK(t)
+				s.Call(t, "DELETE", "/plants/9", "").CheckStatus(t, 204)
+				s.Call(t, "PATCH", "/plants/5", `{"tag":"b"}`).RequireOK(t)
+				second := s.Call(t, "GET", next(first), "")
+				s.Call(t, "PATCH", "/plants/1", `{"tag":"c"}`).RequireOK(t)
+				s.Call(t, "PUT", "/plants/9", `{"name":"x","tag":"a"}`).RequireOK(t)
+				third := s.Call(t, "GET", next(second), "")
+				if got := idsOf(t, first) + "|" + idsOf(t, second) + "|" + idsOf(t, third); got != test.want || next(third) != "" {
+					t.Errorf("got %s, and then %q, want %s", got, next(third), test.want)
+				}
+				s.Call(t, "DELETE", "/plants?tag=a&tag=b&tag=c", "").CheckReport(t, 0, "9: 0 new, 9 deleted, 0 unchanged, 0 rejected, stored")
+			})
 		}
 	})
 }

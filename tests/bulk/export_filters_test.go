@@ -25,6 +25,8 @@ func TestExportFilters(t *testing.T) {
 			"?tag=succulent":                 {0, 3, 4},
 			"?tag=":                          {2},
 			"?tag=none":                      {},
+			"?tag=&tag=succulent&tag=none":   {0, 2, 3, 4},
+			"?tag=&tag=succulent&q=ficus":    {3},
 			"?q=ALOE":                        {0, 1, 2, 4},
 			"?q=%25":                         {2},
 			"?after=0":                       {2, 3, 4},
@@ -60,6 +62,8 @@ func TestExportFilters(t *testing.T) {
 		settings := service.ClientOf(s.URL)
 		service.CheckCLI(t, settings, []string{"export", "--tag", "succulent", "--q", "aloe", "--after", "-5"}, 0, rows[4]+"\n")
 		service.CheckCLI(t, settings, []string{"export", "--tag", "", "--format", "csv"}, 0, service.CSVHeader+"1,100% aloe,'"+service.CSVRest)
+		service.CheckCLI(t, settings, []string{"export", "--tag", "a,b", "--tag", "", "--tag=succulent", "--q", "1", "--after", "0"}, 0, rows[2]+"\n")
+		service.CheckCLI(t, settings, []string{"export", "--q", "a", "--q", "b"}, 1, "", "40007", "the parameter q is given more than once")
 		service.CheckCLI(t, settings, []string{"export", "--after", "01"}, 1, "", "40007", "after")
 	})
 }

@@ -125,11 +125,11 @@ func main() {
 	check(tags.JSON200 != nil && (*tags.JSON200)[0] == plantstore.TagCount{Tag: "tree", Plants: 2}, tags)
 	fmt.Println("list tags")
 
-	merged := must(client.PatchPlantsWithResponse(ctx, &plantstore.PatchPlantsParams{Tag: new("tree")}, plantstore.PlantPatch{Tag: nullable.NewNullableWithValue("shrub")}))
+	merged := must(client.PatchPlantsWithResponse(ctx, &plantstore.PatchPlantsParams{Tag: new([]string{"tree", "palm"})}, plantstore.PlantPatch{Tag: nullable.NewNullableWithValue("shrub")}))
 	check(merged.JSON200 != nil && merged.JSON200.Merged == 2, merged)
 	fmt.Println("patch many")
 
-	removed := must(client.DeletePlantsWithResponse(ctx, &plantstore.DeletePlantsParams{Tag: new("shrub")}))
+	removed := must(client.DeletePlantsWithResponse(ctx, &plantstore.DeletePlantsParams{Tag: new([]string{"palm", "shrub"})}))
 	check(removed.JSON200 != nil && removed.JSON200.Deleted == 2, removed)
 	fmt.Println("delete many")
 

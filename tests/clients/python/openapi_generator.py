@@ -80,9 +80,9 @@ step("revoke token", tokens.revoke_token_with_http_info(issued.id).status_code, 
 
 step("list tags", plants.list_tags()[0], api.TagCount(tag="tree", plants=2))
 
-step("patch many", plants.patch_plants(api.PlantPatch(tag="shrub"), tag="tree").merged, 2)
+step("patch many", plants.patch_plants(api.PlantPatch(tag="shrub"), tag=["tree", "palm"]).merged, 2)
 
-step("delete many", plants.delete_plants(tag="shrub").deleted, 2)
+step("delete many", plants.delete_plants(tag=["palm", "shrub"]).deleted, 2)
 
 deleted = plants.delete_plant_with_http_info(plant.data.id)
 step("delete", (deleted.status_code, failure(plants.get_plant, ID)), (204, (404, 40401)))

@@ -80,9 +80,9 @@ step("revoke token", revoke_token.sync_detailed(issued.id, client=client).status
 
 step("list tags", list_tags.sync(client=client)[0].to_dict(), {"tag": "tree", "plants": 2})
 
-step("patch many", patch_plants.sync(client=client, tag="tree", body=PlantPatch(tag="shrub")).merged, 2)
+step("patch many", patch_plants.sync(client=client, tag=["tree", "palm"], body=PlantPatch(tag="shrub")).merged, 2)
 
-step("delete many", delete_plants.sync(client=client, tag="shrub").deleted, 2)
+step("delete many", delete_plants.sync(client=client, tag=["palm", "shrub"]).deleted, 2)
 
 deleted = delete_plant.sync_detailed(plant.parsed.id, client=client)
 gone = get_plant.sync_detailed(ID, client=client)

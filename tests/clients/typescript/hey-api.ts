@@ -70,10 +70,10 @@ step("revoke token", revoked.response.status, 204);
 const tags = await api.listTags();
 step("list tags", tags.data?.[0], { tag: "tree", plants: 2 });
 
-const merged = await api.patchPlants({ query: { tag: "tree" }, body: { tag: "shrub" } });
+const merged = await api.patchPlants({ query: { tag: ["tree", "palm"] }, body: { tag: "shrub" } });
 step("patch many", merged.data?.merged, 2);
 
-const removed = await api.deletePlants({ query: { tag: "shrub" } });
+const removed = await api.deletePlants({ query: { tag: ["palm", "shrub"] } });
 step("delete many", removed.data?.deleted, 2);
 
 const deleted = await api.deletePlant({ path: { id: plant.data!.id } });

@@ -84,10 +84,10 @@ step("revoke token", revoked.response.status, 204);
 const tags = await client.GET("/plants/tags");
 step("list tags", tags.data?.[0], { tag: "tree", plants: 2 });
 
-const merged = await client.PATCH("/plants", { params: { query: { tag: "tree" } }, body: { tag: "shrub" } });
+const merged = await client.PATCH("/plants", { params: { query: { tag: ["tree", "palm"] } }, body: { tag: "shrub" } });
 step("patch many", merged.data?.merged, 2);
 
-const removed = await client.DELETE("/plants", { params: { query: { tag: "shrub" } } });
+const removed = await client.DELETE("/plants", { params: { query: { tag: ["palm", "shrub"] } } });
 step("delete many", removed.data?.deleted, 2);
 
 const deleted = await client.DELETE("/plants/{id}", { params: { path: { id: plant.data!.id } } });

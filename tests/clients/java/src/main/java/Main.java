@@ -124,9 +124,9 @@ public class Main {
 
     step("list tags", plants.listTags(null, null, null).get(0), new TagCount().tag("tree").plants(2));
 
-    step("patch many", plants.patchPlants(new PlantPatch().tag("shrub"), "tree", null, null, null, null, null).getMerged(), 2);
+    step("patch many", plants.patchPlants(new PlantPatch().tag("shrub"), List.of("tree", "palm"), null, null, null, null, null).getMerged(), 2);
 
-    step("delete many", plants.deletePlants("shrub", null, null, null, null, null).getDeleted(), 2);
+    step("delete many", plants.deletePlants(List.of("palm", "shrub"), null, null, null, null, null).getDeleted(), 2);
 
     int deleted = plants.deletePlantWithHttpInfo(plant.getData().getId(), null, null).getStatusCode();
     step("delete", List.of(deleted, failure(() -> plants.getPlant(ID, null, null))), List.of(204, List.of(404, 40401)));
