@@ -456,12 +456,12 @@ func TestBrowserFixedDocument(t *testing.T) {
 // TestBrowserLargeIDsInJavaScript runs the code that the documents recommend.
 func TestBrowserLargeIDsInJavaScript(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../../docs/api.md")
+	text, err := os.ReadFile("../../docs/clients.md")
 	service.Must(t, err)
 	_, code, _ := strings.Cut(string(text), "```js\n")
 	code, _, found := strings.Cut(code, "```")
 	if !found {
-		t.Fatal("docs/api.md has no JavaScript")
+		t.Fatal("docs/clients.md has no JavaScript")
 	}
 	document, err := openapi3.NewLoader().LoadFromFile("../../docs/openapi.json")
 	service.Must(t, err)
@@ -475,7 +475,7 @@ func TestBrowserLargeIDsInJavaScript(t *testing.T) {
 		t.Run(id, func(t *testing.T) {
 			read := `const text = '{"id":` + id + `,"name":"7"}';`
 			for name, program := range map[string]string{
-				"api.md":       read + code + "; `${plant.id} ${plant.name} ${body}`",
+				"clients.md":       read + code + "; `${plant.id} ${plant.name} ${body}`",
 				"openapi.json": read + "const plant = " + expression + "; `${plant.id} ${plant.name} ${text}`",
 			} {
 				got, err := chromedp.Run(b.ctx, chromedp.Evaluate[string]("{"+program+"}"))

@@ -186,15 +186,15 @@ func TestBrowserCORS(t *testing.T) {
 	}
 }
 
-// TestBrowserFollows opens the page in docs/api.md at another origin. It follows the changes beyond a restart of the service.
+// TestBrowserFollows opens the page in docs/clients.md at another origin. It follows the changes beyond a restart of the service.
 func TestBrowserFollows(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../../docs/api.md")
+	text, err := os.ReadFile("../../docs/clients.md")
 	service.Must(t, err)
 	_, page, _ := strings.Cut(string(text), "```html\n")
 	page, _, ok := strings.Cut(page, "```\n")
 	if !ok {
-		t.Fatal("docs/api.md has no HTML")
+		t.Fatal("docs/clients.md has no HTML")
 	}
 	port := service.FreePorts(t, 1)[0]
 	page = strings.NewReplacer("http://localhost:8080", "http://127.0.0.1:"+port, "the token", service.Token).Replace(page)
