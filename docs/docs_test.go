@@ -90,8 +90,8 @@ func headings(page string) map[string]bool {
 // TestLengthOfPages: a page that is read at night is short.
 func TestLengthOfPages(t *testing.T) {
 	for name, most := range map[string]int{
-		"../README.md":  150,
-		"api.md": 650, "clients.md": 250,
+		"../README.md": 150,
+		"api.md":       650, "clients.md": 250,
 		"operations.md": 250, "deploy.md": 250, "databases.md": 250, "tokens.md": 250, "data.md": 250, "backup.md": 250, "observe.md": 250, "tune.md": 250,
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -55,22 +55,21 @@ func TestListOfSeveralValues(t *testing.T) {
 					t.Errorf("got %s, %v, want %s", got, err, test.want)
 				}
 				text, values := store.PageSQL(db.Reads(t.Context()), test.filter)
-				plan, page := "", "Limit  ("
+				lines, page := []string(nil), "Limit  ("
 				if db.Dialect().Facts().System == "sqlite" {
 					page = "CO-ROUTINE page\nSEARCH pots USING INDEX pots_material"
 					var steps []struct{ Detail string }
 					err = db.Raw("EXPLAIN QUERY PLAN "+text, values...).Scan(&steps).Error
 					for _, step := range steps {
-						plan += step.Detail + "\n"
+						lines = append(lines, step.Detail)
 					}
 				} else {
-					var steps []string
-					err = db.Raw("EXPLAIN "+text, values...).Scan(&steps).Error
-					plan = strings.Join(steps, "\n")
+					err = db.Raw("EXPLAIN "+text, values...).Scan(&lines).Error
 				}
 				if err != nil {
 					t.Fatal(err)
 				}
+				plan := strings.Join(lines, "\n")
 				if pages := strings.Count(plan, page); !test.filter.Scan && pages < len(test.filter.Where[0].Values) {
 					t.Errorf("%s has %d pages, want a page of each value:\n%s", text, pages, plan)
 				}

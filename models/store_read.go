@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 
 	"gorm.io/gorm"
 
@@ -240,15 +241,15 @@ func (r *reader[T, K]) page(tx *gorm.DB, f Filter[K]) *gorm.DB {
 		return tx.Order(order).Limit(f.Limit)
 	}
 	var pages []any
-	var text, order string
+	var order string
 	for _, value := range f.Where[several].Values {
 		f.Where = slices.Clone(f.Where)
 		f.Where[several].Values = []any{value}
 		tx, by := r.filter(tx.Table(r.table.Name).Select(table.Names(r.table.Columns)), f)
 		pages, order = append(pages, tx.Order(by).Limit(f.Limit)), by
-		text += " UNION ALL SELECT * FROM (?) AS page"
 	}
-	return tx.Raw(text[len(" UNION ALL "):]+" ORDER BY "+order+" LIMIT ?", append(pages, f.Limit)...)
+	const page = "SELECT * FROM (?) AS page"
+	return tx.Raw(page+strings.Repeat(" UNION ALL "+page, len(pages)-1)+" ORDER BY "+order+" LIMIT ?", append(pages, f.Limit)...)
 }
 
 func (r *reader[T, K]) list(ctx context.Context, f Filter[K]) ([]T, error) {

@@ -475,7 +475,7 @@ func TestBrowserLargeIDsInJavaScript(t *testing.T) {
 		t.Run(id, func(t *testing.T) {
 			read := `const text = '{"id":` + id + `,"name":"7"}';`
 			for name, program := range map[string]string{
-				"clients.md":       read + code + "; `${plant.id} ${plant.name} ${body}`",
+				"clients.md":   read + code + "; `${plant.id} ${plant.name} ${body}`",
 				"openapi.json": read + "const plant = " + expression + "; `${plant.id} ${plant.name} ${text}`",
 			} {
 				got, err := chromedp.Run(b.ctx, chromedp.Evaluate[string]("{"+program+"}"))
