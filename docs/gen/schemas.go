@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"plantstore/database/table"
 	"plantstore/models"
@@ -58,9 +59,10 @@ func rules() map[string]models.Rule {
 	return all
 }
 
-// addRules lets the properties of the resources' schemas name the rules of their columns. Only what a client
-// reads, or sends back as it was read, has the columns of the server.
+// addRules lets the properties of the resources' schemas name the rules of their columns, and have the formats of the
+// fields' types. Only what a client reads, or sends back as it was read, has the columns of the server.
 func addRules(schemas object) {
+	formats := map[reflect.Type]string{reflect.TypeFor[int64](): "int64", reflect.TypeFor[time.Time](): "date-time"}
 	for _, r := range resources() {
 		d := describe(r)
 		for _, name := range []string{d.Type, "New" + d.Type, "Stored" + d.Type, d.Type + "Replacement", d.Type + "Patch"} {
@@ -80,6 +82,11 @@ func addRules(schemas object) {
 					property["x-echo"] = true
 				default:
 					delete(properties, column)
+				}
+			}
+			for _, c := range table.OfModel(r.Model()).Content {
+				if property, ok := properties[c.DBName].(object); ok && formats[c.IndirectFieldType] != "" {
+					property["format"] = formats[c.IndirectFieldType]
 				}
 			}
 			checkContent(r.Model(), name, at(schemas, name))
