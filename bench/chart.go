@@ -22,7 +22,7 @@ func (r results) chart(c comparison) []byte {
 		x += barWidth
 		fmt.Fprintf(&bars, `<text x="%g" y="%g">%s</text>`+"\n", x, bottom+20, o.method)
 		for i, name := range c.contenders {
-			perSecond := r.median(rate, o.by(name, connections))
+			perSecond, _, _ := r.ratio(rate, o.by(name, connections), cell{})
 			top := bottom - perSecond*scale
 			fmt.Fprintf(&bars, `<path d="M%g %gV%.1fh%gV%g" fill="%s"/><text x="%g" y="%.1f">%.0fk</text>`+"\n",
 				x, bottom, top, barWidth, bottom, colors[i], x+4, top-4, perSecond/1000)

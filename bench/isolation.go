@@ -6,15 +6,13 @@ import (
 	"fmt"
 	"slices"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 )
 
 // The drill of isolation measures a load of clients while an import is stored, with and
 // without rivals: clients that write rows of the import, which are locked.
 const (
 	rivals     = 12
-	lockedRows = 40_000  // the rivals begin once they are locked, and write the first of them
+	lockedRows = 5000    // the rivals begin once they are locked, and write the first of them; an import copies 10,000 at a time
 	firstRow   = 1 << 50 // apart from the rows of the clients
 
 	// awaitCopy waits until an import has stored, and not committed, a number of rows.
@@ -32,32 +30,35 @@ var hugeImport = operation{
 // has a status that the API does not promise.
 func drill(ctx context.Context, name string, s *server, st *store, l load) (o outcome, err error) {
 	st.rows = unknown
-	importing, end := context.WithCancel(ctx)
-	defer end()
-	var clients errgroup.Group
-	clients.Go(func() error {
-		defer end()
-		huge := load{operation: hugeImport, connections: 1}
-		huge.body = huge.table()
-		if _, err := huge.send(importing, s); !errors.Is(err, context.Canceled) {
-			return err
-		}
-		return nil
-	})
+	huge := load{operation: hugeImport, connections: 1}
+	huge.body = huge.table()
+	importing, stop := huge.begin(ctx, s)
 	locked := st.server.Command("psql", "-q", "-c", "SET statement_timeout = '1min'", "-c", fmt.Sprintf(awaitCopy, lockedRows), st.url)
-	if err := execute(locked); err != nil {
-		end()
-		return nil, errors.Join(err, clients.Wait())
+	err = execute(locked)
+	if err == nil && name == rivalry {
+		_, end := load{operation: rivalOf(l.operation), connections: rivals, duration: time.Minute}.begin(importing, s)
+		defer func() { err = errors.Join(err, end()) }()
 	}
-	if name == rivalry {
-		clients.Go(func() error {
-			_, err := load{operation: rivalOf(l.operation), connections: rivals, duration: time.Minute}.send(importing, s)
-			return err
-		})
+	if err == nil {
+		o, err = l.send(importing, s)
 	}
-	o, err = l.send(importing, s)
-	end()
-	return o, errors.Join(err, clients.Wait())
+	return o, errors.Join(err, stop())
+}
+
+// begin sends l to s beside another load, until end is called. The context ends when l does. Only an unexpected
+// status is an error: l may take longer than the other load.
+func (l load) begin(ctx context.Context, s *server) (running context.Context, end func() error) {
+	running, cancel := context.WithCancel(ctx)
+	failed := make(chan error, 1)
+	go func() {
+		defer cancel()
+		_, err := l.send(running, s)
+		if _, ok := errors.AsType[statusError](err); !ok {
+			err = nil
+		}
+		failed <- err
+	}()
+	return running, func() error { cancel(); return <-failed }
 }
 
 // rivalOf returns what rivals send beside an operation: they create rows of the import beside a load
@@ -71,12 +72,9 @@ func rivalOf(beside operation) operation {
 	return o
 }
 
-// rivalTokens are the tokens of rivals.
-func rivalTokens(n int) (tokens []string) {
-	for i := range n {
-		tokens = append(tokens, fmt.Sprintf("token-of-rival-%02d-with-more-than-32-characters", i))
-	}
-	return tokens
+// rivalToken returns the token of the n-th rival.
+func rivalToken(n int) string {
+	return fmt.Sprintf("token-of-rival-%02d-with-more-than-32-characters", n)
 }
 
 // others are what ordinary clients send.
@@ -135,18 +133,9 @@ func beside(ctx context.Context, name string, s *server, l load) (o outcome, err
 			return nil, err
 		}
 		l.first += million
-		rivals, end := context.WithCancel(ctx)
-		var clients errgroup.Group
-		clients.Go(func() error {
-			_, err := load{operation: rival, connections: r.connections, duration: time.Minute, first: l.first}.send(rivals, s)
-			if status, ok := errors.AsType[statusError](err); ok {
-				return status
-			}
-			return nil // it may take longer than the turn
-		})
+		_, end := load{operation: rival, connections: r.connections, duration: time.Minute, first: l.first}.begin(ctx, s)
 		o, err = l.send(ctx, s)
-		end()
-		if err := errors.Join(err, clients.Wait()); err != nil {
+		if err = errors.Join(err, end()); err != nil {
 			return nil, err
 		}
 		l.first += million

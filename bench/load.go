@@ -142,7 +142,7 @@ func (o operation) request(buffer []byte, n int64) []byte {
 	}
 	sender := token
 	if o.tokens > 0 { // a rival
-		sender = rivalTokens(o.tokens)[n%int64(o.tokens)] + "\r\nAccept-Encoding: gzip"
+		sender = rivalToken(int(n)%o.tokens) + "\r\nAccept-Encoding: gzip"
 	}
 	id := strconv.FormatInt(o.id(n), 10)
 	body := strings.ReplaceAll(o.body, "{id}", id)

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -41,34 +42,19 @@ func (c cell) String() string {
 // results holds the outcomes of each cell, in the order of the rounds.
 type results map[cell][]outcome
 
-// median returns the median of a figure, or 0 if it was not measured.
-func (r results) median(f figure, of cell) float64 {
+// ratio returns the median and the quartiles of a figure or, unless to is zero, of its ratios within each round, as
+// the turns of a round had the machine in the same state. It returns 0 if a cell was not measured.
+func (r results) ratio(f figure, of, to cell) (median, low, high float64) {
 	var values []float64
-	for _, o := range r[of] {
-		values = append(values, o[f])
-	}
-	median, _, _ := quartiles(values)
-	return median
-}
-
-// has reports whether a figure was measured in c.
-func (r results) has(f figure, c comparison) bool {
-	for of, outcomes := range r {
-		if len(outcomes) > 0 && outcomes[0][f] != 0 && slices.ContainsFunc(c.operations, func(o operation) bool { return o.name == of.operation }) {
-			return true
+	for i, o := range r[of] {
+		switch {
+		case to == (cell{}):
+			values = append(values, o[f])
+		case i < len(r[to]):
+			values = append(values, o[f]/r[to][i][f])
 		}
 	}
-	return false
-}
-
-// ratio returns the median and the quartiles of the ratios within each round, as its turns had the
-// machine in the same state. It returns 0 if one of the cells was not measured.
-func (r results) ratio(f figure, of, to cell) (median, low, high float64) {
-	var ratios []float64
-	for i := range min(len(r[of]), len(r[to])) {
-		ratios = append(ratios, r[of][i][f]/r[to][i][f])
-	}
-	return quartiles(ratios)
+	return quartiles(values)
 }
 
 func quartiles(values []float64) (median, low, high float64) {
@@ -114,7 +100,8 @@ func (r results) check(c comparison, w io.Writer) {
 func (r results) table(c comparison, w io.Writer) {
 	columns, measured := []string{"operation", "connections", "contender", service + " is"}, []figure{}
 	for _, figure := range figures {
-		if r.has(figure, c) {
+		isMeasured := func(outcomes []outcome) bool { return outcomes[0][figure] != 0 }
+		if slices.ContainsFunc(slices.Collect(maps.Values(r)), isMeasured) {
 			columns, measured = append(columns, figure.name), append(measured, figure)
 		}
 	}
@@ -134,7 +121,8 @@ func (r results) table(c comparison, w io.Writer) {
 				}
 				cells := []any{op.name, connections, name, ratio}
 				for _, figure := range measured {
-					cells = append(cells, fmt.Sprintf(figure.format, r.median(figure, of)))
+					median, _, _ := r.ratio(figure, of, cell{})
+					cells = append(cells, fmt.Sprintf(figure.format, median))
 				}
 				row(w, cells...)
 			}

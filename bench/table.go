@@ -126,7 +126,6 @@ type comparison struct {
 	connections    []int
 	rounds         int           // unless the flag says otherwise; 0: defaultRounds
 	duration       time.Duration // of a turn that does not move rows; 0: turn
-	limit          time.Duration // no round begins that would end later; 0: no limit
 	claims         []claim
 }
 
@@ -215,7 +214,7 @@ func against(revision string) comparison {
 	return comparison{
 		title: "The service and " + revision, engine: postgres,
 		operations: []operation{create, get, page, put, patch, remove}, contenders: []string{revision, service}, connections: []int{1, 64, 256},
-		rounds: 6, limit: 7 * time.Minute,
+		rounds: 5,
 	}
 }
 

@@ -35,48 +35,29 @@ func (a *api) ginGorm(databaseURL string) (http.Handler, error) {
 	pool.SetMaxIdleConns(connections)
 
 	gin.SetMode(gin.ReleaseMode)
-	e, m := gin.New(), model{db}
+	e := gin.New()
 	e.Use(gin.Recovery())
-	handle := func(method, path string, do action) {
-		e.Handle(method, path, func(c *gin.Context) { a.serve(do, c.Writer, c.Request, c.Param("id"), c.ShouldBindJSON) })
+	for pattern, do := range map[string]func(tx *gorm.DB, p *plant) *gorm.DB{
+		"POST /plants":    func(tx *gorm.DB, in *plant) *gorm.DB { return tx.Create(in) },
+		"GET /plants/:id": func(tx *gorm.DB, out *plant) *gorm.DB { return tx.First(out) },
+		"PUT /plants/:id": func(tx *gorm.DB, in *plant) *gorm.DB {
+			return tx.Clauses(clause.OnConflict{
+				Columns: []clause.Column{{Name: "id"}}, DoUpdates: clause.AssignmentColumns([]string{"name", "tag", "updated_at"}),
+			}, clause.Returning{}).Create(in)
+		},
+		// This does not clear a tag: GORM does not update fields with their zero value.
+		"PATCH /plants/:id":  func(tx *gorm.DB, in *plant) *gorm.DB { return tx.Clauses(clause.Returning{}).Updates(in) },
+		"DELETE /plants/:id": func(tx *gorm.DB, in *plant) *gorm.DB { return tx.Delete(in) },
+	} {
+		method, path, _ := strings.Cut(pattern, " ")
+		run := func(ctx context.Context, p *plant) error {
+			result := do(db.WithContext(ctx), p)
+			if result.Error == nil && result.RowsAffected == 0 {
+				return gorm.ErrRecordNotFound
+			}
+			return result.Error
+		}
+		e.Handle(method, path, func(c *gin.Context) { a.serve(run, c.Writer, c.Request, c.Param("id"), c.ShouldBindJSON) })
 	}
-	handle("POST", "/plants", m.create)
-	handle("GET", "/plants/:id", m.get)
-	handle("PUT", "/plants/:id", m.put)
-	handle("PATCH", "/plants/:id", m.patch)
-	handle("DELETE", "/plants/:id", m.remove)
 	return e, nil
-}
-
-type model struct{ *gorm.DB }
-
-func (m model) create(ctx context.Context, in *plant) error {
-	return m.WithContext(ctx).Create(in).Error
-}
-
-func (m model) get(ctx context.Context, out *plant) error {
-	return m.WithContext(ctx).First(out).Error
-}
-
-func (m model) put(ctx context.Context, in *plant) error {
-	return m.WithContext(ctx).Clauses(clause.OnConflict{
-		Columns: []clause.Column{{Name: "id"}}, DoUpdates: clause.AssignmentColumns([]string{"name", "tag", "updated_at"}),
-	}, clause.Returning{}).Create(in).Error
-}
-
-// patch does not clear a tag: GORM does not update fields with their zero value.
-func (m model) patch(ctx context.Context, in *plant) error {
-	return found(m.WithContext(ctx).Clauses(clause.Returning{}).Updates(in))
-}
-
-func (m model) remove(ctx context.Context, in *plant) error {
-	return found(m.WithContext(ctx).Delete(in))
-}
-
-// found returns an error if there is none and no row was written.
-func found(result *gorm.DB) error {
-	if result.Error == nil && result.RowsAffected == 0 {
-		return errMissing
-	}
-	return result.Error
 }

@@ -52,13 +52,8 @@ type plant struct {
 	UpdatedAt time.Time `json:"updated_at"`
 }
 
-// action reads or writes the plant with the id in p, and sets the other fields of p.
+// action reads or writes the plant with the id in p, and sets the other fields of p. It returns GORM's errors.
 type action func(ctx context.Context, p *plant) error
-
-var (
-	errTaken   = gorm.ErrDuplicatedKey
-	errMissing = gorm.ErrRecordNotFound
-)
 
 // api is what the baselines share. They differ in the router, the decoder, and the storage.
 type api struct {
@@ -106,9 +101,9 @@ func respond(do action, header http.Header, r *http.Request, id string, bind fun
 		return problem(http.StatusBadRequest, "id and name are required, name and tag have at most 255 characters")
 	}
 	switch err := do(r.Context(), &p); {
-	case errors.Is(err, errTaken):
+	case errors.Is(err, gorm.ErrDuplicatedKey):
 		return problem(http.StatusConflict, err.Error())
-	case errors.Is(err, errMissing):
+	case errors.Is(err, gorm.ErrRecordNotFound):
 		return problem(http.StatusNotFound, err.Error())
 	case err != nil:
 		return problem(http.StatusInternalServerError, "internal error")
