@@ -59,9 +59,9 @@ func (b *bench) start(ctx context.Context, name, databaseURL string, env ...stri
 	if err != nil {
 		return nil, err
 	}
-	tokens := token
+	tokens := []string{token}
 	for n := range 10 {
-		tokens += "," + rivalToken(n)
+		tokens = append(tokens, rivalToken(n))
 	}
 	port, err := dbtest.FreePort()
 	if err != nil {
@@ -73,7 +73,7 @@ func (b *bench) start(ctx context.Context, name, databaseURL string, env ...stri
 	}
 	s.cmd.Dir = b.folder
 	s.cmd.Env = append(append(os.Environ(), env...), "DATABASE_URL="+databaseURL, fmt.Sprintf("PORT=%d", port),
-		"BASELINE="+name, "TOKEN="+token, "PLANTSTORE_AUTH_TOKENS="+tokens, "PLANTSTORE_ENV=production", "PLANTSTORE_SERVER_SHUTDOWN_DELAY=0s")
+		"BASELINE="+name, "TOKEN="+token, "PLANTSTORE_AUTH_TOKENS="+strings.Join(tokens, ","), "PLANTSTORE_ENV=production", "PLANTSTORE_SERVER_SHUTDOWN_DELAY=0s")
 	s.cmd.Stdout, s.cmd.Stderr = s.log, s.log
 	if err := s.cmd.Start(); err != nil {
 		return nil, err
