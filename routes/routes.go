@@ -5,7 +5,7 @@ package routes
 import (
 	"fmt"
 	"net/http"
-	_ "net/http/pprof" // the profiles, in http.DefaultServeMux
+	"net/http/pprof"
 	"slices"
 	"strings"
 	"time"
@@ -208,7 +208,12 @@ func Admin(o Options) http.Handler {
 			return nil
 		}
 	}
-	metrics, profiles := serve(promhttp.HandlerFor(o.Metrics, promhttp.HandlerOpts{})), serve(http.DefaultServeMux)
+	pages := http.NewServeMux()                    // without pprof.Cmdline: a flag may have the password of the database
+	pages.HandleFunc("/debug/pprof/", pprof.Index) // includes the named profiles
+	pages.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	pages.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	pages.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+	metrics, profiles := serve(promhttp.HandlerFor(o.Metrics, promhttp.HandlerOpts{})), serve(pages)
 	o.Docs, o.TLS, o.Origins, o.Metrics, o.Development = false, false, nil, prometheus.NewRegistry(), true
 	handler := NewWith(o, append(probes(o),
 		Route{"GET", "/log-level", Public, nil, nil, serve(o.LogLevel)},

@@ -23,7 +23,7 @@ func TestAdminAddress(t *testing.T) {
 		"PLANTSTORE_SERVER_SHUTDOWN_TIMEOUT="+service.Patience.String())...)
 	uploads := []upload{beginUpload(t, s, "127.0.0.1", 1), beginUpload(t, s, "127.0.0.1", 2)}
 	for path, status := range map[string]int{
-		"/healthz": 200, "/readyz": 200, "/debug/pprof/": 200, "/debug/pprof/heap": 200, "/debug/pprof/symbol": 200,
+		"/healthz": 200, "/readyz": 200, "/debug/pprof/": 200, "/debug/pprof/heap": 200, "/debug/pprof/symbol": 200, "/debug/pprof/cmdline": 404,
 		"/plants": 404, "/": 404, "/openapi.json": 404,
 	} {
 		t.Run(path, func(t *testing.T) { admin.Get(t, path).CheckStatus(t, status) })
