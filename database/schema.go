@@ -82,10 +82,14 @@ func (s *Schema) Prepare(ctx context.Context) error {
 // changes nothing.
 func (s *Schema) Require(ctx context.Context) error {
 	pending, err := s.pending(ctx)
-	if err == nil && len(pending) > 0 {
-		err = fmt.Errorf("migration %s is pending: run `plantstore migrate up`, or start a service with database.migrate set to true", pending[0].Name)
+	return cmp.Or(err, requireNone(pending))
+}
+
+func requireNone(pending []Migration) error {
+	if len(pending) == 0 {
+		return nil
 	}
-	return err
+	return fmt.Errorf("migration %s is pending: run `plantstore migrate up`, or start a service with database.migrate set to true", pending[0].Name)
 }
 
 // pending returns the pending migrations, or fails if the schema is newer than this program supports.
@@ -121,7 +125,7 @@ func (s *Schema) migrate(ctx context.Context, may bool) (applied []Migration, er
 	}
 	pending, err := s.pending(ctx)
 	if err == nil && !may {
-		err = s.Require(ctx)
+		err = requireNone(pending)
 	}
 	if err != nil {
 		return nil, err
@@ -179,19 +183,9 @@ func (s *Schema) retryWhileLocked(ctx context.Context, migrate func() error) err
 // Last returns the migration that was applied last, which Rollback undoes, and describes
 // the data that would be lost, or returns ErrNothingApplied.
 func (s *Schema) Last(ctx context.Context) (last Migration, loss string, err error) {
-	all, err := s.Migrations(ctx)
-	for _, m := range all {
-		if !m.AppliedAt.IsZero() {
-			last = m
-		}
-	}
-	switch {
-	case err != nil:
+	last, err = s.last(ctx)
+	if err != nil {
 		return last, "", err
-	case last.Version == 0:
-		return last, "", ErrNothingApplied
-	case last.Name == "":
-		return last, "", fmt.Errorf("a newer version of the program has applied migration %d: roll it back with that version", last.Version)
 	}
 	file, err := fs.ReadFile(s.files, last.Name)
 	if err != nil {
@@ -213,6 +207,25 @@ func (s *Schema) Last(ctx context.Context) (last Migration, loss string, err err
 	return last, cmp.Or(strings.Join(losses, ", "), "no data"), nil
 }
 
+// last is Last without the loss, which takes a count of rows.
+func (s *Schema) last(ctx context.Context) (last Migration, err error) {
+	all, err := s.Migrations(ctx)
+	for _, m := range all {
+		if !m.AppliedAt.IsZero() {
+			last = m
+		}
+	}
+	switch {
+	case err != nil:
+		return last, err
+	case last.Version == 0:
+		return last, ErrNothingApplied
+	case last.Name == "":
+		return last, fmt.Errorf("a newer version of the program has applied migration %d: roll it back with that version", last.Version)
+	}
+	return last, nil
+}
+
 // ErrNothingApplied means that there is no migration to roll back.
 var ErrNothingApplied = errors.New("no migration is applied")
 
@@ -222,7 +235,7 @@ var dropsData = regexp.MustCompile(`(?mi)^(?:DROP TABLE|ALTER TABLE)(?: IF EXIST
 // Rollback undoes the migration last. It fails if another migration was applied last.
 func (s *Schema) Rollback(ctx context.Context, last Migration) error {
 	err := s.retryWhileLocked(ctx, func() error {
-		now, _, err := s.Last(ctx)
+		now, err := s.last(ctx)
 		if err == nil && now.Version != last.Version {
 			err = fmt.Errorf("meanwhile, the last one is %s: try again", now)
 		}
