@@ -9,7 +9,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -61,7 +60,12 @@ func newExport(s *settings) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			query := url.Values{"bom": {strconv.FormatBool(excel)}, "etag": {strconv.FormatBool(etag)}}
+			query := make(url.Values)
+			for name, wanted := range map[string]bool{"bom": excel, "etag": etag} {
+				if wanted {
+					query.Set(name, "true")
+				}
+			}
 			filter.VisitAll(func(f *pflag.Flag) {
 				if f.Changed { // also an empty tag
 					query[strings.ReplaceAll(f.Name, "-", "_")] = f.Value.(pflag.SliceValue).GetSlice()
