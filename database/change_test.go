@@ -72,7 +72,7 @@ func TestVersionsInABatch(t *testing.T) {
 		}
 		first, second, other := change(insert, "a"), change(insert, "a"), change(insert, "b")
 		remove := change(&table.Statement{Table: pots, Write: "DELETE FROM pots", Returns: 1}, "a")
-		if err := db.Run(t.Context(), []*table.Change{first, other, remove, second}, db.NowFunc()); err != nil {
+		if err := db.Run(t.Context(), []*table.Change{first, remove, second, other}, db.NowFunc()); err != nil {
 			t.Fatal(err)
 		}
 		for _, c := range []*table.Change{first, second, other, remove} {
@@ -100,11 +100,12 @@ func TestInsertInATransactionReportsFaults(t *testing.T) {
 				return err
 			}
 		}
-		var rows []reflect.Value
+		var changes []*table.Change
+		insert := table.Of[pot]().Insert
 		for _, code := range []string{"a", strings.Repeat("b", 1<<20), "c"} {
-			rows = append(rows, reflect.ValueOf(&pot{Code: code}).Elem())
+			changes = append(changes, &table.Change{Statement: insert, Row: reflect.ValueOf(&pot{Code: code}).Elem()})
 		}
-		_, err := tx.Insert(t.Context(), table.Of[pot](), rows, false)
+		err := tx.Run(t.Context(), changes, time.Now())
 		if err == nil {
 			t.Error("inserted into a full database")
 		}

@@ -294,7 +294,7 @@ func TestSlowQueriesAreLoggedWithoutValues(t *testing.T) {
 		if len(slow) == 0 || !strings.Contains(fmt.Sprint(slow[len(slow)-1].ContextMap()["sql"]), "SELECT length(") {
 			t.Errorf("got the log %v", logs.All())
 		}
-		if _, err := db.Insert(t.Context(), table.Of[canary](), []reflect.Value{reflect.ValueOf(&canary{ID: 1}).Elem()}, true); err == nil {
+		if err := db.Run(t.Context(), []*table.Change{{Statement: table.Of[canary]().Insert, Row: reflect.ValueOf(&canary{ID: 1}).Elem()}}, time.Now()); err == nil {
 			t.Error("inserted into a table that does not exist")
 		}
 		if last := logs.FilterMessage("slow query").All(); fmt.Sprint(last[len(last)-1].ContextMap()["sql"]) != "INSERT INTO canaries (id)" {

@@ -229,19 +229,8 @@ func (db *DB) bulk(ctx context.Context, operation string, wait time.Duration, do
 	})
 }
 
-// Insert inserts the rows with free keys, as [dialect.Dialect.Insert] says.
-func (db *DB) Insert(ctx context.Context, t *table.Table, rows []reflect.Value, free bool) (outcomes []error, err error) {
-	begin := time.Now()
-	for a := db.attempts(ctx); a.next(&err); {
-		outcomes, err = db.dialect.Insert(ctx, db.conn, t, rows, free)
-		free = false // an attempt has a single statement
-	}
-	db.trace(ctx, begin, t.Insert.Write, len(rows), err)
-	return outcomes, err
-}
-
-// Run runs changes in a single transaction, at the time of now, or fails as a whole. It sets
-// their Stored and Err. Changes of the same row have different times, so that each version is new. If db
+// Run runs changes, which are in the order of their keys, in a single transaction, at the time of now, or fails as a
+// whole. It sets their Stored and Err. Changes of the same row have different times, so that each version is new. If db
 // is a transaction, Run fails with the first error of a change.
 func (db *DB) Run(ctx context.Context, changes []*table.Change, now time.Time) (err error) {
 	if len(changes) == 0 {

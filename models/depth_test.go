@@ -2,7 +2,6 @@ package models_test
 
 import (
 	"context"
-	"reflect"
 	"runtime"
 	"strings"
 	"testing"
@@ -18,13 +17,13 @@ import (
 	"plantstore/models"
 )
 
-// probe is a dialect that records the calls above Insert.
+// probe is a dialect that records the calls above Run.
 type probe struct {
 	dialect.Dialect
 	calls []string // innermost first
 }
 
-func (p *probe) Insert(ctx context.Context, conn gorm.ConnPool, t *table.Table, rows []reflect.Value, free bool) ([]error, error) {
+func (p *probe) Run(ctx context.Context, conn gorm.ConnPool, groups []*table.Group) error {
 	callers := make([]uintptr, 100)
 	frames := runtime.CallersFrames(callers[:runtime.Callers(1, callers)])
 	p.calls = nil
@@ -33,7 +32,7 @@ func (p *probe) Insert(ctx context.Context, conn gorm.ConnPool, t *table.Table, 
 		frame, more = frames.Next()
 		p.calls = append(p.calls, frame.Function)
 	}
-	return p.Dialect.Insert(ctx, conn, t, rows, free)
+	return p.Dialect.Run(ctx, conn, groups)
 }
 
 // TestCallsBelowCreate: a newcomer can follow a POST from the controller to the statement.

@@ -2,9 +2,11 @@ package models
 
 import (
 	"errors"
+	"slices"
 	"testing"
 
 	"plantstore/database/dbtest"
+	"plantstore/database/table"
 )
 
 // TestInsertedRowsStayInserted: the role may not read the rows of keys that are taken, so
@@ -16,64 +18,65 @@ func TestInsertedRowsStayInserted(t *testing.T) {
 	dbtest.Exec(t, owner, "INSERT INTO plants (id, name, tag, created_at, updated_at) VALUES (2, 'before', NULL, now(), now())")
 	_, as := dbtest.AsRole(t, owner, "GRANT INSERT, SELECT (id) ON plants TO NAME") // enough for ON CONFLICT and RETURNING
 
-	batch := []*Plant{{ID: 1, Name: "new"}, {ID: 2, Name: "taken"}, {ID: 1, Name: "new"}, {ID: 3, Name: "new, too"}}
-	db := dbtest.Open(t, dbtest.Options(as))
-	outcomes := NewPlantStore(db).insert(t.Context(), db, batch, areFree)
-	if outcomes[0] != nil || outcomes[3] != nil {
-		t.Errorf("new plants: got %v, %v", outcomes[0], outcomes[3])
+	store := NewPlantStore(dbtest.Open(t, dbtest.Options(as)))
+	outcomes, stored := insert(t, store, Plant{ID: 1, Name: "new"}, Plant{ID: 2, Name: "taken"}, Plant{ID: 1, Name: "new"}, Plant{ID: 3, Name: "new"})
+	if err := errors.Join(outcomes...); err != nil {
+		t.Fatal(err)
 	}
-	if _, known := errors.AsType[*ExistsError](outcomes[1]); known || outcomes[1] == nil {
-		t.Errorf("a plant that cannot be read: got %v, want an error other than ExistsError", outcomes[1])
+	if want := []bool{true, false, false, true}; !slices.Equal(stored, want) {
+		t.Errorf("got %t, want %t", stored, want)
 	}
-	if exists, ok := errors.AsType[*ExistsError](outcomes[2]); !ok || !exists.Same {
-		t.Errorf("a repeated plant: got %v, want ExistsError with Same", outcomes[2])
+	_, err := store.Create(t.Context(), &Plant{ID: 2, Name: "taken"})
+	if _, known := errors.AsType[*ExistsError](err); known || err == nil {
+		t.Errorf("a plant that cannot be read: got %v, want an error other than ExistsError", err)
 	}
 }
 
-// TestRepeatedBatches: after a batch of taken keys, the store looks for them first, without
-// a write, which the last batch proves: the table allows none.
+// insert inserts plants in a batch. It returns the outcome of each, and whether it was stored.
+func insert(t *testing.T, store *PlantStore, plants ...Plant) (outcomes []error, stored []bool) {
+	t.Helper()
+	changes := make([]*table.Change, len(plants))
+	for i := range plants {
+		changes[i] = &table.Change{Statement: store.table.Insert, Row: valueOf(&plants[i])}
+	}
+	outcomes = store.changeBatch(t.Context(), changes)
+	for _, c := range changes {
+		stored = append(stored, c.Stored.IsValid())
+	}
+	return outcomes, stored
+}
+
+// TestRepeatedBatches: a batch stores the rows whose keys are free, and of rows with the same key the first.
 func TestRepeatedBatches(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, url string) {
 		t.Parallel()
-		db := dbtest.Migrated(t, url)
-		store := NewPlantStore(db)
-		isNil := func(err error) bool { return err == nil }
-		repeated := []*Plant{{ID: 1, Name: "one"}, {ID: 2, Name: "two"}, {ID: 4, Name: "four"}}
+		store := NewPlantStore(dbtest.Migrated(t, url))
+		repeated := []Plant{{ID: 1, Name: "one"}, {ID: 2, Name: "two"}, {ID: 4, Name: "four"}}
 		for _, test := range []struct {
 			name  string
-			batch []*Plant
-			ok    []func(error) bool
+			batch []Plant
+			want  []bool
 		}{
-			{"new", repeated, []func(error) bool{isNil, isNil, isNil}},
-			{"repeated", repeated, []func(error) bool{exists(true), exists(true), exists(true)}},
+			{"new", repeated, []bool{true, true, true}},
+			{"repeated", repeated, []bool{false, false, false}},
 			{
 				"some are new",
-				[]*Plant{{ID: 2, Name: "other"}, {ID: 3, Name: "three"}, {ID: 3, Name: "other"}, {ID: 1, Name: "one"}},
-				[]func(error) bool{exists(false), isNil, exists(false), exists(true)},
+				[]Plant{{ID: 2, Name: "other"}, {ID: 3, Name: "three"}, {ID: 3, Name: "other"}, {ID: 1, Name: "one"}},
+				[]bool{false, true, false, false},
 			},
+			{"new again", []Plant{{ID: 6, Name: "six"}, {ID: 5, Name: "five"}}, []bool{true, true}},
+			{"new, in plain INSERTs", []Plant{{ID: 8, Name: "eight"}, {ID: 7, Name: "seven"}}, []bool{true, true}},
+			{"the same id", []Plant{{ID: 9, Name: "a"}, {ID: 9, Name: "b"}, {ID: 9, Name: "a"}}, []bool{true, false, false}},
 		} {
 			t.Run(test.name, func(t *testing.T) {
-				outcomes := store.insertBatch(t.Context(), test.batch)
-				for i, ok := range test.ok {
-					if !ok(outcomes[i]) {
-						t.Errorf("%+v: got %v", *test.batch[i], outcomes[i])
-					}
+				outcomes, stored := insert(t, store, slices.Clone(test.batch)...)
+				if err := errors.Join(outcomes...); err != nil || !slices.Equal(stored, test.want) {
+					t.Errorf("got %t and %v, want %t", stored, err, test.want)
 				}
 			})
 		}
-		lock := "LOCK TABLE plants IN EXCLUSIVE MODE"
-		if db.Dialect().Facts().System == "sqlite" {
-			lock = "UPDATE plants SET name = name"
-		}
-		writer := dbtest.Open(t, dbtest.Options(url)).Begin()
-		defer writer.Rollback()
-		if err := writer.Exec(lock).Error; err != nil {
-			t.Fatal(err)
-		}
-		for i, err := range store.insertBatch(t.Context(), repeated) {
-			if !exists(true)(err) {
-				t.Errorf("%+v: got %v", *repeated[i], err)
-			}
+		if three, err := store.Get(t.Context(), 3); err != nil || three.Name != "three" {
+			t.Errorf("got %+v and %v, want the first plant with the id", three, err)
 		}
 	})
 }
@@ -91,23 +94,16 @@ func TestRejectedRowIsAlone(t *testing.T) {
 		if err := db.Exec(statement).Error; err != nil {
 			t.Fatal(err)
 		}
-		batch := []*Plant{{ID: 1, Name: "poison"}, {ID: 1, Name: "good"}, {ID: 1, Name: "good"}, {ID: 2, Name: "other"}}
-		outcomes := NewPlantStore(db).insertBatch(t.Context(), batch)
+		outcomes, stored := insert(t, NewPlantStore(db),
+			Plant{ID: 1, Name: "poison"}, Plant{ID: 1, Name: "good"}, Plant{ID: 1, Name: "good"}, Plant{ID: 2, Name: "other"})
 		if outcomes[0] == nil {
 			t.Error("the row that breaks the CHECK was stored")
 		}
-		if outcomes[1] != nil || outcomes[3] != nil {
-			t.Errorf("got %v, %v, want that the other rows were stored", outcomes[1], outcomes[3])
+		if err := errors.Join(outcomes[1:]...); err != nil {
+			t.Error(err)
 		}
-		if !exists(true)(outcomes[2]) {
-			t.Errorf("got %v, want that it exists with the same content", outcomes[2])
+		if want := []bool{false, true, false, true}; !slices.Equal(stored, want) {
+			t.Errorf("got %t, want %t", stored, want)
 		}
 	})
-}
-
-func exists(same bool) func(error) bool {
-	return func(err error) bool {
-		e, ok := errors.AsType[*ExistsError](err)
-		return ok && e.Same == same
-	}
 }

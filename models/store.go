@@ -7,7 +7,6 @@ import (
 	"reflect"
 	"slices"
 	"sync"
-	"sync/atomic"
 
 	"plantstore/database"
 	"plantstore/database/batch"
@@ -53,12 +52,10 @@ type Store[T Model, K Key] struct {
 	settable, defaults []*table.Column
 	related            bool // a row may be rejected because of a row with another key
 
-	inserts *batch.Batcher[*T]
 	changes *batch.Batcher[*table.Change]
-	taken   atomic.Int32 // the keys of the last batch of inserts
 	// The statements of Put without a version, of an import that replaces, and of Delete.
-	put, create, replace, remove, removeVersion *table.Statement
-	updates                                     sync.Map // *table.Statement by update
+	put, replace, remove, removeVersion *table.Statement
+	updates                             sync.Map // *table.Statement by update
 }
 
 // NewStore returns the store of the rows of T in db, which must be migrated. It panics if
@@ -102,10 +99,9 @@ func NewStore[T Model, K Key](db *database.DB) *Store[T, K] {
 	if t.Created == nil || t.Updated == nil {
 		panic(fmt.Sprintf("%T must have the fields CreatedAt and UpdatedAt", *new(T)))
 	}
-	s.inserts, s.changes = database.NewWriter(db, s.insertBatch), database.NewWriter(db, s.changeBatch)
+	s.changes = database.NewWriter(db, s.changeBatch)
 	put := " ON CONFLICT (" + t.Key.DBName + ") DO UPDATE" + s.set(t.Content, "excluded.")
 	s.put = &table.Statement{Table: t, Write: t.Insert.Write, Conflict: put, Returns: len(t.Columns)}
-	s.create = &table.Statement{Table: t, Write: t.Insert.Write, Conflict: t.InsertFree.Conflict, Returns: len(t.Columns)}
 	s.replace = &table.Statement{Table: t, Write: t.Insert.Write, Conflict: put}
 	s.remove = &table.Statement{Table: t, Write: "DELETE FROM " + t.Name, Returns: 1}
 	s.removeVersion = &table.Statement{Table: t, Write: s.remove.Write, Where: s.hasVersion(), Returns: 1}
@@ -174,6 +170,11 @@ func (e *ExistsError) Error() string {
 		content = "the same"
 	}
 	return fmt.Sprintf("%s %v exists with %s content", e.Noun, e.Key, content)
+}
+
+// exists returns the error of row, whose key holder has.
+func (s *Store[T, K]) exists(row, holder *T) error {
+	return &ExistsError{Noun: s.table.Noun, Key: s.keyOf(row), Same: s.sameContent(row, holder)}
 }
 
 // blame returns err, which ended a write or the deletion of row, with the rows of a reference that does not hold.

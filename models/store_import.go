@@ -240,8 +240,8 @@ type importedRow[T any] struct {
 	Edit
 	lines  []int         // the first MaxRejected of them
 	more   int           // how many further lines there are
-	change *table.Change // that the row makes to a stored row; nil if it is inserted, or nothing happens
-	err    error         // why nothing happens
+	change *table.Change // or nil
+	err    error         // why there is no change
 }
 
 // insertSpool stores the rows with free keys and compares the other rows with the stored rows. If it reads, it only
@@ -292,46 +292,40 @@ func (s *Store[T, K]) insertSpool(ctx context.Context, tx *database.DB, spool *s
 // importBatch stores rows with different keys, in ascending order. If it compares, it reads the stored rows first. If it
 // reads, it does nothing else.
 func (s *Store[T, K]) importBatch(ctx context.Context, tx *database.DB, batch []importedRow[T], compares, reads bool, report *ImportReport) error {
-	var keys []K
+	rows, locks := make([]*importedRow[T], len(batch)), compares
 	for i := range batch {
-		if compares {
-			keys = append(keys, s.keyOf(batch[i].row))
-		}
+		rows[i] = &batch[i]
+		locks = locks || rows[i].Kind != Insert // what is unchanged stays so until the other rows are replaced
 	}
-	stored, err := s.getAll(ctx, tx, keys, !reads)
-	if err != nil {
-		return err
-	}
-	var rows []*T
-	var inserted []*importedRow[T]
-	var changes []*table.Change
-	expected := mayBeTaken
-	for i := range batch {
-		b := &batch[i]
-		if compares {
-			s.decide(b, stored[keys[i]])
+	for attempt := 0; len(rows) > 0; attempt++ { // later attempts are of rows whose keys are taken
+		if attempt == createAttempts {
+			return errNotStored
 		}
-		switch {
-		case reads:
-		case b.change != nil:
-			changes = append(changes, b.change)
-		case b.err == nil:
-			rows, inserted = append(rows, b.row), append(inserted, b)
+		var keys []K
+		for _, b := range rows {
+			if compares || attempt > 0 {
+				keys = append(keys, s.keyOf(b.row))
+			}
 		}
-		if b.Kind != Insert {
-			expected = lockTaken // what is unchanged stays so until the other rows are replaced
+		stored, err := s.getAll(ctx, tx, keys, locks && !reads)
+		if err != nil {
+			return err
 		}
-	}
-	for i, err := range s.insert(ctx, tx, rows, expected) {
-		b := inserted[i]
-		exists, taken := errors.AsType[*ExistsError](err)
-		if b.err = err; taken && !exists.Same && b.Kind != Insert {
-			b.change = s.changeOf(b)
-			changes = append(changes, b.change)
+		var changes []*table.Change
+		for _, b := range rows {
+			if s.decide(b, stored[s.keyOf(b.row)]); b.err == nil {
+				changes = append(changes, b.change)
+			}
 		}
-	}
-	if err := tx.Run(ctx, changes, s.db.NowFunc()); err != nil && !fault.IsConstraint(err) {
-		return err
+		if reads {
+			break
+		}
+		if err := tx.Run(ctx, changes, s.db.NowFunc()); err != nil && !fault.IsConstraint(err) {
+			return err
+		}
+		rows = slices.DeleteFunc(rows, func(b *importedRow[T]) bool {
+			return b.err != nil || b.change.Err != nil || !s.creates(b) || b.change.Stored.IsValid()
+		})
 	}
 	for i := range batch {
 		if err := s.count(&batch[i], report); err != nil {
@@ -341,8 +335,10 @@ func (s *Store[T, K]) importBatch(ctx context.Context, tx *database.DB, batch []
 	return nil
 }
 
-// decide sets the change that b makes to holder, the row with its key, or why it makes no change. Without a holder, b may
-// have to be inserted. A row that changes nothing need not have its version: an earlier attempt may have stored it.
+// creates reports whether b inserts a row.
+func (s *Store[T, K]) creates(b *importedRow[T]) bool { return b.change.Statement == s.table.Insert }
+
+// decide sets the change that b makes to holder, the row with its key or nil, or why it makes no change. A row that changes nothing need not have its version: an earlier attempt may have stored it.
 func (s *Store[T, K]) decide(b *importedRow[T], holder *T) {
 	columns, key := s.written(&b.Edit), s.keyOf(b.row)
 	differs := func(c *table.Column) bool { return !c.Equal(valueOf(b.row), valueOf(holder)) }
@@ -358,38 +354,37 @@ func (s *Store[T, K]) decide(b *importedRow[T], holder *T) {
 		b.err = &ExistsError{s.table.Noun, key, same}
 	case b.Version != nil && (!exists || !s.table.Updated.Time(valueOf(holder)).Equal(*b.Version)):
 		b.err = &VersionError{s.table.Noun, key}
-	case exists:
-		b.change = s.changeOf(b)
-	case missing >= 0:
+	case !exists && missing >= 0:
 		b.err = invalid(s.table.Content[missing].DBName, "is required, as there is no %s %v yet", s.table.Noun, key)
+	default:
+		b.change = &table.Change{Statement: s.replace, Row: valueOf(b.row)}
+		switch {
+		case !exists:
+			b.change.Statement = s.table.Insert
+			s.setDefaults(b.change.Row)
+		case b.Kind == Merge:
+			b.change.Statement = s.updateOf(columns, false)
+		case b.Kind == Delete:
+			b.change.Statement = s.remove
+		}
 	}
-}
-
-// changeOf returns the change that b makes to the row with its key.
-func (s *Store[T, K]) changeOf(b *importedRow[T]) *table.Change {
-	statement := s.replace
-	switch b.Kind {
-	case Merge:
-		statement = s.updateOf(s.written(&b.Edit), false)
-	case Delete:
-		statement = s.remove
-	}
-	return &table.Change{Statement: statement, Row: valueOf(b.row)}
 }
 
 // count adds the outcome of b to report. It fails if the outcome is not a fault of the row.
 func (s *Store[T, K]) count(b *importedRow[T], report *ImportReport) error {
 	err, number := b.err, &report.Created
-	if b.change != nil {
+	if err == nil {
 		err = b.change.Err
-		number = [...]*int{Replace: &report.Replaced, Merge: &report.Merged, Put: &report.Replaced, Delete: &report.Deleted}[b.Kind]
+		if !s.creates(b) {
+			number = [...]*int{Replace: &report.Replaced, Merge: &report.Merged, Put: &report.Replaced, Delete: &report.Deleted}[b.Kind]
+		}
 	}
 	exists, taken := errors.AsType[*ExistsError](err)
 	_, changed := errors.AsType[*VersionError](err)
 	_, lacks := errors.AsType[*InvalidError](err)
 	switch {
 	case err == nil:
-		if *number++; b.change != nil && len(report.Keys) < MaxKeys {
+		if *number++; !s.creates(b) && len(report.Keys) < MaxKeys {
 			report.Keys = append(report.Keys, fmt.Sprint(s.keyOf(b.row)))
 		}
 	case taken && exists.Same:

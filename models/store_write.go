@@ -65,6 +65,39 @@ func (s *Store[T, K]) updateOf(columns []*table.Column, versioned bool) *table.S
 	return kept.(*table.Statement)
 }
 
+// createAttempts is how often Create tries to insert a row, if the row with its key is deleted before Create reads it.
+const createAttempts = 10
+
+// Create validates and stores a new row and sets its timestamps. It fails with an
+// *InvalidError if the row breaks a rule, and with an *ExistsError if its key is
+// taken.
+func (s *Store[T, K]) Create(ctx context.Context, row *T) (Outcome[T], error) {
+	if err := s.validate(row, s.table.Data); err != nil {
+		return Outcome[T]{}, err
+	}
+	s.setDefaults(valueOf(row))
+	insert := s.table.Insert
+	for attempt := range createAttempts {
+		if attempt > 0 || insert.Taken.Load() { // perhaps a client repeats its requests: that needs no write
+			holder, err := s.get(ctx, s.keyOf(row))
+			if err == nil {
+				err = s.exists(row, holder)
+			}
+			if _, deleted := errors.AsType[*NotFoundError](err); !deleted {
+				return s.outcome(ctx, nil, false, err)
+			}
+		}
+		stored, err := s.write(ctx, insert, row, Condition{})
+		if taken := err == nil && stored == nil; taken != insert.Taken.Load() { // few change what all read
+			insert.Taken.Store(taken)
+		}
+		if err != nil || stored != nil {
+			return s.outcome(ctx, row, true, err)
+		}
+	}
+	return Outcome[T]{}, errNotStored
+}
+
 // Put validates row and stores it under its key, whether or not there is a row
 // already, and sets its timestamps. It fails with an *InvalidError if the row breaks a rule, and with
 // ErrCondition if c does not hold.
@@ -80,7 +113,7 @@ func (s *Store[T, K]) Put(ctx context.Context, row *T, c Condition) (Outcome[T],
 	case replaces:
 		statement = s.updateOf(s.table.Content, c.Versions != nil)
 	case c.Absent:
-		statement = s.create
+		statement = s.table.Insert
 	}
 	stored, err := s.write(ctx, statement, row, c)
 	switch {
@@ -96,7 +129,7 @@ func (s *Store[T, K]) Put(ctx context.Context, row *T, c Condition) (Outcome[T],
 	return s.outcome(ctx, row, err == nil && s.isNew(row), err)
 }
 
-// errNotStored is the outcome of a write that no condition prevented, and that wrote nothing.
+// errNotStored is the outcome of a write that no condition and no row prevented, and that wrote nothing.
 var errNotStored = errors.New("the row was not stored: look for triggers and policies of the table")
 
 // isNew reports whether row, as a statement has written it, is new: each later write
@@ -211,9 +244,13 @@ func (s *Store[T, K]) write(ctx context.Context, statement *table.Statement, row
 	return change.Stored.Addr().Interface().(*T), nil
 }
 
-// changeBatch writes a batch and returns the outcome of each change.
+// changeBatch writes a batch and returns the outcome of each change. Batches in the order of their keys do not wait for
+// each other in a circle.
 func (s *Store[T, K]) changeBatch(ctx context.Context, changes []*table.Change) []error {
-	err := s.db.Run(ctx, changes, s.db.NowFunc())
+	key := func(c *table.Change) K { return s.keyOf(c.Row.Addr().Interface().(*T)) }
+	ordered := slices.Clone(changes)
+	slices.SortStableFunc(ordered, func(a, b *table.Change) int { return cmp.Compare(key(a), key(b)) })
+	err := s.db.Run(ctx, ordered, s.db.NowFunc())
 	outcomes := make([]error, len(changes))
 	for i, c := range changes {
 		outcomes[i] = cmp.Or(c.Err, err) // a deferred change has an error of its own

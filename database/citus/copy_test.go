@@ -48,13 +48,14 @@ func TestCopyToAServerThatHangs(t *testing.T) {
 		ID   int64 `gorm:"primaryKey;autoIncrement:false"`
 		Text string
 	}
-	var rows []reflect.Value
+	var changes []*table.Change
+	insert := table.Of[jar]().Insert
 	for id := range int64(30) { // together more than the buffers of a connection
-		rows = append(rows, reflect.ValueOf(&jar{id, strings.Repeat("x", 1<<20)}).Elem())
+		changes = append(changes, &table.Change{Statement: insert, Row: reflect.ValueOf(&jar{id, strings.Repeat("x", 1<<20)}).Elem()})
 	}
 	o := batch.Options{Max: 1, Queue: 1, Timeout: 300 * time.Millisecond, Turns: limit.NewTurns(1, 0)}
 	copies := batch.New(o, func(ctx context.Context, _ []int) []error {
-		_, err := copyNew(ctx, pool, table.Of[jar](), rows)
+		_, err := copyNew(ctx, pool, table.Groups(changes)[0])
 		return []error{err}
 	})
 	defer copies.Close()

@@ -68,7 +68,7 @@ func TestCopyText(t *testing.T) {
 		"what the format uses itself": {jar{0, "a\tb\nc\rd", new(`\N`), "", []byte{}, false, at}, `0	a\tb\nc\rd	\\N		\\x	f	2026-11-25 14:00:00.000123Z` + "\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := copyText(pgtype.NewMap(), table.Of[jar]().Columns, []reflect.Value{reflect.ValueOf(&test.row).Elem()})
+			got, err := copyText(pgtype.NewMap(), table.Of[jar]().Columns, []*table.Change{{Row: reflect.ValueOf(&test.row).Elem()}})
 			if err != nil || string(got) != test.want {
 				t.Errorf("got %q and %v, want %q", got, err, test.want)
 			}

@@ -7,7 +7,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"reflect"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -45,22 +44,25 @@ func send(ctx context.Context, conn *pgx.Conn, batch *pgx.Batch, read func(pgx.B
 	return lostNode(conn)
 }
 
-// copyNew copies rows, if no key is taken and no row is locked.
-func copyNew(ctx context.Context, pool *sql.DB, t *table.Table, rows []reflect.Value) (copied bool, err error) {
+// copyNew copies the rows of g, if no key is taken and no row is locked.
+func copyNew(ctx context.Context, pool *sql.DB, g *table.Group) (copied bool, err error) {
 	err = postgres.WithConn(ctx, pool, func(ctx context.Context, conn *pgx.Conn) error {
-		data, err := copyText(conn.TypeMap(), t.Columns, rows)
+		data, err := copyText(conn.TypeMap(), g.Table.Columns, g.Changes)
 		if err != nil {
 			return err
 		}
 		// All in one message, as each round trip holds up the next batch. In a DO, each setting is
 		// a statement of its own.
 		text := fmt.Sprintf("BEGIN; DO $$ BEGIN %s; END $$; COPY %s (%s) FROM STDIN; COMMIT",
-			strings.Join(transactionSettings, "; "), t.Name, table.Names(t.Columns))
+			strings.Join(transactionSettings, "; "), g.Table.Name, table.Names(g.Table.Columns))
 		delete(conn.PgConn().CustomData(), warning)
 		_, err = conn.PgConn().CopyFrom(ctx, bytes.NewReader(data), text)
 		switch {
 		case err == nil:
 			copied = true
+			for _, c := range g.Changes {
+				c.Stored = c.Row
+			}
 			return lostNode(conn)
 		case conn.IsClosed() || conn.PgConn().TxStatus() == 'I': // nothing to roll back: the COMMIT failed, or the connection is lost
 			return err
@@ -76,15 +78,15 @@ func copyNew(ctx context.Context, pool *sql.DB, t *table.Table, rows []reflect.V
 	return copied && err == nil, err
 }
 
-// copyText returns rows in the text format of COPY.
-func copyText(types *pgtype.Map, columns []*table.Column, rows []reflect.Value) (text []byte, err error) {
+// copyText returns the rows of changes in the text format of COPY.
+func copyText(types *pgtype.Map, columns []*table.Column, changes []*table.Change) (text []byte, err error) {
 	buffer := make([]byte, 0, 1024) // not nil, which Encode returns for NULL
-	for _, row := range rows {
+	for _, change := range changes {
 		for i, c := range columns {
 			if i > 0 {
 				text = append(text, '\t')
 			}
-			value, err := types.Encode(0, pgtype.TextFormatCode, c.Of(row).Interface(), buffer)
+			value, err := types.Encode(0, pgtype.TextFormatCode, c.Of(change.Row).Interface(), buffer)
 			switch {
 			case err != nil:
 				return nil, err

@@ -41,18 +41,13 @@ type Dialect interface {
 	// Get reads the rows of t whose key is in keys, a slice, and locks them if lock is set. next returns
 	// the struct that takes the next row. Outcomes are the errors of keys whose rows cannot be read, or nil.
 	Get(ctx context.Context, conn gorm.ConnPool, t *table.Table, keys any, lock bool, next func() reflect.Value) (outcomes []error, err error)
-	// Insert inserts the rows with free keys, in a single transaction, and returns the outcome of each, or nil if all
-	// are stored: nil, fault.ErrTaken, batch.ErrDeferred, or the error of a row that the database rejects, or that is
-	// locked, which ends conn if it is a transaction. Rows are structs in ascending order
-	// of unique keys, with the same timestamps: inserts in another order can deadlock. free means that all
-	// keys are probably free.
-	Insert(ctx context.Context, conn gorm.ConnPool, t *table.Table, rows []reflect.Value, free bool) (outcomes []error, err error)
-	// Run runs groups of changes in their order, in one transaction, and sets their Stored and Err. A change
-	// that the database rejects harms no other change.
+	// Run runs groups of changes in their order, in one transaction, and sets their Stored and Err: the error of a
+	// change that the database rejects, which harms no other change, or whose row is locked, which ends conn if it
+	// is a transaction, or batch.ErrDeferred. Changes in another order than that of their keys can wait for each other.
 	Run(ctx context.Context, conn gorm.ConnPool, groups []*table.Group) error
-	// Load inserts rows, all or none, faster than Insert, and returns their number. next returns nil
+	// Load inserts rows, all or none, faster than Run, and returns their number. next returns nil
 	// after the last row. Unless keep is set, the rows are rolled back. It fails with
-	// errors.ErrUnsupported if the database has no faster way, or if only Insert can tell why a row is
+	// errors.ErrUnsupported if the database has no faster way, or if only Run can tell why a row is
 	// rejected, and with an error for which fault.IsRowRejected holds if a row is rejected or its key is taken.
 	Load(ctx context.Context, t *table.Table, keep bool, next func() ([]any, error)) (int64, error)
 

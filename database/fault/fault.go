@@ -103,12 +103,6 @@ var ErrURL = errors.New("the database URL, or a variable such as PGSSLMODE, has 
 // ErrStandby means that the database is a standby.
 var ErrStandby = errors.New("it is a standby, which only copies its primary: name the primary, or all of its servers")
 
-// ErrTaken means that the key of a new row is already taken.
-var ErrTaken = errors.New("the key is taken")
-
-// ErrLeftOut means that a trigger left out some of the rows of a statement, which stored the other rows.
-var ErrLeftOut = errors.New("a trigger left out rows")
-
 // ErrUnavailable means that IsUnavailable holds. The outcome of a write is then unknown.
 var ErrUnavailable = errors.New("the database is unavailable")
 

@@ -48,38 +48,6 @@ func (d *Dialect) Get(ctx context.Context, conn gorm.ConnPool, t *table.Table, k
 	return nil, d.Query(ctx, conn, text, []any{argument}, func(rows table.Rows) error { return table.Scan(rows, t.Columns, next) })
 }
 
-// Insert first tries an INSERT without ON CONFLICT if all keys are probably free.
-func (d *Dialect) Insert(ctx context.Context, conn gorm.ConnPool, t *table.Table, rows []reflect.Value, free bool) (outcomes []error, err error) {
-	g := t.Inserts(rows)
-	pool, own := conn.(*sql.DB)
-	free = free && own
-	if free {
-		if err = d.insertAll(ctx, pool, t, g.Changes); err == nil {
-			return nil, nil
-		}
-	}
-	switch {
-	case !free, fault.IsRowRejected(err), errors.Is(err, fault.ErrLeftOut):
-		err = d.Run(ctx, conn, []*table.Group{g})
-	case fault.IsRowFault(err):
-		err = d.each(ctx, pool, g.Changes)
-	}
-	return g.Inserted(), err
-}
-
-// insertAll inserts rows without ON CONFLICT, which takes two thirds of the time. If a key is
-// taken, it inserts no row, and the server logs a line. It may fail with fault.ErrLeftOut.
-func (d *Dialect) insertAll(ctx context.Context, pool *sql.DB, t *table.Table, inserts []*table.Change) error {
-	text, args := d.textOf(t.Insert, inserts)
-	return WithConn(ctx, pool, func(ctx context.Context, conn *pgx.Conn) error {
-		tag, err := conn.Exec(ctx, text, args...)
-		if err == nil && tag.RowsAffected() < int64(len(inserts)) {
-			return fault.ErrLeftOut
-		}
-		return err
-	})
-}
-
 // Run runs groups of changes in their order: in a single transaction, or in as few as possible if a row is
 // locked or rejected and its change gets its own error, or in the transaction conn, which a locked row ends.
 func (d *Dialect) Run(ctx context.Context, conn gorm.ConnPool, groups []*table.Group) (err error) {
@@ -92,11 +60,12 @@ func (d *Dialect) Run(ctx context.Context, conn gorm.ConnPool, groups []*table.G
 		}
 		return nil
 	}
-	changes := table.All(groups)
-	if len(changes) == 1 && d.Send == nil { // takes less time than a batch
-		text, args := d.textOf(groups[0].Statement, changes)
-		err = d.Query(ctx, conn, text, args, groups[0].Scan)
-	} else {
+	changes, plain := table.All(groups), d.plain(groups)
+	err = d.runAll(ctx, pool, plain)
+	if fault.IsRowRejected(err) && !slices.Equal(plain, groups) {
+		for _, g := range groups {
+			g.Taken.Store(true) // perhaps
+		}
 		err = d.runAll(ctx, pool, groups)
 	}
 	switch {
@@ -114,6 +83,21 @@ func (d *Dialect) Run(ctx context.Context, conn gorm.ConnPool, groups []*table.G
 		return d.each(ctx, pool, changes)
 	}
 	return err
+}
+
+// plain returns groups with a plain INSERT for each INSERT, unless keys are probably taken: without ON CONFLICT, an INSERT
+// takes two thirds of the time. If a key is taken, it inserts no row, and the server logs a line.
+func (d *Dialect) plain(groups []*table.Group) []*table.Group {
+	if d.Send != nil {
+		return groups
+	}
+	groups = slices.Clone(groups)
+	for i, g := range groups {
+		if g.Plain != nil && !g.Taken.Load() {
+			groups[i] = &table.Group{Statement: g.Plain, Changes: g.Changes}
+		}
+	}
+	return groups
 }
 
 // runIn runs g in the transaction conn. If a change is rejected, it runs the halves of g, until the change is
@@ -134,7 +118,7 @@ func (d *Dialect) runIn(ctx context.Context, conn gorm.ConnPool, g *table.Group)
 		} else {
 			for half := range slices.Chunk(g.Changes, (len(g.Changes)+1)/2) {
 				if err == nil {
-					err = d.runIn(ctx, conn, &table.Group{Statement: g.Statement, Changes: half})
+					err = d.runIn(ctx, conn, table.Groups(half)[0])
 				}
 			}
 		}
@@ -145,17 +129,23 @@ func (d *Dialect) runIn(ctx context.Context, conn gorm.ConnPool, g *table.Group)
 	return err
 }
 
-// runAll runs groups in a batch, with a statement for each.
+// runAll runs groups in a single transaction, with a statement for each.
 func (d *Dialect) runAll(ctx context.Context, pool *sql.DB, groups []*table.Group) error {
-	batch := &pgx.Batch{}
-	for _, g := range groups {
-		text, args := d.textOf(g.Statement, g.Changes)
-		batch.Queue(text, args...)
-	}
 	return WithConn(ctx, pool, func(ctx context.Context, conn *pgx.Conn) error {
+		if len(groups) == 1 && d.Send == nil { // takes less time than a batch
+			text, args := d.textOf(groups[0].Statement, groups[0].Changes)
+			rows, err := conn.Query(ctx, text, args...)
+			return readResult(rows, err, groups[0])
+		}
+		batch := &pgx.Batch{}
+		for _, g := range groups {
+			text, args := d.textOf(g.Statement, g.Changes)
+			batch.Queue(text, args...)
+		}
 		return d.send(ctx, conn, batch, func(results pgx.BatchResults) error {
 			for _, g := range groups {
-				if err := readResult(results, g.Scan); err != nil {
+				rows, err := results.Query()
+				if err := readResult(rows, err, g); err != nil {
 					return err
 				}
 			}
@@ -176,14 +166,19 @@ func (d *Dialect) send(ctx context.Context, conn *pgx.Conn, batch *pgx.Batch, re
 	return cmp.Or(results.Close(), err)
 }
 
-// readResult calls read with the next result of a batch.
-func readResult(results pgx.BatchResults, read func(table.Rows) error) error {
-	rows, err := results.Query()
+// readResult sets Stored of the changes of g.
+func readResult(rows pgx.Rows, err error, g *table.Group) error {
 	if err != nil {
 		return err
 	}
 	defer rows.Close()
-	return read(rows)
+	err = g.Scan(rows)
+	if rows.Close(); g.Returns == 0 && rows.CommandTag().RowsAffected() == int64(len(g.Changes)) {
+		for _, c := range g.Changes { // unless a trigger left out some of them
+			c.Stored = c.Row
+		}
+	}
+	return err
 }
 
 // maxAttempts is how often each attempts to tell the locked rows of a batch from its other rows. Each
@@ -207,7 +202,8 @@ func (d *Dialect) each(ctx context.Context, pool *sql.DB, changes []*table.Chang
 			done := 0
 			err := d.send(ctx, conn, statements, func(results pgx.BatchResults) error {
 				for ; done < len(queued); done++ {
-					if err := readResult(results, queued[done].Scan); err != nil {
+					rows, err := results.Query()
+					if err := readResult(rows, err, table.Groups(queued[done : done+1])[0]); err != nil {
 						return err
 					}
 				}
@@ -263,8 +259,8 @@ func (d *Dialect) Load(ctx context.Context, t *table.Table, keep bool, next func
 		} else {
 			rows, err = tx.CopyFrom(ctx, pgx.Identifier{t.Name}, columns, pgx.CopyFromFunc(counted))
 		}
-		if err == nil && rows < sent { // Insert tells which
-			err = fmt.Errorf("%w: %w", errors.ErrUnsupported, fault.ErrLeftOut)
+		if err == nil && rows < sent { // a trigger left out rows; Run tells which
+			err = errors.ErrUnsupported
 		}
 		if err != nil || !keep {
 			return err

@@ -15,19 +15,19 @@ import (
 	"plantstore/database/table"
 )
 
-// Insert runs a statement for each row.
-func (d *Dialect) Insert(ctx context.Context, conn gorm.ConnPool, t *table.Table, rows []reflect.Value, _ bool) (outcomes []error, err error) {
-	g := t.Inserts(rows)
-	if _, own := conn.(*sql.DB); own || t.Feed == "" || len(rows) < manyRows {
-		err = d.Run(ctx, conn, []*table.Group{g})
-	} else {
-		err = d.insertMany(ctx, conn, g)
-	}
-	return g.Inserted(), err
-}
-
 // manyRows is the number of rows from which on insertMany is faster than Run.
 const manyRows = 100
+
+// Run runs the changes one by one, in a transaction. A single change is a transaction by itself. In the
+// transaction conn, the end of ctx does not interrupt them: they are at most as many as an import
+// stores at a time, and the driver would start a goroutine for each statement.
+func (d *Dialect) Run(ctx context.Context, conn gorm.ConnPool, groups []*table.Group) error {
+	_, own := conn.(*sql.DB)
+	if g := groups[0]; !own && len(groups) == 1 && g.Plain != nil && g.Table.Feed != "" && len(g.Changes) >= manyRows {
+		return d.insertMany(ctx, conn, g)
+	}
+	return d.run(ctx, conn, groups)
+}
 
 // insertMany runs the INSERTs of g in the transaction tx. Many rows enter the feed together:
 // the trigger, which adds a row at a time, takes half as long as the INSERT itself.
@@ -39,7 +39,7 @@ func (d *Dialect) insertMany(ctx context.Context, tx gorm.ConnPool, g *table.Gro
 	if _, err := tx.ExecContext(ctx, "DROP TRIGGER "+name); err != nil {
 		return err
 	}
-	if err := d.Run(ctx, tx, []*table.Group{g}); err != nil {
+	if err := d.run(ctx, tx, []*table.Group{g}); err != nil {
 		return err
 	}
 	ids := make([]any, 0, len(g.Changes))
@@ -56,10 +56,8 @@ func (d *Dialect) insertMany(ctx context.Context, tx gorm.ConnPool, g *table.Gro
 	return err
 }
 
-// Run runs the changes one by one, in a transaction. A single change is a transaction by itself. In the
-// transaction conn, the end of ctx does not interrupt them: they are at most as many as an import
-// stores at a time, and the driver would start a goroutine for each statement.
-func (d *Dialect) Run(ctx context.Context, conn gorm.ConnPool, groups []*table.Group) error {
+// run is Run without insertMany.
+func (d *Dialect) run(ctx context.Context, conn gorm.ConnPool, groups []*table.Group) error {
 	changes, prepared := table.All(groups), make(map[*table.Statement]*sql.Stmt)
 	pool, own := conn.(*sql.DB)
 	prepare := conn.PrepareContext

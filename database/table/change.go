@@ -7,8 +7,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
-
-	"plantstore/database/fault"
 )
 
 // Statement writes at most a row of a table for each [Change]. In its text, @name stands
@@ -20,6 +18,10 @@ type Statement struct {
 	Where    string // the condition of an UPDATE or DELETE, besides that the row has the key
 	Conflict string // the clause ON CONFLICT of an INSERT
 	Returns  int    // how many of the table's columns, from the key on, it returns
+	// Plain is an INSERT that fails if a key is taken, and otherwise does the same; or nil. Taken says that keys are
+	// probably taken, as that of the last INSERT was.
+	Plain *Statement
+	Taken atomic.Bool
 
 	one, many atomic.Pointer[Form] // as [Statement.Form] has made them
 }
@@ -100,7 +102,7 @@ type Change struct {
 	*Statement
 	Row      reflect.Value // a struct of the model of the table
 	Versions []time.Time
-	Stored   reflect.Value // the row that it has written, with the columns that it returns; or invalid
+	Stored   reflect.Value // the row that it has written: Row, or a copy with all columns if it returns them; or invalid
 	Err      error         // why it was not made: its row is locked or deferred, or the database rejects it
 }
 
@@ -122,82 +124,59 @@ func (c *Change) Values(names []string, list func([]time.Time) string) []any {
 
 // Scan sets Stored to the row in a result.
 func (c *Change) Scan(rows Rows) error {
-	c.Stored = reflect.Value{}
-	return Scan(rows, c.Table.Columns[:c.Returns], func() reflect.Value {
-		c.Stored = reflect.New(c.Row.Type()).Elem()
-		return c.Stored
-	})
+	return (&Group{Statement: c.Statement, Changes: []*Change{c}}).Scan(rows)
 }
 
 // Group is changes with the same statement, each of another row.
 type Group struct {
 	*Statement
 	Changes []*Change
-	byKey   map[any]*Change
 }
 
-// Inserts returns changes that insert the rows with free keys. The rows have different keys.
-func (t *Table) Inserts(rows []reflect.Value) *Group {
-	changes, g := make([]Change, len(rows)), &Group{Statement: t.InsertFree, Changes: make([]*Change, len(rows))}
-	for i, row := range rows {
-		changes[i] = Change{Statement: t.InsertFree, Row: row}
-		g.Changes[i] = &changes[i]
-	}
-	return g
-}
-
-// Inserted returns the outcomes of [Table.Inserts], or nil if all rows are stored: fault.ErrTaken if a key is
-// taken.
-func (g *Group) Inserted() []error {
-	if !slices.ContainsFunc(g.Changes, func(c *Change) bool { return c.Err != nil || !c.Stored.IsValid() }) {
-		return nil
-	}
-	outcomes := make([]error, len(g.Changes))
-	for i, c := range g.Changes {
-		outcomes[i] = c.Err
-		if c.Err == nil && !c.Stored.IsValid() {
-			outcomes[i] = fault.ErrTaken
-		}
-	}
-	return outcomes
-}
-
-// Groups returns changes in groups, as few as possible.
+// Groups returns changes, which are in the order of their keys, in groups, as few as possible.
 func Groups(changes []*Change) (groups []*Group) {
 	if len(changes) == 1 {
-		return []*Group{{Statement: changes[0].Statement, Changes: changes}}
+		return []*Group{{changes[0].Statement, changes}}
 	}
 	for _, c := range changes {
-		key := c.Table.Key.Of(c.Row).Interface()
-		i := slices.IndexFunc(groups, func(g *Group) bool { return g.Statement == c.Statement && g.byKey[key] == nil })
+		i := slices.IndexFunc(groups, func(g *Group) bool {
+			last := g.Changes[len(g.Changes)-1]
+			return g.Statement == c.Statement && !c.Table.Key.Of(last.Row).Equal(c.Table.Key.Of(c.Row))
+		})
 		if i < 0 {
 			i = len(groups)
-			groups = append(groups, &Group{Statement: c.Statement, byKey: make(map[any]*Change)})
+			groups = append(groups, &Group{Statement: c.Statement})
 		}
-		groups[i].Changes, groups[i].byKey[key] = append(groups[i].Changes, c), c
+		groups[i].Changes = append(groups[i].Changes, c)
 	}
 	return groups
 }
 
 // Scan sets Stored of the changes whose rows are in a result.
 func (g *Group) Scan(rows Rows) error {
-	if len(g.Changes) == 1 {
-		return g.Changes[0].Scan(rows)
+	var byKey map[any]*Change
+	if g.Returns > 0 && len(g.Changes) > 1 {
+		byKey = make(map[any]*Change, len(g.Changes))
 	}
-	if g.byKey == nil {
-		g.byKey = make(map[any]*Change, len(g.Changes))
-		for _, c := range g.Changes {
-			g.byKey[g.Table.Key.Of(c.Row).Interface()] = c
+	for _, c := range g.Changes {
+		c.Stored = reflect.Value{} // of an earlier attempt
+		if byKey != nil {
+			byKey[g.Table.Key.Of(c.Row).Interface()] = c
 		}
 	}
 	var found []reflect.Value
 	err := Scan(rows, g.Table.Columns[:g.Returns], func() reflect.Value {
-		row := reflect.New(g.Changes[0].Row.Type()).Elem()
-		found = append(found, row)
-		return row
+		found = append(found, reflect.New(g.Changes[0].Row.Type()).Elem())
+		return found[len(found)-1]
 	})
 	for _, row := range found {
-		g.byKey[g.Table.Key.Of(row).Interface()].Stored = row
+		c := g.Changes[0]
+		if byKey != nil {
+			c = byKey[g.Table.Key.Of(row).Interface()]
+		}
+		if c.Stored = row; g.Returns == 1 {
+			c.Stored = c.Row
+		}
 	}
 	return err
 }

@@ -24,17 +24,16 @@ type Table struct {
 	Name    string // of the table: plants
 	Noun    string // for a row: plant
 	Key     *Column
-	Created *Column   // CreatedAt, or nil
-	Updated *Column   // UpdatedAt, the version of a row, or nil
-	Feed    string    // the table with the state of its feed of changes, or empty if it has no feed
-	Content []*Column // the columns besides these, in the order of the fields; in a store, only what clients set
-	Data    []*Column // Key and Content
-	Columns []*Column // Key, all others, and the timestamps
-	Select  string    // the SELECT of all rows
-	Insert  *Statement
-	// InsertFree leaves a stored row with the key as it is, and returns the keys of inserted rows.
-	InsertFree *Statement
-	timestamps []*Column // Created and Updated, if they are not nil
+	Created *Column    // CreatedAt, or nil
+	Updated *Column    // UpdatedAt, the version of a row, or nil
+	Feed    string     // the table with the state of its feed of changes, or empty if it has no feed
+	Content []*Column  // the columns besides these, in the order of the fields; in a store, only what clients set
+	Data    []*Column  // Key and Content
+	Columns []*Column  // Key, all others, and the timestamps
+	Select  string     // the SELECT of all rows
+	Insert  *Statement // the INSERT of a row, unless its key is taken
+	// timestamps are Created and Updated, if they are not nil.
+	timestamps []*Column
 }
 
 // Column is a column of a [Table] and the field that holds it.
@@ -104,8 +103,10 @@ func OfModel(model any) *Table {
 	t.Columns = slices.Concat(t.Data, t.timestamps)
 	t.Select = "SELECT " + Names(t.Columns) + " FROM " + t.Name
 	insert := "INSERT INTO " + t.Name + " (" + Names(t.Columns) + ")"
-	t.Insert = &Statement{Table: t, Write: insert}
-	t.InsertFree = &Statement{Table: t, Write: insert, Conflict: " ON CONFLICT (" + t.Key.DBName + ") DO NOTHING", Returns: 1}
+	t.Insert = &Statement{
+		Table: t, Write: insert, Conflict: " ON CONFLICT (" + t.Key.DBName + ") DO NOTHING", Returns: 1,
+		Plain: &Statement{Table: t, Write: insert},
+	}
 	return t
 }
 
