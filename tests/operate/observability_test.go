@@ -69,7 +69,8 @@ func TestTokensOfUnknownOutcomeInTheLog(t *testing.T) {
 		{"DELETE", "/tokens/" + revoked, "", "path", "/tokens/" + revoked},
 	} {
 		t.Run(test.method, func(t *testing.T) {
-			s := service.Start(t, "DATABASE_URL="+url) // which has a line for the first such request
+			// Of a service of its own, which has a line for the first such request. Its start may keep a request waiting.
+			s := service.Start(t, "DATABASE_URL="+url, "PLANTSTORE_DATABASE_TIMEOUT=30s")
 			s.Call(t, test.method, test.path, test.body).CheckError(t, 50302)
 			line := s.AwaitLine(t, "method", test.method)
 			if value, _ := line[test.field].(string); line["code"] != float64(50302) || !strings.HasPrefix(value, test.value) || line["token"] != "static:1" {
