@@ -72,7 +72,7 @@ func TestVersionsInABatch(t *testing.T) {
 		}
 		first, second, other := change(insert, "a"), change(insert, "a"), change(insert, "b")
 		remove := change(&table.Statement{Table: pots, Write: "DELETE FROM pots", Returns: 1}, "a")
-		if err := db.Run(t.Context(), []*table.Change{first, remove, second, other}, db.NowFunc()); err != nil {
+		if err := db.Run(t.Context(), []*table.Change{first, other, remove, second}, db.NowFunc()); err != nil {
 			t.Fatal(err)
 		}
 		for _, c := range []*table.Change{first, second, other, remove} {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"time"
 
 	"gorm.io/gorm"
@@ -229,14 +230,15 @@ func (db *DB) bulk(ctx context.Context, operation string, wait time.Duration, do
 	})
 }
 
-// Run runs changes, which are in the order of their keys, in a single transaction, at the time of now, or fails as a
-// whole. It sets their Stored and Err. Changes of the same row have different times, so that each version is new. If db
-// is a transaction, Run fails with the first error of a change.
+// Run runs changes of a table in a single transaction, at the time of now, or fails as a whole. It sets
+// their Stored and Err. Changes of the same row have different times, so that each version is new. If db
+// is a transaction, Run fails with the first error of a change. It runs changes in the order of their keys: in another
+// order, two transactions could wait for each other.
 func (db *DB) Run(ctx context.Context, changes []*table.Change, now time.Time) (err error) {
 	if len(changes) == 0 {
 		return nil
 	}
-	begin, groups := time.Now(), table.Groups(changes)
+	begin, groups := time.Now(), table.Groups(slices.SortedStableFunc(slices.Values(changes), table.CompareKeys))
 	for i, g := range groups {
 		for _, c := range g.Changes {
 			g.Table.Stamp(c.Row, now.Add(time.Duration(i)*time.Microsecond))

@@ -175,14 +175,14 @@ func (s *Store[T, K]) importSpool(ctx context.Context, spool *spool[T, K], o Imp
 	if reads {
 		return s.insertSpool(ctx, s.db, spool, reads, report)
 	}
-	if storable() && !spool.edits { // most imports are of new rows only
+	if storable() && !spool.edits && !o.DryRun { // most imports are of new rows only
 		var created int64
 		err := s.db.Retry(ctx, func() (err error) {
-			created, err = s.loadSpool(ctx, spool, !o.DryRun)
+			created, err = s.loadSpool(ctx, spool)
 			return err
 		})
 		if err == nil {
-			report.Created, report.Stored = int(created), !o.DryRun
+			report.Created, report.Stored = int(created), true
 			return nil
 		}
 		if !errors.Is(err, errors.ErrUnsupported) && !fault.IsRowRejected(err) {
@@ -209,13 +209,13 @@ func (s *Store[T, K]) importSpool(ctx context.Context, spool *spool[T, K], o Imp
 }
 
 // loadSpool stores all rows, or fails, and returns their number.
-func (s *Store[T, K]) loadSpool(ctx context.Context, spool *spool[T, K], keep bool) (int64, error) {
+func (s *Store[T, K]) loadSpool(ctx context.Context, spool *spool[T, K]) (int64, error) {
 	if err := spool.rewind(); err != nil {
 		return 0, err
 	}
 	var now any = s.db.NowFunc() // converted once
 	values, begin, n := make([]any, len(s.table.Columns)), time.Now(), 0
-	return s.db.Dialect().Load(ctx, s.table, keep, func() ([]any, error) {
+	return s.db.Dialect().Load(ctx, s.table, func() ([]any, error) {
 		next, err := spool.read()
 		if err != nil || next == nil {
 			return nil, err
@@ -297,7 +297,7 @@ func (s *Store[T, K]) importBatch(ctx context.Context, tx *database.DB, batch []
 		rows[i] = &batch[i]
 		locks = locks || rows[i].Kind != Insert // what is unchanged stays so until the other rows are replaced
 	}
-	for attempt := 0; len(rows) > 0; attempt++ { // later attempts are of rows whose keys are taken
+	for attempt := 0; len(rows) > 0; attempt++ { // after the first, of rows whose keys are taken
 		if attempt == createAttempts {
 			return errNotStored
 		}
@@ -338,7 +338,8 @@ func (s *Store[T, K]) importBatch(ctx context.Context, tx *database.DB, batch []
 // creates reports whether b inserts a row.
 func (s *Store[T, K]) creates(b *importedRow[T]) bool { return b.change.Statement == s.table.Insert }
 
-// decide sets the change that b makes to holder, the row with its key or nil, or why it makes no change. A row that changes nothing need not have its version: an earlier attempt may have stored it.
+// decide sets the change that b makes to holder, the row with its key or nil, or why it makes no change. A row that
+// changes nothing need not have its version: an earlier attempt may have stored it.
 func (s *Store[T, K]) decide(b *importedRow[T], holder *T) {
 	columns, key := s.written(&b.Edit), s.keyOf(b.row)
 	differs := func(c *table.Column) bool { return !c.Equal(valueOf(b.row), valueOf(holder)) }

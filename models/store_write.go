@@ -65,7 +65,7 @@ func (s *Store[T, K]) updateOf(columns []*table.Column, versioned bool) *table.S
 	return kept.(*table.Statement)
 }
 
-// createAttempts is how often Create tries to insert a row, if the row with its key is deleted before Create reads it.
+// createAttempts is how often a row is inserted whose key is taken by a row that is deleted before it is read.
 const createAttempts = 10
 
 // Create validates and stores a new row and sets its timestamps. It fails with an
@@ -244,13 +244,9 @@ func (s *Store[T, K]) write(ctx context.Context, statement *table.Statement, row
 	return change.Stored.Addr().Interface().(*T), nil
 }
 
-// changeBatch writes a batch and returns the outcome of each change. Batches in the order of their keys do not wait for
-// each other in a circle.
+// changeBatch writes a batch and returns the outcome of each change.
 func (s *Store[T, K]) changeBatch(ctx context.Context, changes []*table.Change) []error {
-	key := func(c *table.Change) K { return s.keyOf(c.Row.Addr().Interface().(*T)) }
-	ordered := slices.Clone(changes)
-	slices.SortStableFunc(ordered, func(a, b *table.Change) int { return cmp.Compare(key(a), key(b)) })
-	err := s.db.Run(ctx, ordered, s.db.NowFunc())
+	err := s.db.Run(ctx, changes, s.db.NowFunc())
 	outcomes := make([]error, len(changes))
 	for i, c := range changes {
 		outcomes[i] = cmp.Or(c.Err, err) // a deferred change has an error of its own

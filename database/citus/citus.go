@@ -166,8 +166,8 @@ func withoutManyVersions(groups []*table.Group) (parts []*table.Group) {
 }
 
 // Load copies the rows. A taken key has no code of its own here: Run tells it.
-func (d *Dialect) Load(ctx context.Context, t *table.Table, keep bool, next func() ([]any, error)) (rows int64, err error) {
-	rows, err = d.Dialect.Load(ctx, t, keep, next)
+func (d *Dialect) Load(ctx context.Context, t *table.Table, next func() ([]any, error)) (rows int64, err error) {
+	rows, err = d.Dialect.Load(ctx, t, next)
 	if fault.SQLState(err) == fault.InternalError && !isCommitted(err) {
 		err = fmt.Errorf("%w: %w", errors.ErrUnsupported, err)
 	}

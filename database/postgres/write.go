@@ -171,7 +171,6 @@ func readResult(rows pgx.Rows, err error, g *table.Group) error {
 	if err != nil {
 		return err
 	}
-	defer rows.Close()
 	err = g.Scan(rows)
 	if rows.Close(); g.Returns == 0 && rows.CommandTag().RowsAffected() == int64(len(g.Changes)) {
 		for _, c := range g.Changes { // unless a trigger left out some of them
@@ -236,7 +235,7 @@ func isFree(ctx context.Context, conn *pgx.Conn, t *table.Table) bool {
 }
 
 // Load copies rows in PostgreSQL's binary format.
-func (d *Dialect) Load(ctx context.Context, t *table.Table, keep bool, next func() ([]any, error)) (rows int64, err error) {
+func (d *Dialect) Load(ctx context.Context, t *table.Table, next func() ([]any, error)) (rows int64, err error) {
 	err = WithConn(ctx, d.pool, func(ctx context.Context, conn *pgx.Conn) error {
 		tx, err := conn.Begin(ctx)
 		if err != nil {
@@ -262,7 +261,7 @@ func (d *Dialect) Load(ctx context.Context, t *table.Table, keep bool, next func
 		if err == nil && rows < sent { // a trigger left out rows; Run tells which
 			err = errors.ErrUnsupported
 		}
-		if err != nil || !keep {
+		if err != nil {
 			return err
 		}
 		return tx.Commit(ctx)

@@ -320,8 +320,8 @@ func (d *Dialect) Get(ctx context.Context, conn gorm.ConnPool, t *table.Table, k
 	})
 }
 
-// Load is not faster than Insert here: a statement costs no round trip.
-func (*Dialect) Load(context.Context, *table.Table, bool, func() ([]any, error)) (int64, error) {
+// Load would not be faster than Run here: a statement costs no round trip.
+func (*Dialect) Load(context.Context, *table.Table, func() ([]any, error)) (int64, error) {
 	return 0, errors.ErrUnsupported
 }
 

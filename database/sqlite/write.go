@@ -22,16 +22,25 @@ const manyRows = 100
 // transaction conn, the end of ctx does not interrupt them: they are at most as many as an import
 // stores at a time, and the driver would start a goroutine for each statement.
 func (d *Dialect) Run(ctx context.Context, conn gorm.ConnPool, groups []*table.Group) error {
-	_, own := conn.(*sql.DB)
-	if g := groups[0]; !own && len(groups) == 1 && g.Plain != nil && g.Table.Feed != "" && len(g.Changes) >= manyRows {
-		return d.insertMany(ctx, conn, g)
+	if _, own := conn.(*sql.DB); own {
+		return d.run(ctx, conn, groups)
 	}
-	return d.run(ctx, conn, groups)
+	for _, g := range groups {
+		run := d.run
+		if g.Plain != nil && g.Table.Feed != "" && len(g.Changes) >= manyRows {
+			run = d.insertMany
+		}
+		if err := run(ctx, conn, []*table.Group{g}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// insertMany runs the INSERTs of g in the transaction tx. Many rows enter the feed together:
+// insertMany is run for a group of INSERTs in the transaction tx. The rows enter the feed together:
 // the trigger, which adds a row at a time, takes half as long as the INSERT itself.
-func (d *Dialect) insertMany(ctx context.Context, tx gorm.ConnPool, g *table.Group) error {
+func (d *Dialect) insertMany(ctx context.Context, tx gorm.ConnPool, groups []*table.Group) error {
+	g := groups[0]
 	name, trigger := g.Table.Name+"_insert", ""
 	if err := tx.QueryRowContext(ctx, "SELECT sql FROM sqlite_schema WHERE name = ?", name).Scan(&trigger); err != nil {
 		return err
@@ -39,7 +48,7 @@ func (d *Dialect) insertMany(ctx context.Context, tx gorm.ConnPool, g *table.Gro
 	if _, err := tx.ExecContext(ctx, "DROP TRIGGER "+name); err != nil {
 		return err
 	}
-	if err := d.run(ctx, tx, []*table.Group{g}); err != nil {
+	if err := d.run(ctx, tx, groups); err != nil {
 		return err
 	}
 	ids := make([]any, 0, len(g.Changes))

@@ -1,6 +1,7 @@
 package table
 
 import (
+	"cmp"
 	"reflect"
 	"regexp"
 	"slices"
@@ -133,6 +134,15 @@ type Group struct {
 	Changes []*Change
 }
 
+// CompareKeys orders changes of a table by the keys of their rows.
+func CompareKeys(a, b *Change) int {
+	x, y := a.Table.Key.Of(a.Row), b.Table.Key.Of(b.Row)
+	if x.Kind() == reflect.String {
+		return cmp.Compare(x.String(), y.String())
+	}
+	return cmp.Compare(x.Int(), y.Int())
+}
+
 // Groups returns changes, which are in the order of their keys, in groups, as few as possible.
 func Groups(changes []*Change) (groups []*Group) {
 	if len(changes) == 1 {
@@ -140,8 +150,7 @@ func Groups(changes []*Change) (groups []*Group) {
 	}
 	for _, c := range changes {
 		i := slices.IndexFunc(groups, func(g *Group) bool {
-			last := g.Changes[len(g.Changes)-1]
-			return g.Statement == c.Statement && !c.Table.Key.Of(last.Row).Equal(c.Table.Key.Of(c.Row))
+			return g.Statement == c.Statement && CompareKeys(g.Changes[len(g.Changes)-1], c) < 0
 		})
 		if i < 0 {
 			i = len(groups)
