@@ -47,7 +47,7 @@ type Config struct {
 	Writes struct { // concurrent writes share transactions
 		Flushers int `key:"flushers" default:"1" validate:"min=1,max=1000" desc:"maximum number of batches written at once; increase it for a distant database; SQLite always has one"`
 		MaxBatch int `key:"max_batch" default:"512" validate:"min=1,max=10000" desc:"maximum number of rows in a transaction"`
-		Queue    int `key:"queue" default:"4096" validate:"min=1,max=1000000" desc:"maximum number of rows of each kind that wait: new rows, changes, and reads by id. A token may have half of them; further rows are rejected with error 50301"`
+		Queue    int `key:"queue" default:"4096" validate:"min=1,max=1000000" desc:"maximum number of rows of each kind that wait: rows to write, and reads by id. A token may have half of them; further rows are rejected with error 50301"`
 	} `key:"writes"`
 	Bulk struct { // imports and exports
 		MaxBodyBytes      int64         `key:"max_body_bytes" default:"1073741824" validate:"min=1" desc:"maximum size of an import, decompressed, in bytes"`
