@@ -75,17 +75,21 @@ func block(operation string) string { return `.opblock[id$="-` + operation + `"]
 // tryOut opens the operation with its example body.
 func (b *browser) tryOut(operation string) {
 	b.t.Helper()
-	b.do("open "+operation,
-		chromedp.Click(block(operation)+` .opblock-summary-control`, chromedp.NodeVisible),
-		chromedp.Click(block(operation)+` .try-out__btn`, chromedp.NodeVisible))
+	b.click("open "+operation, block(operation)+` .opblock-summary-control`)
+	b.click("try out "+operation, block(operation)+` .try-out__btn`)
+}
+
+// click clicks an element once it is visible, wherever the page moves it meanwhile: a click at its place could miss it.
+func (b *browser) click(what, selector string) {
+	b.t.Helper()
+	b.do(what, chromedp.WaitVisible(selector), chromedp.Evaluate[chromedp.Void](fmt.Sprintf(`document.querySelector(%q).click()`, selector)))
 }
 
 // close closes the operation: the page draws all open ones again after each click.
 func (b *browser) close(operation string) {
 	b.t.Helper()
-	b.do("close "+operation,
-		chromedp.Click(block(operation)+` .opblock-summary-control`, chromedp.NodeVisible),
-		chromedp.WaitNotPresent(block(operation)+` .opblock-body`))
+	b.click("close "+operation, block(operation)+` .opblock-summary-control`)
+	b.do("close "+operation, chromedp.WaitNotPresent(block(operation)+` .opblock-body`))
 }
 
 // unfold opens what shows only when opened, which must also follow the policy, and fit.
