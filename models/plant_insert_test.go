@@ -81,6 +81,39 @@ func TestRepeatedBatches(t *testing.T) {
 	})
 }
 
+// TestRepeatedRequests: after a taken key, Create reads first, without a write, which the last requests prove: the table
+// allows none.
+func TestRepeatedRequests(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, url string) {
+		t.Parallel()
+		db := dbtest.Migrated(t, url)
+		store := NewPlantStore(db)
+		create := func() error {
+			_, err := store.Create(t.Context(), &Plant{ID: 1, Name: "one"})
+			return err
+		}
+		if err := create(); err != nil {
+			t.Fatal(err)
+		}
+		_ = create()
+		lock := "LOCK TABLE plants IN EXCLUSIVE MODE"
+		if db.Dialect().Facts().System == "sqlite" {
+			lock = "UPDATE plants SET name = name"
+		}
+		writer := dbtest.Open(t, dbtest.Options(url)).Begin()
+		defer writer.Rollback()
+		if err := writer.Exec(lock).Error; err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			err := create()
+			if exists, ok := errors.AsType[*ExistsError](err); !ok || !exists.Same {
+				t.Errorf("got %v, want that it exists with the same content", err)
+			}
+		}
+	})
+}
+
 // TestRejectedRowIsAlone: two rows of a batch have the same key, and the first one breaks a CHECK.
 // The other one does not, and is stored.
 func TestRejectedRowIsAlone(t *testing.T) {
