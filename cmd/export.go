@@ -61,10 +61,11 @@ func newExport(s *settings) *cobra.Command {
 				return err
 			}
 			query := make(url.Values)
-			for name, wanted := range map[string]bool{"bom": excel, "etag": etag} {
-				if wanted {
-					query.Set(name, "true")
-				}
+			if excel {
+				query.Set("bom", "true")
+			}
+			if etag {
+				query.Set("etag", "true")
 			}
 			filter.VisitAll(func(f *pflag.Flag) {
 				if f.Changed { // also an empty tag

@@ -238,7 +238,9 @@ func (db *DB) Run(ctx context.Context, changes []*table.Change, now time.Time) (
 	if len(changes) == 0 {
 		return nil
 	}
-	begin, groups := time.Now(), table.Groups(slices.SortedStableFunc(slices.Values(changes), table.CompareKeys))
+	begin, ordered := time.Now(), slices.Clone(changes)
+	slices.SortStableFunc(ordered, table.CompareKeys)
+	groups := table.Groups(ordered)
 	for i, g := range groups {
 		for _, c := range g.Changes {
 			g.Table.Stamp(c.Row, now.Add(time.Duration(i)*time.Microsecond))

@@ -46,7 +46,7 @@ func insert(t *testing.T, store *PlantStore, plants ...Plant) (outcomes []error,
 	return outcomes, stored
 }
 
-// TestRepeatedBatches: a batch stores the rows whose keys are free, and of rows with the same key the first.
+// TestRepeatedBatches: a batch stores the rows whose keys are free, and the first of the rows with the same key.
 func TestRepeatedBatches(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, url string) {
 		t.Parallel()

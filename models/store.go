@@ -172,11 +172,6 @@ func (e *ExistsError) Error() string {
 	return fmt.Sprintf("%s %v exists with %s content", e.Noun, e.Key, content)
 }
 
-// exists returns the error of row, whose key holder has.
-func (s *Store[T, K]) exists(row, holder *T) error {
-	return &ExistsError{Noun: s.table.Noun, Key: s.keyOf(row), Same: s.sameContent(row, holder)}
-}
-
 // blame returns err, which ended a write or the deletion of row, with the rows of a reference that does not hold.
 func (s *Store[T, K]) blame(row *T, deletes bool, err error) error {
 	broken, ok := errors.AsType[*fault.ReferenceError](err)

@@ -295,9 +295,9 @@ func (s *Store[T, K]) importBatch(ctx context.Context, tx *database.DB, batch []
 	rows, locks := make([]*importedRow[T], len(batch)), compares
 	for i := range batch {
 		rows[i] = &batch[i]
-		locks = locks || rows[i].Kind != Insert // what is unchanged stays so until the other rows are replaced
+		locks = locks || rows[i].Kind != Insert // nobody else may change a row between the comparison and the replacement
 	}
-	for attempt := 0; len(rows) > 0; attempt++ { // after the first, of rows whose keys are taken
+	for attempt := 0; len(rows) > 0; attempt++ { // later attempts are for rows whose keys are taken
 		if attempt == createAttempts {
 			return errNotStored
 		}
@@ -350,6 +350,7 @@ func (s *Store[T, K]) decide(b *importedRow[T], holder *T) {
 	if b.Kind != Delete {
 		same = exists && !slices.ContainsFunc(columns, differs)
 	}
+	statement := s.replace
 	switch {
 	case same, exists && b.Kind == Insert:
 		b.err = &ExistsError{s.table.Noun, key, same}
@@ -357,17 +358,16 @@ func (s *Store[T, K]) decide(b *importedRow[T], holder *T) {
 		b.err = &VersionError{s.table.Noun, key}
 	case !exists && missing >= 0:
 		b.err = invalid(s.table.Content[missing].DBName, "is required, as there is no %s %v yet", s.table.Noun, key)
-	default:
-		b.change = &table.Change{Statement: s.replace, Row: valueOf(b.row)}
-		switch {
-		case !exists:
-			b.change.Statement = s.table.Insert
-			s.setDefaults(b.change.Row)
-		case b.Kind == Merge:
-			b.change.Statement = s.updateOf(columns, false)
-		case b.Kind == Delete:
-			b.change.Statement = s.remove
-		}
+	case !exists:
+		s.setDefaults(valueOf(b.row))
+		statement = s.table.Insert
+	case b.Kind == Merge:
+		statement = s.updateOf(columns, false)
+	case b.Kind == Delete:
+		statement = s.remove
+	}
+	if b.err == nil {
+		b.change = &table.Change{Statement: statement, Row: valueOf(b.row)}
 	}
 }
 

@@ -65,7 +65,7 @@ func (s *Store[T, K]) updateOf(columns []*table.Column, versioned bool) *table.S
 	return kept.(*table.Statement)
 }
 
-// createAttempts is how often a row is inserted whose key is taken by a row that is deleted before it is read.
+// createAttempts is how often an INSERT is tried, if each time the row with the key is deleted before it is read.
 const createAttempts = 10
 
 // Create validates and stores a new row and sets its timestamps. It fails with an
@@ -81,7 +81,7 @@ func (s *Store[T, K]) Create(ctx context.Context, row *T) (Outcome[T], error) {
 		if attempt > 0 || insert.Taken.Load() { // perhaps a client repeats its requests: that needs no write
 			holder, err := s.get(ctx, s.keyOf(row))
 			if err == nil {
-				err = s.exists(row, holder)
+				err = &ExistsError{s.table.Noun, s.keyOf(row), s.sameContent(row, holder)}
 			}
 			if _, deleted := errors.AsType[*NotFoundError](err); !deleted {
 				return s.outcome(ctx, nil, false, err)
@@ -129,7 +129,7 @@ func (s *Store[T, K]) Put(ctx context.Context, row *T, c Condition) (Outcome[T],
 	return s.outcome(ctx, row, err == nil && s.isNew(row), err)
 }
 
-// errNotStored is the outcome of a write that no condition and no row prevented, and that wrote nothing.
+// errNotStored is the outcome of a write that stored nothing, although no condition and no stored row prevented it.
 var errNotStored = errors.New("the row was not stored: look for triggers and policies of the table")
 
 // isNew reports whether row, as a statement has written it, is new: each later write

@@ -41,13 +41,15 @@ type Dialect interface {
 	// Get reads the rows of t whose key is in keys, a slice, and locks them if lock is set. next returns
 	// the struct that takes the next row. Outcomes are the errors of keys whose rows cannot be read, or nil.
 	Get(ctx context.Context, conn gorm.ConnPool, t *table.Table, keys any, lock bool, next func() reflect.Value) (outcomes []error, err error)
-	// Run runs groups of changes in their order, in one transaction, and sets their Stored and Err: the error of a
-	// change that the database rejects, which harms no other change, or whose row is locked, which ends conn if it
-	// is a transaction, or batch.ErrDeferred. The changes of each group are in the order of their keys.
+	// Run runs groups of changes in their order, in one transaction, and sets their Stored and Err. Err is
+	// batch.ErrDeferred, or the error of a change that the database rejects, or whose row is locked. A rejected change
+	// harms no other change; a locked row ends conn if conn is a transaction. The changes of a group are in the order of
+	// their keys.
 	Run(ctx context.Context, conn gorm.ConnPool, groups []*table.Group) error
 	// Load inserts rows, all or none, faster than Run, and returns their number. next returns nil
-	// after the last row. It fails with errors.ErrUnsupported if the database has no faster way, or if only Run can tell why a row is
-	// rejected, and with an error for which fault.IsRowRejected holds if a row is rejected or its key is taken.
+	// after the last row. It fails with errors.ErrUnsupported if the database has no faster way, or if only Run can
+	// tell why a row is rejected, and with an error for which fault.IsRowRejected holds if a row is rejected or its
+	// key is taken.
 	Load(ctx context.Context, t *table.Table, next func() ([]any, error)) (int64, error)
 
 	// Feed returns the statements of the feed of changes to t, or nil if the database has no feeds.

@@ -109,9 +109,6 @@ func (d *Dialect) runIn(ctx context.Context, conn gorm.ConnPool, g *table.Group)
 	text, args := d.textOf(g.Statement, g.Changes)
 	err := d.Query(ctx, conn, text, args, g.Scan)
 	if rejected := err; fault.IsRowRejected(rejected) {
-		for _, c := range g.Changes {
-			c.Stored = reflect.Value{}
-		}
 		_, err = conn.ExecContext(ctx, "ROLLBACK TO changes")
 		if len(g.Changes) == 1 {
 			g.Changes[0].Err = rejected
@@ -172,7 +169,7 @@ func readResult(rows pgx.Rows, err error, g *table.Group) error {
 		return err
 	}
 	err = g.Scan(rows)
-	if rows.Close(); g.Returns == 0 && rows.CommandTag().RowsAffected() == int64(len(g.Changes)) {
+	if rows.Close(); err == nil && g.Returns == 0 && rows.CommandTag().RowsAffected() == int64(len(g.Changes)) {
 		for _, c := range g.Changes { // unless a trigger left out some of them
 			c.Stored = c.Row
 		}

@@ -104,10 +104,10 @@ func (d *Dialect) run(ctx context.Context, conn gorm.ConnPool, groups []*table.G
 
 // each runs changes with their prepared statements. A rejected change leaves the transaction as it was.
 func each(ctx context.Context, conn gorm.ConnPool, changes []*table.Change, prepared map[*table.Statement]*sql.Stmt) error {
-	for _, c := range changes {
+	for i, c := range changes {
 		args := c.Values(c.Form(false, newForm).Names, listOf)
 		if c.Returns > 1 {
-			c.Err = table.ReadAll(c.Scan)(prepared[c.Statement].QueryContext(ctx, args...))
+			c.Err = table.ReadAll(table.Groups(changes[i : i+1])[0].Scan)(prepared[c.Statement].QueryContext(ctx, args...))
 		} else {
 			c.Err = execute(ctx, c, prepared[c.Statement], args)
 		}

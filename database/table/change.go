@@ -19,8 +19,8 @@ type Statement struct {
 	Where    string // the condition of an UPDATE or DELETE, besides that the row has the key
 	Conflict string // the clause ON CONFLICT of an INSERT
 	Returns  int    // how many of the table's columns, from the key on, it returns
-	// Plain is an INSERT that fails if a key is taken, and otherwise does the same; or nil. Taken says that keys are
-	// probably taken, as that of the last INSERT was.
+	// Plain is the same INSERT without ON CONFLICT, which fails if a key is taken; other statements have none. Taken is
+	// true if the key of the last row was taken, so that the next key probably is.
 	Plain *Statement
 	Taken atomic.Bool
 
@@ -121,11 +121,6 @@ func (c *Change) Values(names []string, list func([]time.Time) string) []any {
 		}
 	}
 	return values
-}
-
-// Scan sets Stored to the row in a result.
-func (c *Change) Scan(rows Rows) error {
-	return (&Group{Statement: c.Statement, Changes: []*Change{c}}).Scan(rows)
 }
 
 // Group is changes with the same statement, each of another row.

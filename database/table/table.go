@@ -21,19 +21,18 @@ import (
 // Table is the only list of a model's columns, read from its GORM schema. Every
 // statement, file and comparison is derived from it.
 type Table struct {
-	Name    string // of the table: plants
-	Noun    string // for a row: plant
-	Key     *Column
-	Created *Column    // CreatedAt, or nil
-	Updated *Column    // UpdatedAt, the version of a row, or nil
-	Feed    string     // the table with the state of its feed of changes, or empty if it has no feed
-	Content []*Column  // the columns besides these, in the order of the fields; in a store, only what clients set
-	Data    []*Column  // Key and Content
-	Columns []*Column  // Key, all others, and the timestamps
-	Select  string     // the SELECT of all rows
-	Insert  *Statement // the INSERT of a row, unless its key is taken
-	// timestamps are Created and Updated, if they are not nil.
-	timestamps []*Column
+	Name       string // of the table: plants
+	Noun       string // for a row: plant
+	Key        *Column
+	Created    *Column    // CreatedAt, or nil
+	Updated    *Column    // UpdatedAt, the version of a row, or nil
+	Feed       string     // the table with the state of its feed of changes, or empty if it has no feed
+	Content    []*Column  // the columns besides these, in the order of the fields; in a store, only what clients set
+	Data       []*Column  // Key and Content
+	Columns    []*Column  // Key, all others, and the timestamps
+	Select     string     // the SELECT of all rows
+	Insert     *Statement // the INSERT of a row, unless its key is taken
+	timestamps []*Column  // Created and Updated, if they are not nil
 }
 
 // Column is a column of a [Table] and the field that holds it.

@@ -69,7 +69,7 @@ func TestTokensOfUnknownOutcomeInTheLog(t *testing.T) {
 		{"DELETE", "/tokens/" + revoked, "", "path", "/tokens/" + revoked},
 	} {
 		t.Run(test.method, func(t *testing.T) {
-			// Of a service of its own, which has a line for the first such request. Its start may keep a request waiting.
+			// A service logs the first such request, so each needs its own. Writes at the start may keep it waiting.
 			s := service.Start(t, "DATABASE_URL="+url, "PLANTSTORE_DATABASE_TIMEOUT=30s")
 			s.Call(t, test.method, test.path, test.body).CheckError(t, 50302)
 			line := s.AwaitLine(t, "method", test.method)
