@@ -226,11 +226,7 @@ func (l *connections) limitStreams(next http.Handler) http.Handler {
 	for _, factor := range middleware.NetworksOf(netip.IPv6Unspecified()) {
 		inProgress[factor] = limit.NewShares(int64(l.all.limit), int64(factor*l.perAddress))
 	}
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.ProtoMajor == 1 {
-			next.ServeHTTP(w, r)
-			return
-		}
+	limited := func(w http.ResponseWriter, r *http.Request) {
 		address := netip.MustParseAddrPort(r.RemoteAddr).Addr()
 		isProxy := l.proxies.Contain(address)
 		for network, factor := range middleware.NetworksOf(address) {
@@ -248,5 +244,12 @@ func (l *connections) limitStreams(next http.Handler) http.Handler {
 			}
 		}
 		next.ServeHTTP(w, r)
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ProtoMajor == 1 {
+			next.ServeHTTP(w, r)
+		} else {
+			limited(w, r)
+		}
 	})
 }

@@ -287,38 +287,42 @@ func Errors(failures *Failures) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		client := c.Request.Context() // a handler's own may end earlier
 		c.Next()
-		last := c.Errors.Last()
-		switch {
-		case last == nil:
-			return
-		case c.Writer.Written(): // the client must not mistake a part for the whole
-			failures.logAborted(c, last.Err, client.Err() != nil)
-			panic(http.ErrAbortHandler)
-		case errors.Is(last.Err, context.Canceled) && client.Err() != nil:
-			c.Status(middleware.StatusClientGone) // for the log
-			panic(http.ErrAbortHandler)
-		case client.Err() != nil && c.Request.ProtoMajor == 1: // net/http serves no other request on the connection
-			c.Header("Connection", "close")
+		if last := c.Errors.Last(); last != nil {
+			failures.respond(c, client, last.Err)
 		}
-		body := describe(c, last.Err)
-		if fault, isUnknown := strings.CutSuffix(body.Message, unknownOutcome); isUnknown {
-			body.Message = fault + adviceOf(c)
-		}
-		middleware.RequestOf(c).ErrorCode = body.Code
-		failures.logFault(c, body.Code, last.Err)
-		status := statusOf(body.Code)
-		if status == http.StatusServiceUnavailable {
-			c.Header("Retry-After", "1")
-		}
-		if limit, ok := errors.AsType[*middleware.LimitError](last.Err); ok {
-			c.Header("Retry-After", strconv.Itoa(seconds(limit.RetryAfter)))
-		}
-		// Headers that the handler set for its own response.
-		for _, name := range []string{"Content-Type", "Content-Disposition", "Content-Encoding", "Link", "X-Accel-Buffering"} {
-			c.Writer.Header().Del(name)
-		}
-		_ = respond(c, status, body) // can be encoded
 	}
+}
+
+// respond responds to c with err, the error of its handler. client ends when the client leaves.
+func (f *Failures) respond(c *gin.Context, client context.Context, err error) { //nolint:revive // gin's context comes first
+	switch {
+	case c.Writer.Written(): // the client must not mistake a part for the whole
+		f.logAborted(c, err, client.Err() != nil)
+		panic(http.ErrAbortHandler)
+	case errors.Is(err, context.Canceled) && client.Err() != nil:
+		c.Status(middleware.StatusClientGone) // for the log
+		panic(http.ErrAbortHandler)
+	case client.Err() != nil && c.Request.ProtoMajor == 1: // net/http serves no other request on the connection
+		c.Header("Connection", "close")
+	}
+	body := describe(c, err)
+	if fault, isUnknown := strings.CutSuffix(body.Message, unknownOutcome); isUnknown {
+		body.Message = fault + adviceOf(c)
+	}
+	middleware.RequestOf(c).ErrorCode = body.Code
+	f.logFault(c, body.Code, err)
+	status := statusOf(body.Code)
+	if status == http.StatusServiceUnavailable {
+		c.Header("Retry-After", "1")
+	}
+	if limit, ok := errors.AsType[*middleware.LimitError](err); ok {
+		c.Header("Retry-After", strconv.Itoa(seconds(limit.RetryAfter)))
+	}
+	// Headers that the handler set for its own response.
+	for _, name := range []string{"Content-Type", "Content-Disposition", "Content-Encoding", "Link", "X-Accel-Buffering"} {
+		c.Writer.Header().Del(name)
+	}
+	_ = respond(c, status, body) // can be encoded
 }
 
 // seconds rounds up to whole seconds, for Retry-After.
