@@ -301,6 +301,10 @@ func (r *Resource[T, K, C]) Delete(c *gin.Context) error {
 
 // PatchAll changes the rows that the query selects.
 func (r *Resource[T, K, C]) PatchAll(c *gin.Context) error {
+	return withFaults[C](c, r.patchAll(c), r.rules)
+}
+
+func (r *Resource[T, K, C]) patchAll(c *gin.Context) error {
 	var in C
 	fields, err := bindPatch(c, &in)
 	if err := cmp.Or(err, r.checkSettable(&in)); err != nil {

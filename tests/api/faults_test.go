@@ -56,6 +56,8 @@ func TestAllFaultsOfABody(t *testing.T) {
 			{"PUT that echoes the times", "PUT /plants/1", `{"name":"","created_at":"2026-11-27T10:00:00Z","updated_at":"yesterday"}`, "updated_at:40006 name:40006"},
 			{"PATCH", "PATCH /plants/1", `{"name":null,"tag":7,"id":1}`, "tag:40004 id:40002 name:40004"},
 			{"PATCH that removes a field", "PATCH /plants/1", `{"tag":null,"name":""}`, "name:40006"},
+			{"PATCH of selected rows", "PATCH /plants?q=x", `{"name":"","tag":7,"id":1}`, "tag:40004 id:40002 name:40006"},
+			{"PATCH of selected rows by a rule", "PATCH /plants?q=x", `{"name":"","tag":"` + long + `"}`, "name:40006 tag:40006"},
 			{"a token", "POST /tokens", `{"name":" ","scopes":["plants:water"],"expires_at":"soon"}`, "expires_at:40006 name:40006"},
 			{"a token that has expired", "POST /tokens", `{"name":"x","scopes":["admin"],"expires_at":"2020-01-01T00:00:00Z"}`, "expires_at:40006"},
 			{"malformed", "POST /plants", `{"id":"x","name"`, ""},
