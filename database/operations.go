@@ -70,12 +70,8 @@ func (db *DB) in(ctx context.Context, operation string, err error) error {
 	return fault.In(operation, err)
 }
 
-func (db *DB) read(ctx context.Context, do func(tx *gorm.DB) error) (err error) {
-	for a := db.attempts(ctx); a.next(&err); {
-		a.mayBeSlow = true
-		err = do(db.Reads(ctx))
-	}
-	return err
+func (db *DB) read(ctx context.Context, do func(tx *gorm.DB) error) error {
+	return db.retry(ctx, true, func() error { return do(db.Reads(ctx)) })
 }
 
 // Write calls do in a transaction, in its turn among single writes and within the time limit of an
@@ -246,12 +242,12 @@ func (db *DB) Run(ctx context.Context, changes []*table.Change, now time.Time) (
 			g.Table.Stamp(c.Row, now.Add(time.Duration(i)*time.Microsecond))
 		}
 	}
-	for a := db.attempts(ctx); a.next(&err); {
+	err = db.Retry(ctx, func() error {
 		for _, c := range changes {
 			c.Stored, c.Err = reflect.Value{}, nil
 		}
-		err = db.dialect.Run(ctx, db.conn, groups)
-	}
+		return db.dialect.Run(ctx, db.conn, groups)
+	})
 	if db.inTransaction() {
 		for _, c := range changes {
 			err = cmp.Or(err, c.Err)
@@ -268,14 +264,15 @@ func Get[T, K any](ctx context.Context, db *DB, t *table.Table, keys []K, lock b
 	if !db.inTransaction() {
 		_, conn = db.dialect.Pools()
 	}
-	for a := db.attempts(ctx); a.next(&err); {
+	err = db.Retry(ctx, func() (err error) {
 		found = nil
 		outcomes, err = db.dialect.Get(ctx, conn, t, keys, lock, func() reflect.Value {
 			row := new(T)
 			found = append(found, row)
 			return reflect.ValueOf(row).Elem()
 		})
-	}
+		return err
+	})
 	db.trace(ctx, begin, t.Select, len(found), err)
 	return found, outcomes, err
 }
@@ -312,64 +309,45 @@ const tableLockPause = 50 * time.Millisecond
 // nothing behind and is likely to pass: see attemptsFor. While another transaction, perhaps a
 // migration, has locked a table, it does so for most of the time that ctx, or else the time limit of an
 // operation, leaves. In a transaction it does not: the whole transaction is retried.
-func (db *DB) Retry(ctx context.Context, do func() error) (err error) {
-	for a := db.attempts(ctx); a.next(&err); {
-		err = do()
+func (db *DB) Retry(ctx context.Context, do func() error) error { return db.retry(ctx, false, do) }
+
+// retry is Retry. It first fails if a restart would open another database. If mayBeSlow is set, that do takes too
+// long does not show that writes would fail.
+func (db *DB) retry(ctx context.Context, mayBeSlow bool, do func() error) error {
+	if err := db.dialect.Check(); err != nil {
+		return err
 	}
-	return err
-}
-
-// attempts tracks the calls that Retry makes.
-type attempts struct {
-	db        *DB
-	ctx       context.Context //nolint:containedctx // for as long as Retry runs
-	begin     time.Time       // of an attempt
-	due       time.Time       // when to give up waiting for the lock of a table
-	made      int             // besides those that waited for a lock
-	mayBeSlow bool            // what takes too long does not show that writes would fail
-}
-
-func (db *DB) attempts(ctx context.Context) attempts {
-	begin := time.Now()
 	due, limited := ctx.Deadline()
 	if !limited {
-		due = begin.Add(db.options.Timeout)
+		due = time.Now().Add(db.options.Timeout)
 	}
-	return attempts{db: db, ctx: ctx, begin: begin, due: due.Add(-limit.Wait(db.options.Timeout))}
+	due = due.Add(-limit.Wait(db.options.Timeout)) // when to give up waiting for the lock of a table
+	for made := 1; ; {
+		begin := time.Now()
+		err := do()
+		if err == nil || db.inTransaction() {
+			return err
+		}
+		db.health.note(err, !mayBeSlow)
+		// The transaction that won has probably no more left to do than this transaction had done, unless that was an import.
+		pause := min(time.Since(begin), time.Second) + time.Millisecond
+		locked := fault.IsTableLocked(err)
+		if locked {
+			pause = tableLockPause
+		} else if made++; made > attemptsFor(err) {
+			return err
+		}
+		pause += rand.N(pause) // for transactions that would collide again
+		if locked && time.Now().Add(pause).After(due) || !background.Sleep(ctx, pause) {
+			return err
+		}
+	}
 }
 
 // inTransaction reports whether db is a transaction.
 func (db *DB) inTransaction() bool {
 	_, own := db.conn.(*sql.DB)
 	return !own
-}
-
-// next reports whether to make another attempt, after a pause. err is the outcome of the last attempt, if any. Before the
-// first attempt, it is why a restart would open another database.
-func (a *attempts) next(err *error) bool {
-	if a.made == 0 {
-		a.made++
-		*err = a.db.dialect.Check()
-		return *err == nil
-	}
-	if *err == nil || a.db.inTransaction() {
-		return false
-	}
-	a.db.health.note(*err, !a.mayBeSlow)
-	// The transaction that won has probably no more left to do than this transaction had done, unless that was an import.
-	pause := min(time.Since(a.begin), time.Second) + time.Millisecond
-	locked := fault.IsTableLocked(*err)
-	if locked {
-		pause = tableLockPause
-	} else if a.made++; a.made > attemptsFor(*err) {
-		return false
-	}
-	pause += rand.N(pause) // for transactions that would collide again
-	if locked && time.Now().Add(pause).After(a.due) || !background.Sleep(a.ctx, pause) {
-		return false
-	}
-	a.begin = time.Now()
-	return true
 }
 
 // attemptsFor returns how often to try a transaction that failed with err. It did
