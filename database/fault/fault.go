@@ -51,33 +51,23 @@ var lasting = map[any]string{
 	"42P01":               WrongSchema, "42703": WrongSchema, // undefined_table, undefined_column
 }
 
-// meaning is what a code says about the operation that it ended.
-type meaning int
-
-const (
-	transient  meaning = iota // it may succeed later
-	timeout                   // the same, since a response did not come in time
-	locked                    // another transaction or process held a lock for too long; nothing was written
-	rolledBack                // in favor of another transaction; nothing was written
-	rejected                  // the database rejects a row
-)
-
-// codes are the SQLSTATEs, or their first two characters, and the codes of SQLite with each meaning.
-var codes = map[meaning][]any{
-	transient: {
+// The SQLSTATEs, or their first two characters, and the codes of SQLite, by what they say about the operation that
+// they ended.
+var (
+	timeout = []any{ // a response did not come in time
+		"25P03", "25P04", "57014", // idle_in_transaction_session_timeout, transaction_timeout, query_canceled
+		sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_INTERRUPT,
+	}
+	transient = append([]any{ // it may succeed later
 		"08", "53", // connection exceptions; insufficient resources, as connections
 		ReadOnlyTransaction, "40003", IdleSessionTimeout, // statement_completion_unknown
 		"57P01", "57P02", "57P03", // admin_shutdown, crash_shutdown, cannot_connect_now
 		"58030", sqlite3.SQLITE_CANTOPEN, // io_error
-	},
-	timeout: {
-		"25P03", "25P04", "57014", // idle_in_transaction_session_timeout, transaction_timeout, query_canceled
-		sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_INTERRUPT,
-	},
-	locked:     {"55P03", sqlite3.SQLITE_BUSY},                   // lock_not_available
-	rolledBack: {"40001", "40P01"},                               // serialization_failure, deadlock_detected
-	rejected:   {"22", "23", "P0001", sqlite3.SQLITE_CONSTRAINT}, // of data, of a constraint, by a trigger
-}
+	}, timeout...)
+	locked     = []any{"55P03", sqlite3.SQLITE_BUSY}                   // lock_not_available: nothing was written
+	rolledBack = []any{"40001", "40P01"}                               // serialization_failure, deadlock_detected: nothing was written
+	rejected   = []any{"22", "23", "P0001", sqlite3.SQLITE_CONSTRAINT} // a row: of data, of a constraint, by a trigger
+)
 
 // codeOf returns PostgreSQL's or SQLite's code for err, or nil.
 func codeOf(err error) any {
@@ -90,11 +80,11 @@ func codeOf(err error) any {
 	return nil
 }
 
-// means reports whether the code of err has a meaning.
-func means(err error, m meaning) bool {
+// has reports whether err has one of codes.
+func has(err error, codes []any) bool {
 	code := codeOf(err)
 	state, _ := code.(string)
-	return slices.Contains(codes[m], code) || len(state) == 5 && slices.Contains(codes[m], any(state[:2]))
+	return slices.Contains(codes, code) || len(state) == 5 && slices.Contains(codes, any(state[:2]))
 }
 
 // ErrURL means that a part of the database URL is not valid. Nothing was attempted.
@@ -160,12 +150,12 @@ func NothingStored(err error) bool {
 }
 
 // IsRolledBack reports whether PostgreSQL has rolled a transaction back in favor of another.
-func IsRolledBack(err error) bool { return means(err, rolledBack) }
+func IsRolledBack(err error) bool { return has(err, rolledBack) }
 
 // IsTimeout reports whether err, for which IsUnavailable holds, means that a response did
 // not come in time.
 func IsTimeout(err error) bool {
-	return means(err, timeout) || SQLiteCode(err) == 0 && (errors.Is(err, context.DeadlineExceeded) || pgconn.Timeout(err))
+	return has(err, timeout) || SQLiteCode(err) == 0 && (errors.Is(err, context.DeadlineExceeded) || pgconn.Timeout(err))
 }
 
 // SQLiteCode returns SQLite's primary result code for err, or 0.
@@ -216,7 +206,7 @@ func IsUnavailable(err error) bool {
 		return true
 	}
 	if code := codeOf(err); code != nil {
-		return isTransient(err) || code == InternalError
+		return has(err, transient) || code == InternalError
 	}
 	if _, ok := errors.AsType[net.Error](err); ok { // a missed deadline, for example
 		return true
@@ -226,10 +216,8 @@ func IsUnavailable(err error) bool {
 	}, func(target error) bool { return errors.Is(err, target) })
 }
 
-func isTransient(err error) bool { return means(err, transient) || means(err, timeout) }
-
 // IsLocked reports whether err means that a lock was not free in time. Nothing was written.
-func IsLocked(err error) bool { return means(err, locked) }
+func IsLocked(err error) bool { return has(err, locked) }
 
 // IsTableLocked reports whether err means that the lock was a whole table's. Only errors
 // about a row's lock say where it is, but not all of them: see [RowLocked].
@@ -254,8 +242,8 @@ func IsRowFault(err error) bool { return IsLocked(err) && !IsTableLocked(err) ||
 
 // IsRowRejected reports whether err means that the database rejects a row: a constraint does not
 // hold, a value does not fit, or a trigger does not allow it.
-func IsRowRejected(err error) bool { return means(err, rejected) }
+func IsRowRejected(err error) bool { return has(err, rejected) }
 
 // IsRejected reports whether the server rejected an attempt to connect for a reason
 // that waiting will not change, as a wrong password.
-func IsRejected(err error) bool { return SQLState(err) != "" && !isTransient(err) }
+func IsRejected(err error) bool { return SQLState(err) != "" && !has(err, transient) }

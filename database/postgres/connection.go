@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -205,16 +204,10 @@ func (d *Dialect) Inspect(ctx context.Context, log *zap.Logger) error {
 	return lossy
 }
 
-// connection is a connection to the server which d.open has until it is closed. It is a syscall.Conn,
-// since hasInput asks it.
+// connection is a connection to the server which d.open has until it is closed.
 type connection struct {
 	net.Conn
 	open *sync.Map
-}
-
-// SyscallConn implements syscall.Conn.
-func (c *connection) SyscallConn() (syscall.RawConn, error) {
-	return c.Conn.(syscall.Conn).SyscallConn() // as TCP and Unix sockets are
 }
 
 func (c *connection) Close() error {

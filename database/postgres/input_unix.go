@@ -15,11 +15,7 @@ func hasInput(conn net.Conn) bool {
 	if secure, ok := conn.(*tls.Conn); ok {
 		conn = secure.NetConn()
 	}
-	socket, ok := conn.(syscall.Conn)
-	if !ok {
-		return false
-	}
-	raw, err := socket.SyscallConn()
+	raw, err := conn.(*connection).Conn.(syscall.Conn).SyscallConn() // as TCP and Unix sockets are
 	if err != nil {
 		return true // closed
 	}

@@ -201,22 +201,14 @@ func (d *Dialect) createFile() error {
 // RenameDurably renames a file within its folder, so that a power cut does not undo that. The content
 // of the file must be on disk.
 func RenameDurably(from, to string) error {
-	if err := os.Rename(from, to); err != nil {
+	if err := os.Rename(from, to); err != nil || runtime.GOOS == "windows" { // which syncs no folder
 		return err
 	}
-	return syncFolder(to)
-}
-
-// syncFolder syncs the folder of the file path, unless its file system cannot.
-func syncFolder(path string) error {
-	if runtime.GOOS == "windows" {
-		return nil
-	}
-	folder, err := os.Open(filepath.Dir(path))
+	folder, err := os.Open(filepath.Dir(to))
 	if err != nil {
 		return err
 	}
-	if err = folder.Sync(); errors.Is(err, syscall.EINVAL) {
+	if err = folder.Sync(); errors.Is(err, syscall.EINVAL) { // the file system cannot
 		err = nil
 	}
 	return errors.Join(err, folder.Close())
