@@ -16,8 +16,6 @@ import (
 // Setting is a setting, as the tags of its field define it.
 type Setting struct {
 	Key, Variable, Default, Description string
-	// Values are the allowed values, if there are only a few.
-	Values []string
 	// Load sets the value, *** if that is a secret, and where it comes from: a flag, a variable,
 	// the configuration file, or the default.
 	Value, Source string
@@ -45,20 +43,18 @@ func settingsOf(section reflect.Value, prefix string) (all []Setting) {
 			all = append(all, settingsOf(value, key+".")...)
 			continue
 		}
-		bounds, values := boundsOf(rules)
 		all = append(all, Setting{
 			Key:      key,
 			Variable: cmp.Or(field.Tag.Get("env"), "PLANTSTORE_"+strings.ToUpper(strings.ReplaceAll(key, ".", "_"))),
 			Default:  field.Tag.Get("default"), Description: field.Tag.Get("desc"),
-			Values: values, bounds: bounds, secret: field.Tag.Get("secret") == "true", field: value, rules: rules,
+			bounds: boundsOf(rules), secret: field.Tag.Get("secret") == "true", field: value, rules: rules,
 		})
 	}
 	return all
 }
 
-// boundsOf describes rules for validator, and returns the values that they allow, if there are only
-// a few.
-func boundsOf(rules string) (bounds string, values []string) {
+// boundsOf describes rules for validator.
+func boundsOf(rules string) (bounds string) {
 	var lowest string
 	for rule := range strings.SplitSeq(rules, ",") {
 		name, parameter, _ := strings.Cut(rule, "=")
@@ -68,12 +64,12 @@ func boundsOf(rules string) (bounds string, values []string) {
 		case "max":
 			bounds = "from " + lowest + " to " + parameter
 		case "oneof":
-			values = strings.Fields(parameter)
+			values := strings.Fields(parameter)
 			last := len(values) - 1
 			bounds = strings.Join(values[:last], ", ") + " or " + values[last]
 		}
 	}
-	return bounds, values
+	return bounds
 }
 
 // Kind returns the kind of the value of s.
