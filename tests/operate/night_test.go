@@ -26,6 +26,7 @@ func TestQuestionsAtNight(t *testing.T) {
 		"Restore yesterday":              testRestore,
 		"Who deleted plant 7":            testWhoDeleted,
 		"Move from SQLite to PostgreSQL": testMove,
+		"It does not start":              testNoStart,
 		"Which client is slow":           testSlowClient,
 		"Add a replica":                  func(*testing.T, question) {}, // Compose and Kubernetes
 		"Renew a certificate":            testRenewal,
@@ -114,7 +115,8 @@ func testRestore(t *testing.T, q question) {
 			s.Stop(t)
 			name := regexp.MustCompile(`test_[a-z0-9]+`).FindString(url)
 			restored := strings.Replace(url, name, name+"_restored", 1)
-			q.run(t, 1, settings, "postgres://plantstore@localhost/restored", "'"+restored+"'", " restored\n", " "+name+"_restored\n", "yesterday.dump", file)
+			q.run(t, 1, nil, "postgres://postgres@localhost/postgres", "'"+url+"'", "DATABASE restored OWNER plantstore", "DATABASE "+name+"_restored",
+				"postgres://plantstore@localhost/restored", "'"+restored+"'", "yesterday.dump", file)
 			t.Cleanup(func() { dbtest.Exec(t, url, "DROP DATABASE "+name+"_restored") })
 			settings[0] = "DATABASE_URL=" + restored
 		}
@@ -125,13 +127,21 @@ func testRestore(t *testing.T, q question) {
 func testMove(t *testing.T, q question) {
 	s := service.Start(t)
 	s.Post(t, service.BodyOf(7)).RequireOK(t)
-	folder := t.TempDir()
+	file := filepath.Join(t.TempDir(), "plants.ndjson")
 	url := dbtest.Postgres(t)
 	after := service.Start(t, "DATABASE_URL="+url)
-	q.run(t, 0, service.ClientOf(s.URL), "plants.ndjson", folder+"/plants.ndjson")
-	q.run(t, 1, []string{"DATABASE_URL=" + url})
-	q.run(t, 2, service.ClientOf(after.URL), "plants.ndjson", folder+"/plants.ndjson")
-	after.Get(t, "/plants/7", service.As(service.Token)...).RequireOK(t)
+	q.run(t, 0, []string{"PLANTSTORE_CLIENT_URL=" + s.URL}, "old-token", service.Write(t, "old", service.Token), "plants.ndjson", file)
+	issued := regexp.MustCompile(`pst_[a-z2-7]{47}`).FindString(q.run(t, 1, []string{"DATABASE_URL=" + url}))
+	q.run(t, 2, []string{"PLANTSTORE_CLIENT_URL=" + after.URL}, "new-token", service.Write(t, "new", issued), "plants.ndjson", file)
+	after.Get(t, "/plants/7", service.As(issued)...).RequireOK(t)
+}
+
+func testNoStart(t *testing.T, _ question) {
+	cmd := service.Command(t, []string{"PLANTSTORE_LOG_LEVEL=loud"})
+	out, _ := cmd.CombinedOutput()
+	if status := cmd.ProcessState.ExitCode(); status != 2 || !strings.HasPrefix(string(out), "plantstore: log.level (PLANTSTORE_LOG_LEVEL) must be ") {
+		t.Errorf("got the status %d and %q, want 2 and the setting", status, out)
+	}
 }
 
 func testSlowClient(t *testing.T, q question) {
