@@ -61,7 +61,7 @@ type pending[T any] struct {
 	ctx     context.Context //nolint:containedctx // the caller's, for as long as it waits
 	item    T
 	due     time.Time
-	span    trace.Span // the caller's, if it is recorded
+	span    trace.Span // the caller's
 	outcome chan error // has room for an outcome, so that a flusher never blocks
 	items   []T        // of the batch that it begins
 }
@@ -96,7 +96,7 @@ func (b *Batcher[T]) Do(ctx context.Context, item T) (err error) {
 	if !ok {
 		p = &pending[T]{outcome: make(chan error, 1)}
 	}
-	p.ctx, p.item, p.due, p.span = ctx, item, time.Now().Add(b.Timeout), recorded(ctx)
+	p.ctx, p.item, p.due, p.span = ctx, item, time.Now().Add(b.Timeout), trace.SpanFromContext(ctx)
 	for err = ErrDeferred; errors.Is(err, ErrDeferred); {
 		if alone && ctx.Err() == nil && b.runAlone(p) {
 			err = <-p.outcome
@@ -234,7 +234,7 @@ func (b *Batcher[T]) runBatch(batch []*pending[T]) {
 		if b.Waits != nil {
 			b.Waits.Observe(begin.Sub(p.due.Add(-b.Timeout)).Seconds())
 		}
-		if p.span != nil {
+		if p.span.IsRecording() {
 			requests = append(requests, p.span)
 		}
 	}

@@ -7,15 +7,6 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// recorded returns the span in ctx, or nil if it is not recorded: a request that is not traced
-// costs no more than this.
-func recorded(ctx context.Context) trace.Span {
-	if span := trace.SpanFromContext(ctx); span.IsRecording() {
-		return span
-	}
-	return nil
-}
-
 // startBatch starts the span of a batch of items, as a child of the first recorded request span.
 // The span and the spans of all requests are linked to each other.
 func startBatch(items int, requests []trace.Span) (context.Context, trace.Span) {

@@ -222,20 +222,15 @@ func IsLocked(err error) bool { return has(err, locked) }
 // IsTableLocked reports whether err means that the lock was a whole table's. Only errors
 // about a row's lock say where it is, but not all of them: see [RowLocked].
 func IsTableLocked(err error) bool {
-	if _, ok := errors.AsType[*rowLockedError](err); ok {
-		return false
-	}
 	pg, ok := errors.AsType[*pgconn.PgError](err)
-	return ok && pg.Where == "" && IsLocked(err)
+	return ok && pg.Where == "" && IsLocked(err) && !errors.Is(err, errRow)
 }
 
 // RowLocked marks err, for which IsTableLocked holds, as an error about a row's lock: PostgreSQL
 // does not say where the lock is if several transactions wait for the row.
-func RowLocked(err error) error { return &rowLockedError{err} }
+func RowLocked(err error) error { return fmt.Errorf("%w: %w", errRow, err) }
 
-type rowLockedError struct{ error }
-
-func (e *rowLockedError) Unwrap() error { return e.error }
+var errRow = errors.New("the lock is that of a row")
 
 // IsRowFault reports whether err is the fault of a single row, which is locked or rejected.
 func IsRowFault(err error) bool { return IsLocked(err) && !IsTableLocked(err) || IsRowRejected(err) }

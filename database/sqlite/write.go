@@ -108,8 +108,13 @@ func each(ctx context.Context, conn gorm.ConnPool, changes []*table.Change, prep
 		args := c.Values(c.Form(false, newForm).Names, listOf)
 		if c.Returns > 1 {
 			c.Err = table.ReadAll(table.Groups(changes[i : i+1])[0].Scan)(prepared[c.Statement].QueryContext(ctx, args...))
-		} else {
-			c.Err = execute(ctx, c, prepared[c.Statement], args)
+		} else { // how many rows it wrote tells whether it wrote Row, in half of the time
+			var result sql.Result
+			if result, c.Err = prepared[c.Statement].ExecContext(ctx, args...); c.Err == nil {
+				if written, _ := result.RowsAffected(); written > 0 { // the driver knows it
+					c.Stored = c.Row
+				}
+			}
 		}
 		if c.Err != nil && !fault.IsRowRejected(c.Err) {
 			return c.Err
@@ -160,22 +165,8 @@ func brokenReference(ctx context.Context, conn gorm.ConnPool, c *table.Change, e
 	return errors.Join(err, failed)
 }
 
-// execute runs the statement of c, which returns no row: how many rows it wrote tells whether
-// it wrote Row, in half of the time.
-func execute(ctx context.Context, c *table.Change, statement *sql.Stmt, args []any) error {
-	result, err := statement.ExecContext(ctx, args...)
-	if err != nil {
-		return err
-	}
-	if written, err := result.RowsAffected(); err != nil || written == 0 {
-		return err
-	}
-	c.Stored = c.Row
-	return nil
-}
-
 // newForm has a parameter for each occurrence of a name, since the driver is slow to find names, and
-// returns no key alone: see execute.
+// returns no key alone: see each.
 func newForm(s *table.Statement, _ bool) *table.Form {
 	text := s.Text()
 	if s.Returns == 1 {
