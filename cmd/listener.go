@@ -226,7 +226,11 @@ func (l *connections) limitStreams(next http.Handler) http.Handler {
 	for _, factor := range middleware.NetworksOf(netip.IPv6Unspecified()) {
 		inProgress[factor] = limit.NewShares(int64(l.all.limit), int64(factor*l.perAddress))
 	}
-	limited := func(w http.ResponseWriter, r *http.Request) {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ProtoMajor == 1 {
+			next.ServeHTTP(w, r)
+			return
+		}
 		address := netip.MustParseAddrPort(r.RemoteAddr).Addr()
 		isProxy := l.proxies.Contain(address)
 		for network, factor := range middleware.NetworksOf(address) {
@@ -244,12 +248,5 @@ func (l *connections) limitStreams(next http.Handler) http.Handler {
 			}
 		}
 		next.ServeHTTP(w, r)
-	}
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.ProtoMajor == 1 {
-			next.ServeHTTP(w, r)
-		} else {
-			limited(w, r)
-		}
 	})
 }
