@@ -288,13 +288,13 @@ func Errors(failures *Failures) gin.HandlerFunc {
 		client := c.Request.Context() // a handler's own may end earlier
 		c.Next()
 		if last := c.Errors.Last(); last != nil {
-			failures.respond(c, client, last.Err)
+			failures.respond(client, c, last.Err)
 		}
 	}
 }
 
 // respond responds to c with err, the error of its handler. client ends when the client leaves.
-func (f *Failures) respond(c *gin.Context, client context.Context, err error) { //nolint:revive // gin's context comes first
+func (f *Failures) respond(client context.Context, c *gin.Context, err error) {
 	switch {
 	case c.Writer.Written(): // the client must not mistake a part for the whole
 		f.logAborted(c, err, client.Err() != nil)

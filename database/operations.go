@@ -311,8 +311,8 @@ const tableLockPause = 50 * time.Millisecond
 // operation, leaves. In a transaction it does not: the whole transaction is retried.
 func (db *DB) Retry(ctx context.Context, do func() error) error { return db.retry(ctx, false, do) }
 
-// retry is Retry. It first fails if a restart would open another database. If mayBeSlow is set, that do takes too
-// long does not show that writes would fail.
+// retry is Retry. It first fails if a restart would open another database. mayBeSlow means that do may need long: if
+// its time runs out, writes may still succeed.
 func (db *DB) retry(ctx context.Context, mayBeSlow bool, do func() error) error {
 	if err := db.dialect.Check(); err != nil {
 		return err

@@ -41,8 +41,8 @@ type Dialect interface {
 	// Get reads the rows of t whose key is in keys, a slice, and locks them if lock is set. next returns
 	// the struct that takes the next row. Outcomes are the errors of keys whose rows cannot be read, or nil.
 	Get(ctx context.Context, conn gorm.ConnPool, t *table.Table, keys any, lock bool, next func() reflect.Value) (outcomes []error, err error)
-	// Run runs groups of changes in their order, in one transaction, and sets their Stored and Err. Err is
-	// batch.ErrDeferred, or the error of a change that the database rejects, or whose row is locked. A rejected change
+	// Run runs groups of changes in their order, in one transaction, and sets their Stored and Err. Err says why a
+	// change was not made: batch.ErrDeferred, a rejection by the database, or the lock of its row. A rejected change
 	// harms no other change; a locked row ends conn if conn is a transaction. The changes of a group are in the order of
 	// their keys.
 	Run(ctx context.Context, conn gorm.ConnPool, groups []*table.Group) error

@@ -226,11 +226,12 @@ func IsTableLocked(err error) bool {
 	return ok && pg.Where == "" && IsLocked(err) && !errors.Is(err, errRow)
 }
 
+// errRow marks errors about the lock of a row.
+var errRow = errors.New("a row is locked")
+
 // RowLocked marks err, for which IsTableLocked holds, as an error about a row's lock: PostgreSQL
 // does not say where the lock is if several transactions wait for the row.
 func RowLocked(err error) error { return fmt.Errorf("%w: %w", errRow, err) }
-
-var errRow = errors.New("the lock is that of a row")
 
 // IsRowFault reports whether err is the fault of a single row, which is locked or rejected.
 func IsRowFault(err error) bool { return IsLocked(err) && !IsTableLocked(err) || IsRowRejected(err) }
