@@ -7,9 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"net/http"
-	"reflect"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -77,45 +76,34 @@ type ImportError struct {
 // MaxReport is the size, in bytes, of the longest report. A row takes less than 512: see quoteName.
 const MaxReport = (models.MaxRejected + maxWarnings) * 512
 
-// importBody is the body of an import, with its options.
-type importBody[T any] struct {
-	rows    iter.Seq2[models.ImportRow[T], error]
-	lines   *lineReader // which has the warnings, after rows
-	options models.ImportOptions
-}
-
-// bindRows returns the rows in the body of an import, and the options in its query. name is the member of a line of
-// the feed that has the row.
-func bindRows[D, T any](c *gin.Context, name string, toRow func(*D, *models.ImportRow[T])) (in importBody[T], err error) {
-	query, o := queryOf(c), &in.options
-	kind := slices.Index([]string{"refuse", "replace", "merge"}, query.Get("on_conflict")) // in the order of models.Kind
-	if kind < 0 && query.Has("on_conflict") {
+// parseImport returns the options in the query of an import, and what it does with a row whose key is taken.
+func parseImport(query url.Values) (o models.ImportOptions, kind models.Kind, err error) {
+	place := slices.Index([]string{"refuse", "replace", "merge"}, query.Get("on_conflict")) // in the order of models.Kind
+	if place < 0 && query.Has("on_conflict") {
 		err = problemf(codeParameter, "on_conflict must be refuse, replace or merge")
 	}
 	err = cmp.Or(
 		parseSwitch(query, "mode", "all", "partial", &o.Partial),
 		parseSwitch(query, "dry_run", "false", "true", &o.DryRun), err)
-	if err != nil {
-		return in, err
-	}
-	if c.Request.ContentLength == 0 && c.Request.Header["Content-Type"] == nil { // not even an empty file
-		return in, problemf(codeMalformed, "the body is absent: send the rows as %s or %s", TypeCSV, TypeNDJSON)
-	}
-	mediaType, err := contentType(c, TypeCSV, TypeNDJSON)
-	if err != nil {
-		return in, err
-	}
-	in.lines = newLineReader(c.Request.Body)
-	var reader rowReader = ndjsonReader{in.lines, name}
-	if mediaType == TypeCSV {
-		reader = newCSVReader(in.lines, jsonFields(reflect.TypeFor[D]()), strings.Split(query.Get("ignore_columns"), ","))
-	}
-	in.rows = inTurn(c, readRows(reader, models.Kind(max(kind, 0)), toRow))
-	return in, nil
+	return o, models.Kind(max(place, 0)), err
 }
 
-// respondReport responds with the report r of an import, whose body was in and whose outcome is err.
-func respondReport[T any](c *gin.Context, r *models.ImportReport, in importBody[T], err error) error {
+// openRows returns a reader of the rows with fields in the body of an import, and of its lines. name is the member of a
+// line of the feed that has the row.
+func openRows(c *gin.Context, name string, fields []jsonField) (rowReader, *lineReader, error) {
+	if c.Request.ContentLength == 0 && c.Request.Header["Content-Type"] == nil { // not even an empty file
+		return nil, nil, problemf(codeMalformed, "the body is absent: send the rows as %s or %s", TypeCSV, TypeNDJSON)
+	}
+	mediaType, err := contentType(c, TypeCSV, TypeNDJSON)
+	lines := newLineReader(c.Request.Body)
+	if mediaType == TypeCSV {
+		return newCSVReader(lines, fields, strings.Split(queryOf(c).Get("ignore_columns"), ",")), lines, err
+	}
+	return ndjsonReader{lines, name}, lines, err
+}
+
+// respondReport responds with the report r of an import, whose outcome is err. A partial import may have rejected rows.
+func respondReport(c *gin.Context, r *models.ImportReport, warnings []RowWarning, partial bool, err error) error {
 	p, isProblem := errors.AsType[*problem](err)
 	setPosition(c, r.Position)
 	if fault.NothingStored(err) { // perhaps since its turn did not come within bulk.timeout
@@ -147,9 +135,9 @@ func respondReport[T any](c *gin.Context, r *models.ImportReport, in importBody[
 			e := describe(c, row.Err)
 			return RowError{Line: row.Line, Code: e.Code, Message: e.Message}
 		}),
-		Warnings: in.lines.warnings,
+		Warnings: warnings,
 	}
-	if r.Rejected == 0 || in.options.Partial {
+	if r.Rejected == 0 || partial {
 		return respond(c, http.StatusOK, report)
 	}
 	first := report.Errors[0]

@@ -95,7 +95,7 @@ func (h *follower[T, C]) get(c *gin.Context) error {
 	if mediaType != TypeJSON && !q.Has("limit") {
 		q.limit = database.MaxChanges // which all streams share
 	}
-	ctx := contextOf(c)
+	ctx := middleware.ContextOf(c)
 	if c.Request.Method == http.MethodHead || !streams && wait == 0 {
 		changes, err := h.feed.Read(ctx, from, q.limit)
 		if err != nil {

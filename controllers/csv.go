@@ -11,23 +11,25 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"plantstore/models"
 )
 
 // csvReader reads rows of CSV (RFC 4180) after a header, which names some of fields in any order.
 type csvReader struct {
-	lines   *rowLines
-	records *csv.Reader
+	lines   *lineReader
+	records *csv.Reader // of what Read returns
 	fields  []jsonField
 	ignored []string    // columns
 	columns []jsonField // in the order of the header; nil before it is read
+
+	rest        []byte // of the last line
+	first, size int    // line and bytes of the current row
 }
 
 func newCSVReader(lines *lineReader, fields []jsonField, ignored []string) *csvReader {
-	r := &csvReader{lines: &rowLines{lineReader: lines}, fields: fields, ignored: ignored}
-	r.records = csv.NewReader(r.lines)
+	r := &csvReader{lines: lines, fields: fields, ignored: ignored}
+	r.records = csv.NewReader(r)
 	r.records.ReuseRecord = true
 	return r
 }
@@ -70,7 +72,7 @@ func (r *csvReader) next(in any, edit *models.Edit) (line int, rejected, end err
 func (r *csvReader) read() (record []string, line int, rejected, end error) {
 	var err error
 	for isBlank := true; isBlank; {
-		r.lines.begin()
+		r.first, r.size = r.lines.number+1, 0
 		record, err = r.records.Read()
 		isWhole := err == nil || errors.Is(err, csv.ErrFieldCount)
 		isBlank = isWhole && !slices.ContainsFunc(record, func(cell string) bool { return cell != "" })
@@ -91,7 +93,8 @@ func (r *csvReader) read() (record []string, line int, rejected, end error) {
 		quote = fmt.Sprintf("a quote in the lines %d to %d", malformed.StartLine, malformed.Line)
 	}
 	rejected = problemf(codeMalformed, `%s is out of place or not closed: write "5"" pot" for a cell with 5" pot`, quote)
-	if errors.Is(err, csv.ErrQuote) && r.lines.atEnd() { // the body may be cut off, or other rows be in this cell
+	// At its end, the body may be cut off, or other rows be in this cell.
+	if _, next := r.lines.body.Peek(1); errors.Is(err, csv.ErrQuote) && errors.Is(next, io.EOF) {
 		return nil, 0, nil, atLine(malformed.StartLine, rejected)
 	}
 	return nil, malformed.StartLine, rejected, nil
@@ -146,9 +149,9 @@ const ignoredColumn = "-"
 // findSeparator sets the separator to the semicolon or tab that the header has instead of commas, as spreadsheets
 // write it in many countries.
 func (r *csvReader) findSeparator() (err error) {
-	r.lines.rest, err = r.lines.next()
-	if i := bytes.IndexAny(r.lines.rest, ",;\t"); i >= 0 {
-		r.records.Comma = rune(r.lines.rest[i])
+	r.rest, err = r.lines.next()
+	if i := bytes.IndexAny(r.rest, ",;\t"); i >= 0 {
+		r.records.Comma = rune(r.rest[i])
 	}
 	if errors.Is(err, io.EOF) {
 		return nil // which the first read reports
@@ -176,19 +179,10 @@ func atLine(line int, err error) error {
 // of the body a row.
 const MaxRecord = MaxLine + 8<<10
 
-// rowLines lets a csv.Reader read line by line, so that it does not read ahead.
-type rowLines struct {
-	*lineReader
-	rest        []byte // of the last line
-	first, size int    // line and bytes of the current row
-}
-
-// begin begins a row.
-func (r *rowLines) begin() { r.first, r.size = r.number+1, 0 }
-
-func (r *rowLines) Read(p []byte) (int, error) {
+// Read reads the body line by line, so that the csv.Reader does not read ahead.
+func (r *csvReader) Read(p []byte) (int, error) {
 	if len(r.rest) == 0 {
-		line, err := r.next()
+		line, err := r.lines.next()
 		if err != nil {
 			return 0, err
 		}
@@ -253,7 +247,7 @@ func replaceMarked(cell, old, replacement string) string {
 	copied, ignored := 0, "'"
 	for start := 0; ; ignored = `'"` {
 		part := cell[start:]
-		if rest := strings.TrimLeft(part, ignored); isFormula(rest) || start == 0 && rest == "" {
+		if rest := strings.TrimLeft(part, ignored); rest != strings.TrimLeft(rest, formulaSigns) || start == 0 && rest == "" {
 			replaced.WriteString(cell[copied:start])
 			replaced.WriteString(replacement)
 			copied = len(cell) - len(strings.TrimPrefix(part, old))
@@ -266,8 +260,5 @@ func replaceMarked(cell, old, replacement string) string {
 	}
 }
 
-// isFormula reports whether text starts like a formula in a spreadsheet, in East Asia also with full-width signs.
-func isFormula(text string) bool {
-	sign, _ := utf8.DecodeRuneInString(text)
-	return strings.ContainsRune("=+-@＝＋－＠", sign) && text != ""
-}
+// formulaSigns start a formula in a spreadsheet, in East Asia also with full width.
+const formulaSigns = "=+-@＝＋－＠"

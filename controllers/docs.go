@@ -91,21 +91,17 @@ func made(name string, read func(name string) ([]byte, error)) func() (*file, er
 	return sync.OnceValues(func() (*file, error) {
 		content, err := read(name)
 		hash := sha256.Sum256(content)
+		mediaType := mime.TypeByExtension(path.Ext(name))
+		if path.Ext(name) == ".md" { // which browsers would only offer to save
+			mediaType = "text/plain; charset=utf-8"
+		}
 		// Weak, since it stands for both forms (RFC 9110, section 8.8.1).
-		return &file{mediaType(name), fmt.Sprintf(`W/"%x"`, hash[:8]), content, compress(content)}, err
+		return &file{mediaType, fmt.Sprintf(`W/"%x"`, hash[:8]), content, compress(content)}, err
 	})
 }
 
-// mediaType returns the media type of a file. Browsers show Markdown as plain text, and would only
-// offer to save text/markdown.
-func mediaType(name string) string {
-	if path.Ext(name) == ".md" {
-		return "text/plain; charset=utf-8"
-	}
-	return mime.TypeByExtension(path.Ext(name))
-}
-
-// File serves the file at the path of c's request, or redirects to Swagger UI.
+// File serves the file at the path of c's request, compressed for clients that accept that, or with 304 to clients that
+// have it, or redirects to Swagger UI.
 func (d *Docs) File(c *gin.Context) error {
 	at := c.Request.URL.Path
 	if location := d.redirects[at]; location != "" {
@@ -124,24 +120,12 @@ func (d *Docs) File(c *gin.Context) error {
 			open = d.document
 		}
 	}
-	file, err := open()
+	f, err := open()
 	if err != nil {
 		return err
 	}
-	return file.respond(c, policy)
-}
-
-// file is a response that does not change.
-type file struct {
-	mediaType, version string
-	plain, gzipped     []byte
-}
-
-// respond responds with the file, compressed for clients that accept that, or with 304 to clients
-// that have it. Pages get policy.
-func (f *file) respond(c *gin.Context, policy string) error {
-	isGzip := acceptsGzip(c) && len(f.plain) >= gzipFrom
-	if strings.HasPrefix(f.mediaType, "text/html") { // also in a 304, which updates what the client keeps
+	isGzip := acceptsGzip(c) && len(f.plain) >= gzipFrom // which sets Vary, also in a 304
+	if strings.HasPrefix(f.mediaType, "text/html") {     // also in a 304, which updates what the client keeps
 		c.Header("Content-Security-Policy", policy)
 	}
 	if unchanged, err := setVersion(c, f.version); err != nil || unchanged {
@@ -154,6 +138,12 @@ func (f *file) respond(c *gin.Context, policy string) error {
 	}
 	defer middleware.Moved(c, int64(len(body))) // the request needs no token
 	return send(c, http.StatusOK, f.mediaType, body)
+}
+
+// file is a response that does not change.
+type file struct {
+	mediaType, version string
+	plain, gzipped     []byte
 }
 
 // extend returns document with the scheme OAuth2 beside the bearer scheme. Redocly knows its extensions, too.

@@ -148,7 +148,7 @@ var errorTable = []ErrorRow{
 // internalError is the message of an internal error, before the request id.
 const internalError = "internal error: the operator of the service finds its cause in the log by the request id "
 
-// unknownOutcome ends the message of an error after which a write may have succeeded. [Errors]
+// unknownOutcome ends the message of an error after which a write may have succeeded. [Failures.Respond]
 // replaces it by what to do.
 const unknownOutcome = ": the outcome is unknown"
 
@@ -281,20 +281,14 @@ func describe(c *gin.Context, err error) Error {
 	return Error{Code: codeInternal, Message: internalError + middleware.RequestOf(c).ID}
 }
 
-// Errors responds to requests that end with an error. Only the log of failures has the cause of a
-// fault of the service.
-func Errors(failures *Failures) gin.HandlerFunc {
-	return func(c *gin.Context) {
-		client := c.Request.Context() // a handler's own may end earlier
-		c.Next()
-		if last := c.Errors.Last(); last != nil {
-			failures.respond(client, c, last.Err)
-		}
+// Respond responds to requests that end with an error. Only the log has the cause of a fault of the service.
+func (f *Failures) Respond(c *gin.Context) {
+	client := c.Request.Context() // a handler's own may end earlier
+	c.Next()
+	if len(c.Errors) == 0 {
+		return
 	}
-}
-
-// respond responds to c with err, the error of its handler. client ends when the client leaves.
-func (f *Failures) respond(client context.Context, c *gin.Context, err error) {
+	err := c.Errors.Last().Err
 	switch {
 	case c.Writer.Written(): // the client must not mistake a part for the whole
 		f.logAborted(c, err, client.Err() != nil)

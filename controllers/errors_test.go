@@ -40,7 +40,7 @@ func serveErrorOf(ctx context.Context, t *testing.T, method string, handler midd
 	core, logs := observer.New(zap.DebugLevel)
 	log := zap.New(core)
 	e := gin.New()
-	e.Use(middleware.Observe(middleware.ObserverOptions{Log: zap.NewNop(), Metrics: prometheus.NewRegistry()}), Errors(NewFailures(log)), middleware.Recovery(log))
+	e.Use(middleware.Observe(middleware.ObserverOptions{Log: zap.NewNop(), Metrics: prometheus.NewRegistry()}), NewFailures(log).Respond, middleware.Recovery(log))
 	e.Handle(method, "/", middleware.Handle(handler))
 	w := httptest.NewRecorder()
 	e.ServeHTTP(w, httptest.NewRequestWithContext(ctx, method, "/", nil))
@@ -137,7 +137,7 @@ func TestErrorsOverloaded(t *testing.T) {
 // TestUnknownToken: after an unknown outcome, there may be a token whose secret nobody has.
 func TestUnknownToken(t *testing.T) {
 	e := gin.New()
-	e.Use(Errors(NewFailures(zap.NewNop())))
+	e.Use(NewFailures(zap.NewNop()).Respond)
 	e.POST("/tokens", middleware.Handle(failWith(fault.ErrUnavailable)))
 	w := httptest.NewRecorder()
 	e.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/tokens", nil))
@@ -181,7 +181,7 @@ func TestErrorsNoFeed(t *testing.T) {
 func TestErrorsSendLimit(t *testing.T) {
 	verify := func(context.Context, string) (*auth.Identity, error) { return new(auth.Identity), nil }
 	e := gin.New()
-	e.Use(Errors(NewFailures(zap.NewNop())), middleware.Handle(middleware.Bearer(verify, 0)), middleware.Handle(middleware.SendLimit(limit.NewShares(10, 5))))
+	e.Use(NewFailures(zap.NewNop()).Respond, middleware.Handle(middleware.Bearer(verify, 0)), middleware.Handle(middleware.SendLimit(limit.NewShares(10, 5))))
 	e.GET("/", middleware.Handle(func(c *gin.Context) error {
 		_, err := c.Writer.Write(make([]byte, middleware.Small+1))
 		return err
@@ -203,7 +203,7 @@ func TestErrorsClientGone(t *testing.T) {
 	e.Use(func(c *gin.Context) {
 		defer func() { status = c.Writer.Status() }()
 		c.Next()
-	}, Errors(NewFailures(zap.New(core))))
+	}, NewFailures(zap.New(core)).Respond)
 	e.GET("/", middleware.Handle(func(*gin.Context) error {
 		cancel()
 		return fmt.Errorf("insert: %w: %w", fault.ErrUnavailable, context.Canceled)
@@ -280,7 +280,7 @@ func TestErrorDuringTheResponse(t *testing.T) {
 			core, logs := observer.New(zap.DebugLevel)
 			registry := prometheus.NewRegistry()
 			e := gin.New()
-			e.Use(middleware.Observe(middleware.ObserverOptions{Log: zap.NewNop(), Metrics: registry}), Errors(NewFailures(zap.New(core))), middleware.Recovery(zap.New(core)), func(c *gin.Context) {
+			e.Use(middleware.Observe(middleware.ObserverOptions{Log: zap.NewNop(), Metrics: registry}), NewFailures(zap.New(core)).Respond, middleware.Recovery(zap.New(core)), func(c *gin.Context) {
 				ctx, cancel := context.WithCancel(c.Request.Context())
 				defer cancel()
 				c.Request = c.Request.WithContext(ctx)
@@ -438,7 +438,7 @@ func TestErrorsLogTheTraceID(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := gin.New()
-			e.Use(middleware.Observe(middleware.ObserverOptions{Log: zap.NewNop(), Metrics: prometheus.NewRegistry()}), Errors(NewFailures(log)), middleware.Recovery(log))
+			e.Use(middleware.Observe(middleware.ObserverOptions{Log: zap.NewNop(), Metrics: prometheus.NewRegistry()}), NewFailures(log).Respond, middleware.Recovery(log))
 			e.GET("/", middleware.Handle(handler))
 			r := httptest.NewRequest(http.MethodGet, "/", nil)
 			r.Header.Set("traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")

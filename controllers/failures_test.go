@@ -50,7 +50,7 @@ func TestFailuresOfTokens(t *testing.T) {
 			return &auth.Identity{Name: token}, nil
 		}
 		e := gin.New()
-		e.Use(Errors(NewFailures(zap.New(core))), middleware.Handle(middleware.Bearer(verify, 0)))
+		e.Use(NewFailures(zap.New(core)).Respond, middleware.Handle(middleware.Bearer(verify, 0)))
 		e.POST("/plants", middleware.Handle(failWith(limit.ErrBusy)))
 		fail := func(token string, times int) {
 			for range times {

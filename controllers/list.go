@@ -15,6 +15,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"plantstore/database/table"
+	"plantstore/middleware"
 	"plantstore/models"
 )
 
@@ -121,14 +122,14 @@ func (r *Resource[T, K, C]) list(c *gin.Context, of string) error {
 	}
 	if q.count {
 		filter.Limit = MaxCount + 1
-		n, err := r.store.Count(contextOf(c), filter)
+		n, err := r.store.Count(middleware.ContextOf(c), filter)
 		if err != nil {
 			return err
 		}
 		c.Header("X-Total-Count", strings.Replace(strconv.Itoa(n), strconv.Itoa(MaxCount+1), strconv.Itoa(MaxCount)+"+", 1))
 	}
 	filter.Limit = q.limit + 1 // one more tells whether there is a next page
-	rows, err := r.store.List(contextOf(c), filter)
+	rows, err := r.store.List(middleware.ContextOf(c), filter)
 	if err != nil {
 		return err
 	}

@@ -74,7 +74,7 @@ func (h *shrubs) Water(c *gin.Context) error {
 	if err := bindJSON(c, &in); err != nil {
 		return err
 	}
-	outcome, err := h.store.Update(contextOf(c), id, condition, func(tx *gorm.DB, row *shrub) error {
+	outcome, err := h.store.Update(middleware.ContextOf(c), id, condition, func(tx *gorm.DB, row *shrub) error {
 		row.State, row.WateredAt = "wet", new(tx.NowFunc())
 		return tx.Create(&watering{ShrubID: id, Litres: *in.Litres}).Error
 	})
@@ -109,7 +109,7 @@ func newShrubService(t *testing.T, url string) *shrubService {
 	}
 	h := &shrubs{NewResource[shrub, int64, shrubContent](db, Lists{Equal: []string{"state"}})}
 	e := gin.New()
-	e.Use(middleware.Observe(middleware.ObserverOptions{Log: zap.NewNop(), Metrics: prometheus.NewRegistry()}), Errors(NewFailures(zap.NewNop())))
+	e.Use(middleware.Observe(middleware.ObserverOptions{Log: zap.NewNop(), Metrics: prometheus.NewRegistry()}), NewFailures(zap.NewNop()).Respond)
 	for path, handler := range map[string]middleware.Handler{
 		"POST /shrubs": h.Create, "GET /shrubs": h.List, "GET /shrubs/:id": h.Get, "PUT /shrubs/:id": h.Put, "PATCH /shrubs/:id": h.Patch,
 		"GET /shrubs/export": h.Export, "POST /shrubs/:id/water": h.Water,

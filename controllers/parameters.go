@@ -2,7 +2,6 @@ package controllers
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"maps"
 	"net/url"
@@ -17,7 +16,6 @@ import (
 	"github.com/google/uuid"
 
 	"plantstore/database"
-	"plantstore/database/limit"
 	"plantstore/middleware"
 	"plantstore/models"
 )
@@ -205,10 +203,4 @@ func setPosition(c *gin.Context, at database.Position) {
 	if at != 0 {
 		middleware.SetHeader(c, middleware.PositionHeader, at.String())
 	}
-}
-
-// contextOf returns the context for an operation of c's client, which has no more than its share of
-// what all clients need.
-func contextOf(c *gin.Context) context.Context {
-	return limit.WithClient(c.Request.Context(), middleware.RequestOf(c).Sender())
 }

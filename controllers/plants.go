@@ -10,6 +10,7 @@ import (
 	"gorm.io/gorm"
 
 	"plantstore/database"
+	"plantstore/middleware"
 	"plantstore/models"
 )
 
@@ -80,7 +81,7 @@ func (h *Plants) Tags(c *gin.Context) error {
 		return err
 	}
 	tags := []TagCount{}
-	err = h.store.Aggregate(contextOf(c), func(tx *gorm.DB) *gorm.DB {
+	err = h.store.Aggregate(middleware.ContextOf(c), func(tx *gorm.DB) *gorm.DB {
 		return tx.Model(models.Plant{}).Select("tag, count(*) AS plants").Where("tag IS NOT NULL").
 			Group("tag").Order("plants DESC, tag").Limit(q.limit).Find(&tags)
 	})

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"errors"
 	"io"
-	"iter"
 	"net/http"
 	"strings"
 
@@ -13,14 +12,14 @@ import (
 
 	"plantstore/database/limit"
 	"plantstore/middleware"
-	"plantstore/models"
 )
 
 // Receive prepares the bodies of imports. With Content-Encoding: gzip, a body may have up to bytes of
 // content: a compressed file of a megabyte may have millions of rows.
 func Receive(bytes int64) middleware.Handler {
 	return func(c *gin.Context) error {
-		c.Request.Body = received{c.Request.Body, middleware.TurnOf(c)}
+		body := &received{ReadCloser: c.Request.Body, turn: middleware.TurnOf(c)}
+		c.Request.Body = body
 		codings := c.Request.Header["Content-Encoding"]
 		switch {
 		case isPlain(codings):
@@ -30,44 +29,29 @@ func Receive(bytes int64) middleware.Handler {
 			return problemf(codeContentType, "Content-Encoding must be gzip, or absent")
 		}
 		c.Request.Header.Del("Content-Encoding")
-		body := &gunzipBody{ReadCloser: c.Request.Body}
-		c.Request.Body = http.MaxBytesReader(c.Writer, body, bytes)
+		c.Request.Body = http.MaxBytesReader(c.Writer, &gunzipBody{received: body}, bytes)
 		return nil
 	}
 }
 
-// rowsInTurn is how many rows an import parses before other requests have a turn.
-const rowsInTurn = 64
-
-// inTurn returns rows, which are parsed in turns of c's client.
-func inTurn[T any](c *gin.Context, rows iter.Seq2[models.ImportRow[T], error]) iter.Seq2[models.ImportRow[T], error] {
-	turn := middleware.TurnOf(c)
-	return func(yield func(models.ImportRow[T], error) bool) {
-		turn.Take()
-		defer turn.Give()
-		n := 0
-		for row, err := range rows {
-			if !yield(row, err) {
-				return
-			}
-			if n++; n%rowsInTurn == 0 {
-				turn.Give()
-				turn.Take()
-			}
-		}
-	}
-}
-
-// received is the body of an import that is parsed in a turn, which it gives back while it waits for the client.
+// received is the body of an import as the client sends it. The body is parsed in a turn, which received gives back while
+// it waits for the client.
 type received struct {
 	io.ReadCloser
 	turn *limit.Turn
+	size int64 // bytes that were read
+	err  error // other than io.EOF
 }
 
-func (r received) Read(p []byte) (int, error) {
+func (r *received) Read(p []byte) (int, error) {
 	r.turn.Give()
 	defer r.turn.Take()
-	return r.ReadCloser.Read(p)
+	n, err := r.ReadCloser.Read(p)
+	r.size += int64(n)
+	if !errors.Is(err, io.EOF) {
+		r.err = err
+	}
+	return n, err
 }
 
 // MaxRatio is how many times as large as its compressed form a body of more than RatioFrom bytes may
@@ -79,27 +63,14 @@ const (
 
 // gunzipBody is the content of a compressed body.
 type gunzipBody struct {
-	io.ReadCloser              // the compressed body
-	content       *gzip.Reader // nil before the first read
-	in, out       int64        // bytes that were read
-	inErr         error        // of the compressed body, other than io.EOF
-}
-
-// compressedBody is the compressed form of a gunzipBody, which counts its bytes.
-type compressedBody struct{ *gunzipBody }
-
-func (b compressedBody) Read(p []byte) (int, error) {
-	n, err := b.ReadCloser.Read(p)
-	b.in += int64(n)
-	if !errors.Is(err, io.EOF) {
-		b.inErr = err
-	}
-	return n, err
+	*received              // the compressed body
+	content   *gzip.Reader // nil before the first read
+	out       int64        // bytes of the content that were read
 }
 
 func (b *gunzipBody) Read(p []byte) (n int, err error) {
 	if b.content == nil {
-		b.content, err = gzip.NewReader(bufio.NewReader(compressedBody{b}))
+		b.content, err = gzip.NewReader(bufio.NewReader(b.received))
 		if errors.Is(err, io.EOF) {
 			err = io.ErrUnexpectedEOF
 		}
@@ -109,12 +80,12 @@ func (b *gunzipBody) Read(p []byte) (n int, err error) {
 	}
 	b.out += int64(n)
 	switch {
-	case b.out > RatioFrom && b.out > MaxRatio*b.in:
+	case b.out > RatioFrom && b.out > MaxRatio*b.size:
 		return 0, problemf(codeBodyTooLarge, "the body is more than %d times as large as its compressed form: send it uncompressed", MaxRatio)
 	case err == nil || errors.Is(err, io.EOF):
 		return n, err
-	case b.inErr != nil:
-		return n, b.inErr
+	case b.received.err != nil:
+		return n, b.received.err
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return n, problemf(codeMalformed, "the gzip data of the body ends early: compress the file again, and send all of it")
 	}

@@ -221,7 +221,7 @@ func (r *Resource[T, K, C]) create(c *gin.Context) (*T, *C, error) {
 	id := keyOf(made.ID)
 	row, place := r.row(&made.row, id, &made.Content), location(c, id)
 	middleware.RequestOf(c).CreatedID = place[strings.LastIndexByte(place, '/')+1:]
-	outcome, err := r.store.Create(contextOf(c), row)
+	outcome, err := r.store.Create(middleware.ContextOf(c), row)
 	if err != nil {
 		return nil, nil, withFaults[newRow[K, C]](c, err, r.rules)
 	}
@@ -236,7 +236,7 @@ func (r *Resource[T, K, C]) Get(c *gin.Context) error {
 	if err != nil {
 		return err
 	}
-	row, err := r.store.Get(contextOf(c), id)
+	row, err := r.store.Get(middleware.ContextOf(c), id)
 	if err != nil {
 		return err
 	}
@@ -244,11 +244,8 @@ func (r *Resource[T, K, C]) Get(c *gin.Context) error {
 }
 
 // Put creates or replaces a row.
-func (r *Resource[T, K, C]) Put(c *gin.Context) error {
-	return withFaults[replacement[K, C]](c, r.put(c), r.rules)
-}
-
-func (r *Resource[T, K, C]) put(c *gin.Context) error {
+func (r *Resource[T, K, C]) Put(c *gin.Context) (err error) {
+	defer func() { err = withFaults[replacement[K, C]](c, err, r.rules) }()
 	id, condition, err := r.parseTarget(c)
 	if err != nil {
 		return err
@@ -263,14 +260,13 @@ func (r *Resource[T, K, C]) put(c *gin.Context) error {
 	if in.ID != nil && *in.ID != id {
 		return &models.InvalidError{Field: "id", Reason: fmt.Sprintf("must be %v as in the path, or absent", id)}
 	}
-	outcome, err := r.store.Put(contextOf(c), r.row(new(T), id, &in.Content), condition)
+	outcome, err := r.store.Put(middleware.ContextOf(c), r.row(new(T), id, &in.Content), condition)
 	return r.respondOutcome(c, id, outcome, err)
 }
 
 // Patch changes a row.
-func (r *Resource[T, K, C]) Patch(c *gin.Context) error { return withFaults[C](c, r.patch(c), r.rules) }
-
-func (r *Resource[T, K, C]) patch(c *gin.Context) error {
+func (r *Resource[T, K, C]) Patch(c *gin.Context) (err error) {
+	defer func() { err = withFaults[C](c, err, r.rules) }()
 	id, condition, err := r.parseTarget(c)
 	if err != nil {
 		return err
@@ -280,7 +276,7 @@ func (r *Resource[T, K, C]) patch(c *gin.Context) error {
 	if err := cmp.Or(err, r.checkSettable(&in)); err != nil {
 		return err
 	}
-	outcome, err := r.store.Patch(contextOf(c), r.row(new(T), id, &in), fields, condition)
+	outcome, err := r.store.Patch(middleware.ContextOf(c), r.row(new(T), id, &in), fields, condition)
 	return r.respondOutcome(c, id, outcome, err)
 }
 
@@ -290,7 +286,7 @@ func (r *Resource[T, K, C]) Delete(c *gin.Context) error {
 	if err != nil {
 		return err
 	}
-	outcome, err := r.store.Delete(contextOf(c), id, condition)
+	outcome, err := r.store.Delete(middleware.ContextOf(c), id, condition)
 	if err != nil {
 		return err
 	}
@@ -300,11 +296,8 @@ func (r *Resource[T, K, C]) Delete(c *gin.Context) error {
 }
 
 // PatchAll changes the rows that the query selects.
-func (r *Resource[T, K, C]) PatchAll(c *gin.Context) error {
-	return withFaults[C](c, r.patchAll(c), r.rules)
-}
-
-func (r *Resource[T, K, C]) patchAll(c *gin.Context) error {
+func (r *Resource[T, K, C]) PatchAll(c *gin.Context) (err error) {
+	defer func() { err = withFaults[C](c, err, r.rules) }()
 	var in C
 	fields, err := bindPatch(c, &in)
 	if err := cmp.Or(err, r.checkSettable(&in)); err != nil {
@@ -333,7 +326,7 @@ func (r *Resource[T, K, C]) edit(c *gin.Context, row *T, e models.Edit) error {
 	case filter.Where == nil:
 		return problemf(codeParameter, "at least one of these parameters is required, to select %s: %s", r.Name(), strings.Join(mapAll(r.filters, func(f *Filter) string { return f.Name }), ", "))
 	}
-	report, err := r.store.Edit(contextOf(c), filter, row, e, o)
+	report, err := r.store.Edit(middleware.ContextOf(c), filter, row, e, o)
 	switch {
 	case err != nil:
 	case report.Rows > filter.Limit:
@@ -341,7 +334,7 @@ func (r *Resource[T, K, C]) edit(c *gin.Context, row *T, e models.Edit) error {
 	case report.Rejected > 0:
 		return report.Errors[0].Err
 	}
-	return respondReport(c, &report, importBody[T]{lines: new(lineReader), options: o}, err)
+	return respondReport(c, &report, nil, false, err)
 }
 
 // Import stores many rows.
@@ -350,12 +343,17 @@ func (r *Resource[T, K, C]) Import(c *gin.Context) error {
 	if r.table.Column(name) != nil { // a row has it as well
 		name = ""
 	}
-	in, err := bindRows(c, name, r.setImported)
+	options, kind, err := parseImport(queryOf(c))
 	if err != nil {
 		return err
 	}
-	report, err := r.store.Import(contextOf(c), in.rows, in.options)
-	return respondReport(c, &report, in, err)
+	reader, lines, err := openRows(c, name, jsonFields(reflect.TypeFor[importedRow[K, C]]()))
+	if err != nil {
+		return err
+	}
+	rows := readRows(middleware.TurnOf(c), reader, kind, r.setImported)
+	report, err := r.store.Import(middleware.ContextOf(c), rows, options)
+	return respondReport(c, &report, lines.warnings, options.Partial, err)
 }
 
 // feedName returns the name of a row in the feed of changes.
@@ -393,6 +391,6 @@ func (r *Resource[T, K, C]) Export(c *gin.Context) error {
 	c.Writer.Header().Add("Vary", "Accept") // CORS adds Origin
 	mediaType := preferred(c.Request.Header["Accept"], TypeNDJSON, TypeCSV)
 	return respondRows(c, mediaType, r.Name(), columns, convert, func(yield func([]T) error) error {
-		return r.store.Export(contextOf(c), filter, yield)
+		return r.store.Export(middleware.ContextOf(c), filter, yield)
 	})
 }

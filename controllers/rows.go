@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/text/encoding/charmap"
 
+	"plantstore/database/limit"
 	"plantstore/models"
 )
 
@@ -29,11 +30,20 @@ type rowWriter interface {
 	flush() error
 }
 
-// readRows reads a D from each of rows, and converts it with toRow. kind is that of on_conflict.
-func readRows[D, T any](rows rowReader, kind models.Kind, toRow func(*D, *models.ImportRow[T])) iter.Seq2[models.ImportRow[T], error] {
+// rowsInTurn is how many rows an import parses before other requests have a turn.
+const rowsInTurn = 64
+
+// readRows reads a D from each of rows, in turns, and converts it with toRow. kind is that of on_conflict.
+func readRows[D, T any](turn *limit.Turn, rows rowReader, kind models.Kind, toRow func(*D, *models.ImportRow[T])) iter.Seq2[models.ImportRow[T], error] {
 	return func(yield func(models.ImportRow[T], error) bool) {
+		turn.Take()
+		defer turn.Give()
 		in := new(D)
-		for {
+		for n := 1; ; n++ {
+			if n%rowsInTurn == 0 {
+				turn.Give()
+				turn.Take()
+			}
 			*in = *new(D)
 			row := models.ImportRow[T]{Edit: models.Edit{Kind: kind}}
 			line, rejected, end := rows.next(in, &row.Edit)
@@ -63,12 +73,9 @@ const MaxLine = 64 << 10
 // byteOrderMark is what some programs write at the start of a file in UTF-8.
 const byteOrderMark = "\ufeff"
 
-// GzipMagic is how a gzip file begins (RFC 1952, section 2.3.1).
-const GzipMagic = "\x1f\x8b"
-
 // otherFormats are how a file begins that is no text in UTF-8, and what to do with it.
 var otherFormats = map[string]string{
-	GzipMagic:          "compressed: send Content-Encoding: gzip",
+	"\x1f\x8b":         "compressed: send Content-Encoding: gzip", // RFC 1952, section 2.3.1
 	"PK\x03\x04":       "a workbook or an archive: save the table as CSV UTF-8, and send that file",
 	"\xd0\xcf\x11\xe0": "a workbook: save the table as CSV UTF-8, and send that file",
 	"\xff\xfe":         "UTF-16: save the file as UTF-8",
@@ -130,12 +137,6 @@ func (r *lineReader) next() ([]byte, error) {
 		r.warn(r.number, "the text looks as if UTF-8 had been read as %v: in the spreadsheet, import the file as UTF-8, or export it with bom=true", page)
 	}
 	return line, nil
-}
-
-// atEnd reports whether no line follows.
-func (r *lineReader) atEnd() bool {
-	_, err := r.body.Peek(1)
-	return errors.Is(err, io.EOF)
 }
 
 // codePages are those that spreadsheets take for that of a file without a byte order mark.

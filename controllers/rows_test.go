@@ -16,6 +16,7 @@ import (
 	"testing"
 	"testing/iotest"
 
+	"plantstore/database/limit"
 	"plantstore/models"
 )
 
@@ -43,7 +44,7 @@ func toNewPlant(plant *models.Plant) NewPlant {
 }
 
 func readPlantsNDJSON(body io.Reader) plantRows {
-	return readRows(ndjsonReader{newLineReader(body), "plant"}, models.Insert, rowOf(plantOf))
+	return readRows(new(limit.Turn), ndjsonReader{newLineReader(body), "plant"}, models.Insert, rowOf(plantOf))
 }
 
 // rowOf returns toRow for readRows.
@@ -54,7 +55,7 @@ func rowOf[D, T any](toRow func(*D) T) func(*D, *models.ImportRow[T]) {
 func readPlantsCSV(body io.Reader) plantRows { return readCSV(body, plantOf) }
 
 func readCSV[D, T any](body io.Reader, toRow func(*D) T) iter.Seq2[models.ImportRow[T], error] {
-	return readRows(newCSVReader(newLineReader(body), jsonFields(reflect.TypeFor[D]()), nil), models.Insert, rowOf(toRow))
+	return readRows(new(limit.Turn), newCSVReader(newLineReader(body), jsonFields(reflect.TypeFor[D]()), nil), models.Insert, rowOf(toRow))
 }
 
 // readAll returns the rows, as texts, and the error that ends them.

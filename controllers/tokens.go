@@ -79,7 +79,7 @@ func (h *Tokens) Create(c *gin.Context) error {
 		return withFaults[NewToken](c, err, models.Token{}.Rules())
 	}
 	token := models.Token{Name: *in.Name, Scopes: *in.Scopes, ExpiresAt: (*time.Time)(in.ExpiresAt)}
-	secret, err := h.store.Create(contextOf(c), &token)
+	secret, err := h.store.Create(middleware.ContextOf(c), &token)
 	middleware.RequestOf(c).CreatedID = token.ID
 	if err != nil {
 		return withFaults[NewToken](c, err, models.Token{}.Rules())
@@ -110,7 +110,7 @@ func (h *Tokens) List(c *gin.Context) error {
 			return err
 		}
 	}
-	tokens, err := h.store.List(contextOf(c), after, q.limit+1)
+	tokens, err := h.store.List(middleware.ContextOf(c), after, q.limit+1)
 	if err != nil {
 		return err
 	}
@@ -130,7 +130,7 @@ func (h *Tokens) Revoke(c *gin.Context) error {
 	if err := checkTokenID("id", id); err != nil {
 		return err
 	}
-	if err := h.store.Revoke(contextOf(c), id); err != nil {
+	if err := h.store.Revoke(middleware.ContextOf(c), id); err != nil {
 		return err
 	}
 	_ = h.issued.Refresh() // otherwise, the token ends as it does on other replicas

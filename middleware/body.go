@@ -101,6 +101,6 @@ func DiscardBody(c *gin.Context) {
 // Moved lets c's client wait for as long as n bytes that it has sent or received keep a processor busy, and then rest.
 func Moved(c *gin.Context, n int64) {
 	if r := RequestOf(c); r.work != nil {
-		r.work.Charge(workOf(c), time.Duration(n)) // a nanosecond for each
+		r.work.Charge(ContextOf(c), time.Duration(n)) // a nanosecond for each
 	}
 }

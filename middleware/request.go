@@ -97,8 +97,9 @@ func Compute(c *gin.Context, do func() error) error {
 	return do()
 }
 
-// workOf returns the context of c's request for its work, whose client is the sender or, if it is unknown, its address.
-func workOf(c *gin.Context) context.Context {
+// ContextOf returns the context for an operation of c's client, which has no more than its share of what all clients
+// need: that of the sender or, if it is unknown, of the address.
+func ContextOf(c *gin.Context) context.Context {
 	client := RequestOf(c).Sender()
 	if client == "" {
 		client = clientOf(c)
@@ -110,7 +111,7 @@ func workOf(c *gin.Context) context.Context {
 func TurnOf(c *gin.Context) *limit.Turn {
 	r := RequestOf(c)
 	if r.turn == nil {
-		r.turn = r.work.NewTurn(workOf(c))
+		r.turn = r.work.NewTurn(ContextOf(c))
 	}
 	return r.turn
 }

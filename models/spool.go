@@ -41,7 +41,7 @@ type spool[T any, K Key] struct {
 	rows    []spoolRow[K] // in data
 	starts  []int64       // of the runs, in the file
 	last    K             // the key at the end of the last run
-	unread  []*run[T, K]  // ordered by compareRuns: the first run has the next row
+	unread  []*run[T, K]  // the first run has the next row
 	used    *run[T, K]    // whose row was returned last, or nil
 }
 
@@ -252,7 +252,9 @@ func (s *spool[T, K]) advance(r *run[T, K]) error {
 		}
 	}
 	r.key = keyOf[K](r.parts)
-	place, _ := slices.BinarySearchFunc(s.unread, r, compareRuns)
+	place, _ := slices.BinarySearchFunc(s.unread, r, func(a, b *run[T, K]) int {
+		return cmp.Or(cmp.Compare(a.key, b.key), cmp.Compare(a.index, b.index)) // of a key, the earlier run has the earlier rows
+	})
 	s.unread = slices.Insert(s.unread, place, r)
 	return nil
 }
@@ -265,11 +267,6 @@ type run[T any, K Key] struct {
 	in     *bufio.Reader
 	key    K
 	buffer []byte
-}
-
-// compareRuns orders runs by their next row. With the same key, the earlier run has the earlier rows.
-func compareRuns[T any, K Key](a, b *run[T, K]) int {
-	return cmp.Or(cmp.Compare(a.key, b.key), cmp.Compare(a.index, b.index))
 }
 
 func (r *run[T, K]) readValue(value reflect.Value) error {

@@ -46,16 +46,14 @@ type Key interface{ int64 | string | ID }
 // see [database.DB.Standby]. All else comes from the primary.
 type Store[T Model, K Key] struct {
 	*reader[T, K]
-	copies map[*database.DB]*reader[T, K] // of the standbys
-	rules  Rules                          // of the values
-	// All columns but key and timestamps, and those of the server that have a default.
-	settable, defaults []*table.Column
-	related            bool // a row may be rejected because of a row with another key
+	copies  map[*database.DB]*reader[T, K] // of the standbys
+	rules   Rules                          // of the values
+	related bool                           // a row may be rejected because of a row with another key
 
 	changes *batch.Batcher[*table.Change]
 	// The statements of Put without a version, of an import that replaces, and of Delete.
 	put, replace, remove, removeVersion *table.Statement
-	updates                             sync.Map // *table.Statement by update
+	updates                             sync.Map // see updateOf
 }
 
 // NewStore returns the store of the rows of T in db, which must be migrated. It panics if
@@ -82,12 +80,6 @@ func NewStore[T Model, K Key](db *database.DB) *Store[T, K] {
 		case rule != nil || !isPlain || c.IndirectFieldType.Kind() == reflect.Slice:
 			panic(fmt.Sprintf("%T.%s must be an int64, a float64, a bool, a time.Time, or of a type that fits its rule", *new(T), c.Name))
 		}
-		if c != t.Key {
-			s.settable = append(s.settable, c)
-		}
-		if c.HasDefaultValue {
-			s.defaults = append(s.defaults, c)
-		}
 	}
 	for name := range rules {
 		_, refers := rules.Ref(name)
@@ -104,7 +96,8 @@ func NewStore[T Model, K Key](db *database.DB) *Store[T, K] {
 	s.put = &table.Statement{Table: t, Write: t.Insert.Write, Conflict: put, Returns: len(t.Columns)}
 	s.replace = &table.Statement{Table: t, Write: t.Insert.Write, Conflict: put}
 	s.remove = &table.Statement{Table: t, Write: "DELETE FROM " + t.Name, Returns: 1}
-	s.removeVersion = &table.Statement{Table: t, Write: s.remove.Write, Where: s.hasVersion(), Returns: 1}
+	hasVersion := db.Dialect().Among(t.Qualified(t.Updated), "@"+table.VersionsName)
+	s.removeVersion = &table.Statement{Table: t, Write: s.remove.Write, Where: hasVersion, Returns: 1}
 	return s
 }
 
@@ -131,8 +124,8 @@ func rejectIgnored(t *table.Table, rules Rules) {
 
 // setDefaults gives columns of the server without a value in a new row their defaults.
 func (s *Store[T, K]) setDefaults(row reflect.Value) {
-	for _, c := range s.defaults {
-		if c.Of(row).IsZero() {
+	for _, c := range s.table.Columns {
+		if c.HasDefaultValue && c.Of(row).IsZero() {
 			_ = c.Set(context.Background(), row, c.DefaultValueInterface) // rejectIgnored has tried it
 		}
 	}
@@ -195,12 +188,10 @@ func valueOf[T any](row *T) reflect.Value { return reflect.ValueOf(row).Elem() }
 // *InvalidError.
 func (s *Store[T, K]) validate(row *T, columns []*table.Column) error {
 	for _, c := range columns {
-		rule, value := s.rules[c.DBName], reflect.Indirect(c.Of(valueOf(row)))
-		if rule == nil || !value.IsValid() { // a nil pointer
-			continue
-		}
-		if err := rule.check(c.DBName, value); err != nil {
-			return err
+		if value := reflect.Indirect(c.Of(valueOf(row))); value.IsValid() { // no nil pointer
+			if err := Check(s.rules[c.DBName], c.DBName, value); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

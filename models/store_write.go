@@ -28,11 +28,6 @@ type Condition struct {
 // ErrCondition means that a [Condition] does not hold. Nothing was written.
 var ErrCondition = errors.New("the condition does not hold")
 
-// hasVersion returns the SQL that holds for a row whose version is among a change's versions.
-func (s *Store[T, K]) hasVersion() string {
-	return s.db.Dialect().Among(s.table.Qualified(s.table.Updated), "@"+table.VersionsName)
-}
-
 // set returns the assignments that write columns, with a new version. The value of a column has the
 // prefix value, which is @ for the row of the statement, or excluded. in the clause ON CONFLICT.
 func (s *Store[T, K]) set(columns []*table.Column, value string) string {
@@ -45,22 +40,17 @@ func (s *Store[T, K]) set(columns []*table.Column, value string) string {
 	return " SET " + strings.Join(set, ", ")
 }
 
-// update identifies an UPDATE of columns.
-type update struct {
-	columns   string
-	versioned bool // the row's version must be in Condition.Versions
-}
-
-// updateOf returns the UPDATE of columns.
+// updateOf returns the UPDATE of columns. If it is versioned, the row's version must be among those of the change.
 func (s *Store[T, K]) updateOf(columns []*table.Column, versioned bool) *table.Statement {
-	key := update{table.Names(columns), versioned}
+	key := [2]string{table.Names(columns)}
+	if versioned {
+		key[1] = s.removeVersion.Where
+	}
 	if known, ok := s.updates.Load(key); ok {
 		return known.(*table.Statement)
 	}
-	statement := &table.Statement{Table: s.table, Write: "UPDATE " + s.table.Name + s.set(columns, "@"), Returns: len(s.table.Columns)}
-	if versioned {
-		statement.Where = s.hasVersion()
-	}
+	write := "UPDATE " + s.table.Name + s.set(columns, "@")
+	statement := &table.Statement{Table: s.table, Write: write, Where: key[1], Returns: len(s.table.Columns)}
 	kept, _ := s.updates.LoadOrStore(key, statement)
 	return kept.(*table.Statement)
 }
@@ -123,20 +113,17 @@ func (s *Store[T, K]) Put(ctx context.Context, row *T, c Condition) (Outcome[T],
 	default:
 		err = ErrCondition
 	}
-	if err == nil {
-		*row = *stored
+	if err != nil {
+		return s.outcome(ctx, nil, false, err)
 	}
-	return s.outcome(ctx, row, err == nil && s.isNew(row), err)
+	*row = *stored
+	// Each later write moves the version forward, beyond the time of creation.
+	created := s.table.Created.Time(valueOf(row)).Equal(s.table.Updated.Time(valueOf(row)))
+	return s.outcome(ctx, row, created, nil)
 }
 
 // errNotStored is the outcome of a write that stored nothing, although no condition and no stored row prevented it.
 var errNotStored = errors.New("the row was not stored: look for triggers and policies of the table")
-
-// isNew reports whether row, as a statement has written it, is new: each later write
-// moves the version forward, beyond the time of creation.
-func (s *Store[T, K]) isNew(row *T) bool {
-	return s.table.Created.Time(valueOf(row)).Equal(s.table.Updated.Time(valueOf(row)))
-}
 
 // Patch writes the named columns of row to the row with its key. It fails with an *InvalidError if any of
 // these columns breaks a rule, a *NotFoundError if there is no such row, and ErrCondition if c does not
@@ -163,6 +150,7 @@ func (s *Store[T, K]) Patch(ctx context.Context, row *T, columns []string, c Con
 // nothing else, and it must be short, as other writes wait. Update fails with do's error, and as Patch does.
 func (s *Store[T, K]) Update(ctx context.Context, key K, c Condition, do func(tx *gorm.DB, row *T) error) (Outcome[T], error) {
 	var change *table.Change
+	settable := s.table.Columns[1 : len(s.table.Columns)-2] // all but the key and the timestamps
 	at, err := s.db.Write(ctx, "update "+s.table.Noun, func(tx *database.DB) error {
 		ctx := tx.Statement.Context
 		rows, err := s.getAll(ctx, tx, []K{key}, true)
@@ -175,11 +163,11 @@ func (s *Store[T, K]) Update(ctx context.Context, key K, c Condition, do func(tx
 		case c.Absent || c.Versions != nil && !slices.ContainsFunc(c.Versions, s.table.Updated.Time(valueOf(row)).Equal):
 			return ErrCondition
 		}
-		if err := cmp.Or(do(tx.DB, row), s.validate(row, s.settable)); err != nil {
+		if err := cmp.Or(do(tx.DB, row), s.validate(row, settable)); err != nil {
 			return err
 		}
 		s.table.Key.Of(valueOf(row)).Set(reflect.ValueOf(key)) // whatever do has set it to
-		change = &table.Change{Statement: s.updateOf(s.settable, false), Row: valueOf(row)}
+		change = &table.Change{Statement: s.updateOf(settable, false), Row: valueOf(row)}
 		err = tx.Run(ctx, []*table.Change{change}, s.db.NowFunc())
 		if err == nil && !change.Stored.IsValid() {
 			err = errNotStored

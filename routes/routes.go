@@ -268,7 +268,7 @@ func NewWith(o Options, routes []Route) http.Handler {
 	e.Use(
 		middleware.Observe(observer),
 		middleware.Headers(o.TLS, o.Health.Draining, o.Origins),
-		controllers.Errors(o.Failures),
+		o.Failures.Respond,
 		middleware.DiscardBody,
 		middleware.Recovery(o.Log),
 	)

@@ -44,7 +44,7 @@ func TestPanicTellsNoSecret(t *testing.T) {
 			logger := zap.New(core)
 			gin.SetMode(gin.ReleaseMode)
 			e := gin.New()
-			e.Use(middleware.Observe(middleware.ObserverOptions{Log: logger, Metrics: metrics.NewRegistry()}), controllers.Errors(controllers.NewFailures(logger)), middleware.Recovery(logger))
+			e.Use(middleware.Observe(middleware.ObserverOptions{Log: logger, Metrics: metrics.NewRegistry()}), controllers.NewFailures(logger).Respond, middleware.Recovery(logger))
 			e.POST("/*path", func(c *gin.Context) { test.panic(c.Request) })
 
 			h.add("an issued token", issued)
