@@ -1,12 +1,31 @@
 package cmd
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
 
+	"plantstore/config"
 	"plantstore/database"
+	"plantstore/database/sqlite"
 )
+
+// errUseTools is the error of commands for SQLite on PostgreSQL.
+var errUseTools = errors.New("backup and restore are for SQLite; for PostgreSQL, use its own tools: " +
+	`pg_dump -Fc "$DATABASE_URL" -f FILE, and pg_restore --no-owner -d URL FILE with the URL of an empty database`)
+
+// loadFile returns the configuration and the path of its SQLite database, or fails with errUseTools.
+func (s *settings) loadFile() (cfg *config.Config, path string, err error) {
+	cfg, err = s.load(usesDatabase)
+	if err == nil {
+		path, err = database.FileOf(cfg.Database.URL)
+	}
+	if err == nil && path == "" {
+		err = errUseTools
+	}
+	return cfg, path, err
+}
 
 func newBackup(s *settings) *cobra.Command {
 	return s.addTo(&cobra.Command{
@@ -19,16 +38,17 @@ func newBackup(s *settings) *cobra.Command {
 		Example: "  plantstore backup plantstore-$(date +%F).db",
 		Args:    takes(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			cfg, err := s.load(usesDatabase)
+			cfg, path, err := s.loadFile()
 			if err != nil {
 				return err
 			}
-			if err := database.RequireFile(cfg.Database.URL); err != nil {
+			if err := sqlite.RequireFile(path); err != nil {
 				return databaseError(err)
 			}
 			log, _ := newLogger(cfg)
 			defer func() { _ = log.Sync() }()
-			if err := database.Backup(cmd.Context(), database.Options(cfg.Database), args[0], log); err != nil {
+			o := sqlite.Options{Path: path, Timeout: cfg.Database.Timeout, Check: cfg.Database.Check}
+			if err := sqlite.Backup(cmd.Context(), o, args[0], log); err != nil {
 				return err
 			}
 			fmt.Println("wrote a backup to", args[0])
@@ -47,17 +67,17 @@ func newRestore(s *settings) *cobra.Command {
 		Example: "  plantstore restore plantstore-2026-11-22.db",
 		Args:    takes(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			cfg, err := s.load(usesDatabase)
+			_, path, err := s.loadFile()
 			if err != nil {
 				return err
 			}
-			name, err := database.Restore(cmd.Context(), database.Options(cfg.Database), args[0], func(name string) error {
-				return confirm(cmd, fmt.Sprintf("Replace the database %s with %s? This deletes all that is stored in it.", name, args[0]))
+			err = sqlite.Restore(cmd.Context(), path, args[0], func() error {
+				return confirm(cmd, fmt.Sprintf("Replace the database %s with %s? This deletes all that is stored in it.", path, args[0]))
 			})
 			if err != nil {
 				return err
 			}
-			fmt.Printf("restored %s from %s\n", name, args[0])
+			fmt.Printf("restored %s from %s\n", path, args[0])
 			return nil
 		},
 	}), databaseFlags)

@@ -11,6 +11,7 @@ import (
 
 	"plantstore/config"
 	"plantstore/database"
+	"plantstore/database/sqlite"
 	"plantstore/models"
 )
 
@@ -31,8 +32,8 @@ func (s *settings) withDatabase(ctx context.Context, creates bool, action func(*
 	if err != nil {
 		return err
 	}
-	if !creates {
-		if err := database.RequireFile(cfg.Database.URL); err != nil {
+	if path, _ := database.FileOf(cfg.Database.URL); path != "" && !creates {
+		if err := sqlite.RequireFile(path); err != nil {
 			return databaseError(err)
 		}
 	}

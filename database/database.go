@@ -91,11 +91,11 @@ func Open(ctx context.Context, o Options, batches BatchOptions, tables []*table.
 
 // openDialect returns the dialect of the database, which responds.
 func openDialect(ctx context.Context, o Options, log *zap.Logger) (dialect.Dialect, error) {
-	path, isFile, err := parseURL(o.URL)
+	path, err := FileOf(o.URL)
 	if err != nil {
 		return nil, err
 	}
-	if isFile {
+	if path != "" {
 		return sqlite.Open(ctx, sqlite.Options{Path: path, Timeout: o.Timeout, Check: o.Check}, log)
 	}
 	server := postgres.Options{URL: o.URL, MaxConnections: o.MaxConnections, Timeout: o.Timeout}
@@ -124,68 +124,28 @@ type server interface {
 	Cut()
 }
 
-// parseURL returns the path of a SQLite file, or reports that url names a server.
-func parseURL(url string) (path string, isFile bool, err error) {
+// FileOf returns the path of the SQLite file that url names, or "" if url names a server.
+func FileOf(url string) (path string, err error) {
 	scheme, rest, _ := strings.Cut(url, ":")
-	switch scheme {
-	case "sqlite":
-		return rest, true, nil
-	case "postgres", "postgresql":
-		return "", false, nil
+	switch {
+	case scheme == "sqlite" && (rest == "" || rest == ":memory:"):
+		return "", errors.New("the database URL names no file: sqlite:data/plantstore.db")
+	case scheme == "sqlite":
+		return rest, nil
+	case scheme == "postgres", scheme == "postgresql":
+		return "", nil
 	}
 	// Without the URL, which may contain a password.
-	return "", false, errors.New("the database URL must start with sqlite:, postgres:// or postgresql://")
+	return "", errors.New("the database URL must start with sqlite:, postgres:// or postgresql://")
 }
 
 // CheckURL fails with fault.ErrURL, as Open does, if a part of url is not valid. Files that it names need
 // not exist.
 func CheckURL(url string) error {
-	if _, isFile, err := parseURL(url); isFile || err != nil {
-		return nil
+	if path, err := FileOf(url); path != "" || err != nil {
+		return err
 	}
 	return postgres.CheckURL(url)
-}
-
-// errUseTools is the error of [Backup] and [Restore] on PostgreSQL.
-var errUseTools = errors.New("backup and restore are for SQLite; for PostgreSQL, use its own tools: " +
-	`pg_dump -Fc "$DATABASE_URL" -f FILE, and pg_restore --no-owner -d URL FILE with the URL of an empty database`)
-
-// RequireFile fails if url names a SQLite file that does not exist, which [Open] would
-// create.
-func RequireFile(url string) error {
-	path, isFile, err := parseURL(url)
-	if err != nil || !isFile {
-		return err
-	}
-	return sqlite.RequireFile(path)
-}
-
-// fileOf returns the path of the SQLite file that url names, or fails with errUseTools.
-func fileOf(url string) (path string, err error) {
-	path, isFile, err := parseURL(url)
-	if err == nil && !isFile {
-		err = errUseTools
-	}
-	return path, err
-}
-
-// Backup writes a copy of the SQLite database that o.URL names to the new file path: see
-// [sqlite.Backup]. On PostgreSQL, it fails.
-func Backup(ctx context.Context, o Options, path string, log *zap.Logger) error {
-	file, err := fileOf(o.URL)
-	if err != nil {
-		return err
-	}
-	return sqlite.Backup(ctx, sqlite.Options{Path: file, Timeout: o.Timeout, Check: o.Check}, path, log)
-}
-
-// Restore replaces the SQLite database that o.URL names by a copy of the file path, and returns its name:
-// see [sqlite.Restore]. On PostgreSQL, it fails.
-func Restore(ctx context.Context, o Options, path string, confirm func(name string) error) (name string, err error) {
-	if name, err = fileOf(o.URL); err != nil {
-		return "", err
-	}
-	return name, sqlite.Restore(ctx, name, path, confirm)
 }
 
 // New returns the database of d, which Close closes, with the feeds of the tables that name one.

@@ -19,6 +19,7 @@ import (
 	"plantstore/database"
 	"plantstore/database/dbtest"
 	"plantstore/database/fault"
+	"plantstore/database/sqlite"
 )
 
 // pathOf returns the path of the SQLite database at url.
@@ -244,7 +245,7 @@ func TestRestoreThatFails(t *testing.T) {
 	if err := os.WriteFile(path+"-wal", []byte(latest), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, err := database.Restore(t.Context(), dbtest.Options("sqlite:"+path), closedDatabase(t, 1), func(string) error { return nil })
+	err := sqlite.Restore(t.Context(), path, closedDatabase(t, 1), func() error { return nil })
 	if err == nil || !strings.Contains(err.Error(), "rename") {
 		t.Errorf("got %v, want a rename that failed", err)
 	}

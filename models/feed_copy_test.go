@@ -14,6 +14,7 @@ import (
 
 	"plantstore/database"
 	"plantstore/database/dbtest"
+	"plantstore/database/sqlite"
 	"plantstore/models"
 )
 
@@ -89,13 +90,13 @@ func TestFeedOfACopy(t *testing.T) {
 				defer db.Close()
 				store := models.NewPlantStore(db)
 				importAll(t, store, models.ImportOptions{}, models.Plant{ID: 1, Name: "one"})
-				if err := database.Backup(t.Context(), dbtest.Options(url), backup, zap.NewNop()); err != nil {
+				if err := sqlite.Backup(t.Context(), sqlite.Options{Path: strings.TrimPrefix(url, "sqlite:"), Timeout: time.Second}, backup, zap.NewNop()); err != nil {
 					t.Fatal(err)
 				}
 				importAll(t, store, models.ImportOptions{}, models.Plant{ID: 2, Name: "lost"})
 				follow(t, r, models.NewFeed(store), db, 10)
 			}()
-			if _, err := database.Restore(t.Context(), dbtest.Options(url), backup, func(string) error { return nil }); err != nil {
+			if err := sqlite.Restore(t.Context(), strings.TrimPrefix(url, "sqlite:"), backup, func() error { return nil }); err != nil {
 				t.Fatal(err)
 			}
 			o := dbtest.Options(url)

@@ -13,6 +13,7 @@ import (
 
 	"plantstore/database"
 	"plantstore/database/dbtest"
+	"plantstore/database/sqlite"
 	"plantstore/database/table"
 	"plantstore/models"
 )
@@ -148,10 +149,10 @@ func TestFeedsOfACopy(t *testing.T) {
 		url, copied := dbtest.SQLite(t), dbtest.SQLite(t)
 		cursors := fill(t, url)
 		backup := filepath.Join(t.TempDir(), "backup.db")
-		if err := database.Backup(t.Context(), dbtest.Options(url), backup, zap.NewNop()); err != nil {
+		if err := sqlite.Backup(t.Context(), sqlite.Options{Path: strings.TrimPrefix(url, "sqlite:"), Timeout: time.Second}, backup, zap.NewNop()); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := database.Restore(t.Context(), dbtest.Options(copied), backup, func(string) error { return nil }); err != nil {
+		if err := sqlite.Restore(t.Context(), strings.TrimPrefix(copied, "sqlite:"), backup, func() error { return nil }); err != nil {
 			t.Fatal(err)
 		}
 		check(t, copied, cursors...)

@@ -56,8 +56,8 @@ func Backup(ctx context.Context, o Options, path string, log *zap.Logger) (err e
 
 // Restore replaces the database by a copy of the file source, which [Backup] has written, or creates it.
 // It fails if source is damaged, and if a process has the database open. Before it
-// replaces a database, it calls confirm with its name, and ends with the error.
-func Restore(ctx context.Context, path, source string, confirm func(name string) error) (err error) {
+// replaces a database, it calls confirm, and ends with its error.
+func Restore(ctx context.Context, path, source string, confirm func() error) (err error) {
 	source, err = filepath.EvalSymlinks(source) // as SQLite does, which names the WAL after the target
 	if err != nil {
 		return err
@@ -92,7 +92,7 @@ func Restore(ctx context.Context, path, source string, confirm func(name string)
 		return fmt.Errorf("check %s: %w", source, err)
 	}
 	if _, err := os.Lstat(d.file); err == nil || hasContent(d.file+"-wal") { // which may have the latest writes of a file that was moved
-		if err := confirm(path); err != nil {
+		if err := confirm(); err != nil {
 			return err
 		}
 	}

@@ -61,9 +61,6 @@ const Readers = 11
 // Open opens the database. It creates the file, with its folder, if it does not exist. It connects at
 // once: there is no server to wait for.
 func Open(ctx context.Context, o Options, log *zap.Logger) (d *Dialect, err error) {
-	if o.Path == "" || o.Path == ":memory:" {
-		return nil, errors.New("the database URL names no file: sqlite:data/plantstore.db")
-	}
 	d = &Dialect{Options: o}
 	defer func() {
 		if err != nil {
