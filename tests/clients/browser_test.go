@@ -38,7 +38,7 @@ type browser struct {
 func openBrowser(t *testing.T, path, base string) *browser {
 	t.Helper()
 	// t.Context() would end before the cleanups and kill Chromium, leaving its files.
-	ctx, cancel := context.WithTimeout(context.Background(), 8*service.Patience) // beside other tests
+	ctx, cancel := context.WithTimeout(context.Background(), 20*service.Patience) // beside other tests
 	t.Cleanup(cancel)
 	ctx, cancel = chromedp.NewExecAllocator(ctx, append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.ExecPath(path),
