@@ -84,8 +84,8 @@ func (b *gunzipBody) Read(p []byte) (n int, err error) {
 		return 0, problemf(codeBodyTooLarge, "the body is more than %d times as large as its compressed form: send it uncompressed", MaxRatio)
 	case err == nil || errors.Is(err, io.EOF):
 		return n, err
-	case b.received.err != nil:
-		return n, b.received.err
+	case b.err != nil:
+		return n, b.err
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return n, problemf(codeMalformed, "the gzip data of the body ends early: compress the file again, and send all of it")
 	}
