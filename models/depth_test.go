@@ -3,6 +3,7 @@ package models_test
 import (
 	"context"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -17,22 +18,43 @@ import (
 	"plantstore/models"
 )
 
-// probe is a dialect that records the calls above Run.
-type probe struct {
-	dialect.Dialect
-	calls []string // innermost first
-}
-
-func (p *probe) Run(ctx context.Context, conn gorm.ConnPool, groups []*table.Group) error {
-	callers := make([]uintptr, 100)
-	frames := runtime.CallersFrames(callers[:runtime.Callers(1, callers)])
-	p.calls = nil
+// callers returns the functions above its caller, innermost first, up to the last one of this program.
+func callers() (calls []string) {
+	above := make([]uintptr, 100)
+	frames := runtime.CallersFrames(above[:runtime.Callers(2, above)])
 	for more := true; more; {
 		var frame runtime.Frame
 		frame, more = frames.Next()
-		p.calls = append(p.calls, frame.Function)
+		if !strings.HasPrefix(frame.Function, "plantstore/") {
+			break
+		}
+		calls = append(calls, frame.Function)
 	}
+	return calls
+}
+
+// probe is a dialect that records the calls above Run.
+type probe struct {
+	dialect.Dialect
+	calls []string
+}
+
+func (p *probe) Run(ctx context.Context, conn gorm.ConnPool, groups []*table.Group) error {
+	p.calls = callers()
 	return p.Dialect.Run(ctx, conn, groups)
+}
+
+// waiting is a context that records the calls above a batch, which has a stack of its own.
+type waiting struct {
+	context.Context //nolint:containedctx // it is a context
+	calls           []string
+}
+
+func (w *waiting) Err() error {
+	if calls := callers()[1:]; strings.HasSuffix(calls[0], "runAlone") {
+		w.calls = calls
+	}
+	return w.Context.Err()
 }
 
 // TestCallsBelowCreate: a newcomer can follow a POST from the controller to the statement.
@@ -52,11 +74,12 @@ func TestCallsBelowCreate(t *testing.T) {
 	if err := db.Schema().Prepare(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := models.NewPlantStore(db).Create(t.Context(), &models.Plant{ID: 1, Name: "Monstera"}); err != nil {
+	w := &waiting{Context: t.Context()}
+	if _, err := models.NewPlantStore(db).Create(w, &models.Plant{ID: 1, Name: "Monstera"}); err != nil {
 		t.Fatal(err)
 	}
-	depth := 0
-	for i, call := range p.calls {
+	calls, depth := slices.Concat(p.calls, w.calls), 0
+	for i, call := range calls {
 		if strings.HasSuffix(call, ").Create") {
 			depth = i + 1
 		}
@@ -64,5 +87,5 @@ func TestCallsBelowCreate(t *testing.T) {
 	if depth == 0 || depth > most {
 		t.Errorf("got %d calls, want 1 to %d", depth, most)
 	}
-	t.Logf("%d calls, innermost first:\n%s", depth, strings.Join(p.calls[:depth], "\n"))
+	t.Logf("%d calls, innermost first:\n%s", depth, strings.Join(calls[:depth], "\n"))
 }

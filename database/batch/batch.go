@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"runtime"
 	"slices"
 	"sync"
@@ -39,7 +40,7 @@ var errClosed = fmt.Errorf("%w: the database is closed", fault.ErrUnavailable)
 var ErrDeferred = errors.New("deferred to another batch")
 
 // Batcher runs operations, its items, in batches: items that arrive while a batch is in
-// flight form the next batch. A lone item runs at once, on its caller's goroutine. It is safe for
+// flight form the next batch. A lone item runs at once, and waits for no other goroutine. It is safe for
 // concurrent use.
 type Batcher[T any] struct {
 	Options
@@ -51,6 +52,12 @@ type Batcher[T any] struct {
 	calls    atomic.Int64 // of Do that are in progress
 	lone     atomic.Bool  // no other item came while the last item ran alone
 	needs    atomic.Int64 // nanoseconds that a batch is expected to need; see expect
+
+	// runAlone switches to a coroutine, which runs loner. On the stacks of its callers, a batch would take memory for as
+	// long as their connections are open.
+	loner   [1]*pending[T]
+	runLone func() (struct{}, bool)
+	endLone func()
 
 	mu     sync.RWMutex // guards closed, and the closing of queue
 	closed bool
@@ -76,6 +83,11 @@ func New[T any](o Options, run func(ctx context.Context, items []T) []error) *Ba
 	for range o.Turns.Len() {
 		b.flushers.Go(b.flush)
 	}
+	b.runLone, b.endLone = iter.Pull(func(yield func(struct{}) bool) {
+		for goesOn := true; goesOn; goesOn = yield(struct{}{}) {
+			b.runBatch(b.loner[:])
+		}
+	})
 	return b
 }
 
@@ -98,7 +110,7 @@ func (b *Batcher[T]) Do(ctx context.Context, item T) (err error) {
 	}
 	p.ctx, p.item, p.due, p.span = ctx, item, time.Now().Add(b.Timeout), trace.SpanFromContext(ctx)
 	for err = ErrDeferred; errors.Is(err, ErrDeferred); {
-		if alone && ctx.Err() == nil && b.runAlone(p) {
+		if alone && b.runAlone(p) {
 			err = <-p.outcome
 		} else if err = b.enqueue(p); err == nil {
 			err = <-p.outcome
@@ -114,7 +126,7 @@ func (b *Batcher[T]) Do(ctx context.Context, item T) (err error) {
 func (b *Batcher[T]) runAlone(p *pending[T]) bool {
 	b.mu.RLock() // for as long as Close must wait
 	defer b.mu.RUnlock()
-	if b.closed || !b.Turns.Try() {
+	if b.closed || p.ctx.Err() != nil || !b.Turns.Try() {
 		return false
 	}
 	defer b.Turns.Free()
@@ -124,7 +136,9 @@ func (b *Batcher[T]) runAlone(p *pending[T]) bool {
 	if b.calls.Load() > 1 {
 		return false
 	}
-	b.runBatch([]*pending[T]{p})
+	b.loner[0] = p
+	b.runLone()
+	b.loner[0] = nil
 	b.lone.Store(b.calls.Load() == 1)
 	return true
 }
@@ -148,6 +162,7 @@ func (b *Batcher[T]) Close() {
 	if !b.closed {
 		b.closed = true
 		close(b.queue)
+		b.endLone()
 	}
 	b.mu.Unlock()
 	b.flushers.Wait()
