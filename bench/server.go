@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -53,7 +54,8 @@ func execute(cmd *exec.Cmd, env ...string) error {
 	return nil
 }
 
-// start runs a contender in b.folder, which has no configs/config.yaml, until it accepts connections.
+// start runs a contender in b.folder, which has no configs/config.yaml, until it responds. That it accepts a connection
+// would not be enough: the service tries its port before it serves.
 func (b *bench) start(ctx context.Context, name, databaseURL string, env ...string) (s *server, err error) {
 	program, err := b.build(ctx, name)
 	if err != nil {
@@ -79,13 +81,15 @@ func (b *bench) start(ctx context.Context, name, databaseURL string, env ...stri
 		return nil, err
 	}
 	for range 1000 {
-		conn, err := net.Dial("tcp", s.address)
-		if err == nil {
-			return s, conn.Close()
+		if conn, err := net.Dial("tcp", s.address); err == nil {
+			_, err = exchange(conn, bufio.NewReader(conn), []byte("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"))
+			if err = errors.Join(err, conn.Close()); err == nil {
+				return s, nil
+			}
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	return nil, errors.Join(fmt.Errorf("%s does not accept connections", name), s.stop())
+	return nil, errors.Join(fmt.Errorf("%s does not respond", name), s.stop())
 }
 
 // certificate makes a certificate, and returns the settings that name it.
