@@ -95,11 +95,14 @@ func openRows(c *gin.Context, name string, fields []jsonField) (rowReader, *line
 		return nil, nil, problemf(codeMalformed, "the body is absent: send the rows as %s or %s", TypeCSV, TypeNDJSON)
 	}
 	mediaType, err := contentType(c, TypeCSV, TypeNDJSON)
+	if err != nil {
+		return nil, nil, err
+	}
 	lines := newLineReader(c.Request.Body)
 	if mediaType == TypeCSV {
-		return newCSVReader(lines, fields, strings.Split(queryOf(c).Get("ignore_columns"), ",")), lines, err
+		return newCSVReader(lines, fields, strings.Split(queryOf(c).Get("ignore_columns"), ",")), lines, nil
 	}
-	return ndjsonReader{lines, name}, lines, err
+	return ndjsonReader{lines, name}, lines, nil
 }
 
 // respondReport responds with the report r of an import, whose outcome is err. A partial import may have rejected rows.
