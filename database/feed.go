@@ -287,7 +287,7 @@ func (f *Feed) Purge(ctx context.Context, retention time.Duration) error {
 		return err
 	}
 	now, named := f.db.NowFunc(), f.table.FeedSQL
-	_, err = f.db.Write(ctx, "mark the feed", func(tx *DB) error {
+	err = f.tend(ctx, "mark the feed", func(tx *DB) error {
 		return cmp.Or(
 			tx.Exec(named("INSERT INTO {feed}_marks VALUES (?, ?) ON CONFLICT DO NOTHING"), end.at, now).Error,
 			tx.Exec(named("UPDATE {feed} SET kept = mark.position FROM (SELECT max(position) AS position FROM {feed}_marks WHERE at < ?) AS mark WHERE kept < mark.position"),
@@ -296,7 +296,7 @@ func (f *Feed) Purge(ctx context.Context, retention time.Duration) error {
 	})
 	for _, statement := range f.sql.Purge {
 		for rows := int64(1); err == nil && rows > 0; {
-			_, err = f.db.Write(ctx, "purge the feed", func(tx *DB) error {
+			err = f.tend(ctx, "purge the feed", func(tx *DB) error {
 				deleted := tx.Exec(statement, purgePage)
 				rows = deleted.RowsAffected
 				return deleted.Error
@@ -304,6 +304,14 @@ func (f *Feed) Purge(ctx context.Context, retention time.Duration) error {
 		}
 	}
 	return err
+}
+
+// tend calls do in a transaction that takes no turn: a client's write may wait for its turn for less long than a slow disk
+// takes.
+func (f *Feed) tend(ctx context.Context, operation string, do func(tx *DB) error) error {
+	ctx, cancel := context.WithTimeout(ctx, f.db.options.Timeout)
+	defer cancel()
+	return fault.In(operation, f.db.transaction(ctx, limit.Wait(f.db.options.Timeout)/2, do))
 }
 
 // KeepFeeds calls Purge for each feed now and every minute, in the background, until the database is closed: a reader

@@ -82,7 +82,7 @@ func (db *DB) Write(ctx context.Context, operation string, do func(tx *DB) error
 	begin := time.Now()
 	limited, cancel := context.WithTimeout(ctx, db.options.Timeout)
 	defer cancel()
-	err := db.Limits.writes.Do(limited, db.options.Timeout-limit.Wait(db.options.Timeout), func() error {
+	err := db.Limits.writes.Do(limited, limit.Wait(db.options.Timeout), func() error {
 		return db.inLockTurn(limited, do)
 	})
 	err = db.in(ctx, operation, db.WaitForLock(ctx, begin, err, do))

@@ -37,6 +37,6 @@ func Client(ctx context.Context) string {
 // waitShare is the part of its time limit for which an operation may wait for a turn: 1/waitShare.
 const waitShare = 6
 
-// Wait returns how long a read with a time limit may wait for its turn. A write may wait until only that time is left, in
-// which it must run: a disk may be slow, and a row locked.
+// Wait returns how long an operation with a time limit may wait for its turn. In the queue of a
+// batch, or for a lock, it may wait until only that time is left, in which it must run.
 func Wait(timeout time.Duration) time.Duration { return timeout / waitShare }
