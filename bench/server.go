@@ -82,6 +82,7 @@ func (b *bench) start(ctx context.Context, name, databaseURL string, env ...stri
 	}
 	for range 1000 {
 		if conn, err := net.Dial("tcp", s.address); err == nil {
+			_ = conn.SetDeadline(time.Now().Add(time.Second))
 			_, err = exchange(conn, bufio.NewReader(conn), []byte("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"))
 			if err = errors.Join(err, conn.Close()); err == nil {
 				return s, nil

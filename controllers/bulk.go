@@ -88,8 +88,8 @@ func parseImport(query url.Values) (o models.ImportOptions, kind models.Kind, er
 	return o, models.Kind(max(place, 0)), err
 }
 
-// openRows returns a reader of the rows with fields in the body of an import, and of its lines. name is the member of a
-// line of the feed that has the row.
+// openRows returns a reader of the rows in the body of an import, which have fields, and the reader of its lines, which
+// has the warnings after the last row. name is the member of a line of the feed that has the row.
 func openRows(c *gin.Context, name string, fields []jsonField) (rowReader, *lineReader, error) {
 	if c.Request.ContentLength == 0 && c.Request.Header["Content-Type"] == nil { // not even an empty file
 		return nil, nil, problemf(codeMalformed, "the body is absent: send the rows as %s or %s", TypeCSV, TypeNDJSON)

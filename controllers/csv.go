@@ -40,7 +40,7 @@ func (r *csvReader) next(in any, edit *models.Edit) (line int, rejected, end err
 			return 0, nil, err
 		}
 	}
-	record, line, rejected, end := r.read()
+	record, line, rejected, end := r.readRecord()
 	if rejected != nil || end != nil {
 		return line, rejected, end
 	}
@@ -67,9 +67,9 @@ func (r *csvReader) next(in any, edit *models.Edit) (line int, rejected, end err
 	return line, nil, nil
 }
 
-// read returns the next record that is not blank, as the last rows of a spreadsheet may be, and its line. The
+// readRecord returns the next record that is not blank, as the last rows of a spreadsheet may be, and its line. The
 // following call overwrites the record. rejected is why the record alone is malformed; end ends the body.
-func (r *csvReader) read() (record []string, line int, rejected, end error) {
+func (r *csvReader) readRecord() (record []string, line int, rejected, end error) {
 	var err error
 	for isBlank := true; isBlank; {
 		r.first, r.size = r.lines.number+1, 0
@@ -93,9 +93,10 @@ func (r *csvReader) read() (record []string, line int, rejected, end error) {
 		quote = fmt.Sprintf("a quote in the lines %d to %d", malformed.StartLine, malformed.Line)
 	}
 	rejected = problemf(codeMalformed, `%s is out of place or not closed: write "5"" pot" for a cell with 5" pot`, quote)
-	// At its end, the body may be cut off, or other rows be in this cell.
-	if _, next := r.lines.body.Peek(1); errors.Is(err, csv.ErrQuote) && errors.Is(next, io.EOF) {
-		return nil, 0, nil, atLine(malformed.StartLine, rejected)
+	if errors.Is(err, csv.ErrQuote) {
+		if _, next := r.lines.body.Peek(1); errors.Is(next, io.EOF) { // the body may be cut off, or other rows be in this cell
+			return nil, 0, nil, atLine(malformed.StartLine, rejected)
+		}
 	}
 	return nil, malformed.StartLine, rejected, nil
 }
@@ -106,7 +107,7 @@ func (r *csvReader) readHeader(merges bool) error {
 	if err := r.findSeparator(); err != nil {
 		return err
 	}
-	record, line, rejected, end := r.read()
+	record, line, rejected, end := r.readRecord()
 	switch {
 	case errors.Is(end, io.EOF):
 		return problemf(codeMalformed, "the body is empty: send CSV with the header %s", names)

@@ -129,7 +129,7 @@ func FileOf(url string) (path string, err error) {
 	scheme, rest, _ := strings.Cut(url, ":")
 	switch {
 	case scheme == "sqlite" && (rest == "" || rest == ":memory:"):
-		return "", errors.New("the database URL names no file: sqlite:data/plantstore.db")
+		return "", errors.New("the database URL names no file: write sqlite:data/plantstore.db, for example")
 	case scheme == "sqlite":
 		return rest, nil
 	case scheme == "postgres", scheme == "postgresql":
@@ -139,8 +139,7 @@ func FileOf(url string) (path string, err error) {
 	return "", errors.New("the database URL must start with sqlite:, postgres:// or postgresql://")
 }
 
-// CheckURL fails with fault.ErrURL, as Open does, if a part of url is not valid. Files that it names need
-// not exist.
+// CheckURL fails, as Open does, if url or a part of it is not valid. Files that it names need not exist.
 func CheckURL(url string) error {
 	if path, err := FileOf(url); path != "" || err != nil {
 		return err

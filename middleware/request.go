@@ -97,8 +97,8 @@ func Compute(c *gin.Context, do func() error) error {
 	return do()
 }
 
-// ContextOf returns the context for an operation of c's client, which has no more than its share of what all clients
-// need: that of the sender or, if it is unknown, of the address.
+// ContextOf returns the context for an operation of c's client: the sender or, if it is unknown, the address. A client
+// gets no more than its share of what all clients need.
 func ContextOf(c *gin.Context) context.Context {
 	client := RequestOf(c).Sender()
 	if client == "" {

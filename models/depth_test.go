@@ -18,7 +18,7 @@ import (
 	"plantstore/models"
 )
 
-// callers returns the functions above its caller, innermost first, up to the last one of this program.
+// callers returns its caller and the functions above it, innermost first, up to the first that is not of this program.
 func callers() (calls []string) {
 	above := make([]uintptr, 100)
 	frames := runtime.CallersFrames(above[:runtime.Callers(2, above)])
@@ -51,8 +51,8 @@ type waiting struct {
 }
 
 func (w *waiting) Err() error {
-	if calls := callers()[1:]; strings.HasSuffix(calls[0], "runAlone") {
-		w.calls = calls
+	if calls := callers(); len(calls) > 1 && strings.HasSuffix(calls[1], "runAlone") {
+		w.calls = calls[1:]
 	}
 	return w.Context.Err()
 }

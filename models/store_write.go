@@ -150,7 +150,7 @@ func (s *Store[T, K]) Patch(ctx context.Context, row *T, columns []string, c Con
 // nothing else, and it must be short, as other writes wait. Update fails with do's error, and as Patch does.
 func (s *Store[T, K]) Update(ctx context.Context, key K, c Condition, do func(tx *gorm.DB, row *T) error) (Outcome[T], error) {
 	var change *table.Change
-	settable := s.table.Columns[1 : len(s.table.Columns)-2] // all but the key and the timestamps
+	settable := slices.DeleteFunc(slices.Clone(s.table.Columns[1:]), s.table.IsTimestamp) // the key is the first
 	at, err := s.db.Write(ctx, "update "+s.table.Noun, func(tx *database.DB) error {
 		ctx := tx.Statement.Context
 		rows, err := s.getAll(ctx, tx, []K{key}, true)

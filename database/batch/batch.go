@@ -137,10 +137,10 @@ func (b *Batcher[T]) runAlone(p *pending[T]) bool {
 		return false
 	}
 	b.loner[0] = p
-	b.runLone()
+	_, ran := b.runLone() // not after a run that has ended the coroutine
 	b.loner[0] = nil
 	b.lone.Store(b.calls.Load() == 1)
-	return true
+	return ran
 }
 
 func (b *Batcher[T]) enqueue(p *pending[T]) error {
