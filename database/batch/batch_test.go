@@ -3,6 +3,7 @@ package batch
 import (
 	"context"
 	"errors"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -280,6 +281,24 @@ func TestBatcherSurvivesAPanic(t *testing.T) {
 }
 
 // TestFlusherSurvivesAPanic: other items are in the queue.
+// TestBatcherSurvivesTheEndOfAGoroutine: runtime.Goexit, as t.FailNow calls it, also ends the coroutine of lone items.
+func TestBatcherSurvivesTheEndOfAGoroutine(t *testing.T) {
+	run := func(_ context.Context, batch []int) []error {
+		if batch[0] == 0 {
+			runtime.Goexit()
+		}
+		return make([]error, len(batch))
+	}
+	testBatcher(t, Options{Max: 10, Queue: 10, Timeout: time.Second}, run, func(t *testing.T, b *Batcher[int]) {
+		var ended sync.WaitGroup
+		ended.Go(func() { _ = b.Do(t.Context(), 0) })
+		ended.Wait()
+		if err := b.Do(t.Context(), 1); err != nil {
+			t.Errorf("the next item: got %v", err)
+		}
+	})
+}
+
 func TestFlusherSurvivesAPanic(t *testing.T) {
 	g := func(ctx context.Context, batch []int) []error {
 		time.Sleep(time.Second)
