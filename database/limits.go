@@ -26,7 +26,7 @@ const (
 const (
 	lookupBatches = 2 // of reads by key
 	singleWrites  = 1 // of tokens
-	unlimited     = 1 // what takes no turn: the refresh of tokens, readiness, checks of standbys and of nodes
+	unlimited     = 1 // what takes no turn: the refresh of tokens, readiness, the upkeep of feeds, checks of standbys and of nodes
 )
 
 const fixedConnections = lookupBatches + singleWrites + unlimited + MaxBulk
