@@ -325,3 +325,42 @@ func TestReadsAfterAnUpdate(t *testing.T) {
 		}
 	})
 }
+
+// stampedPot is a pot with a third timestamp.
+type stampedPot struct {
+	Code      string `gorm:"primaryKey"`
+	Material  string
+	Width     int64
+	Holed     bool
+	CreatedAt time.Time
+	GlazedAt  time.Time `gorm:"autoUpdateTime"`
+	UpdatedAt time.Time
+}
+
+func (stampedPot) TableName() string { return "pots" }
+
+func (stampedPot) Rules() models.Rules {
+	rules := pot{}.Rules()
+	return models.Rules{"code": rules["code"], "material": rules["material"]}
+}
+
+func TestUpdateKeepsTheTimeOfCreation(t *testing.T) {
+	t.Parallel()
+	pots, db := newPotStore(t, dbtest.SQLite(t))
+	if err := db.Exec("ALTER TABLE pots ADD COLUMN glazed_at timestamp").Error; err != nil {
+		t.Fatal(err)
+	}
+	before := somePots[0]
+	create(t, pots, before)
+	if err := db.Exec("UPDATE pots SET glazed_at = updated_at, created_at = ?", time.Unix(1, 0).UTC()).Error; err != nil {
+		t.Fatal(err)
+	}
+	store := models.NewStore[stampedPot, string](db)
+	got, err := store.Update(t.Context(), before.Code, models.Condition{}, func(_ *gorm.DB, p *stampedPot) error {
+		p.Width++
+		return nil
+	})
+	if err != nil || !got.Row.CreatedAt.Equal(time.Unix(1, 0)) || got.Row.Width != before.Width+1 {
+		t.Errorf("got %+v, %v, want the time of creation, and the new width", got.Row, err)
+	}
+}
