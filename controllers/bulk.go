@@ -76,7 +76,7 @@ type ImportError struct {
 // MaxReport is the size, in bytes, of the longest report. A row takes less than 512: see quoteName.
 const MaxReport = (models.MaxRejected + maxWarnings) * 512
 
-// parseImport returns the options in the query of an import, and what it does with a row whose key is taken.
+// parseImport returns the options in the query of an import, and what to do with a row whose key is taken.
 func parseImport(query url.Values) (o models.ImportOptions, kind models.Kind, err error) {
 	place := slices.Index([]string{"refuse", "replace", "merge"}, query.Get("on_conflict")) // in the order of models.Kind
 	if place < 0 && query.Has("on_conflict") {
@@ -105,7 +105,8 @@ func openRows(c *gin.Context, name string, fields []jsonField) (rowReader, *line
 	return ndjsonReader{lines, name}, lines, nil
 }
 
-// respondReport responds with the report r of an import, whose outcome is err. A partial import may have rejected rows.
+// respondReport responds with r, the report of an import that ended with err. Rejected rows are an Error unless partial is
+// set.
 func respondReport(c *gin.Context, r *models.ImportReport, warnings []RowWarning, partial bool, err error) error {
 	p, isProblem := errors.AsType[*problem](err)
 	setPosition(c, r.Position)

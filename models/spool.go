@@ -41,7 +41,7 @@ type spool[T any, K Key] struct {
 	rows    []spoolRow[K] // in data
 	starts  []int64       // of the runs, in the file
 	last    K             // the key at the end of the last run
-	unread  []*run[T, K]  // the first run has the next row
+	unread  []*run[T, K]  // in order: the first run has the next row
 	used    *run[T, K]    // whose row was returned last, or nil
 }
 

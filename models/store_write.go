@@ -40,7 +40,7 @@ func (s *Store[T, K]) set(columns []*table.Column, value string) string {
 	return " SET " + strings.Join(set, ", ")
 }
 
-// updateOf returns the UPDATE of columns. If it is versioned, the row's version must be among those of the change.
+// updateOf returns the UPDATE of columns. If versioned is set, it changes only a row with one of the change's Versions.
 func (s *Store[T, K]) updateOf(columns []*table.Column, versioned bool) *table.Statement {
 	key := [2]string{table.Names(columns)}
 	if versioned {

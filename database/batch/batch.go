@@ -137,7 +137,7 @@ func (b *Batcher[T]) runAlone(p *pending[T]) bool {
 		return false
 	}
 	b.loner[0] = p
-	_, ran := b.runLone() // not after a run that has ended the coroutine
+	_, ran := b.runLone() // false if an earlier run has ended the coroutine
 	b.loner[0] = nil
 	b.lone.Store(b.calls.Load() == 1)
 	return ran

@@ -280,7 +280,6 @@ func TestBatcherSurvivesAPanic(t *testing.T) {
 	})
 }
 
-// TestFlusherSurvivesAPanic: other items are in the queue.
 // TestBatcherSurvivesTheEndOfAGoroutine: runtime.Goexit, as t.FailNow calls it, also ends the coroutine of lone items.
 func TestBatcherSurvivesTheEndOfAGoroutine(t *testing.T) {
 	run := func(_ context.Context, batch []int) []error {
@@ -299,6 +298,7 @@ func TestBatcherSurvivesTheEndOfAGoroutine(t *testing.T) {
 	})
 }
 
+// TestFlusherSurvivesAPanic: other items are in the queue.
 func TestFlusherSurvivesAPanic(t *testing.T) {
 	g := func(ctx context.Context, batch []int) []error {
 		time.Sleep(time.Second)
