@@ -11,18 +11,15 @@ import (
 	"plantstore/database/sqlite"
 )
 
-// errUseTools is the error of commands for SQLite on PostgreSQL.
-var errUseTools = errors.New("backup and restore are for SQLite; for PostgreSQL, use its own tools: " +
-	`pg_dump -Fc "$DATABASE_URL" -f FILE, and pg_restore --no-owner -d URL FILE with the URL of an empty database`)
-
-// loadFile returns the configuration and the path of its SQLite database, or fails with errUseTools.
+// loadFile returns the configuration and the path of its SQLite database. On PostgreSQL, it fails.
 func (s *settings) loadFile() (cfg *config.Config, path string, err error) {
 	cfg, err = s.load(usesDatabase)
 	if err == nil {
 		path, err = database.FileOf(cfg.Database.URL)
 	}
 	if err == nil && path == "" {
-		err = errUseTools
+		err = errors.New("backup and restore are for SQLite; for PostgreSQL, use its own tools: " +
+			`pg_dump -Fc "$DATABASE_URL" -f FILE, and pg_restore --no-owner -d URL FILE with the URL of an empty database`)
 	}
 	return cfg, path, err
 }

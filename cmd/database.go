@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
@@ -59,7 +58,7 @@ func openDatabase(ctx context.Context, cfg *config.Config, log *zap.Logger) (*da
 // the database would reject a setting.
 func checkSettings(cfg *config.Config) error {
 	least := database.MinConnections(cfg.Writes.Flushers)
-	if cfg.Database.MaxConnections < least && !strings.HasPrefix(cfg.Database.URL, "sqlite:") {
+	if path, _ := database.FileOf(cfg.Database.URL); path == "" && cfg.Database.MaxConnections < least {
 		return usageError(fmt.Errorf("%s must be at least %d with writes.flushers at %d",
 			config.SettingOf("database.max_connections"), least, cfg.Writes.Flushers))
 	}
