@@ -153,7 +153,6 @@ func run(t *testing.T, folder, command string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "sh", "-c", command)
 	cmd.Dir = folder
-	cmd.Env = append(os.Environ(), "GOFLAGS=-trimpath") // so that the cache does not depend on the folder
 	if output, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v\n%s", command, err, output)
 	}

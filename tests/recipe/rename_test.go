@@ -17,7 +17,9 @@ func TestRename(t *testing.T) {
 	root := service.Absolute(t, "../..")
 	run(t, folder, "cp -r "+root+"/Makefile "+root+"/.ci "+root+"/.golangci.yml . && make rename MODULE=example.org/garden/plant-store")
 	run(t, folder, "go list -tags nomsgpack,recipe -test -deps ./... && gofmt -l . | diff - /dev/null")
-	run(t, folder, "GOBIN=$PWD/bin go install -tags nomsgpack example.org/garden/plant-store && make build VERSION=1.2.3 BINARY=bin/built")
+	run(t, folder, "GOBIN=$PWD/bin go install -tags nomsgpack example.org/garden/plant-store")
+	// Without the flags for which all dependencies would be compiled once more.
+	run(t, folder, "make -n build VERSION=1.2.3 BINARY=bin/built | sed 's/CGO_ENABLED=0//; s/-trimpath//' | sh")
 	for program, want := range map[string]string{"plant-store": "plantstore ", "built": "plantstore 1.2.3 "} {
 		t.Run(program, func(t *testing.T) {
 			version, err := exec.CommandContext(t.Context(), filepath.Join(folder, "bin", program), "--version").Output()
