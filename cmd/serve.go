@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
-	"runtime/debug"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -30,10 +29,12 @@ func (s *settings) serve(cmd *cobra.Command, _ []string) (err error) {
 	if err != nil {
 		return err
 	}
-	// Collect garbage less often than Go does by default: what is live is a small part of the process. With
-	// 256 connections, the process has 81 MB (130: 60 MB, 300: 113 MB). GOMEMLIMIT still applies.
+	// Go collects garbage when the heap has doubled: often, if only a few MB are live. This memory counts as live, but
+	// takes none of the machine's, as nothing is written to it. With 256 connections, the process has 74 MB, and 56 MB without
+	// it. A GOGC of 200 is as fast, but lets idle connections with TLS take a third more memory.
 	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(200)
+		ballast := make([]byte, 16<<20)
+		defer runtime.KeepAlive(ballast)
 	}
 	log, level := newLogger(cfg)
 	defer func() { _ = log.Sync() }()

@@ -24,7 +24,7 @@ type Config struct {
 		ShutdownTimeout   time.Duration `key:"shutdown_timeout" default:"20s" validate:"min=1ms" desc:"time limit for in-flight requests at shutdown"`
 		MaxHeaderBytes    int           `key:"max_header_bytes" default:"16384" validate:"min=1024,max=16777216" desc:"maximum size of the request line and headers, in bytes; Go adds 4,096"`
 		MaxBodyBytes      int64         `key:"max_body_bytes" default:"65536" validate:"min=1,max=16777216" desc:"maximum size of a request body, other than that of an import (see bulk.max_body_bytes), in bytes"`
-		MaxConnections    int           `key:"max_connections" default:"10000" validate:"min=1" desc:"maximum number of open connections; further connections replace idle connections or wait. An idle connection takes a file descriptor and about 20 KB of memory, or 50 KB with TLS"`
+		MaxConnections    int           `key:"max_connections" default:"10000" validate:"min=1" desc:"maximum number of open connections; further connections replace idle connections or wait. An idle connection takes a file descriptor and about 20 KB of memory, or 40 KB with TLS"`
 		MaxPerAddress     int           `key:"max_connections_per_address" default:"0" validate:"min=0" desc:"maximum number of open connections from an address that is not a trusted proxy; a further connection replaces an idle connection of the address or is closed; 0 stands for half of max_connections"`
 		TrustedProxies    []string      `key:"trusted_proxies" desc:"IP addresses or CIDR ranges, such as 10.0.0.0/8, of proxies trusted to set X-Forwarded-For"`
 		BasePath          string        `key:"base_path" desc:"path, such as /store, that a proxy removes from requests; URLs in responses start with it"`
