@@ -19,7 +19,7 @@ func TestRename(t *testing.T) {
 	run(t, folder, "go list -tags nomsgpack,recipe -test -deps ./... && gofmt -l . | diff - /dev/null")
 	run(t, folder, "GOBIN=$PWD/bin go install -tags nomsgpack example.org/garden/plant-store")
 	// Without the flags for which all dependencies would be compiled once more.
-	run(t, folder, "make -n build VERSION=1.2.3 BINARY=bin/built | sed 's/CGO_ENABLED=0//; s/-trimpath//' | sh")
+	run(t, folder, "make -n --no-print-directory build VERSION=1.2.3 BINARY=bin/built | sed 's/CGO_ENABLED=0//; s/-trimpath//' | sh")
 	for program, want := range map[string]string{"plant-store": "plantstore ", "built": "plantstore 1.2.3 "} {
 		t.Run(program, func(t *testing.T) {
 			version, err := exec.CommandContext(t.Context(), filepath.Join(folder, "bin", program), "--version").Output()
