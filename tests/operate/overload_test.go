@@ -58,9 +58,11 @@ func TestOverload(t *testing.T) { // not in parallel: it measures rates
 				return r.Status
 			}
 			const span = 3 * time.Second
-			full, took := service.ClosedLoop(test.clients, span, send)
-			peak := float64(full[200]) / took.Seconds()
-
+			measure := func() float64 {
+				full, took := service.ClosedLoop(test.clients, span, send)
+				return float64(full[200]) / took.Seconds()
+			}
+			peak := measure()
 			overload, took := openLoop(5*peak, span, send)
 			rate := float64(overload[200]) / took.Seconds()
 			// Send half of the capacity and measure the time until all requests succeed.
@@ -75,8 +77,10 @@ func TestOverload(t *testing.T) { // not in parallel: it measures rates
 					t.Fatal("requests are rejected 5s after the overload")
 				}
 			}
+			recovered := time.Since(begin)
+			peak = min(peak, measure()) // other processes may have slowed the machine down since
 			t.Logf("peak %.0f/s; at five times as many %.0f/s (%.2f x), responses %v; all succeed again after %s",
-				peak, rate, rate/peak, overload, time.Since(begin))
+				peak, rate, rate/peak, overload, recovered)
 			if rate < 0.8*peak {
 				t.Errorf("%.0f/s succeed at five times the peak, want 80%% of %.0f/s", rate, peak)
 			}

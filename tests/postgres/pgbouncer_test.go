@@ -129,8 +129,10 @@ func TestPgbouncer(t *testing.T) {
 	direct.Stop(t)
 	checkWarnings(t, "on a direct connection", direct)
 	p := startPgbouncer(t, databaseURL)
-	settings := []string{"DATABASE_URL=" + p.url, "PLANTSTORE_DATABASE_MIGRATE=false", "PORT=0", "PLANTSTORE_AUTH_TOKENS=" + service.Token,
-		"PLANTSTORE_DATABASE_TIMEOUT=30s"} // on a slow machine, requests wait long
+	settings := []string{
+		"DATABASE_URL=" + p.url, "PLANTSTORE_DATABASE_MIGRATE=false", "PORT=0", "PLANTSTORE_AUTH_TOKENS=" + service.Token,
+		"PLANTSTORE_DATABASE_TIMEOUT=30s", // on a slow machine, requests wait long
+	}
 
 	output, err := service.Command(t, settings).CombinedOutput()
 	if got := p.obey(t, databaseURL, service.LastLine(string(output))); err == nil || !slices.Equal(got, []string{"synchronous_commit"}) {
