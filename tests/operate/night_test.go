@@ -145,18 +145,19 @@ func testNoStart(t *testing.T, _ question) {
 }
 
 func testSlowClient(t *testing.T, q question) {
-	s := service.Start(t, "PLANTSTORE_BULK_GRACE=1ms")
+	s := service.Start(t, "PLANTSTORE_BULK_GRACE=1ms", "PLANTSTORE_BULK_MAX_BODY_BYTES=10")
 	service.Issue(t, "sqlite:"+filepath.Join(s.Folder, "data", "plantstore.db"))
 	s.Get(t, "/plants", service.As(service.Token)...).RequireOK(t)
 	s.Get(t, "/plants", service.As(service.Token)...).RequireOK(t)
+	s.ImportRows(t, "", service.InNDJSON, service.BodyOf(1)).CheckStatus(t, 400)
 	s.BeginImportAs(t, service.Token, "")
 	service.Eventually(t, "the log", func() bool { return strings.Contains(s.Stderr.String(), `"code":40001`) })
 	log := service.Write(t, "log", "not JSON\n"+s.Stderr.String())
-	if table := q.run(t, 0, nil, " log\n", " "+log+"\n"); !regexp.MustCompile(`(?m)^static:1\t3\t[0-9.e-]+\t[0-9.e-]+$`).MatchString(table) {
-		t.Errorf("got %q, want three requests of static:1", table)
+	if table := q.run(t, 0, nil, " log\n", " "+log+"\n"); !regexp.MustCompile(`(?m)^static:1\t4\t[0-9.e-]+\t[0-9.e-]+$`).MatchString(table) {
+		t.Errorf("got %q, want four requests of static:1", table)
 	}
-	if lines := q.run(t, 1, nil, " log\n", " "+log+"\n"); !strings.Contains(lines, `"path":"/plants/import"`) {
-		t.Errorf("got %q, want the import", lines)
+	if lines := q.run(t, 1, nil, " log\n", " "+log+"\n"); strings.Count(lines, `"path":"/plants/import"`) != 2 {
+		t.Errorf("got %q, want the import that is too large, and the slow import", lines)
 	}
 }
 
