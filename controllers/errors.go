@@ -313,9 +313,10 @@ func (f *Failures) Respond(c *gin.Context) {
 		c.Header("Retry-After", strconv.Itoa(seconds(limit.RetryAfter)))
 	}
 	// Headers that the handler set for its own response.
-	for _, name := range []string{"Content-Type", "Content-Disposition", "Content-Encoding", "Link", "X-Accel-Buffering"} {
-		c.Writer.Header().Del(name)
+	for _, name := range []string{"Content-Type", "Content-Disposition", "Content-Encoding", "ETag", "Link", "X-Accel-Buffering", "X-Total-Count"} {
+		delete(c.Writer.Header(), name)
 	}
+	middleware.SetHeader(c, "Cache-Control", middleware.NoStore)
 	_ = respond(c, status, body) // can be encoded
 }
 

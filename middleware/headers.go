@@ -12,13 +12,16 @@ import (
 // Only browsers from before 2018 would need X-Frame-Options for the latter.
 const policy = "default-src 'none'; frame-ancestors 'none'"
 
+// NoStore is the value of Cache-Control for a response that caches must not store.
+const NoStore = "no-store"
+
 // Headers sets the headers of every response. overTLS means that it is sent by HTTPS. While
 // draining, a client sends its next request on another connection, and thus to another replica
 // (RFC 9112, section 9.6; net/http sends a GOAWAY over HTTP/2). Pages of origins may call the API.
 func Headers(overTLS bool, draining func() bool, origins []string) gin.HandlerFunc {
 	always := http.Header{ // whose values responses share: net/http copies them
 		"X-Content-Type-Options":  {"nosniff"},
-		"Cache-Control":           {"no-store"},
+		"Cache-Control":           {NoStore},
 		"Content-Security-Policy": {policy},
 	}
 	if overTLS {
