@@ -329,12 +329,13 @@ func (r *Resource[T, K, C]) edit(c *gin.Context, row *T, e models.Edit) error {
 	report, err := r.store.Edit(middleware.ContextOf(c), filter, row, e, o)
 	switch {
 	case err != nil:
+		return err
 	case report.Rows > filter.Limit:
 		return problemf(codeParameter, "the parameters select more than %d %s, and nothing was written: select fewer, or raise max, up to %d", filter.Limit, r.Name(), MaxCount)
 	case report.Rejected > 0:
 		return report.Errors[0].Err
 	}
-	return respondReport(c, &report, nil, false, err)
+	return respondReport(c, &report, nil, false, nil)
 }
 
 // Import stores many rows.

@@ -125,3 +125,20 @@ func TestPlantsEditOfMany(t *testing.T) {
 		}
 	})
 }
+
+// TestPlantsEditTakesTooLong: the advice is not that for the file of an import.
+func TestPlantsEditTakesTooLong(t *testing.T) {
+	t.Parallel()
+	url := dbtest.Postgres(t)
+	dbtest.Migrated(t, url)
+	dbtest.Exec(t, url, `
+		CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(10); RETURN NULL; END';
+		CREATE TRIGGER slow BEFORE UPDATE OR DELETE ON plants FOR EACH STATEMENT EXECUTE FUNCTION slow()`)
+	s := service.Start(t, "DATABASE_URL="+url, "PLANTSTORE_BULK_TIMEOUT=1s", "PLANTSTORE_DATABASE_TIMEOUT=1m")
+	s.Post(t, `{"id":1,"name":"x","tag":"x"}`).RequireOK(t)
+	for method, body := range map[string]string{"PATCH": `{"tag":"y"}`, "DELETE": ""} {
+		t.Run(method, func(t *testing.T) {
+			s.Call(t, method, "/plants?tag=x", body).CheckError(t, 50302, "longer than bulk.timeout allows. The outcome of the write is unknown: retry")
+		})
+	}
+}
