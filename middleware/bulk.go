@@ -48,8 +48,8 @@ func Stream(verify auth.Verifier) Handler {
 // longer accepts its token, or cannot tell. [BodyLimit] limits the body.
 func Bulk(o BulkOptions, verify auth.Verifier) Handler {
 	return func(c *gin.Context) error {
-		end := time.Now().Add(o.Timeout)
-		control := http.NewResponseController(c.Writer)
+		end, r := time.Now().Add(o.Timeout), RequestOf(c)
+		control := http.NewResponseController(r.Unwrap()) // a check of the token may use it after r's end
 		// There is a deadline for reading only until the body has been read: beyond it, net/http
 		// takes the client for gone, and would serve no other request on the connection.
 		err := errors.Join(control.SetReadDeadline(time.Time{}), control.SetWriteDeadline(end.Add(timeToRespond)))
@@ -64,7 +64,6 @@ func Bulk(o BulkOptions, verify auth.Verifier) Handler {
 			late := end.Add(time.Second) // the context ends before, with its cause
 			return &transfer{limits: o, ctx: ctx, endWith: endWith, end: late, setDeadline: setDeadline, left: o.Grace}
 		}
-		r := RequestOf(c)
 		r.body.in, r.out = limited(control.SetReadDeadline), limited(control.SetWriteDeadline)
 		defer func() { r.body.in, r.out = nil, nil }()
 		return whileValid(c, verify)

@@ -11,13 +11,10 @@ import (
 )
 
 // SendLimit counts each write toward sending for as long as it waits for its client, unless it is
-// small. Without room, a write fails with limit.ErrShare.
+// Small, as an Error is. Without room, a write fails with limit.ErrShare.
 func SendLimit(sending *limit.Shares) Handler {
 	return func(c *gin.Context) error {
-		r := RequestOf(c)
-		r.sending = sending
-		defer func() { r.sending = nil }() // an Error is not limited
-		c.Next()
+		RequestOf(c).sending = sending
 		return nil
 	}
 }
@@ -88,11 +85,12 @@ func (r *Request) send(p []byte) (n int, err error) {
 // not read.
 func Flush(c *gin.Context) error {
 	r := RequestOf(c)
-	plain := r.ResponseWriter.(interface{ Unwrap() http.ResponseWriter }).Unwrap() // Gin's Flush has no error
-	flush := http.NewResponseController(plain).Flush
+	flush := http.NewResponseController(r.Unwrap()).Flush                             // Gin's has no error
 	_, err := r.out.do(func([]byte) (int, error) { return streamPart, flush() }, nil) // all was sent
 	return err
 }
 
-// Unwrap returns Gin's writer, for [http.ResponseController].
-func (r *Request) Unwrap() http.ResponseWriter { return r.ResponseWriter }
+// Unwrap returns net/http's writer, for [http.ResponseController]. Other requests use r, and Gin's writer, later.
+func (r *Request) Unwrap() http.ResponseWriter {
+	return r.ResponseWriter.(interface{ Unwrap() http.ResponseWriter }).Unwrap()
+}
