@@ -1,7 +1,6 @@
 package cmd
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"fmt"
@@ -91,7 +90,7 @@ func (c *client) export(ctx context.Context, query url.Values, mediaType, path s
 		return err
 	}
 	defer response.Body.Close()
-	var lines lineCounter
+	lines := lineCounter{csv: mediaType == controllers.TypeCSV}
 	save := func(w io.Writer) error {
 		if _, err := io.Copy(io.MultiWriter(w, &lines), response.Body); err != nil {
 			return fmt.Errorf("the export is not complete: %w; run the export again", err)
@@ -104,17 +103,27 @@ func (c *client) export(ctx context.Context, query url.Values, mediaType, path s
 	if err := writeFile(path, save); err != nil {
 		return err
 	}
-	if mediaType == controllers.TypeCSV {
-		lines-- // the header
+	if lines.csv {
+		lines.n-- // the header
 	}
-	fmt.Printf("%d %s written to %s\n", lines, c.resource, path)
+	fmt.Printf("%d %s written to %s\n", lines.n, c.resource, path)
 	return nil
 }
 
-// lineCounter counts the lines that are written to it.
-type lineCounter int
+// lineCounter counts the lines that are written to it, but not those within a cell of CSV.
+type lineCounter struct {
+	csv, quoted bool
+	n           int
+}
 
-func (n *lineCounter) Write(p []byte) (int, error) {
-	*n += lineCounter(bytes.Count(p, []byte{'\n'}))
+func (l *lineCounter) Write(p []byte) (int, error) {
+	for _, b := range p {
+		switch {
+		case b == '"' && l.csv: // two stand for one in a cell
+			l.quoted = !l.quoted
+		case b == '\n' && !l.quoted:
+			l.n++
+		}
+	}
 	return len(p), nil
 }
