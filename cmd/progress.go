@@ -2,6 +2,7 @@ package cmd
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"time"
 
@@ -49,9 +50,10 @@ func (p *progress) lag() float64 {
 func (p *progress) serve(cfg *config.Config) (stop func() error, err error) {
 	lag := gauge("plantstore_follow_lag_seconds", "For how long changes have waited, or the service has not responded.", nil, p.lag)
 	log, level := newLogger(cfg)
-	return serveAdmin(cfg, routes.Options{
+	end, err := serveAdmin(cfg, routes.Options{
 		ObserverOptions: middleware.ObserverOptions{Log: log, Metrics: newMetrics(lag)},
-		LogLevel:        level, Health: controllers.NewHealth(p.ready), Hosts: cfg.Server.AllowedHosts,
+		LogLevel:        level, Health: controllers.NewHealth(p.ready, nil), Hosts: cfg.Server.AllowedHosts,
 		Failures: controllers.NewFailures(zap.NewNop()), // which follow itself reports
 	}, log)
+	return func() error { return errors.Join(end(), log.Sync()) }, err
 }

@@ -102,7 +102,7 @@ func (s *settings) serve(cmd *cobra.Command, _ []string) (err error) {
 		log.Warn("no tokens exist yet; create one with `plantstore token create`")
 	}
 
-	health := controllers.NewHealth(db.Ready)
+	health := controllers.NewHealth(db.Ready, models.CheckTemporary)
 	db.KeepFeeds(cfg.Feed.Retention)
 	metrics := newMetrics(append(db.Collectors(), newReadiness(health.Fault),
 		gauge("plantstore_tokens_in_force", "Issued tokens that are neither revoked nor expired.", nil, func() float64 { return float64(issued.Len()) }))...)

@@ -76,7 +76,7 @@ func TestShutDownEndsRequests(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-begun
-	if err := shutDown(server, l, controllers.NewHealth(nil), 0, time.Millisecond, zap.NewNop()); !errors.Is(err, context.DeadlineExceeded) {
+	if err := shutDown(server, l, controllers.NewHealth(nil, nil), 0, time.Millisecond, zap.NewNop()); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %v, want %v", err, context.DeadlineExceeded)
 	}
 	select {

@@ -18,17 +18,18 @@ import (
 // Health responds to the probes of orchestrators and load balancers, which have no
 // token.
 type Health struct {
-	ready   func(context.Context) error
-	looks   rate.Sometimes  // for a place for temporary files: probes need no token, and may come often
-	lacks   atomic.Bool     // such a place
-	serving context.Context //nolint:containedctx // ends when the service drains
-	drain   context.CancelFunc
+	ready    func(context.Context) error
+	canStore func() error    // a temporary file; or nil
+	checks   rate.Sometimes  // of canStore: probes need no token, and may come often
+	full     atomic.Bool     // canStore failed
+	serving  context.Context //nolint:containedctx // ends when the service drains
+	drain    context.CancelFunc
 }
 
-// NewHealth returns the probes of a service; ready reports whether its database can be
-// written.
-func NewHealth(ready func(context.Context) error) *Health {
-	h := &Health{ready: ready, looks: rate.Sometimes{Interval: time.Second}}
+// NewHealth returns the probes of a service. ready reports whether its database can be written, and canStore,
+// unless it is nil, whether imports and exports can store temporary files.
+func NewHealth(ready func(context.Context) error, canStore func() error) *Health {
+	h := &Health{ready: ready, canStore: canStore, checks: rate.Sometimes{Interval: time.Second}}
 	h.serving, h.drain = context.WithCancel(context.Background())
 	return h
 }
@@ -73,8 +74,8 @@ func (h *Health) Ready(c *gin.Context) error {
 		return err
 	}
 	status := ready{Status: "ok"}
-	h.looks.Do(func() { h.lacks.Store(models.CheckTemporary() != nil) })
-	if h.lacks.Load() { // all else works
+	h.checks.Do(func() { h.full.Store(h.canStore != nil && h.canStore() != nil) })
+	if h.full.Load() { // all else works
 		status.Warning = "imports and exports fail: " + models.ErrTemporary.Error()
 	}
 	return respond(c, http.StatusOK, status)

@@ -9,7 +9,7 @@ import (
 // TestUntilDrain: draining ends what waits, and lets what comes then wait only shortly.
 func TestUntilDrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, begin := NewHealth(nil), time.Now()
+		h, begin := NewHealth(nil, nil), time.Now()
 		before, cancel := h.untilDrain(t.Context(), time.Minute)
 		defer cancel()
 		time.AfterFunc(time.Second, h.Drain)

@@ -54,7 +54,7 @@ func optionsOn(t testing.TB, url string) (Options, *models.TokenStore) {
 		ObserverOptions: middleware.ObserverOptions{Log: zap.NewNop(), Metrics: prometheus.NewRegistry()},
 		DB:              db,
 		Tokens:          controllers.NewTokens(tokens, verifier),
-		Health:          controllers.NewHealth(db.Ready),
+		Health:          controllers.NewHealth(db.Ready, models.CheckTemporary),
 		Failures:        controllers.NewFailures(zap.NewNop()),
 		Verify:          verifier.Verify,
 		Docs:            true,

@@ -23,7 +23,7 @@ const webhookSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 // startFollow runs plantstore follow.
 func startFollow(t *testing.T, url string, args ...string) *service.Service {
 	t.Helper()
-	return service.Launch(t, service.Command(t, []string{"PLANTSTORE_CLIENT_TOKEN=" + service.Token}, append([]string{"follow", "--url", url}, args...)...))
+	return service.Launch(t, service.Command(t, []string{"PLANTSTORE_CLIENT_TOKEN=" + service.Token, "TMPDIR=/missing"}, append([]string{"follow", "--url", url}, args...)...))
 }
 
 // TestFollow prints changes, and continues after an interruption where it was.
@@ -258,7 +258,9 @@ func TestFollowIsWatched(t *testing.T) {
 	admin.Get(t, "/healthz").CheckStatus(t, 200)
 	accepts.Store(true)
 	service.Eventually(t, "changes to be accepted", func() bool { return lag() == 0 })
-	admin.Get(t, "/readyz").CheckStatus(t, 200)
+	if probe := admin.Get(t, "/readyz"); probe.Body != `{"status":"ok"}` {
+		t.Errorf("got %v, want no warning: follow needs no temporary files", probe)
+	}
 	service.CheckCLI(t, nil, []string{"healthcheck", "--ready", "--admin-address", strings.TrimPrefix(admin.URL, "http://")}, 0, "")
 	s.Stop(t)
 	service.Eventually(t, "the end of the service to be noticed", func() bool { return lag() > 0 })
