@@ -166,12 +166,13 @@ func respondRows[T, D any](c *gin.Context, mediaType, name string, columns []jso
 		zip.Reset(&encoded)
 		out.Reset(zip)
 	}
-	rows, extension := rowWriter(ndjsonWriter{out}), ".ndjson"
+	write, flush, extension := ndjsonWriter(out), out.Flush, ".ndjson"
 	if mediaType == TypeCSV {
 		if marked {
 			_, _ = out.WriteString(byteOrderMark) // flush returns its error
 		}
-		rows = newCSVWriter(out, columns)
+		rows := newCSVWriter(out, columns)
+		write, flush = rows.write, rows.flush
 		mediaType, extension = TypeCSV+"; charset=utf-8; header=present", ".csv"
 	}
 	c.Header("Content-Type", mediaType)
@@ -192,7 +193,7 @@ func respondRows[T, D any](c *gin.Context, mediaType, name string, columns []jso
 		return send(func() error {
 			for i := range chunk {
 				converted := convert(&chunk[i])
-				if err := rows.write(&converted); err != nil {
+				if err := write(&converted); err != nil {
 					return err
 				}
 			}
@@ -203,7 +204,7 @@ func respondRows[T, D any](c *gin.Context, mediaType, name string, columns []jso
 		return err
 	}
 	return send(func() error { // only if the response is complete: otherwise, the client sees that the rest is missing
-		err := rows.flush()
+		err := flush()
 		if err == nil && zip != nil {
 			err = zip.Close()
 		}

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"mime"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"path"
 	"regexp"
@@ -171,7 +172,7 @@ func (s *SignIn) extend(document []byte) []byte {
 // readPage returns the page called name that gin-swagger writes. It names the document; gin-swagger
 // would serve other files over WebDAV.
 func readPage(name string) ([]byte, error) {
-	e, page := gin.New(), recorder{header: make(http.Header)}
+	e, page := gin.New(), httptest.NewRecorder()
 	e.GET("/:name", ginswagger.CustomWrapHandler(&ginswagger.Config{
 		Title:                    "Plant Store",
 		URL:                      "../openapi.json",
@@ -180,19 +181,9 @@ func readPage(name string) ([]byte, error) {
 		DefaultModelsExpandDepth: 1,
 		PersistAuthorization:     true,
 	}, &webdav.Handler{}))
-	e.ServeHTTP(&page, &http.Request{Method: http.MethodGet, URL: &url.URL{Path: "/" + name}, RequestURI: "/" + name})
-	return page.Bytes(), nil
+	e.ServeHTTP(page, &http.Request{Method: http.MethodGet, URL: &url.URL{Path: "/" + name}, RequestURI: "/" + name})
+	return page.Body.Bytes(), nil
 }
-
-// recorder keeps a response.
-type recorder struct {
-	header http.Header
-	bytes.Buffer
-}
-
-func (r *recorder) Header() http.Header { return r.header }
-
-func (r *recorder) WriteHeader(int) {}
 
 // unzip returns a script or a style of Swagger UI.
 func unzip(name string) ([]byte, error) {

@@ -63,14 +63,12 @@ func (r ndjsonReader) decode(text []byte, in any, edit *models.Edit) error {
 	return decodeJSON("line", text, in, false)
 }
 
-// ndjsonWriter writes a line for each row.
-type ndjsonWriter struct{ *bufio.Writer }
-
-func (w ndjsonWriter) write(row any) error {
-	if err := json.MarshalWrite(w.Writer, row, asJSON...); err != nil {
-		return err
+// ndjsonWriter returns a function that writes the line of a row to out.
+func ndjsonWriter(out *bufio.Writer) func(row any) error {
+	return func(row any) error {
+		if err := json.MarshalWrite(out, row, asJSON...); err != nil {
+			return err
+		}
+		return out.WriteByte('\n')
 	}
-	return w.WriteByte('\n')
 }
-
-func (w ndjsonWriter) flush() error { return w.Flush() }

@@ -23,13 +23,6 @@ type rowReader interface {
 	next(in any, edit *models.Edit) (line int, rejected, end error)
 }
 
-// rowWriter writes the rows of an export.
-type rowWriter interface {
-	// write writes the struct to which row points.
-	write(row any) error
-	flush() error
-}
-
 // rowsInTurn is how many rows an import parses before other requests have a turn.
 const rowsInTurn = 64
 
