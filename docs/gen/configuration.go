@@ -21,8 +21,8 @@ Flags (` + "`plantstore --help`" + `) override environment variables, which over
 defaults. ` + "`--config` or `" + config.FileVariable + "`" + ` names another file.
 
 A variable with the suffix ` + "`_FILE`" + ` names a file to read the value from, for secrets: ` + "`DATABASE_URL_FILE=/run/secrets/url`" + `.
-Setting both is an error. The program warns of a file with a secret that belongs to a user other than its own or root, or that
-other users may read or change. An empty variable counts as unset. Lists are comma-separated in variables. Durations are numbers
+Setting both is an error. The service, ` + "`import`, `export` and `follow`" + ` warn of a file with a secret that belongs to a user other than
+their own or root, or that other users may read or change. An empty variable counts as unset. Lists are comma-separated in variables. Durations are numbers
 with a unit, such as ` + "`500ms`, `5s` or `2m`" + `.
 
 An unknown key, an unknown ` + "`PLANTSTORE_`" + ` variable, a wrong type or an invalid value stops the program with exit status 2 and
