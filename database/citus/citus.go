@@ -14,7 +14,6 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -73,7 +72,7 @@ func Open(o postgres.Options, log *zap.Logger) (*Dialect, error) {
 			config.DefaultQueryExecMode = pgx.QueryExecModeExec
 		}
 	}
-	o.Send, o.InsertRows = send, insertRows
+	o.Send, o.InsertRows, o.Settings = send, insertRows, "; "+durably
 	base, err := postgres.Open(o)
 	if err != nil {
 		return nil, err
@@ -92,11 +91,6 @@ func (*Dialect) Feed(*table.Table) *dialect.Feed { return nil }
 func (d *Dialect) Close() error {
 	d.stop()
 	return d.Dialect.Close()
-}
-
-// SetLockTimeout returns the statement of PostgreSQL, and durably.
-func (d *Dialect) SetLockTimeout(wait time.Duration) string {
-	return d.Dialect.SetLockTimeout(wait) + "; " + durably
 }
 
 // Get locks a row at a time. The outcome of a row on a node that is down is an error.
@@ -168,7 +162,7 @@ func withoutManyVersions(groups []*table.Group) (parts []*table.Group) {
 // Load copies the rows. A taken key has no code of its own here: Run tells it.
 func (d *Dialect) Load(ctx context.Context, t *table.Table, next func() ([]any, error)) (rows int64, err error) {
 	rows, err = d.Dialect.Load(ctx, t, next)
-	if fault.SQLState(err) == fault.InternalError && !isCommitted(err) {
+	if fault.SQLState(err) == fault.InternalError {
 		err = fmt.Errorf("%w: %w", errors.ErrUnsupported, err)
 	}
 	return rows, err

@@ -15,8 +15,24 @@ import (
 	"plantstore/database/batch"
 	"plantstore/database/fault"
 	"plantstore/database/limit"
+	"plantstore/database/postgres"
 	"plantstore/database/table"
 )
+
+// TestTransactionsAreDurable: also the transactions of the embedded dialect, such as those of imports.
+func TestTransactionsAreDurable(t *testing.T) {
+	d, err := Open(postgres.Options{URL: "postgres://127.0.0.1:1/x"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	for _, wait := range []time.Duration{0, time.Second} {
+		embedded := d.Dialect
+		if got := embedded.SetLockTimeout(wait); !strings.HasSuffix(got, "; "+durably) {
+			t.Errorf("transactions begin with %q, want %q as well", got, durably)
+		}
+	}
+}
 
 // TestCopyToAServerThatHangs: the error is that of a timeout, after which the service suspects a node.
 func TestCopyToAServerThatHangs(t *testing.T) {

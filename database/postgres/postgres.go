@@ -43,6 +43,8 @@ type Options struct {
 	Configure func(*pgx.ConnConfig)
 	// Send runs a batch in a single transaction and calls read with its results, as Dialect.send does. It may be nil.
 	Send func(ctx context.Context, conn *pgx.Conn, batch *pgx.Batch, read func(pgx.BatchResults) error) error
+	// Settings are more statements with which each transaction begins, each after "; ". They may be empty.
+	Settings string
 	// InsertRows returns the INSERT of several rows, and its arguments. It may be nil.
 	InsertRows func(s *table.Statement, inserts []*table.Change) (text string, args []any)
 }
@@ -203,11 +205,12 @@ func (d *Dialect) Close() error {
 }
 
 // SetLockTimeout implements dialect.Dialect.
-func (*Dialect) SetLockTimeout(wait time.Duration) string {
-	if wait == 0 {
-		return "SET LOCAL lock_timeout = 0" // until the context ends
+func (d *Dialect) SetLockTimeout(wait time.Duration) string {
+	set := "SET LOCAL lock_timeout = 0" // until the context ends
+	if wait > 0 {
+		set = "SET LOCAL lock_timeout = " + milliseconds(wait)
 	}
-	return "SET LOCAL lock_timeout = " + milliseconds(wait)
+	return set + d.Settings
 }
 
 // After adds without a time zone, which might change the length of a day: timestamptz + interval is
