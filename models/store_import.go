@@ -138,7 +138,7 @@ func (s *Store[T, K]) Import(ctx context.Context, rows iter.Seq2[ImportRow[T], e
 			row = next
 			report.Rows++
 			if row.Err == nil {
-				row.Err = s.validate(&row.Row, s.written(&row.Edit))
+				row.Err = cmp.Or(s.validate(&row.Row, s.table.Columns[:1]), s.validate(&row.Row, s.written(&row.Edit)))
 			}
 			if row.Err != nil {
 				report.reject(row.Line, row.Err)

@@ -135,6 +135,8 @@ func TestUUIDsAreKeys(t *testing.T) {
 			{"POST", "/crates/import", inCSV, "id,label\n" + c + ",v\n" + a + ",x\n", `409 {"error":40901,"message":"line 2: crate ` + c + ` exists with different content and is unchanged: choose another id; nothing was stored"`},
 			{"POST", "/crates/import?on_conflict=replace", inCSV, "id,label\n" + c + ",v\n" + a + ",x\n", `200 {"rows":2,"created":0,"replaced":1,"unchanged":1,"merged":0,"deleted":0,"refused":0,"stored":true`},
 			{"POST", "/crates/import", inNDJSON, `{"id":"x","label":"v"}`, `400 {"error":40006,"message":"line 1: id must be a UUID in lower case, such as ` + b + `; nothing was stored"`},
+			{"POST", "/crates/import?on_conflict=merge", inNDJSON, `{"id":"x","label":"v"}`, `400 {"error":40006,"message":"line 1: id must be a UUID in lower case, such as ` + b + `; nothing was stored"`},
+			{"POST", "/crates/import", inNDJSON, `{"id":"x","crate":null}`, `400 {"error":40006,"message":"line 1: id must be a UUID in lower case, such as ` + b + `; nothing was stored"`},
 			{"POST", "/bulbs", inJSON, `{"id":1,"crate_id":"` + c + `"}`, `201 {"id":1,"crate_id":"` + c + `"}`},
 			{"POST", "/bulbs", inJSON, `{"id":2,"crate_id":"0198c5f0-5b1e-7c3a-9d2e-000000000000"}`, `400 {"error":40008,"message":"crate_id: there is no crate 0198c5f0-5b1e-7c3a-9d2e-000000000000"}`},
 			{"POST", "/bulbs", inJSON, `{"id":2,"crate_id":"x"}`, `400 {"error":40006,"message":"crate_id must be a UUID in lower case, such as ` + b + `"`},
