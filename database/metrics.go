@@ -50,7 +50,7 @@ func newMetrics(system string) *metrics {
 }
 
 // statementKind matches the operation and the table of a statement, or of its first subquery.
-var statementKind = regexp.MustCompile(`(?s)^(?:WITH [a-z_]+ AS \(\s*)?(?:(UPDATE) |(INSERT) INTO |(DELETE) FROM |(SELECT) .*?\sFROM )["` + "`]?([a-z_]+)")
+var statementKind = regexp.MustCompile(`(?s)^(?:WITH [a-z_]+ AS (?:MATERIALIZED )?\(\s*)?(?:(UPDATE) |(INSERT) INTO |(DELETE) FROM |(SELECT) .*?\sFROM )["` + "`]?([a-z_]+)")
 
 // prefixLength is how many bytes of a statement identify its operation and table. Some
 // statements go on with a list of any length.

@@ -146,7 +146,8 @@ func TestSpans(t *testing.T) {
 			}
 			group.Wait()
 		}
-		s.Get(t, "/plants?q="+c.plant("a query")+"&tag="+c.plant("a filter"), service.As(service.Token)...)
+		header, search := traceparentOf(next)
+		s.Get(t, "/plants?q="+c.plant("a query")+"&tag="+c.plant("a filter"), service.As(service.Token, "traceparent", header)...)
 		s.Get(t, "/"+c.plant("a path"), "User-Agent", c.plant("a header"))
 		s.Get(t, "/plants", service.As(c.plant("a token"))...)
 		s.Call(t, "POST", "/tokens", `{"name":"`+c.data("the name of a token")+`","scopes":["plants:read"]}`)
@@ -157,6 +158,9 @@ func TestSpans(t *testing.T) {
 		shared := 0
 		for id, want := range requests {
 			checkTrace(t, r, id, want[0], want[1])
+		}
+		if len(r.inTrace(search, "SELECT plants")) != 1 {
+			t.Errorf("got the spans %v of a search, want one of its statement", r.inTrace(search, ""))
 		}
 		for _, batch := range r.all("batch") {
 			if len(batch.GetLinks()) > 1 {
@@ -175,7 +179,7 @@ func TestSpans(t *testing.T) {
 		for name, want := range map[string]string{
 			"GET /plants":  `^http.request.method=GET http.response.status_code=(200|401) http.route=/plants`,
 			"POST /tokens": "^http.request.method=POST http.response.status_code=200 http.route=/tokens$",
-			"SELECT plants": "^db.collection.name=plants db.operation.name=SELECT db.query.text=SELECT .* FROM .* " +
+			"SELECT plants": "^db.collection.name=plants db.operation.name=SELECT db.query.text=(WITH found AS MATERIALIZED .)?SELECT .* FROM .* " +
 				"db.system.name=(sqlite|postgresql)$",
 			"INSERT tokens": "^db.collection.name=tokens db.operation.name=INSERT db.query.text=INSERT INTO .* db.system.name=(sqlite|postgresql)$",
 		} {
