@@ -7,31 +7,18 @@ import (
 	"time"
 )
 
-// client is a context for operations of a client: a single object, where context.WithValue makes two.
-type client struct {
-	context.Context //nolint:containedctx // it is a context
-	name            string
-}
-
-// clientKey is the key of a context's *client.
+// clientKey is the key of the name of a context's client.
 type clientKey struct{}
 
-func (c *client) Value(key any) any {
-	if key == (clientKey{}) {
-		return c
-	}
-	return c.Context.Value(key)
-}
-
 // WithClient returns a context for operations of the client name.
-func WithClient(ctx context.Context, name string) context.Context { return &client{ctx, name} }
+func WithClient(ctx context.Context, name string) context.Context {
+	return context.WithValue(ctx, clientKey{}, name)
+}
 
 // Client returns the name of ctx's client, or an empty name.
 func Client(ctx context.Context) string {
-	if c, ok := ctx.Value(clientKey{}).(*client); ok {
-		return c.name
-	}
-	return ""
+	name, _ := ctx.Value(clientKey{}).(string)
+	return name
 }
 
 // waitShare is the part of its time limit for which an operation may wait for a turn: 1/waitShare.
