@@ -36,7 +36,7 @@ type Config struct {
 		URL            string        `key:"url" env:"DATABASE_URL" secret:"true" default:"sqlite:data/plantstore.db" desc:"sqlite:PATH or postgres://user:password@host:5432/name?sslmode=verify-full; the PG* variables of libpq complete the latter"`
 		Migrate        bool          `key:"migrate" default:"true" desc:"apply pending migrations at startup; replicas take turns"`
 		MaxConnections int           `key:"max_connections" default:"16" desc:"maximum number of PostgreSQL connections; with too few, the service does not start, and says how many it needs"`
-		Timeout        time.Duration `key:"timeout" default:"3s" validate:"min=1ms" desc:"time limit for one operation, including the wait for a connection"`
+		Timeout        time.Duration `key:"timeout" default:"3s" validate:"min=1ms" desc:"time limit for one operation, including the wait for a connection; a search may first wait as long for its turn"`
 		StartTimeout   time.Duration `key:"start_timeout" default:"30s" validate:"min=1ms" desc:"how long startup waits for an unreachable database"`
 		SlowQuery      time.Duration `key:"slow_query" default:"200ms" validate:"min=0s" desc:"queries that take at least this long are logged, without their values; 0s disables this"`
 		Check          bool          `key:"check" default:"true" desc:"check a SQLite file for damage at startup, which reads all of it and takes about half a second per million plants; set it to false for very large files"`
