@@ -53,8 +53,8 @@ type BatchOptions struct {
 // concurrent use, but not in a transaction.
 type DB struct {
 	*gorm.DB
-	reads    *gorm.DB
-	conn     gorm.ConnPool // runs statements: a pool, or a transaction
+	writes   *sql.DB
+	reads    *sql.DB // the same pool as writes, but on SQLite
 	dialect  dialect.Dialect
 	options  Options
 	batches  BatchOptions
@@ -107,10 +107,11 @@ func openDialect(ctx context.Context, o Options, log *zap.Logger) (dialect.Diale
 	if err := waitFor(ctx, pool, o.StartTimeout, log); err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
-	if isCitus, err := citus.Detect(ctx, pool); err != nil || !isCitus {
-		return d, err
+	isCitus, err := citus.Detect(ctx, pool)
+	if err == nil && !isCitus {
+		return d, nil
 	}
-	if err := d.Close(); err != nil {
+	if err := errors.Join(err, d.Close()); err != nil {
 		return nil, err
 	}
 	return citus.Open(server, log)
@@ -149,10 +150,10 @@ func CheckURL(url string) error {
 
 // New returns the database of d, which Close closes, with the feeds of the tables that name one.
 func New(d dialect.Dialect, o Options, batches BatchOptions, tables []*table.Table, log *zap.Logger) (db *DB, err error) {
-	pool, reads := d.Pools()
-	db = &DB{conn: pool, dialect: d, options: o, batches: batches, log: log, closers: new([]func()), metrics: newMetrics(d.Facts().System)}
+	db = &DB{dialect: d, options: o, batches: batches, log: log, closers: new([]func()), metrics: newMetrics(d.Facts().System)}
+	db.writes, db.reads = d.Pools()
 	db.Limits = newLimits(batches.Flushers, o.MaxConnections, o.TemporaryBytes)
-	if reads != pool {
+	if db.reads != db.writes {
 		db.Limits = newFileLimits(sqlite.Readers, o.TemporaryBytes)
 	}
 	db.health = &health{db: db}
@@ -164,17 +165,8 @@ func New(d dialect.Dialect, o Options, batches BatchOptions, tables []*table.Tab
 	if db.schema, err = newSchema(db); err != nil {
 		return nil, err
 	}
-	queries := queryLogger{Interface: logger.Discard, log: log, slow: o.SlowQuery, metrics: db.metrics}
-	if db.DB, err = newHandle(d.Dialector(pool), queries); err == nil {
-		db.reads, err = newHandle(d.Dialector(reads), queries)
-	}
-	return db, err
-}
-
-// newHandle returns GORM's handle on a pool.
-func newHandle(on gorm.Dialector, log queryLogger) (*gorm.DB, error) {
-	handle, err := gorm.Open(on, &gorm.Config{
-		Logger: log,
+	db.DB, err = gorm.Open(d.Dialector(db.writes), &gorm.Config{
+		Logger: queryLogger{Interface: logger.Discard, log: log, slow: o.SlowQuery, metrics: db.metrics},
 		// A single statement is a transaction already.
 		SkipDefaultTransaction: true,
 		DisableAutomaticPing:   true,
@@ -186,7 +178,7 @@ func newHandle(on gorm.Dialector, log queryLogger) (*gorm.DB, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the database: %w", err)
 	}
-	return handle, nil
+	return db, nil
 }
 
 // waitFor pings until the database responds, for timeout.
@@ -226,12 +218,6 @@ func (db *DB) Feed(t *table.Table) *Feed {
 	return new(Feed)
 }
 
-// primary is the pool for writes.
-func (db *DB) primary() *sql.DB {
-	pool, _ := db.dialect.Pools()
-	return pool
-}
-
 // Close writes the queued batches, waits for the running queries and closes every
 // connection.
 func (db *DB) Close() error {
@@ -248,7 +234,11 @@ func (db *DB) every(interval time.Duration, do func(context.Context)) {
 
 // Reads returns the handle for reads, which never wait for a write. It takes no
 // turn: see [DB.Read].
-func (db *DB) Reads(ctx context.Context) *gorm.DB { return db.reads.WithContext(ctx) }
+func (db *DB) Reads(ctx context.Context) *gorm.DB {
+	handle := db.WithContext(ctx)
+	handle.Statement.ConnPool = db.reads // of this handle alone
+	return handle
+}
 
 // NewWriter returns a batcher of writes, which run writes in batches. It is closed with db.
 func NewWriter[T any](db *DB, run func(context.Context, []T) []error) *batch.Batcher[T] {

@@ -142,7 +142,7 @@ func (h *health) check(ctx context.Context) error {
 		if h.db.Limits.writer != nil { // writes wait for the only connection, which this takes
 			writing, cancel = context.WithTimeout(ctx, readyTimeout/10)
 		}
-		_, err := h.db.primary().ExecContext(writing, h.db.dialect.Facts().WriteTest)
+		_, err := h.db.writes.ExecContext(writing, h.db.dialect.Facts().WriteTest)
 		cancel()
 		if fault.IsTimeout(err) && h.locked.Load() > 0 && h.db.Limits.writer != nil {
 			err = &fault.NotWritableError{Reason: fault.Locked}
@@ -162,8 +162,7 @@ func (h *health) check(ctx context.Context) error {
 	}
 	var isReadOnly, isExpected bool
 	var protected string
-	_, pool := h.db.dialect.Pools()
-	err = pool.QueryRowContext(ctx, h.query()).Scan(&isReadOnly, &isExpected, &protected)
+	err = h.db.reads.QueryRowContext(ctx, h.query()).Scan(&isReadOnly, &isExpected, &protected)
 	reason, advice := "", "" // the advice is for the log
 	switch {
 	case fault.IsSchema(err), err == nil && !isExpected:
@@ -189,7 +188,7 @@ func (h *health) lockedBy(ctx context.Context, query string) (by string, err err
 		names = append(names, "'"+t.Name+"'")
 	}
 	if query != "" {
-		err = h.db.primary().QueryRowContext(ctx, strings.ReplaceAll(query, "{tables}", strings.Join(names, ", "))).Scan(&by)
+		err = h.db.writes.QueryRowContext(ctx, strings.ReplaceAll(query, "{tables}", strings.Join(names, ", "))).Scan(&by)
 	}
 	return by, err
 }

@@ -144,7 +144,7 @@ func (db *DB) Collectors() []prometheus.Collector {
 			func() float64 { return float64(db.Limits.Transfers.InUse()) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "plantstore_followers", Help: "Requests that follow the feed of changes."},
 			func() float64 { return float64(db.Limits.Followers.InUse()) }),
-		collectors.NewDBStatsCollector(db.primary(), "plantstore"),
+		collectors.NewDBStatsCollector(db.writes, "plantstore"),
 	}
 	if len(db.feeds) > 0 {
 		all = append(all, db.feeds[0].collector()) // a transaction holds up all feeds alike
@@ -152,8 +152,8 @@ func (db *DB) Collectors() []prometheus.Collector {
 	if db.standbys != nil {
 		all = append(all, db.standbys.collectors()...)
 	}
-	if pool, reads := db.dialect.Pools(); reads != pool {
-		all = append(all, collectors.NewDBStatsCollector(reads, "plantstore-reads"))
+	if db.reads != db.writes {
+		all = append(all, collectors.NewDBStatsCollector(db.reads, "plantstore-reads"))
 	}
 	return all
 }

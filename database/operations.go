@@ -33,7 +33,7 @@ const (
 )
 
 // Read calls do with the handle for reads, within the time limit of an operation and in its turn
-// among reads: ctx's client may use half of the turns. operation names it in errors: "get plant", for example.
+// among reads: ctx's client may use half of the turns. With the cost Scan or Many, it may wait as long again for its turn. operation names it in errors: "get plant", for example.
 // Besides do's own errors, it fails with limit.ErrBusy if its turn does not come, and with an error that
 // wraps fault.ErrUnavailable if the database cannot be reached in time.
 func (db *DB) Read(ctx context.Context, operation string, cost Cost, do func(tx *gorm.DB) error) error {
@@ -137,7 +137,6 @@ func (db *DB) transaction(ctx context.Context, wait time.Duration, do func(tx *D
 		return db.WithContext(ctx).Transaction(func(handle *gorm.DB) error {
 			tx := *db
 			tx.DB = handle
-			tx.conn = handle.Statement.ConnPool
 			if set := db.dialect.SetLockTimeout(wait); set != "" {
 				if err := handle.Exec(set).Error; err != nil {
 					return err
@@ -246,7 +245,7 @@ func (db *DB) Run(ctx context.Context, changes []*table.Change, now time.Time) (
 		for _, c := range changes {
 			c.Stored, c.Err = reflect.Value{}, nil
 		}
-		return db.dialect.Run(ctx, db.conn, groups)
+		return db.dialect.Run(ctx, db.Statement.ConnPool, groups)
 	})
 	if db.inTransaction() {
 		for _, c := range changes {
@@ -260,9 +259,9 @@ func (db *DB) Run(ctx context.Context, changes []*table.Change, now time.Time) (
 // Get returns the rows of T, whose table is t, with the given keys. In a transaction, it locks them until
 // the end if lock is set. Outcomes are the errors of keys whose rows cannot be read, or nil.
 func Get[T, K any](ctx context.Context, db *DB, t *table.Table, keys []K, lock bool) (found []*T, outcomes []error, err error) {
-	begin, conn := time.Now(), db.conn
+	begin, conn := time.Now(), db.Statement.ConnPool
 	if !db.inTransaction() {
-		_, conn = db.dialect.Pools()
+		conn = db.reads
 	}
 	err = db.Retry(ctx, func() (err error) {
 		found = nil
@@ -291,8 +290,7 @@ func (db *DB) Find(tx *gorm.DB, t *table.Table, scan bool, next func() reflect.V
 	if scan && db.Limits.writer != nil {
 		text = "WITH found AS MATERIALIZED (" + text + ") SELECT * FROM found"
 	}
-	_, pool := db.dialect.Pools()
-	err := db.dialect.Query(ctx, pool, text, built.Statement.Vars, func(found table.Rows) error {
+	err := db.dialect.Query(ctx, db.reads, text, built.Statement.Vars, func(found table.Rows) error {
 		return table.Scan(found, t.Columns, func() reflect.Value {
 			rows++
 			return next()
@@ -346,7 +344,7 @@ func (db *DB) retry(ctx context.Context, mayBeSlow bool, do func() error) error 
 
 // inTransaction reports whether db is a transaction.
 func (db *DB) inTransaction() bool {
-	_, own := db.conn.(*sql.DB)
+	_, own := db.Statement.ConnPool.(*sql.DB)
 	return !own
 }
 

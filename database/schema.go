@@ -37,7 +37,7 @@ func newSchema(db *DB) (*Schema, error) {
 	if err != nil {
 		return nil, err
 	}
-	provider, err := goose.NewProvider(facts.Goose, db.primary(), files, goose.WithSessionLocker(locker), goose.WithDisableGlobalRegistry(true))
+	provider, err := goose.NewProvider(facts.Goose, db.writes, files, goose.WithSessionLocker(locker), goose.WithDisableGlobalRegistry(true))
 	return &Schema{db, provider, files}, err
 }
 
@@ -116,7 +116,7 @@ func (s *Schema) Migrate(ctx context.Context) ([]Migration, error) { return s.mi
 func (s *Schema) migrate(ctx context.Context, may bool) (applied []Migration, err error) {
 	var isStandby, isReadOnly bool
 	facts := s.db.dialect.Facts()
-	err = s.db.primary().QueryRowContext(ctx, "SELECT "+facts.IsStandby+", "+facts.ReadOnly).Scan(&isStandby, &isReadOnly)
+	err = s.db.writes.QueryRowContext(ctx, "SELECT "+facts.IsStandby+", "+facts.ReadOnly).Scan(&isStandby, &isReadOnly)
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("prepare the database: %w", err)

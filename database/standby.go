@@ -116,8 +116,7 @@ func (s *standbys) open(url string) (*standby, error) {
 	if opened.DB, err = New(d, db.options, db.batches, nil, db.log); err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
-	opened.metrics = db.metrics                               // of the primary
-	opened.Logger, opened.reads.Logger = db.Logger, db.Logger // which measure into db.metrics
+	opened.metrics, opened.Logger = db.metrics, db.Logger // of the primary
 	own, process := opened.Limits, db.Limits
 	own.Transfers, own.Disk, own.Work = process.Transfers, process.Disk, process.Work
 	return opened, nil
@@ -331,7 +330,7 @@ func (s *standbys) readPositions(ctx context.Context, wanted []*Position) []erro
 func (s *standbys) collectors() (all []prometheus.Collector) {
 	for _, standby := range s.all {
 		label := prometheus.Labels{"standby": standby.Name()}
-		all = append(all, collectors.NewDBStatsCollector(standby.primary(), standby.Name()),
+		all = append(all, collectors.NewDBStatsCollector(standby.writes, standby.Name()),
 			prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 				Name: "plantstore_standby_in_use", Help: "1 if the standby serves reads, otherwise 0.", ConstLabels: label,
 			}, func() float64 {
@@ -389,6 +388,6 @@ type state struct {
 
 // ask returns the state of the server of db, with the value of the expression origin.
 func ask(ctx context.Context, db *DB, origin string) (is state) {
-	is.err = db.primary().QueryRowContext(ctx, positionQuery+", "+origin).Scan(&is.position, &is.isStandby, &is.origin)
+	is.err = db.writes.QueryRowContext(ctx, positionQuery+", "+origin).Scan(&is.position, &is.isStandby, &is.origin)
 	return is
 }
