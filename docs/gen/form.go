@@ -138,25 +138,46 @@ func globOf(ranges []rune) string {
 	return "[" + set + "]"
 }
 
-// setOf returns ranges as in the brackets of GLOB, or nothing if GLOB cannot express them.
+// setOf returns ranges as in the brackets of GLOB, or nothing if GLOB cannot express them. There, ], ^ and - mean
+// something else in some places: they are not the ends of a range.
 func setOf(ranges []rune) string {
-	var first, set, last strings.Builder
+	var set strings.Builder
+	bracket, caret, dash := "", "", ""
+	alone := func(r rune) bool {
+		switch r {
+		case ']':
+			bracket = "]"
+		case '^':
+			caret = "^"
+		case '-':
+			dash = "-"
+		default:
+			return false
+		}
+		return true
+	}
 	for i := 0; i < len(ranges); i += 2 {
 		from, to := ranges[i], ranges[i+1]
-		switch {
-		case from == 0 || len(ranges) > 40:
+		if from == 0 || len(ranges) > 40 {
 			return ""
-		case from <= ']' && to >= ']' && from == to:
-			first.WriteRune(']') // only in front
-		case from == to && (from == '-' || from == '^'):
-			last.WriteRune(from) // only behind
+		}
+		for from <= to && alone(from) {
+			from++
+		}
+		for from <= to && alone(to) {
+			to--
+		}
+		switch {
 		case from == to:
 			set.WriteRune(from)
-		default:
+		case from < to:
 			fmt.Fprintf(&set, "%c-%c", from, to)
 		}
 	}
-	return first.String() + set.String() + last.String()
+	if bracket+set.String() == "" {
+		return dash + caret
+	}
+	return bracket + set.String() + caret + dash
 }
 
 // characters returns the characters of all texts that match re, as in the brackets of GLOB, or nothing if
