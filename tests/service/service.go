@@ -35,6 +35,7 @@ func Command(t *testing.T, settings []string, args ...string) *exec.Cmd {
 	cmd.Env = slices.Concat([]string{"PORT=0", "PLANTSTORE_SERVER_SHUTDOWN_DELAY=0s", "GORACE=atexit_sleep_ms=10"}, settings, []string{"PATH=" + os.Getenv("PATH")})
 	if folder := coverageFolder(); folder != "" {
 		cmd.Env = append(cmd.Env, "GOCOVERDIR="+folder)
+		cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) } // it writes the data when it exits
 	}
 	return cmd
 }
