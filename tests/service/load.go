@@ -34,6 +34,7 @@ func (s *Service) StartTrafficOver(t *testing.T, clients int, newTransport func(
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	l := &Traffic{stop: stop}
+	t.Cleanup(l.All.Wait) // before the end of t, which clients would fail; its context has ended
 	for range clients {
 		l.All.Go(func() {
 			transport := newTransport()

@@ -68,7 +68,7 @@ var noteSources = sync.OnceValue(func() error {
 // Build writes the program to target. Unlike go build, go run keeps linked programs in the
 // build cache: only the first package that needs the program links it.
 func Build(target string, flags ...string) error {
-	cmd := exec.Command("go", slices.Concat([]string{"run", "-exec=cp", "-tags=nomsgpack"}, flags, []string{"plantstore", target})...)
+	cmd := exec.Command("go", slices.Concat([]string{"run", "-exec=cp", "-tags=nomsgpack"}, flags, []string{"../..", target})...)
 	output, err := cmd.CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("go run: %w\n%s", err, output)
