@@ -43,7 +43,7 @@ test: ## Run all tests; installs PostgreSQL, pgbouncer, HAProxy, strace and Chro
 	$(TESTS),browser,recipe ./...
 
 race: ## Run all tests but those in the browser with the race detector
-	@tests/prerequisites.sh $(NEEDS)
+	@tests/prerequisites.sh $(NEEDS) gcc libc6-dev
 	$(TESTS) $(RACE) ./...
 
 coverage: ## Run all tests and print the coverage of all code, that of the program under test included
@@ -83,7 +83,7 @@ drill: ## Measure how much imports, exports and other long work delay others (fo
 	go run -tags $(TAGS) ./bench -only isolation,sharing $(if $(ROUNDS),-rounds $(ROUNDS))
 
 check-consistency: ## Check that the clients of two replicas see linearizable histories while replicas and databases are killed (5 minutes at most; SEED=… repeats a run)
-	@tests/prerequisites.sh postgresql
+	@tests/prerequisites.sh postgresql gcc libc6-dev
 	HISTORIES='$(HISTORIES)' go test $(RACE) -v -count=1 -timeout 5m -tags $(TAGS) -run 'Linearizable|KillService|KillPostgres|Falsified' ./tests/operate
 
 lint: ## Run the linters
@@ -117,7 +117,7 @@ check-api: ## Check the OpenAPI document with Redocly and Spectral, the first pa
 	SCHEMATHESIS='$(VENVS)/schemathesis/bin/schemathesis' go test -v -count=1 -timeout 10m -tags schemathesis,$(TAGS) -run Schemathesis ./tests/api
 
 check-clients: ## Generate six clients from the OpenAPI document, call all operations with them, and run its samples (npm, Maven, PyPI; 2 minutes)
-	@tests/prerequisites.sh npm maven default-jdk-headless python3-venv
+	@tests/prerequisites.sh npm maven default-jdk-headless python3-venv curl
 	go test -v -count=1 -timeout 20m -tags clients,$(TAGS) -run 'GeneratedClients|CodeSamples|WebhookLibrary' ./tests/clients ./tests/feed
 
 check-alerts: ## Check the alerts with promtool, and that the dashboard and the alerts explain outages, with Prometheus (2 minutes)

@@ -7,11 +7,12 @@ set -eu
 find_program() {
 	case $1 in
 	postgresql)
-		[ -n "${TEST_DATABASE_URL:-}" ] || command -v initdb >/dev/null || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1
+		command -v initdb >/dev/null || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1
 		;;
 	haproxy | pgbouncer) [ -x "/usr/sbin/$1" ] || command -v "$1" >/dev/null ;;
 	chromium) command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null ;;
 	python3-venv) python3 -c 'import ensurepip, venv' 2>/dev/null ;;
+	libc6-dev) [ -e /usr/include/stdio.h ] ;;
 	systemd) command -v systemd-analyze >/dev/null ;;
 	maven) command -v mvn >/dev/null ;;
 	default-jdk-headless) command -v javac >/dev/null ;;

@@ -278,7 +278,7 @@ func findBinaries() (string, error) {
 	}
 	found, err := filepath.Glob("/usr/lib/postgresql/*/bin/initdb")
 	if err != nil || len(found) == 0 {
-		return "", errors.New("the tests need PostgreSQL: make test installs it, or apt-get install postgresql, or set TEST_DATABASE_URL")
+		return "", errors.New("the tests need PostgreSQL: make test installs it, or apt-get install postgresql")
 	}
 	return filepath.Dir(slices.MaxFunc(found, func(a, b string) int { return debianVersion(a) - debianVersion(b) })), nil
 }
