@@ -58,9 +58,6 @@ func (b *bench) compare(ctx context.Context, c comparison) (r results, err error
 						return r, fmt.Errorf("%s: %v: %w", c.title, of, err)
 					}
 					fmt.Fprintf(os.Stderr, "%v: %.0f/s, CPU %.1f µs, p99 %.2f ms\n", of, o[rate], o[cpu], o[p99])
-					if o[left] > 0 {
-						fmt.Fprintf(os.Stderr, "  %.2f of the rate alone\n", o[left])
-					}
 					r[of] = append(r[of], o)
 				}
 			}

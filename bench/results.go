@@ -66,7 +66,7 @@ func quartiles(values []float64) (median, low, high float64) {
 	return (values[(n-1)/2] + values[n/2]) / 2, values[n/4], values[(3*n-1)/4]
 }
 
-// claim is a limit for the largest figure of a cell, or, unless to is zero, for the ratio
+// claim is a limit for the worst figure of a cell, or, unless to is zero, for the ratio
 // of the figures of two cells.
 type claim struct {
 	figure figure
@@ -78,16 +78,21 @@ type claim struct {
 func (r results) check(c comparison, w io.Writer) {
 	for _, claim := range c.claims {
 		measured, _, _ := r.ratio(claim.figure, claim.of, claim.to)
+		exceeds := func(limit float64) bool {
+			return measured != limit && (measured > limit) == (claim.figure.sign == "≤")
+		}
 		if claim.to == (cell{}) {
 			for _, o := range r[claim.of] {
-				measured = max(measured, o[claim.figure])
+				if !exceeds(o[claim.figure]) {
+					measured = o[claim.figure]
+				}
 			}
 		}
 		if measured == 0 {
 			continue
 		}
 		verdict := "reached"
-		if measured != claim.limit && (measured > claim.limit) == (claim.figure.sign == "≤") {
+		if exceeds(claim.limit) {
 			verdict = "**missed**"
 		}
 		row(w, c.title, claim.figure.name, claim.of, claim.to,

@@ -1,11 +1,10 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -80,13 +79,11 @@ func (b *bench) start(ctx context.Context, name, databaseURL string, env ...stri
 	if err := s.cmd.Start(); err != nil {
 		return nil, err
 	}
+	client := http.Client{Timeout: time.Second}
 	for range 1000 {
-		if conn, err := net.Dial("tcp", s.address); err == nil {
-			_ = conn.SetDeadline(time.Now().Add(time.Second))
-			_, err = exchange(conn, bufio.NewReader(conn), []byte("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"))
-			if err = errors.Join(err, conn.Close()); err == nil {
-				return s, nil
-			}
+		if response, err := client.Get("http://" + s.address); err == nil { // with TLS, it is an error, which is a response as well
+			_ = response.Body.Close()
+			return s, nil
 		}
 		time.Sleep(10 * time.Millisecond)
 	}

@@ -29,7 +29,7 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	// The timeouts of the service, because they take time in each request.
+	// Timeouts, as the service has them, because they take time in each request.
 	server := &http.Server{
 		Addr: "127.0.0.1:" + os.Getenv("PORT"), Handler: handler,
 		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 15 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: time.Minute,

@@ -18,7 +18,7 @@ import (
 	"plantstore/routes"
 )
 
-// limit is a row of the table of limits: what is limited, the highest value or both bounds, the
+// bound is a row of the table of limits: what is limited, the highest value or both bounds, the
 // settings that change it, and the error code, or what else happens beyond it. In value, {} stands
 // for the default of a setting.
 type bound struct{ what, value, settings, exceeded string }
