@@ -165,6 +165,7 @@ func (h *follower[T, C]) respond(c *gin.Context, q pageQuery, mediaType string, 
 		if err != nil {
 			return err
 		}
+		middleware.CountRows(c, len(part.Rows))
 		middleware.RequestOf(c).Kept = kept
 		return send(c, http.StatusOK, TypeJSON, body)
 	}
