@@ -69,7 +69,7 @@ func newImport(s *settings) *cobra.Command {
 	}
 	set("partial", "mode", "partial", "store valid rows even if others are rejected")
 	set("replace", "on_conflict", "replace", "replace rows that exist with different content")
-	set("merge", "on_conflict", "merge", "change only the fields that rows have, of rows that exist")
+	set("merge", "on_conflict", "merge", "change only the fields that rows have, and store rows with a new id")
 	set("dry-run", "dry_run", "true", "store nothing, only report what would happen")
 	cmd.Flags().StringSliceVar(&ignored, "ignore-columns", nil, "columns of CSV that are not read, separated by commas")
 	return s.addTo(cmd, clientFlags)
