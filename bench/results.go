@@ -66,8 +66,8 @@ func quartiles(values []float64) (median, low, high float64) {
 	return (values[(n-1)/2] + values[n/2]) / 2, values[n/4], values[(3*n-1)/4]
 }
 
-// claim is a limit for the worst figure of a cell, or, unless to is zero, for the ratio
-// of the figures of two cells.
+// claim limits the worst figure of a cell. If to is not zero, it limits the median ratio of the
+// figures of two cells instead.
 type claim struct {
 	figure figure
 	of, to cell

@@ -33,7 +33,8 @@ const (
 )
 
 // Read calls do with the handle for reads, within the time limit of an operation and in its turn
-// among reads: ctx's client may use half of the turns. With the cost Scan or Many, it may wait as long again for its turn. operation names it in errors: "get plant", for example.
+// among reads: ctx's client may use half of the turns. With the cost Scan or Many, it may wait as long
+// again for its turn. operation names it in errors: "get plant", for example.
 // Besides do's own errors, it fails with limit.ErrBusy if its turn does not come, and with an error that
 // wraps fault.ErrUnavailable if the database cannot be reached in time.
 func (db *DB) Read(ctx context.Context, operation string, cost Cost, do func(tx *gorm.DB) error) error {

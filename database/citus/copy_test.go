@@ -19,7 +19,7 @@ import (
 	"plantstore/database/table"
 )
 
-// TestTransactionsAreDurable: also the transactions of the embedded dialect, such as those of imports.
+// TestTransactionsAreDurable checks the transactions of the embedded dialect, which copies imports.
 func TestTransactionsAreDurable(t *testing.T) {
 	d, err := Open(postgres.Options{URL: "postgres://127.0.0.1:1/x"}, nil)
 	if err != nil {

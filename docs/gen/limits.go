@@ -18,9 +18,9 @@ import (
 	"plantstore/routes"
 )
 
-// bound is a row of the table of limits: what is limited, the highest value or both bounds, the
-// settings that change it, and the error code, or what else happens beyond it. In value, {} stands
-// for the default of a setting.
+// bound is a row of the table of limits. value is the highest value, or the lowest and the highest;
+// each {} stands for the default of one of settings, in their order. exceeded is the error code, or what
+// else happens beyond the limit.
 type bound struct{ what, value, settings, exceeded string }
 
 // limits returns the limits that clients can meet. Values come from the code, and from the
