@@ -104,9 +104,6 @@ func (r *csvReader) readRecord() (record []string, line int, rejected, end error
 // readHeader sets the columns to the fields that the header names. Rows that merge need only the id.
 func (r *csvReader) readHeader(merges bool) error {
 	names := strings.Join(fieldNames(r.fields), ",")
-	if err := r.findSeparator(); err != nil {
-		return err
-	}
 	record, line, rejected, end := r.readRecord()
 	switch {
 	case errors.Is(end, io.EOF):
@@ -147,19 +144,6 @@ func (r *csvReader) readHeader(merges bool) error {
 // ignoredColumn is the name of a column whose cells are not read.
 const ignoredColumn = "-"
 
-// findSeparator sets the separator to the semicolon or tab that the header has instead of commas, as spreadsheets
-// write it in many countries.
-func (r *csvReader) findSeparator() (err error) {
-	r.rest, err = r.lines.next()
-	if i := bytes.IndexAny(r.rest, ",;\t"); i >= 0 {
-		r.records.Comma = rune(r.rest[i])
-	}
-	if errors.Is(err, io.EOF) {
-		return nil // which the first read reports
-	}
-	return err
-}
-
 // isRounded reports whether a spreadsheet may have rounded the integer in cell: it keeps 15 digits.
 func isRounded(cell string) bool {
 	digits := strings.TrimPrefix(cell, "-")
@@ -188,6 +172,9 @@ func (r *csvReader) Read(p []byte) (int, error) {
 			return 0, err
 		}
 		r.rest = line
+		if i := bytes.IndexAny(line, ",;\t"); r.columns == nil && i >= 0 { // as spreadsheets write the header in many countries
+			r.records.Comma = rune(line[i])
+		}
 		if r.size += len(line); r.size > MaxRecord {
 			return 0, problemf(codeBodyTooLarge, "the row that begins in line %d is larger than %d bytes: is a quote not closed?", r.first, MaxRecord)
 		}

@@ -68,6 +68,7 @@ func TestImportNDJSON(t *testing.T) {
 		{name: "stored plants", body: `{"id":1,"name":"a","tag":"t","created_at":"2026-11-21T10:00:00.123456Z","updated_at":"2026-11-21T10:00:00Z"}` + "\n" + `{"id":2,"name":"b","updated_at":"2001-01-01T00:00:00+01:00"}`, want: "2: 2 new, 0 unchanged, 0 rejected, stored", stored: `{"id":1,"name":"a","tag":"t"}` + "\n" + `{"id":2,"name":"b"}` + "\n"},
 		{name: "times that are none", body: `{"id":1,"name":"a","created_at":"x"}` + "\n" + `{"id":2,"name":"b","updated_at":5}` + "\n" + `{"id":3,"name":"c","updated_at":null}`, code: 40006, want: "3: 0 new, 0 unchanged, 3 rejected; 1 40006; 2 40004; 3 40004"},
 		{name: "a compressed file", body: "\x1f\x8b\x08;\"\n" + service.Numbered(1, 1), code: 40001, want: "the body is compressed: send Content-Encoding: gzip"},
+		{name: "semicolons after blank lines", body: "\n\nname;id;tag\na,b;1;\n", want: "1: 1 new, 0 unchanged, 0 rejected, stored", stored: `{"id":1,"name":"a,b"}` + "\n"},
 		{name: "Windows-1252", body: service.Numbered(1, 2) + "{\"id\":3,\"name\":\"\xe9\"}\n", code: 40001, want: "line 3 is not UTF-8: save the file as UTF-8 (CSV UTF-8 in Excel), or convert it, as with iconv -f windows-1252 -t utf-8"},
 		{name: "UTF-16", body: "\xff\xfe{\x00}\x00", code: 40001, want: "the body is UTF-16: save the file as UTF-8"},
 		{name: "UTF-16 without a mark", body: "{\x00\"\x00i\x00d\x00", code: 40001, want: "the body is not text in UTF-8"},
