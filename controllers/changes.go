@@ -92,6 +92,10 @@ func (h *follower[T, C]) get(c *gin.Context) error {
 	c.Writer.Header().Add("Vary", "Accept") // CORS adds Origin
 	mediaType := preferred(c.Request.Header["Accept"], TypeJSON, TypeEvents, TypeCSV)
 	streams := mediaType == TypeEvents
+	if streams {
+		c.Header("Content-Type", TypeEvents)
+		c.Header("X-Accel-Buffering", "no") // nginx would keep events back
+	}
 	if mediaType != TypeJSON && !q.Has("limit") {
 		q.limit = database.MaxChanges // which all streams share
 	}
@@ -150,8 +154,11 @@ func (h *follower[T, C]) encodeEvent(part *models.Changes[T]) ([]byte, error) {
 
 func (h *follower[T, C]) respond(c *gin.Context, q pageQuery, mediaType string, part *models.Changes[T]) error {
 	setPosition(c, part.Position)
-	if mediaType == TypeCSV {
+	switch mediaType {
+	case TypeCSV:
 		return h.respondCSV(c, q, part)
+	case TypeEvents: // to HEAD
+		return nil
 	}
 	encode := func() ([]byte, error) {
 		event, err := part.Encode(h.encodeEvent)
@@ -212,8 +219,6 @@ func (h *follower[T, C]) stream(c *gin.Context, next models.NextChanges[T], from
 		}
 		if first {
 			setPosition(c, changes.Position)
-			c.Header("Content-Type", TypeEvents)
-			c.Header("X-Accel-Buffering", "no") // nginx would keep events back
 		} else { // not the first, which may fail: then the client gets an Error
 			middleware.RequestOf(c).Kept = changes.Kept()
 		}

@@ -68,7 +68,9 @@ func TestChanges(t *testing.T) {
 		t.Run("HEAD", func(t *testing.T) {
 			r := s.Send(t, "HEAD", "/plants/changes?wait=60s", nil, service.As(service.Token, "Accept", "text/event-stream")...)
 			r.CheckStatus(t, 200)
-			r.CheckHeader(t, "Content-Type", "application/json")
+			r.CheckHeader(t, "Content-Type", "text/event-stream")
+			r.CheckHeader(t, "X-Accel-Buffering", "no")
+			r.CheckHeader(t, "Content-Length", "")
 			for _, accept := range []string{"application/json", "text/event-stream"} {
 				s.Send(t, "HEAD", "/plants/changes?after=abc.1", nil, service.As(service.Token, "Accept", accept)...).CheckStatus(t, 410)
 			}
