@@ -166,6 +166,9 @@ func adviceOf(c *gin.Context) string {
 		return fmt.Sprintf("%sretry with %s; error %d, or a row that an import counts as unchanged, means that the first attempt succeeded",
 			unknown, strings.TrimSpace("the same id "+middleware.RequestOf(c).CreatedID), codeExistsSame)
 	}
+	if c.Param("id") == "" { // the rows that a query selects
+		return unknown + "repeat the request, which leaves rows alone that it has changed or deleted"
+	}
 	return unknown + "retry; error 404 after DELETE, or 412 after If-Match or If-None-Match, may mean that the first attempt succeeded"
 }
 
@@ -255,7 +258,7 @@ type Error struct {
 	Code int32 `json:"error" binding:"required" format:"int32" example:"40004"`
 	// What is wrong, where, and what to do. For people: the wording may change.
 	Message string `json:"message" binding:"required" example:"name is required"`
-	// The faults of all fields of the body, with the fault in error and message first; of many, only 20. Absent if the error is not about fields.
+	// The faults of fields of the body, with the fault in error and message first; of many, only 20. Absent if the error is not about fields.
 	Errors []Fault `json:"errors,omitzero"`
 } // @name Error
 

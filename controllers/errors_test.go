@@ -41,7 +41,8 @@ func serveErrorOf(ctx context.Context, t *testing.T, method string, handler midd
 	log := zap.New(core)
 	e := gin.New()
 	e.Use(middleware.Observe(middleware.ObserverOptions{Log: zap.NewNop(), Metrics: prometheus.NewRegistry()}), NewFailures(log).Respond, middleware.Recovery(log))
-	e.Handle(method, "/", middleware.Handle(handler))
+	e.POST("/", middleware.Handle(handler))
+	e.Match([]string{"GET", "HEAD", "PUT", "PATCH", "DELETE"}, "/*id", middleware.Handle(handler))
 	w := httptest.NewRecorder()
 	e.ServeHTTP(w, httptest.NewRequestWithContext(ctx, method, "/", nil))
 	return w, logs
@@ -110,13 +111,21 @@ func TestErrorsUnavailable(t *testing.T) {
 	}
 }
 
-// TestAdviceOfAnOperationOnARow: the same request could change the row twice.
-func TestAdviceOfAnOperationOnARow(t *testing.T) {
-	c, _ := gin.CreateTestContext(httptest.NewRecorder())
-	c.Request = httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/plants/1/water", nil)
-	c.AddParam("id", "1")
-	if got := adviceOf(c); !strings.Contains(got, "read the row to see whether it was changed") {
-		t.Errorf("got %q", got)
+// TestAdvice: a repeated operation on a row could change it twice, and a repeated write to selected rows cannot.
+func TestAdvice(t *testing.T) {
+	for _, test := range []struct{ method, path, id, want string }{
+		{"POST", "/plants/1/water", "1", "read the row to see whether it was changed"},
+		{"PATCH", "/plants?tag=x", "", "leaves rows alone that it has changed or deleted"},
+		{"DELETE", "/plants?tag=x", "", "leaves rows alone that it has changed or deleted"},
+	} {
+		t.Run(test.method+" "+test.path, func(t *testing.T) {
+			c, _ := gin.CreateTestContext(httptest.NewRecorder())
+			c.Request = httptest.NewRequestWithContext(t.Context(), test.method, test.path, nil)
+			c.AddParam("id", test.id)
+			if got := adviceOf(c); !strings.Contains(got, test.want) {
+				t.Errorf("got %q", got)
+			}
+		})
 	}
 }
 

@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"net/http"
 	"reflect"
@@ -315,7 +316,7 @@ func (r *Resource[T, K, C]) DeleteAll(c *gin.Context) error {
 func (r *Resource[T, K, C]) edit(c *gin.Context, row *T, e models.Edit) error {
 	var o models.ImportOptions
 	query := queryOf(c)
-	filter, err := r.filter(query, false)
+	filter, err := r.filter(query, true)
 	filter.Limit = MaxLimit
 	err = cmp.Or(err, parseSwitch(query, "dry_run", "false", "true", &o.DryRun), parseCount(query, "max", MaxCount, &filter.Limit))
 	switch {
@@ -333,6 +334,9 @@ func (r *Resource[T, K, C]) edit(c *gin.Context, row *T, e models.Edit) error {
 	case report.Rows > filter.Limit:
 		return problemf(codeParameter, "the parameters select more than %d %s, and nothing was written: select fewer, or raise max, up to %d", filter.Limit, r.Name(), MaxCount)
 	case report.Rejected > 0:
+		if _, changed := errors.AsType[*models.VersionError](report.Errors[0].Err); changed {
+			return problemf(codePrecondition, "other clients write the selected %s again and again, and nothing was written: repeat the request", r.Name())
+		}
 		return report.Errors[0].Err
 	}
 	return respondReport(c, &report, nil, false, nil)

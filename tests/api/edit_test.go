@@ -3,6 +3,7 @@ package api
 import (
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 
 	"plantstore/database/dbtest"
@@ -114,6 +115,28 @@ func TestPlantsEditOfMany(t *testing.T) {
 		s.Call(t, "DELETE", "/plants?tag=x", "").CheckError(t, 40007, "more than 1000 plants")
 		s.Call(t, "PATCH", "/plants?tag=x&max=10000", `{"tag":"y"}`).CheckReport(t, 0, "10000: 0 new, 10000 merged, 0 unchanged, 0 rejected, stored")
 		s.Call(t, "PATCH", "/plants/5", `{"tag":"z"}`).RequireOK(t)
+
+		const dryRun = "/plants?tag=y&max=10000&dry_run=true"
+		stop := make(chan struct{})
+		var others sync.WaitGroup
+		others.Go(func() {
+			for n := 0; ; n++ {
+				select {
+				case <-stop:
+					return
+				default:
+					s.Call(t, "PUT", "/plants/9999", fmt.Sprintf(`{"name":"%d","tag":"y"}`, n)).CheckStatus(t, 200)
+				}
+			}
+		})
+		service.Eventually(t, "a rejection, as another client writes a plant again and again", func() bool {
+			r := s.Call(t, "DELETE", dryRun, "")
+			return r.Code() == 41201 && strings.Contains(r.Body, "other clients write the selected plants again and again, and nothing was written: repeat the request")
+		})
+		close(stop)
+		others.Wait()
+		s.Call(t, "PUT", "/plants/9999", `{"name":"plant 9999","tag":"y"}`).RequireOK(t)
+
 		done := make(chan service.Response)
 		go func() { done <- s.Call(t, "PATCH", "/plants/7", `{"tag":"y"}`) }()
 		s.Call(t, "DELETE", "/plants?tag=y&max=10000", "").CheckReport(t, 0, "9999: 0 new, 9999 deleted, 0 unchanged, 0 rejected, stored")
@@ -138,7 +161,7 @@ func TestPlantsEditTakesTooLong(t *testing.T) {
 	s.Post(t, `{"id":1,"name":"x","tag":"x"}`).RequireOK(t)
 	for method, body := range map[string]string{"PATCH": `{"tag":"y"}`, "DELETE": ""} {
 		t.Run(method, func(t *testing.T) {
-			s.Call(t, method, "/plants?tag=x", body).CheckError(t, 50302, "longer than bulk.timeout allows. The outcome of the write is unknown: retry")
+			s.Call(t, method, "/plants?tag=x", body).CheckError(t, 50302, "longer than bulk.timeout allows. The outcome of the write is unknown: repeat the request")
 		})
 	}
 }
