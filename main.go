@@ -11,7 +11,7 @@ import (
 // @version		1.0.0
 // @description	Stores plants durably: a 200 means that the data is on disk.
 // @description
-// @description	Every unsuccessful response has an `Error` as its body, with a stable code, except to a request that is not valid HTTP or has headers that are too large.
+// @description	Every unsuccessful response has an `Error` as its body, with a stable code, unless the request never reaches the service, since it is not valid HTTP, for example.
 // @license.name	MIT
 // @externalDocs.description	The API, page by page
 // @externalDocs.url	/docs/api.md

@@ -27,7 +27,7 @@ type ImportReport struct {
 	Rows int `json:"rows" binding:"required" minimum:"0" example:"5"`
 	// The number of rows that were new.
 	Created int `json:"created" binding:"required" minimum:"0" example:"4"`
-	// The number of rows that existed with different content, with on_conflict=replace.
+	// The number of rows that existed with different content, with on_conflict=replace or by a line of the feed.
 	Replaced int `json:"replaced" binding:"required" minimum:"0" example:"0"`
 	// The number of rows that exist with the same content, that were to be deleted and do not exist, or that have the id of a later line of the feed.
 	Unchanged int `json:"unchanged" binding:"required" minimum:"0" example:"0"`

@@ -74,8 +74,5 @@ func nameOfResponse(code int, response object) string {
 			name += has.name
 		}
 	}
-	if name == "BadRequest" && errors["40001"] != nil { // changes and exports, which may not have a body
-		name += "ToStream"
-	}
 	return name
 }

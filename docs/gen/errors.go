@@ -39,9 +39,7 @@ func addErrors(name string, operation, body object) {
 			return isUnique && operation["requestBody"] != nil
 		case row.Code == 40904:
 			return isReferred && (strings.HasPrefix(name, "DELETE") || strings.HasSuffix(name, "/import"))
-		case row.Code == 40007, row.Code == 41301: // unknown parameters; a body that is ignored
-			return true
-		case row.Code == 40001 && (isFeed(operation) || strings.HasSuffix(name, "/export")): // see controllers.SkipBody
+		case row.Code == 40001, row.Code == 40007, row.Code == 41301: // unknown parameters; a body that is ignored
 			return true
 		case row.Status == 400:
 			return operation["requestBody"] != nil

@@ -184,7 +184,9 @@ func completeParameters(operation object, query []string) {
 			schema["minimum"], schema["maximum"], schema["default"] = 1, controllers.MaxCount, controllers.MaxLimit
 		case name == "limit":
 			schema["minimum"], schema["maximum"], schema["default"] = 1, controllers.MaxLimit, controllers.DefaultLimit
-			at(operation, "responses", "200", "headers")["Link"] = header("string", "The address of the next page, if there is one, with rel=next (RFC 8288)")
+			if all["after"] != nil {
+				at(operation, "responses", "200", "headers")["Link"] = header("string", "The address of the next page, if there is one, with rel=next (RFC 8288)")
+			}
 		}
 	}
 }
