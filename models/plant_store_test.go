@@ -195,6 +195,9 @@ func TestRejectedRowHarmsNoOther(t *testing.T) {
 		{"SQLite, a trigger that ignores it", dbtest.SQLite, "CREATE TRIGGER poison BEFORE INSERT ON plants WHEN NEW.name = 'poison' BEGIN SELECT RAISE(IGNORE); END"},
 		{"PostgreSQL, a CHECK", dbtest.Postgres, "ALTER TABLE plants ADD CONSTRAINT poison CHECK (name <> 'poison')"},
 		{"PostgreSQL, a trigger", dbtest.Postgres, trigger("RAISE 'poison'")},
+		{"PostgreSQL, a value too large for an index", dbtest.Postgres, `
+			CREATE FUNCTION long() RETURNS text IMMUTABLE LANGUAGE sql AS $$ SELECT string_agg(md5(i::text), '') FROM generate_series(1, 400) i $$;
+			CREATE INDEX poison ON plants ((CASE WHEN name = 'poison' THEN long() END))`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()

@@ -96,7 +96,7 @@ func constraint(err error) error {
 			return &UniqueError{cmp.Or(columns, pg.ConstraintName), err}
 		case pg.Code == "23514", pg.Code == "23P01": // check_violation, exclusion_violation
 			return &CheckError{pg.ConstraintName, err}
-		case strings.HasPrefix(pg.Code, "22"): // data_exception
+		case strings.HasPrefix(pg.Code, "22"), pg.Code == tooLarge: // data_exception
 			return &CheckError{fmt.Sprintf("that a value fits its column (SQLSTATE %s)", pg.Code), err}
 		}
 	}

@@ -41,6 +41,9 @@ const (
 	diskFull     = "its disk is full"
 )
 
+// tooLarge is program_limit_exceeded: a value is too large for an index.
+const tooLarge = "54000"
+
 // lasting are the codes of faults that last until somebody acts, and their reasons.
 var lasting = map[any]string{
 	ReadOnlyTransaction: ReadOnly, sqlite3.SQLITE_READONLY: ReadOnly,
@@ -64,9 +67,12 @@ var (
 		"57P01", "57P02", "57P03", // admin_shutdown, crash_shutdown, cannot_connect_now
 		"58030", sqlite3.SQLITE_CANTOPEN, // io_error
 	}, timeout...)
-	locked     = []any{"55P03", sqlite3.SQLITE_BUSY}                   // lock_not_available: nothing was written
-	rolledBack = []any{"40001", "40P01"}                               // serialization_failure, deadlock_detected: nothing was written
-	rejected   = []any{"22", "23", "P0001", sqlite3.SQLITE_CONSTRAINT} // a row: of data, of a constraint, by a trigger
+	locked     = []any{"55P03", sqlite3.SQLITE_BUSY} // lock_not_available: nothing was written
+	rolledBack = []any{"40001", "40P01"}             // serialization_failure, deadlock_detected: nothing was written
+	rejected   = []any{                              // a row
+		"22", "23", "P0001", sqlite3.SQLITE_CONSTRAINT, // for its data, for a constraint, by a trigger
+		tooLarge,
+	}
 )
 
 // codeOf returns PostgreSQL's or SQLite's code for err, or nil.
