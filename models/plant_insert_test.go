@@ -5,7 +5,9 @@ import (
 	"slices"
 	"testing"
 
+	"plantstore/database/batch"
 	"plantstore/database/dbtest"
+	"plantstore/database/fault"
 	"plantstore/database/table"
 )
 
@@ -139,4 +141,22 @@ func TestRejectedRowIsAlone(t *testing.T) {
 			t.Errorf("got %t, want %t", stored, want)
 		}
 	})
+}
+
+// TestRejectedRowRepeatsNothing: a row of a batch breaks a CHECK, so the other rows are stored in several transactions.
+// PostgreSQL ends a transaction in favor of another, and the rows that are stored are not stored again.
+func TestRejectedRowRepeatsNothing(t *testing.T) {
+	t.Parallel()
+	url := dbtest.Postgres(t)
+	db := dbtest.Migrated(t, url)
+	dbtest.Exec(t, url, `ALTER TABLE plants ADD CONSTRAINT no_poison CHECK (name <> 'poison');
+		CREATE FUNCTION deadlock() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE SQLSTATE '40P01'; END $$;
+		CREATE TRIGGER deadlock BEFORE INSERT ON plants FOR EACH ROW WHEN (NEW.name = 'late') EXECUTE FUNCTION deadlock()`)
+	outcomes, stored := insert(t, NewPlantStore(db), Plant{ID: 1, Name: "good"}, Plant{ID: 2, Name: "poison"}, Plant{ID: 3, Name: "late"})
+	if want := []bool{true, false, false}; !slices.Equal(stored, want) || outcomes[0] != nil {
+		t.Errorf("got %t, %v, want %t", stored, outcomes, want)
+	}
+	if !fault.IsRowRejected(outcomes[1]) || !errors.Is(outcomes[2], batch.ErrDeferred) {
+		t.Errorf("got %v, want that row 2 is rejected and row 3 joins another batch", outcomes)
+	}
 }

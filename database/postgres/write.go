@@ -74,8 +74,12 @@ func (d *Dialect) Run(ctx context.Context, conn gorm.ConnPool, groups []*table.G
 		return nil
 	case fault.IsRowRejected(err) && d.Send == nil: // the halves have transactions of their own
 		for half := range slices.Chunk(changes, (len(changes)+1)/2) {
-			if err := d.Run(ctx, conn, table.Groups(half)); err != nil {
-				return err
+			err := d.Run(ctx, conn, table.Groups(half))
+			if err != nil && !fault.IsUnavailable(err) {
+				err = batch.ErrDeferred // another attempt of the whole would repeat what the other half has stored
+			}
+			for _, c := range half {
+				c.Err = cmp.Or(c.Err, err)
 			}
 		}
 		return nil
