@@ -256,10 +256,13 @@ func TestTurnsRest(t *testing.T) {
 		other, again time.Duration // until the turn of another client, and of the same client
 	}{
 		{"an operation while others are busy", true, func(ctx context.Context, all *Turns) {
-			_ = all.Do(ctx, 0, func() error { time.Sleep(ran); return nil })
+			_ = all.Do(ctx, time.Hour, func() error { time.Sleep(ran); return nil })
 		}, restAll * ran, restEach * ran},
+		{"a long operation while others are busy", true, func(ctx context.Context, all *Turns) {
+			_ = all.Do(ctx, 14*time.Second, func() error { time.Sleep(time.Minute); return nil })
+		}, 3 * time.Second, 7 * time.Second},
 		{"an operation alone", false, func(ctx context.Context, all *Turns) {
-			_ = all.Do(ctx, 0, func() error { time.Sleep(ran); return nil })
+			_ = all.Do(ctx, time.Hour, func() error { time.Sleep(ran); return nil })
 		}, 0, 0},
 		{"an operation that pauses", true, func(ctx context.Context, all *Turns) {
 			turn := all.NewTurn(ctx)

@@ -41,7 +41,7 @@ func NewTurns(all, each int) *Turns {
 }
 
 // After an operation that has run for t while others were busy, its turn is taken for restAll·t, and that of its
-// client for restEach·t.
+// client for restEach·t, but at most for half of the time for which the operation would have waited for a turn.
 const (
 	restAll  = 3
 	restEach = 7
@@ -113,7 +113,7 @@ func (t *Turns) take(ctx context.Context, wait, ran time.Duration) (free func(),
 	return func() {
 		var rest time.Duration
 		if t.Busy() {
-			rest = time.Since(begin)
+			rest = min(time.Since(begin), wait/(2*restEach)) // or the client's next operation might wait in vain
 		}
 		later(restAll*rest, func() { <-t.all })
 		later(restEach*rest, func() {
