@@ -45,8 +45,8 @@ func (s *Statement) Form(many bool, newForm func(s *Statement, many bool) *Form)
 	return form.Load()
 }
 
-// VersionsName is the name that stands for the versions of a change.
-const VersionsName = "versions"
+// VersionsName is the name that stands for the versions of a change: a name that no column has.
+const VersionsName = "if_versions"
 
 // Parameter matches a name that stands for a value.
 var Parameter = regexp.MustCompile(`@\w+`)
