@@ -29,19 +29,10 @@ func DescribePanic(cause any) string {
 	return fmt.Sprintf("a value of type %T", cause)
 }
 
-// Every calls do after each period, until ctx ends.
+// Every calls do after each pause of period, until ctx ends.
 func Every(ctx context.Context, period time.Duration, do func()) {
-	ticker := time.NewTicker(period)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-			if ctx.Err() == nil { // both may have happened
-				do()
-			}
-		}
+	for Sleep(ctx, period) {
+		do()
 	}
 }
 
@@ -65,6 +56,6 @@ func Sleep(ctx context.Context, pause time.Duration) bool {
 	case <-ctx.Done():
 		return false
 	case <-time.After(pause):
-		return true
+		return ctx.Err() == nil // both may have happened
 	}
 }
