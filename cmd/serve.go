@@ -128,7 +128,7 @@ func (s *settings) serve(cmd *cobra.Command, _ []string) (err error) {
 		Bulk:         middleware.BulkOptions(cfg.Bulk),
 		Proxies:      cfg.Server.TrustedProxies,
 		Origins:      cfg.Server.CORSOrigins,
-		Hosts:        cfg.Server.AllowedHosts,
+		Hosts:        ownHosts(cfg),
 		Development:  cfg.Env == config.Development,
 		TLS:          cfg.TLS(),
 	}

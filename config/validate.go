@@ -51,13 +51,13 @@ func (c *Config) validate(isDatabaseSet bool) error {
 		{"server.trusted_proxies", all(server.TrustedProxies, isAddressRange), "must contain only IP addresses and CIDR ranges such as 10.0.0.0/8, and no larger ranges"},
 		{"server.base_path", basePath.MatchString(server.BasePath), "must be a path such as /store: with a / at the start and none at the end, and only letters, digits and -._~ in between"},
 		{"server.admin_address", server.AdminAddress == "" || isListenAddress(server.AdminAddress), "must be a host and a port, such as 127.0.0.1:9090"},
-		{"server.cors_origins", all(server.CORSOrigins, origin.MatchString), "must contain only origins as browsers send them, such as https://plants.example.org: in lower case, without a path or a trailing /"},
+		{"server.cors_origins", all(server.CORSOrigins, isOrigin), "must contain only origins as browsers send them, such as https://plants.example.org: in lower case, without a path or a trailing /"},
 		{"server.allowed_hosts", all(server.AllowedHosts, hostName.MatchString), "must contain only names of hosts, without a port, such as plantstore.example.org"},
 		{"database.url", isDatabaseURL(c.Database.URL), "must be sqlite:PATH, such as sqlite:data/plantstore.db, or postgres://user:password@host:5432/name?sslmode=verify-full, with special characters percent-encoded"},
 		{"database.url", !production || isDatabaseSet || c.Database.URL != SettingOf("database.url").Default, "is required in production: set it in the environment or with --database-url, even to the default"},
 		{"database.replica_urls", all(c.Database.ReplicaURLs, standbyURL.MatchString), "must contain only postgres:// URLs, each of one host"},
 		{"database.replica_urls", len(c.Database.ReplicaURLs) == 0 || postgresURL.MatchString(c.Database.URL), "requires a PostgreSQL database in database.url"},
-		{"auth.tokens", all(c.Auth.Tokens, bearerToken.MatchString), "must contain only tokens of letters, digits and -._~+/, with = at the end, separated by commas"},
+		{"auth.tokens", all(c.Auth.Tokens, IsToken), "must contain only tokens of letters, digits and -._~+/, with = at the end, separated by commas"},
 		{"auth.tokens", !production || all(c.Auth.Tokens, isStrong), fmt.Sprintf(
 			"must contain only random tokens of at least %d characters in production, and no development token: create one with openssl rand -hex 32", MinTokenLength)},
 		{"auth.jwt.issuer", jwt.Issuer+jwt.Audience+jwt.JWKSURL+jwt.PublicKey == "" || jwt.Issuer != "" && jwt.Audience != "" && (jwt.JWKSURL == "") != (jwt.PublicKey == ""), "must be set together with auth.jwt.audience, and either auth.jwt.jwks_url or public_key"},
@@ -66,7 +66,7 @@ func (c *Config) validate(isDatabaseSet bool) error {
 		{"docs.oauth2.client_id", c.Docs.OAuth2.ClientID == "" || isKeyURL(jwt.Issuer), "requires that auth.jwt.issuer is an https URL, or an http URL of this machine"},
 		{"docs.oauth2.client_id", all(append(c.Docs.OAuth2.Scopes, c.Docs.OAuth2.ClientID), oauth2Text.MatchString), "and docs.oauth2.scopes must have only letters, digits and -._~:/@+="},
 		{"client.url", c.Client.URL == "" || isBaseURL(c.Client.URL), "must be http:// or https:// with a host, and optionally a port and a path"},
-		{"client.token", c.Client.Token == "" || bearerToken.MatchString(c.Client.Token), "must be one token of letters, digits and -._~+/, with = at the end"},
+		{"client.token", c.Client.Token == "" || IsToken(c.Client.Token), "must be one token of letters, digits and -._~+/, with = at the end"},
 	} {
 		if !rule.holds {
 			return fmt.Errorf("%s %s", SettingOf(rule.key), rule.text)
@@ -77,6 +77,14 @@ func (c *Config) validate(isDatabaseSet bool) error {
 
 func all(list []string, holds func(string) bool) bool {
 	return !slices.ContainsFunc(list, func(s string) bool { return !holds(s) })
+}
+
+// IsToken reports whether text is a bearer token.
+func IsToken(text string) bool { return bearerToken.MatchString(text) }
+
+func isOrigin(text string) bool {
+	_, err := url.Parse(text) // which also knows the addresses of IPv6
+	return err == nil && origin.MatchString(text)
 }
 
 // isListenAddress reports whether text is a port, with or without a host before it.
