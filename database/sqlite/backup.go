@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -70,6 +71,9 @@ func Restore(ctx context.Context, path, source string, confirm func() error) (er
 		return err
 	}
 	defer content.Close()
+	if info, err := content.Stat(); err != nil || !info.Mode().IsRegular() {
+		return cmp.Or(err, fmt.Errorf("%s is not a file", source))
+	}
 	d := &Dialect{Options: Options{Path: path}}
 	unlock, err := d.lockFile(ctx, zap.NewNop())
 	if err != nil {
