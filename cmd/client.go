@@ -45,8 +45,8 @@ func (s *settings) client() (*client, error) {
 	c.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 	if s.tokenFile != "" {
-		if c.token, err = config.ReadFile(s.tokenFile); err == nil && c.token == "" {
-			err = errors.New("the file is empty")
+		if c.token, err = config.ReadFile(s.tokenFile); err == nil && !config.IsToken(c.token) {
+			err = errors.New("the file must have one token of letters, digits and -._~+/, with = at the end")
 		}
 		if err != nil {
 			return nil, usageError(fmt.Errorf("--token-file: %w", err))
@@ -68,7 +68,7 @@ func (s *settings) client() (*client, error) {
 	}
 	if c.token == "" {
 		host := c.base.Hostname()
-		if !strings.EqualFold(host, "localhost") && !net.ParseIP(host).IsLoopback() {
+		if cfg.Client.URL != "" && !strings.EqualFold(host, "localhost") && !net.ParseIP(host).IsLoopback() {
 			err = fmt.Errorf("the development token is not sent to %s, only to localhost", host)
 		} else {
 			c.token, err = readDevToken()
@@ -120,7 +120,7 @@ func newResponseError(response *http.Response) *responseError {
 	_ = json.NewDecoder(response.Body).Decode(&body) // without a code, the response is from another server
 	text := fmt.Sprintf("%d %s", body.Code, body.Message)
 	if body.Code == 0 {
-		text = fmt.Sprintf("%s responded %s: is it a Plant Store?", response.Request.URL.Host, response.Status)
+		text = fmt.Sprintf("%s responded %s: is it a Plant Store, with this scheme and path?", response.Request.URL.Host, response.Status)
 	}
 	return &responseError{text, response.StatusCode, body.Report}
 }
@@ -145,8 +145,11 @@ func (c *client) send(r *http.Request) (*http.Response, error) {
 		return nil, fmt.Errorf("%s responded with media type %q instead of %s: is it a Plant Store?", c.base, got, r.Header.Get("Accept"))
 	}
 	failed := newResponseError(response)
-	if failed.status == http.StatusUnauthorized {
+	switch failed.status {
+	case http.StatusUnauthorized:
 		failed.text += ": the token is from " + c.tokenSource
+	case http.StatusNotFound:
+		failed.text += fmt.Sprintf(": is the path of %s right?", c.base)
 	}
 	return nil, failed
 }

@@ -3,6 +3,7 @@ package cmd
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/url"
@@ -45,6 +46,9 @@ func newExport(s *settings) *cobra.Command {
 			"  plantstore export --format csv | gzip > plants.csv.gz",
 		Args: takes(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if path == "" {
+				return withHelp(cmd, errors.New("--output must be a path, or -"))
+			}
 			if excel {
 				format = "csv"
 			}

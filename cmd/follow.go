@@ -131,6 +131,18 @@ func (c *client) follow(ctx context.Context, after, path string, deliver func(co
 	if err != nil {
 		return err
 	}
+	save := func(cursor string) error {
+		if path == "" || cursor == "" {
+			return nil
+		}
+		return writeFile(path, func(w io.Writer) error {
+			_, err := fmt.Fprintln(w, cursor)
+			return err
+		})
+	}
+	if err := save(after); err != nil { // before anything is delivered
+		return err
+	}
 	first := backoff{time.Second, time.Minute}
 	for retry := first; ; {
 		changes, err := c.changesAfter(ctx, after)
@@ -168,12 +180,8 @@ func (c *client) follow(ctx context.Context, after, path string, deliver func(co
 			}
 			p.note(len(changes.Changes) == controllers.MaxLimit, nil)
 		}
-		if path != "" && changes.Cursor != after {
-			err := writeFile(path, func(w io.Writer) error {
-				_, err := fmt.Fprintln(w, changes.Cursor)
-				return err
-			})
-			if err != nil {
+		if changes.Cursor != after {
+			if err := save(changes.Cursor); err != nil {
 				return err
 			}
 		}

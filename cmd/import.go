@@ -5,10 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"os"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -16,9 +16,16 @@ import (
 	"plantstore/controllers"
 )
 
+// importFlags are the flags of import that set a parameter of the query.
+var importFlags = []struct{ name, parameter, value, usage string }{
+	{"partial", "mode", "partial", "store valid rows even if others are rejected"},
+	{"replace", "on_conflict", "replace", "replace rows that exist with different content"},
+	{"merge", "on_conflict", "merge", "change only the fields that rows have, and store rows with a new id"},
+	{"dry-run", "dry_run", "true", "store nothing, only report what would happen"},
+}
+
 func newImport(s *settings) *cobra.Command {
 	var format string
-	query := make(url.Values)
 	var ignored []string
 	cmd := &cobra.Command{
 		Use:   "import FILE|-",
@@ -43,12 +50,20 @@ func newImport(s *settings) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			c, err := s.client()
-			if err != nil {
-				return err
+			query := make(url.Values)
+			for _, f := range importFlags {
+				if on, _ := cmd.Flags().GetBool(f.name); on && query.Has(f.parameter) {
+					return withHelp(cmd, errors.New("--replace and --merge exclude each other"))
+				} else if on {
+					query.Set(f.parameter, f.value)
+				}
 			}
 			if ignored != nil {
 				query.Set("ignore_columns", strings.Join(ignored, ","))
+			}
+			c, err := s.client()
+			if err != nil {
+				return err
 			}
 			report, err := c.importFile(cmd.Context(), path, mediaType, query)
 			if err != nil {
@@ -58,19 +73,9 @@ func newImport(s *settings) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&format, "format", "", "csv or ndjson (default: by the extension of FILE: .csv, .ndjson or .jsonl)")
-	set := func(flag, parameter, value, usage string) {
-		cmd.Flags().BoolFunc(flag, usage, func(text string) error {
-			on, err := strconv.ParseBool(text)
-			if on {
-				query.Set(parameter, value)
-			}
-			return err
-		})
+	for _, f := range importFlags {
+		cmd.Flags().Bool(f.name, false, f.usage)
 	}
-	set("partial", "mode", "partial", "store valid rows even if others are rejected")
-	set("replace", "on_conflict", "replace", "replace rows that exist with different content")
-	set("merge", "on_conflict", "merge", "change only the fields that rows have, and store rows with a new id")
-	set("dry-run", "dry_run", "true", "store nothing, only report what would happen")
 	cmd.Flags().StringSliceVar(&ignored, "ignore-columns", nil, "columns of CSV that are not read, separated by commas")
 	return s.addTo(cmd, clientFlags)
 }
@@ -78,7 +83,7 @@ func newImport(s *settings) *cobra.Command {
 // importFile sends the rows in the file path, or in standard input if path is -, and returns the
 // report of the service.
 func (c *client) importFile(ctx context.Context, path, mediaType string, query url.Values) (*controllers.ImportReport, error) {
-	rows, size := os.Stdin, int64(-1) // unknown
+	rows, size := io.Reader(os.Stdin), int64(-1) // unknown
 	if path != "-" {
 		file, err := os.Open(path)
 		if err != nil {
@@ -90,8 +95,12 @@ func (c *client) importFile(ctx context.Context, path, mediaType string, query u
 			return nil, err
 		}
 		rows = file
-		if info.Mode().IsRegular() { // a pipe has no size
+		switch {
+		case info.IsDir():
+			return nil, fmt.Errorf("%s is a folder", path)
+		case info.Mode().IsRegular(): // a pipe has no size
 			size = info.Size()
+			rows = io.LimitReader(file, size) // it may grow meanwhile
 		}
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.target("import", query), rows)

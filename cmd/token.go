@@ -61,7 +61,7 @@ func newTokenCreate(s *settings) *cobra.Command {
 			for scope := range strings.SplitSeq(scopes, ",") {
 				token.Scopes = append(token.Scopes, models.Scope(strings.TrimSpace(scope)))
 			}
-			if expires != "" {
+			if cmd.Flags().Changed("expires") { // also to nothing, as by a variable that is not set
 				at, err := after(time.Now().UTC(), expires)
 				if err != nil {
 					return usageError(fmt.Errorf("--expires %w", err))

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -14,6 +15,9 @@ import (
 // ellipsis. Its errors do not repeat arguments, which may be secrets.
 func takes(n int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
+		if slices.Contains(args, "") { // as of a variable that is not set
+			return withHelp(cmd, errors.New("an argument is empty"))
+		}
 		if len(args) == n || len(args) > n && strings.HasSuffix(cmd.Use, "...") {
 			return nil
 		}

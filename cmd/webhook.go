@@ -53,6 +53,7 @@ var errWebhookGone = &exitError{errors.New("the webhook responded 410 Gone: it w
 
 // newWebhook returns the webhook at target for the changes of resource, with the secret in the file secretFile.
 func newWebhook(resource, target, secretFile string) (*webhook, error) {
+	target = strings.TrimSpace(target) // a Secret of Kubernetes keeps the newline of its file
 	u, err := url.Parse(target)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 		return nil, errors.New("--post must be an http or https URL")
@@ -64,7 +65,7 @@ func newWebhook(resource, target, secretFile string) (*webhook, error) {
 	encoded, ok := strings.CutPrefix(secret, "whsec_")
 	key, err := base64.StdEncoding.DecodeString(encoded)
 	if !ok || err != nil || len(key) < 24 || len(key) > 64 {
-		return nil, errors.New("--secret-file: the file must have whsec_ and 24 to 64 bytes in base64, such as from `echo whsec_$(openssl rand -base64 32)`")
+		return nil, errors.New("--secret-file: the file must have whsec_ and 24 to 64 bytes in base64, such as from `(umask 077; echo whsec_$(openssl rand -base64 32) > secret)`")
 	}
 	return &webhook{
 		event: resource + ".changed", url: target, key: key, progress: new(progress),

@@ -104,6 +104,7 @@ func TestCLIStandardInput(t *testing.T) {
 func TestCLIFailures(t *testing.T) {
 	t.Parallel()
 	s := service.Start(t)
+	s.Post(t, service.BodyOf(1)).RequireOK(t)
 	settings, file := service.ClientOf(s.URL), service.Write(t, "one.csv", "id,name\n1,x\n")
 	target := filepath.Join(t.TempDir(), "plants.csv")
 	wrongToken := service.Write(t, "token", "wrong-"+service.Token+"\n")
@@ -114,16 +115,18 @@ func TestCLIFailures(t *testing.T) {
 		mentions string
 	}{
 		{"no such file", "import nothing.csv", 1, "nothing.csv"},
-		{"a folder", "import /tmp --format csv", 1, "is a directory"},
+		{"a folder", "import /tmp --format csv", 1, "/tmp is a folder"},
 		{"no such folder", "export -o nowhere/plants.csv", 1, "nowhere/plants.csv: the folder nowhere does not exist: no such file"},
 		{"no such token file", "export --token-file nothing", 2, "--token-file"},
-		{"an empty token file", "export --token-file " + os.DevNull, 2, "empty"},
+		{"an empty token file", "export --token-file " + os.DevNull, 2, "must have one token"},
+		{"a token file of two lines", "export --token-file " + service.Write(t, "tokens", service.Token+"\nx"), 2, "must have one token"},
+		{"no folder of the cursor", "follow --after 0 --cursor-file nowhere/cursor", 1, "nowhere/cursor: the folder nowhere does not exist"},
 		{"a wrong token", "export -o " + target + " --token-file " + wrongToken, 1, "40102"},
 		{"a wrong token for an import", "import " + file + " --token-file " + wrongToken, 1, "--token-file or client.token (PLANTSTORE_CLIENT_TOKEN)"},
 		{"no service", "import " + file + " --url http://127.0.0.1:1", 1, "http://127.0.0.1:1"},
 		{"no URL", "export --url ftp://localhost", 2, "client.url (PLANTSTORE_CLIENT_URL)"},
 		{"a user in the URL", "export --url http://u:" + service.Token + "@localhost", 2, "client.url (PLANTSTORE_CLIENT_URL)"},
-		{"another path", "export --url " + s.URL + "/prefix", 1, "40402"},
+		{"another path", "export --url " + s.URL + "/prefix", 1, "40402 no such path; see /swagger/index.html: is the path of " + s.URL + "/prefix right?"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			service.CheckCLI(t, settings, strings.Fields(test.args), test.status, "", test.mentions)
