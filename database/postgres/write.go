@@ -40,6 +40,12 @@ func (d *Dialect) Get(ctx context.Context, conn gorm.ConnPool, t *table.Table, k
 	condition, argument := " = ANY($1)", keys
 	if list := reflect.ValueOf(keys); list.Len() == 1 { // takes less time than an array of length 1
 		condition, argument = " = $1", list.Index(0).Interface()
+	} else if element := list.Type().Elem(); predeclared(element) != element {
+		texts := make([]string, list.Len())
+		for i := range texts {
+			texts[i] = list.Index(i).String()
+		}
+		argument = texts
 	}
 	text := t.Select + " WHERE " + t.Key.DBName + condition
 	if lock {
@@ -293,14 +299,31 @@ func (d *Dialect) textOf(s *table.Statement, changes []*table.Change) (text stri
 		case s.Table.IsTimestamp(column):
 			args = append(args, column.Of(changes[0].Row).Interface())
 		default:
-			values := reflect.MakeSlice(reflect.SliceOf(column.FieldType), len(changes), len(changes))
+			element := predeclared(column.FieldType)
+			values := reflect.MakeSlice(reflect.SliceOf(element), len(changes), len(changes))
 			for i, c := range changes {
-				values.Index(i).Set(column.Of(c.Row))
+				value := column.Of(c.Row)
+				if element != column.FieldType {
+					value = value.Convert(element)
+				}
+				values.Index(i).Set(value)
 			}
 			args = append(args, values.Interface())
 		}
 	}
 	return f.Text, args
+}
+
+// predeclared returns t, or the predeclared type of a text that has a type of its own: pgx knows arrays of such types only if
+// the server tells it the types of parameters, which some of pgx's modes do not ask for.
+func predeclared(t reflect.Type) reflect.Type {
+	switch {
+	case t.Kind() == reflect.String:
+		return reflect.TypeFor[string]()
+	case t.Kind() == reflect.Pointer && t.Elem().Kind() == reflect.String:
+		return reflect.TypeFor[*string]()
+	}
+	return t
 }
 
 // newForm numbers the parameters. If there are many rows, they come from arrays. The keys
