@@ -88,6 +88,12 @@ func NewStore[T Model, K Key](db *database.DB) *Store[T, K] {
 			panic(fmt.Sprintf("%T has a rule for an unknown column", *new(T)))
 		}
 	}
+	for _, model := range All() { // whose rows may refer to a row that an import deletes
+		for _, rule := range model.Rules() {
+			ref, refers := Base(rule).(Ref)
+			s.related = s.related || refers && table.OfModel(ref.To).Name == t.Name
+		}
+	}
 	if t.Created == nil || t.Updated == nil {
 		panic(fmt.Sprintf("%T must have the fields CreatedAt and UpdatedAt", *new(T)))
 	}

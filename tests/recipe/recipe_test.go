@@ -295,6 +295,7 @@ func testReferences(t *testing.T, s *service.Service) {
 	s.Post(t, `{"id":1,"name":"Aloe","supplier_id":1}`).RequireOK(t)
 	s.Call(t, "PATCH", "/plants/1", `{"supplier_id":98}`).CheckError(t, 40008, "supplier 98")
 	s.Call(t, "DELETE", "/suppliers/1", "").CheckError(t, 40904, "supplier 1 still has plants")
+	s.Call(t, "DELETE", "/suppliers?q=e&dry_run=true", "").CheckError(t, 40904, "supplier 1 still has plants")
 	s.ImportRows(t, "?mode=partial", service.InNDJSON, "{\"id\":2,\"name\":\"Ficus\",\"supplier_id\":97}\n{\"id\":3,\"name\":\"Ficus\",\"supplier_id\":1}\n").
 		CheckReport(t, 0, "2: 1 new, 0 unchanged, 1 rejected, stored; 1 40008")
 }
