@@ -100,7 +100,7 @@ func jsonFields(t reflect.Type) []jsonField {
 				}
 				continue
 			}
-			fields = append(fields, jsonField{name, f.Tag.Get("binding") == "required" && f.Type != reflect.TypeFor[*models.ID](), f.Index, kindOf(f.Type)})
+			fields = append(fields, jsonField{name, f.Tag.Get("binding") == "required" && (f.Name != "ID" || f.Type != reflect.TypeFor[*models.ID]()), f.Index, kindOf(f.Type)})
 		}
 	}
 	jsonFieldCache.Store(t, fields)

@@ -42,6 +42,9 @@ type Filter struct {
 // MaxCount is the largest number in X-Total-Count.
 const MaxCount = 10_000
 
+// ownParameters are the parameters of the operations on many rows, which are not of a column.
+var ownParameters = []string{"after", "bom", "count", "dry_run", "etag", "limit", "max", "q", "sort"}
+
 // declareLists sets the filters and orders of lists.
 func (r *Resource[T, K, C]) declareLists() {
 	lists, rules, key := r.lists, r.rules, r.table.Key.DBName
@@ -49,6 +52,9 @@ func (r *Resource[T, K, C]) declareLists() {
 		f := Filter{name, r.table.Column(column), operator, rules[column]}
 		if f.Column == nil {
 			panic(fmt.Sprintf("%s cannot have the parameter %s: it has no column %s", r.table.Name, name, column))
+		}
+		if column == name && slices.Contains(ownParameters, name) {
+			panic(fmt.Sprintf("%s cannot have the parameter %s: lists have a parameter of this name", r.table.Name, name))
 		}
 		if operator == models.Contains {
 			f.rule = rules.Text(column).Part()
@@ -91,13 +97,17 @@ type Parent struct {
 	List   func(*gin.Context) error // of the rows that refer to the row in the path
 }
 
-// Parents returns the resources that have lists of the rows.
+// Parents returns the resources that have lists of the rows, each with the first column that refers to it.
 func (r *Resource[T, K, C]) Parents() (all []Parent) {
+	seen := make(map[string]bool)
 	for _, column := range r.lists.Equal {
-		if ref, ok := r.rules.Ref(column); ok {
-			list := func(c *gin.Context) error { return r.list(c, column) }
-			all = append(all, Parent{table.OfModel(ref.To).Name, column, list})
+		ref, ok := r.rules.Ref(column)
+		if !ok || seen[table.OfModel(ref.To).Name] {
+			continue
 		}
+		seen[table.OfModel(ref.To).Name] = true
+		list := func(c *gin.Context) error { return r.list(c, column) }
+		all = append(all, Parent{table.OfModel(ref.To).Name, column, list})
 	}
 	return all
 }

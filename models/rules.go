@@ -220,7 +220,7 @@ const (
 )
 
 // Part returns the rule of a text to search for in a text of t.
-func (t Text) Part() Text { return Text{Min: 1, Max: t.Max} }
+func (t Text) Part() Text { return Text{Min: 1, Max: cmp.Or(t.Max, 255)} }
 
 // Schema implements [Rule].
 func (t Text) Schema() map[string]any {

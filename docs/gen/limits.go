@@ -13,6 +13,7 @@ import (
 	"plantstore/controllers"
 	"plantstore/database"
 	"plantstore/database/limit"
+	"plantstore/database/table"
 	"plantstore/middleware"
 	"plantstore/models"
 	"plantstore/routes"
@@ -75,13 +76,13 @@ func limits() []bound {
 // ruleLimits returns the limits by the rules of all models.
 func ruleLimits() (all []bound) {
 	for _, model := range models.All() {
-		rules := model.Rules()
+		rules, noun := model.Rules(), table.NounOf(model)
 		for _, column := range slices.Sorted(maps.Keys(rules)) {
 			if rules.Server(column) { // clients do not set it
 				continue
 			}
 			if value := words(models.Base(rules[column])); value != "" {
-				all = append(all, bound{fmt.Sprintf("`%s` of a %s", column, nameOf(model)), value, "", "40006"})
+				all = append(all, bound{fmt.Sprintf("`%s` of %s %s", column, article(noun), noun), value, "", "40006"})
 			}
 		}
 	}
@@ -89,17 +90,17 @@ func ruleLimits() (all []bound) {
 }
 
 func limitTable() string {
-	var table strings.Builder
-	table.WriteString("| limit | value | setting | if exceeded |\n| --- | --- | --- | --- |\n")
+	var text strings.Builder
+	text.WriteString("| limit | value | setting | if exceeded |\n| --- | --- | --- | --- |\n")
 	for _, l := range limits() {
 		var settings []string
 		for key := range strings.FieldsSeq(l.settings) {
 			settings = append(settings, "`"+key+"`")
 			l.value = strings.Replace(l.value, "{}", defaultOf(key), 1)
 		}
-		fmt.Fprintf(&table, "| %s | %s | %s | %s |\n", l.what, l.value, strings.Join(settings, ", "), l.exceeded)
+		fmt.Fprintf(&text, "| %s | %s | %s | %s |\n", l.what, l.value, strings.Join(settings, ", "), l.exceeded)
 	}
-	return table.String()
+	return text.String()
 }
 
 // words describes the values of a rule. They are empty for a form without words.
