@@ -25,7 +25,7 @@ type engine struct {
 var (
 	postgres = &engine{
 		name: "PostgreSQL", driver: "pgx",
-		empty: []string{"TRUNCATE plants"},
+		empty: []string{"TRUNCATE plants CASCADE"},
 		fill: []string{
 			`INSERT INTO plants SELECT n, 'Plant ' || n, 'houseplant', at, at
 FROM generate_series(1, {rows}) n, LATERAL (SELECT timestamptz '2026-01-01T00:00:00Z' + n * interval '1 second') AS t(at)`,

@@ -290,7 +290,7 @@ func TestFeedOfAnotherSearchPath(t *testing.T) {
 		})
 	}
 	t.Run("truncate", func(t *testing.T) {
-		elsewhere(t, "TRUNCATE %s")
+		elsewhere(t, "TRUNCATE %s CASCADE")
 		if _, err := feed.Read(t.Context(), r.cursor, 10); !errors.Is(err, database.ErrCursor) {
 			t.Errorf("got %v, want ErrCursor", err)
 		}

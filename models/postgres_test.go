@@ -214,7 +214,7 @@ func TestImportsInOppositeOrder(t *testing.T) {
 			db := dbtest.Migrated(t, url)
 			store := models.NewPlantStore(db)
 			const rows = 10_000
-			if err := db.Exec("TRUNCATE plants").Error; err != nil {
+			if err := db.Exec("TRUNCATE plants CASCADE").Error; err != nil {
 				t.Fatal(err)
 			}
 			if test.present {

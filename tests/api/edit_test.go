@@ -35,8 +35,8 @@ func TestPlantsEdit(t *testing.T) {
 		}
 		t.Run("without a filter", func(t *testing.T) {
 			for _, query := range []string{"", "?dry_run=true", "?max=1000", "?dry_run=true&max=5"} {
-				s.Call(t, "PATCH", "/plants"+query, `{"tag":"x"}`).CheckError(t, 40007, "required, to select plants: tag, q, created_after, created_before")
-				s.Call(t, "DELETE", "/plants"+query, "").CheckError(t, 40007, "required, to select plants: tag, q, created_after, created_before")
+				s.Call(t, "PATCH", "/plants"+query, `{"tag":"x"}`).CheckError(t, 40007, "required, to select plants: tag", "q, created_after, created_before")
+				s.Call(t, "DELETE", "/plants"+query, "").CheckError(t, 40007, "required, to select plants: tag", "q, created_after, created_before")
 			}
 		})
 		for query, mentions := range map[string]string{
