@@ -2,7 +2,6 @@ package routes
 
 import (
 	"encoding/json"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -81,25 +80,12 @@ func TestRelationsAreAnswers(t *testing.T) {
 		defer server.Close()
 		call := func(t *testing.T, method, path, body string) (status int, response, link string) {
 			t.Helper()
-			request, err := http.NewRequestWithContext(t.Context(), method, server.URL+path, strings.NewReader(body))
-			if err != nil {
-				t.Fatal(err)
-			}
-			request.Header.Set("Authorization", "Bearer x")
-			request.Header.Set("Content-Type", "application/json")
+			kind := "application/json"
 			if strings.Contains(path, "/import") {
-				request.Header.Set("Content-Type", "application/x-ndjson")
+				kind = "application/x-ndjson"
 			}
-			r, err := server.Client().Do(request)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer r.Body.Close()
-			text, err := io.ReadAll(r.Body)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return r.StatusCode, string(text), r.Header.Get("Link")
+			r, text := sendTo(t, server, method, path, kind, body)
+			return r.StatusCode, text, r.Header.Get("Link")
 		}
 		for path, body := range map[string]string{"/growers": `{"id":1,"name":"Kew"}`, "/seedlings": `{"id":1,"height":1}`} {
 			if status, response, _ := call(t, "POST", path, body); status != http.StatusCreated {
