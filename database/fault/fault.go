@@ -67,12 +67,9 @@ var (
 		"57P01", "57P02", "57P03", // admin_shutdown, crash_shutdown, cannot_connect_now
 		"58030", sqlite3.SQLITE_CANTOPEN, // io_error
 	}, timeout...)
-	locked     = []any{"55P03", sqlite3.SQLITE_BUSY} // lock_not_available: nothing was written
-	rolledBack = []any{"40001", "40P01"}             // serialization_failure, deadlock_detected: nothing was written
-	rejected   = []any{                              // a row
-		"22", "23", "P0001", sqlite3.SQLITE_CONSTRAINT, // for its data, for a constraint, by a trigger
-		tooLarge,
-	}
+	locked     = []any{"55P03", sqlite3.SQLITE_BUSY}                             // lock_not_available: nothing was written
+	rolledBack = []any{"40001", "40P01"}                                         // serialization_failure, deadlock_detected: nothing was written
+	rejected   = []any{"22", "23", tooLarge, "P0001", sqlite3.SQLITE_CONSTRAINT} // a row: of data, of a constraint, of an index, by a trigger
 )
 
 // codeOf returns PostgreSQL's or SQLite's code for err, or nil.
