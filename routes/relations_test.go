@@ -84,8 +84,8 @@ func TestRelationsAreAnswers(t *testing.T) {
 			if strings.Contains(path, "/import") {
 				kind = "application/x-ndjson"
 			}
-			r, text := sendTo(t, server, method, path, kind, body)
-			return r.StatusCode, text, r.Header.Get("Link")
+			status, headers, text := sendTo(t, server, method, path, kind, body)
+			return status, text, headers.Get("Link")
 		}
 		for path, body := range map[string]string{"/growers": `{"id":1,"name":"Kew"}`, "/seedlings": `{"id":1,"height":1}`} {
 			if status, response, _ := call(t, "POST", path, body); status != http.StatusCreated {
