@@ -88,9 +88,10 @@ func NewStore[T Model, K Key](db *database.DB) *Store[T, K] {
 			panic(fmt.Sprintf("%T has a rule for an unknown column", *new(T)))
 		}
 	}
-	for _, model := range All() { // whose rows may refer to a row that an import deletes
-		for _, rule := range model.Rules() {
-			ref, refers := Base(rule).(Ref)
+	for _, model := range All() { // a dry run must find the rows that refer to a row it would delete
+		rules := model.Rules()
+		for name := range rules {
+			ref, refers := rules.Ref(name)
 			s.related = s.related || refers && table.OfModel(ref.To).Name == t.Name
 		}
 	}
