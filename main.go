@@ -11,7 +11,7 @@ import (
 // @version		1.0.0
 // @description	Stores plants durably: a 200 means that the data is on disk.
 // @description
-// @description	Every unsuccessful response has an `Error` as its body, with a stable code, unless the request never reaches the service, since it is not valid HTTP, for example.
+// @description	Every unsuccessful response has an `Error` as its body, with a stable code, except when Go's HTTP server rejects the request, for example because its headers are too large.
 // @license.name	MIT
 // @externalDocs.description	The API, page by page
 // @externalDocs.url	/docs/api.md

@@ -42,9 +42,6 @@ type Filter struct {
 // MaxCount is the largest number in X-Total-Count.
 const MaxCount = 10_000
 
-// ownParameters are the parameters of the operations on many rows, which are not of a column.
-var ownParameters = []string{"after", "bom", "count", "dry_run", "etag", "limit", "max", "q", "sort"}
-
 // declareLists sets the filters and orders of lists.
 func (r *Resource[T, K, C]) declareLists() {
 	lists, rules, key := r.lists, r.rules, r.table.Key.DBName
@@ -52,9 +49,6 @@ func (r *Resource[T, K, C]) declareLists() {
 		f := Filter{name, r.table.Column(column), operator, rules[column]}
 		if f.Column == nil {
 			panic(fmt.Sprintf("%s cannot have the parameter %s: it has no column %s", r.table.Name, name, column))
-		}
-		if column == name && slices.Contains(ownParameters, name) {
-			panic(fmt.Sprintf("%s cannot have the parameter %s: lists have a parameter of this name", r.table.Name, name))
 		}
 		if operator == models.Contains {
 			f.rule = rules.Text(column).Part()

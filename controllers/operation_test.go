@@ -275,19 +275,6 @@ type forgottenContent struct {
 	State  *string `json:"state,omitzero"`
 }
 
-// counted has a column with the name of a parameter of lists.
-type counted struct {
-	ID                   int64 `gorm:"primaryKey;autoIncrement:false"`
-	Count                int64
-	CreatedAt, UpdatedAt time.Time
-}
-
-func (counted) Rules() models.Rules { return nil }
-
-type countedContent struct {
-	Count *int64 `json:"count" binding:"required"`
-}
-
 // TestRequiredReference: the server makes an id that is missing, but no reference.
 func TestRequiredReference(t *testing.T) {
 	fields := jsonFields(reflect.TypeFor[struct {
@@ -299,13 +286,13 @@ func TestRequiredReference(t *testing.T) {
 	}
 }
 
-func TestNewResourcePanics(t *testing.T) {
+func TestDeclarationPanics(t *testing.T) {
 	for name, test := range map[string]struct {
-		newResource func()
-		want        string
+		declare func()
+		want    string
 	}{
 		"if a column of the server is required": {func() { NewResource[shrub, int64, settableContent](nil, Lists{}) }, "controllers.settableContent.State must have omitzero and no binding"},
-		"if a parameter has two meanings":       {func() { NewResource[counted, int64, countedContent](nil, Lists{Equal: []string{"count"}}) }, "counteds cannot have the parameter count: lists have"},
+		"if a parameter has two meanings":       {func() { Query("after", "count*", "count") }, "the parameters after, count*, count: a name occurs twice"},
 		"if the content lacks a column":         {func() { NewResource[shrub, int64, forgottenContent](nil, Lists{}) }, "controllers.forgottenContent needs the field WateredAt"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -314,7 +301,7 @@ func TestNewResourcePanics(t *testing.T) {
 					t.Errorf("got %q, want %q", cause, test.want)
 				}
 			}()
-			test.newResource()
+			test.declare()
 		})
 	}
 }

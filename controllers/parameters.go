@@ -73,7 +73,7 @@ func parseInt64(code int32, name, text string) (int64, error) {
 var errQuery = problemf(codeParameter, "the query is malformed: percent-encode everything but letters, digits and -._~")
 
 // Query rejects requests with a query that is malformed, has another parameter than names, or repeats a parameter. A
-// request may have a parameter whose name ends with *, as in tag*, up to models.MaxValues times.
+// request may have a parameter whose name ends with *, as in tag*, up to models.MaxValues times. Query panics if a name occurs twice.
 func Query(names ...string) middleware.Handler {
 	most := make(map[string]int)
 	for _, name := range names {
@@ -82,6 +82,9 @@ func Query(names ...string) middleware.Handler {
 		} else {
 			most[name] = 1
 		}
+	}
+	if len(most) < len(names) {
+		panic(fmt.Sprintf("the parameters %s: a name occurs twice, perhaps as a column has the name of another parameter", strings.Join(names, ", ")))
 	}
 	valid := cmp.Or(strings.ReplaceAll(strings.Join(names, ", "), "*", ""), "none")
 	return func(c *gin.Context) error {
