@@ -12,7 +12,6 @@ import (
 	"os"
 	"reflect"
 	"slices"
-	"strconv"
 	"time"
 
 	"plantstore/database"
@@ -26,23 +25,18 @@ import (
 // order in which they were written. It sorts them in runs that fit into memory, and merges the runs while
 // they are read. Rows that are written in order, as in an export, are a single run.
 type spool[T any, K Key] struct {
-	ctx         context.Context //nolint:containedctx // of the import or export
-	db          *database.DB
-	columns     []*table.Column // the key first
-	file        *os.File
-	out         *bufio.Writer
-	size, taken int64 // in bytes, and how many of db's are taken for it
-	edits       bool  // a row depends on the stored row
+	ctx     context.Context //nolint:containedctx // of the import or export
+	db      *database.DB
+	columns []*table.Column // the key first
+	file    *os.File        // nil before the first run
+	size    int64           // of the file, in bytes
+	starts  []int64         // of the runs, in the file
+	last    K               // the key at the end of the last run
+	edits   bool            // a row depends on the stored row
 
-	written ImportRow[T] // last
-	parts   []reflect.Value
-	buffer  []byte
-	data    []byte        // of the rows that are not in a run yet
-	rows    []spoolRow[K] // in data
-	starts  []int64       // of the runs, in the file
-	last    K             // the key at the end of the last run
-	unread  []*run[T, K]  // in order: the first run has the next row
-	used    *run[T, K]    // whose row was returned last, or nil
+	written *run[T, K] // has the row that was written last
+	data    []byte     // of the rows that are not in the file yet
+	rows    []spoolRow[K]
 }
 
 // spoolRow is a row of spool.data.
@@ -51,10 +45,9 @@ type spoolRow[K Key] struct {
 	start, end int
 }
 
+// runMemory limits the size of a run, with spoolRowSize bytes for each of its rows. There
+// may be as many imports as [database.MaxTransfers].
 const (
-	spoolStep = 1 << 20 // how many bytes a spool takes at a time; see [database.Limits]
-	// runMemory limits the size of a run, with spoolRowSize bytes for each of its rows. There
-	// may be as many imports as [database.MaxTransfers].
 	runMemory    = 4 << 20
 	spoolRowSize = 32
 )
@@ -68,15 +61,8 @@ var ErrNoRoom = fmt.Errorf("no room for temporary files: %w", limit.ErrShare)
 var ErrTemporary = errors.New("temporary files (TMPDIR) cannot be written")
 
 // newSpool returns a spool of rows of T with columns, the key first, which are of the kinds that NewStore allows.
-// It fails with ErrTemporary if there can be no file.
-func newSpool[T any, K Key](ctx context.Context, db *database.DB, columns []*table.Column) (*spool[T, K], error) {
-	file, err := createTemporary()
-	if err != nil {
-		return nil, err
-	}
-	s := &spool[T, K]{ctx: ctx, db: db, columns: columns, file: file, out: bufio.NewWriterSize(file, 64<<10), starts: []int64{0}}
-	s.parts = s.partsOf(&s.written)
-	return s, nil
+func newSpool[T any, K Key](ctx context.Context, db *database.DB, columns []*table.Column) *spool[T, K] {
+	return &spool[T, K]{ctx: ctx, db: db, columns: columns, written: newRun[T, K](columns)}
 }
 
 // createTemporary returns a temporary file, or fails with ErrTemporary.
@@ -102,79 +88,53 @@ func CheckTemporary() error {
 
 // close ends the file. That it fails means nothing: the rows have been read, and perhaps stored.
 func (s *spool[T, K]) close() {
-	s.db.Limits.Disk.Give(limit.Client(s.ctx), s.taken)
-	_ = s.file.Close()
-	_ = os.Remove(s.file.Name()) // on Windows, which removes no open file
-}
-
-// partsOf returns what a file has of row: its line, its columns, and what is done with it.
-func (s *spool[T, K]) partsOf(row *ImportRow[T]) []reflect.Value {
-	parts := []reflect.Value{reflect.ValueOf(&row.Line).Elem()}
-	for _, c := range s.columns {
-		parts = append(parts, c.Of(valueOf(&row.Row)))
+	s.db.Limits.Disk.Give(limit.Client(s.ctx), s.size)
+	if s.file != nil {
+		_ = s.file.Close()
+		_ = os.Remove(s.file.Name()) // on Windows, which removes no open file
 	}
-	for _, field := range valueOf(&row.Edit).Fields() {
-		parts = append(parts, field)
-	}
-	return parts
 }
-
-// keyOf returns the key in the parts of a row.
-func keyOf[K Key](parts []reflect.Value) K { return *parts[1].Addr().Interface().(*K) }
 
 func (s *spool[T, K]) write(row *ImportRow[T]) error {
 	s.edits = s.edits || row.Kind == Merge || row.Kind == Delete || row.Version != nil
-	s.written = *row
-	encoded := s.buffer[:0]
-	for _, part := range s.parts {
-		encoded = appendValue(encoded, part)
-	}
-	s.buffer = encoded
-	key := keyOf[K](s.parts)
-	if len(s.rows) == 0 && (s.size == 0 || key >= s.last) { // the last run goes on
-		s.last = key
-		return s.append(encoded)
-	}
+	s.written.ImportRow = *row
 	start := len(s.data)
-	s.data = append(s.data, encoded...)
-	s.rows = append(s.rows, spoolRow[K]{key, start, len(s.data)})
+	for _, part := range s.written.parts {
+		s.data = appendValue(s.data, part)
+	}
+	s.rows = append(s.rows, spoolRow[K]{*s.written.key, start, len(s.data)})
 	if len(s.data)+len(s.rows)*spoolRowSize < runMemory {
 		return nil
 	}
-	return s.endRun()
+	return s.flush()
 }
 
-// appendValue appends a pointer with a byte before it that is 0 if it is nil, and a text with its length.
-func appendValue(b []byte, value reflect.Value) []byte {
-	if value.Kind() == reflect.Pointer {
-		if value.IsNil() {
-			return append(b, 0)
-		}
-		b, value = append(b, 1), value.Elem()
+// flush moves the rows in memory to the file, as a run or as the rest of the last run. It fails with ErrNoRoom, and
+// with ErrTemporary.
+func (s *spool[T, K]) flush() (err error) {
+	if len(s.rows) == 0 {
+		return nil
 	}
-	switch value.Kind() {
-	case reflect.String:
-		return append(binary.AppendUvarint(b, uint64(value.Len())), value.String()...)
-	case reflect.Bool:
-		return strconv.AppendBool(b, value.Bool())[:len(b)+1] // t or f
-	case reflect.Float64:
-		return binary.AppendUvarint(b, math.Float64bits(value.Float()))
-	case reflect.Struct:
-		return binary.AppendVarint(b, value.Addr().Interface().(*time.Time).UnixMicro())
-	default:
-		return binary.AppendVarint(b, value.Int())
-	}
-}
-
-// append appends an encoded row to the file.
-func (s *spool[T, K]) append(b []byte) error {
-	for s.size += int64(len(b)); s.taken < s.size; s.taken += spoolStep {
-		if err := s.db.Limits.Disk.Take(limit.Client(s.ctx), spoolStep); err != nil {
-			return fmt.Errorf("%w: %w", ErrNoRoom, err)
+	if s.file == nil {
+		if s.file, err = createTemporary(); err != nil {
+			return err
 		}
 	}
-	_, err := s.out.Write(b)
-	return unlessFull(err)
+	if err := s.db.Limits.Disk.Take(limit.Client(s.ctx), int64(len(s.data))); err != nil {
+		return fmt.Errorf("%w: %w", ErrNoRoom, err)
+	}
+	slices.SortStableFunc(s.rows, func(a, b spoolRow[K]) int { return cmp.Compare(a.key, b.key) })
+	if s.starts == nil || s.rows[0].key < s.last {
+		s.starts = append(s.starts, s.size)
+	}
+	s.size += int64(len(s.data))
+	out := bufio.NewWriterSize(s.file, 64<<10)
+	for _, row := range s.rows {
+		_, _ = out.Write(s.data[row.start:row.end]) // Flush returns its error
+	}
+	s.last = s.rows[len(s.rows)-1].key
+	s.data, s.rows = s.data[:0], s.rows[:0]
+	return unlessFull(out.Flush())
 }
 
 // unlessFull returns err, with ErrTemporary if it means that the disk is full.
@@ -185,125 +145,125 @@ func unlessFull(err error) error {
 	return err
 }
 
-// endRun moves the rows in memory to the file.
-func (s *spool[T, K]) endRun() error {
-	slices.SortStableFunc(s.rows, func(a, b spoolRow[K]) int { return cmp.Compare(a.key, b.key) })
-	s.starts = append(s.starts, s.size)
-	for _, row := range s.rows {
-		if err := s.append(s.data[row.start:row.end]); err != nil {
-			return err
-		}
-	}
-	s.last = s.rows[len(s.rows)-1].key
-	s.data, s.rows = s.data[:0], s.rows[:0]
-	return nil
-}
-
-// rewind goes back to the first row, for reading.
-func (s *spool[T, K]) rewind() error {
-	if len(s.rows) > 0 {
-		if err := s.endRun(); err != nil {
-			return err
-		}
-	}
-	if err := s.out.Flush(); err != nil {
-		return unlessFull(err)
-	}
-	s.data, s.rows, s.unread, s.used = nil, nil, nil, nil
+// read returns a function that returns the next row in the file, from the first on. The row is valid until the next
+// call. After the last row, it is nil.
+func (s *spool[T, K]) read() func() (*run[T, K], error) {
+	var ordered, unordered []*run[T, K] // the runs by their next rows, and those that have to read it
 	end := s.size
+	s.data, s.rows = nil, nil // as nothing is written any more
 	for i, start := range slices.Backward(s.starts) {
-		r := &run[T, K]{index: i, in: bufio.NewReader(io.NewSectionReader(s.file, start, end-start))}
-		r.parts = s.partsOf(&r.ImportRow)
-		if err := s.advance(r); err != nil {
-			return err
-		}
-		end = start
+		r := newRun[T, K](s.columns)
+		r.index, r.in = i, bufio.NewReader(io.NewSectionReader(s.file, start, end-start))
+		unordered, end = append(unordered, r), start
 	}
-	return nil
+	return func() (*run[T, K], error) {
+		for _, r := range unordered {
+			switch err := r.read(); {
+			case errors.Is(err, io.EOF): // the run has ended
+			case err != nil:
+				return nil, err
+			default:
+				place, _ := slices.BinarySearchFunc(ordered, r, func(a, b *run[T, K]) int {
+					return cmp.Or(cmp.Compare(*a.key, *b.key), cmp.Compare(a.index, b.index)) // of a key, the earlier run has the earlier rows
+				})
+				ordered = slices.Insert(ordered, place, r)
+			}
+		}
+		if len(ordered) == 0 {
+			return nil, nil
+		}
+		next := ordered[0]
+		ordered, unordered = slices.Delete(ordered, 0, 1), append(unordered[:0], next)
+		return next, nil
+	}
 }
 
-// read returns the run whose row is the next, until the next call, or nil after the last.
-func (s *spool[T, K]) read() (*run[T, K], error) {
-	if s.used != nil {
-		if err := s.advance(s.used); err != nil {
-			return nil, err
-		}
-	}
-	if len(s.unread) == 0 {
-		return nil, nil
-	}
-	s.used = s.unread[0]
-	s.unread = slices.Delete(s.unread, 0, 1)
-	return s.used, nil
-}
-
-// advance reads the next row of r, and puts r in its place, unless it has ended.
-func (s *spool[T, K]) advance(r *run[T, K]) error {
-	for i, part := range r.parts {
-		err := r.readValue(part)
-		switch {
-		case errors.Is(err, io.EOF) && i == 0:
-			s.used = nil
-			return nil
-		case errors.Is(err, io.EOF):
-			return io.ErrUnexpectedEOF
-		case err != nil:
-			return err
-		}
-	}
-	r.key = keyOf[K](r.parts)
-	place, _ := slices.BinarySearchFunc(s.unread, r, func(a, b *run[T, K]) int {
-		return cmp.Or(cmp.Compare(a.key, b.key), cmp.Compare(a.index, b.index)) // of a key, the earlier run has the earlier rows
-	})
-	s.unread = slices.Insert(s.unread, place, r)
-	return nil
-}
-
-// run is a run that is being read, up to its row with key.
+// run is a run of a spool, with its next row.
 type run[T any, K Key] struct {
 	ImportRow[T]
-	parts  []reflect.Value // of ImportRow
+	parts  []reflect.Value // of ImportRow that are in the file: its line, its columns, and what is done with it
+	key    *K              // in Row
 	index  int
 	in     *bufio.Reader
-	key    K
 	buffer []byte
 }
 
-func (r *run[T, K]) readValue(value reflect.Value) error {
-	if value.Kind() == reflect.Pointer {
-		present, err := r.in.ReadByte()
-		if err != nil || present == 0 {
-			value.SetZero()
+func newRun[T any, K Key](columns []*table.Column) *run[T, K] {
+	r := new(run[T, K])
+	r.parts = append(r.parts, reflect.ValueOf(&r.Line).Elem())
+	for _, c := range columns {
+		r.parts = append(r.parts, c.Of(valueOf(&r.Row)))
+	}
+	for _, field := range valueOf(&r.Edit).Fields() {
+		r.parts = append(r.parts, field)
+	}
+	r.key = r.parts[1].Addr().Interface().(*K)
+	return r
+}
+
+// read reads the next row. It fails with io.EOF after the last.
+func (r *run[T, K]) read() error {
+	for i, part := range r.parts {
+		if err := r.readValue(part); err != nil {
+			if i > 0 && errors.Is(err, io.EOF) {
+				return io.ErrUnexpectedEOF
+			}
 			return err
 		}
-		value.Set(reflect.New(value.Type().Elem()))
-		value = value.Elem()
+	}
+	return nil
+}
+
+// appendValue appends a text with its length, any other value as an integer, and a pointer as an integer that is 0 if it
+// is nil, followed by its value.
+func appendValue(b []byte, value reflect.Value) []byte {
+	n := int64(0)
+	switch value.Kind() {
+	case reflect.Pointer:
+		if value.IsNil() {
+			return append(b, 0)
+		}
+		return appendValue(binary.AppendVarint(b, 1), value.Elem())
+	case reflect.String:
+		return append(binary.AppendVarint(b, int64(value.Len())), value.String()...)
+	case reflect.Bool:
+		if value.Bool() {
+			n = 1
+		}
+	case reflect.Float64:
+		n = int64(math.Float64bits(value.Float()))
+	case reflect.Struct:
+		n = value.Addr().Interface().(*time.Time).UnixMicro()
+	default:
+		n = value.Int()
+	}
+	return binary.AppendVarint(b, n)
+}
+
+// readValue sets value to what appendValue has appended.
+func (r *run[T, K]) readValue(value reflect.Value) error {
+	n, err := binary.ReadVarint(r.in)
+	if err != nil {
+		return err
 	}
 	switch value.Kind() {
-	case reflect.String:
-		length, err := binary.ReadUvarint(r.in)
-		if err != nil {
-			return err
+	case reflect.Pointer:
+		if value.SetZero(); n != 0 {
+			value.Set(reflect.New(value.Type().Elem()))
+			return r.readValue(value.Elem())
 		}
-		r.buffer = slices.Grow(r.buffer[:0], int(length))[:length]
+	case reflect.String:
+		r.buffer = slices.Grow(r.buffer[:0], int(n))[:n]
 		_, err = io.ReadFull(r.in, r.buffer)
 		value.SetString(string(r.buffer))
-		return err
 	case reflect.Bool:
-		b, err := r.in.ReadByte()
-		value.SetBool(b == 't')
-		return err
+		value.SetBool(n != 0)
 	case reflect.Float64:
-		n, err := binary.ReadUvarint(r.in)
-		value.SetFloat(math.Float64frombits(n))
-		return err
+		value.SetFloat(math.Float64frombits(uint64(n)))
 	case reflect.Struct:
-		n, err := binary.ReadVarint(r.in)
 		*value.Addr().Interface().(*time.Time) = time.UnixMicro(n).UTC()
-		return err
 	default:
-		n, err := binary.ReadVarint(r.in)
 		value.SetInt(n)
-		return err
 	}
+	return err
 }

@@ -27,10 +27,7 @@ type spooled[T any] struct {
 // writeSpool returns a spool that has rows.
 func writeSpool[T any, K Key](t *testing.T, rows ...spooled[T]) *spool[T, K] {
 	t.Helper()
-	s, err := newSpool[T, K](t.Context(), dbtest.Open(t, dbtest.Options(dbtest.SQLite(t))), table.Of[T]().Data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := newSpool[T, K](t.Context(), dbtest.Open(t, dbtest.Options(dbtest.SQLite(t))), table.Of[T]().Data)
 	t.Cleanup(s.close)
 	for _, row := range rows {
 		if err := s.write(&ImportRow[T]{Line: row.line, Row: row.row, Edit: row.edit}); err != nil {
@@ -44,11 +41,11 @@ func writeSpool[T any, K Key](t *testing.T, rows ...spooled[T]) *spool[T, K] {
 // next.
 func readSpool[T any, K Key](t *testing.T, s *spool[T, K]) (rows []spooled[T]) {
 	t.Helper()
-	if err := s.rewind(); err != nil {
+	if err := s.flush(); err != nil {
 		t.Fatal(err)
 	}
-	for {
-		next, err := s.read()
+	for read := s.read(); ; {
+		next, err := read()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -137,10 +134,7 @@ func TestSpoolSorts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, n := range []int{0, 1, 2, 30_000} {
-				s, err := newSpool[Plant, int64](t.Context(), db, table.Of[Plant]().Data)
-				if err != nil {
-					t.Fatal(err)
-				}
+				s := newSpool[Plant, int64](t.Context(), db, table.Of[Plant]().Data)
 				defer s.close()
 				rows := make([]spooled[Plant], n)
 				for i := range rows {
@@ -184,7 +178,7 @@ func TestEmptySpool(t *testing.T) {
 func TestTruncatedSpool(t *testing.T) {
 	t.Parallel()
 	s := writeSpool[Plant, int64](t, spooled[Plant]{1000, Plant{ID: math.MinInt64, Name: "name", Tag: new("tag")}, Edit{Kind: Merge, Columns: "tag", Version: new(time.Now())}})
-	if err := s.rewind(); err != nil {
+	if err := s.flush(); err != nil {
 		t.Fatal(err)
 	}
 	info, err := s.file.Stat()
@@ -195,7 +189,7 @@ func TestTruncatedSpool(t *testing.T) {
 		if err := s.file.Truncate(size); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.rewind(); err == nil || errors.Is(err, io.EOF) {
+		if _, err := s.read()(); err == nil || errors.Is(err, io.EOF) {
 			t.Errorf("of %d bytes: got %v, want an error other than EOF", size, err)
 		}
 	}

@@ -1,6 +1,7 @@
 package models
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -43,37 +44,35 @@ func (r *reader[T, K]) export(ctx context.Context, f Filter[K], yield func([]T) 
 	return r.db.Limits.Transfers.Do(ctx, func() error {
 		ctx, cancel := context.WithCancel(ctx)
 		chunks := make(chan []T, exportAhead)
-		var rest *spool[T, K] // of the rows after the last chunk; or nil
-		var readErr error     // like rest, set once chunks is closed
+		columns := r.table.Data
+		if f.Versions {
+			columns = r.table.Columns
+		}
+		rest := newSpool[T, K](ctx, r.db, columns) // of the rows after the last chunk
+		var readErr error                          // set once chunks is closed
 		var reading sync.WaitGroup
 		reading.Go(func() {
 			defer close(chunks)
-			readErr = r.db.ReadBulk(ctx, "export "+r.table.Name, func() (err error) {
-				rest, err = r.readAll(ctx, f, chunks)
-				return err
+			readErr = r.db.ReadBulk(ctx, "export "+r.table.Name, func() error {
+				return r.readAll(ctx, f, chunks, rest)
 			})
 		})
 		defer func() {
 			cancel()
 			reading.Wait()
-			if rest != nil {
-				rest.close()
-			}
+			rest.close()
 		}()
 		for chunk := range chunks {
 			if err := yield(chunk); err != nil {
 				return err
 			}
 		}
-		if readErr != nil || rest == nil {
-			return readErr
-		}
-		if err := rest.rewind(); err != nil {
+		if err := cmp.Or(readErr, rest.flush()); err != nil {
 			return err
 		}
 		chunk := make([]T, 0, exportChunk)
-		for {
-			next, err := rest.read()
+		for read := rest.read(); ; {
+			next, err := read()
 			if err == nil && next != nil {
 				chunk = append(chunk, next.Row)
 			}
@@ -89,26 +88,22 @@ func (r *reader[T, K]) export(ctx context.Context, f Filter[K], yield func([]T) 
 }
 
 // readAll sends the rows that f selects to out, a chunk at a time. Once the receiver has to
-// be waited for after snapshotTime, it returns the rest.
-func (r *reader[T, K]) readAll(ctx context.Context, f Filter[K], out chan<- []T) (rest *spool[T, K], err error) {
+// be waited for after snapshotTime, it writes the other rows to rest.
+func (r *reader[T, K]) readAll(ctx context.Context, f Filter[K], out chan<- []T, rest *spool[T, K]) (err error) {
 	defer background.Recover("an export", &err)
 	var rows *sql.Rows
-	columns := r.table.Data
-	if f.Versions {
-		columns = r.table.Columns
-	}
 	err = r.db.Retry(ctx, func() error {
 		tx, order := r.filter(r.db.Reads(ctx), f)
-		rows, err = tx.Model(new(T)).Select(table.Names(columns)).Order(order).Rows() //nolint:sqlclosecheck // below
+		rows, err = tx.Model(new(T)).Select(table.Names(rest.columns)).Order(order).Rows() //nolint:sqlclosecheck // below
 		return err
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer func() { err = errors.Join(err, rows.Close()) }()
-	late := time.After(snapshotTime)
-	send := func(chunk []T) (err error) {
-		if rest == nil {
+	late, isLate := time.After(snapshotTime), false
+	send := func(chunk []T) error {
+		if !isLate {
 			select {
 			case out <- chunk:
 				return nil
@@ -120,9 +115,7 @@ func (r *reader[T, K]) readAll(ctx context.Context, f Filter[K], out chan<- []T)
 			case <-ctx.Done():
 				return context.Cause(ctx)
 			case <-late:
-				if rest, err = newSpool[T, K](ctx, r.db, columns); err != nil {
-					return err
-				}
+				isLate = true
 			}
 		}
 		for i := range chunk {
@@ -138,20 +131,19 @@ func (r *reader[T, K]) readAll(ctx context.Context, f Filter[K], out chan<- []T)
 		if len(chunk) == exportChunk {
 			r.db.Limits.Work.Charge(ctx, time.Since(begin))
 			if err := send(chunk); err != nil {
-				return rest, err
+				return err
 			}
 			chunk = make([]T, 0, exportChunk) // the receiver has the other
 			begin = time.Now()
 		}
 		chunk = chunk[:len(chunk)+1]
-		targets = table.AppendPointers(targets[:0], columns, valueOf(&chunk[len(chunk)-1]))
+		targets = table.AppendPointers(targets[:0], rest.columns, valueOf(&chunk[len(chunk)-1]))
 		if err := rows.Scan(targets...); err != nil {
-			return rest, err
+			return err
 		}
 	}
 	if err := rows.Err(); err != nil {
-		return rest, err
+		return err
 	}
-	err = send(chunk) // which may set rest
-	return rest, err
+	return send(chunk)
 }

@@ -125,10 +125,7 @@ func (s *Store[T, K]) Import(ctx context.Context, rows iter.Seq2[ImportRow[T], e
 	err = s.db.Limits.Transfers.Do(ctx, func() error {
 		// Sorted, so that imports of the same rows wait for each other, rather than deadlock, and
 		// rows with the same key meet.
-		spool, err := newSpool[T, K](ctx, s.db, s.table.Data)
-		if err != nil {
-			return err
-		}
+		spool := newSpool[T, K](ctx, s.db, s.table.Data)
 		defer spool.close()
 		var row ImportRow[T] // for all, as each would be allocated
 		for next, err := range rows {
@@ -145,6 +142,9 @@ func (s *Store[T, K]) Import(ctx context.Context, rows iter.Seq2[ImportRow[T], e
 			} else if err := spool.write(&row); err != nil {
 				return err
 			}
+		}
+		if err := spool.flush(); err != nil {
+			return err
 		}
 		return s.db.WriteBulk(ctx, "import "+s.table.Name, func() error { return s.importSpool(ctx, spool, o, &report) })
 	})
@@ -210,13 +210,10 @@ func (s *Store[T, K]) importSpool(ctx context.Context, spool *spool[T, K], o Imp
 
 // loadSpool stores all rows, or fails, and returns their number.
 func (s *Store[T, K]) loadSpool(ctx context.Context, spool *spool[T, K]) (int64, error) {
-	if err := spool.rewind(); err != nil {
-		return 0, err
-	}
 	var now any = s.db.NowFunc() // converted once
-	values, begin, n := make([]any, len(s.table.Columns)), time.Now(), 0
+	read, values, begin, n := spool.read(), make([]any, len(s.table.Columns)), time.Now(), 0
 	return s.db.Dialect().Load(ctx, s.table, func() ([]any, error) {
-		next, err := spool.read()
+		next, err := read()
 		if err != nil || next == nil {
 			return nil, err
 		}
@@ -247,13 +244,10 @@ type importedRow[T any] struct {
 // insertSpool stores the rows with free keys and compares the other rows with the stored rows. If it reads, it only
 // compares.
 func (s *Store[T, K]) insertSpool(ctx context.Context, tx *database.DB, spool *spool[T, K], reads bool, report *ImportReport) error {
-	if err := spool.rewind(); err != nil {
-		return err
-	}
 	var batch []importedRow[T]
-	begin := time.Now()
+	read, begin := spool.read(), time.Now()
 	for {
-		next, err := spool.read()
+		next, err := read()
 		if err != nil {
 			return err
 		}
@@ -261,14 +255,14 @@ func (s *Store[T, K]) insertSpool(ctx context.Context, tx *database.DB, spool *s
 		if next != nil {
 			row = importedRow[T]{row: new(next.Row), Edit: next.Edit, lines: []int{next.Line}}
 		}
-		if last := len(batch) - 1; next != nil && last >= 0 && s.keyOf(batch[last].row) == next.key {
+		if last := len(batch) - 1; next != nil && last >= 0 && s.keyOf(batch[last].row) == *next.key {
 			b := &batch[last]
 			switch same := reflect.DeepEqual(b.Edit, row.Edit) && s.sameContent(b.row, row.row); {
 			case !same && row.Kind >= Put:
 				report.Unchanged += len(b.lines) + b.more
 				*b = row
 			case !same:
-				report.reject(next.Line, &RepeatedError{s.table.Noun, next.key})
+				report.reject(next.Line, &RepeatedError{s.table.Noun, *next.key})
 			case len(b.lines) < MaxRejected:
 				b.lines = append(b.lines, next.Line)
 			default:
