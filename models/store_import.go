@@ -231,14 +231,12 @@ func (s *Store[T, K]) loadSpool(ctx context.Context, spool *spool[T, K]) (int64,
 	})
 }
 
-// importedRow is a row of an import, with the lines that have it.
+// importedRow is a row of an import, with the lines that have it. Its Err is why it is rejected.
 type importedRow[T any] struct {
-	row *T
-	Edit
+	ImportRow[T]
 	lines  []int         // the first MaxRejected of them
 	more   int           // how many further lines there are
-	change *table.Change // or nil
-	err    error         // why there is no change
+	change *table.Change // nil if the row is rejected, or changes nothing
 }
 
 // insertSpool stores the rows with free keys and compares the other rows with the stored rows. If it reads, it only
@@ -251,16 +249,12 @@ func (s *Store[T, K]) insertSpool(ctx context.Context, tx *database.DB, spool *s
 		if err != nil {
 			return err
 		}
-		var row importedRow[T]
-		if next != nil {
-			row = importedRow[T]{row: new(next.Row), Edit: next.Edit, lines: []int{next.Line}}
-		}
-		if last := len(batch) - 1; next != nil && last >= 0 && s.keyOf(batch[last].row) == *next.key {
+		if last := len(batch) - 1; next != nil && last >= 0 && s.keyOf(&batch[last].Row) == *next.key {
 			b := &batch[last]
-			switch same := reflect.DeepEqual(b.Edit, row.Edit) && s.sameContent(b.row, row.row); {
-			case !same && row.Kind >= Put:
+			switch same := reflect.DeepEqual(b.Edit, next.Edit) && s.sameContent(&b.Row, &next.Row); {
+			case !same && next.Kind >= Put:
 				report.Unchanged += len(b.lines) + b.more
-				*b = row
+				*b = importedRow[T]{ImportRow: next.ImportRow, lines: []int{next.Line}}
 			case !same:
 				report.reject(next.Line, &RepeatedError{s.table.Noun, *next.key})
 			case len(b.lines) < MaxRejected:
@@ -279,7 +273,7 @@ func (s *Store[T, K]) insertSpool(ctx context.Context, tx *database.DB, spool *s
 		if next == nil {
 			return nil
 		}
-		batch = append(batch, row)
+		batch = append(batch, importedRow[T]{ImportRow: next.ImportRow, lines: []int{next.Line}})
 	}
 }
 
@@ -298,7 +292,7 @@ func (s *Store[T, K]) importBatch(ctx context.Context, tx *database.DB, batch []
 		var keys []K
 		for _, b := range rows {
 			if compares || attempt > 0 {
-				keys = append(keys, s.keyOf(b.row))
+				keys = append(keys, s.keyOf(&b.Row))
 			}
 		}
 		stored, err := s.getAll(ctx, tx, keys, locks && !reads)
@@ -307,7 +301,7 @@ func (s *Store[T, K]) importBatch(ctx context.Context, tx *database.DB, batch []
 		}
 		var changes []*table.Change
 		for _, b := range rows {
-			if s.decide(b, stored[s.keyOf(b.row)]); b.err == nil {
+			if s.decide(b, stored[s.keyOf(&b.Row)]); b.change != nil {
 				changes = append(changes, b.change)
 			}
 		}
@@ -318,7 +312,7 @@ func (s *Store[T, K]) importBatch(ctx context.Context, tx *database.DB, batch []
 			return err
 		}
 		rows = slices.DeleteFunc(rows, func(b *importedRow[T]) bool {
-			return b.err != nil || b.change.Err != nil || !s.creates(b) || b.change.Stored.IsValid()
+			return b.change == nil || b.change.Err != nil || !s.creates(b) || b.change.Stored.IsValid()
 		})
 	}
 	for i := range batch {
@@ -332,11 +326,11 @@ func (s *Store[T, K]) importBatch(ctx context.Context, tx *database.DB, batch []
 // creates reports whether b inserts a row.
 func (s *Store[T, K]) creates(b *importedRow[T]) bool { return b.change.Statement == s.table.Insert }
 
-// decide sets the change that b makes to holder, the row with its key or nil, or why it makes no change. A row that
+// decide sets the change that b makes to holder, the row with its key or nil, or why it is rejected. A row that
 // changes nothing need not have its version: an earlier attempt may have stored it.
 func (s *Store[T, K]) decide(b *importedRow[T], holder *T) {
-	columns, key := s.written(&b.Edit), s.keyOf(b.row)
-	differs := func(c *table.Column) bool { return !c.Equal(valueOf(b.row), valueOf(holder)) }
+	row, columns, key := valueOf(&b.Row), s.written(&b.Edit), s.keyOf(&b.Row)
+	differs := func(c *table.Column) bool { return !c.Equal(row, valueOf(holder)) }
 	lacks := func(c *table.Column) bool {
 		return c.FieldType.Kind() != reflect.Pointer && !slices.Contains(columns, c)
 	}
@@ -345,54 +339,53 @@ func (s *Store[T, K]) decide(b *importedRow[T], holder *T) {
 		same = exists && !slices.ContainsFunc(columns, differs)
 	}
 	statement := s.replace
+	b.change, b.Err = nil, nil
 	switch {
-	case same, exists && b.Kind == Insert:
-		b.err = &ExistsError{s.table.Noun, key, same}
+	case same:
+		return
+	case exists && b.Kind == Insert:
+		b.Err = &ExistsError{s.table.Noun, key, same}
 	case b.Version != nil && (!exists || !s.table.Updated.Time(valueOf(holder)).Equal(*b.Version)):
-		b.err = &VersionError{s.table.Noun, key}
+		b.Err = &VersionError{s.table.Noun, key}
 	case !exists && missing >= 0:
-		b.err = invalid(s.table.Content[missing].DBName, "is required, as there is no %s %v yet", s.table.Noun, key)
+		b.Err = invalid(s.table.Content[missing].DBName, "is required, as there is no %s %v yet", s.table.Noun, key)
 	case !exists:
-		s.setDefaults(valueOf(b.row))
+		s.setDefaults(row)
 		statement = s.table.Insert
 	case b.Kind == Merge:
 		statement = s.updateOf(columns, false)
 	case b.Kind == Delete:
 		statement = s.remove
 	}
-	if b.err == nil {
-		b.change = &table.Change{Statement: statement, Row: valueOf(b.row)}
+	if b.Err == nil {
+		b.change = &table.Change{Statement: statement, Row: row}
 	}
 }
 
 // count adds the outcome of b to report. It fails if the outcome is not a fault of the row.
 func (s *Store[T, K]) count(b *importedRow[T], report *ImportReport) error {
-	err, number := b.err, &report.Created
-	if err == nil {
-		err = b.change.Err
-		if !s.creates(b) {
-			number = [...]*int{Replace: &report.Replaced, Merge: &report.Merged, Put: &report.Replaced, Delete: &report.Deleted}[b.Kind]
-		}
+	if b.change != nil {
+		b.Err = b.change.Err
 	}
-	exists, taken := errors.AsType[*ExistsError](err)
-	_, changed := errors.AsType[*VersionError](err)
-	_, lacks := errors.AsType[*InvalidError](err)
 	switch {
-	case err == nil:
-		if *number++; !s.creates(b) && len(report.Keys) < MaxKeys {
-			report.Keys = append(report.Keys, fmt.Sprint(s.keyOf(b.row)))
-		}
-	case taken && exists.Same:
-		report.Unchanged++
-	case taken, changed, lacks, fault.IsConstraint(err):
-		err = s.blame(b.row, b.Kind == Delete, fault.In("import "+s.table.Noun, err))
+	case b.change != nil && b.Err != nil && !fault.IsConstraint(b.Err):
+		return b.Err
+	case b.Err != nil:
+		err := s.blame(&b.Row, b.Kind == Delete, fault.In("import "+s.table.Noun, b.Err))
 		for _, line := range b.lines {
 			report.reject(line, err)
 		}
 		report.Rejected += b.more
 		return nil
+	case b.change == nil:
+		report.Unchanged++
+	case s.creates(b):
+		report.Created++
 	default:
-		return err
+		*[...]*int{Replace: &report.Replaced, Merge: &report.Merged, Put: &report.Replaced, Delete: &report.Deleted}[b.Kind]++
+		if len(report.Keys) < MaxKeys {
+			report.Keys = append(report.Keys, fmt.Sprint(s.keyOf(&b.Row)))
+		}
 	}
 	report.Unchanged += len(b.lines) - 1 + b.more // the first line made them so
 	return nil
