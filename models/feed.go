@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"gorm.io/gorm"
@@ -20,12 +21,11 @@ type Feed[T Model] struct {
 	store *Store[T, int64]
 	feed  *database.Feed
 
+	followers atomic.Int64 // calls of Follow that have not returned
 	mu        sync.Mutex
-	followers int // calls of Follow that have not returned
 	// The newest pages that the goroutine has read, each from where the page before it ends,
 	// and the next page, which is not read yet. Empty while the goroutine does not run.
 	pages []*page[T]
-	stop  context.CancelFunc
 }
 
 // NewFeed returns the feed of the rows in store, on its primary. Who has got changes or a cursor of it reads
@@ -165,16 +165,8 @@ type NextChanges[T any] func(until context.Context, from database.Cursor, limit 
 // at the limit of followers, in all or of ctx's client.
 func (f *Feed[T]) Follow(ctx context.Context, do func(NextChanges[T]) error) error {
 	return f.store.db.Limits.Followers.Do(ctx, func() error {
-		f.mu.Lock()
-		f.followers++
-		f.mu.Unlock()
-		defer func() {
-			f.mu.Lock()
-			defer f.mu.Unlock()
-			if f.followers--; f.followers == 0 && f.stop != nil {
-				f.end()
-			}
-		}()
+		f.followers.Add(1)
+		defer f.followers.Add(-1)
 		return do(func(until context.Context, from database.Cursor, limit int) (Changes[T], error) {
 			changes, err := f.next(ctx, until, from, limit)
 			return f.seen(ctx, changes, err)
@@ -251,54 +243,49 @@ func (f *Feed[T]) pageAt(from database.Cursor) (at *page[T], sure bool) {
 func (f *Feed[T]) start(from database.Cursor) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.pages != nil || f.followers == 0 {
-		return
+	if len(f.pages) == 0 {
+		f.pages = []*page[T]{newPage[T](from)}
+		go f.run(f.pages[0])
 	}
-	f.pages = []*page[T]{newPage[T](from)}
-	var ctx context.Context // of no request, as it reads for all clients
-	ctx, f.stop = context.WithCancel(context.Background())
-	go f.run(ctx, f.pages[0])
 }
 
-// run reads pages, from p on, until ctx ends.
-func (f *Feed[T]) run(ctx context.Context, p *page[T]) {
+// run reads pages, from p on, until the feed fails or nobody follows it.
+func (f *Feed[T]) run(p *page[T]) {
 	ticker := time.NewTicker(pollInterval)
 	defer ticker.Stop()
 	for {
 		select {
-		case <-ctx.Done():
-			return
 		case <-ticker.C:
 		case <-f.feed.Written:
 		}
-		for found := true; found; {
-			changes, err := f.read(ctx, p.read, database.MaxChanges)
-			_, lasts := errors.AsType[*fault.NotWritableError](err)
-			if !lasts && (errors.Is(err, fault.ErrUnavailable) || fault.NothingStored(err)) {
-				break // readers go on waiting
-			}
-			if p = f.publish(ctx, p, changes, err); p == nil {
+		for {
+			changes, err := f.read(context.Background(), p.read, database.MaxChanges) // for no client: it reads for all
+			next := f.publish(p, changes, err)
+			if next == nil {
 				return
 			}
-			if found = len(changes.Rows) > 0; found { // leave time for the readers to send it
-				f.mu.Lock()
-				pause := time.Duration(f.followers) * pausePerReader
-				f.mu.Unlock()
-				background.Sleep(ctx, pause)
+			if next == p {
+				break
 			}
+			p = next
+			time.Sleep(time.Duration(f.followers.Load()) * pausePerReader) // for the readers to send it
 		}
 	}
 }
 
-// publish gives the readers a page and returns the next page, or nil if ctx or the feed has
-// ended. If there are no changes, the page stays the next.
-func (f *Feed[T]) publish(ctx context.Context, p *page[T], changes Changes[T], err error) *page[T] {
+// publish gives the readers the page p and returns the next page, or nil if the goroutine ends. If there are no changes, or
+// the database is unavailable for now, it returns p: the readers go on waiting.
+func (f *Feed[T]) publish(p *page[T], changes Changes[T], err error) *page[T] {
+	_, lasts := errors.AsType[*fault.NotWritableError](err)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if ctx.Err() != nil {
+	switch {
+	case f.followers.Load() == 0:
+		f.keep(0)
 		return nil
-	}
-	if err == nil && len(changes.Rows) == 0 {
+	case !lasts && (errors.Is(err, fault.ErrUnavailable) || fault.NothingStored(err)):
+		return p
+	case err == nil && len(changes.Rows) == 0:
 		p.read = changes.Next // from stays: readers may have the cursor at the end of the page before
 		return p
 	}
@@ -306,23 +293,19 @@ func (f *Feed[T]) publish(ctx context.Context, p *page[T], changes Changes[T], e
 	p.changes, p.err = changes, err
 	close(p.ready)
 	if err != nil {
-		f.end()
+		f.keep(0)
 		return nil
 	}
 	next := newPage[T](changes.Next)
 	f.pages = append(f.pages, next)
-	if len(f.pages) > sharedPages {
-		f.pages[0].forget()
-		f.pages = slices.Clone(f.pages[1:])
-	}
+	f.keep(sharedPages)
 	return next
 }
 
-// end ends the goroutine, and forgets its pages. The caller holds the mutex.
-func (f *Feed[T]) end() {
-	f.stop()
-	for _, p := range f.pages {
-		p.forget()
+// keep forgets all but the newest n pages. The caller holds the mutex.
+func (f *Feed[T]) keep(n int) {
+	for len(f.pages) > n {
+		f.pages[0].forget()
+		f.pages = slices.Delete(f.pages, 0, 1)
 	}
-	f.pages, f.stop = nil, nil
 }

@@ -54,8 +54,9 @@ func TestReaderBetweenPages(t *testing.T) {
 	last, end, later := cursor("e.5.3"), cursor("e.6"), cursor("e.7")
 	first := newPage[Plant](cursor("e.5"))
 	feed := &Feed[Plant]{pages: []*page[Plant]{first}}
-	next := feed.publish(t.Context(), first, Changes[Plant]{Rows: make([]Change[Plant], 1), Next: last}, nil)
-	if got := feed.publish(t.Context(), next, Changes[Plant]{Next: end}, nil); got != next {
+	feed.followers.Add(1)
+	next := feed.publish(first, Changes[Plant]{Rows: make([]Change[Plant], 1), Next: last}, nil)
+	if got := feed.publish(next, Changes[Plant]{Next: end}, nil); got != next {
 		t.Fatal("got another page, want the one that is not read yet")
 	}
 	for name, test := range map[string]struct {
@@ -74,7 +75,8 @@ func TestReaderBetweenPages(t *testing.T) {
 func TestPagesAreForgotten(t *testing.T) {
 	from, _ := database.ParseCursor("e.5")
 	next := newPage[Plant](from)
-	feed := &Feed[Plant]{pages: []*page[Plant]{next}, stop: func() {}}
+	feed := &Feed[Plant]{pages: []*page[Plant]{next}}
+	feed.followers.Add(1)
 	var pages []*page[Plant]
 	check := func(kept int) {
 		t.Helper()
@@ -86,9 +88,12 @@ func TestPagesAreForgotten(t *testing.T) {
 	}
 	for range 2 * sharedPages {
 		pages = append(pages, next)
-		next = feed.publish(t.Context(), next, Changes[Plant]{Rows: make([]Change[Plant], 1), Next: from}, nil)
+		next = feed.publish(next, Changes[Plant]{Rows: make([]Change[Plant], 1), Next: from}, nil)
 		check(sharedPages - 1) // and the one that is not read yet
 	}
-	feed.end()
+	feed.followers.Add(-1)
+	if feed.publish(next, Changes[Plant]{}, nil) != nil {
+		t.Error("the feed is read for nobody")
+	}
 	check(0)
 }
