@@ -167,13 +167,13 @@ func (h *follower[T, C]) respond(c *gin.Context, q pageQuery, mediaType string, 
 		}
 		return event[len(eventHead(part.Next)) : len(event)-len(eventEnd)], nil
 	}
-	if kept := part.Kept(); kept != nil { // many clients may get this body, and each would compress it
+	if part.Kept != nil { // many clients may get this body, and each would compress it
 		body, err := encode()
 		if err != nil {
 			return err
 		}
 		middleware.CountRows(c, len(part.Rows))
-		middleware.RequestOf(c).Kept = kept
+		middleware.RequestOf(c).Kept = part.Kept
 		return send(c, http.StatusOK, TypeJSON, body)
 	}
 	return sendRows(c, len(part.Rows), encode)
@@ -220,7 +220,7 @@ func (h *follower[T, C]) stream(c *gin.Context, next models.NextChanges[T], from
 		if first {
 			setPosition(c, changes.Position)
 		} else { // not the first, which may fail: then the client gets an Error
-			middleware.RequestOf(c).Kept = changes.Kept()
+			middleware.RequestOf(c).Kept = changes.Kept
 		}
 		if _, err := c.Writer.Write(event); err != nil {
 			return err

@@ -47,7 +47,10 @@ type Changes[T any] struct {
 	Next database.Cursor
 	// Position has all of the feed up to now, for reads from other replicas; or 0.
 	Position database.Position
-	shared   *page[T] // if other readers have the same changes
+	// Kept lasts for as long as the result of Encode is kept for other readers: until it ends, a response with it takes
+	// no memory of its own. It is nil if the result is not shared.
+	Kept   context.Context //nolint:containedctx // ends when the feed forgets the page
+	shared *page[T]        // if other readers have the same changes
 }
 
 // Encode returns the result of encode, which is called once for all readers of the same
@@ -64,16 +67,6 @@ func (c *Changes[T]) Encode(encode func(*Changes[T]) ([]byte, error)) ([]byte, e
 	return p.body, p.encodeErr
 }
 
-// Kept returns a context that lasts for as long as the result of Encode is kept for other
-// readers: until that ends, a response with it takes no memory of its own. It returns nil
-// if the result is not shared.
-func (c *Changes[T]) Kept() context.Context {
-	if c.shared == nil {
-		return nil
-	}
-	return c.shared.kept
-}
-
 // page is a part of the feed that readers share.
 type page[T any] struct {
 	from    database.Cursor // where the page before it ends
@@ -81,8 +74,7 @@ type page[T any] struct {
 	ready   chan struct{}   // closed when changes and err are set
 	changes Changes[T]
 	err     error
-	kept    context.Context //nolint:containedctx // ends when the feed forgets the page
-	forget  context.CancelFunc
+	forget  context.CancelFunc // ends Kept
 	// What all readers send.
 	once      sync.Once
 	body      []byte
@@ -91,7 +83,7 @@ type page[T any] struct {
 
 func newPage[T any](from database.Cursor) *page[T] {
 	p := &page[T]{from: from, read: from, ready: make(chan struct{})}
-	p.kept, p.forget = context.WithCancel(context.Background())
+	p.changes.Kept, p.forget = context.WithCancel(context.Background())
 	return p
 }
 
@@ -102,10 +94,8 @@ const (
 	// page: writing it to a thousand connections takes tens of milliseconds, which other
 	// requests need as well, and a reader that falls behind the shared pages reads its own.
 	pausePerReader = 250 * time.Microsecond
+	catchUpWait    = 10 * time.Second // for the turn of a follower to read a page, which takes milliseconds
 )
-
-// catchUpWait is how long a follower waits for its turn to read a page, which takes milliseconds.
-const catchUpWait = 10 * time.Second
 
 // Read returns at most limit changes from a cursor on. It fails with database.ErrCursor if
 // changes from there on are forgotten, with database.ErrNoFeed, and with the errors that all
@@ -220,7 +210,7 @@ func (c Changes[T]) after(from database.Cursor, limit int) Changes[T] {
 		c.Rows, c.Next = c.Rows[:limit], c.Rows[limit-1].next
 	}
 	if len(c.Rows) < all {
-		c.shared = nil
+		c.shared, c.Kept = nil, nil
 	}
 	return c
 }
@@ -289,7 +279,7 @@ func (f *Feed[T]) publish(p *page[T], changes Changes[T], err error) *page[T] {
 		p.read = changes.Next // from stays: readers may have the cursor at the end of the page before
 		return p
 	}
-	changes.shared = p
+	changes.shared, changes.Kept = p, p.changes.Kept
 	p.changes, p.err = changes, err
 	close(p.ready)
 	if err != nil {

@@ -81,7 +81,7 @@ func TestPagesAreForgotten(t *testing.T) {
 	check := func(kept int) {
 		t.Helper()
 		for i, p := range pages {
-			if got, want := p.changes.Kept().Err() == nil, i >= len(pages)-kept; got != want {
+			if got, want := p.changes.Kept.Err() == nil, i >= len(pages)-kept; got != want {
 				t.Fatalf("page %d of %d: kept: %t, want %t", i+1, len(pages), got, want)
 			}
 		}
