@@ -17,7 +17,6 @@ import (
 // without a look-up. The id is its first TokenIDLength characters.
 const (
 	tokenPrefix    = "pst_"
-	tokenAlphabet  = "abcdefghijklmnopqrstuvwxyz234567"
 	tokenRandom    = 40
 	tokenChecksum  = 7                    // 32 bits
 	TokenIDLength  = len(tokenPrefix) + 8 // leaves 160 bits secret
@@ -25,7 +24,7 @@ const (
 	tokenLength    = checksumOffset + tokenChecksum
 )
 
-var tokenEncoding = base32.NewEncoding(tokenAlphabet).WithPadding(base32.NoPadding)
+var tokenEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
 // TokenID matches the id of a token. SecretPart matches a token in a text, whole or cut off, if
 // it has more than the id. onlyToken matches a text that is a token, whatever its checksum.
@@ -91,17 +90,13 @@ func ParseTime(field, text string) (time.Time, error) {
 func (t *Token) Expired(now time.Time) bool { return t.ExpiresAt != nil && !now.Before(*t.ExpiresAt) }
 
 func newSecret() string {
-	var random [5 * tokenRandom / 8]byte
-	_, _ = rand.Read(random[:]) // never fails
-	body := tokenPrefix + tokenEncoding.EncodeToString(random[:])
+	body := tokenPrefix + strings.ToLower(rand.Text() + rand.Text())[:tokenRandom]
 	return body + checksum(body)
 }
 
 // checksum returns the CRC-32 (IEEE 802.3) of body.
 func checksum(body string) string {
-	var sum [4]byte
-	binary.BigEndian.PutUint32(sum[:], crc32.ChecksumIEEE([]byte(body)))
-	return tokenEncoding.EncodeToString(sum[:])
+	return tokenEncoding.EncodeToString(binary.BigEndian.AppendUint32(nil, crc32.ChecksumIEEE([]byte(body))))
 }
 
 // HashToken returns the SHA-256 of a token, or false if secret does not have the form
