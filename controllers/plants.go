@@ -81,7 +81,7 @@ func (h *Plants) Tags(c *gin.Context) error {
 		return err
 	}
 	tags := []TagCount{}
-	err = h.store.Aggregate(middleware.ContextOf(c), func(tx *gorm.DB) *gorm.DB {
+	err = h.store.Query(middleware.ContextOf(c), database.Scan, func(tx *gorm.DB) *gorm.DB {
 		return tx.Model(models.Plant{}).Select("tag, count(*) AS plants").Where("tag IS NOT NULL").
 			Group("tag").Order("plants DESC, tag").Limit(q.limit).Find(&tags)
 	})

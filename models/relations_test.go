@@ -333,7 +333,7 @@ func TestStatementWithoutItsColumn(t *testing.T) {
 			return err
 		}
 		for name, err := range map[string]error{
-			"a column of a query": plants.Query(t.Context(), func(tx *gorm.DB) *gorm.DB { return tx.Where("colour = 1").Find(&[]models.Plant{}) }),
+			"a column of a query": plants.Query(t.Context(), database.Few, func(tx *gorm.DB) *gorm.DB { return tx.Where("colour = 1").Find(&[]models.Plant{}) }),
 			"a column of a write": write("UPDATE plants SET colour = 1"),
 			"a table":             write("DELETE FROM planets"),
 		} {

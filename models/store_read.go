@@ -74,20 +74,11 @@ func (s *Store[T, K]) List(ctx context.Context, f Filter[K]) (rows []T, err erro
 	return rows, err
 }
 
-// Query calls do with a handle for reads, for queries that List does not have: joins, aggregates, Preload. do
+// Query calls do with a handle for reads of a cost, for queries that List does not have: joins, aggregates, Preload. do
 // ends its query with what it reads into, and may be called again: tx.Joins("JOIN …").Find(&plants), for
 // example. The rows are of any model: associations belong in a model of their own, which embeds T. Values
 // belong in arguments, never in the text. A query that finds no row with First, Last or Take fails with a *NotFoundError.
-func (s *Store[T, K]) Query(ctx context.Context, do func(tx *gorm.DB) *gorm.DB) error {
-	return s.query(ctx, database.Few, do)
-}
-
-// Aggregate is Query for what may look at all rows of a table, as counts do. A client runs one at a time.
-func (s *Store[T, K]) Aggregate(ctx context.Context, do func(tx *gorm.DB) *gorm.DB) error {
-	return s.query(ctx, database.Scan, do)
-}
-
-func (s *Store[T, K]) query(ctx context.Context, cost database.Cost, do func(tx *gorm.DB) *gorm.DB) error {
+func (s *Store[T, K]) Query(ctx context.Context, cost database.Cost, do func(tx *gorm.DB) *gorm.DB) error {
 	return s.read(ctx, func(r *reader[T, K]) error {
 		err := r.db.Read(ctx, "query "+r.table.Name, cost, func(tx *gorm.DB) error { return do(tx).Error })
 		if errors.Is(err, gorm.ErrRecordNotFound) {

@@ -242,7 +242,7 @@ func TestQuery(t *testing.T) {
 		}
 		t.Run("a join", func(t *testing.T) {
 			var pots []pot
-			err := store.Query(t.Context(), func(tx *gorm.DB) *gorm.DB {
+			err := store.Query(t.Context(), database.Few, func(tx *gorm.DB) *gorm.DB {
 				return tx.Joins("JOIN repairs ON repairs.pot_code = pots.code").Where("note = ?", "glued").Find(&pots)
 			})
 			if err != nil || len(pots) != 1 || pots[0].Code != "B" || *pots[0].Label != "painted" {
@@ -251,7 +251,7 @@ func TestQuery(t *testing.T) {
 		})
 		t.Run("Preload", func(t *testing.T) {
 			var pots []repairedPot
-			err := store.Query(t.Context(), func(tx *gorm.DB) *gorm.DB { return tx.Preload("Repairs").Order("code").Find(&pots) })
+			err := store.Query(t.Context(), database.Few, func(tx *gorm.DB) *gorm.DB { return tx.Preload("Repairs").Order("code").Find(&pots) })
 			if err != nil || len(pots) != len(somePots) || len(pots[1].Repairs) != 2 || pots[1].Repairs[1].Note != "painted" {
 				t.Errorf("got %+v, %v", pots, err)
 			}
@@ -261,7 +261,7 @@ func TestQuery(t *testing.T) {
 				PotCode string
 				Repairs int
 			}
-			err := store.Query(t.Context(), func(tx *gorm.DB) *gorm.DB {
+			err := store.Query(t.Context(), database.Few, func(tx *gorm.DB) *gorm.DB {
 				return tx.Table("repairs").Select("pot_code, count(*) AS repairs").Group("pot_code").Scan(&counts)
 			})
 			if err != nil || len(counts) != 1 || counts[0].PotCode != "B" || counts[0].Repairs != 2 {
@@ -269,13 +269,13 @@ func TestQuery(t *testing.T) {
 			}
 		})
 		t.Run("no row", func(t *testing.T) {
-			err := store.Query(t.Context(), func(tx *gorm.DB) *gorm.DB { return tx.Take(new(pot), "material = ?", "gold") })
+			err := store.Query(t.Context(), database.Few, func(tx *gorm.DB) *gorm.DB { return tx.Take(new(pot), "material = ?", "gold") })
 			if !isLike(err, new(models.NotFoundError)) {
 				t.Errorf("got %v, want a NotFoundError", err)
 			}
 		})
 		t.Run("a wrong column", func(t *testing.T) {
-			err := store.Query(t.Context(), func(tx *gorm.DB) *gorm.DB { return tx.Where("colour = ?", "red").Find(&[]pot{}) })
+			err := store.Query(t.Context(), database.Few, func(tx *gorm.DB) *gorm.DB { return tx.Where("colour = ?", "red").Find(&[]pot{}) })
 			if err == nil || !strings.HasPrefix(err.Error(), "query pots: ") {
 				t.Errorf("got %v", err)
 			}
@@ -318,7 +318,7 @@ func TestReadsAfterAnUpdate(t *testing.T) {
 			t.Errorf("Get: got %+v, %v, want %s", p, err, want)
 		}
 		var name string
-		if err := store.Query(ctx, func(tx *gorm.DB) *gorm.DB { return tx.Model(&models.Plant{}).Pluck("name", &name) }); err != nil || name != want {
+		if err := store.Query(ctx, database.Few, func(tx *gorm.DB) *gorm.DB { return tx.Model(&models.Plant{}).Pluck("name", &name) }); err != nil || name != want {
 			t.Errorf("Query: got %s, %v, want %s", name, err, want)
 		}
 	}
