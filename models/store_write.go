@@ -96,22 +96,18 @@ func (s *Store[T, K]) Put(ctx context.Context, row *T, c Condition) (Outcome[T],
 		return Outcome[T]{}, err
 	}
 	s.setDefaults(valueOf(row))
-	statement, replaces := s.put, c.Versions != nil || c.Exists
-	switch {
+	statement, unwritten := s.put, errNotStored
+	switch replaces := c.Versions != nil || c.Exists; {
 	case replaces && c.Absent:
 		return Outcome[T]{}, ErrCondition
 	case replaces:
-		statement = s.updateOf(s.table.Content, c.Versions != nil)
+		statement, unwritten = s.updateOf(s.table.Content, c.Versions != nil), ErrCondition
 	case c.Absent:
-		statement = s.table.Insert
+		statement, unwritten = s.table.Insert, ErrCondition
 	}
 	stored, err := s.write(ctx, statement, row, c)
-	switch {
-	case err != nil || stored != nil:
-	case !replaces && !c.Absent:
-		err = errNotStored
-	default:
-		err = ErrCondition
+	if err == nil && stored == nil {
+		err = unwritten
 	}
 	if err != nil {
 		return s.outcome(ctx, nil, false, err)
