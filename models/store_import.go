@@ -176,15 +176,7 @@ func (s *Store[T, K]) importSpool(ctx context.Context, spool *spool[T, K], o Imp
 		return s.insertSpool(ctx, s.db, spool, reads, report)
 	}
 	if storable() && !spool.edits && !o.DryRun { // most imports are of new rows only
-		var created int64
-		err := s.db.Retry(ctx, func() (err error) {
-			created, err = s.loadSpool(ctx, spool)
-			return err
-		})
-		if err == nil {
-			report.Created, report.Stored = int(created), true
-			return nil
-		}
+		err := s.db.Retry(ctx, func() error { return s.loadSpool(ctx, spool, report) })
 		if !errors.Is(err, errors.ErrUnsupported) && !fault.IsRowRejected(err) {
 			return err
 		}
@@ -193,13 +185,10 @@ func (s *Store[T, K]) importSpool(ctx context.Context, spool *spool[T, K], o Imp
 	parsed.Errors = slices.Clip(parsed.Errors) // each attempt appends to a copy
 	err := s.db.Transaction(ctx, func(tx *database.DB) error {
 		*report = parsed // without the counts of an attempt that was rolled back
-		if err := s.insertSpool(ctx, tx, spool, reads, report); err != nil {
+		if err := s.insertSpool(ctx, tx, spool, reads, report); err != nil || storable() && !o.DryRun {
 			return err
 		}
-		if !storable() || o.DryRun {
-			return rollback
-		}
-		return nil
+		return rollback
 	})
 	if errors.Is(err, rollback) {
 		return nil
@@ -208,11 +197,11 @@ func (s *Store[T, K]) importSpool(ctx context.Context, spool *spool[T, K], o Imp
 	return err
 }
 
-// loadSpool stores all rows, or fails, and returns their number.
-func (s *Store[T, K]) loadSpool(ctx context.Context, spool *spool[T, K]) (int64, error) {
+// loadSpool stores all rows, or fails.
+func (s *Store[T, K]) loadSpool(ctx context.Context, spool *spool[T, K], report *ImportReport) error {
 	var now any = s.db.NowFunc() // converted once
 	read, values, begin, n := spool.read(), make([]any, len(s.table.Columns)), time.Now(), 0
-	return s.db.Dialect().Load(ctx, s.table, func() ([]any, error) {
+	created, err := s.db.Dialect().Load(ctx, s.table, func() ([]any, error) {
 		next, err := read()
 		if err != nil || next == nil {
 			return nil, err
@@ -229,6 +218,10 @@ func (s *Store[T, K]) loadSpool(ctx context.Context, spool *spool[T, K]) (int64,
 		}
 		return values, nil
 	})
+	if err == nil {
+		report.Created, report.Stored = int(created), true
+	}
+	return err
 }
 
 // importedRow is a row of an import, with the lines that have it. Its Err is why it is rejected.
@@ -242,7 +235,7 @@ type importedRow[T any] struct {
 // insertSpool stores the rows with free keys and compares the other rows with the stored rows. If it reads, it only
 // compares.
 func (s *Store[T, K]) insertSpool(ctx context.Context, tx *database.DB, spool *spool[T, K], reads bool, report *ImportReport) error {
-	var batch []importedRow[T]
+	var batch []*importedRow[T]
 	read, begin := spool.read(), time.Now()
 	for {
 		next, err := read()
@@ -250,11 +243,11 @@ func (s *Store[T, K]) insertSpool(ctx context.Context, tx *database.DB, spool *s
 			return err
 		}
 		if last := len(batch) - 1; next != nil && last >= 0 && s.keyOf(&batch[last].Row) == *next.key {
-			b := &batch[last]
+			b := batch[last]
 			switch same := reflect.DeepEqual(b.Edit, next.Edit) && s.sameContent(&b.Row, &next.Row); {
 			case !same && next.Kind >= Put:
 				report.Unchanged += len(b.lines) + b.more
-				*b = importedRow[T]{ImportRow: next.ImportRow, lines: []int{next.Line}}
+				batch[last] = &importedRow[T]{ImportRow: next.ImportRow, lines: []int{next.Line}}
 			case !same:
 				report.reject(next.Line, &RepeatedError{s.table.Noun, *next.key})
 			case len(b.lines) < MaxRejected:
@@ -273,18 +266,16 @@ func (s *Store[T, K]) insertSpool(ctx context.Context, tx *database.DB, spool *s
 		if next == nil {
 			return nil
 		}
-		batch = append(batch, importedRow[T]{ImportRow: next.ImportRow, lines: []int{next.Line}})
+		batch = append(batch, &importedRow[T]{ImportRow: next.ImportRow, lines: []int{next.Line}})
 	}
 }
 
 // importBatch stores rows with different keys, in ascending order. If it compares, it reads the stored rows first. If it
 // reads, it does nothing else.
-func (s *Store[T, K]) importBatch(ctx context.Context, tx *database.DB, batch []importedRow[T], compares, reads bool, report *ImportReport) error {
-	rows, locks := make([]*importedRow[T], len(batch)), compares
-	for i := range batch {
-		rows[i] = &batch[i]
-		locks = locks || rows[i].Kind != Insert // nobody else may change a row between the comparison and the replacement
-	}
+func (s *Store[T, K]) importBatch(ctx context.Context, tx *database.DB, batch []*importedRow[T], compares, reads bool, report *ImportReport) error {
+	// Nobody else may change a row between the comparison and the replacement.
+	locks := compares || slices.ContainsFunc(batch, func(b *importedRow[T]) bool { return b.Kind != Insert })
+	rows := slices.Clone(batch)
 	for attempt := 0; len(rows) > 0; attempt++ { // later attempts are for rows whose keys are taken
 		if attempt == createAttempts {
 			return errNotStored
@@ -315,8 +306,8 @@ func (s *Store[T, K]) importBatch(ctx context.Context, tx *database.DB, batch []
 			return b.change == nil || b.change.Err != nil || !s.creates(b) || b.change.Stored.IsValid()
 		})
 	}
-	for i := range batch {
-		if err := s.count(&batch[i], report); err != nil {
+	for _, b := range batch {
+		if err := s.count(b, report); err != nil {
 			return err
 		}
 	}
