@@ -22,8 +22,8 @@ import (
 
 // spool keeps rows of an import or export in a temporary file, in the system's folder for
 // such files, which $TMPDIR names. It returns them by ascending key, and rows with the same key in the
-// order in which they were written. It sorts them in runs that fit into memory, and merges the runs while
-// they are read. Rows that are written in order, as in an export, are a single run.
+// order in which they were written, which is that of their lines. It sorts them in runs that fit into memory, and
+// merges the runs while they are read. Rows that are written in order, as in an export, are a single run.
 type spool[T any, K Key] struct {
 	ctx     context.Context //nolint:containedctx // of the import or export
 	db      *database.DB
@@ -39,10 +39,9 @@ type spool[T any, K Key] struct {
 	rows    []spoolRow[K]
 }
 
-// spoolRow is a row of spool.data.
 type spoolRow[K Key] struct {
 	key        K
-	start, end int
+	start, end int // in spool.data
 }
 
 // runMemory limits the size of a run, with spoolRowSize bytes for each of its rows. There
@@ -151,9 +150,9 @@ func (s *spool[T, K]) read() func() (*run[T, K], error) {
 	var ordered, unordered []*run[T, K] // the runs by their next rows, and those that have to read it
 	end := s.size
 	s.data, s.rows = nil, nil // as nothing is written any more
-	for i, start := range slices.Backward(s.starts) {
+	for _, start := range slices.Backward(s.starts) {
 		r := newRun[T, K](s.columns)
-		r.index, r.in = i, bufio.NewReader(io.NewSectionReader(s.file, start, end-start))
+		r.in = bufio.NewReader(io.NewSectionReader(s.file, start, end-start))
 		unordered, end = append(unordered, r), start
 	}
 	return func() (*run[T, K], error) {
@@ -164,7 +163,7 @@ func (s *spool[T, K]) read() func() (*run[T, K], error) {
 				return nil, err
 			default:
 				place, _ := slices.BinarySearchFunc(ordered, r, func(a, b *run[T, K]) int {
-					return cmp.Or(cmp.Compare(*a.key, *b.key), cmp.Compare(a.index, b.index)) // of a key, the earlier run has the earlier rows
+					return cmp.Or(cmp.Compare(*a.key, *b.key), cmp.Compare(a.Line, b.Line))
 				})
 				ordered = slices.Insert(ordered, place, r)
 			}
@@ -183,7 +182,6 @@ type run[T any, K Key] struct {
 	ImportRow[T]
 	parts  []reflect.Value // of ImportRow that are in the file: its line, its columns, and what is done with it
 	key    *K              // in Row
-	index  int
 	in     *bufio.Reader
 	buffer []byte
 }

@@ -168,7 +168,6 @@ func (s *Store[T, K]) written(e *Edit) []*table.Column {
 	return s.table.Data
 }
 
-// importSpool stores the rows in spool.
 func (s *Store[T, K]) importSpool(ctx context.Context, spool *spool[T, K], o ImportOptions, report *ImportReport) error {
 	storable := func() bool { return report.Rejected == 0 || o.Partial }
 	reads := o.DryRun && !s.related
@@ -314,7 +313,6 @@ func (s *Store[T, K]) importBatch(ctx context.Context, tx *database.DB, batch []
 	return nil
 }
 
-// creates reports whether b inserts a row.
 func (s *Store[T, K]) creates(b *importedRow[T]) bool { return b.change.Statement == s.table.Insert }
 
 // decide sets the change that b makes to holder, the row with its key or nil, or why it is rejected. A row that
