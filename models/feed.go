@@ -36,9 +36,8 @@ func NewFeed[T Model](store *Store[T, int64]) *Feed[T] {
 
 // Change is a row that was written, as it is now, or nil if it does not exist.
 type Change[T any] struct {
-	ID   int64
-	Row  *T
-	next database.Cursor // behind it
+	database.ChangedID
+	Row *T
 }
 
 // Changes is a part of the feed, without repeated ids, and the cursor behind it.
@@ -141,7 +140,7 @@ func (f *Feed[T]) read(ctx context.Context, from database.Cursor, limit int) (ch
 	})
 	for i, c := range all {
 		if last[c.ID] == i {
-			changes.Rows = append(changes.Rows, Change[T]{c.ID, rows[c.ID], c.Next})
+			changes.Rows = append(changes.Rows, Change[T]{c, rows[c.ID]})
 		}
 	}
 	return changes, err
@@ -203,11 +202,11 @@ func (c Changes[T]) after(from database.Cursor, limit int) Changes[T] {
 		return Changes[T]{Next: from}
 	}
 	all := len(c.Rows)
-	for len(c.Rows) > 0 && !from.Before(c.Rows[0].next) {
+	for len(c.Rows) > 0 && !from.Before(c.Rows[0].Next) {
 		c.Rows = c.Rows[1:]
 	}
 	if len(c.Rows) > limit {
-		c.Rows, c.Next = c.Rows[:limit], c.Rows[limit-1].next
+		c.Rows, c.Next = c.Rows[:limit], c.Rows[limit-1].Next
 	}
 	if len(c.Rows) < all {
 		c.shared, c.Kept = nil, nil
