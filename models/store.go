@@ -61,8 +61,8 @@ type Store[T Model, K Key] struct {
 // int64s, float64s, bools, times or of a type that fits their rule, or pointers to these, or if T relies on
 // GORM for what the store does not do.
 func NewStore[T Model, K Key](db *database.DB) *Store[T, K] {
-	s := &Store[T, K]{reader: newReader[T, K](db), rules: make(Rules), copies: make(map[*database.DB]*reader[T, K])}
-	t, rules := s.table, (*new(T)).Rules()
+	s := &Store[T, K]{reader: newReader[T, K](db), rules: (*new(T)).Rules(), copies: make(map[*database.DB]*reader[T, K])}
+	t, rules := s.table, s.rules
 	if key := t.Key.FieldType; key != reflect.TypeFor[K]() {
 		panic(fmt.Sprintf("the key of %T is of type %s", *new(T), key))
 	}
@@ -74,9 +74,8 @@ func NewStore[T Model, K Key](db *database.DB) *Store[T, K] {
 		_, isPlain := table.Types[c.IndirectFieldType]
 		switch rule := Base(rules[c.DBName]); {
 		case t.IsTimestamp(c):
-			continue
 		case rule != nil && rule.fits(c.IndirectFieldType):
-			c.Type, s.rules[c.DBName] = rule.SQL(), rule
+			c.Type = rule.SQL()
 		case rule != nil || !isPlain || c.IndirectFieldType.Kind() == reflect.Slice:
 			panic(fmt.Sprintf("%T.%s must be an int64, a float64, a bool, a time.Time, or of a type that fits its rule", *new(T), c.Name))
 		}
