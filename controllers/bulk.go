@@ -13,6 +13,8 @@ import (
 	"strings"
 
 	"github.com/gin-gonic/gin"
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/klauspost/compress/gzip"
 	"go.uber.org/zap"
 
@@ -166,7 +168,8 @@ func respondRows[T, D any](c *gin.Context, mediaType, name string, columns []jso
 		zip.Reset(&encoded)
 		out.Reset(zip)
 	}
-	write, flush, extension := ndjsonWriter(out), out.Flush, ".ndjson"
+	lines := jsontext.NewEncoder(out, asJSON...) // which ends each row with a line feed
+	write, flush, extension := func(row any) error { return json.MarshalEncode(lines, row) }, out.Flush, ".ndjson"
 	if mediaType == TypeCSV {
 		if marked {
 			_, _ = out.WriteString(byteOrderMark) // flush returns its error

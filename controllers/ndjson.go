@@ -1,7 +1,6 @@
 package controllers
 
 import (
-	"bufio"
 	"bytes"
 	"strings"
 
@@ -61,14 +60,4 @@ func (r ndjsonReader) decode(text []byte, in any, edit *models.Edit) error {
 		return err
 	}
 	return decodeJSON("line", text, in, false)
-}
-
-// ndjsonWriter returns a function that writes the line of a row to out.
-func ndjsonWriter(out *bufio.Writer) func(row any) error {
-	return func(row any) error {
-		if err := json.MarshalWrite(out, row, asJSON...); err != nil {
-			return err
-		}
-		return out.WriteByte('\n')
-	}
 }
