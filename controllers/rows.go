@@ -141,17 +141,8 @@ func garbledBy(text []byte) *charmap.Charmap {
 	if !slices.ContainsFunc(text, func(b byte) bool { return b >= utf8.RuneSelf }) {
 		return nil
 	}
-	encoded := make([]byte, 0, len(text))
 	for _, page := range codePages {
-		encoded, ok := encoded, true
-		for _, r := range string(text) {
-			var b byte
-			if b, ok = page.EncodeRune(r); !ok {
-				break
-			}
-			encoded = append(encoded, b)
-		}
-		if ok && utf8.Valid(encoded) {
+		if encoded, err := page.NewEncoder().Bytes(text); err == nil && utf8.Valid(encoded) {
 			return page
 		}
 	}
