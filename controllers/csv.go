@@ -34,15 +34,15 @@ func newCSVReader(lines *lineReader, fields []jsonField, ignored []string) *csvR
 	return r
 }
 
-func (r *csvReader) next(in any, edit *models.Edit) (line int, rejected, end error) {
+func (r *csvReader) next(in any, edit *models.Edit) (line int, err error) {
 	if r.columns == nil {
 		if err := r.readHeader(edit.Kind == models.Merge); err != nil {
-			return 0, nil, err
+			return 0, err
 		}
 	}
-	record, line, rejected, end := r.readRecord()
-	if rejected != nil || end != nil {
-		return line, rejected, end
+	record, line, err := r.readRecord()
+	if err != nil {
+		return line, err
 	}
 	row := reflect.ValueOf(in).Elem()
 	for i, cell := range record {
@@ -51,26 +51,25 @@ func (r *csvReader) next(in any, edit *models.Edit) (line int, rejected, end err
 		case cell == "" || f.name == ignoredColumn: // the field, a pointer, stays nil
 			continue
 		case f.name == "":
-			return line, problemf(codeUnknownField, "cell %d is in a column without a name: name the column in the header, or empty the cell", i+1), nil
+			return line, problemf(codeUnknownField, "cell %d is in a column without a name: name the column in the header, or empty the cell", i+1)
 		case f.kind == reflect.String:
 			cell = strings.Clone(fromCell(cell)) // the record is reused
 		case f.kind == reflect.Int64 && isRounded(cell):
 			r.lines.warn(line, "%s may be rounded: a spreadsheet keeps 15 digits of a number", f.name)
 		}
 		if err := parseValue(f.name, cell, f.kind, row.FieldByIndex(f.index).Addr().Interface()); err != nil {
-			return line, err, nil
+			return line, err
 		}
 		if edit.Kind == models.Merge {
 			edit.Columns += f.name + ","
 		}
 	}
-	return line, nil, nil
+	return line, nil
 }
 
 // readRecord returns the next record that is not blank, as the last rows of a spreadsheet may be, and its line. The
-// following call overwrites the record. rejected is why the record alone is malformed; end ends the body.
-func (r *csvReader) readRecord() (record []string, line int, rejected, end error) {
-	var err error
+// following call overwrites the record. An error with a line is about this record alone; an error without a line ends the body.
+func (r *csvReader) readRecord() (record []string, line int, err error) {
 	for isBlank := true; isBlank; {
 		r.first, r.size = r.lines.number+1, 0
 		record, err = r.records.Read()
@@ -81,37 +80,37 @@ func (r *csvReader) readRecord() (record []string, line int, rejected, end error
 	switch {
 	case err == nil:
 		line, _ = r.records.FieldPos(0)
-		return record, line, nil, nil
+		return record, line, nil
 	case !isMalformed:
-		return nil, 0, nil, err
+		return nil, 0, err
 	case errors.Is(err, csv.ErrFieldCount):
-		rejected = problemf(codeMalformed, "the row has %d cells, and the header has %d: put quotes around a text that has the separator", len(record), len(r.columns))
-		return record, malformed.StartLine, rejected, nil
+		return nil, malformed.StartLine, problemf(codeMalformed,
+			"the row has %d cells, and the header has %d: put quotes around a text that has the separator", len(record), len(r.columns))
 	}
 	quote := "a quote"
 	if malformed.Line > malformed.StartLine {
 		quote = fmt.Sprintf("a quote in the lines %d to %d", malformed.StartLine, malformed.Line)
 	}
-	rejected = problemf(codeMalformed, `%s is out of place or not closed: write "5"" pot" for a cell with 5" pot`, quote)
+	rejected := problemf(codeMalformed, `%s is out of place or not closed: write "5"" pot" for a cell with 5" pot`, quote)
 	if errors.Is(err, csv.ErrQuote) {
 		if _, next := r.lines.body.Peek(1); errors.Is(next, io.EOF) { // the body may be cut off, or other rows be in this cell
-			return nil, 0, nil, atLine(malformed.StartLine, rejected)
+			return nil, 0, atLine(malformed.StartLine, rejected)
 		}
 	}
-	return nil, malformed.StartLine, rejected, nil
+	return nil, malformed.StartLine, rejected
 }
 
 // readHeader sets the columns to the fields that the header names. Rows that merge need only the id.
 func (r *csvReader) readHeader(merges bool) error {
 	names := strings.Join(fieldNames(r.fields), ",")
-	record, line, rejected, end := r.readRecord()
+	record, line, err := r.readRecord()
 	switch {
-	case errors.Is(end, io.EOF):
+	case errors.Is(err, io.EOF):
 		return problemf(codeMalformed, "the body is empty: send CSV with the header %s", names)
-	case end != nil:
-		return end
-	case rejected != nil:
-		return atLine(line, rejected)
+	case err != nil && line == 0:
+		return err
+	case err != nil:
+		return atLine(line, err)
 	case strings.HasPrefix(record[0], "sep="): // for spreadsheets; a comma there makes two cells
 		return atLine(line, problemf(codeMalformed, "remove this line: the header tells the separator"))
 	}

@@ -16,21 +16,21 @@ type ndjsonReader struct {
 	name  string // the member of a line of the feed that has the row; or empty
 }
 
-func (r ndjsonReader) next(in any, edit *models.Edit) (line int, rejected, end error) {
+func (r ndjsonReader) next(in any, edit *models.Edit) (line int, err error) {
 	for {
 		text, err := r.lines.next()
 		if err != nil {
-			return 0, nil, err
+			return 0, err
 		}
 		text = bytes.TrimRight(text, "\r\n")
 		switch trimmed := bytes.Trim(text, spaces); {
 		case len(trimmed) == 0:
 		case string(trimmed) == "{":
-			return r.lines.number, problemf(codeMalformed, "the object must be on one line: `jq -c .` writes it so"), nil
+			return r.lines.number, problemf(codeMalformed, "the object must be on one line: `jq -c .` writes it so")
 		case trimmed[0] == '[':
-			return r.lines.number, problemf(codeMalformed, "the line begins an array: send one object per line, as `jq -c '.[]'` writes it"), nil
+			return r.lines.number, problemf(codeMalformed, "the line begins an array: send one object per line, as `jq -c '.[]'` writes it")
 		default:
-			return r.lines.number, r.decode(text, in, edit), nil
+			return r.lines.number, r.decode(text, in, edit)
 		}
 	}
 }

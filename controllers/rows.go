@@ -19,8 +19,8 @@ import (
 // rowReader reads the rows of an import.
 type rowReader interface {
 	// next reads a row into the struct to which in points, and completes edit, whose Kind is that of on_conflict. It returns
-	// the row's line, and why the row is rejected, if it is. end ends the import: it is io.EOF after the last row.
-	next(in any, edit *models.Edit) (line int, rejected, end error)
+	// the row's line, and why the row is rejected, if it is. An error without a line ends the import: it is io.EOF after the last row.
+	next(in any, edit *models.Edit) (line int, err error)
 }
 
 // rowsInTurn is how many rows an import parses before other requests have a turn.
@@ -39,14 +39,13 @@ func readRows[D, T any](turn *limit.Turn, rows rowReader, kind models.Kind, toRo
 			}
 			*in = *new(D)
 			row := models.ImportRow[T]{Edit: models.Edit{Kind: kind}}
-			line, rejected, end := rows.next(in, &row.Edit)
-			if end != nil {
-				if !errors.Is(end, io.EOF) {
-					yield(models.ImportRow[T]{}, end)
+			row.Line, row.Err = rows.next(in, &row.Edit)
+			if row.Line == 0 {
+				if !errors.Is(row.Err, io.EOF) {
+					yield(models.ImportRow[T]{}, row.Err)
 				}
 				return
 			}
-			row.Line, row.Err = line, rejected
 			if row.Err == nil {
 				row.Err = checkFields(in, row.Kind == models.Merge || row.Kind == models.Delete)
 			}
