@@ -93,15 +93,13 @@ type Parent struct {
 
 // Parents returns the resources that have lists of the rows, each with the first column that refers to it.
 func (r *Resource[T, K, C]) Parents() (all []Parent) {
-	seen := make(map[string]bool)
 	for _, column := range r.lists.Equal {
-		ref, ok := r.rules.Ref(column)
-		if !ok || seen[table.OfModel(ref.To).Name] {
-			continue
+		if ref, ok := r.rules.Ref(column); ok {
+			name := table.OfModel(ref.To).Name
+			if !slices.ContainsFunc(all, func(p Parent) bool { return p.Name == name }) {
+				all = append(all, Parent{name, column, func(c *gin.Context) error { return r.list(c, column) }})
+			}
 		}
-		seen[table.OfModel(ref.To).Name] = true
-		list := func(c *gin.Context) error { return r.list(c, column) }
-		all = append(all, Parent{table.OfModel(ref.To).Name, column, list})
 	}
 	return all
 }
