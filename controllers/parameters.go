@@ -152,17 +152,14 @@ func parseValue(name, text string, kind reflect.Kind, to any) (err error) {
 	case **string:
 		*to = &text
 	case **int64:
-		var n int64
-		n, err = parseInt64(codeNotInt64, name, text)
-		*to = &n
+		*to = new(int64)
+		**to, err = parseInt64(codeNotInt64, name, text)
 	case **time.Time:
-		var at time.Time
-		at, err = models.ParseTime(name, text)
-		*to = &at
+		*to = new(time.Time)
+		**to, err = models.ParseTime(name, text)
 	case **Timestamp:
-		var at *time.Time
-		err = parseValue(name, text, kind, &at)
-		*to = (*Timestamp)(at)
+		*to = new(Timestamp)
+		*(*time.Time)(*to), err = models.ParseTime(name, text)
 	default:
 		if value := reflect.ValueOf(to).Elem(); kind == reflect.String {
 			value.Set(reflect.New(value.Type().Elem()))
