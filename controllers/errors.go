@@ -165,8 +165,7 @@ func adviceOf(c *gin.Context) string {
 	case c.Request.Method == http.MethodPost:
 		return fmt.Sprintf("%sretry with %s; error %d, or a row that an import counts as unchanged, means that the first attempt succeeded",
 			unknown, strings.TrimSpace("the same id "+middleware.RequestOf(c).CreatedID), codeExistsSame)
-	}
-	if c.Param("id") == "" { // the rows that a query selects
+	case c.Param("id") == "": // the rows that a query selects
 		return unknown + "repeat the request, which leaves rows alone that it has changed or deleted"
 	}
 	return unknown + "retry; error 404 after DELETE, or 412 after If-Match or If-None-Match, may mean that the first attempt succeeded"
