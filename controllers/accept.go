@@ -10,9 +10,11 @@ import (
 	"github.com/gin-gonic/gin"
 )
 
-// preferred returns which of offers the Accept headers prefer (RFC 9110, section 12.5.1): by
-// quality, then by how exactly they name it, then by its position. Otherwise it is the first offer.
-func preferred(accept []string, offers ...string) string {
+// preferred returns which of offers the Accept headers prefer (RFC 9110, section 12.5.1): by quality, then by how
+// exactly they name it, then by its position. Otherwise it is the first offer. It tells caches that the response depends on that.
+func preferred(c *gin.Context, offers ...string) string {
+	c.Writer.Header().Add("Vary", "Accept") // CORS adds Origin
+	accept := c.Request.Header["Accept"]
 	return slices.MaxFunc(offers, func(a, b string) int {
 		x, y := matchOf(accept, a), matchOf(accept, b)
 		return cmp.Or(cmp.Compare(x.quality, y.quality), cmp.Compare(x.exact, y.exact), cmp.Compare(x.position, y.position))

@@ -89,8 +89,7 @@ func (h *follower[T, C]) get(c *gin.Context) error {
 		}
 		wait, _ = time.ParseDuration(q.Get("wait")) // the pattern is stricter
 	}
-	c.Writer.Header().Add("Vary", "Accept") // CORS adds Origin
-	mediaType := preferred(c.Request.Header["Accept"], TypeJSON, TypeEvents, TypeCSV)
+	mediaType := preferred(c, TypeJSON, TypeEvents, TypeCSV)
 	streams := mediaType == TypeEvents
 	if streams {
 		c.Header("Content-Type", TypeEvents)

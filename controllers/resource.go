@@ -393,9 +393,7 @@ func (r *Resource[T, K, C]) Export(c *gin.Context) error {
 		}
 		return out
 	}
-	c.Writer.Header().Add("Vary", "Accept") // CORS adds Origin
-	mediaType := preferred(c.Request.Header["Accept"], TypeNDJSON, TypeCSV)
-	return respondRows(c, mediaType, r.Name(), columns, convert, func(yield func([]T) error) error {
+	return respondRows(c, preferred(c, TypeNDJSON, TypeCSV), r.Name(), columns, convert, func(yield func([]T) error) error {
 		return r.store.Export(middleware.ContextOf(c), filter, yield)
 	})
 }
