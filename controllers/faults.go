@@ -9,7 +9,6 @@ import (
 	"slices"
 
 	"github.com/gin-gonic/gin"
-	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"plantstore/middleware"
@@ -48,17 +47,16 @@ func withFaults[D any](c *gin.Context, err error, rules models.Rules) error {
 	}
 	dec := jsontext.NewDecoder(bytes.NewReader(middleware.RequestOf(c).Buffer.Bytes()), jsontext.AllowDuplicateNames(true))
 	for _, _ = dec.ReadToken(); dec.PeekKind() == jsontext.KindString && len(first.Errors) < maxFaults; {
-		name, _ := dec.ReadValue()
-		name = slices.Clone(name)
+		name, _ := dec.ReadToken()
+		field := name.String()
 		value, _ := dec.ReadValue()
-		var field string
-		_ = json.Unmarshal(name, &field)
 		if given[field] {
 			add(field, problemf(codeDuplicateField, "duplicate field %s", quoteName(field)))
 			continue
 		}
 		given[field] = true
-		add(field, decodeJSON("body", fmt.Appendf(nil, "{%s:%s}", name, value), in, isPatch && value.Kind() == jsontext.KindNull))
+		quoted, _ := jsontext.AppendQuote(nil, field)
+		add(field, decodeJSON("body", fmt.Appendf(nil, "{%s:%s}", quoted, value), in, isPatch && value.Kind() == jsontext.KindNull))
 	}
 	row := reflect.ValueOf(in).Elem()
 	for _, f := range jsonFields(row.Type()) {
