@@ -22,8 +22,8 @@ import (
 	"plantstore/models"
 )
 
-// The error codes, which clients rely on: the HTTP status that fits best, times 100, plus
-// a number.
+// The error codes that functions name. Clients rely on the codes: the HTTP status that
+// fits best, times 100, plus a number. [errorTable] has all of them.
 const (
 	codeMalformed      = 40001
 	codeUnknownField   = 40002
@@ -32,25 +32,13 @@ const (
 	codeNotInt64       = 40005
 	codeInvalidValue   = 40006
 	codeParameter      = 40007
-	codeReference      = 40008
 	codeBodyTooLarge   = 41301
 	codeContentType    = 41501
-	codeNoToken        = 40101
-	codeInvalidToken   = 40102
-	codeScope          = 40301
-	codeSite           = 40302
-	codeNoRow          = 40401
 	codeNoPath         = 40402
 	codeMethod         = 40501
-	codeExists         = 40901
 	codeExistsSame     = 40902
-	codeUnique         = 40903
-	codeReferred       = 40904
-	codeCursor         = 41001
 	codePrecondition   = 41201
-	codeRateLimit      = 42901
 	codeInternal       = 50001
-	codeNoFeed         = 50101
 	codeOverloaded     = 50301
 	codeUnavailable    = 50302
 )
@@ -75,39 +63,39 @@ var errorTable = []ErrorRow{
 		as(func(e *fault.CheckError) string { return "the row breaks the rule " + e.Constraint })),
 	row(codeParameter, "invalid or unknown query parameter (on every operation), invalid path parameter or conditional header, or a PUT with Content-Range",
 		errQuery),
-	row(codeReference, "the row refers to a row that does not exist; plants do not refer to rows",
+	row(40008, "the row refers to a row that does not exist; plants do not refer to rows",
 		&fault.ReferenceError{Column: "supplier_id", Row: "supplier 99"}, only(func(e *fault.ReferenceError) bool { return !e.Deleted }, "")),
-	row(codeNoToken, "no bearer token",
+	row(40101, "no bearer token",
 		auth.ErrNoToken, is(auth.ErrNoToken, "no bearer token: send the header Authorization: Bearer <token>")),
-	row(codeInvalidToken, "the bearer token is not valid",
+	row(40102, "the bearer token is not valid",
 		auth.ErrInvalidToken, is(auth.ErrBearerTwice, "the header has Bearer twice: send Authorization: Bearer <token>; in Swagger UI, enter the token alone"),
 		is(auth.ErrInvalidToken, "the bearer token is not valid: it is unknown, revoked, expired or malformed: ask the operator of the service for another one"),
 		is(auth.ErrEnded, "the bearer token is no longer valid: get another one"+unknownOutcome)),
-	row(codeScope, "the bearer token lacks the scope that the operation needs",
+	row(40301, "the bearer token lacks the scope that the operation needs",
 		&auth.ScopeError{Scope: "plants:write"},
 		as(func(e *auth.ScopeError) string {
 			return e.Error() + ": ask the operator of the service for a token that has it"
 		})),
-	row(codeSite, "a web page of another site may have sent the request; only the admin address and a development service look",
+	row(40302, "a web page of another site may have sent the request; only the admin address and a development service look",
 		&middleware.SiteError{Reason: "the Host is unknown"}, as((*middleware.SiteError).Error)),
-	row(codeNoRow, "nothing has the id in the path, or it is a token that is already revoked",
+	row(40401, "nothing has the id in the path, or it is a token that is already revoked",
 		&models.NotFoundError{Noun: table.NounOf(models.Plant{})}, as((*models.NotFoundError).Error)),
 	row(codeNoPath, "no such path; `/plants/` is not `/plants`",
 		errors.New("no such path")),
 	row(codeMethod, "method not allowed on this path; `Allow` lists the methods that are",
 		errors.New("method not allowed on this path: use GET, POST")),
-	row(codeExists, "the id exists with different content; the stored row is unchanged",
+	row(40901, "the id exists with different content; the stored row is unchanged",
 		&models.ExistsError{Noun: table.NounOf(models.Plant{}), Key: 1},
 		only(func(e *models.ExistsError) bool { return !e.Same }, " and is unchanged: choose another id"),
 		as(func(e *models.RepeatedError) string { return e.Error() + ": an id belongs to its first valid row" })),
 	row(codeExistsSame, "the id exists with the same content: an earlier attempt of this request succeeded",
 		&models.ExistsError{Noun: table.NounOf(models.Plant{}), Key: 1, Same: true},
 		only(func(e *models.ExistsError) bool { return e.Same }, ": an earlier attempt of this request succeeded")),
-	row(codeUnique, "a value that must be unique is taken; nothing was written",
+	row(40903, "a value that must be unique is taken; nothing was written",
 		&fault.UniqueError{Columns: "name"}, as((*fault.UniqueError).Error)),
-	row(codeReferred, "rows refer to the row, which was not deleted",
+	row(40904, "rows refer to the row, which was not deleted",
 		&fault.ReferenceError{Table: "plants", Row: "supplier 1", Deleted: true}, only(func(e *fault.ReferenceError) bool { return e.Deleted }, "")),
-	row(codeCursor, "the cursor of the change feed is too old, or from another database, such as before a restore: get a new cursor, export, then follow",
+	row(41001, "the cursor of the change feed is too old, or from another database, such as before a restore: get a new cursor, export, then follow",
 		database.ErrCursor, is(database.ErrCursor, "the cursor is too old, or from another database, such as before a restore: begin again with after=0 and an empty copy, or get a new cursor, export, then follow")),
 	row(codePrecondition, "`If-Match` or `If-None-Match` does not hold; nothing was written; in an import, the etag of a row does not hold",
 		models.ErrCondition, as((*models.VersionError).Error),
@@ -119,14 +107,14 @@ var errorTable = []ErrorRow{
 		})),
 	row(codeContentType, "unsupported Content-Type or Content-Encoding",
 		errors.New("Content-Type must be application/json, with no charset other than utf-8")),
-	row(codeRateLimit, "too many requests with this token or from this address, or too many invalid tokens; `Retry-After` says when to retry",
+	row(42901, "too many requests with this token or from this address, or too many invalid tokens; `Retry-After` says when to retry",
 		&middleware.LimitError{What: "requests", RetryAfter: time.Second},
 		as(func(e *middleware.LimitError) string {
 			return fmt.Sprintf("%s: retry in %d s", e, seconds(e.RetryAfter))
 		})),
 	row(codeInternal, "an internal error; the message has the request id, the log has the cause",
 		errors.New(internalError+"C7MS644ZFHYUKQ4LX3OVBOGMBP")),
-	row(codeNoFeed, "the database has no change feed: it is distributed by Citus",
+	row(50101, "the database has no change feed: it is distributed by Citus",
 		database.ErrNoFeed, is(database.ErrNoFeed, "this service has no change feed, as its database is distributed by Citus: export instead")),
 	row(codeOverloaded, "too many operations are waiting, another one has locked the row, or too many imports and exports, or followers of the change feed, are running; nothing was stored: retry after `Retry-After`",
 		models.ErrNoRoom, is(models.ErrNoRoom, "no room is left for the temporary files of imports and exports, in all or with this token, and nothing was stored: retry later, or split an import that is rejected even if it runs alone"),
