@@ -116,21 +116,18 @@ func (r *csvReader) readHeader(merges bool) error {
 	}
 	r.columns = make([]jsonField, len(record))
 	for i, name := range record {
-		if name == "" { // a column without a name, which must be empty
-			continue
-		}
-		if slices.Contains(r.ignored, name) {
-			r.columns[i].name = ignoredColumn
-			continue
-		}
 		field := slices.IndexFunc(r.fields, func(f jsonField) bool { return f.name == name })
-		if field < 0 {
+		switch {
+		case name == "": // a column without a name, which must be empty
+		case slices.Contains(r.ignored, name):
+			r.columns[i].name = ignoredColumn
+		case field < 0:
 			return atLine(line, problemf(codeUnknownField, "unknown column %s; valid columns: %s; ignore_columns names others that are not read", quoteName(name), names))
-		}
-		if slices.Contains(record[:i], name) {
+		case slices.Contains(record[:i], name):
 			return atLine(line, problemf(codeDuplicateField, "duplicate column %s", name))
+		default:
+			r.columns[i] = r.fields[field]
 		}
-		r.columns[i] = r.fields[field]
 	}
 	for _, f := range r.fields {
 		if f.required && (!merges || f.name == "id") && !slices.ContainsFunc(r.columns, func(c jsonField) bool { return c.name == f.name }) {
