@@ -324,7 +324,6 @@ func kindOf(t reflect.Type) reflect.Kind {
 	return t.Kind()
 }
 
-// goKinds names the JSON types of Go values.
 var goKinds = map[reflect.Kind]string{
 	reflect.Int64: "an integer", reflect.String: "a string", reflect.Bool: "true or false", reflect.Slice: "an array",
 	reflect.Float64: "a number that a float64 can hold", reflect.Struct: "a time of RFC 3339, as a string",

@@ -62,7 +62,6 @@ const eventInterval = 15 * time.Second
 // WaitPattern matches the parameter wait: up to a minute, as proxies may give up later.
 var WaitPattern = regexp.MustCompile(`^([0-9]|[1-5][0-9]|60)s$`)
 
-// get responds with changes.
 func (h *follower[T, C]) get(c *gin.Context) error {
 	q, err := parsePage(c)
 	if err != nil {

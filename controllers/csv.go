@@ -150,7 +150,6 @@ func fieldNames(fields []jsonField) []string {
 	return mapAll(fields, func(f *jsonField) string { return f.name })
 }
 
-// atLine adds a line to the message of a problem.
 func atLine(line int, err error) error {
 	p, _ := errors.AsType[*problem](err)
 	return problemf(p.Code, "line %d: %s", line, p.Message)

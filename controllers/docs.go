@@ -141,7 +141,6 @@ func (d *Docs) File(c *gin.Context) error {
 	return send(c, http.StatusOK, f.mediaType, body)
 }
 
-// file is a response that does not change.
 type file struct {
 	mediaType, version string
 	plain, gzipped     []byte

@@ -57,7 +57,6 @@ func location[K rowKey](c *gin.Context, key K) string {
 	return middleware.ClientPath(c, string(path))
 }
 
-// int64Range is for messages.
 const int64Range = "from -9223372036854775808 to 9223372036854775807"
 
 // parseInt64 parses an int64 in its canonical decimal form. Its error has code and names what
@@ -119,7 +118,6 @@ const (
 	MaxLimit     = 1000
 )
 
-// pageQuery is the query of a list.
 type pageQuery struct {
 	url.Values
 	limit int  // items on a page

@@ -97,7 +97,6 @@ func setVersion(c *gin.Context, version string) (unchanged bool, err error) {
 	return unchanged, nil
 }
 
-// isRead reports whether the request stores nothing.
 func isRead(c *gin.Context) bool {
 	return c.Request.Method == http.MethodGet || c.Request.Method == http.MethodHead
 }

@@ -156,7 +156,6 @@ func copyFields[T, C any](content *C, row *T, fields []contentField) {
 	}
 }
 
-// setStored sets stored to row.
 func (r *Resource[T, K, C]) setStored(stored *storedRow[K, C], row *T) {
 	stored.ID = *fieldAt[K](row, r.id)
 	stored.CreatedAt = *fieldAt[Timestamp](row, r.created)
@@ -179,7 +178,6 @@ func serverSets(name string) error {
 	return problemf(codeUnknownField, "the server sets %s: leave it out", name)
 }
 
-// respond writes row with status.
 func (r *Resource[T, K, C]) respond(c *gin.Context, status int, row *T) error {
 	stored := new(storedRow[K, C])
 	r.setStored(stored, row)
@@ -361,7 +359,6 @@ func (r *Resource[T, K, C]) Import(c *gin.Context) error {
 	return respondReport(c, &report, lines.warnings, options.Partial, err)
 }
 
-// feedName returns the name of a row in the feed of changes.
 func (r *Resource[T, K, C]) feedName() string { return strings.ReplaceAll(r.table.Noun, " ", "_") }
 
 // setImported sets row to what a client has sent.

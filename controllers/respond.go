@@ -30,7 +30,6 @@ func respond(c *gin.Context, status int, v any) error {
 	return send(c, status, TypeJSON, buffer.Bytes())
 }
 
-// send writes a response with a body of mediaType.
 func send(c *gin.Context, status int, mediaType string, body []byte) error {
 	middleware.SetHeader(c, "Content-Type", mediaType)
 	middleware.SetHeader(c, "Content-Length", strconv.Itoa(len(body)))
