@@ -41,8 +41,11 @@ func withFaults[D any](c *gin.Context, err error, rules models.Rules) error {
 	isPatch, given := c.Request.Method == http.MethodPatch, make(map[string]bool)
 	add := func(field string, err error) {
 		if err != nil {
-			e := describe(c, err)
-			first.Errors = append(first.Errors, Fault{quoteName(field), e.Code, e.Message})
+			e, at := describe(c, err), len(first.Errors)
+			if e.Message == first.Message {
+				at = 0
+			}
+			first.Errors = slices.Insert(first.Errors, at, Fault{quoteName(field), e.Code, e.Message})
 		}
 	}
 	dec := jsontext.NewDecoder(bytes.NewReader(middleware.RequestOf(c).Buffer.Bytes()), jsontext.AllowDuplicateNames(true))
@@ -74,14 +77,9 @@ func withFaults[D any](c *gin.Context, err error, rules models.Rules) error {
 		}
 	}
 	// The first fault may be of a check that follows these.
-	i := slices.IndexFunc(first.Errors, func(fault Fault) bool { return fault.Message == first.Message })
-	if invalid, ok := errors.AsType[*models.InvalidError](err); ok && i < 0 {
+	isMissing := len(first.Errors) == 0 || first.Errors[0].Message != first.Message
+	if invalid, ok := errors.AsType[*models.InvalidError](err); ok && isMissing {
 		add(invalid.Field, err)
-		i = len(first.Errors) - 1
-	}
-	if i > 0 {
-		fault := first.Errors[i]
-		first.Errors = slices.Insert(slices.Delete(first.Errors, i, i+1), 0, fault)
 	}
 	first.Errors = first.Errors[:min(len(first.Errors), maxFaults)]
 	return (*problem)(&first)
