@@ -72,7 +72,7 @@ func Open(o postgres.Options, log *zap.Logger) (*Dialect, error) {
 			config.DefaultQueryExecMode = pgx.QueryExecModeExec
 		}
 	}
-	o.Send, o.InsertRows, o.Settings = send, insertRows, "; "+durably
+	o.Send, o.Commit, o.InsertRows, o.Settings = send, commit, insertRows, "; "+durably
 	base, err := postgres.Open(o)
 	if err != nil {
 		return nil, err

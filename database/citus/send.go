@@ -2,7 +2,6 @@ package citus
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -12,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
+	"github.com/jackc/pgx/v5/stdlib"
 
 	"plantstore/database/fault"
 	"plantstore/database/postgres"
@@ -19,29 +19,33 @@ import (
 )
 
 // send runs batch between BEGIN and COMMIT.
-func send(ctx context.Context, conn *pgx.Conn, batch *pgx.Batch, read func(pgx.BatchResults) error) error {
+func send(ctx context.Context, conn *pgx.Conn, batch *pgx.Batch) error {
 	framed := &pgx.Batch{}
 	for _, text := range append([]string{"BEGIN"}, transactionSettings...) {
 		framed.Queue(text)
 	}
-	before := framed.Len()
 	framed.QueuedQueries = append(framed.QueuedQueries, batch.QueuedQueries...)
 	framed.Queue("COMMIT")
-	delete(conn.PgConn().CustomData(), warning)
-	results := conn.SendBatch(ctx, framed)
-	for range before {
-		_, _ = results.Exec() // Close returns its error
-	}
-	unread := read(results)
-	err := results.Close()
+	_ = lostNode(conn) // of an earlier statement
+	err := conn.SendBatch(ctx, framed).Close()
 	if err != nil && !conn.IsClosed() && conn.PgConn().TxStatus() != 'I' {
 		_, rollback := conn.Exec(ctx, "ROLLBACK")
 		return errors.Join(err, rollback)
 	}
-	if err = cmp.Or(err, unread); err != nil {
+	if err != nil {
 		return err
 	}
 	return lostNode(conn)
+}
+
+// commit is send for the transaction of do.
+func commit(conn *sql.Conn, do func() error) error {
+	lost := func(driver any) error { return lostNode(driver.(*stdlib.Conn).Conn()) }
+	_ = conn.Raw(lost) // of an earlier statement
+	if err := do(); err != nil {
+		return err
+	}
+	return conn.Raw(lost)
 }
 
 // copyNew copies the rows of g, if no key is taken and no row is locked.
@@ -55,7 +59,7 @@ func copyNew(ctx context.Context, pool *sql.DB, g *table.Group) (copied bool, er
 		// a statement of its own.
 		text := fmt.Sprintf("BEGIN; DO $$ BEGIN %s; END $$; COPY %s (%s) FROM STDIN; COMMIT",
 			strings.Join(transactionSettings, "; "), g.Table.Name, table.Names(g.Table.Columns))
-		delete(conn.PgConn().CustomData(), warning)
+		_ = lostNode(conn) // of an earlier statement
 		_, err = conn.PgConn().CopyFrom(ctx, bytes.NewReader(data), text)
 		switch {
 		case err == nil:
@@ -104,9 +108,10 @@ func copyText(types *pgtype.Map, columns []*table.Column, changes []*table.Chang
 // copyEscapes escapes the characters that COPY would not take for themselves in its text format.
 var copyEscapes = strings.NewReplacer(`\`, `\\`, "\t", `\t`, "\n", `\n`, "\r", `\r`)
 
-// lostNode returns the warning of a node that failed when all nodes had agreed to commit, or nil.
+// lostNode returns the warning of a node that failed when all nodes had agreed to commit, or nil. It forgets the warning.
 func lostNode(conn *pgx.Conn) error {
-	if w, ok := conn.PgConn().CustomData()[warning].(*pgconn.PgError); ok {
+	w, ok := conn.PgConn().CustomData()[warning].(*pgconn.PgError)
+	if delete(conn.PgConn().CustomData(), warning); ok {
 		return w // the rows will appear, but may not have yet
 	}
 	return nil

@@ -42,9 +42,8 @@ type Dialect interface {
 	// the struct that takes the next row. Outcomes are the errors of keys whose rows cannot be read, or nil.
 	Get(ctx context.Context, conn gorm.ConnPool, t *table.Table, keys any, lock bool, next func() reflect.Value) (outcomes []error, err error)
 	// Run runs groups of changes in their order, in one transaction, and sets their Stored and Err. Err says why a
-	// change was not made: batch.ErrDeferred, a rejection by the database, or the lock of its row. A rejected change
-	// harms no other change; a locked row ends conn if conn is a transaction. The changes of a group are in the order of
-	// their keys.
+	// change was not made: batch.ErrDeferred, a rejection by the database, or the lock of its row. Then it harms no other
+	// change. The changes of a group are in the order of their keys.
 	Run(ctx context.Context, conn gorm.ConnPool, groups []*table.Group) error
 	// Load inserts rows, all or none, faster than Run, and returns their number. next returns nil
 	// after the last row. It fails with errors.ErrUnsupported if the database has no faster way, or if only Run can

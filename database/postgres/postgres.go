@@ -41,8 +41,10 @@ type Options struct {
 	Accept func(context.Context, *pgx.Conn) error
 	// Configure changes the configuration of connections. It may be nil.
 	Configure func(*pgx.ConnConfig)
-	// Send runs a batch in a single transaction and calls read with its results, as Dialect.send does. It may be nil.
-	Send func(ctx context.Context, conn *pgx.Conn, batch *pgx.Batch, read func(pgx.BatchResults) error) error
+	// Send runs a batch in a single transaction. It may be nil.
+	Send func(ctx context.Context, conn *pgx.Conn, batch *pgx.Batch) error
+	// Commit calls do, which commits a transaction on conn, and fails if the commit may not be visible. It may be nil.
+	Commit func(conn *sql.Conn, do func() error) error
 	// Settings are more statements with which each transaction begins, each after "; ". They may be empty.
 	Settings string
 	// InsertRows returns the INSERT of several rows, and its arguments. It may be nil.

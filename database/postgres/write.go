@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -9,6 +8,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"gorm.io/gorm"
@@ -54,45 +54,54 @@ func (d *Dialect) Get(ctx context.Context, conn gorm.ConnPool, t *table.Table, k
 	return nil, d.Query(ctx, conn, text, []any{argument}, func(rows table.Rows) error { return table.Scan(rows, t.Columns, next) })
 }
 
-// Run runs groups of changes in their order: in a single transaction, or in as few as possible if a row is
-// locked or rejected and its change gets its own error, or in the transaction conn, which a locked row ends.
-func (d *Dialect) Run(ctx context.Context, conn gorm.ConnPool, groups []*table.Group) (err error) {
+// Run runs groups of changes in their order, in a single transaction. If a row is locked or rejected, it runs them again:
+// see runIn.
+func (d *Dialect) Run(ctx context.Context, conn gorm.ConnPool, groups []*table.Group) error {
 	pool, own := conn.(*sql.DB)
 	if !own {
-		for _, g := range groups {
-			if err := d.runIn(ctx, conn, g); err != nil {
-				return err
-			}
-		}
-		return nil
+		return d.runIn(ctx, conn, groups, new(int))
 	}
-	changes, plain := table.All(groups), d.plain(groups)
-	err = d.runAll(ctx, pool, plain)
+	plain := d.plain(groups)
+	err := d.runAll(ctx, pool, plain)
 	if fault.IsRowRejected(err) && !slices.Equal(plain, groups) {
 		for _, g := range groups {
 			g.Taken.Store(true) // perhaps
 		}
 		err = d.runAll(ctx, pool, groups)
 	}
-	switch {
+	switch changes := table.All(groups); {
+	case !fault.IsRowRejected(err) && !fault.IsLocked(err):
+		return err
 	case len(changes) == 1 && fault.IsRowFault(err):
 		changes[0].Err = err
 		return nil
-	case fault.IsRowRejected(err) && d.Send == nil: // the halves have transactions of their own
-		for half := range slices.Chunk(changes, (len(changes)+1)/2) {
-			err := d.Run(ctx, conn, table.Groups(half))
-			if err != nil && !fault.IsUnavailable(err) {
-				err = batch.ErrDeferred // another attempt of the whole would repeat what the other half has stored
-			}
-			for _, c := range half {
-				c.Err = cmp.Or(c.Err, err)
-			}
-		}
-		return nil
-	case fault.IsRowFault(err), fault.IsTableLocked(err):
-		return d.each(ctx, pool, changes)
 	}
-	return err
+	ctx, cancel := batch.Attach(ctx)
+	defer cancel()
+	single, err := pool.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer single.Close()
+	isolate := func() error {
+		tx, err := single.BeginTx(ctx, nil)
+		if err != nil {
+			return err
+		}
+		defer tx.Rollback() //nolint:errcheck // does nothing after the commit
+		// A row has been locked for LockWait, so the attempts to find it wait for less. No constraint may wait for the commit.
+		if _, err := tx.ExecContext(ctx, d.SetLockTimeout(time.Millisecond)+"; SET CONSTRAINTS ALL IMMEDIATE"); err != nil {
+			return err
+		}
+		if err := d.runIn(ctx, tx, groups, new(int)); err != nil {
+			return err
+		}
+		return tx.Commit()
+	}
+	if d.Commit != nil {
+		return d.Commit(single, isolate)
+	}
+	return isolate()
 }
 
 // plain returns groups with a plain INSERT for each INSERT, unless keys are probably taken: without ON CONFLICT, an INSERT
@@ -110,30 +119,58 @@ func (d *Dialect) plain(groups []*table.Group) []*table.Group {
 	return groups
 }
 
-// runIn runs g in the transaction conn. If a change is rejected, it runs the halves of g, until the change is
-// alone and gets its error.
-func (d *Dialect) runIn(ctx context.Context, conn gorm.ConnPool, g *table.Group) error {
-	if _, err := conn.ExecContext(ctx, "SAVEPOINT changes"); err != nil {
-		return err
-	}
-	text, args := d.textOf(g.Statement, g.Changes)
-	err := d.Query(ctx, conn, text, args, g.Scan)
-	if rejected := err; fault.IsRowRejected(rejected) {
-		_, err = conn.ExecContext(ctx, "ROLLBACK TO changes")
-		if len(g.Changes) == 1 {
-			g.Changes[0].Err = rejected
-		} else {
-			for half := range slices.Chunk(g.Changes, (len(g.Changes)+1)/2) {
-				if err == nil {
-					err = d.runIn(ctx, conn, table.Groups(half)[0])
-				}
-			}
+// maxLocked is how often runIn waits for locks before it defers the rest, so that they do not hold up other changes.
+const maxLocked = 64
+
+// runIn runs groups in the transaction conn. If a row is locked or rejected, it runs the halves of groups, until the
+// change is alone and gets its error. locked is how often it has waited in vain for a lock.
+func (d *Dialect) runIn(ctx context.Context, conn gorm.ConnPool, groups []*table.Group, locked *int) error {
+	_, err := conn.ExecContext(ctx, "SAVEPOINT changes")
+	for _, g := range groups {
+		if err == nil {
+			text, args := d.textOf(g.Statement, g.Changes)
+			err = d.Query(ctx, conn, text, args, g.Scan)
 		}
 	}
 	if err == nil {
 		_, err = conn.ExecContext(ctx, "RELEASE changes")
 	}
-	return err
+	if !fault.IsRowRejected(err) && !fault.IsLocked(err) {
+		return err
+	}
+	if _, err := conn.ExecContext(ctx, "ROLLBACK TO changes; RELEASE changes"); err != nil {
+		return err
+	}
+	if fault.IsTableLocked(err) { // unless this succeeds: see fault.RowLocked
+		if _, err := conn.ExecContext(ctx, "LOCK TABLE "+groups[0].Table.Name+" IN ROW EXCLUSIVE MODE"); err != nil {
+			return err
+		}
+	}
+	if fault.IsLocked(err) {
+		*locked++
+	}
+	switch changes := table.All(groups); {
+	case len(changes) == 1:
+		changes[0].Err = err
+		return nil
+	case *locked > maxLocked:
+		for _, c := range changes {
+			c.Err = batch.ErrDeferred
+		}
+		return nil
+	case len(groups) == 1:
+		g := groups[0]
+		groups = nil
+		for half := range slices.Chunk(changes, (len(changes)+1)/2) {
+			groups = append(groups, &table.Group{Statement: g.Statement, Changes: half})
+		}
+	}
+	for half := range slices.Chunk(groups, (len(groups)+1)/2) {
+		if err := d.runIn(ctx, conn, half, locked); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // runAll runs groups in a single transaction, with a statement for each.
@@ -142,43 +179,26 @@ func (d *Dialect) runAll(ctx context.Context, pool *sql.DB, groups []*table.Grou
 		if len(groups) == 1 && d.Send == nil { // takes less time than a batch
 			text, args := d.textOf(groups[0].Statement, groups[0].Changes)
 			rows, err := conn.Query(ctx, text, args...)
-			return readResult(rows, err, groups[0])
+			if err != nil {
+				return err
+			}
+			return readResult(rows, groups[0])
 		}
 		batch := &pgx.Batch{}
 		for _, g := range groups {
 			text, args := d.textOf(g.Statement, g.Changes)
-			batch.Queue(text, args...)
+			batch.Queue(text, args...).Query(func(rows pgx.Rows) error { return readResult(rows, g) })
 		}
-		return d.send(ctx, conn, batch, func(results pgx.BatchResults) error {
-			for _, g := range groups {
-				rows, err := results.Query()
-				if err := readResult(rows, err, g); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
+		if d.Send != nil {
+			return d.Send(ctx, conn, batch)
+		}
+		return conn.SendBatch(ctx, batch).Close()
 	})
 }
 
-// send runs batch in a single transaction and calls read with its results. It returns the first
-// error of a statement, or that of the commit, or else of read: depending on pgx's mode, the
-// transaction is then committed.
-func (d *Dialect) send(ctx context.Context, conn *pgx.Conn, batch *pgx.Batch, read func(pgx.BatchResults) error) error {
-	if d.Send != nil {
-		return d.Send(ctx, conn, batch, read)
-	}
-	results := conn.SendBatch(ctx, batch)
-	err := read(results)
-	return cmp.Or(results.Close(), err)
-}
-
 // readResult sets Stored of the changes of g.
-func readResult(rows pgx.Rows, err error, g *table.Group) error {
-	if err != nil {
-		return err
-	}
-	err = g.Scan(rows)
+func readResult(rows pgx.Rows, g *table.Group) error {
+	err := g.Scan(rows)
 	if rows.Close(); err == nil && g.Returns == 0 && rows.CommandTag().RowsAffected() == int64(len(g.Changes)) {
 		for _, c := range g.Changes { // unless a trigger left out some of them
 			c.Stored = c.Row
@@ -187,68 +207,9 @@ func readResult(rows pgx.Rows, err error, g *table.Group) error {
 	return err
 }
 
-// maxAttempts is how often each attempts to tell the locked rows of a batch from its other rows. Each
-// attempt that meets a locked row takes LockWait.
-const maxAttempts = 16
-
-// each runs changes in one transaction, with a statement for each, and sets their Err. A change whose row
-// is locked or rejected costs another attempt without it. After maxAttempts, it defers the changes that
-// follow: their Err is batch.ErrDeferred.
-func (d *Dialect) each(ctx context.Context, pool *sql.DB, changes []*table.Change) error {
-	return WithConn(ctx, pool, func(ctx context.Context, conn *pgx.Conn) error {
-		for attempt := 1; ; attempt++ {
-			statements, queued := &pgx.Batch{}, make([]*table.Change, 0, len(changes))
-			for _, c := range changes {
-				if c.Err == nil {
-					text, args := d.textOf(c.Statement, []*table.Change{c})
-					statements.Queue(text, args...)
-					queued = append(queued, c)
-				}
-			}
-			done := 0
-			err := d.send(ctx, conn, statements, func(results pgx.BatchResults) error {
-				for ; done < len(queued); done++ {
-					rows, err := results.Query()
-					if err := readResult(rows, err, table.Groups(queued[done : done+1])[0]); err != nil {
-						return err
-					}
-				}
-				return nil
-			})
-			if done == len(queued) {
-				return err
-			}
-			failed := queued[done]
-			if fault.IsTableLocked(err) && isFree(ctx, conn, failed.Table) {
-				err = fault.RowLocked(err)
-			}
-			if !fault.IsRowFault(err) {
-				return err
-			}
-			failed.Err = err
-			if fault.IsLocked(err) && attempt >= maxAttempts {
-				for _, c := range queued[done+1:] {
-					c.Err = batch.ErrDeferred
-				}
-			}
-		}
-	})
-}
-
-// isFree reports whether no other transaction keeps conn from writing to t.
-func isFree(ctx context.Context, conn *pgx.Conn, t *table.Table) bool {
-	_, err := conn.Exec(ctx, "DO $$ BEGIN LOCK TABLE "+t.Name+" IN ROW EXCLUSIVE MODE NOWAIT; END $$")
-	return err == nil
-}
-
 // Load copies rows in PostgreSQL's binary format.
 func (d *Dialect) Load(ctx context.Context, t *table.Table, next func() ([]any, error)) (rows int64, err error) {
-	err = WithConn(ctx, d.pool, func(ctx context.Context, conn *pgx.Conn) error {
-		tx, err := conn.Begin(ctx)
-		if err != nil {
-			return err
-		}
-		defer tx.Rollback(ctx) //nolint:errcheck // does nothing after the commit
+	load := func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, d.SetLockTimeout(0)); err != nil {
 			return err
 		}
@@ -268,11 +229,9 @@ func (d *Dialect) Load(ctx context.Context, t *table.Table, next func() ([]any, 
 		if err == nil && rows < sent { // a trigger left out rows; Run tells which
 			err = errors.ErrUnsupported
 		}
-		if err != nil {
-			return err
-		}
-		return tx.Commit(ctx)
-	})
+		return err
+	}
+	err = WithConn(ctx, d.pool, func(ctx context.Context, conn *pgx.Conn) error { return pgx.BeginFunc(ctx, conn, load) })
 	return rows, err
 }
 
