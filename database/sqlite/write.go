@@ -15,32 +15,57 @@ import (
 	"plantstore/database/table"
 )
 
-// manyRows is the number of rows from which on insertMany is faster than Run.
+// manyRows is the number of rows from which on insertMany is faster than each.
 const manyRows = 100
 
 // Run runs the changes one by one, in a transaction. A single change is a transaction by itself. In the
 // transaction conn, the end of ctx does not interrupt them: they are at most as many as an import
 // stores at a time, and the driver would start a goroutine for each statement.
 func (d *Dialect) Run(ctx context.Context, conn gorm.ConnPool, groups []*table.Group) error {
-	if _, own := conn.(*sql.DB); own {
-		return d.run(ctx, conn, groups)
+	pool, own := conn.(*sql.DB)
+	prepare, commit := conn.PrepareContext, func() error { return nil }
+	if own {
+		prepare = func(ctx context.Context, text string) (*sql.Stmt, error) { return d.prepare(ctx, pool, text) }
+	} else {
+		ctx = context.WithoutCancel(ctx)
 	}
-	for _, g := range groups {
-		run := d.run
-		if g.Plain != nil && g.Table.Feed != "" && len(g.Changes) >= manyRows {
-			run = d.insertMany
+	statements := make([]*sql.Stmt, len(groups))
+	for i, g := range groups {
+		statement, err := prepare(ctx, g.Form(false, newForm).Text)
+		if err != nil {
+			return err
 		}
-		if err := run(ctx, conn, []*table.Group{g}); err != nil {
+		if !own {
+			defer statement.Close()
+		}
+		statements[i] = statement
+	}
+	if own && len(table.All(groups)) > 1 {
+		tx, err := pool.BeginTx(ctx, nil)
+		if err != nil {
+			return err
+		}
+		defer tx.Rollback() //nolint:errcheck // does nothing after the commit
+		for i, statement := range statements {
+			statements[i] = tx.StmtContext(ctx, statement)
+		}
+		conn, commit = tx, tx.Commit
+	}
+	for i, g := range groups {
+		run := each
+		if !own && g.Plain != nil && g.Table.Feed != "" && len(g.Changes) >= manyRows {
+			run = insertMany
+		}
+		if err := run(ctx, conn, g, statements[i]); err != nil {
 			return err
 		}
 	}
-	return nil
+	return commit()
 }
 
-// insertMany is run for a group of INSERTs in the transaction tx. The rows enter the feed together:
-// the trigger, which adds a row at a time, takes half as long as the INSERT itself.
-func (d *Dialect) insertMany(ctx context.Context, tx gorm.ConnPool, groups []*table.Group) error {
-	g := groups[0]
+// insertMany is each for INSERTs in the transaction tx. The rows enter the feed together: the trigger, which adds a row at a
+// time, takes half as long as the INSERT itself.
+func insertMany(ctx context.Context, tx gorm.ConnPool, g *table.Group, statement *sql.Stmt) error {
 	name, trigger := g.Table.Name+"_insert", ""
 	if err := tx.QueryRowContext(ctx, "SELECT sql FROM sqlite_schema WHERE name = ?", name).Scan(&trigger); err != nil {
 		return err
@@ -48,7 +73,7 @@ func (d *Dialect) insertMany(ctx context.Context, tx gorm.ConnPool, groups []*ta
 	if _, err := tx.ExecContext(ctx, "DROP TRIGGER "+name); err != nil {
 		return err
 	}
-	if err := d.run(ctx, tx, groups); err != nil {
+	if err := each(ctx, tx, g, statement); err != nil {
 		return err
 	}
 	ids := make([]any, 0, len(g.Changes))
@@ -65,52 +90,17 @@ func (d *Dialect) insertMany(ctx context.Context, tx gorm.ConnPool, groups []*ta
 	return err
 }
 
-// run is Run without insertMany.
-func (d *Dialect) run(ctx context.Context, conn gorm.ConnPool, groups []*table.Group) error {
-	changes, prepared := table.All(groups), make(map[*table.Statement]*sql.Stmt)
-	pool, own := conn.(*sql.DB)
-	prepare := conn.PrepareContext
-	if own {
-		prepare = func(ctx context.Context, text string) (*sql.Stmt, error) { return d.prepare(ctx, pool, text) }
-	} else {
-		ctx = context.WithoutCancel(ctx)
-	}
-	for _, g := range groups {
-		statement, err := prepare(ctx, g.Form(false, newForm).Text)
-		if err != nil {
-			return err
-		}
-		if !own {
-			defer statement.Close()
-		}
-		prepared[g.Statement] = statement
-	}
-	if !own || len(changes) == 1 {
-		return each(ctx, conn, changes, prepared)
-	}
-	tx, err := pool.BeginTx(ctx, nil)
-	if err != nil {
-		return err
-	}
-	defer tx.Rollback() //nolint:errcheck // does nothing after the commit
-	for s, statement := range prepared {
-		prepared[s] = tx.StmtContext(ctx, statement)
-	}
-	if err := each(ctx, tx, changes, prepared); err != nil {
-		return err
-	}
-	return tx.Commit()
-}
-
-// each runs changes with their prepared statements. A rejected change leaves the transaction as it was.
-func each(ctx context.Context, conn gorm.ConnPool, changes []*table.Change, prepared map[*table.Statement]*sql.Stmt) error {
-	for i, c := range changes {
-		args := c.Values(c.Form(false, newForm).Names, listOf)
-		if c.Returns > 1 {
-			c.Err = table.ReadAll(table.Groups(changes[i : i+1])[0].Scan)(prepared[c.Statement].QueryContext(ctx, args...))
+// each runs the changes of g with their prepared statement. A rejected change leaves the transaction as it was.
+func each(ctx context.Context, conn gorm.ConnPool, g *table.Group, statement *sql.Stmt) error {
+	names := g.Form(false, newForm).Names
+	for i, c := range g.Changes {
+		args := c.Values(names, listOf)
+		if g.Returns > 1 {
+			one := &table.Group{Statement: g.Statement, Changes: g.Changes[i : i+1]}
+			c.Err = table.ReadAll(one.Scan)(statement.QueryContext(ctx, args...))
 		} else { // how many rows it wrote tells whether it wrote Row, in half of the time
 			var result sql.Result
-			if result, c.Err = prepared[c.Statement].ExecContext(ctx, args...); c.Err == nil {
+			if result, c.Err = statement.ExecContext(ctx, args...); c.Err == nil {
 				if written, _ := result.RowsAffected(); written > 0 { // the driver knows it
 					c.Stored = c.Row
 				}
