@@ -25,12 +25,9 @@ func RequireFile(path string) error {
 	return nil
 }
 
-// Backup writes a copy of the database, as of a single moment, to the new file path. It can run while a
+// Backup writes a copy of the database, which exists, as of a single moment, to the new file path. It can run while a
 // service uses the database. The file appears complete and checked, or not at all.
 func Backup(ctx context.Context, o Options, path string, log *zap.Logger) (err error) {
-	if err := RequireFile(o.Path); err != nil {
-		return err
-	}
 	if _, err := os.Lstat(path); err == nil {
 		return fmt.Errorf("%s exists: name a new file", path)
 	}
