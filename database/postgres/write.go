@@ -106,17 +106,14 @@ func (d *Dialect) Run(ctx context.Context, conn gorm.ConnPool, groups []*table.G
 
 // plain returns groups with a plain INSERT for each INSERT, unless keys are probably taken: without ON CONFLICT, an INSERT
 // takes two thirds of the time. If a key is taken, it inserts no row, and the server logs a line.
-func (d *Dialect) plain(groups []*table.Group) []*table.Group {
-	if d.Send != nil {
-		return groups
-	}
-	groups = slices.Clone(groups)
-	for i, g := range groups {
-		if g.Plain != nil && !g.Taken.Load() {
-			groups[i] = &table.Group{Statement: g.Plain, Changes: g.Changes}
+func (d *Dialect) plain(groups []*table.Group) (plain []*table.Group) {
+	for _, g := range groups {
+		if d.Send == nil && g.Plain != nil && !g.Taken.Load() {
+			g = &table.Group{Statement: g.Plain, Changes: g.Changes}
 		}
+		plain = append(plain, g)
 	}
-	return groups
+	return plain
 }
 
 // maxLocked is how often runIn waits for locks before it defers the rest, so that they do not hold up other changes.
