@@ -33,10 +33,10 @@ type Dialect struct {
 	*postgres.Dialect
 	pool      *sql.DB
 	log       *zap.Logger
-	turn      *limit.Turns                 // the only turn, which a check of the nodes takes
-	down      atomic.Pointer[map[int]bool] // the nodes that are down; not nil
-	suspected atomic.Bool                  // whether a node may be down, since the last check
-	stop      func()                       // of the checks
+	turn      *limit.Turns          // the only turn, which a check of the nodes takes
+	down      atomic.Pointer[[]int] // the nodes that are down, in ascending order; not nil
+	suspected atomic.Bool           // whether a node may be down, since the last check
+	stop      func()                // of the checks
 }
 
 // Detect reports whether pool leads to a node of a Citus cluster.
@@ -79,7 +79,7 @@ func Open(o postgres.Options, log *zap.Logger) (*Dialect, error) {
 	}
 	d := &Dialect{Dialect: base, log: log, turn: limit.NewTurns(1, 0)}
 	d.pool, _ = base.Pools()
-	d.down.Store(&map[int]bool{})
+	d.down.Store(new([]int))
 	d.stop = background.Start(nodeCheck, d.watchNodes)
 	return d, nil
 }
@@ -96,21 +96,20 @@ func (d *Dialect) Close() error {
 // Get locks a row at a time. The outcome of a row on a node that is down is an error.
 func (d *Dialect) Get(ctx context.Context, conn gorm.ConnPool, t *table.Table, keys any, lock bool, next func() reflect.Value) (outcomes []error, err error) {
 	list := reflect.ValueOf(keys)
-	all := make([]reflect.Value, list.Len())
-	for i := range all {
-		all[i] = list.Index(i)
-	}
-	get := func(some ...reflect.Value) ([]error, error) {
-		return d.Dialect.Get(ctx, conn, t, reflect.Append(reflect.MakeSlice(list.Type(), 0, len(some)), some...).Interface(), lock, next)
-	}
 	if _, own := conn.(*sql.DB); own {
-		return onNodes(ctx, d, t, all, reflect.Value.Interface, func(some []reflect.Value) ([]error, error) { return get(some...) })
+		all := make([]reflect.Value, list.Len())
+		for i := range all {
+			all[i] = list.Index(i)
+		}
+		return onNodes(ctx, d, t, all, reflect.Value.Interface, func(some []reflect.Value) ([]error, error) {
+			return d.Dialect.Get(ctx, conn, t, reflect.Append(reflect.MakeSlice(list.Type(), 0, len(some)), some...).Interface(), lock, next)
+		})
 	}
 	if !lock {
-		return get(all...)
+		return d.Dialect.Get(ctx, conn, t, keys, lock, next)
 	}
-	for _, key := range all {
-		if _, err := get(key); err != nil {
+	for i := range list.Len() {
+		if _, err := d.Dialect.Get(ctx, conn, t, list.Slice(i, i+1).Interface(), lock, next); err != nil {
 			return nil, err
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -74,10 +73,10 @@ func (d *Dialect) checkNodes(ctx context.Context) error {
 		return err
 	}
 	before := *d.down.Load()
-	if !maps.Equal(before, found) {
-		d.log.Warn("the unreachable nodes of the database have changed", zap.Ints("down", slices.Sorted(maps.Keys(found))))
+	if !slices.Equal(before, found) {
+		d.log.Warn("the unreachable nodes of the database have changed", zap.Ints("down", found))
 	}
-	returned := slices.ContainsFunc(slices.Collect(maps.Keys(before)), func(node int) bool { return !found[node] })
+	returned := slices.ContainsFunc(before, func(node int) bool { return !slices.Contains(found, node) })
 	if returned || len(found) == 0 {
 		// What a returning node had agreed to commit becomes visible before it is used.
 		if _, err := d.pool.ExecContext(ctx, "SELECT recover_prepared_transactions()"); err != nil {
@@ -122,9 +121,9 @@ func onNodes[T any](ctx context.Context, d *Dialect, t *table.Table, items []T, 
 		if err != nil {
 			return nil, err
 		}
-		up = slices.DeleteFunc(up, func(i int) bool { return down[on[i]] })
+		up = slices.DeleteFunc(up, func(i int) bool { return slices.Contains(down, on[i]) })
 		for i, node := range on {
-			if down[node] {
+			if slices.Contains(down, node) {
 				outcomes[i] = errDown
 			}
 		}
@@ -147,7 +146,7 @@ func onNodes[T any](ctx context.Context, d *Dialect, t *table.Table, items []T, 
 		return outcomes, nil // of rows on one node, some may be stored
 	}
 	down := *d.down.Load()
-	if again := slices.DeleteFunc(failed, func(i int) bool { return down[on[i]] }); len(again) > 0 {
+	if again := slices.DeleteFunc(failed, func(i int) bool { return slices.Contains(down, on[i]) }); len(again) > 0 {
 		_ = run(again) // their outcomes have its error
 	}
 	return outcomes, nil
@@ -156,22 +155,15 @@ func onNodes[T any](ctx context.Context, d *Dialect, t *table.Table, items []T, 
 // errDown is the outcome of a row on a node that is down. Nothing was stored.
 var errDown = &pgconn.PgError{Severity: "ERROR", SeverityUnlocalized: "ERROR", Code: "08006", Message: "the node of the row is down"}
 
-// findDown returns the nodes with rows that cannot be reached.
-func (d *Dialect) findDown(ctx context.Context) (down map[int]bool, err error) {
-	down = make(map[int]bool)
+// findDown returns the nodes with rows that cannot be reached, in ascending order.
+func (d *Dialect) findDown(ctx context.Context) (down []int, err error) {
 	err = postgres.WithConn(ctx, d.pool, func(ctx context.Context, conn *pgx.Conn) error {
 		if _, err := conn.Exec(ctx, "SET citus.node_connection_timeout = '"+nodeTimeout+"'"); err != nil {
 			return err
 		}
-		rows, err := conn.Query(ctx, "SELECT groupid FROM pg_dist_node WHERE noderole = 'primary' AND shouldhaveshards"+
-			" AND NOT citus_check_connection_to_node(nodename, nodeport)")
-		if err != nil {
-			return err
-		}
-		groups, err := pgx.CollectRows(rows, pgx.RowTo[int])
-		for _, group := range groups {
-			down[group] = true
-		}
+		rows, _ := conn.Query(ctx, "SELECT groupid FROM pg_dist_node WHERE noderole = 'primary' AND shouldhaveshards"+
+			" AND NOT citus_check_connection_to_node(nodename, nodeport) ORDER BY groupid")
+		down, err = pgx.CollectRows(rows, pgx.RowTo[int])
 		_, reset := conn.Exec(ctx, "RESET citus.node_connection_timeout")
 		return errors.Join(err, reset)
 	})
@@ -182,13 +174,11 @@ func (d *Dialect) findDown(ctx context.Context) (down map[int]bool, err error) {
 func (d *Dialect) nodesOf(ctx context.Context, t *table.Table, keys []string) (nodes []int, err error) {
 	err = postgres.WithConn(ctx, d.pool, func(ctx context.Context, conn *pgx.Conn) error {
 		// OFFSET 0: the shard of a key is found once, and not again for each placement.
-		rows, err := conn.Query(ctx, `SELECT CASE count(p.groupid) WHEN 1 THEN min(p.groupid) ELSE 0 END
+		rows, _ := conn.Query(ctx, `SELECT CASE count(p.groupid) WHEN 1 THEN min(p.groupid) ELSE 0 END
 			FROM unnest($2::text[]) WITH ORDINALITY AS k(key, n)
 			CROSS JOIN LATERAL (SELECT get_shard_id_for_distribution_column($1::text::regclass, k.key) AS shardid OFFSET 0) AS s
 			LEFT JOIN pg_dist_placement p USING (shardid) GROUP BY k.n ORDER BY k.n`, t.Name, keys)
-		if err == nil {
-			nodes, err = pgx.CollectRows(rows, pgx.RowTo[int])
-		}
+		nodes, err = pgx.CollectRows(rows, pgx.RowTo[int])
 		return err
 	})
 	return nodes, err
