@@ -15,7 +15,6 @@ import (
 
 	"go.uber.org/zap"
 	"gorm.io/gorm"
-	"gorm.io/gorm/logger"
 
 	"plantstore/database/background"
 	"plantstore/database/batch"
@@ -150,7 +149,7 @@ func CheckURL(url string) error {
 
 // New returns the database of d, which Close closes, with the feeds of the tables that name one.
 func New(d dialect.Dialect, o Options, batches BatchOptions, tables []*table.Table, log *zap.Logger) (db *DB, err error) {
-	db = &DB{dialect: d, options: o, batches: batches, log: log, closers: new([]func()), metrics: newMetrics(d.Facts().System)}
+	db = &DB{dialect: d, options: o, batches: batches, log: log, closers: new([]func()), metrics: newMetrics(d.Facts().System, o.SlowQuery, log)}
 	db.writes, db.reads = d.Pools()
 	db.Limits = newLimits(batches.Flushers, o.MaxConnections, o.TemporaryBytes)
 	if db.reads != db.writes {
@@ -166,7 +165,7 @@ func New(d dialect.Dialect, o Options, batches BatchOptions, tables []*table.Tab
 		return nil, err
 	}
 	db.DB, err = gorm.Open(d.Dialector(db.writes), &gorm.Config{
-		Logger: queryLogger{Interface: logger.Discard, log: log, slow: o.SlowQuery, metrics: db.metrics},
+		Logger: db.metrics,
 		// A single statement is a transaction already.
 		SkipDefaultTransaction: true,
 		DisableAutomaticPing:   true,

@@ -205,7 +205,7 @@ func (f *Feed) Changes(ctx context.Context, from Cursor, most int) (changes []Ch
 			}
 			return rows.Err()
 		})
-		f.db.trace(ctx, begin, text, len(changes), err)
+		f.db.metrics.trace(ctx, begin, text, len(changes), err)
 		return err
 	})
 	if err != nil {

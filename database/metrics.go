@@ -22,20 +22,24 @@ import (
 	"plantstore/database/fault"
 )
 
-// metrics measures the operations of a database.
+// metrics measures, traces and logs the statements of a database, GORM's as its logger. It logs only slow statements; the
+// handler of an error, which knows the request, logs the failed statements.
 type metrics struct {
-	statements      *prometheus.HistogramVec
-	byText          sync.Map // has the *statement of each, by its beginning
-	system          string
-	batchRows, wait prometheus.Histogram
-	queues          []func() int // how many writes wait, by batcher
+	logger.Interface // discards all else
+	log              *zap.Logger
+	slow             time.Duration
+	statements       *prometheus.HistogramVec
+	byText           sync.Map // has the *statement of each, by its beginning
+	system           string
+	batchRows, wait  prometheus.Histogram
+	queues           []func() int // how many writes wait, by batcher
 }
 
-func newMetrics(system string) *metrics {
+func newMetrics(system string, slow time.Duration, log *zap.Logger) *metrics {
 	// From 0.1 ms on: a statement by key takes less than a millisecond.
 	buckets := prometheus.ExponentialBucketsRange(0.0001, 10, 16)
 	return &metrics{
-		system: system,
+		Interface: logger.Discard, log: log, slow: slow, system: system,
 		statements: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "db_client_operation_duration_seconds", Help: "Duration of statements. A batch is one.", Buckets: buckets,
 			ConstLabels: prometheus.Labels{"db_system_name": system},
@@ -77,55 +81,32 @@ func (m *metrics) statement(text string) *statement {
 	return s
 }
 
-// queryLogger logs slow queries, and nothing else of GORM; the handler of an error, which knows the
-// request, logs the failed queries.
-type queryLogger struct {
-	logger.Interface // discards all
-	log              *zap.Logger
-	slow             time.Duration
-	metrics          *metrics
-}
-
 // Trace is called after every statement of GORM.
-func (l queryLogger) Trace(ctx context.Context, begin time.Time, statement func() (string, int64), err error) {
+func (m *metrics) Trace(ctx context.Context, begin time.Time, statement func() (string, int64), err error) {
 	text, rows := statement()
-	l.trace(ctx, begin, text, rows, err)
+	m.trace(ctx, begin, text, int(rows), err)
 }
 
-// trace measures, traces and logs a statement that has ended.
-func (l queryLogger) trace(ctx context.Context, begin time.Time, text string, rows int64, err error) {
-	duration := time.Since(begin)
-	known := l.metrics.statement(text)
-	if known.durations != nil {
-		known.durations.Observe(duration.Seconds())
+// trace is called after every statement. It makes a span if the span in ctx is recorded. The text has no values;
+// neither does the span.
+func (m *metrics) trace(ctx context.Context, begin time.Time, text string, rows int, err error) {
+	duration, s := time.Since(begin), m.statement(text)
+	if s.durations != nil {
+		s.durations.Observe(duration.Seconds())
 	}
-	l.metrics.traceStatement(ctx, known, begin, err)
-	if _, unsent := errors.AsType[*pgconn.ConnectError](err); unsent || l.slow <= 0 || duration < l.slow {
-		return
+	if parent := trace.SpanFromContext(ctx); parent.IsRecording() && s.operation != "" {
+		_, span := parent.TracerProvider().Tracer("plantstore/database").Start(trace.ContextWithSpan(context.Background(), parent), s.operation+" "+s.table, trace.WithTimestamp(begin), trace.WithSpanKind(trace.SpanKindClient))
+		span.SetAttributes(semconv.DBSystemNameKey.String(m.system), semconv.DBOperationName(s.operation),
+			semconv.DBCollectionName(s.table), semconv.DBQueryText(s.text))
+		if err != nil && !errors.Is(err, gorm.ErrRecordNotFound) {
+			span.SetStatus(codes.Error, "")
+			span.SetAttributes(semconv.ErrorTypeKey.String(cmp.Or(fault.SQLState(err), "_OTHER")))
+		}
+		span.End()
 	}
-	l.log.Warn("slow query", zap.String("sql", text), zap.Int64("rows", rows), zap.Duration("duration", duration), zap.Error(err))
-}
-
-// trace is called after every statement that GORM did not run.
-func (db *DB) trace(ctx context.Context, begin time.Time, text string, rows int, err error) {
-	db.Logger.(queryLogger).trace(ctx, begin, text, int64(rows), err)
-}
-
-// traceStatement makes the span of a statement that has ended, if that in ctx is recorded.
-// The text has no values; neither does the span.
-func (m *metrics) traceStatement(ctx context.Context, s *statement, begin time.Time, err error) {
-	parent := trace.SpanFromContext(ctx)
-	if !parent.IsRecording() || s.operation == "" {
-		return
+	if _, unsent := errors.AsType[*pgconn.ConnectError](err); !unsent && m.slow > 0 && duration >= m.slow {
+		m.log.Warn("slow query", zap.String("sql", text), zap.Int("rows", rows), zap.Duration("duration", duration), zap.Error(err))
 	}
-	_, span := parent.TracerProvider().Tracer("plantstore/database").Start(trace.ContextWithSpan(context.Background(), parent), s.operation+" "+s.table, trace.WithTimestamp(begin), trace.WithSpanKind(trace.SpanKindClient))
-	span.SetAttributes(semconv.DBSystemNameKey.String(m.system), semconv.DBOperationName(s.operation),
-		semconv.DBCollectionName(s.table), semconv.DBQueryText(s.text))
-	if err != nil && !errors.Is(err, gorm.ErrRecordNotFound) {
-		span.SetStatus(codes.Error, "")
-		span.SetAttributes(semconv.ErrorTypeKey.String(cmp.Or(fault.SQLState(err), "_OTHER")))
-	}
-	span.End()
 }
 
 // Collectors returns the metrics of db, in the names of OpenTelemetry (semantic conventions

@@ -253,7 +253,7 @@ func (db *DB) Run(ctx context.Context, changes []*table.Change, now time.Time) (
 			err = cmp.Or(err, c.Err)
 		}
 	}
-	db.trace(ctx, begin, groups[0].Write, len(changes), err)
+	db.metrics.trace(ctx, begin, groups[0].Write, len(changes), err)
 	return err
 }
 
@@ -273,7 +273,7 @@ func Get[T, K any](ctx context.Context, db *DB, t *table.Table, keys []K, lock b
 		})
 		return err
 	})
-	db.trace(ctx, begin, t.Select, len(found), err)
+	db.metrics.trace(ctx, begin, t.Select, len(found), err)
 	return found, outcomes, err
 }
 
@@ -297,7 +297,7 @@ func (db *DB) Find(tx *gorm.DB, t *table.Table, scan bool, next func() reflect.V
 			return next()
 		})
 	})
-	db.trace(ctx, begin, text, rows, err)
+	db.metrics.trace(ctx, begin, text, rows, err)
 	return err
 }
 
