@@ -156,30 +156,24 @@ func Groups(changes []*Change) (groups []*Group) {
 	return groups
 }
 
-// Scan sets Stored of the changes whose rows are in a result.
+// Scan sets Stored of the changes whose rows are in a result, in any order.
 func (g *Group) Scan(rows Rows) error {
-	var byKey map[any]*Change
-	if g.Returns > 0 && len(g.Changes) > 1 {
-		byKey = make(map[any]*Change, len(g.Changes))
-	}
 	for _, c := range g.Changes {
 		c.Stored = reflect.Value{} // of an earlier attempt
-		if byKey != nil {
-			byKey[g.Table.Key.Of(c.Row).Interface()] = c
-		}
 	}
 	var found []reflect.Value
 	err := Scan(rows, g.Table.Columns[:g.Returns], func() reflect.Value {
 		found = append(found, reflect.New(g.Changes[0].Row.Type()).Elem())
 		return found[len(found)-1]
 	})
-	for _, row := range found {
-		c := g.Changes[0]
-		if byKey != nil {
-			c = byKey[g.Table.Key.Of(row).Interface()]
-		}
-		if c.Stored = row; g.Returns == 1 {
-			c.Stored = c.Row
+	like := &Change{Statement: g.Statement}
+	for _, like.Row = range found {
+		if i, known := slices.BinarySearchFunc(g.Changes, like, CompareKeys); known {
+			if c := g.Changes[i]; g.Returns == 1 {
+				c.Stored = c.Row
+			} else {
+				c.Stored = like.Row
+			}
 		}
 	}
 	return err
