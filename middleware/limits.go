@@ -38,17 +38,9 @@ func newBuckets(limit rate.Limit, burst int) *buckets {
 	return &buckets{limit, burst, byKey}
 }
 
-// count takes n from the bucket of key, which has been used, or all that a full bucket has. It may have to be filled before
-// the next request.
-func (b *buckets) count(key string, n int) {
-	if bucket, known := b.byKey.Get(key); known {
-		bucket.ReserveN(time.Now(), min(n, bucket.Burst()))
-	}
-}
-
-// take takes n, 0 or 1, from the bucket of key, whose limit is factor times the usual limit. It returns
-// how many are left and, if the bucket was empty, how long it takes until it has 1.
-func (b *buckets) take(key string, factor, n int) (left float64, wait time.Duration) {
+// take takes n, 0 or 1, for c's request from the bucket of key, whose limit is factor times the usual limit. It
+// returns how many are left and, if the bucket was empty, how long it takes until it has 1.
+func (b *buckets) take(c *gin.Context, key string, factor, n int) (left float64, wait time.Duration) {
 	bucket, known := b.byKey.Get(key)
 	if !known {
 		bucket = rate.NewLimiter(b.rate*rate.Limit(factor), b.burst*factor)
@@ -56,9 +48,10 @@ func (b *buckets) take(key string, factor, n int) (left float64, wait time.Durat
 			bucket = earlier
 		}
 	}
-	now := time.Now()
+	r, now := RequestOf(c), time.Now()
+	r.rates = append(r.rates, bucket)
 	allowed := bucket.AllowN(now, n) // a reservation, even if it is canceled, can make other requests fail
-	left = bucket.TokensAt(now)      // less than 0 after count
+	left = bucket.TokensAt(now)      // less than 0 after CountRows
 	if !allowed {
 		wait = max(time.Duration((1-left)/float64(bucket.Limit())*float64(time.Second)), 1)
 	}
@@ -84,7 +77,7 @@ func (b *buckets) takeFor(c *gin.Context, n int) (left float64, wait time.Durati
 	address, _ := netip.ParseAddr(clientOf(c))
 	left = math.Inf(1)
 	for network, factor := range NetworksOf(address) {
-		ofNetwork, untilOne := b.take(network.String(), factor, n)
+		ofNetwork, untilOne := b.take(c, network.String(), factor, n)
 		if left = min(left, ofNetwork); untilOne > 0 {
 			return left, untilOne
 		}
@@ -141,8 +134,9 @@ func RateLimit(perSecond, burst int) Handler {
 	policy := fmt.Sprintf(`"token";q=%d;w=%.0f, "address";q=%[1]d;w=%.0[2]f`, burst, window)
 	untilFull := func(left float64) float64 { return math.Ceil((float64(burst) - left) / float64(perSecond)) }
 	return func(c *gin.Context) error {
-		RequestOf(c).rates = [2]*buckets{tokens, addresses}
-		ofToken, waitToken := tokens.take(RequestOf(c).Sender(), 1, 1)
+		r := RequestOf(c)
+		r.rates = make([]*rate.Limiter, 0, 4) // of the token, and of up to three networks
+		ofToken, waitToken := tokens.take(c, r.Sender(), 1, 1)
 		n := 1
 		if waitToken > 0 { // a token over its limit takes nothing from its address
 			n = 0
@@ -164,15 +158,11 @@ func RateLimit(perSecond, burst int) Handler {
 // rowsPerRequest is how many rows of a page count as a request.
 const rowsPerRequest = 50
 
-// CountRows counts the rows of a response toward the rates of c's token and address, besides its request. The headers
-// of the response do not have them.
+// CountRows counts the rows of a response toward the rates of c's token and address, besides its request. It takes no
+// more than a full bucket has, which may have to be filled before the next request. The headers of the response do not
+// have the rows.
 func CountRows(c *gin.Context, rows int) {
-	r := RequestOf(c)
-	if n := rows / rowsPerRequest; n > 0 && r.rates[0] != nil {
-		r.rates[0].count(r.Sender(), n)
-		address, _ := netip.ParseAddr(clientOf(c))
-		for network := range NetworksOf(address) {
-			r.rates[1].count(network.String(), n)
-		}
+	for _, bucket := range RequestOf(c).rates {
+		bucket.ReserveN(time.Now(), min(rows/rowsPerRequest, bucket.Burst()))
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/gin-gonic/gin"
 	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/zap"
+	"golang.org/x/time/rate"
 
 	"plantstore/auth"
 	"plantstore/database/limit"
@@ -37,11 +38,11 @@ type Request struct {
 	values            []string             // of headers: see SetHeader
 	copied            http.Request         // see begin
 	body              body
-	sending           *limit.Shares // see SendLimit
-	work              *limit.Turns  // see Compute; or nil
-	turn              *limit.Turn   // see TurnOf
-	rates             [2]*buckets   // of tokens and of addresses; or nil
-	out               *transfer     // see Bulk
+	sending           *limit.Shares   // see SendLimit
+	work              *limit.Turns    // see Compute; or nil
+	turn              *limit.Turn     // see TurnOf
+	rates             []*rate.Limiter // from which the request was taken: see RateLimit
+	out               *transfer       // see Bulk
 	line              [11]zap.Field
 }
 
