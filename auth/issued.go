@@ -27,7 +27,7 @@ const (
 const AuditLog = "audit"
 
 const (
-	refreshPeriod = 2 * time.Second          // between two polls for changes to the tokens
+	refreshPeriod = 2 * time.Second          // between two polls for changes to the tokens, if the first succeeds
 	retryPeriod   = refreshPeriod / 4        // before the next poll after a failure
 	trustPeriod   = EndsWithin - CheckPeriod // how long the copy is trusted if polls fail
 	refreshFloor  = 100 * time.Millisecond   // between two polls, however many unknown tokens are tried
@@ -71,12 +71,11 @@ func NewIssuedTokens(ctx context.Context, store *models.TokenStore, log *zap.Log
 	}
 	v.ctx, v.stop = context.WithCancel(context.WithoutCancel(ctx))
 	v.running.Go(func() {
-		for pause := refreshPeriod; background.Sleep(v.ctx, pause); {
-			pause = refreshPeriod
-			if err := v.Refresh(); err != nil {
-				pause = retryPeriod
+		background.Every(v.ctx, retryPeriod, func() {
+			if time.Since(v.known.Load().asOf) >= refreshPeriod {
+				_ = v.Refresh() // which logs it
 			}
-		}
+		})
 	})
 	v.running.Go(func() { // apart from polls: a write may wait, and a poll must not
 		background.Every(v.ctx, usePeriod, func() {
@@ -95,16 +94,8 @@ func (v *IssuedTokens) Close() error {
 	return v.storeUses(context.Background())
 }
 
-// Len returns the number of active tokens.
-func (v *IssuedTokens) Len() (n int) {
-	now := time.Now()
-	for _, token := range v.known.Load().byID {
-		if !token.Expired(now) {
-			n++
-		}
-	}
-	return n
-}
+// Len returns the number of tokens that were active at the last poll.
+func (v *IssuedTokens) Len() int { return len(v.known.Load().byID) }
 
 // Verify is a [Verifier]. It fails with ErrCannotVerify if the database has been
 // unreachable for too long to tell.
