@@ -24,17 +24,14 @@ const (
 // instead, but its valid tokens are still accepted: a client cannot lock out the other
 // clients of its address, and nobody can guess a token. 0 means no limit.
 func Bearer(verify auth.Verifier, failuresPerMinute int) Handler {
-	var failures *buckets
-	if failuresPerMinute > 0 {
-		failures = newBuckets(rate.Limit(float64(failuresPerMinute)/60), failuresPerMinute)
-	}
+	failures := newBuckets(rate.Limit(float64(failuresPerMinute)/60), failuresPerMinute)
 	return func(c *gin.Context) error {
 		token, err := bearerToken(c.Request.Header["Authorization"])
 		if err == nil {
 			RequestOf(c).identity, err = verify(c.Request.Context(), token)
 		}
 		RequestOf(c).trace(err == nil)
-		if failures != nil && errors.Is(err, auth.ErrInvalidToken) {
+		if failuresPerMinute > 0 && errors.Is(err, auth.ErrInvalidToken) {
 			if _, wait := failures.takeFor(c, 1); wait > 0 {
 				SetHeader(c, "RateLimit-Policy", fmt.Sprintf(`"invalid-tokens";q=%d;w=60`, failuresPerMinute))
 				SetHeader(c, "RateLimit", `"invalid-tokens";r=0;t=60`)
