@@ -12,8 +12,7 @@ import (
 // without rivals: clients that write rows of the import, which are locked.
 const (
 	rivals     = 12
-	lockedRows = 5000    // the rivals begin once they are locked, and write the first of them; an import copies 10,000 at a time
-	firstRow   = 1 << 50 // apart from the rows of the clients
+	lockedRows = 5000 // the rivals begin once they are locked, and write the first of them; an import copies 10,000 at a time
 
 	// awaitCopy waits until an import has stored, and not committed, a number of rows.
 	awaitCopy = `DO $$ BEGIN WHILE (SELECT coalesce(sum(tuples_processed), 0) FROM pg_stat_progress_copy) < %d LOOP
@@ -23,7 +22,7 @@ END LOOP; END $$`
 
 var hugeImport = operation{
 	method: "POST", path: "/plants/import", contentType: csv, status: 200, moves: 2 * million,
-	id: func(n int64) int64 { return firstRow + n },
+	id: from(1 << 50), // apart from the rows of the clients
 }
 
 // drill measures l beside an import and, if name says so, rivals. It fails if a response to a rival

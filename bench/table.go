@@ -43,7 +43,7 @@ type operation struct {
 // To add an operation, add a row here, list it in a comparison, and add a handler to its baselines.
 var (
 	create = operation{
-		name: "POST /plants", section: "post", method: "POST", path: "/plants", status: 200, id: sequential,
+		name: "POST /plants", section: "post", method: "POST", path: "/plants", status: 200, id: from(1 << 40), // not in the table
 		body: `{"id":{id},"name":"Monstera deliciosa","tag":"houseplant"}`,
 	}
 	// The whole path of a POST without the database.
@@ -70,12 +70,12 @@ var (
 	idleTLS = idle.but(", TLS", func(o *operation) { o.tls = true })
 
 	bulkImport = operation{
-		name: "import of a million rows", method: "POST", path: "/plants/import", contentType: csv, status: 200, id: ascending, moves: million,
+		name: "import of a million rows", method: "POST", path: "/plants/import", contentType: csv, status: 200, id: from(1), moves: million,
 	}
 	importAgain = bulkImport.but(", all exist", func(o *operation) { o.rows = million })
 	export      = operation{
 		name: "export of a million rows", method: "GET", path: "/plants/export", status: 200,
-		id: ascending, rows: million, moves: million,
+		id: from(1), rows: million, moves: million,
 	}
 
 	changes    = []operation{put, patch, remove}
@@ -110,11 +110,8 @@ func (o operation) by(contender string, connections int) cell {
 // existing returns each id up to existingRows once, in no order: 7919 is prime to existingRows.
 func existing(n int64) int64 { return n*7919%existingRows + 1 }
 
-// ascending returns the ids of a table that prepare fills.
-func ascending(n int64) int64 { return n + 1 }
-
-// sequential returns ascending ids that are not in the table.
-func sequential(n int64) int64 { return 1<<40 + n }
+// from returns ascending ids from first on: a table that prepare fills has those from 1 on.
+func from(first int64) func(n int64) int64 { return func(n int64) int64 { return first + n } }
 
 // comparison is a table of the results. Each contender has its own database.
 type comparison struct {
