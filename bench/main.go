@@ -21,10 +21,7 @@ import (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx)
-	stop()
-	if err != nil {
+	if err := run(); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
@@ -42,7 +39,9 @@ type bench struct {
 	against string // a revision; "": the baselines
 }
 
-func run(ctx context.Context) (err error) {
+func run() (err error) {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
 	b := &bench{}
 	flag.IntVar(&b.rounds, "rounds", 0, "the number of rounds of each comparison (default its own)")
 	flag.StringVar(&b.against, "against", "", "compare the service with this revision of it instead of the baselines")
