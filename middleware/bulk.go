@@ -44,8 +44,9 @@ func Stream(verify auth.Verifier) Handler {
 	return Bulk(BulkOptions{Timeout: years, MinBytesPerSecond: streamPart / int(StreamTimeout/time.Second), Grace: StreamTimeout}, verify)
 }
 
-// Bulk replaces the server's time limits by the limits of o. It ends a request when verify no
-// longer accepts its token, or cannot tell. [BodyLimit] limits the body.
+// Bulk replaces the server's time limits by the limits of o. It verifies the token again every
+// auth.CheckPeriod. If verify no longer accepts it, or cannot tell, the request's context ends, with the
+// cause, and so do the running transfers. [BodyLimit] limits the body.
 func Bulk(o BulkOptions, verify auth.Verifier) Handler {
 	return func(c *gin.Context) error {
 		end, r := time.Now().Add(o.Timeout), RequestOf(c)
@@ -64,40 +65,32 @@ func Bulk(o BulkOptions, verify auth.Verifier) Handler {
 			late := end.Add(time.Second) // the context ends before, with its cause
 			return &transfer{limits: o, ctx: ctx, endWith: endWith, end: late, setDeadline: setDeadline, left: o.Grace}
 		}
-		r.body.in, r.out = limited(control.SetReadDeadline), limited(control.SetWriteDeadline)
+		in, out := limited(control.SetReadDeadline), limited(control.SetWriteDeadline)
+		r.body.in, r.out = in, out
 		defer func() { r.body.in, r.out = nil, nil }()
-		return whileValid(c, verify)
-	}
-}
-
-// whileValid serves the rest of c's request, which has [Bulk], and verifies its token again every
-// auth.CheckPeriod. If it is no longer accepted, the request's context ends, with the cause, and so do
-// the running transfers.
-func whileValid(c *gin.Context, verify auth.Verifier) error {
-	r, ctx := RequestOf(c), c.Request.Context()
-	in, out := r.body.in, r.out // a check may outlive the request, which does not wait for it
-	token, _ := bearerToken(c.Request.Header["Authorization"])
-	go background.Every(ctx, auth.CheckPeriod, func() {
-		if _, err := verify(ctx, token); auth.IsRejection(err) {
-			in.fail(err)
-			out.fail(err)
+		token, _ := bearerToken(c.Request.Header["Authorization"])
+		go background.Every(ctx, auth.CheckPeriod, func() { // a check may outlive the request, which does not wait for it
+			if _, err := verify(ctx, token); auth.IsRejection(err) {
+				in.fail(err)
+				out.fail(err)
+			}
+		})
+		c.Next()
+		_ = control.SetWriteDeadline(time.Now().Add(o.Grace)) // for the rest of the response; fails if the connection is closed
+		cause := context.Cause(ctx)
+		if len(c.Errors) == 0 || !auth.IsRejection(cause) {
+			return nil
 		}
-	})
-	c.Next()
-	_ = out.setDeadline(time.Now().Add(out.limits.Grace)) // for the rest of the response; fails if the connection is closed
-	cause := context.Cause(ctx)
-	if len(c.Errors) == 0 || !auth.IsRejection(cause) {
-		return nil
+		isUnknown := c.Request.Method != http.MethodGet && errors.Is(c.Errors.Last(), fault.ErrUnavailable)
+		if isUnknown && errors.Is(cause, auth.ErrCannotVerify) {
+			return nil // that error says that the outcome of a write is unknown
+		}
+		challenge(c, cause)
+		if isUnknown {
+			return auth.ErrEnded
+		}
+		return cause
 	}
-	isUnknown := c.Request.Method != http.MethodGet && errors.Is(c.Errors.Last(), fault.ErrUnavailable)
-	if isUnknown && errors.Is(cause, auth.ErrCannotVerify) {
-		return nil // that error says that the outcome of a write is unknown
-	}
-	challenge(c, cause)
-	if isUnknown {
-		return auth.ErrEnded
-	}
-	return cause
 }
 
 // transfer is what a request reads or writes, a part at a time. It limits how long the parts may wait

@@ -1,4 +1,4 @@
-package middleware
+package middleware_test
 
 import (
 	"context"
@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"net/http/httptest"
 	"testing"
-	"time"
 
 	"github.com/gin-gonic/gin"
 
 	"plantstore/auth"
 	"plantstore/database/fault"
+	"plantstore/middleware"
 )
 
 // TestEndOfAToken: a request that ends as its token cannot be verified says so, unless the outcome
@@ -29,23 +29,19 @@ func TestEndOfAToken(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c, e := gin.CreateTestContext(httptest.NewRecorder())
-			c.Request = httptest.NewRequestWithContext(t.Context(), test.method, "/", nil)
 			verify := auth.AnyOf(func(context.Context, string) (*auth.Identity, error) { return nil, fmt.Errorf("x: %w", test.verify) })
-			e.Handle(test.method, "/", Handle(func(c *gin.Context) error {
-				r := RequestOf(c)
-				ctx, end := context.WithCancelCause(c.Request.Context())
-				defer end(nil)
-				c.Request = c.Request.WithContext(ctx)
-				r.out = &transfer{ctx: ctx, endWith: end, setDeadline: func(time.Time) error { return nil }}
-				r.body.in = r.out
-				return whileValid(c, verify)
-			}), Handle(func(c *gin.Context) error {
+			var got *gin.Error
+			e := gin.New()
+			e.Handle(test.method, "/", func(c *gin.Context) {
+				c.Next()
+				got = c.Errors.Last()
+			}, middleware.Handle(middleware.Stream(verify)), middleware.Handle(func(c *gin.Context) error {
 				<-c.Request.Context().Done()
 				return test.handler
 			}))
-			e.HandleContext(c)
-			if got := c.Errors.Last(); got == nil || !errors.Is(got.Err, test.want) {
+			w := &fullWriter{ResponseRecorder: httptest.NewRecorder(), ended: make(chan struct{})}
+			e.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), test.method, "/", nil))
+			if got == nil || !errors.Is(got.Err, test.want) {
 				t.Errorf("got %v, want %v", got, test.want)
 			}
 		})
