@@ -166,11 +166,10 @@ func Table(o Options) []Route {
 			routes = append(routes, Route{"GET", path + "/changes", read, []string{"after", "limit", "wait", "lastEventId"}, stream, changes})
 		}
 	}
-	routes = append(routes, []Route{
-		{"POST", "/tokens", models.ScopeAdmin, nil, small, o.Tokens.Create},
-		{"GET", "/tokens", models.ScopeAdmin, []string{"limit", "after"}, page, o.Tokens.List},
-		{"DELETE", "/tokens/:id", models.ScopeAdmin, nil, empty, o.Tokens.Revoke},
-	}...)
+	routes = append(routes,
+		Route{"POST", "/tokens", models.ScopeAdmin, nil, small, o.Tokens.Create},
+		Route{"GET", "/tokens", models.ScopeAdmin, []string{"limit", "after"}, page, o.Tokens.List},
+		Route{"DELETE", "/tokens/:id", models.ScopeAdmin, nil, empty, o.Tokens.Revoke})
 	if o.Docs {
 		docs := controllers.NewDocs(o.BasePath, o.SignIn)
 		for _, path := range []string{"/", "/docs/:file", "/openapi.json", "/swagger", "/swagger/*file"} {
