@@ -110,7 +110,7 @@ func (o operation) by(contender string, connections int) cell {
 // existing returns each id up to existingRows once, in no order: 7919 is prime to existingRows.
 func existing(n int64) int64 { return n*7919%existingRows + 1 }
 
-// from returns ascending ids from first on: a table that prepare fills has those from 1 on.
+// from returns ascending ids from first on. A table that prepare fills has the ids from 1 on.
 func from(first int64) func(n int64) int64 { return func(n int64) int64 { return first + n } }
 
 // comparison is a table of the results. Each contender has its own database.
