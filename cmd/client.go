@@ -12,7 +12,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 
 	"plantstore/config"
@@ -58,7 +57,7 @@ func (s *settings) client() (*client, error) {
 			return nil, usageError(fmt.Errorf("--url or %s is required when server.port is 0 or the service uses TLS",
 				config.SettingOf("client.url")))
 		}
-		base = localURL(cfg)
+		base = localURL(cfg.TLS(), addressOf(cfg), loopback)
 		transport := http.DefaultTransport.(*http.Transport).Clone()
 		transport.Proxy = nil // it would see the token
 		c.http.Transport = transport
@@ -81,28 +80,20 @@ func (s *settings) client() (*client, error) {
 	return c, nil
 }
 
-// localURL returns the URL of the configured service on its own machine.
-func localURL(cfg *config.Config) string {
-	return serviceURL(cfg, localHost(cfg.Server.Host, loopback), cfg.Server.Port)
-}
-
 const loopback = "127.0.0.1" // localhost may not resolve in an image from scratch
 
-// localHost returns the host by which a process on this machine reaches a listener on host:
-// local, if host is every address.
-func localHost(host, local string) string {
-	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
-		return local
+// localURL returns the URL by which a process on this machine calls a listener on address. Its host is
+// local if address has none, or every address.
+func localURL(encrypted bool, address, local string) string {
+	host, port, _ := net.SplitHostPort(address) // config has validated it
+	if host == "" || net.ParseIP(host).IsUnspecified() {
+		host = local
 	}
-	return host
-}
-
-func serviceURL(cfg *config.Config, host string, port int) string {
 	scheme := "http://"
-	if cfg.TLS() {
+	if encrypted {
 		scheme = "https://"
 	}
-	return scheme + net.JoinHostPort(host, strconv.Itoa(port))
+	return scheme + net.JoinHostPort(host, port)
 }
 
 // responseError is a response with a status other than 200.

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"plantstore/config"
@@ -54,7 +56,7 @@ func readDevToken() (token string, err error) {
 
 // welcome prints the URL of a development service, its token and a request to try.
 func welcome(cfg *config.Config, port int, token string) {
-	base, curl := serviceURL(cfg, localHost(cfg.Server.Host, "localhost"), port), "curl -i"
+	base, curl := localURL(cfg.TLS(), net.JoinHostPort(cfg.Server.Host, strconv.Itoa(port)), "localhost"), "curl -i"
 	if cfg.TLS() { // the certificate may be self-signed
 		curl = fmt.Sprintf("curl -i --cacert '%s'", cfg.Server.TLSCertificate)
 	}

@@ -3,7 +3,6 @@ package cmd
 import (
 	"crypto/tls"
 	"fmt"
-	"net"
 	"net/http"
 	"time"
 
@@ -38,10 +37,9 @@ func newHealthcheck(s *settings) *cobra.Command {
 					TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: true},
 				},
 			}
-			base := localURL(cfg)
+			base := localURL(cfg.TLS(), addressOf(cfg), loopback)
 			if cfg.Server.AdminAddress != "" && !s.flags["server.port"].Changed {
-				host, port, _ := net.SplitHostPort(cfg.Server.AdminAddress) // config has validated it
-				base = "http://" + net.JoinHostPort(localHost(host, loopback), port)
+				base = localURL(false, cfg.Server.AdminAddress, loopback)
 			}
 			response, err := probe.Get(base + path)
 			if err != nil {
