@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"mime"
 	"net"
 	"net/http"
@@ -145,20 +146,13 @@ func (c *client) send(r *http.Request) (*http.Response, error) {
 	return nil, failed
 }
 
-// get sends a GET request for path in the resource, and returns its response as send does.
-func (c *client) get(ctx context.Context, path string, query url.Values, accept string) (*http.Response, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.target(path, query), nil)
-	if err != nil {
-		return nil, err
-	}
-	request.Header.Set("Accept", accept)
-	return c.send(request)
-}
-
-func (c *client) target(path string, query url.Values) string {
+// request returns a request for path in the resource that accepts a media type.
+func (c *client) request(ctx context.Context, method, path string, query url.Values, accept string, body io.Reader) *http.Request {
 	target := c.base.JoinPath(c.resource, path)
 	target.RawQuery = query.Encode()
-	return target.String()
+	r, _ := http.NewRequestWithContext(ctx, method, target.String(), body) // which are valid
+	r.Header.Set("Accept", accept)
+	return r
 }
 
 // mediaTypeOf returns the media type of format, or of the extension of path if format is empty.

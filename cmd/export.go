@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -89,7 +90,7 @@ func newExport(s *settings) *cobra.Command {
 // export writes the rows that query selects to the file path, or to standard output if
 // path is -.
 func (c *client) export(ctx context.Context, query url.Values, mediaType, path string) error {
-	response, err := c.get(ctx, "export", query, mediaType)
+	response, err := c.send(c.request(ctx, http.MethodGet, "export", query, mediaType, nil))
 	if err != nil {
 		return err
 	}

@@ -198,7 +198,7 @@ func (c *client) changesAfter(ctx context.Context, after string) (changes feedCh
 		query.Set("after", after)
 		query.Set("wait", fmt.Sprintf("%.0fs", followWait.Seconds()))
 	}
-	response, err := c.get(ctx, "changes", query, controllers.TypeJSON)
+	response, err := c.send(c.request(ctx, http.MethodGet, "changes", query, controllers.TypeJSON, nil))
 	if err != nil {
 		return changes, err
 	}

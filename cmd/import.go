@@ -103,13 +103,9 @@ func (c *client) importFile(ctx context.Context, path, mediaType string, query u
 			rows = io.LimitReader(file, size) // it may grow meanwhile
 		}
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.target("import", query), rows)
-	if err != nil {
-		return nil, err
-	}
+	request := c.request(ctx, http.MethodPost, "import", query, controllers.TypeJSON, rows)
 	request.ContentLength = size
 	request.Header.Set("Content-Type", mediaType)
-	request.Header.Set("Accept", controllers.TypeJSON)
 	request.Header.Set("Expect", "100-continue") // a rejection then comes before the rows
 
 	response, err := c.send(request)
