@@ -80,12 +80,11 @@ func (l *connections) Accept() (net.Conn, error) {
 // Close closes the listener, if it is open, and a connection that waits for room.
 func (l *connections) Close() error {
 	l.mu.Lock()
-	wasClosed := l.closed
-	l.closed = true
-	l.mu.Unlock()
-	if wasClosed {
+	defer l.mu.Unlock()
+	if l.closed {
 		return nil
 	}
+	l.closed = true
 	l.room.Broadcast()
 	return l.Listener.Close()
 }
