@@ -22,10 +22,6 @@ import (
 	"plantstore/routes"
 )
 
-// receiveBuffer is how many bytes of bodies wait in memory on a connection of HTTP/2. It limits
-// an import to that much in a round trip.
-const receiveBuffer = 128 << 10
-
 // newServer returns a server with the limits of cfg for handler and the connections of listener. The API
 // and the admin address have the same limits.
 func newServer(cfg *config.Config, handler http.Handler, listener *connections, log *zap.Logger) *http.Server {
@@ -47,8 +43,8 @@ func newServer(cfg *config.Config, handler http.Handler, listener *connections, 
 			WriteByteTimeout: cfg.Server.WriteTimeout,
 			// Per-connection buffers for data that no handler has read. Go's defaults are 1 MiB each.
 			MaxReadFrameSize:              16 << 10,
-			MaxReceiveBufferPerConnection: receiveBuffer,
-			MaxReceiveBufferPerStream:     receiveBuffer,
+			MaxReceiveBufferPerConnection: 128 << 10, // of bodies: an import sends as much in a round trip
+			MaxReceiveBufferPerStream:     128 << 10,
 		},
 	}
 }
