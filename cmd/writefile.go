@@ -27,7 +27,8 @@ func writeFile(path string, write func(io.Writer) error) error {
 	if err != nil {
 		return sqlite.PartError(path, err)
 	}
-	if info != nil { // a private file stays private
+	defer func() { _ = os.Remove(file.Name()) }() // unless it was renamed
+	if info != nil {                              // a private file stays private
 		err = file.Chmod(info.Mode().Perm())
 	}
 	if err == nil {
@@ -36,11 +37,8 @@ func writeFile(path string, write func(io.Writer) error) error {
 	if err == nil {
 		err = file.Sync()
 	}
-	if err = errors.Join(err, file.Close()); err == nil {
-		err = sqlite.RenameDurably(file.Name(), path)
+	if err = errors.Join(err, file.Close()); err != nil {
+		return err
 	}
-	if err != nil {
-		_ = os.Remove(file.Name()) // unless it was renamed
-	}
-	return err
+	return sqlite.RenameDurably(file.Name(), path)
 }
