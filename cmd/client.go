@@ -45,7 +45,7 @@ func (s *settings) client() (*client, error) {
 	c.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 	if s.tokenFile != "" {
-		if c.token, err = config.ReadFile(s.tokenFile); err == nil && !config.IsToken(c.token) {
+		if c.token, err = config.ReadFile(s.tokenFile); err == nil && !config.Token.MatchString(c.token) {
 			err = errors.New("the file must have one token of letters, digits and -._~+/, with = at the end")
 		}
 		if err != nil {

@@ -18,8 +18,8 @@ const MinTokenLength = 32
 const DevTokenPrefix = "dev_"
 
 var (
-	// bearerToken is the syntax of a bearer token: b64token of RFC 6750, section 2.1.
-	bearerToken = regexp.MustCompile(`^[A-Za-z0-9._~+/-]+=*$`)
+	// Token is the syntax of a bearer token: b64token of RFC 6750, section 2.1.
+	Token = regexp.MustCompile(`^[A-Za-z0-9._~+/-]+=*$`)
 	// basePath is the syntax of a base path, which may be empty. No segment starts with a dot.
 	basePath = regexp.MustCompile(`^(/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)*$`)
 	// oauth2Text is the syntax of the id of a client, which may be empty, and of scopes.
@@ -57,7 +57,7 @@ func (c *Config) validate(isDatabaseSet bool) error {
 		{"database.url", !production || isDatabaseSet || c.Database.URL != SettingOf("database.url").Default, "is required in production: set it in the environment or with --database-url, even to the default"},
 		{"database.replica_urls", all(c.Database.ReplicaURLs, standbyURL.MatchString), "must contain only postgres:// URLs, each of one host"},
 		{"database.replica_urls", len(c.Database.ReplicaURLs) == 0 || postgresURL.MatchString(c.Database.URL), "requires a PostgreSQL database in database.url"},
-		{"auth.tokens", all(c.Auth.Tokens, IsToken), "must contain only tokens of letters, digits and -._~+/, with = at the end, separated by commas"},
+		{"auth.tokens", all(c.Auth.Tokens, Token.MatchString), "must contain only tokens of letters, digits and -._~+/, with = at the end, separated by commas"},
 		{"auth.tokens", !production || all(c.Auth.Tokens, isStrong), fmt.Sprintf(
 			"must contain only random tokens of at least %d characters in production, and no development token: create one with openssl rand -hex 32", MinTokenLength)},
 		{"auth.jwt.issuer", jwt.Issuer+jwt.Audience+jwt.JWKSURL+jwt.PublicKey == "" || jwt.Issuer != "" && jwt.Audience != "" && (jwt.JWKSURL == "") != (jwt.PublicKey == ""), "must be set together with auth.jwt.audience, and either auth.jwt.jwks_url or public_key"},
@@ -66,7 +66,7 @@ func (c *Config) validate(isDatabaseSet bool) error {
 		{"docs.oauth2.client_id", c.Docs.OAuth2.ClientID == "" || isKeyURL(jwt.Issuer), "requires that auth.jwt.issuer is an https URL, or an http URL of this machine"},
 		{"docs.oauth2.client_id", all(append(c.Docs.OAuth2.Scopes, c.Docs.OAuth2.ClientID), oauth2Text.MatchString), "and docs.oauth2.scopes must have only letters, digits and -._~:/@+="},
 		{"client.url", c.Client.URL == "" || isBaseURL(c.Client.URL), "must be http:// or https:// with a host, and optionally a port and a path"},
-		{"client.token", c.Client.Token == "" || IsToken(c.Client.Token), "must be one token of letters, digits and -._~+/, with = at the end"},
+		{"client.token", c.Client.Token == "" || Token.MatchString(c.Client.Token), "must be one token of letters, digits and -._~+/, with = at the end"},
 	} {
 		if !rule.holds {
 			return fmt.Errorf("%s %s", SettingOf(rule.key), rule.text)
@@ -78,9 +78,6 @@ func (c *Config) validate(isDatabaseSet bool) error {
 func all(list []string, holds func(string) bool) bool {
 	return !slices.ContainsFunc(list, func(s string) bool { return !holds(s) })
 }
-
-// IsToken reports whether text is a bearer token.
-func IsToken(text string) bool { return bearerToken.MatchString(text) }
 
 func isOrigin(text string) bool {
 	_, err := url.Parse(text) // which also knows the addresses of IPv6
