@@ -87,8 +87,7 @@ func newExport(s *settings) *cobra.Command {
 	return s.addTo(cmd, clientFlags)
 }
 
-// export writes the rows that query selects to the file path, or to standard output if
-// path is -.
+// export writes the rows that query selects to the file path, or to standard output if path is -.
 func (c *client) export(ctx context.Context, query url.Values, mediaType, path string) error {
 	response, err := c.send(c.request(ctx, http.MethodGet, "export", query, mediaType, nil))
 	if err != nil {

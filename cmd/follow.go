@@ -97,7 +97,6 @@ type feedChanges struct {
 	Cursor  string            `json:"cursor"`
 }
 
-// printChanges writes changes to standard output, a line for each.
 func printChanges(_ context.Context, changes feedChanges) error {
 	var lines bytes.Buffer
 	for _, change := range changes.Changes {

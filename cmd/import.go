@@ -80,8 +80,7 @@ func newImport(s *settings) *cobra.Command {
 	return s.addTo(cmd, clientFlags)
 }
 
-// importFile sends the rows in the file path, or in standard input if path is -, and returns the
-// report of the service.
+// importFile sends the rows in the file path, or in standard input if path is -.
 func (c *client) importFile(ctx context.Context, path, mediaType string, query url.Values) (*controllers.ImportReport, error) {
 	rows, size := io.Reader(os.Stdin), int64(-1) // unknown
 	if path != "-" {
@@ -128,9 +127,7 @@ func (c *client) importFile(ctx context.Context, path, mediaType string, query u
 	return &report, nil
 }
 
-// printReport prints the summary on standard output, in the words of the report, and
-// the rejected rows on standard error, in the form of compiler errors. It returns an
-// error if rows were rejected.
+// printReport prints the summary, and the rejected rows in the form of compiler errors. It fails if rows were rejected.
 func printReport(report *controllers.ImportReport, path string, dryRun bool) error {
 	if path == "-" {
 		path = "stdin"

@@ -102,7 +102,6 @@ func (l *connections) drain(limit time.Duration) error {
 	return err
 }
 
-// inUse returns the number of open connections.
 func (l *connections) inUse() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()

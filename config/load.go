@@ -24,12 +24,10 @@ const DefaultFile = "configs/config.yaml"
 // FileVariable is the environment variable that names another configuration file.
 const FileVariable = "PLANTSTORE_CONFIG"
 
-// Load reads, merges and validates the configuration. It returns the settings, too, with their
-// values and sources. Flags, by key, override
-// the environment, which overrides the file, which overrides the defaults. If file is empty,
-// PLANTSTORE_CONFIG names it, and otherwise it is DefaultFile. An error is a line that
-// names the key and the valid values, but not the value, which may be a secret. Production
-// requires the settings of the database only of a command that uses it.
+// Load reads, merges and validates the configuration. It returns the settings, too, with their values and sources.
+// Flags, by key, override the environment, which overrides the file, which overrides the defaults. If file is empty,
+// FileVariable names it, and otherwise it is DefaultFile. An error is a line that names the key and the valid values,
+// but not the value, which may be a secret. Only a command that uses the database must name it in production.
 func Load(file string, flags map[string]*pflag.Flag, usesDatabase bool) (*Config, []Setting, error) {
 	c, v, validate := new(Config), viper.New(), validator.New()
 	strictly := func(d *mapstructure.DecoderConfig) { d.WeaklyTypedInput, d.DecodeHook = false, parse }
@@ -149,8 +147,7 @@ func ReadFile(path string) (string, error) {
 var kubernetesLink = regexp.MustCompile(`^PLANTSTORE_(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_\w+)?)=|` +
 	`^PLANTSTORE_(\w+_)?PORT=(tcp|udp|sctp)://`)
 
-// checkVariables rejects variables that look like ours but set nothing; most are
-// misspelled.
+// checkVariables rejects variables that look like ours but set nothing; most are misspelled.
 func checkVariables(settings []Setting) error {
 	for _, entry := range os.Environ() {
 		name, _, _ := strings.Cut(entry, "=")

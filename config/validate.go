@@ -25,8 +25,7 @@ var (
 	// oauth2Text is the syntax of the id of a client, which may be empty, and of scopes.
 	oauth2Text = regexp.MustCompile(`^[A-Za-z0-9._~:/@+=-]*$`)
 	// origin is the syntax of an origin as browsers send it (RFC 6454, section 6.2).
-	origin = regexp.MustCompile(`^[a-z][a-z0-9+.-]*://([a-z0-9._-]+|\[[0-9a-f:]+\])(:[0-9]+)?$`)
-	// hostName is the syntax of the name of a host.
+	origin   = regexp.MustCompile(`^[a-z][a-z0-9+.-]*://([a-z0-9._-]+|\[[0-9a-f:]+\])(:[0-9]+)?$`)
 	hostName = regexp.MustCompile(`^[A-Za-z0-9._-]+$`)
 	// placeholder matches what no random token contains, and the start of a development token.
 	placeholder = regexp.MustCompile(`(?i)^` + DevTokenPrefix + `|change.?me|password`)
