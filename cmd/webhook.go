@@ -80,14 +80,8 @@ func newWebhook(resource, target, secretFile string) (*webhook, error) {
 // deliver sends changes until the receiver has accepted them. It fails with errWebhookGone, or
 // when ctx ends.
 func (w *webhook) deliver(ctx context.Context, changes feedChanges) error {
-	data, err := json.Marshal(changes)
-	if err != nil {
-		return err
-	}
-	body, err := json.Marshal(WebhookMessage{w.event, time.Now().UTC().Truncate(time.Millisecond), data})
-	if err != nil {
-		return err
-	}
+	data, _ := json.Marshal(changes) // which were read from JSON
+	body, _ := json.Marshal(WebhookMessage{w.event, time.Now().UTC().Truncate(time.Millisecond), data})
 	hash := sha256.Sum256(data) // the same changes at the same place are the same message, also after a restart
 	id := "msg_" + hex.EncodeToString(hash[:16])
 	pauses := w.pauses
@@ -117,10 +111,9 @@ func (w *webhook) send(ctx context.Context, id string, body []byte) (after time.
 		return 0, err
 	}
 	now := strconv.FormatInt(time.Now().Unix(), 10)
-	request.Header["Content-Type"] = []string{controllers.TypeJSON}
-	request.Header["webhook-id"] = []string{id}
-	request.Header["webhook-timestamp"] = []string{now}
-	request.Header["webhook-signature"] = []string{w.sign(id, now, body)}
+	request.Header = http.Header{
+		"Content-Type": {controllers.TypeJSON}, "webhook-id": {id}, "webhook-timestamp": {now}, "webhook-signature": {w.sign(id, now, body)},
+	}
 	response, err := w.http.Do(request)
 	if err != nil {
 		if failed, ok := errors.AsType[*url.Error](err); ok {
