@@ -1,7 +1,6 @@
 package cmd
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -98,12 +97,11 @@ type feedChanges struct {
 }
 
 func printChanges(_ context.Context, changes feedChanges) error {
-	var lines bytes.Buffer
+	var lines []byte
 	for _, change := range changes.Changes {
-		lines.Write(change)
-		lines.WriteByte('\n')
+		lines = append(append(lines, change...), '\n')
 	}
-	_, err := os.Stdout.Write(lines.Bytes())
+	_, err := os.Stdout.Write(lines)
 	return err
 }
 
