@@ -21,12 +21,9 @@ var ignoreSYN = []unix.SockFilter{
 // can be accepted before listener is closed: closing it resets what waits. Where filters need a
 // privilege, the kernel still opens a connection whenever no connection waits.
 func refuse(listener net.Listener) error {
-	raw, err := listener.(*net.TCPListener).SyscallConn()
-	if err != nil {
-		return err
-	}
+	raw, _ := listener.(*net.TCPListener).SyscallConn() // which fails only for nil
 	var failed error
-	err = raw.Control(func(fd uintptr) {
+	err := raw.Control(func(fd uintptr) {
 		failed = unix.SetsockoptSockFprog(int(fd), unix.SOL_SOCKET, unix.SO_ATTACH_FILTER,
 			&unix.SockFprog{Len: uint16(len(ignoreSYN)), Filter: &ignoreSYN[0]})
 		if errors.Is(failed, unix.EPERM) {
