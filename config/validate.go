@@ -126,9 +126,7 @@ func isBaseURL(text string) bool {
 // isStrong reports whether token may be random: long enough, no placeholder, and not a word of up to
 // 8 characters that repeats.
 func isStrong(token string) bool {
-	characters := make(map[rune]bool)
-	for _, c := range token {
-		characters[c] = true
-	}
-	return len(token) >= MinTokenLength && len(characters) > 8 && !placeholder.MatchString(token)
+	characters := []rune(token)
+	slices.Sort(characters)
+	return len(token) >= MinTokenLength && len(slices.Compact(characters)) > 8 && !placeholder.MatchString(token)
 }
