@@ -112,6 +112,7 @@ func (s *settings) serve(cmd *cobra.Command, _ []string) (err error) {
 			return float64(current.Leaf.NotAfter.Unix())
 		}))
 	}
+	adminHost, _, _ := net.SplitHostPort(cfg.Server.AdminAddress)
 	options := routes.Options{
 		ObserverOptions: middleware.ObserverOptions{
 			Log: log, Tokens: static, BasePath: cfg.Server.BasePath, Metrics: metrics, Tracer: tracer,
@@ -128,7 +129,7 @@ func (s *settings) serve(cmd *cobra.Command, _ []string) (err error) {
 		Bulk:         middleware.BulkOptions(cfg.Bulk),
 		Proxies:      cfg.Server.TrustedProxies,
 		Origins:      cfg.Server.CORSOrigins,
-		Hosts:        ownHosts(cfg),
+		Hosts:        append([]string{cfg.Server.Host, adminHost}, cfg.Server.AllowedHosts...),
 		Development:  cfg.Env == config.Development,
 		TLS:          cfg.TLS(),
 	}

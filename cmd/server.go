@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"regexp"
 	"runtime"
-	"slices"
 	"strconv"
 	"time"
 
@@ -62,12 +61,6 @@ func listen(key, address string) (net.Listener, error) {
 
 func addressOf(cfg *config.Config) string {
 	return net.JoinHostPort(cfg.Server.Host, strconv.Itoa(cfg.Server.Port))
-}
-
-// ownHosts returns the names of hosts by which requests may call the service.
-func ownHosts(cfg *config.Config) []string {
-	admin, _, _ := net.SplitHostPort(cfg.Server.AdminAddress)
-	return append(slices.Clone(cfg.Server.AllowedHosts), cfg.Server.Host, admin)
 }
 
 // checkAddresses fails if the service could not listen on its addresses. It does so only for a
