@@ -121,27 +121,23 @@ func newTokenList(s *settings) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return printTable(all)
+				table := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+				_, _ = fmt.Fprintln(table, "PREFIX\tNAME\tSCOPES\tCREATED\tEXPIRES\tLAST USED\tSTATE")
+				for _, t := range all {
+					state := "active"
+					switch {
+					case t.RevokedAt != nil:
+						state = "revoked " + moment(t.RevokedAt)
+					case t.Expired(time.Now()):
+						state = "expired"
+					}
+					_, _ = fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", t.ID, visible(t.Name), strings.Join(t.Scopes.Names(), ","),
+						moment(&t.CreatedAt), moment(t.ExpiresAt), moment(t.LastUsedAt), state)
+				}
+				return table.Flush()
 			})
 		},
 	}, databaseFlags)
-}
-
-func printTable(tokens []models.Token) error {
-	table := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(table, "PREFIX\tNAME\tSCOPES\tCREATED\tEXPIRES\tLAST USED\tSTATE")
-	for _, t := range tokens {
-		state := "active"
-		switch {
-		case t.RevokedAt != nil:
-			state = "revoked " + moment(t.RevokedAt)
-		case t.Expired(time.Now()):
-			state = "expired"
-		}
-		_, _ = fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", t.ID, visible(t.Name), strings.Join(t.Scopes.Names(), ","),
-			moment(&t.CreatedAt), moment(t.ExpiresAt), moment(t.LastUsedAt), state)
-	}
-	return table.Flush()
 }
 
 func moment(t *time.Time) string {
