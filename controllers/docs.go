@@ -186,7 +186,10 @@ func readPage(name string) ([]byte, error) {
 
 // unzip returns a script or a style of Swagger UI.
 func unzip(name string) ([]byte, error) {
-	compressed, _ := static.FS.ReadFile(name + ".gz") // NewReader rejects a file that is absent
+	compressed, err := static.FS.ReadFile(name + ".gz")
+	if err != nil {
+		return nil, err
+	}
 	file, err := gzip.NewReader(bytes.NewReader(compressed))
 	if err != nil {
 		return nil, err
