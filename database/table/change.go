@@ -156,7 +156,7 @@ func Groups(changes []*Change) (groups []*Group) {
 	return groups
 }
 
-// Scan sets Stored of the changes whose rows are in a result, in any order.
+// Scan sets Stored of the changes whose keys are in a result.
 func (g *Group) Scan(rows Rows) error {
 	for _, c := range g.Changes {
 		c.Stored = reflect.Value{} // of an earlier attempt
@@ -166,13 +166,13 @@ func (g *Group) Scan(rows Rows) error {
 		found = append(found, reflect.New(g.Changes[0].Row.Type()).Elem())
 		return found[len(found)-1]
 	})
-	like := &Change{Statement: g.Statement}
-	for _, like.Row = range found {
-		if i, known := slices.BinarySearchFunc(g.Changes, like, CompareKeys); known {
-			if c := g.Changes[i]; g.Returns == 1 {
+	wanted := &Change{Statement: g.Statement}
+	for _, row := range found {
+		wanted.Row = row
+		if i, known := slices.BinarySearchFunc(g.Changes, wanted, CompareKeys); known {
+			c := g.Changes[i]
+			if c.Stored = row; g.Returns == 1 {
 				c.Stored = c.Row
-			} else {
-				c.Stored = like.Row
 			}
 		}
 	}
