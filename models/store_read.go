@@ -76,8 +76,9 @@ func (s *Store[T, K]) List(ctx context.Context, f Filter[K]) (rows []T, err erro
 
 // Query calls do with a handle for a query that List does not have: joins, aggregates, Preload. cost is database.Scan if
 // the query may read all rows of a table, otherwise database.Few. do ends its query with what it reads into, and may be
-// called again: tx.Joins("JOIN …").Find(&plants), for example. The rows are of any model: associations belong in a model of their own, which embeds T. Values
-// belong in arguments, never in the text. A query that finds no row with First, Last or Take fails with a *NotFoundError.
+// called again: tx.Joins("JOIN …").Find(&plants), for example. The rows are of any model: associations belong in a model
+// of their own, which embeds T. Values belong in arguments, never in the text. A query that finds no row with First, Last
+// or Take fails with a *NotFoundError.
 func (s *Store[T, K]) Query(ctx context.Context, cost database.Cost, do func(tx *gorm.DB) *gorm.DB) error {
 	return s.read(ctx, func(r *reader[T, K]) error {
 		err := r.db.Read(ctx, "query "+r.table.Name, cost, func(tx *gorm.DB) error { return do(tx).Error })
