@@ -36,7 +36,7 @@ func newMigration(s *settings, name, short string, action func(*cobra.Command, *
 }
 
 func migrateUp(cmd *cobra.Command, db *database.DB) (string, error) {
-	applied, err := db.Schema().Migrate(cmd.Context())
+	applied, err := db.Schema.Migrate(cmd.Context())
 	for _, m := range applied { // also before a failure
 		_, _ = fmt.Println("applied", m.Name)
 	}
@@ -50,18 +50,18 @@ func migrateUp(cmd *cobra.Command, db *database.DB) (string, error) {
 }
 
 func migrateDown(cmd *cobra.Command, db *database.DB) (string, error) {
-	last, loss, err := db.Schema().Last(cmd.Context())
+	last, loss, err := db.Schema.Last(cmd.Context())
 	if err != nil {
 		return "", err
 	}
 	if err := confirm(cmd, fmt.Sprintf("Roll back %s of the database %s? This deletes %s.", last, db.Name(), loss)); err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("rolled back %s of the database %s", last, db.Name()), db.Schema().Rollback(cmd.Context(), last)
+	return fmt.Sprintf("rolled back %s of the database %s", last, db.Name()), db.Schema.Rollback(cmd.Context(), last)
 }
 
 func migrateStatus(cmd *cobra.Command, db *database.DB) (string, error) {
-	all, err := db.Schema().Migrations(cmd.Context())
+	all, err := db.Schema.Migrations(cmd.Context())
 	var lines []string
 	for _, m := range all {
 		applied := "pending"

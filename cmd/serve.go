@@ -67,8 +67,8 @@ func (s *settings) serve(cmd *cobra.Command, _ []string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	before, _ := db.Schema().Migrations(ctx) // Prepare reports an error
-	if err := db.Schema().Prepare(ctx); err != nil {
+	before, _ := db.Schema.Migrations(ctx) // Prepare reports an error
+	if err := db.Schema.Prepare(ctx); err != nil {
 		return databaseError(err)
 	}
 	if len(before) > 0 && before[0].AppliedAt.IsZero() && cfg.Env == config.Production {
@@ -166,7 +166,7 @@ func (s *settings) serve(cmd *cobra.Command, _ []string) (err error) {
 	log.Info("serving",
 		zap.String("version", version), zap.String("commit", commit), zap.String("env", cfg.Env),
 		zap.String("address", listener.Addr().String()),
-		zap.String("database_system", db.Dialect().Facts().System), zap.String("database", db.Name()), zap.Int64("schema", db.Schema().Version()),
+		zap.String("database_system", db.Dialect.Facts().System), zap.String("database", db.Name()), zap.Int64("schema", db.Schema.Version()),
 		zap.Int("gomaxprocs", runtime.GOMAXPROCS(0)), zap.Int("max_connections", limit),
 		zap.Int("requests_per_second", cfg.Limits.RequestsPerSecond))
 	if cfg.Env == config.Development {

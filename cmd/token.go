@@ -37,7 +37,7 @@ func audit(log *zap.Logger, change, id string) {
 // end an older service.
 func (s *settings) withTokens(ctx context.Context, action func(tokens *models.TokenStore, in string, log *zap.Logger) error) error {
 	return s.withDatabase(ctx, false, func(db *database.DB, log *zap.Logger) error {
-		if err := db.Schema().Require(ctx); err != nil {
+		if err := db.Schema.Require(ctx); err != nil {
 			return err
 		}
 		return action(models.NewTokenStore(db), db.Name(), log)

@@ -21,6 +21,7 @@ import (
 	"plantstore/database/citus"
 	"plantstore/database/dialect"
 	"plantstore/database/fault"
+	"plantstore/database/limit"
 	"plantstore/database/postgres"
 	"plantstore/database/sqlite"
 	"plantstore/database/table"
@@ -52,15 +53,15 @@ type BatchOptions struct {
 // concurrent use, but not in a transaction.
 type DB struct {
 	*gorm.DB
+	Dialect  dialect.Dialect
+	Schema   *Schema
+	Limits   *Limits
 	writes   *sql.DB
 	reads    *sql.DB // the same pool as writes, but on SQLite
-	dialect  dialect.Dialect
 	options  Options
 	batches  BatchOptions
-	Limits   *Limits
 	health   *health
 	metrics  *metrics
-	schema   *Schema
 	feeds    []*Feed   // of the tables that are followed, unless the database is on Citus
 	standbys *standbys // or nil
 	closers  *[]func() // of what Close ends, in this order; transactions, which copy the rest, do not read them
@@ -149,11 +150,11 @@ func CheckURL(url string) error {
 
 // New returns the database of d, which Close closes, with the feeds of the tables that name one.
 func New(d dialect.Dialect, o Options, batches BatchOptions, tables []*table.Table, log *zap.Logger) (db *DB, err error) {
-	db = &DB{dialect: d, options: o, batches: batches, log: log, closers: new([]func()), metrics: newMetrics(d.Facts().System, o.SlowQuery, log)}
+	db = &DB{Dialect: d, options: o, batches: batches, log: log, closers: new([]func()), metrics: newMetrics(d.Facts().System, o.SlowQuery, log)}
 	db.writes, db.reads = d.Pools()
-	db.Limits = newLimits(batches.Flushers, o.MaxConnections, o.TemporaryBytes)
+	db.Limits = newLimits(nil, batches.Flushers, o.MaxConnections, o.TemporaryBytes)
 	if db.reads != db.writes {
-		db.Limits = newFileLimits(sqlite.Readers, o.TemporaryBytes)
+		db.Limits = newLimits(limit.NewTurns(1, 0), 0, sqlite.Readers, o.TemporaryBytes)
 	}
 	db.health = &health{db: db}
 	for _, t := range tables {
@@ -161,7 +162,7 @@ func New(d dialect.Dialect, o Options, batches BatchOptions, tables []*table.Tab
 			db.feeds = append(db.feeds, &Feed{db: db, table: t, sql: sql, Written: make(chan struct{}, 1)})
 		}
 	}
-	if db.schema, err = newSchema(db); err != nil {
+	if db.Schema, err = newSchema(db); err != nil {
 		return nil, err
 	}
 	db.DB, err = gorm.Open(d.Dialector(db.writes), &gorm.Config{
@@ -201,13 +202,7 @@ func waitFor(ctx context.Context, pool *sql.DB, timeout time.Duration, log *zap.
 }
 
 // Name names the database for people: a path, or hosts and a name, without a password.
-func (db *DB) Name() string { return db.dialect.Facts().Name }
-
-// Dialect returns the dialect of the database.
-func (db *DB) Dialect() dialect.Dialect { return db.dialect }
-
-// Schema returns the schema of the database.
-func (db *DB) Schema() *Schema { return db.schema }
+func (db *DB) Name() string { return db.Dialect.Facts().Name }
 
 // Feed returns the feed of changes to t. Reading it fails with ErrNoFeed if db does not have it.
 func (db *DB) Feed(t *table.Table) *Feed {
@@ -223,7 +218,7 @@ func (db *DB) Close() error {
 	for _, end := range *db.closers {
 		end()
 	}
-	return db.dialect.Close()
+	return db.Dialect.Close()
 }
 
 // every calls do now and every interval, in the background, until db is closed.
@@ -241,8 +236,9 @@ func (db *DB) Reads(ctx context.Context) *gorm.DB {
 
 // NewWriter returns a batcher of writes, which run writes in batches. It is closed with db.
 func NewWriter[T any](db *DB, run func(context.Context, []T) []error) *batch.Batcher[T] {
-	o := batch.Options{Turns: db.Limits.batches, Items: db.metrics.batchRows, Waits: db.metrics.wait}
+	o := batch.Options{Turns: db.Limits.batches, Waits: db.metrics.wait}
 	b := newBatcher(db, o, func(ctx context.Context, items []T) []error {
+		db.metrics.batchRows.Observe(float64(len(items)))
 		db.health.writing.Store(time.Now().UnixNano())
 		defer db.health.writing.Store(0)
 		outcomes := run(ctx, items)

@@ -115,7 +115,7 @@ func TestSQLiteFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 		db := dbtest.Open(t, dbtest.Options("sqlite:"+path))
-		if _, err := db.Schema().Migrate(t.Context()); err != nil {
+		if _, err := db.Schema.Migrate(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if info, err := os.Stat(path); err != nil || info.Size() == 0 || info.Mode() != 0o600 {
@@ -310,7 +310,7 @@ func TestSlowQueriesAreLoggedWithoutValues(t *testing.T) {
 func TestPurgeTakesNoTurn(t *testing.T) {
 	t.Parallel()
 	db := dbtest.Open(t, dbtest.Options(dbtest.Postgres(t))) // on SQLite, both need the only connection that writes
-	if err := db.Schema().Prepare(t.Context()); err != nil {
+	if err := db.Schema.Prepare(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	_, err := db.Write(t.Context(), "put plant", func(*database.DB) error {

@@ -187,7 +187,7 @@ func (f *Feed) Changes(ctx context.Context, from Cursor, most int) (changes []Ch
 		changes = changes[:0] // of an earlier attempt
 		text := f.sql.Changes
 		begin := time.Now()
-		err := f.db.dialect.Query(tx.Statement.Context, f.db.reads, text, []any{from.at, from.order, most + 1}, func(rows table.Rows) error {
+		err := f.db.Dialect.Query(tx.Statement.Context, f.db.reads, text, []any{from.at, from.order, most + 1}, func(rows table.Rows) error {
 			for rows.Next() {
 				var position, order, id *int64
 				if err := rows.Scan(&epoch, &kept, &end, &settled, &newest, &moved, &position, &order, &id); err != nil {

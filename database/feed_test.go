@@ -48,7 +48,7 @@ func TestFeedOfANewTable(t *testing.T) {
 			UNION ALL SELECT pg_get_triggerdef(oid) FROM pg_trigger WHERE tgrelid = '{rows}'::regclass AND NOT tgisinternal
 			UNION ALL SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE conrelid IN ('{feed}'::regclass, '{row}_imports'::regclass)
 			UNION ALL SELECT concat_ws(' ', attname, attstorage) FROM pg_attribute WHERE attrelid = '{row}_imports'::regclass`
-		if db.Dialect().Facts().System == "sqlite" {
+		if db.Dialect.Facts().System == "sqlite" {
 			columns, catalog = "id INTEGER PRIMARY KEY", "SELECT sql FROM sqlite_schema WHERE type IN ('table', 'trigger') AND name <> '{rows}' AND (tbl_name LIKE '{row}%' OR tbl_name LIKE '{feed}%')"
 		}
 		if err := db.Exec("CREATE TABLE weeds (" + columns + ")").Error; err != nil {

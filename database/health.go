@@ -84,7 +84,7 @@ func (db *DB) CheckColumns(ctx context.Context) error {
 		}
 		for i, c := range t.Columns {
 			want, got := c.Type.Postgres, types[i].DatabaseTypeName()
-			if db.dialect.Facts().System == "sqlite" {
+			if db.Dialect.Facts().System == "sqlite" {
 				want = c.Type.SQLite
 			}
 			if commonType(want) != commonType(got) {
@@ -110,7 +110,7 @@ func (db *DB) Ready(ctx context.Context) error {
 	h := db.health
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if time.Now().Before(h.next) && db.dialect.Check() == nil {
+	if time.Now().Before(h.next) && db.Dialect.Check() == nil {
 		return h.err
 	}
 	// All callers share the result, so ignore this caller's deadline.
@@ -125,7 +125,7 @@ func (db *DB) Ready(ctx context.Context) error {
 }
 
 func (h *health) check(ctx context.Context) error {
-	err := h.db.dialect.Check()
+	err := h.db.Dialect.Check()
 	if err == nil && h.damaged.Load() {
 		err = &fault.NotWritableError{Reason: fault.Damaged}
 	}
@@ -142,7 +142,7 @@ func (h *health) check(ctx context.Context) error {
 		if h.db.Limits.writer != nil { // writes wait for the only connection, which this takes
 			writing, cancel = context.WithTimeout(ctx, readyTimeout/10)
 		}
-		_, err := h.db.writes.ExecContext(writing, h.db.dialect.Facts().WriteTest)
+		_, err := h.db.writes.ExecContext(writing, h.db.Dialect.Facts().WriteTest)
 		cancel()
 		if fault.IsTimeout(err) && h.locked.Load() > 0 && h.db.Limits.writer != nil {
 			err = &fault.NotWritableError{Reason: fault.Locked}
@@ -153,7 +153,7 @@ func (h *health) check(ctx context.Context) error {
 		h.faults.CompareAndSwap(faults, 0)
 	}
 	if since := h.locked.Load(); since > 0 {
-		switch by, err := h.lockedBy(ctx, h.db.dialect.Facts().KeptOutBy); {
+		switch by, err := h.lockedBy(ctx, h.db.Dialect.Facts().KeptOutBy); {
 		case err == nil && by == "": // the lock was a row's, or has ended
 			h.locked.CompareAndSwap(since, 0)
 		case err == nil && time.Since(time.Unix(0, since)) > lockPatience:
@@ -197,7 +197,7 @@ func (h *health) lockedBy(ctx context.Context, query string) (by string, err err
 // as expected, and for a table that the role may not write, or an empty text. It fails if a table or a
 // column does not exist.
 func (h *health) query() string {
-	schema, facts := h.db.schema, h.db.dialect.Facts()
+	schema, facts := h.db.Schema, h.db.Dialect.Facts()
 	conditions := []string{
 		fmt.Sprintf("(SELECT count(DISTINCT version_id) FROM "+goose.DefaultTablename+" WHERE version_id BETWEEN 1 AND %d) = %d",
 			schema.Version(), len(schema.provider.ListSources())),

@@ -57,35 +57,30 @@ type Limits struct {
 	next          atomic.Int64  // when the next import may use writer, in nanoseconds since 1970
 }
 
-// newLimits returns the limits of a PostgreSQL database.
-func newLimits(flushers, connections int, temporaryBytes int64) *Limits {
-	rest := max(connections-flushers-fixedConnections, 2)
-	locked := max(rest/4, 1)
-	l := commonLimits(rest-locked, temporaryBytes)
-	l.batches, l.writes, l.locked = limit.NewTurns(flushers, 0), limit.NewTurns(singleWrites, 0), limit.NewTurns(locked, 0)
-	return l
-}
-
-// newFileLimits returns the limits of a SQLite database, which has connections for
-// reading, also for the batch of writes, and another connection that writes.
-func newFileLimits(readers int, temporaryBytes int64) *Limits {
-	l := commonLimits(readers-lookupBatches-MaxBulk-unlimited-1, temporaryBytes)
-	l.writer = limit.NewTurns(1, 0)
-	l.writes, l.batches, l.locked = l.writer, l.writer, l.writer
-	return l
-}
-
-func commonLimits(reads int, temporaryBytes int64) *Limits {
+// newLimits returns the limits of a server with a number of connections or, if writer is not nil, of a SQLite
+// file: its connections only read, one of them for the batch of writes, and all writes share writer.
+func newLimits(writer *limit.Turns, flushers, connections int, temporaryBytes int64) *Limits {
+	reads := connections - flushers - fixedConnections
+	batches, writes, locked := writer, writer, writer
+	if writer == nil {
+		waiting := max(reads/4, 1)
+		reads = max(reads-waiting, 1)
+		batches, writes, locked = limit.NewTurns(flushers, 0), limit.NewTurns(singleWrites, 0), limit.NewTurns(waiting, 0)
+	}
 	return &Limits{
 		Work:      limit.NewTurns(max(runtime.GOMAXPROCS(0)/2, 1), 1),
+		Followers: limit.NewShares(MaxFollowers, MaxFollowersEach),
+		Transfers: limit.NewShares(MaxTransfers, MaxTransfersEach),
+		Disk:      limit.NewShares(temporaryBytes, temporaryBytes/2),
 		scans:     limit.NewTurns(MaxScans, 1),
 		lookups:   limit.NewTurns(lookupBatches, 0),
 		reads:     limit.NewTurns(reads, max(reads/2, 1)),
 		bulk:      limit.NewTurns(MaxBulk, MaxBulkEach),
 		imports:   limit.NewTurns(MaxImports, MaxImportsEach),
-		Transfers: limit.NewShares(MaxTransfers, MaxTransfersEach),
+		batches:   batches,
+		writes:    writes,
+		locked:    locked,
+		writer:    writer,
 		waiters:   limit.NewShares(MaxWaiters, MaxWaitersEach),
-		Followers: limit.NewShares(MaxFollowers, MaxFollowersEach),
-		Disk:      limit.NewShares(temporaryBytes, temporaryBytes/2),
 	}
 }

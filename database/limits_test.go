@@ -12,7 +12,7 @@ import (
 func TestLimitsSpendEveryConnection(t *testing.T) {
 	for flushers := 1; flushers < 20; flushers++ {
 		for connections := MinConnections(flushers); connections < 100; connections++ {
-			b := newLimits(flushers, connections, 1)
+			b := newLimits(nil, flushers, connections, 1)
 			got := unlimited
 			for _, turns := range []*limit.Turns{b.lookups, b.reads, b.bulk, b.batches, b.writes, b.locked} {
 				if got += turns.Len(); turns.Len() == 0 {
@@ -27,7 +27,7 @@ func TestLimitsSpendEveryConnection(t *testing.T) {
 }
 
 func TestLimitsOfSQLite(t *testing.T) {
-	b := newFileLimits(sqlite.Readers, 1)
+	b := newLimits(limit.NewTurns(1, 0), 0, sqlite.Readers, 1)
 	for name, writes := range map[string]*limit.Turns{"batches": b.batches, "single writes": b.writes, "writes that wait for a lock": b.locked} {
 		t.Run(name+" share the writer", func(t *testing.T) {
 			if writes != b.writer || writes.Len() != 1 {
@@ -44,7 +44,7 @@ func TestLimitsOfSQLite(t *testing.T) {
 
 // TestNoShareIsAll: a client that takes all it can leaves something for another client.
 func TestNoShareIsAll(t *testing.T) {
-	b := newLimits(1, 16, 1<<20)
+	b := newLimits(nil, 1, 16, 1<<20)
 	for name, s := range map[string]*limit.Shares{
 		"imports and exports": b.Transfers, "writes that wait for a lock": b.waiters, "temporary files": b.Disk,
 	} {

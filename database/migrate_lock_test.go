@@ -21,7 +21,7 @@ func migratedWithLog(t *testing.T, url string) (*database.DB, *observer.Observed
 	t.Helper()
 	core, logs := observer.New(zap.InfoLevel)
 	db := dbtest.OpenWith(t, dbtest.Options(url), dbtest.Batches, zap.New(core))
-	if err := db.Schema().Prepare(t.Context()); err != nil {
+	if err := db.Schema.Prepare(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return db, logs
@@ -34,7 +34,7 @@ func prepareUntil(t *testing.T, db *database.DB, logs *observer.ObservedLogs, me
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
 	prepared := make(chan error, 1)
-	go func() { prepared <- db.Schema().Prepare(ctx) }()
+	go func() { prepared <- db.Schema.Prepare(ctx) }()
 	for logs.FilterMessageSnippet(message).Len() == 0 {
 		select {
 		case err := <-prepared:
@@ -53,7 +53,7 @@ func TestMigrationLock(t *testing.T) {
 	db, logs := migratedWithLog(t, url)
 	dbtest.Exec(t, url, lockByAnother)
 	t.Run("nothing is pending", func(t *testing.T) {
-		if err := db.Schema().Prepare(t.Context()); err != nil {
+		if err := db.Schema.Prepare(t.Context()); err != nil {
 			t.Error(err)
 		}
 		if logs.FilterMessageSnippet("another process").Len() > 0 {

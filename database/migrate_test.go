@@ -23,14 +23,14 @@ func TestMigrateAndRollback(t *testing.T) {
 		t.Parallel()
 		db := dbtest.Open(t, dbtest.Options(url))
 		for range 2 {
-			applied, err := db.Schema().Migrate(t.Context())
+			applied, err := db.Schema.Migrate(t.Context())
 			if err != nil || len(applied) == 0 || applied[0].Version != 1 {
 				t.Fatalf("got %v, %v, want every migration", applied, err)
 			}
-			if again, err := db.Schema().Migrate(t.Context()); err != nil || len(again) != 0 {
+			if again, err := db.Schema.Migrate(t.Context()); err != nil || len(again) != 0 {
 				t.Fatalf("the second time: got %v, %v, want no migration", again, err)
 			}
-			all, err := db.Schema().Migrations(t.Context())
+			all, err := db.Schema.Migrations(t.Context())
 			if err != nil || len(all) != len(applied) || all[0].AppliedAt.IsZero() {
 				t.Fatalf("got %v, %v, want every migration as applied", all, err)
 			}
@@ -49,11 +49,11 @@ func TestMigrateAndRollback(t *testing.T) {
 // rollback undoes the last migration of db.
 func rollback(t *testing.T, db *database.DB) error {
 	t.Helper()
-	last, _, err := db.Schema().Last(t.Context())
+	last, _, err := db.Schema.Last(t.Context())
 	if err != nil {
 		return err
 	}
-	return db.Schema().Rollback(t.Context(), last)
+	return db.Schema.Rollback(t.Context(), last)
 }
 
 // TestRollbackOfAnEarlierMigration: another operator has undone the migration between the question
@@ -62,18 +62,18 @@ func TestRollbackOfAnEarlierMigration(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, url string) {
 		t.Parallel()
 		db := dbtest.Migrated(t, url)
-		asked, _, err := db.Schema().Last(t.Context())
+		asked, _, err := db.Schema.Last(t.Context())
 		if err = errors.Join(err, rollback(t, db)); err != nil {
 			t.Fatal(err)
 		}
-		before, _, err := db.Schema().Last(t.Context())
+		before, _, err := db.Schema.Last(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := db.Schema().Rollback(t.Context(), asked); err == nil || !strings.Contains(err.Error(), "meanwhile, the last one is "+before.Name) {
+		if err := db.Schema.Rollback(t.Context(), asked); err == nil || !strings.Contains(err.Error(), "meanwhile, the last one is "+before.Name) {
 			t.Errorf("got %v, want an error", err)
 		}
-		if after, _, err := db.Schema().Last(t.Context()); err != nil || after.Version != before.Version {
+		if after, _, err := db.Schema.Last(t.Context()); err != nil || after.Version != before.Version {
 			t.Errorf("got %v, %v, want %v", after, err, before)
 		}
 	})
@@ -85,16 +85,16 @@ func TestPrepare(t *testing.T) {
 		o := dbtest.Options(url)
 		o.Migrate = false
 		db := dbtest.Open(t, o)
-		if err := db.Schema().Prepare(t.Context()); err == nil || !strings.Contains(err.Error(), "plantstore migrate up") {
+		if err := db.Schema.Prepare(t.Context()); err == nil || !strings.Contains(err.Error(), "plantstore migrate up") {
 			t.Fatalf("with pending migrations and no leave to apply them: got %v, want an error that says how to", err)
 		}
-		if all, err := db.Schema().Migrations(t.Context()); err != nil || len(all) == 0 || !all[0].AppliedAt.IsZero() {
+		if all, err := db.Schema.Migrations(t.Context()); err != nil || len(all) == 0 || !all[0].AppliedAt.IsZero() {
 			t.Fatalf("after the error: got %v, %v, want no migration applied", all, err)
 		}
-		if err := dbtest.Open(t, dbtest.Options(url)).Schema().Prepare(t.Context()); err != nil {
+		if err := dbtest.Open(t, dbtest.Options(url)).Schema.Prepare(t.Context()); err != nil {
 			t.Fatalf("with leave: %v", err)
 		}
-		if err := db.Schema().Prepare(t.Context()); err != nil {
+		if err := db.Schema.Prepare(t.Context()); err != nil {
 			t.Errorf("with nothing pending: %v", err)
 		}
 	})
@@ -113,13 +113,13 @@ func TestMigrationsWaitForLocks(t *testing.T) {
 				if err := rollback(t, db); err != nil {
 					return err
 				}
-				if _, _, err := db.Schema().Last(t.Context()); errors.Is(err, database.ErrNothingApplied) {
+				if _, _, err := db.Schema.Last(t.Context()); errors.Is(err, database.ErrNothingApplied) {
 					return nil
 				}
 			}
 		}},
 		{"a migration at startup", "LOCK TABLE goose_db_version IN SHARE MODE", func(db *database.DB) error {
-			return db.Schema().Prepare(t.Context())
+			return db.Schema.Prepare(t.Context())
 		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -129,10 +129,10 @@ func TestMigrationsWaitForLocks(t *testing.T) {
 			o := dbtest.Options(url)
 			o.Timeout = 1200 * time.Millisecond
 			db := dbtest.OpenWith(t, o, dbtest.Batches, zap.New(core))
-			if err := db.Schema().Prepare(t.Context()); err != nil {
+			if err := db.Schema.Prepare(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			for range db.Schema().Version() - 4 { // leaves migrations to apply, and the next one changes plants
+			for range db.Schema.Version() - 4 { // leaves migrations to apply, and the next one changes plants
 				if err := rollback(t, db); err != nil {
 					t.Fatal(err)
 				}
@@ -187,7 +187,7 @@ func TestMigrateReadOnly(t *testing.T) {
 	query := u.Query()
 	query.Set("default_transaction_read_only", "on")
 	u.RawQuery = query.Encode()
-	_, err = dbtest.Open(t, dbtest.Options(u.String())).Schema().Migrate(t.Context())
+	_, err = dbtest.Open(t, dbtest.Options(u.String())).Schema.Migrate(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "it is read-only: is default_transaction_read_only set") {
 		t.Errorf("got %v, want that the database is read-only", err)
 	}
@@ -207,7 +207,7 @@ func TestMigrationsNeedTheOwner(t *testing.T) {
 			_, as := dbtest.AsRole(t, owner)
 			core, logs := observer.New(zap.WarnLevel)
 			db := dbtest.OpenWith(t, dbtest.Options(as), dbtest.Batches, zap.New(core))
-			_, err := db.Schema().Migrate(t.Context())
+			_, err := db.Schema.Migrate(t.Context())
 			if err == nil || !strings.Contains(err.Error(), "(SQLSTATE 42501)") || strings.Count(err.Error(), "the role must own the database, its tables and its functions: as a superuser, run ALTER DATABASE") != 1 {
 				t.Errorf("got %v, want an error with 42501 and what to do", err)
 			}
@@ -237,17 +237,17 @@ func TestNewerSchema(t *testing.T) {
 				t.Fatal(err)
 			}
 			for name, program := range programs {
-				err := program.Schema().Prepare(t.Context())
+				err := program.Schema.Prepare(t.Context())
 				if step.compatible != (err == nil) || err != nil && !strings.Contains(err.Error(), "newer") {
 					t.Errorf("%s, %s: got %v", step.statement, name, err)
 				}
 			}
-			all, err := db.Schema().Migrations(t.Context())
+			all, err := db.Schema.Migrations(t.Context())
 			if err != nil || all[len(all)-1].String() != step.status || all[len(all)-1].AppliedAt.IsZero() {
 				t.Errorf("got %v, %v, want %s", all, err, step.status)
 			}
 		}
-		if _, _, err := db.Schema().Last(t.Context()); err == nil || !strings.Contains(err.Error(), "newer version") {
+		if _, _, err := db.Schema.Last(t.Context()); err == nil || !strings.Contains(err.Error(), "newer version") {
 			t.Errorf("roll back an unknown migration: got %v", err)
 		}
 	})
@@ -262,16 +262,16 @@ func TestLast(t *testing.T) {
 			t.Fatal(err)
 		}
 		feed := "the column changed of plants with 2 rows, the table plant_imports with 0 rows, the table plant_deletions with 0 rows, the table feed_marks with 0 rows, the table feed with 1 rows"
-		if db.Dialect().Facts().System == "sqlite" {
+		if db.Dialect.Facts().System == "sqlite" {
 			feed = "the table plant_changes with 2 rows, the table feed_marks with 0 rows, the table feed with 1 rows"
 		}
-		for range db.Schema().Version() - 6 { // to what this test knows
+		for range db.Schema.Version() - 6 { // to what this test knows
 			if err := rollback(t, db); err != nil {
 				t.Fatal(err)
 			}
 		}
 		for _, want := range []string{"no data", "no data", feed, "the table compatible_migrations with 0 rows", "the table tokens with 0 rows", "the table plants with 2 rows"} {
-			last, loss, err := db.Schema().Last(t.Context())
+			last, loss, err := db.Schema.Last(t.Context())
 			if err != nil || loss != want {
 				t.Errorf("%v: got %q, %v, want %s", last, loss, err, want)
 			}
@@ -279,7 +279,7 @@ func TestLast(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if _, _, err := db.Schema().Last(t.Context()); !errors.Is(err, database.ErrNothingApplied) {
+		if _, _, err := db.Schema.Last(t.Context()); !errors.Is(err, database.ErrNothingApplied) {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -300,8 +300,8 @@ func TestMigrationBuildsATableAnew(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			db := dbtest.Open(t, dbtest.Options(dbtest.SQLite(t)))
-			pool, _ := db.Dialect().Pools()
-			locker, err := db.Dialect().Locker(zap.NewNop())
+			pool, _ := db.Dialect.Pools()
+			locker, err := db.Dialect.Locker(zap.NewNop())
 			if err != nil {
 				t.Fatal(err)
 			}

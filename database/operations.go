@@ -101,7 +101,7 @@ func (db *DB) endWrite(succeeded bool) error {
 		default:
 		}
 	}
-	return db.dialect.Check()
+	return db.Dialect.Check()
 }
 
 // Transaction calls do in a transaction, which is committed if do returns nil and
@@ -138,7 +138,7 @@ func (db *DB) transaction(ctx context.Context, wait time.Duration, do func(tx *D
 		return db.WithContext(ctx).Transaction(func(handle *gorm.DB) error {
 			tx := *db
 			tx.DB = handle
-			if set := db.dialect.SetLockTimeout(wait); set != "" {
+			if set := db.Dialect.SetLockTimeout(wait); set != "" {
 				if err := handle.Exec(set).Error; err != nil {
 					return err
 				}
@@ -246,7 +246,7 @@ func (db *DB) Run(ctx context.Context, changes []*table.Change, now time.Time) (
 		for _, c := range changes {
 			c.Stored, c.Err = reflect.Value{}, nil
 		}
-		return db.dialect.Run(ctx, db.Statement.ConnPool, groups)
+		return db.Dialect.Run(ctx, db.Statement.ConnPool, groups)
 	})
 	if db.inTransaction() {
 		for _, c := range changes {
@@ -266,7 +266,7 @@ func Get[T, K any](ctx context.Context, db *DB, t *table.Table, keys []K, lock b
 	}
 	err = db.Retry(ctx, func() (err error) {
 		found = nil
-		outcomes, err = db.dialect.Get(ctx, conn, t, keys, lock, func() reflect.Value {
+		outcomes, err = db.Dialect.Get(ctx, conn, t, keys, lock, func() reflect.Value {
 			row := new(T)
 			found = append(found, row)
 			return reflect.ValueOf(row).Elem()
@@ -291,7 +291,7 @@ func (db *DB) Find(tx *gorm.DB, t *table.Table, scan bool, next func() reflect.V
 	if scan && db.Limits.writer != nil {
 		text = "WITH found AS MATERIALIZED (" + text + ") SELECT * FROM found"
 	}
-	err := db.dialect.Query(ctx, db.reads, text, built.Statement.Vars, func(found table.Rows) error {
+	err := db.Dialect.Query(ctx, db.reads, text, built.Statement.Vars, func(found table.Rows) error {
 		return table.Scan(found, t.Columns, func() reflect.Value {
 			rows++
 			return next()
@@ -313,7 +313,7 @@ func (db *DB) Retry(ctx context.Context, do func() error) error { return db.retr
 // retry is Retry. It first fails if a restart would open another database. mayBeSlow means that do may need long: if
 // its time runs out, writes may still succeed.
 func (db *DB) retry(ctx context.Context, mayBeSlow bool, do func() error) error {
-	if err := db.dialect.Check(); err != nil {
+	if err := db.Dialect.Check(); err != nil {
 		return err
 	}
 	due, limited := ctx.Deadline()

@@ -44,7 +44,7 @@ func TestReadyDependsOnTheSchema(t *testing.T) {
 		t.Parallel()
 		db := dbtest.Open(t, dbtest.Options(url))
 		checkReady(t, db, "schema")
-		if err := db.Schema().Prepare(t.Context()); err != nil {
+		if err := db.Schema.Prepare(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		db.Require(table.Of[plant]())

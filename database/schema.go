@@ -28,12 +28,12 @@ type Schema struct {
 }
 
 func newSchema(db *DB) (*Schema, error) {
-	facts := db.dialect.Facts()
+	facts := db.Dialect.Facts()
 	files, err := fs.Sub(migrations.Files, facts.Migrations)
 	if err != nil {
 		return nil, err
 	}
-	locker, err := db.dialect.Locker(db.log)
+	locker, err := db.Dialect.Locker(db.log)
 	if err != nil {
 		return nil, err
 	}
@@ -115,7 +115,7 @@ func (s *Schema) Migrate(ctx context.Context) ([]Migration, error) { return s.mi
 
 func (s *Schema) migrate(ctx context.Context, may bool) (applied []Migration, err error) {
 	var isStandby, isReadOnly bool
-	facts := s.db.dialect.Facts()
+	facts := s.db.Dialect.Facts()
 	err = s.db.writes.QueryRowContext(ctx, "SELECT "+facts.IsStandby+", "+facts.ReadOnly).Scan(&isStandby, &isReadOnly)
 	switch {
 	case err != nil:
@@ -135,7 +135,7 @@ func (s *Schema) migrate(ctx context.Context, may bool) (applied []Migration, er
 			s.db.Name(), &fault.NotWritableError{Reason: fault.ReadOnly})
 	}
 	err = s.retryWhileLocked(ctx, func() error {
-		return s.db.dialect.Migrate(ctx, len(pending) > 0, func() error {
+		return s.db.Dialect.Migrate(ctx, len(pending) > 0, func() error {
 			if len(pending) == 0 {
 				return nil
 			}
@@ -170,7 +170,7 @@ func (s *Schema) retryWhileLocked(ctx context.Context, migrate func() error) err
 			return err
 		}
 		if time.Since(logged) > time.Minute {
-			by, _ := s.db.health.lockedBy(ctx, s.db.dialect.Facts().LockedBy)
+			by, _ := s.db.health.lockedBy(ctx, s.db.Dialect.Facts().LockedBy)
 			s.db.log.Warn("the migration waits, perhaps for the locks of other transactions", zap.String("locked_by", by), zap.Error(err))
 			logged = time.Now()
 		}

@@ -145,7 +145,7 @@ func TestLostFileIsNoticed(t *testing.T) {
 			background := func() error {
 				return db.Read(t.Context(), "tokens", database.AtOnce, func(*gorm.DB) error { return nil })
 			}
-			if err := errors.Join(db.Schema().Prepare(t.Context()), read(), background(), db.Ready(t.Context())); err != nil {
+			if err := errors.Join(db.Schema.Prepare(t.Context()), read(), background(), db.Ready(t.Context())); err != nil {
 				t.Fatalf("before: got %v", err)
 			}
 			loss.lose(t, pathOf(url))
@@ -262,7 +262,7 @@ func closedDatabase(t *testing.T, n int) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := db.Schema().Prepare(t.Context()); err != nil {
+	if err := db.Schema.Prepare(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	insertPlants(t, db, 1, n)

@@ -105,7 +105,7 @@ func (db *DB) UseStandbys() error {
 // open opens the standby at url.
 func (s *standbys) open(url string) (*standby, error) {
 	db, opened := s.primary, new(standby)
-	d, err := db.dialect.(server).Standby(postgres.Options{
+	d, err := db.Dialect.(server).Standby(postgres.Options{
 		URL: url, MaxConnections: db.options.MaxConnections, Timeout: db.options.Timeout, Accept: opened.accept,
 		ConnectTimeout: standbyTimeout, // reads fall back to the primary
 	}, db.log)

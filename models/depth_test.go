@@ -71,7 +71,7 @@ func TestCallsBelowCreate(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	if err := db.Schema().Prepare(t.Context()); err != nil {
+	if err := db.Schema.Prepare(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	w := &waiting{Context: t.Context()}

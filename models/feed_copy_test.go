@@ -155,7 +155,7 @@ func openMigrated(t *testing.T, url string) *database.DB {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := db.Schema().Prepare(t.Context()); err != nil {
+	if err := db.Schema.Prepare(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return db

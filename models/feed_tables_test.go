@@ -36,7 +36,7 @@ func newBed(id int64, name string) gardenBed { return gardenBed{ID: id, Name: na
 func addBeds(t *testing.T, db *database.DB) {
 	t.Helper()
 	columns := "id bigint PRIMARY KEY NOT NULL, name text NOT NULL, created_at timestamptz NOT NULL, updated_at timestamptz NOT NULL"
-	if db.Dialect().Facts().System == "sqlite" {
+	if db.Dialect.Facts().System == "sqlite" {
 		columns = strings.NewReplacer("bigint", "INTEGER", "timestamptz", "TIMESTAMP").Replace(columns)
 	}
 	if err := db.Exec("CREATE TABLE garden_beds (" + columns + ")").Error; err != nil {
@@ -53,7 +53,7 @@ func openWithBeds(t *testing.T, url string) (*database.DB, *models.PlantStore, *
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := db.Schema().Prepare(t.Context()); err != nil {
+	if err := db.Schema.Prepare(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return db, models.NewPlantStore(db), models.NewStore[gardenBed, int64](db)

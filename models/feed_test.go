@@ -321,7 +321,7 @@ func TestFeedIsForgotten(t *testing.T) {
 		if _, err := feed.Read(ctx, old, 10); err != nil {
 			t.Errorf("within the retention: got %v", err)
 		}
-		if db.Dialect().Facts().System == "postgresql" { // more than are forgotten at a time
+		if db.Dialect.Facts().System == "postgresql" { // more than are forgotten at a time
 			err := db.Exec("INSERT INTO plant_imports SELECT 1, n, n, '{}' FROM generate_series(1, 2500) n").Error
 			if err != nil {
 				t.Fatal(err)
@@ -332,7 +332,7 @@ func TestFeedIsForgotten(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if db.Dialect().Facts().System == "postgresql" {
+		if db.Dialect.Facts().System == "postgresql" {
 			var imports int
 			if err := db.Raw("SELECT count(*) FROM plant_imports").Scan(&imports).Error; err != nil || imports > 0 {
 				t.Errorf("got %d parts of imports, %v, want none", imports, err)

@@ -98,7 +98,7 @@ func TestRepeatedRequests(t *testing.T) {
 		}
 		_ = create()
 		lock := "LOCK TABLE plants IN EXCLUSIVE MODE"
-		if db.Dialect().Facts().System == "sqlite" {
+		if db.Dialect.Facts().System == "sqlite" {
 			lock = "UPDATE plants SET name = name"
 		}
 		writer := dbtest.Open(t, dbtest.Options(url)).Begin()
@@ -122,7 +122,7 @@ func TestRejectedRowIsAlone(t *testing.T) {
 		t.Parallel()
 		db := dbtest.Migrated(t, url)
 		statement := "ALTER TABLE plants ADD CONSTRAINT no_poison CHECK (name <> 'poison')"
-		if db.Dialect().Facts().System == "sqlite" { // which cannot add a CHECK
+		if db.Dialect.Facts().System == "sqlite" { // which cannot add a CHECK
 			statement = "CREATE TRIGGER no_poison BEFORE INSERT ON plants WHEN NEW.name = 'poison' BEGIN SELECT RAISE(ABORT, 'no poison'); END"
 		}
 		if err := db.Exec(statement).Error; err != nil {

@@ -144,7 +144,7 @@ func TestStatementsNameTheirColumns(t *testing.T) {
 		o := dbtest.Options(url)
 		o.SlowQuery = time.Nanosecond
 		db := dbtest.OpenWith(t, o, dbtest.Batches, zap.New(core))
-		if err := db.Schema().Prepare(t.Context()); err != nil {
+		if err := db.Schema.Prepare(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		everyOperation(t, models.NewPlantStore(db), models.NewTokenStore(db), 1)

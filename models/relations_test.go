@@ -347,7 +347,7 @@ func TestStatementWithoutItsColumn(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err := plants.List(t.Context(), models.Filter[int64]{Limit: 1})
-		if want := db.Dialect().Facts().System == "postgresql"; err == nil || errors.Is(err, fault.ErrUnavailable) != want {
+		if want := db.Dialect.Facts().System == "postgresql"; err == nil || errors.Is(err, fault.ErrUnavailable) != want {
 			t.Errorf("a column of a model: got %v, want an unavailable database on PostgreSQL", err)
 		}
 	})

@@ -102,7 +102,7 @@ func NewStore[T Model, K Key](db *database.DB) *Store[T, K] {
 	s.put = &table.Statement{Table: t, Write: t.Insert.Write, Conflict: put, Returns: len(t.Columns)}
 	s.replace = &table.Statement{Table: t, Write: t.Insert.Write, Conflict: put}
 	s.remove = &table.Statement{Table: t, Write: "DELETE FROM " + t.Name, Returns: 1}
-	hasVersion := db.Dialect().Among(t.Qualified(t.Updated), "@"+table.VersionsName)
+	hasVersion := db.Dialect.Among(t.Qualified(t.Updated), "@"+table.VersionsName)
 	s.removeVersion = &table.Statement{Table: t, Write: s.remove.Write, Where: hasVersion, Returns: 1}
 	return s
 }

@@ -200,7 +200,7 @@ func (s *Store[T, K]) importSpool(ctx context.Context, spool *spool[T, K], o Imp
 func (s *Store[T, K]) loadSpool(ctx context.Context, spool *spool[T, K], report *ImportReport) error {
 	var now any = s.db.NowFunc() // converted once
 	read, values, begin, n := spool.read(), make([]any, len(s.table.Columns)), time.Now(), 0
-	created, err := s.db.Dialect().Load(ctx, s.table, func() ([]any, error) {
+	created, err := s.db.Dialect.Load(ctx, s.table, func() ([]any, error) {
 		next, err := read()
 		if err != nil || next == nil {
 			return nil, err

@@ -56,7 +56,7 @@ func TestListOfSeveralValues(t *testing.T) {
 				}
 				text, values := store.PageSQL(db.Reads(t.Context()), test.filter)
 				lines, page := []string(nil), "Limit  ("
-				if db.Dialect().Facts().System == "sqlite" {
+				if db.Dialect.Facts().System == "sqlite" {
 					page = "CO-ROUTINE page\nSEARCH pots USING INDEX pots_material"
 					var steps []struct{ Detail string }
 					err = db.Raw("EXPLAIN QUERY PLAN "+text, values...).Scan(&steps).Error

@@ -187,7 +187,7 @@ func (r *reader[T, K]) filter(tx *gorm.DB, f Filter[K]) (filtered *gorm.DB, orde
 		text, value := c.Column+" "+c.Operator+" ?", c.Values[0]
 		switch starts := c.Operator == behind && f.After != nil; {
 		case c.Operator == Contains:
-			text, value = r.db.Dialect().Contains(c.Column, value.(string))
+			text, value = r.db.Dialect.Contains(c.Column, value.(string))
 		case len(c.Values) > 1: // NULL equals nothing, and gives any number of values the same text
 			text, value = "("+c.Column+" IN ?) IS TRUE", append(slices.Clip(c.Values), make([]any, MaxValues-len(c.Values))...)
 		case c.Column != f.Sort && (c.Operator != "=" || f.Sort != ""), starts:
@@ -203,7 +203,7 @@ func (r *reader[T, K]) filter(tx *gorm.DB, f Filter[K]) (filtered *gorm.DB, orde
 	case f.Sort != "":
 		order = f.Sort + direction + "," + order
 		if f.After != nil {
-			tx = tx.Where("("+f.Sort+", "+key+") "+behind+" (?, "+r.db.Dialect().Facts().KeyValue+")", f.Value, *f.After)
+			tx = tx.Where("("+f.Sort+", "+key+") "+behind+" (?, "+r.db.Dialect.Facts().KeyValue+")", f.Value, *f.After)
 		}
 	case f.After != nil:
 		tx = tx.Where(key+" "+behind+" ?", *f.After)

@@ -330,7 +330,7 @@ func TestPutOfALeftOutRow(t *testing.T) {
 		"sqlite": "CREATE TRIGGER leave_out BEFORE INSERT ON plants BEGIN SELECT RAISE(IGNORE); END",
 	}
 	eachStore(t, func(t *testing.T, store *models.PlantStore, db *database.DB) {
-		if err := db.Exec(leaveOut[db.Dialect().Facts().System]).Error; err != nil {
+		if err := db.Exec(leaveOut[db.Dialect.Facts().System]).Error; err != nil {
 			t.Fatal(err)
 		}
 		if _, err := store.Put(t.Context(), &models.Plant{ID: 1, Name: "x"}, models.Condition{}); err == nil || errors.Is(err, models.ErrCondition) {

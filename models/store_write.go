@@ -36,7 +36,7 @@ func (s *Store[T, K]) set(columns []*table.Column, value string) string {
 		set = append(set, c.DBName+" = "+value+c.DBName)
 	}
 	version := s.table.Updated
-	set = append(set, version.DBName+" = "+s.db.Dialect().After(s.table.Qualified(version), value+version.DBName))
+	set = append(set, version.DBName+" = "+s.db.Dialect.After(s.table.Qualified(version), value+version.DBName))
 	return " SET " + strings.Join(set, ", ")
 }
 

@@ -40,7 +40,7 @@ type gardenBedContent struct {
 func TestChangesOfEachResource(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, url string) {
 		before, columns := dbtest.Migrated(t, url), "id bigint PRIMARY KEY NOT NULL, name text NOT NULL, created_at timestamptz NOT NULL, updated_at timestamptz NOT NULL"
-		if before.Dialect().Facts().System == "sqlite" {
+		if before.Dialect.Facts().System == "sqlite" {
 			columns = strings.NewReplacer("bigint", "INTEGER", "timestamptz", "TIMESTAMP").Replace(columns)
 		}
 		if err := before.Exec("CREATE TABLE garden_beds (" + columns + ")").Error; err != nil {
@@ -49,7 +49,7 @@ func TestChangesOfEachResource(t *testing.T) {
 		dbtest.AddFeed(t, before, table.Of[gardenBed]())
 		db, err := database.Open(t.Context(), dbtest.Options(url), dbtest.Batches, append(models.Tables(), table.Of[gardenBed]()), zap.NewNop())
 		if err == nil {
-			err = db.Schema().Prepare(t.Context())
+			err = db.Schema.Prepare(t.Context())
 		}
 		if err != nil {
 			t.Fatal(err)

@@ -33,7 +33,7 @@ func TestListsSortNoTable(t *testing.T) {
 		o := dbtest.Options(url)
 		o.SlowQuery = time.Nanosecond // logs each statement
 		db := dbtest.OpenWith(t, o, database.BatchOptions{Flushers: 1, MaxBatch: 1, Queue: 1}, zap.New(core))
-		if _, err := db.Schema().Migrate(t.Context()); err != nil {
+		if _, err := db.Schema.Migrate(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		options, _ := optionsOf(t)
@@ -146,7 +146,7 @@ func listQueries(t *testing.T, r Resource, document map[string]any) (all []strin
 func planOf(t *testing.T, db *database.DB, url, text string) string {
 	t.Helper()
 	var plan []string
-	if db.Dialect().Facts().System == "sqlite" {
+	if db.Dialect.Facts().System == "sqlite" {
 		var steps []struct{ Detail string }
 		if err := db.Reads(t.Context()).Raw("EXPLAIN QUERY PLAN "+text, make([]any, strings.Count(text, "?"))...).Scan(&steps).Error; err != nil {
 			t.Fatal(err)

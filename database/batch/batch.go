@@ -25,9 +25,7 @@ type Options struct {
 	Queue   int           // items that wait for the next batch; each client may take half of them
 	Timeout time.Duration // from an item's arrival to its outcome
 	Turns   *limit.Turns  // of batches; batchers may share them
-	// Items observes the number of items of each batch, and Waits the seconds that each item has
-	// waited for its batch. They may be nil.
-	Items, Waits Observer
+	Waits   Observer      // of the seconds that each item has waited for its batch; or nil
 }
 
 // Observer measures something, as Prometheus' histograms do.
@@ -237,9 +235,6 @@ func (b *Batcher[T]) gather(batch []*pending[T], p *pending[T], now time.Time) [
 // so that no caller waits forever and the flusher survives.
 func (b *Batcher[T]) runBatch(batch []*pending[T]) {
 	begin, items, due := time.Now(), batch[0].items[:0], batch[0].due
-	if b.Items != nil {
-		b.Items.Observe(float64(len(batch)))
-	}
 	var requests []trace.Span
 	for _, p := range batch {
 		items = append(items, p.item)

@@ -24,7 +24,7 @@ var Tables = []*table.Table{{Name: "plants", Noun: "plant", Feed: "feed"}}
 // AddFeed gives a table a feed of changes, as a migration does.
 func AddFeed(t testing.TB, db *database.DB, to *table.Table) {
 	t.Helper()
-	text, err := migrations.Files.ReadFile("feed/" + db.Dialect().Facts().Migrations + ".sql")
+	text, err := migrations.Files.ReadFile("feed/" + db.Dialect.Facts().Migrations + ".sql")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +68,7 @@ func Migrated(t testing.TB, url string) *database.DB {
 func Prepared(t testing.TB, o database.Options) *database.DB {
 	t.Helper()
 	db := Open(t, o)
-	if err := db.Schema().Prepare(t.Context()); err != nil {
+	if err := db.Schema.Prepare(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return db

@@ -16,16 +16,16 @@ import (
 // Migrations returns the migrations of db, which a test can apply and undo step by step.
 func Migrations(t testing.TB, db *database.DB) *goose.Provider {
 	t.Helper()
-	facts := db.Dialect().Facts()
+	facts := db.Dialect.Facts()
 	files, err := fs.Sub(migrations.Files, facts.Migrations)
 	if err != nil {
 		t.Fatal(err)
 	}
-	locker, err := db.Dialect().Locker(zap.NewNop())
+	locker, err := db.Dialect.Locker(zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}
-	pool, _ := db.Dialect().Pools()
+	pool, _ := db.Dialect.Pools()
 	provider, err := goose.NewProvider(facts.Goose, pool, files, goose.WithSessionLocker(locker), goose.WithDisableGlobalRegistry(true))
 	if err != nil {
 		t.Fatal(err)
@@ -63,7 +63,7 @@ UNION ALL SELECT name || ' ' || sql FROM tables`
 func SchemaOf(t testing.TB, db *database.DB) (schema []string) {
 	t.Helper()
 	query := postgresSchema
-	if db.Dialect().Facts().System == "sqlite" {
+	if db.Dialect.Facts().System == "sqlite" {
 		query = sqliteSchema
 	}
 	var lines []string
