@@ -38,28 +38,26 @@ const (
 // Besides do's own errors, it fails with limit.ErrBusy if its turn does not come, and with an error that
 // wraps fault.ErrUnavailable if the database cannot be reached in time.
 func (db *DB) Read(ctx context.Context, operation string, cost Cost, do func(tx *gorm.DB) error) error {
-	timeout := db.options.Timeout
+	timeout, reads := db.options.Timeout, db.Limits.reads
 	var turns *limit.Turns
 	switch {
 	case cost == AtOnce:
-		ctx, cancel := context.WithTimeout(ctx, timeout)
-		defer cancel()
-		return fault.In(operation, db.read(ctx, do))
+		reads = nil
 	case cost == Scan:
 		turns = db.Limits.scans
 	case cost == Many && db.Limits.writer != nil:
 		turns = db.Limits.Work
 	}
-	if turns != nil {
-		free, err := turns.Take(ctx, timeout)
-		if err != nil {
-			return fault.In(operation, err)
-		}
-		defer free()
+	free, err := turns.Take(ctx, timeout)
+	if err != nil {
+		return fault.In(operation, err)
 	}
+	defer free()
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	return db.in(ctx, operation, db.Limits.reads.Do(ctx, limit.Wait(timeout), func() error { return db.read(ctx, do) }))
+	return db.in(ctx, operation, reads.Do(ctx, limit.Wait(timeout), func() error {
+		return db.retry(ctx, true, func() error { return do(db.Reads(ctx)) })
+	}))
 }
 
 // in is fault.In for statements that a person has written: a table or column that does not exist is an error of
@@ -69,10 +67,6 @@ func (db *DB) in(ctx context.Context, operation string, err error) error {
 		err = errors.New(err.Error())
 	}
 	return fault.In(operation, err)
-}
-
-func (db *DB) read(ctx context.Context, do func(tx *gorm.DB) error) error {
-	return db.retry(ctx, true, func() error { return do(db.Reads(ctx)) })
 }
 
 // Write calls do in a transaction, in its turn among single writes and within the time limit of an

@@ -67,7 +67,6 @@ type need struct {
 // standby is a standby. Its DB has connections, turns and batches of its own.
 type standby struct {
 	*DB
-	cut      func() // closes all connections
 	replayed atomic.Uint64
 	lag      atomic.Int64 // nanoseconds
 	inUse    atomic.Bool
@@ -112,7 +111,6 @@ func (s *standbys) open(url string) (*standby, error) {
 	if err != nil {
 		return nil, err
 	}
-	opened.cut = d.(server).Cut
 	if opened.DB, err = New(d, db.options, db.batches, nil, db.log); err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
@@ -204,7 +202,7 @@ func (s *standbys) judge(standby *standby, is, primary state) {
 	case is.err != nil:
 		standby.strayed = false // perhaps it is being built again
 		s.takeOut(standby, "it does not respond", zap.Error(is.err))
-		standby.cut() // for those that have begun to wait since
+		standby.Dialect.(server).Cut() // for those that have begun to wait since
 		standby.replayed.Store(0)
 		return
 	case known && is.origin != primary.origin:
@@ -252,7 +250,7 @@ const lagging = "it lags behind"
 // primary serves them.
 func (s *standbys) takeOut(standby *standby, reason string, fields ...zap.Field) {
 	if standby.inUse.Swap(false) && reason != lagging {
-		standby.cut()
+		standby.Dialect.(server).Cut()
 	}
 	if standby.fault != reason {
 		standby.fault = reason

@@ -298,7 +298,7 @@ func (s *Store[T, K]) importBatch(ctx context.Context, tx *database.DB, batch []
 		if reads {
 			break
 		}
-		if err := tx.Run(ctx, changes, s.db.NowFunc()); err != nil && !fault.IsConstraint(err) {
+		if err := tx.Run(ctx, changes, s.db.NowFunc()); err != nil && fault.Constraint(err) == nil {
 			return err
 		}
 		rows = slices.DeleteFunc(rows, func(b *importedRow[T]) bool {
@@ -357,7 +357,7 @@ func (s *Store[T, K]) count(b *importedRow[T], report *ImportReport) error {
 		b.Err = b.change.Err
 	}
 	switch {
-	case b.change != nil && b.Err != nil && !fault.IsConstraint(b.Err):
+	case b.change != nil && b.Err != nil && fault.Constraint(b.Err) == nil:
 		return b.Err
 	case b.Err != nil:
 		err := s.blame(&b.Row, b.Kind == Delete, fault.In("import "+s.table.Noun, b.Err))

@@ -65,21 +65,9 @@ var (
 	tableOf = regexp.MustCompile(`\w+\.`)
 )
 
-// IsReference reports whether err means that a row refers to a row that does not exist, or that rows refer to
-// the row of a deletion.
-func IsReference(err error) bool {
-	_, is := errors.AsType[*ReferenceError](constraint(err))
-	return is
-}
-
-// IsConstraint reports whether err means that a row breaks a constraint, or has a value that does not fit its
-// column.
-func IsConstraint(err error) bool {
-	return constraint(err) != nil
-}
-
-// constraint returns err as a *CheckError, *UniqueError or *ReferenceError, or nil if it is none of them.
-func constraint(err error) error {
+// Constraint returns err as a *CheckError, *UniqueError or *ReferenceError if it means that a row breaks a constraint, or
+// has a value that does not fit its column, and otherwise nil.
+func Constraint(err error) error {
 	if _, is := errors.AsType[*ReferenceError](err); is {
 		return err
 	}

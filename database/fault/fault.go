@@ -142,7 +142,7 @@ func In(operation string, err error) error {
 		}
 		return fmt.Errorf("%s: %w: %w", operation, ErrUnavailable, err)
 	}
-	err = cmp.Or(constraint(err), err)
+	err = cmp.Or(Constraint(err), err)
 	return fmt.Errorf("%s: %w", operation, err)
 }
 

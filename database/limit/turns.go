@@ -75,8 +75,12 @@ func (t *Turns) Free() { <-t.all }
 
 // Take waits for a turn of ctx's client, which free gives back. It fails with ErrBusy if the turn
 // does not come within wait or before the deadline of ctx, and with ctx's cause if ctx is canceled.
+// If t is nil, taking a turn does nothing.
 func (t *Turns) Take(ctx context.Context, wait time.Duration) (free func(), err error) {
-	if t.each == 0 {
+	switch {
+	case t == nil:
+		return func() {}, nil
+	case t.each == 0:
 		return t.Free, take(ctx, t.all, wait)
 	}
 	return t.take(ctx, wait, 0)
@@ -152,14 +156,12 @@ type Turn struct {
 	free  func()          // or nil
 }
 
-// NewTurn returns a turn that is not taken. If t is nil, taking it does nothing.
+// NewTurn returns a turn that is not taken.
 func (t *Turns) NewTurn(ctx context.Context) *Turn { return &Turn{turns: t, ctx: ctx} }
 
 // Take waits for the turn. After the end of the context, it does nothing: the operation is about to fail.
 func (t *Turn) Take() {
-	if t.turns != nil {
-		t.free, _ = t.turns.Take(t.ctx, UntilDone)
-	}
+	t.free, _ = t.turns.Take(t.ctx, UntilDone)
 }
 
 // Give gives the turn back, if it is taken.

@@ -109,7 +109,7 @@ func each(ctx context.Context, conn gorm.ConnPool, g *table.Group, statement *sq
 		if c.Err != nil && !fault.IsRowRejected(c.Err) {
 			return c.Err
 		}
-		if fault.IsReference(c.Err) {
+		if _, ok := errors.AsType[*fault.ReferenceError](fault.Constraint(c.Err)); ok {
 			c.Err = brokenReference(ctx, conn, c, c.Err)
 		}
 	}
