@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gin-gonic/gin"
+	"github.com/google/uuid"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
@@ -41,7 +42,7 @@ func (o *ObserverOptions) writeLine(c *gin.Context, r *Request, method string, d
 		RequestIDField(c),
 		TraceIDField(c),
 		zap.String("method", method),
-		zap.String("path", pathOf(c)),
+		zap.String("path", o.pathOf(c)),
 		optional("id", r.CreatedID),
 		zap.Int("status", status),
 		code,
@@ -52,7 +53,7 @@ func (o *ObserverOptions) writeLine(c *gin.Context, r *Request, method string, d
 	}
 	line.Write(append(r.line[:], r.Counts...)...)
 	for ids := range slices.Chunk(r.Replaced, 500) { // up to 16 KiB, after which Docker splits a line
-		log.Info("replaced", RequestIDField(c), TraceIDField(c), zap.String("path", pathOf(c)), zap.Strings("ids", ids), zap.String("token", r.Sender()))
+		log.Info("replaced", RequestIDField(c), TraceIDField(c), zap.String("path", o.pathOf(c)), zap.Strings("ids", ids), zap.String("token", r.Sender()))
 	}
 }
 
@@ -70,18 +71,19 @@ func optional(name, text string) zap.Field {
 
 // pathOf returns the path of c's request, or the path of its route if a part of it is no id. A path
 // that is not a route is /….
-func pathOf(c *gin.Context) string {
+func (o *ObserverOptions) pathOf(c *gin.Context) string {
 	switch {
 	case c.FullPath() == "":
 		return "/" + other
-	case slices.ContainsFunc(c.Params, func(p gin.Param) bool { return !isID(p.Value) }):
+	case slices.ContainsFunc(c.Params, func(p gin.Param) bool { return !o.isID(c, p.Value) }):
 		return c.FullPath()
 	}
 	return c.Request.URL.Path
 }
 
-// isID reports whether text is the id of a row or a token.
-func isID(text string) bool {
+// isID reports whether text is the id of a token, or of a row: a number, or a UUID that is no token.
+func (o *ObserverOptions) isID(c *gin.Context, text string) bool {
 	n, err := strconv.ParseInt(text, 10, 64)
-	return err == nil && strconv.FormatInt(n, 10) == text || models.TokenID.MatchString(text)
+	return err == nil && strconv.FormatInt(n, 10) == text || models.TokenID.MatchString(text) ||
+		len(text) == 36 && uuid.Validate(text) == nil && !o.hasToken(text, c.Request.Header)
 }

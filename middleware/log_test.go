@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
 
 	"plantstore/middleware"
 )
@@ -38,5 +39,31 @@ func TestLineDoesNotWaitForABody(t *testing.T) {
 	case <-lines:
 	case <-time.After(10 * time.Second):
 		t.Error("got no line in 10 s")
+	}
+}
+
+// TestPathsInTheLog: a client may have put a token in place of an id.
+func TestPathsInTheLog(t *testing.T) {
+	const id, static, bearer = "0b6cb3e9-1c7a-4f0e-9d57-8d1f0a2b3c4d", "7f0c1f6e-52a3-4f0b-8a44-1b2c3d4e5f60", "c56a4180-65aa-42ec-a945-5fd21dec0538"
+	core, logs := observer.New(zap.InfoLevel)
+	e := gin.New()
+	e.Use(middleware.Observe(middleware.ObserverOptions{Log: zap.New(core), Tokens: []string{static}, Metrics: prometheus.NewRegistry()}))
+	e.DELETE("/crates/:id", func(c *gin.Context) { c.Status(http.StatusNoContent) })
+	for name, test := range map[string]struct{ path, want string }{
+		"a number":                {"/crates/17", "/crates/17"},
+		"a UUID":                  {"/crates/" + id, "/crates/" + id},
+		"a static token":          {"/crates/" + static, "/crates/:id"},
+		"the token of the sender": {"/crates/" + bearer, "/crates/:id"},
+		"another text":            {"/crates/secret", "/crates/:id"},
+		"no route":                {"/secret", "/…"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := httptest.NewRequest(http.MethodDelete, test.path, nil)
+			r.Header.Set("Authorization", "Bearer "+bearer)
+			e.ServeHTTP(httptest.NewRecorder(), r)
+			if got := logs.TakeAll()[0].ContextMap()["path"]; got != test.want {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+		})
 	}
 }
