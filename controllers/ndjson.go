@@ -40,7 +40,7 @@ func (r ndjsonReader) next(in any, edit *models.Edit) (line int, err error) {
 func (r ndjsonReader) decode(text []byte, in any, edit *models.Edit) error {
 	var change, row map[string]jsontext.Value
 	switch {
-	case bytes.Contains(text, []byte(`"`+r.name+`"`)) && json.Unmarshal(text, &change) == nil && change[r.name] != nil:
+	case r.name != "" && bytes.Contains(text, []byte(`"`+r.name+`"`)) && json.Unmarshal(text, &change) == nil && change[r.name] != nil:
 		edit.Kind = models.Put
 		if change[r.name].Kind() == jsontext.KindNull {
 			edit.Kind, row = models.Delete, change
