@@ -6,9 +6,9 @@ import (
 	"errors"
 	"regexp"
 	"strings"
-	"sync"
 	"time"
 
+	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -29,7 +29,7 @@ type metrics struct {
 	log              *zap.Logger
 	slow             time.Duration
 	statements       *prometheus.HistogramVec
-	byText           sync.Map // has the *statement of each, by its beginning
+	byText           *lru.Cache[string, *statement] // by the beginning of their text
 	system           string
 	batchRows, wait  prometheus.Histogram
 	queues           []func() int // how many writes wait, by batcher
@@ -38,8 +38,9 @@ type metrics struct {
 func newMetrics(system string, slow time.Duration, log *zap.Logger) *metrics {
 	// From 0.1 ms on: a statement by key takes less than a millisecond.
 	buckets := prometheus.ExponentialBucketsRange(0.0001, 10, 16)
+	byText, _ := lru.New[string, *statement](1000) // fails for a size of 0 only
 	return &metrics{
-		Interface: logger.Discard, log: log, slow: slow, system: system,
+		Interface: logger.Discard, log: log, slow: slow, system: system, byText: byText,
 		statements: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "db_client_operation_duration_seconds", Help: "Duration of statements. A batch is one.", Buckets: buckets,
 			ConstLabels: prometheus.Labels{"db_system_name": system},
@@ -69,15 +70,15 @@ type statement struct {
 // statement returns what is known of the statement with text.
 func (m *metrics) statement(text string) *statement {
 	text = text[:min(len(text), prefixLength)]
-	if known, ok := m.byText.Load(text); ok {
-		return known.(*statement)
+	if known, ok := m.byText.Get(text); ok {
+		return known
 	}
 	s := &statement{text: strings.Clone(text)}
 	if match := statementKind.FindStringSubmatch(text); match != nil {
 		s.operation, s.table = match[1]+match[2]+match[3]+match[4], strings.Clone(match[5])
 		s.durations = m.statements.WithLabelValues(s.operation, s.table)
 	}
-	m.byText.Store(s.text, s)
+	m.byText.Add(s.text, s)
 	return s
 }
 

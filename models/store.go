@@ -6,7 +6,8 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"sync"
+
+	lru "github.com/hashicorp/golang-lru/v2"
 
 	"plantstore/database"
 	"plantstore/database/batch"
@@ -53,7 +54,7 @@ type Store[T Model, K Key] struct {
 	changes *batch.Batcher[*table.Change]
 	// The statements of Put without a version, of an import that replaces, and of Delete.
 	put, replace, remove, removeVersion *table.Statement
-	updates                             sync.Map // see updateOf
+	updates                             *lru.Cache[[2]string, *table.Statement] // see updateOf
 }
 
 // NewStore returns the store of the rows of T in db, which must be migrated. It panics if
@@ -62,6 +63,7 @@ type Store[T Model, K Key] struct {
 // GORM for what the store does not do.
 func NewStore[T Model, K Key](db *database.DB) *Store[T, K] {
 	s := &Store[T, K]{reader: newReader[T, K](db), rules: (*new(T)).Rules(), copies: make(map[*database.DB]*reader[T, K])}
+	s.updates, _ = lru.New[[2]string, *table.Statement](1000) // fails for a size of 0 only
 	t, rules := s.table, s.rules
 	if key := t.Key.FieldType; key != reflect.TypeFor[K]() {
 		panic(fmt.Sprintf("the key of %T is of type %s", *new(T), key))

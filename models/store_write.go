@@ -46,13 +46,13 @@ func (s *Store[T, K]) updateOf(columns []*table.Column, versioned bool) *table.S
 	if versioned {
 		key[1] = s.removeVersion.Where
 	}
-	if known, ok := s.updates.Load(key); ok {
-		return known.(*table.Statement)
+	if known, ok := s.updates.Get(key); ok {
+		return known
 	}
 	write := "UPDATE " + s.table.Name + s.set(columns, "@")
 	statement := &table.Statement{Table: s.table, Write: write, Where: key[1], Returns: len(s.table.Columns)}
-	kept, _ := s.updates.LoadOrStore(key, statement)
-	return kept.(*table.Statement)
+	s.updates.Add(key, statement)
+	return statement
 }
 
 // createAttempts is how often an INSERT is tried, if each time the row with the key is deleted before it is read.

@@ -17,6 +17,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -48,8 +49,9 @@ type Dialect struct {
 	inUse       *flock.Flock           // shared by the processes that have the file open
 	keeper      driver.Conn            // see keepOpen
 	pool, reads *sql.DB
-	stop        func()   // of the check of the files
-	prepared    sync.Map // has the statements of prepare, by pool and text
+	stop        func()       // of the check of the files
+	prepared    sync.Map     // has the statements that stay prepared, by pool and text
+	kept        atomic.Int32 // how many statements these are, at least
 }
 
 // lockPoll is how often a process that waits for a file lock tries again.
@@ -262,37 +264,36 @@ func (d *Dialect) Facts() dialect.Facts {
 	}
 }
 
-// Query keeps the statement prepared, except in a transaction.
+// Query runs a query on conn and calls read with its result.
 func (d *Dialect) Query(ctx context.Context, conn gorm.ConnPool, text string, args []any, read func(table.Rows) error) error {
-	pool, ok := conn.(*sql.DB)
-	if !ok {
-		return table.Query(ctx, conn, text, args, read)
-	}
-	statement, err := d.prepare(ctx, pool, text) //nolint:sqlclosecheck // the pool closes it
+	statement, free, err := d.prepare(ctx, conn, text)
 	if err != nil {
 		return err
 	}
+	defer free()
 	return table.ReadAll(read)(statement.QueryContext(ctx, args...))
 }
 
-// prepare returns a statement that stays prepared on the connections of pool: SQLite takes
-// longer to compile a statement than to run it. There are few texts.
-func (d *Dialect) prepare(ctx context.Context, pool *sql.DB, text string) (*sql.Stmt, error) {
+// maxPrepared is how many statements stay prepared. Each takes some 10 KB on each connection that has run it.
+const maxPrepared = 500
+
+// prepare returns a statement, and free, which the caller calls after its use. The first statements of a pool stay
+// prepared on its connections: SQLite takes longer to compile a statement than to run it.
+func (d *Dialect) prepare(ctx context.Context, conn gorm.ConnPool, text string) (statement *sql.Stmt, free func(), err error) {
 	key := struct {
-		pool *sql.DB
+		conn gorm.ConnPool
 		text string
-	}{pool, text}
+	}{conn, text}
 	if known, ok := d.prepared.Load(key); ok {
-		return known.(*sql.Stmt), nil
+		return known.(*sql.Stmt), func() {}, nil
 	}
-	statement, err := pool.PrepareContext(ctx, text)
-	if err != nil {
-		return nil, err
+	statement, err = conn.PrepareContext(ctx, text)
+	if _, isPool := conn.(*sql.DB); err == nil && isPool && d.kept.Add(1) <= maxPrepared {
+		if _, known := d.prepared.LoadOrStore(key, statement); !known {
+			return statement, func() {}, nil
+		}
 	}
-	if earlier, ok := d.prepared.LoadOrStore(key, statement); ok {
-		return earlier.(*sql.Stmt), statement.Close() //nolint:sqlclosecheck // the earlier statement stays
-	}
-	return statement, nil
+	return statement, func() { _ = statement.Close() }, err
 }
 
 // Get reads the rows of t with the given keys. A transaction that writes has locked all rows.

@@ -22,22 +22,18 @@ const manyRows = 100
 // transaction conn, the end of ctx does not interrupt them: they are at most as many as an import
 // stores at a time, and the driver would start a goroutine for each statement.
 func (d *Dialect) Run(ctx context.Context, conn gorm.ConnPool, groups []*table.Group) error {
+	commit := func() error { return nil }
 	pool, own := conn.(*sql.DB)
-	prepare, commit := conn.PrepareContext, func() error { return nil }
-	if own {
-		prepare = func(ctx context.Context, text string) (*sql.Stmt, error) { return d.prepare(ctx, pool, text) }
-	} else {
+	if !own {
 		ctx = context.WithoutCancel(ctx)
 	}
 	statements := make([]*sql.Stmt, len(groups))
 	for i, g := range groups {
-		statement, err := prepare(ctx, g.Form(false, newForm).Text)
+		statement, free, err := d.prepare(ctx, conn, g.Form(false, newForm).Text)
 		if err != nil {
 			return err
 		}
-		if !own {
-			defer statement.Close()
-		}
+		defer free()
 		statements[i] = statement
 	}
 	if own && len(table.All(groups)) > 1 {
