@@ -233,7 +233,7 @@ func TestOverload(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, url string) {
 		t.Parallel()
 		o := dbtest.Options(url)
-		o.Timeout = 600 * time.Millisecond
+		o.Timeout = 3 * time.Second
 		o.MaxConnections = 14
 		db := dbtest.Open(t, o)
 		const slots = 4
