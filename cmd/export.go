@@ -83,8 +83,9 @@ func newExport(s *settings) *cobra.Command {
 	cmd.Flags().StringVarP(&path, "output", "o", "-", "`FILE` to write, or - for standard output")
 	cmd.Flags().BoolVar(&excel, "excel", false, "write CSV with a byte order mark, without which Excel garbles letters outside of ASCII")
 	cmd.Flags().BoolVar(&etag, "etag", false, "add the etag of each row: the import command then changes only rows that still have it")
-	cmd.Flags().AddFlagSet(filter)
-	return s.addTo(cmd, clientFlags)
+	s.addTo(cmd, clientFlags)
+	cmd.Flags().AddFlagSet(filter) // but flags whose names are taken
+	return cmd
 }
 
 // export writes the rows that query selects to the file path, or to standard output if path is -.

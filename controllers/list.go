@@ -44,11 +44,11 @@ const MaxCount = 10_000
 
 // declareLists sets the filters and orders of lists.
 func (r *Resource[T, K, C]) declareLists() {
-	lists, rules, key := r.lists, r.rules, r.table.Key.DBName
+	lists, rules, key, notCompared := r.lists, r.rules, r.table.Key.DBName, reflect.TypeFor[models.JSON]()
 	add := func(name, column, operator string) {
 		f := Filter{name, r.table.Column(column), operator, rules[column]}
-		if f.Column == nil {
-			panic(fmt.Sprintf("%s cannot have the parameter %s: it has no column %s", r.table.Name, name, column))
+		if f.Column == nil || f.Column.IndirectFieldType == notCompared {
+			panic(fmt.Sprintf("%s cannot have the parameter %s: it has no column %s, or a column in JSON", r.table.Name, name, column))
 		}
 		if operator == models.Contains {
 			f.rule = rules.Text(column).Part()
@@ -64,8 +64,8 @@ func (r *Resource[T, K, C]) declareLists() {
 	r.sorts = []string{key, "-" + key}
 	for _, column := range lists.Sort {
 		c, name := r.table.Column(column), strings.TrimSuffix(column, "_at")
-		if c == nil || c.FieldType.Kind() == reflect.Pointer {
-			panic(fmt.Sprintf("%s cannot be sorted by %s: there is no such column, or it can be without a value", r.table.Name, column))
+		if c == nil || c.FieldType.Kind() == reflect.Pointer || c.FieldType == notCompared {
+			panic(fmt.Sprintf("%s cannot be sorted by %s: there is no such column, or it can be without a value, or is JSON", r.table.Name, column))
 		}
 		r.sorts = append(r.sorts, column, "-"+column)
 		if c.FieldType != reflect.TypeFor[string]() && c.FieldType != reflect.TypeFor[bool]() {

@@ -286,6 +286,20 @@ func TestRequiredReference(t *testing.T) {
 	}
 }
 
+// labelled has a column that PostgreSQL neither compares nor sorts.
+type labelled struct {
+	ID        int64 `gorm:"primaryKey;autoIncrement:false"`
+	Labels    models.JSON
+	CreatedAt time.Time
+	UpdatedAt time.Time
+}
+
+func (labelled) Rules() models.Rules { return models.Rules{"labels": models.Object(100)} }
+
+type labelledContent struct {
+	Labels *models.JSON `json:"labels" binding:"required"`
+}
+
 func TestDeclarationPanics(t *testing.T) {
 	for name, test := range map[string]struct {
 		declare func()
@@ -293,6 +307,8 @@ func TestDeclarationPanics(t *testing.T) {
 	}{
 		"if a column of the server is required": {func() { NewResource[shrub, int64, settableContent](nil, Lists{}) }, "controllers.settableContent.State must have omitzero and no binding"},
 		"if a parameter has two meanings":       {func() { Query("after", "count*", "count") }, "the parameters after, count*, count: a name occurs twice"},
+		"if rows are selected by JSON":          {func() { NewResource[labelled, int64, labelledContent](nil, Lists{Equal: []string{"labels"}}) }, "labelleds cannot have the parameter labels"},
+		"if rows are sorted by JSON":            {func() { NewResource[labelled, int64, labelledContent](nil, Lists{Sort: []string{"labels"}}) }, "labelleds cannot be sorted by labels"},
 		"if the content lacks a column":         {func() { NewResource[shrub, int64, forgottenContent](nil, Lists{}) }, "controllers.forgottenContent needs the field WateredAt"},
 	} {
 		t.Run(name, func(t *testing.T) {
