@@ -12,7 +12,6 @@ import (
 	"plantstore/database"
 	"plantstore/database/dbtest"
 	"plantstore/database/fault"
-	"plantstore/database/limit"
 	"plantstore/models"
 )
 
@@ -93,7 +92,7 @@ func TestCreateTimesOut(t *testing.T) {
 		t.Parallel()
 		holder := dbtest.Migrated(t, url)
 		o := dbtest.Options(url)
-		o.Timeout = 3 * time.Second // a new connection takes long on a busy machine
+		o.Timeout = 2 * time.Second
 		store := models.NewPlantStore(dbtest.Open(t, o))
 		tx := holder.WithContext(t.Context()).Begin()
 		defer tx.Rollback()
@@ -105,16 +104,23 @@ func TestCreateTimesOut(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if _, err := store.Create(t.Context(), &models.Plant{ID: 1, Name: "x"}); !fault.NothingStored(err) {
+		create := func() error {
+			_, err := store.Create(t.Context(), &models.Plant{ID: 1, Name: "x"})
+			return err
+		}
+		err := create()
+		for attempts := 0; errors.Is(err, fault.ErrTimeout) && attempts < 10; attempts++ { // a busy machine may not respond in time
+			err = create()
+		}
+		if !fault.NothingStored(err) {
 			t.Errorf("got %v, want that nothing was stored", err)
 		}
 		if err := tx.Rollback().Error; err != nil {
 			t.Fatal(err)
 		}
 		// The same store works again. On a slow machine it may need more than one attempt.
-		err := limit.ErrBusy
 		for attempts := 0; (fault.NothingStored(err) || errors.Is(err, fault.ErrUnavailable)) && attempts < 100; attempts++ {
-			_, err = store.Create(t.Context(), &models.Plant{ID: 1, Name: "x"})
+			err = create()
 		}
 		if exists, ok := errors.AsType[*models.ExistsError](err); err != nil && (!ok || !exists.Same) {
 			t.Errorf("after the lock was released: got %v", err)
