@@ -69,10 +69,10 @@ func (d *Dialect) Run(ctx context.Context, conn gorm.ConnPool, groups []*table.G
 		}
 		err = d.runAll(ctx, pool, groups)
 	}
-	switch changes := table.All(groups); {
-	case !fault.IsRowRejected(err) && !fault.IsLocked(err):
+	if err = whichLock(ctx, pool, groups[0].Table, err); !fault.IsRowFault(err) {
 		return err
-	case len(changes) == 1 && fault.IsRowFault(err):
+	}
+	if changes := table.All(groups); len(changes) == 1 {
 		changes[0].Err = err
 		return nil
 	}
@@ -138,10 +138,8 @@ func (d *Dialect) runIn(ctx context.Context, conn gorm.ConnPool, groups []*table
 	if _, err := conn.ExecContext(ctx, "ROLLBACK TO changes; RELEASE changes"); err != nil {
 		return err
 	}
-	if fault.IsTableLocked(err) { // unless this succeeds: see fault.RowLocked
-		if _, err := conn.ExecContext(ctx, "LOCK TABLE "+groups[0].Table.Name+" IN ROW EXCLUSIVE MODE"); err != nil {
-			return err
-		}
+	if err = whichLock(ctx, conn, groups[0].Table, err); !fault.IsRowFault(err) {
+		return err
 	}
 	if fault.IsLocked(err) {
 		*locked++
@@ -168,6 +166,21 @@ func (d *Dialect) runIn(ctx context.Context, conn gorm.ConnPool, groups []*table
 		}
 	}
 	return nil
+}
+
+// whichLock returns err, the error of a change of t. If t can be locked, a lock in the way was not the table's, but a
+// row's: see [fault.RowLocked].
+func whichLock(ctx context.Context, conn gorm.ConnPool, t *table.Table, err error) error {
+	if !fault.IsTableLocked(err) {
+		return err
+	}
+	ctx, cancel := batch.Attach(ctx)
+	defer cancel()
+	// A table can only be locked in a transaction, as two statements are.
+	if _, err := conn.ExecContext(ctx, "SELECT; LOCK TABLE "+t.Name+" IN ROW EXCLUSIVE MODE"); err != nil {
+		return err
+	}
+	return fault.RowLocked(err)
 }
 
 // runAll runs groups in a single transaction, with a statement for each.
