@@ -51,7 +51,7 @@ type Dialect struct {
 	pool, reads *sql.DB
 	stop        func()       // of the check of the files
 	prepared    sync.Map     // has the statements that stay prepared, by pool and text
-	kept        atomic.Int32 // how many statements these are, at least
+	kept        atomic.Int32 // how many statements these are
 }
 
 // lockPoll is how often a process that waits for a file lock tries again.
@@ -77,9 +77,9 @@ func Open(ctx context.Context, o Options, log *zap.Logger) (d *Dialect, err erro
 	if err := d.prepareFile(ctx); err != nil {
 		return d, err
 	}
-	writes := connector{d, dataSourceName(d.file, o.Timeout-limit.Wait(o.Timeout)), new(modernc.Driver)}
-	reads := writes
-	reads.name += "&_pragma=query_only(1)"
+	busy := o.Timeout - limit.Wait(o.Timeout)
+	writes := connector{d, dataSourceName(d.file, busy, "temp_store(MEMORY)"), new(modernc.Driver)} // without temporary files
+	reads := connector{d, dataSourceName(d.file, busy, "temp_store(FILE)", "query_only(1)"), writes.driver} // which may sort all rows
 	if err := d.keepOpen(ctx, writes); err != nil {
 		return d, fmt.Errorf("open %s: %w", o.Path, err)
 	}
@@ -118,18 +118,17 @@ func (d gormDialector) Initialize(db *gorm.DB) error {
 
 // dataSourceName returns the driver's name for the file path, which must exist: SQLite
 // would create an empty file.
-func dataSourceName(path string, busyTimeout time.Duration) string {
+func dataSourceName(path string, busyTimeout time.Duration, pragmas ...string) string {
 	return "file:" + escapePath(path) + "?" + url.Values{
 		"mode":    {"rw"},
 		"_txlock": {"immediate"},
-		"_pragma": {
+		"_pragma": append([]string{
 			"busy_timeout(" + strconv.FormatInt(busyTimeout.Milliseconds(), 10) + ")",
 			"journal_mode(WAL)",
 			"foreign_keys(ON)",
-			"synchronous(FULL)",  // NORMAL would lose acknowledged rows on power loss
-			"temp_store(MEMORY)", // the root file system may be read-only
+			"synchronous(FULL)", // NORMAL would lose acknowledged rows on power loss
 			"journal_size_limit(" + strconv.Itoa(walLimit) + ")",
-		},
+		}, pragmas...),
 		"_time_format": {"sqlite"},
 		"_timezone":    {"UTC"},
 	}.Encode()
@@ -288,8 +287,9 @@ func (d *Dialect) prepare(ctx context.Context, conn gorm.ConnPool, text string) 
 		return known.(*sql.Stmt), func() {}, nil
 	}
 	statement, err = conn.PrepareContext(ctx, text)
-	if _, isPool := conn.(*sql.DB); err == nil && isPool && d.kept.Add(1) <= maxPrepared {
+	if _, isPool := conn.(*sql.DB); err == nil && isPool && d.kept.Load() < maxPrepared {
 		if _, known := d.prepared.LoadOrStore(key, statement); !known {
+			d.kept.Add(1)
 			return statement, func() {}, nil
 		}
 	}
