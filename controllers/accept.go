@@ -28,14 +28,21 @@ type match struct {
 	position int     // less for a later range
 }
 
-// maxRanges is how many ranges count: HTTP/2 repeats a list of thousands for a few bytes.
-const maxRanges = 64
+// maxRanges is how many ranges count: HTTP/2 repeats a list of thousands for a few bytes. maxRange is the length of the
+// longest range that counts, in bytes: each of its parameters takes time.
+const (
+	maxRanges = 64
+	maxRange  = 256
+)
 
 // matchOf returns the match of the range that names mediaType most exactly.
 func matchOf(accept []string, mediaType string) (best match) {
 	kind, _, _ := strings.Cut(mediaType, "/")
 	exactness := map[string]int{mediaType: 3, kind + "/*": 2, "*/*": 1, "*": 1}
 	for i, part := range strings.SplitN(strings.Join(accept, ","), ",", maxRanges) {
+		if len(part) > maxRange {
+			continue
+		}
 		name, parameters, err := mime.ParseMediaType(part)
 		quality := 1.0
 		if q, ok := parameters["q"]; ok && err == nil {

@@ -114,12 +114,16 @@ func (r *csvReader) readHeader(merges bool) error {
 	case strings.HasPrefix(record[0], "sep="): // for spreadsheets; a comma there makes two cells
 		return atLine(line, problemf(codeMalformed, "remove this line: the header tells the separator"))
 	}
+	ignored := make(map[string]bool)
+	for _, name := range r.ignored {
+		ignored[name] = true
+	}
 	r.columns = make([]jsonField, len(record))
 	for i, name := range record {
 		field := slices.IndexFunc(r.fields, func(f jsonField) bool { return f.name == name })
 		switch {
 		case name == "": // a column without a name, which must be empty
-		case slices.Contains(r.ignored, name):
+		case ignored[name]:
 			r.columns[i].name = ignoredColumn
 		case field < 0:
 			return atLine(line, problemf(codeUnknownField, "unknown column %s; valid columns: %s; ignore_columns names others that are not read", quoteName(name), names))

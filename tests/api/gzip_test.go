@@ -54,6 +54,7 @@ func TestGzipResponses(t *testing.T) {
 			{accept: "gzip;q=2"},
 			{accept: "br, zstd"},
 			{accept: "gzipped"},
+			{accept: "gzip;x=" + strings.Repeat("x", 256)}, // too long to be read
 		} {
 			t.Run(path+" with "+test.accept, func(t *testing.T) {
 				r := raw(t, s, "GET", path, test.accept)
