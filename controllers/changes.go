@@ -63,7 +63,7 @@ const eventInterval = 15 * time.Second
 var WaitPattern = regexp.MustCompile(`^([0-9]|[1-5][0-9]|60)s$`)
 
 func (h *follower[T, C]) get(c *gin.Context) error {
-	q, err := parsePage(c)
+	q, err := parseLimit(c)
 	if err != nil {
 		return err
 	}
@@ -99,6 +99,9 @@ func (h *follower[T, C]) get(c *gin.Context) error {
 	}
 	ctx := middleware.ContextOf(c)
 	if c.Request.Method == http.MethodHead || !streams && wait == 0 {
+		if err := q.take(c); err != nil {
+			return err
+		}
 		changes, err := h.feed.Read(ctx, from, q.limit)
 		if err != nil {
 			return err

@@ -124,8 +124,24 @@ type pageQuery struct {
 	count bool // of the items on all pages
 }
 
-// parsePage returns the query of a list.
-func parsePage(c *gin.Context) (pageQuery, error) {
+// parsePage returns the query of a list, with the turn of a page of many rows.
+func parsePage(c *gin.Context) (q pageQuery, err error) {
+	if q, err = parseLimit(c); err == nil {
+		err = q.take(c)
+	}
+	return q, err
+}
+
+// take takes the turn of a page that may have many rows.
+func (q pageQuery) take(c *gin.Context) error {
+	if q.limit <= models.LargePage {
+		return nil
+	}
+	return middleware.TakePage(c)
+}
+
+// parseLimit is parsePage without the turn.
+func parseLimit(c *gin.Context) (pageQuery, error) {
 	q := pageQuery{queryOf(c), DefaultLimit, false}
 	return q, cmp.Or(parseCount(q.Values, "limit", MaxLimit, &q.limit), parseSwitch(q.Values, "count", "false", "true", &q.count))
 }

@@ -16,6 +16,8 @@ const (
 	MaxImports       = 2 // of these, imports: then an export can read
 	MaxImportsEach   = 1
 	MaxScans         = 2  // searches and counts, each of another client
+	MaxPages         = 16 // pages of many rows in memory
+	MaxPagesEach     = 8
 	MaxWaiters       = 64 // writes that wait for a lock
 	MaxWaitersEach   = 16
 	MaxFollowers     = 2000 // requests that follow the feed; waiting, each takes 20 to 40 KiB, and no connection
@@ -41,6 +43,7 @@ type Limits struct {
 	// Work is turns to compute for about a millisecond or more: half of the processors, and one for each client.
 	// They rest while operations on single rows wait.
 	Work      *limit.Turns
+	Pages     *limit.Turns  // pages of many rows, from before they are read until they are encoded
 	Followers *limit.Shares // of the feed
 	Transfers *limit.Shares // imports and exports
 	Disk      *limit.Shares // bytes of temporary files
@@ -69,6 +72,7 @@ func newLimits(writer *limit.Turns, flushers, connections int, temporaryBytes in
 	}
 	return &Limits{
 		Work:      limit.NewTurns(max(runtime.GOMAXPROCS(0)/2, 1), 1),
+		Pages:     limit.NewTurns(MaxPages, MaxPagesEach),
 		Followers: limit.NewShares(MaxFollowers, MaxFollowersEach),
 		Transfers: limit.NewShares(MaxTransfers, MaxTransfersEach),
 		Disk:      limit.NewShares(temporaryBytes, temporaryBytes/2),

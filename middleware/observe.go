@@ -27,6 +27,7 @@ type ObserverOptions struct {
 	Proxies  Proxies              // trusted: their spans may be parents of the requests' spans
 	Silent   []string             // paths of routes whose requests have no span
 	Work     *limit.Turns         // of [Compute]; or nil
+	Pages    *limit.Turns         // of [TakePage]; or nil
 	audit    *zap.Logger
 }
 
@@ -37,7 +38,7 @@ func Observe(o ObserverOptions) gin.HandlerFunc {
 	o.audit = o.Log.Named(auth.AuditLog)
 	return func(c *gin.Context) {
 		start, method, r := time.Now(), semanticMethod(c.Request.Method), begin(c)
-		r.basePath, r.work = o.BasePath, o.Work
+		r.basePath, r.work, r.pages = o.BasePath, o.Work, o.Pages
 		o.identify(c, r)
 		o.start(c, r, method, start)
 		defer func() {

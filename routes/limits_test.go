@@ -12,6 +12,9 @@ import (
 	"time"
 
 	"plantstore/controllers"
+	"plantstore/database"
+	"plantstore/database/dbtest"
+	"plantstore/database/limit"
 	"plantstore/database/table"
 	"plantstore/models"
 )
@@ -172,4 +175,64 @@ func TestReportsShareTheirMemory(t *testing.T) {
 			checkShare(t, func(w http.ResponseWriter) { send(w, mode, "x") })
 		})
 	}
+}
+
+// TestFewPagesAreInMemory keeps all processors busy, so that pages wait to be read or encoded.
+func TestFewPagesAreInMemory(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, url string) {
+		o, _ := optionsOf(t)
+		o.Verify, o.DB = anyToken, dbtest.Migrated(t, url)
+		server := httptest.NewServer(New(o))
+		defer server.Close()
+		for id := range 2 * models.LargePage {
+			err := o.DB.Exec("INSERT INTO plants (id, name, tag, created_at, updated_at) VALUES (?, 'Fern', ?, ?, ?)", id, strconv.Itoa(id), time.Now(), time.Now()).Error
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, path := range []string{"/plants?limit=1000", "/plants?q=fern&limit=1000", "/plants/tags?limit=1000", "/plants/changes?after=0&limit=1000"} {
+			t.Run(path, func(t *testing.T) {
+				var busy []func()
+				for i := range o.DB.Limits.Work.Len() {
+					free, err := o.DB.Limits.Work.Take(limit.WithClient(t.Context(), strconv.Itoa(i)), limit.UntilDone)
+					if err != nil {
+						t.Fatal(err)
+					}
+					busy = append(busy, free)
+				}
+				const extra = 5
+				codes := make(chan int, database.MaxPagesEach+extra)
+				for range cap(codes) {
+					go func() {
+						r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+path, nil)
+						r.Header.Set("Authorization", "Bearer test")
+						response, err := http.DefaultClient.Do(r)
+						if err != nil {
+							codes <- 0
+							return
+						}
+						_ = response.Body.Close()
+						codes <- response.StatusCode
+					}()
+				}
+				await := func(n, want int) {
+					for range n {
+						select {
+						case got := <-codes:
+							if got != want {
+								t.Errorf("got %d, want %d", got, want)
+							}
+						case <-time.After(30 * time.Second):
+							t.Fatalf("got no response in 30 s, want %d", want)
+						}
+					}
+				}
+				await(extra, http.StatusServiceUnavailable)
+				for _, free := range busy {
+					free()
+				}
+				await(database.MaxPagesEach, http.StatusOK)
+			})
+		}
+	})
 }

@@ -256,7 +256,7 @@ func NewWith(o Options, routes []Route) http.Handler {
 	observer := o.ObserverOptions
 	observer.Proxies = middleware.ParseProxies(o.Proxies)
 	if o.DB != nil {
-		observer.Work = o.DB.Limits.Work
+		observer.Work, observer.Pages = o.DB.Limits.Work, o.DB.Limits.Pages
 	}
 	for _, r := range probes(o) {
 		observer.Silent = append(observer.Silent, r.Path)
