@@ -105,7 +105,7 @@ type Handlers interface {
 	Parents() []controllers.Parent // the resources that have lists of the rows
 }
 
-// Resources returns the resources.
+// Resources returns the resources. The first is the default of the command line.
 func Resources(o Options) []Resource {
 	plants := controllers.NewPlants(o.DB)
 	return []Resource{
