@@ -300,16 +300,47 @@ type labelledContent struct {
 	Labels *models.JSON `json:"labels" binding:"required"`
 }
 
+// tagged and fern have a column whose name is taken.
+type (
+	tagged struct {
+		ID        int64 `gorm:"primaryKey;autoIncrement:false"`
+		Etag      int64
+		CreatedAt time.Time
+		UpdatedAt time.Time
+	}
+	taggedContent struct {
+		Etag *int64 `json:"etag" binding:"required"`
+	}
+	fern struct {
+		ID        int64 `gorm:"primaryKey;autoIncrement:false"`
+		Fern      int64
+		CreatedAt time.Time
+		UpdatedAt time.Time
+	}
+	fernContent struct {
+		Fern *int64 `json:"fern" binding:"required"`
+	}
+)
+
+func (tagged) Rules() models.Rules { return nil }
+
+func (fern) Rules() models.Rules { return nil }
+
+func (fern) Feed() string { return "fern_feed" }
+
 func TestDeclarationPanics(t *testing.T) {
 	for name, test := range map[string]struct {
 		declare func()
 		want    string
 	}{
-		"if a column of the server is required": {func() { NewResource[shrub, int64, settableContent](nil, Lists{}) }, "controllers.settableContent.State must have omitzero and no binding"},
-		"if a parameter has two meanings":       {func() { Query("after", "count*", "count") }, "the parameters after, count*, count: a name occurs twice"},
-		"if rows are selected by JSON":          {func() { NewResource[labelled, int64, labelledContent](nil, Lists{Equal: []string{"labels"}}) }, "labelleds cannot have the parameter labels"},
-		"if rows are sorted by JSON":            {func() { NewResource[labelled, int64, labelledContent](nil, Lists{Sort: []string{"labels"}}) }, "labelleds cannot be sorted by labels"},
-		"if the content lacks a column":         {func() { NewResource[shrub, int64, forgottenContent](nil, Lists{}) }, "controllers.forgottenContent needs the field WateredAt"},
+		"if a column of the server is required":     {func() { NewResource[shrub, int64, settableContent](nil, Lists{}) }, "controllers.settableContent.State must have omitzero and no binding"},
+		"if a parameter has two meanings":           {func() { Query("after", "count*", "count") }, "the parameter count occurs twice"},
+		"if rows are selected by JSON":              {func() { NewResource[labelled, int64, labelledContent](nil, Lists{Equal: []string{"labels"}}) }, "labelleds cannot have the parameter labels"},
+		"if rows are sorted by JSON":                {func() { NewResource[labelled, int64, labelledContent](nil, Lists{Sort: []string{"labels"}}) }, "labelleds cannot be sorted by labels"},
+		"if a column is named as the version":       {func() { NewResource[tagged, int64, taggedContent](nil, Lists{}) }, "controllers.taggedContent.Etag: the name etag is taken"},
+		"if a column is named as a row of the feed": {func() { NewResource[fern, int64, fernContent](nil, Lists{}) }, "controllers.fernContent.Fern: the name fern is taken"},
+		"if the model does not fit":                 {func() { NewResource[fern, models.ID, fernContent](nil, Lists{}) }, "the key of controllers.fern is of type int64"},
+		"if the content lacks a column":             {func() { NewResource[shrub, int64, forgottenContent](nil, Lists{}) }, "controllers.forgottenContent needs the field WateredAt"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			defer func() {

@@ -76,14 +76,13 @@ var errQuery = problemf(codeParameter, "the query is malformed: percent-encode e
 func Query(names ...string) middleware.Handler {
 	most := make(map[string]int)
 	for _, name := range names {
-		if several, ok := strings.CutSuffix(name, "*"); ok {
-			most[several] = models.MaxValues
-		} else {
-			most[name] = 1
+		name, several := strings.CutSuffix(name, "*")
+		if most[name] > 0 {
+			panic(fmt.Sprintf("the parameter %s occurs twice, perhaps as a filter has the name of another parameter: give the column another name", name))
 		}
-	}
-	if len(most) < len(names) {
-		panic(fmt.Sprintf("the parameters %s: a name occurs twice, perhaps as a column has the name of another parameter", strings.Join(names, ", ")))
+		if most[name] = 1; several {
+			most[name] = models.MaxValues
+		}
 	}
 	valid := cmp.Or(strings.ReplaceAll(strings.Join(names, ", "), "*", ""), "none")
 	return func(c *gin.Context) error {

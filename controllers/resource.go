@@ -51,8 +51,12 @@ type contentField struct {
 // NewResource returns the handlers for the rows in db. Without a database, they only describe themselves.
 // It panics if K, C or lists do not fit T.
 func NewResource[T models.Model, K rowKey, C any](db *database.DB, lists Lists) *Resource[T, K, C] {
-	r := &Resource[T, K, C]{table: table.Of[T](), rules: (*new(T)).Rules(), lists: lists}
+	r := &Resource[T, K, C]{lists: lists}
+	r.table, r.rules = models.Declare[T, K]()
 	r.declareLists()
+	if r.table.Feed != "" && reflect.TypeFor[K]() != reflect.TypeFor[int64]() {
+		panic(fmt.Sprintf("%T has a feed, which has only keys that are int64s: remove its method Feed", r.Model()))
+	}
 	if db != nil {
 		r.store = models.NewStore[T, K](db)
 	}
@@ -77,6 +81,8 @@ func NewResource[T models.Model, K rowKey, C any](db *database.DB, lists Lists) 
 		name, option, _ := strings.Cut(in.Tag.Get("json"), ",")
 		field := contentField{f.Offset, in.Offset, i, name, optional}
 		switch {
+		case name == "etag" || r.table.Feed != "" && (name == "changed" || name == r.feedName()):
+			panic(fmt.Sprintf("%v.%s: the name %s is taken by the version of a row, or by the feed of changes: choose another name", content, f.Name, name))
 		case !rules.Server(name):
 			r.fields = append(r.fields, field)
 		case option != "omitzero" || in.Tag.Get("binding") != "":

@@ -120,7 +120,7 @@ func Decimal(before, after int) Text {
 	}
 	match := regexp.MustCompile(fmt.Sprintf(`^-?(0|[1-9][0-9]{0,%d})([.][0-9]{1,%d})?$`, before-1, after))
 	return Text{
-		Says:   fmt.Sprintf("a decimal number in quotes, with at most %d digits before and %d after the point", before, after),
+		Says:   fmt.Sprintf("a decimal number with at most %d digits before and %d after the point", before, after),
 		of:     reflect.TypeFor[Number](),
 		sql:    table.Type{Postgres: fmt.Sprintf("numeric(%d,%d)", before+after, after), SQLite: "NUMERIC"},
 		schema: map[string]any{"type": "string", "pattern": match.String()},

@@ -48,7 +48,6 @@ type Key interface{ int64 | string | ID }
 type Store[T Model, K Key] struct {
 	*reader[T, K]
 	copies  map[*database.DB]*reader[T, K] // of the standbys
-	rules   Rules                          // of the values
 	related bool                           // a row may be rejected because of a row with another key
 
 	changes *batch.Batcher[*table.Change]
@@ -57,19 +56,14 @@ type Store[T Model, K Key] struct {
 	updates                             *lru.Cache[[2]string, *table.Statement] // see updateOf
 }
 
-// NewStore returns the store of the rows of T in db, which must be migrated. It panics if
+// Declare returns the table and the rules of T. It panics if
 // T is not a model with a key of type K, CreatedAt and UpdatedAt, if its other columns are not
 // int64s, float64s, bools, times or of a type that fits their rule, or pointers to these, or if T relies on
 // GORM for what the store does not do.
-func NewStore[T Model, K Key](db *database.DB) *Store[T, K] {
-	s := &Store[T, K]{reader: newReader[T, K](db), rules: (*new(T)).Rules(), copies: make(map[*database.DB]*reader[T, K])}
-	s.updates, _ = lru.New[[2]string, *table.Statement](1000) // fails for a size of 0 only
-	t, rules := s.table, s.rules
+func Declare[T Model, K Key]() (*table.Table, Rules) {
+	t, rules := table.Of[T](), (*new(T)).Rules()
 	if key := t.Key.FieldType; key != reflect.TypeFor[K]() {
 		panic(fmt.Sprintf("the key of %T is of type %s", *new(T), key))
-	}
-	for _, standby := range db.Standbys() {
-		s.copies[standby] = newReader[T, K](standby)
 	}
 	rejectIgnored(t, rules)
 	for _, c := range t.Columns {
@@ -83,11 +77,29 @@ func NewStore[T Model, K Key](db *database.DB) *Store[T, K] {
 		}
 	}
 	for name := range rules {
-		_, refers := rules.Ref(name)
-		s.related = s.related || refers || rules.Unique(name)
 		if c := t.Column(name); c == nil || t.IsTimestamp(c) {
 			panic(fmt.Sprintf("%T has a rule for an unknown column", *new(T)))
 		}
+	}
+	if t.Created == nil || t.Updated == nil {
+		panic(fmt.Sprintf("%T must have the fields CreatedAt and UpdatedAt", *new(T)))
+	}
+	server := func(c *table.Column) bool { return rules.Server(c.DBName) }
+	t.Content, t.Data = slices.DeleteFunc(t.Content, server), slices.DeleteFunc(t.Data, server)
+	return t, rules
+}
+
+// NewStore returns the store of the rows of T in db, which must be migrated. It panics as Declare does.
+func NewStore[T Model, K Key](db *database.DB) *Store[T, K] {
+	s := &Store[T, K]{reader: newReader[T, K](db), copies: make(map[*database.DB]*reader[T, K])}
+	s.updates, _ = lru.New[[2]string, *table.Statement](1000) // fails for a size of 0 only
+	t, rules := s.table, s.rules
+	for _, standby := range db.Standbys() {
+		s.copies[standby] = newReader[T, K](standby)
+	}
+	for name := range rules {
+		_, refers := rules.Ref(name)
+		s.related = s.related || refers || rules.Unique(name)
 	}
 	for _, model := range All() { // a dry run must find the rows that refer to a row it would delete
 		rules := model.Rules()
@@ -95,9 +107,6 @@ func NewStore[T Model, K Key](db *database.DB) *Store[T, K] {
 			ref, refers := rules.Ref(name)
 			s.related = s.related || refers && table.OfModel(ref.To).Name == t.Name
 		}
-	}
-	if t.Created == nil || t.Updated == nil {
-		panic(fmt.Sprintf("%T must have the fields CreatedAt and UpdatedAt", *new(T)))
 	}
 	s.changes = database.NewWriter(db, s.changeBatch)
 	put := " ON CONFLICT (" + t.Key.DBName + ") DO UPDATE" + s.set(t.Content, "excluded.")

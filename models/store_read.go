@@ -21,14 +21,13 @@ import (
 type reader[T Model, K Key] struct {
 	db      *database.DB
 	table   *table.Table
+	rules   Rules // of the values
 	lookups *batch.Batcher[*lookup[T, K]]
 }
 
 func newReader[T Model, K Key](db *database.DB) *reader[T, K] {
-	r := &reader[T, K]{db: db, table: table.Of[T]()}
-	rules := (*new(T)).Rules()
-	server := func(c *table.Column) bool { return rules.Server(c.DBName) }
-	r.table.Content, r.table.Data = slices.DeleteFunc(r.table.Content, server), slices.DeleteFunc(r.table.Data, server)
+	r := &reader[T, K]{db: db}
+	r.table, r.rules = Declare[T, K]()
 	db.Require(r.table)
 	r.lookups = database.NewReader(db, r.getBatch)
 	return r

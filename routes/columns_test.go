@@ -144,8 +144,8 @@ var specimenColumns = []specimenColumn{
 		`"0000-01-01"`: "40006 since must be a date from 0001-01-01 to 9999-12-31", `"infinity"`: "40006 since must be a date from 0001-01-01 to 9999-12-31", `20261127`: "40004 since must be a string",
 	}},
 	{"price", []string{`"4.5"`, `"-9999999999999.99"`, `"9999999999999.99"`, `"0"`, `"-0.01"`, `"10000000"`}, `"4.50"`, map[string]string{
-		`"10000000000000"`: "40006 price must be a decimal number in quotes, with at most 13 digits before and 2 after the point", `"1.234"`: "40006 price must be a decimal number in quotes, with at most 13 digits before and 2 after the point",
-		`"1e3"`: "40006 price must be a decimal number in quotes, with at most 13 digits before and 2 after the point", `"NaN"`: "40006 price must be a decimal number in quotes, with at most 13 digits before and 2 after the point",
+		`"10000000000000"`: "40006 price must be a decimal number with at most 13 digits before and 2 after the point", `"1.234"`: "40006 price must be a decimal number with at most 13 digits before and 2 after the point",
+		`"1e3"`: "40006 price must be a decimal number with at most 13 digits before and 2 after the point", `"NaN"`: "40006 price must be a decimal number with at most 13 digits before and 2 after the point",
 		`4.5`: "40004 price must be a string",
 	}},
 	{"batch", []string{`"0198c5f0-5b1e-7c3a-9d2e-3f4a5b6c7d8e"`, `"00000000-0000-0000-0000-000000000000"`}, "", map[string]string{
@@ -435,7 +435,7 @@ func TestColumnsOfEveryType(t *testing.T) {
 				})
 			}
 			for query, want := range map[string]string{
-				"maybe_price=1.234":      "40007 maybe_price must be a decimal number in quotes, with at most 13 digits before and 2 after the point",
+				"maybe_price=1.234":      "40007 maybe_price must be a decimal number with at most 13 digits before and 2 after the point",
 				"since_after=2026-02-29": "40007 since_after must be a date from 0001-01-01 to 9999-12-31", "status=a": "40007 status must be one of new, in use, a|b",
 				"maybe_weight=x": "40007 maybe_weight must be a number that a float64 can hold",
 			} {
@@ -485,7 +485,7 @@ func TestColumnsOfEveryType(t *testing.T) {
 				"seen_at\nyesterday": "40006 line 2: seen_at must be a time of RFC 3339 in the years 0 to 9999 of UTC, such as 2099-12-31T00:00:00Z; nothing was stored",
 				"address\n[1":        strings.Replace(objectError, "address", "line 2: address", 1) + "; nothing was stored",
 				"weight\nNaN":        "40004 line 2: weight must be a number that a float64 can hold; nothing was stored",
-				"price\n4.567":       "40006 line 2: price must be a decimal number in quotes, with at most 13 digits before and 2 after the point; nothing was stored",
+				"price\n4.567":       "40006 line 2: price must be a decimal number with at most 13 digits before and 2 after the point; nothing was stored",
 			} {
 				name, value, _ := strings.Cut(cell, "\n")
 				export := call(t, "GET", "/export", inCSV, "").Body.String()

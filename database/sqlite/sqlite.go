@@ -78,7 +78,7 @@ func Open(ctx context.Context, o Options, log *zap.Logger) (d *Dialect, err erro
 		return d, err
 	}
 	busy := o.Timeout - limit.Wait(o.Timeout)
-	writes := connector{d, dataSourceName(d.file, busy, "temp_store(MEMORY)"), new(modernc.Driver)} // without temporary files
+	writes := connector{d, dataSourceName(d.file, busy, "temp_store(MEMORY)"), new(modernc.Driver)}         // without temporary files
 	reads := connector{d, dataSourceName(d.file, busy, "temp_store(FILE)", "query_only(1)"), writes.driver} // which may sort all rows
 	if err := d.keepOpen(ctx, writes); err != nil {
 		return d, fmt.Errorf("open %s: %w", o.Path, err)
