@@ -71,7 +71,7 @@ func TestUpgradeUnderLoad(t *testing.T) {
 	// Without the race detector, since its code is that of the present version.
 	service.Must(t, service.Build(newer, "-overlay="+list))
 
-	settings := []string{"DATABASE_URL=" + dbtest.Postgres(t)}
+	settings := []string{"DATABASE_URL=" + dbtest.Postgres(t), "PLANTSTORE_DATABASE_TIMEOUT=30s"} // on a slow machine, requests wait long
 	present := service.Start(t, settings...)
 	present.Call(t, "PUT", "/plants/0", `{"name":"x"}`).RequireOK(t)
 	before := present.StartTraffic(t, 8)

@@ -14,7 +14,7 @@ func TestRollingRestarts(t *testing.T) {
 	t.Parallel()
 	const replicas = 3
 	rounds, busy := service.Scale(1, 10), service.Scale(4, 32)
-	settings := []string{"DATABASE_URL=" + dbtest.Postgres(t), service.DefaultDelay}
+	settings := []string{"DATABASE_URL=" + dbtest.Postgres(t), service.DefaultDelay, "PLANTSTORE_DATABASE_TIMEOUT=30s"} // on a slow machine, requests wait long
 	ports := service.FreePorts(t, replicas)
 	var running []*service.Service
 	begin := func(port string) *service.Service { return service.StartPlain(t, append(settings, "PORT="+port)...) }
