@@ -126,7 +126,7 @@ func TestConfig(t *testing.T) {
 	}
 	for _, want := range []string{
 		`server\.host +127\.0\.0\.1 +--host`, `server\.port +7 +PORT`, `database\.url +\*\*\* +DATABASE_URL_FILE`, `log\.level +warn +\S*config\.yaml`,
-		`auth\.tokens +\*\*\* +PLANTSTORE_AUTH_TOKENS`, `database\.replica_urls +\*\*\* +DATABASE_REPLICA_URLS`, `client\.token + default`, `database\.slow_query +200ms +default`,
+		`auth\.tokens +\*\*\* +PLANTSTORE_AUTH_TOKENS`, `database\.replica_urls +\*\*\* +DATABASE_REPLICA_URLS`, `client\.token + default`, `database\.timeout +3s +default`,
 		`auth\.jwt\.public_key +-----BEGIN PUBLIC KEY-----\\n.* +PLANTSTORE_AUTH_JWT_PUBLIC_KEY`,
 	} {
 		t.Run(want, func(t *testing.T) {

@@ -31,8 +31,11 @@ func Command(t *testing.T, settings []string, args ...string) *exec.Cmd {
 	Must(t, noteSources())
 	cmd := exec.CommandContext(t.Context(), Program, args...)
 	cmd.Dir = t.TempDir()
-	// The race detector would let each process sleep for a second before it exits.
-	cmd.Env = slices.Concat([]string{"PORT=0", "PLANTSTORE_SERVER_SHUTDOWN_DELAY=0s", "GORACE=atexit_sleep_ms=10"}, settings, []string{"PATH=" + os.Getenv("PATH")})
+	cmd.Env = slices.Concat([]string{
+		"PORT=0", "PLANTSTORE_SERVER_SHUTDOWN_DELAY=0s",
+		"PLANTSTORE_DATABASE_SLOW_QUERY=0s", // on a busy machine, commands would print lines about slow queries
+		"GORACE=atexit_sleep_ms=10",         // else each process would sleep for a second before it exits
+	}, settings, []string{"PATH=" + os.Getenv("PATH")})
 	if folder := coverageFolder(); folder != "" {
 		cmd.Env = append(cmd.Env, "GOCOVERDIR="+folder)
 		cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) } // it writes the data when it exits
