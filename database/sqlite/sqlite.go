@@ -265,7 +265,7 @@ func (d *Dialect) Facts() dialect.Facts {
 
 // Query runs a query on conn and calls read with its result.
 func (d *Dialect) Query(ctx context.Context, conn gorm.ConnPool, text string, args []any, read func(table.Rows) error) error {
-	statement, free, err := d.prepare(ctx, conn, text)
+	statement, free, err := d.prepare(ctx, conn, text) //nolint:sqlclosecheck // free closes it
 	if err != nil {
 		return err
 	}

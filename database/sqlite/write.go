@@ -29,7 +29,7 @@ func (d *Dialect) Run(ctx context.Context, conn gorm.ConnPool, groups []*table.G
 	}
 	statements := make([]*sql.Stmt, len(groups))
 	for i, g := range groups {
-		statement, free, err := d.prepare(ctx, conn, g.Form(false, newForm).Text)
+		statement, free, err := d.prepare(ctx, conn, g.Form(false, newForm).Text) //nolint:sqlclosecheck // free closes it
 		if err != nil {
 			return err
 		}
