@@ -59,7 +59,7 @@ func limits() []bound {
 		{"imports and exports that store or read at the same time, in the primary and in each standby", withEach(database.MaxBulk, database.MaxBulkEach), "", "50301"},
 		{"imports among these, in the primary", withEach(database.MaxImports, database.MaxImportsEach), "", "the others wait; 50301 after `bulk.timeout`"},
 		{"searches and counts at the same time", withEach(database.MaxScans, 1), "", "the others wait; 50301 after `database.timeout`"},
-		{fmt.Sprintf("pages with a limit above %d at the same time, until their response begins", models.LargePage), withEach(database.MaxPages, database.MaxPagesEach), "", fmt.Sprintf("the others wait; 50301 after %s", seconds(middleware.PageWait))},
+		{fmt.Sprintf("pages with a limit above %d at the same time, until their response begins", models.LargePage), withEach(database.MaxPages, database.MaxPagesEach), "", "the others wait; 50301 after " + seconds(middleware.PageWait)},
 		{"imports and exports in all", withEach(database.MaxTransfers, database.MaxTransfersEach), "", "50301"},
 		{"requests that wait for changes, or stream them", withEach(database.MaxFollowers, database.MaxFollowersEach), "", "50301"},
 		{"writes that wait for a locked row", withEach(database.MaxWaiters, database.MaxWaitersEach), "", "50301"},
