@@ -43,7 +43,7 @@ type Request struct {
 	work              *limit.Turns    // see Compute; or nil
 	turn              *limit.Turn     // see TurnOf
 	pages             *limit.Turns    // see TakePage; or nil
-	freePage          func()          // or nil
+	page              *limit.Turn     // see TakePage; or nil
 	rates             []*rate.Limiter // from which the request was taken: see RateLimit
 	out               *transfer       // see Bulk
 	line              [11]zap.Field
@@ -68,7 +68,7 @@ func begin(c *gin.Context) *Request {
 // end lets another request use the memory of r, c's request. It drops a large buffer, and a buffer that
 // HTTP/2 may still be sending: there, a write can fail before it has ended.
 func (r *Request) end(c *gin.Context) {
-	r.givePage()
+	r.page.Give()
 	c.Writer = r.ResponseWriter
 	buffer := r.Buffer
 	if c.Request.ProtoMajor > 1 || buffer.Cap() > 16<<10 {
@@ -107,18 +107,10 @@ const PageWait = time.Second
 
 // TakePage takes a turn of c's client for a page of many rows, until the response begins: rows that wait for a processor, to
 // be encoded, take memory. It fails with limit.ErrBusy if the turn does not come in time.
-func TakePage(c *gin.Context) (err error) {
+func TakePage(c *gin.Context) error {
 	r := RequestOf(c)
-	r.freePage, err = r.pages.Take(ContextOf(c), PageWait)
-	return err
-}
-
-// givePage gives back what TakePage has taken.
-func (r *Request) givePage() {
-	if r.freePage != nil {
-		r.freePage()
-		r.freePage = nil
-	}
+	r.page = r.pages.NewTurn(ContextOf(c))
+	return r.page.TakeWithin(PageWait)
 }
 
 // ContextOf returns the context for an operation of c's client: the sender or, if it is unknown, the address. A client

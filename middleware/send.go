@@ -36,7 +36,7 @@ func Reserve(sending *limit.Shares, size int64) Handler {
 
 // Write sends p, within the limits of the route.
 func (r *Request) Write(p []byte) (int, error) {
-	r.givePage()
+	r.page.Give()
 	size, client := int64(len(p)), r.Sender()
 	if r.sending == nil || size <= Small {
 		return r.send(p)

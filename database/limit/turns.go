@@ -160,13 +160,17 @@ type Turn struct {
 func (t *Turns) NewTurn(ctx context.Context) *Turn { return &Turn{turns: t, ctx: ctx} }
 
 // Take waits for the turn. After the end of the context, it does nothing: the operation is about to fail.
-func (t *Turn) Take() {
-	t.free, _ = t.turns.Take(t.ctx, UntilDone)
+func (t *Turn) Take() { _ = t.TakeWithin(UntilDone) }
+
+// TakeWithin waits for the turn, and fails like [Turns.Take].
+func (t *Turn) TakeWithin(wait time.Duration) (err error) {
+	t.free, err = t.turns.Take(t.ctx, wait)
+	return err
 }
 
-// Give gives the turn back, if it is taken.
+// Give gives the turn back, if it is taken. t may be nil.
 func (t *Turn) Give() {
-	if t.free != nil {
+	if t != nil && t.free != nil {
 		t.free()
 		t.free = nil
 	}
