@@ -84,7 +84,7 @@ func newExport(s *settings) *cobra.Command {
 	cmd.Flags().BoolVar(&excel, "excel", false, "write CSV with a byte order mark, without which Excel garbles letters outside of ASCII")
 	cmd.Flags().BoolVar(&etag, "etag", false, "add the etag of each row: the import command then changes only rows that still have it")
 	s.addTo(cmd, clientFlags)
-	cmd.Flags().AddFlagSet(filter) // but flags whose names are taken
+	cmd.Flags().AddFlagSet(filter) // except flags whose names are taken
 	return cmd
 }
 

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/gin-gonic/gin"
-	"github.com/google/uuid"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
@@ -85,5 +84,5 @@ func (o *ObserverOptions) pathOf(c *gin.Context) string {
 func (o *ObserverOptions) isID(c *gin.Context, text string) bool {
 	n, err := strconv.ParseInt(text, 10, 64)
 	return err == nil && strconv.FormatInt(n, 10) == text || models.TokenID.MatchString(text) ||
-		len(text) == 36 && uuid.Validate(text) == nil && !o.hasToken(text, c.Request.Header)
+		models.UUIDForm.MatchString(text) && !o.hasToken(text, c.Request.Header)
 }

@@ -93,11 +93,12 @@ func URL(most int) Text {
 func UUID() Text {
 	return Text{
 		Says: "a UUID in lower case, such as 0198c5f0-5b1e-7c3a-9d2e-3f4a5b6c7d8e", sql: table.Type{Postgres: "uuid", SQLite: "TEXT"},
-		Match: uuidForm,
+		Match: UUIDForm,
 	}
 }
 
-var uuidForm = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
+// UUIDForm matches a UUID in lower case (RFC 9562).
+var UUIDForm = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 
 // Date is the rule of a [Day].
 func Date() Text {

@@ -200,7 +200,7 @@ func (t Text) Check(field, text string) error {
 func (t Text) SQL() table.Type { return cmp.Or(t.sql, table.Text) }
 
 func (t Text) fits(field reflect.Type) bool {
-	return field == t.of || t.of == nil && field.Kind() == reflect.String && (field != reflect.TypeFor[ID]() || t.Match == uuidForm)
+	return field == t.of || t.of == nil && field.Kind() == reflect.String && (field != reflect.TypeFor[ID]() || t.Match == UUIDForm)
 }
 
 func (t Text) check(field string, value reflect.Value) error {
